@@ -19,7 +19,7 @@ def test_a_program_that_is_killed_dies_every_time():
     assert [passed("here=kill").returncode for _ in range(2)] == [-signal.SIGKILL] * 2
 
 
-def test_with_a_file_it_dies_once_and_the_file_tells_that_it_did(tmp_path):
+def test_kill_with_a_file_kills_once(tmp_path):
     died = tmp_path / "died"
     assert passed(f"here=kill({died})").returncode == -signal.SIGKILL
     assert died.exists()
@@ -27,7 +27,7 @@ def test_with_a_file_it_dies_once_and_the_file_tells_that_it_did(tmp_path):
     assert (again.returncode, again.stdout) == (0, "went on\n")
 
 
-def test_who_is_held_says_so_and_goes_on_when_the_file_is_there(tmp_path):
+def test_hold_creates_its_marker_and_continues_when_the_file_exists(tmp_path):
     gate, held = tmp_path / "gate", tmp_path / "gate.held"
     words = [sys.executable, "-c", PROGRAM]
     with subprocess.Popen(

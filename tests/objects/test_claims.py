@@ -33,7 +33,7 @@ CLAIM = {
 }
 
 
-def test_a_claim_says_what_is_asked_for_and_who_has_what():
+def test_a_claim_has_requests_and_allocation():
     claim = claims.read(CLAIM)
 
     fast, either = claim.spec.devices.requests
@@ -109,7 +109,7 @@ def test_an_attribute_has_one_value_of_one_type(given, type_, value):
     assert slice_.pool == ("d", "n1")
 
 
-def test_a_class_says_which_devices_and_what_drivers_are_told():
+def test_a_class_has_selectors_and_driver_configuration():
     spec = {"selectors": [{"cel": {"expression": "true"}}], "config": [{"opaque": {"driver": "d", "parameters": {}}}]}
     read = device_classes.read({"metadata": {"name": "nic"}, "spec": spec})
 
@@ -138,7 +138,7 @@ def test_a_taint_is_tolerated(toleration, tolerated):
     assert list(device_taints.untolerated([TAINT], [toleration])) == ([] if tolerated else [TAINT])
 
 
-def test_taints_without_effect_keep_nobody_away():
+def test_taints_without_effect_are_tolerated():
     assert not list(device_taints.untolerated([DeviceTaint(key="k", effect="None")], []))
 
 

@@ -82,11 +82,11 @@ HEADER = (
         ),
     ],
 )
-def test_a_name_is_judged(check, text, problems):
+def test_names_are_validated(check, text, problems):
     assert check(text) == problems
 
 
-def test_three_parts_are_no_key():
+def test_a_key_with_three_parts_is_invalid():
     (problem,) = names.qualified_name("a/b/c")
     assert problem.startswith("a valid label key must consist of alphanumeric characters")
     assert problem.endswith("with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")

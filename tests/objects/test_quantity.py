@@ -72,7 +72,7 @@ FORM = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKM
         pytest.param("1e999999999", "unable to parse quantity's suffix", id="exponent to keep us busy"),
     ],
 )
-def test_what_is_no_quantity_is_refused_with_the_known_sentence(text, message):
+def test_an_invalid_quantity_is_rejected_with_upstreams_text(text, message):
     with pytest.raises(ValueError) as refused:
         parse(text)
     assert str(refused.value) == message

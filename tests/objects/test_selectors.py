@@ -80,13 +80,13 @@ def test_labels_are_selected(text, matches):
         ),
     ],
 )
-def test_a_selector_that_cannot_be_read_says_why(text, message):
+def test_an_invalid_label_selector_gives_the_reason(text, message):
     with pytest.raises(ValueError) as refused:
         parse_labels(text)
     assert str(refused.value) == message
 
 
-def test_keys_and_values_are_judged():
+def test_keys_and_values_are_validated():
     with pytest.raises(ValueError, match='<nil>: Invalid value: "a/b/c": a valid label key'):
         parse_labels("a/b/c=d")
     with pytest.raises(ValueError, match=r'values\[0\]\[a\]: Invalid value: "-": a valid label must be'):
@@ -205,7 +205,7 @@ def test_field_requirements_can_be_read():
         pytest.param("a=\\", "invalid field selector: invalid escape sequence: \\", id="escape at the end"),
     ],
 )
-def test_a_field_selector_that_cannot_be_read_says_why(text, message):
+def test_an_invalid_field_selector_gives_the_reason(text, message):
     with pytest.raises(ValueError) as refused:
         parse_fields(text)
     assert str(refused.value) == message

@@ -66,7 +66,7 @@ def test_a_time_is_read_with_its_zone_and_fraction(text, seconds):
 @pytest.mark.parametrize(
     "text", ["", "now", "2024-01-01", "2024-01-01 00:00:00Z", "2024-01-01T00:00:00", "2024-13-01T00:00:00Z"]
 )
-def test_what_is_no_time_is_refused(text):
+def test_an_invalid_time_is_rejected(text):
     with pytest.raises(ValueError):
         times.parse(text)
 

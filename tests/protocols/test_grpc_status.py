@@ -27,7 +27,7 @@ def test_all_codes_that_there_are_have_an_error():
     assert type(from_code(99, "?")) is Unknown
 
 
-def test_an_error_of_the_tree_passes_the_door_as_it_is_and_others_lose_their_words():
+def test_rpc_errors_are_sent_and_other_exceptions_lose_their_text():
     own = NotFound("x")
     assert from_exception(own, "Version") is own
     other = from_exception(ValueError("/etc/secret"), "Version")

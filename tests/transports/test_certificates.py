@@ -14,7 +14,7 @@ def path(tmp_path):
     return tmp_path / "pki/kubelet.pem"
 
 
-def test_a_certificate_serves_for_the_name_and_the_addresses_and_is_nobody_elses_to_read(path):
+def test_a_certificate_is_valid_for_name_and_addresses_and_has_mode_0600(path):
     self_signed(path, "n1", ["10.0.0.1", "::1"])
     found = x509.load_pem_x509_certificate(path.read_bytes())
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -37,13 +37,13 @@ def test_it_is_kept_while_it_serves(path):
         pytest.param("n1", ["10.0.0.1"], 340, id="it ends soon"),
     ],
 )
-def test_it_is_made_anew_when_it_does_not_serve_any_more(path, name, addresses, later):
+def test_an_expiring_or_different_certificate_is_replaced(path, name, addresses, later):
     first = self_signed(path, "n1", ["10.0.0.1"]).read_bytes()
     now = datetime.now(UTC) + timedelta(days=later)
     assert self_signed(path, name, addresses, now=now).read_bytes() != first
 
 
-def test_what_is_no_certificate_is_replaced(path):
+def test_an_unreadable_certificate_is_replaced(path):
     path.parent.mkdir()
     path.write_text("nonsense")
     self_signed(path, "n1", [])

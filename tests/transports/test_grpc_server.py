@@ -96,7 +96,7 @@ async def test_a_call_reaches_its_handler_and_its_answer_comes_back(served, clie
     assert asked == [request]
 
 
-async def test_a_stream_gives_what_the_handler_yields_and_ends_where_it_ends(served, client):
+async def test_a_stream_has_the_responses_of_its_handler(served, client):
     async def containers(_request):
         for each in "abc":
             yield pb.StreamContainersResponse(containers=[pb.Container(id=each)])
@@ -172,7 +172,7 @@ async def test_a_handler_that_answers_something_else_is_a_fault(served, client, 
 
 
 @pytest.mark.parametrize("path", ["/runtime.v1.RuntimeService/CheckpointContainer", "/runtime.v1.RuntimeService/Dance"])
-async def test_what_nobody_handles_is_refused_by_its_name(served, path):
+async def test_a_method_without_a_handler_is_unimplemented(served, path):
     await served({"Version": version})
     async with grpc.aio.insecure_channel(f"unix:{served.path}") as channel:
         for call in (channel.unary_unary(path)(b""), channel.stream_stream(path)(iter([b""])).read()):
@@ -182,13 +182,13 @@ async def test_what_nobody_handles_is_refused_by_its_name(served, path):
             assert caught.value.details() == f"{path.rpartition('/')[2]} is not supported by podwire"
 
 
-async def test_a_stream_that_nobody_handles_is_refused_too(served, client):
+async def test_a_stream_without_a_handler_is_unimplemented(served, client):
     await served({"Version": version})
     with pytest.raises(Unimplemented, match="GetContainerEvents is not supported by podwire"):
         await anext(client.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest()))
 
 
-async def test_bytes_that_are_no_request_are_refused_as_the_callers_mistake(served):
+async def test_an_invalid_request_is_an_invalid_argument(served):
     await served({"Version": version})
     async with grpc.aio.insecure_channel(f"unix:{served.path}") as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -206,7 +206,7 @@ async def given_up(client, method, request, begun: asyncio.Event):
     await asyncio.wait([calling])
 
 
-async def test_a_caller_that_gives_up_cancels_the_handler_but_not_what_it_shields(served, client):
+async def test_cancelling_a_call_does_not_cancel_its_uncancelled_section(served, client):
     passed, begun, gate = [], asyncio.Event(), asyncio.Event()
 
     async def critical():
@@ -323,14 +323,14 @@ async def test_of_two_servers_that_start_at_once_one_wins(served, client):
     assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=30) == VERSION
 
 
-async def test_what_is_no_socket_is_never_replaced(served):
+async def test_a_file_that_is_not_a_socket_is_never_replaced(served):
     served.path.write_text("precious")
     with pytest.raises(CannotListen, match="exists and is not a socket"):
         await served({})
     assert served.path.read_text() == "precious"
 
 
-async def test_a_path_too_long_for_a_socket_is_told(served, tmp_path):
+async def test_a_path_that_is_too_long_is_an_error(served, tmp_path):
     served.path = tmp_path / ("x" * 107)
     with pytest.raises(CannotListen, match="the path of a socket has at most 107"):
         await served({})
@@ -353,7 +353,7 @@ async def test_a_handler_and_a_table_that_do_not_fit_are_refused_at_once(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_closing_ends_streams_at_once_and_says_that_they_are_not_complete(served, client):
+async def test_closing_ends_streams_with_unavailable(served, client):
     closed = []
 
     async def events(_request):
@@ -416,7 +416,7 @@ async def test_closing_waits_for_calls_and_cuts_those_that_take_too_long(served,
         await calls[1]
 
 
-async def test_closing_waits_for_uncancelled_work_whose_caller_is_gone(served, client, caplog):
+async def test_closing_waits_for_uncancelled_sections(served, client, caplog):
     begun, gate, done = asyncio.Event(), asyncio.Event(), []
 
     async def critical(name: str):
@@ -440,7 +440,7 @@ async def test_closing_waits_for_uncancelled_work_whose_caller_is_gone(served, c
     assert [each.getMessage() for each in caplog.records] == ["cancelled unfinished work at shutdown"]
 
 
-async def test_a_client_meets_nobody_and_then_somebody(served, client):
+async def test_a_client_connects_once_the_server_listens(served, client):
     with pytest.raises(Unavailable):
         await client.call(methods.VERSION, pb.VersionRequest(), timeout=30)
     server = await served({"Version": version})
@@ -500,7 +500,7 @@ async def test_a_client_that_closes_a_stream_ends_the_handler(served, client):
         await closed.wait()
 
 
-async def test_an_answer_that_is_no_response_is_the_peers_fault(tmp_path):
+async def test_an_invalid_response_is_an_internal_error(tmp_path):
     async def nonsense(_request, _context):
         return b"\xff\xff"
 
@@ -517,7 +517,7 @@ async def test_an_answer_that_is_no_response_is_the_peers_fault(tmp_path):
         await server.stop(None)
 
 
-async def test_a_tap_is_told_of_each_call_there_and_back_on_both_sides(served):
+async def test_a_tap_receives_both_hops_of_each_call_on_both_sides(served):
     async def status(_request):
         raise NotFound("no such container")
 

@@ -43,7 +43,7 @@ async def http(server):
         yield http
 
 
-async def test_a_request_arrives_as_it_was_meant(http, asked):
+async def test_a_request_arrives_unchanged(http, asked):
     query = [("labelSelector", "a in (b,c)"), ("watch", "true")]
     reply = await http.request("POST", "/a%2Fb", query=query, headers={"Content-Type": "x/y"}, body=b"body")
     assert (reply.status, reply.body, reply.headers["x-one"]) == (200, b"body", "1")
@@ -65,7 +65,7 @@ async def test_a_stream_is_readable_before_it_ends(http):
     incoming.close()
 
 
-async def test_a_stream_whose_server_stops_ends_cleanly(http, server):
+async def test_a_stream_ends_cleanly_when_the_server_stops(http, server):
     incoming = await http.stream("GET", "/stream")
     assert await incoming.read() == b"first"
     await server.close(1)
@@ -94,7 +94,7 @@ async def test_proxies_from_the_environment_are_not_used(server, monkeypatch):
         assert (await http.request("POST", "/", body=b"x")).status == 200
 
 
-async def test_where_nobody_listens_nothing_was_sent():
+async def test_without_a_listener_the_server_is_unreachable():
     async with connect(Access(server="http://127.0.0.1:1")) as http:
         with pytest.raises(Unreachable, match="GET /x"):
             await http.request("GET", "/x")

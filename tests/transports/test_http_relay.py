@@ -61,7 +61,7 @@ async def test_a_refusal_is_whole(relay, served):
     assert answer == Response(status=404, body=b"not here", content_type="text/plain")
 
 
-async def test_an_answer_that_breaks_off_is_no_answer(relay):
+async def test_a_truncated_answer_stays_truncated(relay):
     async def half(_reader, writer):
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
         await writer.drain()
@@ -74,7 +74,7 @@ async def test_an_answer_that_breaks_off_is_no_answer(relay):
             assert [each async for each in answer.chunks] == [b"hello"]
 
 
-async def test_who_is_not_there_is_named_in_known_words(relay):
+async def test_an_unreachable_backend_has_the_text_of_gos_net_package(relay):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     where = f"dial tcp 127.0.0.1:{port}: connect: connection refused"
@@ -86,7 +86,7 @@ async def test_who_is_not_there_is_named_in_known_words(relay):
     assert raised.value.message == f"error dialing backend: {where}"
 
 
-async def test_who_says_nothing_is_told_apart(relay, monkeypatch):
+async def test_a_silent_backend_times_out(relay, monkeypatch):
     monkeypatch.setattr("podwire.transports.http_relay.HEAD_SECONDS", 0.1)
 
     async def silent(reader, writer):
@@ -147,7 +147,7 @@ async def test_the_far_end_is_the_end(through, session):
         assert near.close_code == 1000
 
 
-async def test_a_far_end_that_failed_is_told_so(through, session):
+async def test_a_failed_backend_closes_with_an_error_code(through, session):
     async def broken(peer):
         await peer.close(1011)
 
@@ -170,7 +170,7 @@ async def test_a_client_that_goes_is_gone_on_the_far_side_too(through, session):
         await gone.wait()
 
 
-async def test_the_end_of_a_channel_is_not_told_to_a_side_that_has_no_word_for_it(through, session):
+async def test_a_half_close_is_not_sent_to_a_side_without_v5(through, session):
     seen = []
 
     async def run(peer):
@@ -196,13 +196,13 @@ async def test_a_refused_handshake_is_the_answer(relay, served):
 
 
 @pytest.mark.parametrize("protocols", ["", "v3.channel.k8s.io"])
-async def test_a_client_that_speaks_another_protocol_is_refused_before_anybody_is_asked(relay, protocols):
+async def test_an_unsupported_subprotocol_is_rejected_before_the_backend_is_called(relay, protocols):
     with pytest.raises(ApiError, match="no subprotocol of") as raised:
         await relay.conversation("http://127.0.0.1:1/", ask(protocols))
     assert raised.value.code == 400
 
 
-async def test_a_conversation_that_never_begins_is_let_go(relay, served):
+async def test_a_backend_connection_is_closed_if_the_client_never_upgrades(relay, served):
     left = asyncio.Event()
 
     async def run(peer):

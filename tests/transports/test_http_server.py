@@ -61,7 +61,7 @@ async def raw(server, data: bytes, *, seconds: float = 20.0) -> bytes:
     return answer
 
 
-async def test_a_handler_sees_the_request_as_it_was_sent(served, session):
+async def test_a_handler_sees_the_request_unchanged(served, session):
     seen = []
 
     async def handler(request: Request) -> Response:
@@ -113,7 +113,7 @@ async def test_many_requests_share_a_connection(served):
         pytest.param(TimeoutError("secret detail"), 500, "InternalError", id="a deadline nobody caught"),
     ],
 )
-async def test_whatever_a_handler_raises_is_a_status(served, session, raised, code, reason):
+async def test_any_exception_of_a_handler_is_a_status(served, session, raised, code, reason):
     async def handler(_request: Request) -> Response:
         raise raised
 
@@ -166,7 +166,7 @@ async def test_a_declared_length_above_the_limit_is_refused_before_the_body_come
     writer.close()
 
 
-async def test_a_client_that_asks_first_is_told_to_go_on(served):
+async def test_expect_100_continue_is_answered(served):
     async def handler(request: Request) -> Response:
         return Response(status=200, body=await request.read(10))
 
@@ -233,7 +233,7 @@ LAST_CHUNK = b"0\r\n\r\n"
         pytest.param(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 431, id="a target of 100 KB"),
     ],
 )
-async def test_what_can_be_read_two_ways_is_refused_and_nothing_after_it_is_executed(served, data, code):
+async def test_ambiguous_requests_are_rejected_and_nothing_after_them_is_executed(served, data, code):
     calls = []
 
     async def handler(request: Request) -> Response:
@@ -310,7 +310,7 @@ async def test_above_the_connection_limit_the_next_waits_for_a_place(served):
     crowd[1][1].close()
 
 
-async def test_large_bodies_are_compressed_for_those_who_take_it(served, session):
+async def test_large_bodies_are_compressed_for_clients_that_accept_it(served, session):
     body = b'{"x":"' + b"a" * 200_000 + b'"}'
 
     async def handler(request: Request) -> Response:
@@ -367,7 +367,7 @@ async def test_an_old_client_is_answered_and_left(served):
     assert answer.endswith(b'{"hello":"world"}')
 
 
-async def test_a_large_answer_whose_reader_goes_away_is_given_up(served):
+async def test_a_large_answer_ends_when_its_client_disconnects(served):
     done = asyncio.Event()
 
     async def handler(_request: Request) -> Response:
@@ -430,7 +430,7 @@ async def test_a_stream_is_closed_when_its_client_goes_away(served):
         await chunks.closed.wait()
 
 
-async def test_a_client_that_goes_away_amidst_a_stream_is_no_error(served, caplog):
+async def test_a_client_that_disconnects_during_a_stream_is_not_an_error(served, caplog):
     closed = asyncio.Semaphore(0)
 
     async def endless() -> AsyncIterator[bytes]:
@@ -529,7 +529,7 @@ async def test_closing_the_server_lets_a_request_in_progress_finish(served, sess
     await closing
 
 
-async def test_closing_the_server_drops_what_outlives_the_grace(served, session):
+async def test_closing_aborts_connections_after_the_grace_period(served, session):
     entered = asyncio.Event()
 
     async def handler(_request: Request) -> Response:

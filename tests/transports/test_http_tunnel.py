@@ -112,7 +112,7 @@ async def test_a_server_that_stops_ends_its_tunnels():
     ],
     ids=["none", "another", "body"],
 )
-async def test_who_does_not_ask_rightly_is_refused_and_what_was_opened_is_released(served, headers, data, why):
+async def test_an_invalid_upgrade_is_rejected_and_the_tunnel_released(served, headers, data, why):
     released = asyncio.Event()
 
     async def release():
@@ -130,7 +130,7 @@ async def test_who_does_not_ask_rightly_is_refused_and_what_was_opened_is_releas
     await released.wait()
 
 
-async def test_a_refusal_is_told_in_its_own_words(served):
+async def test_a_rejection_keeps_its_body(served):
     async def handler(_request):
         return Response(status=404, body=b"no such conversation", content_type="text/plain")
 
@@ -193,7 +193,7 @@ async def test_when_the_far_side_is_done_so_is_the_near_one(carried):
     await far.close()
 
 
-async def test_a_relay_passes_refusals_on_and_tells_when_nobody_is_there(relay, served):
+async def test_a_relay_passes_on_rejections_and_reports_an_unreachable_backend(relay, served):
     async def handler(_request):
         return Response(status=403, body=b"not you", content_type="text/plain")
 
@@ -206,14 +206,14 @@ async def test_a_relay_passes_refusals_on_and_tells_when_nobody_is_there(relay, 
         await relay.tunnel(f"http://127.0.0.1:{port}/", asked(upgrade=SPDY))
 
 
-async def test_a_plain_server_is_no_tls_server(served):
+async def test_tls_to_a_plain_server_fails(served):
     url = (await served(echoing)).replace("http:", "https:")
     async with relays(ssl.create_default_context()) as relay:
         with pytest.raises(ApiError, match="error dialing backend: tls: "):
             await relay.tunnel(url, asked(upgrade=SPDY))
 
 
-async def test_the_far_side_is_let_go_when_nothing_comes_of_it(relay, served):
+async def test_the_backend_connection_is_closed_when_the_upgrade_fails(relay, served):
     gone = asyncio.Event()
 
     async def handler(_request):

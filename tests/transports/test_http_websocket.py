@@ -117,7 +117,7 @@ def test_a_subprotocol_is_agreed_on(offered, protocols, chosen):
         pytest.param("v5.channel.k8s.io", (), id="none is served"),
     ],
 )
-def test_without_a_subprotocol_in_common_there_is_no_socket(offered, protocols):
+def test_without_a_common_subprotocol_the_upgrade_is_rejected(offered, protocols):
     with pytest.raises(ApiError) as caught:
         choose({"sec-websocket-protocol": offered} if offered else {}, protocols)
     assert caught.value.reason is Reason.BAD_REQUEST
@@ -155,7 +155,7 @@ async def test_a_client_without_a_subprotocol_in_common_is_refused_before_the_up
         ),
     ],
 )
-async def test_a_request_that_is_no_handshake_is_refused(served, session, headers, message):
+async def test_an_invalid_handshake_is_rejected(served, session, headers, message):
     server = await served(echo)
     async with session.get(url(server), headers=headers) as response:
         assert response.status == 400
@@ -257,7 +257,7 @@ async def test_a_server_that_stops_closes_its_sockets_with_1001(served, session)
             await closing
 
 
-async def test_a_peer_that_does_not_answer_the_close_holds_nobody_up(served):
+async def test_closing_does_not_wait_for_a_silent_peer(served):
     async def run(peer):
         await peer.send(b"bye")
 
@@ -311,7 +311,7 @@ async def test_a_server_still_answers_plainly_beside_its_sockets(session):
 
 
 @pytest.mark.parametrize("headers", [{}, {"Upgrade": "websocket", "Connection": "Upgrade"}], ids=["plain", "broken"])
-async def test_what_was_opened_for_a_conversation_is_let_go_when_none_begins(served, session, headers):
+async def test_the_upgrade_is_released_when_the_handshake_fails(served, session, headers):
     released = asyncio.Event()
 
     async def release():
@@ -324,7 +324,7 @@ async def test_what_was_opened_for_a_conversation_is_let_go_when_none_begins(ser
         await released.wait()
 
 
-async def test_what_was_opened_for_a_conversation_is_let_go_after_it(served, session):
+async def test_the_upgrade_is_released_at_the_end(served, session):
     released = asyncio.Event()
 
     async def release():

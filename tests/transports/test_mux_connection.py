@@ -137,7 +137,7 @@ async def test_both_sides_call_and_answer_at_the_same_time():
         assert [each.events for each in await asyncio.gather(*asked)] == [1] * 50
 
 
-async def test_an_answer_finds_its_call_in_whatever_order_they_come():
+async def test_responses_match_their_calls_in_any_order():
     gates = [asyncio.Event() for _ in range(3)]
 
     async def configure(request):
@@ -164,7 +164,7 @@ async def test_an_answer_finds_its_call_in_whatever_order_they_come():
         ),
     ],
 )
-async def test_what_a_handler_raises_is_answered_and_the_next_call_works(raised, kind, words):
+async def test_an_exception_of_a_handler_is_answered_and_the_next_call_works(raised, kind, words):
     errors = [raised]
 
     async def handler(_):
@@ -178,7 +178,7 @@ async def test_what_a_handler_raises_is_answered_and_the_next_call_works(raised,
         await one.call(RUN, POD, within=WAIT)
 
 
-async def test_a_time_out_of_a_handlers_own_is_answered_when_the_caller_told_no_limit():
+async def test_a_time_out_inside_a_handler_is_answered_without_a_deadline():
     async def handler(_):
         raise TimeoutError
 
@@ -216,7 +216,7 @@ async def test_a_handler_that_is_cancelled_from_elsewhere_is_answered_for():
         pytest.param("", "", "service ", id="nothing"),
     ],
 )
-async def test_what_is_not_there_is_refused_in_the_words_that_peers_know(service, method, words):
+async def test_unknown_services_and_methods_have_the_texts_of_the_go_implementation(service, method, words):
     async with facing(plugin(RunPodSandbox=empty)) as peer:
         _, frame = peer.asking.request(service, method, b"")
         peer.writer.write(mux.pieces(mux.PLUGIN_SERVICE, frame))
@@ -225,7 +225,7 @@ async def test_what_is_not_there_is_refused_in_the_words_that_peers_know(service
         assert (status.code, status.message) == (Unimplemented.code, words)
 
 
-async def test_payloads_that_are_no_message_are_refused_on_either_side():
+async def test_invalid_payloads_are_rejected_on_either_side():
     async with facing(plugin(RunPodSandbox=empty)) as peer:
         _, frame = peer.asking.request(RUN.service, RUN.name, b"\xff\xff")
         peer.writer.write(mux.pieces(mux.PLUGIN_SERVICE, frame))
@@ -242,7 +242,7 @@ async def test_payloads_that_are_no_message_are_refused_on_either_side():
 # Time.
 
 
-async def test_how_long_the_caller_waits_and_what_it_says_is_known_to_the_handler():
+async def test_a_handler_knows_deadline_and_metadata():
     seen = []
 
     async def handler(_):
@@ -303,7 +303,7 @@ async def test_a_caller_that_is_cancelled_leaves_the_others_alone():
 # The end.
 
 
-async def test_calls_that_wait_end_with_the_connection_and_say_why():
+async def test_pending_calls_fail_with_the_connection_and_its_reason():
     connection = runtime()
     async with facing(connection) as peer:
         waiting = asyncio.create_task(connection.call(RUN, POD, within=WAIT))
@@ -316,7 +316,7 @@ async def test_calls_that_wait_end_with_the_connection_and_say_why():
             await connection.call(RUN, POD, within=WAIT)
 
 
-async def test_a_trunk_without_connection_cannot_be_asked():
+async def test_a_call_without_a_socket_fails():
     connection = runtime()
     assert (connection.peer_pid, connection.peer_uid) == (0, -1)
     with pytest.raises(ConnectionClosed):
@@ -355,7 +355,7 @@ async def test_handlers_end_with_the_connection_and_closing_waits_for_them():
         pytest.param(b"GET / HTTP/1.1\r\n", "a piece of 790644820 bytes", id="after another protocol"),
     ],
 )
-async def test_a_peer_that_says_no_more_is_closed_and_the_reason_is_known(said, why):
+async def test_a_silent_peer_is_closed_with_a_reason(said, why):
     connection = plugin(RunPodSandbox=empty)
     async with facing(connection) as peer:
         peer.writer.write(said)
@@ -365,7 +365,7 @@ async def test_a_peer_that_says_no_more_is_closed_and_the_reason_is_known(said, 
             assert await peer.reader.read() == b""
 
 
-async def test_one_who_talks_nonsense_does_not_disturb_another():
+async def test_a_misbehaving_peer_does_not_disturb_another():
     async with joined(runtime(), plugin(RunPodSandbox=empty)) as (one, _), facing(plugin()) as peer:
         peer.writer.write(b"\xff" * 1000)
         with contextlib.suppress(ConnectionError):
@@ -395,7 +395,7 @@ async def test_a_frame_may_come_in_any_number_of_pieces():
 # Size.
 
 
-async def test_the_longest_message_travels_both_ways_and_a_longer_one_is_refused_where_it_is_made():
+async def test_the_longest_message_passes_and_a_longer_one_is_rejected_by_its_sender():
     async def create(request):
         return pb.CreateContainerResponse(adjust=pb.ContainerAdjustment(args=[request.container.name]))
 
@@ -481,7 +481,7 @@ async def whole_answer(peer):
     return found[0].stream
 
 
-async def test_one_who_needs_an_answer_reads_although_the_peer_does_not():
+async def test_a_side_that_waits_for_a_response_reads_although_the_peer_does_not():
     async def create(_):
         return pb.CreateContainerResponse(adjust=pb.ContainerAdjustment(args=["x" * 2_000_000]))
 
@@ -544,7 +544,7 @@ async def test_so_many_requests_are_handled_at_once_and_more_are_refused():
 # Who it is.
 
 
-async def test_the_kernel_tells_who_the_peer_is_also_when_it_has_gone():
+async def test_peer_credentials_are_known_after_the_peer_has_gone():
     async with joined(runtime(), plugin()) as (one, other):
         assert (one.peer_pid, one.peer_uid) == (os.getpid(), os.getuid())
         await other.close()
@@ -552,7 +552,7 @@ async def test_the_kernel_tells_who_the_peer_is_also_when_it_has_gone():
         assert (one.peer_pid, one.peer_uid) == (os.getpid(), os.getuid())
 
 
-async def test_a_trunk_connects_to_a_path(tmp_path):
+async def test_a_connection_to_a_path(tmp_path):
     loop = asyncio.get_running_loop()
     arrived = loop.create_future()
 
@@ -575,6 +575,6 @@ async def test_a_trunk_connects_to_a_path(tmp_path):
     await server.wait_closed()
 
 
-async def test_where_nobody_listens_there_is_no_connection(tmp_path):
+async def test_without_a_listener_connecting_fails(tmp_path):
     with pytest.raises(FileNotFoundError):
         await connect(tmp_path / "nobody", plugin())

@@ -100,7 +100,7 @@ async def test_each_question_is_asked_on_a_connection_of_its_own_and_no_cookie_i
     assert b"a=b" not in server.heard[1]
 
 
-async def test_of_a_body_without_end_only_the_beginning_is_read_and_the_peer_hears_no_more_of_us(server):
+async def test_an_endless_body_is_read_up_to_the_limit(server):
     async with server.saying(b"HTTP/1.1 200 OK\r\n\r\n", endless=b"x" * 4096) as port:
         reply = await SOCKETS.http(f"http://127.0.0.1:{port}/", [])
         assert reply.body == b"x" * BODY_BYTES
@@ -112,7 +112,7 @@ async def test_packed_bodies_stay_packed(server):
         assert (await SOCKETS.http(f"http://127.0.0.1:{port}/", [])).body == b"no gzip"
 
 
-async def test_whoever_speaks_tls_is_believed(server, tmp_path):
+async def test_certificates_are_not_verified(server, tmp_path):
     pki = Pki.open(tmp_path, names=["elsewhere"], ips=[])
     context = tls.server_context(certificate=pki.serving_certificate, key=pki.serving_key)
     async with server.saying(ok(), context=context) as port:
@@ -126,13 +126,13 @@ async def test_whoever_speaks_tls_is_believed(server, tmp_path):
         pytest.param(b"hello\r\n\r\n", "malformed HTTP response", id="no HTTP"),
     ],
 )
-async def test_no_answer_is_told_in_words(server, said, words):
+async def test_no_answer_has_the_kubelets_text(server, said, words):
     async with server.saying(said) as port:
         with pytest.raises(OSError, match=words):
             await SOCKETS.http(f"http://127.0.0.1:{port}/", [])
 
 
-async def test_a_port_that_refuses_is_told_in_words(closed_port):
+async def test_a_refused_connection_has_the_kubelets_text(closed_port):
     words = f"dial tcp 127.0.0.1:{closed_port}: connect: connection refused"
     with pytest.raises(OSError) as raised:
         await SOCKETS.http(f"http://127.0.0.1:{closed_port}/", [])
@@ -142,7 +142,7 @@ async def test_a_port_that_refuses_is_told_in_words(closed_port):
     assert str(raised.value) == words
 
 
-async def test_a_host_that_is_none_is_told_in_words():
+async def test_an_unknown_host_has_the_kubelets_text():
     with pytest.raises(OSError, match=r"^dial tcp no\.\.body:80: lookup: no such host$"):
         await SOCKETS.tcp("no..body", 80)
     for host in ("no..body", "[fd00", "[xy]"):
@@ -150,7 +150,7 @@ async def test_a_host_that_is_none_is_told_in_words():
             await SOCKETS.http(f"http://{host}:80/", [])
 
 
-async def test_plain_http_where_tls_was_expected_is_told_in_words(server):
+async def test_plain_http_instead_of_tls_has_the_kubelets_text(server):
     async with server.saying(greeting=ok()) as port:
         with pytest.raises(OSError, match=r"^tls: "):
             await SOCKETS.http(f"https://127.0.0.1:{port}/", [])
@@ -206,7 +206,7 @@ async def health(answer: bytes | grpc.StatusCode):
         pytest.param(b"\x08\x01\x12\x01x", 1, id="with a field of a later version"),
     ],
 )
-async def test_a_grpc_server_tells_its_health(answer, status):
+async def test_a_grpc_server_reports_its_health(answer, status):
     async with health(answer) as (port, heard):
         assert await SOCKETS.grpc("127.0.0.1", port, "db") == status
         assert heard == [b"\x0a\x02db"]
@@ -225,6 +225,6 @@ async def test_a_grpc_server_refuses(answer, error):
             await SOCKETS.grpc("127.0.0.1", port, "")
 
 
-async def test_nobody_speaks_grpc_there(closed_port):
+async def test_a_server_without_grpc_fails_the_probe(closed_port):
     with pytest.raises(Unavailable):
         await SOCKETS.grpc("127.0.0.1", closed_port, "")

@@ -95,7 +95,7 @@ async def test_a_peer_that_breaks_off_has_not_ended_well(peer, last):
     await far.close()
 
 
-async def test_a_refusal_is_told_in_its_own_words(peer):
+async def test_a_rejection_keeps_its_body(peer):
     peer.answer = b"HTTP/1.1 404 Not Found\r\nContent-Type: text/x\r\nContent-Length: 4\r\n\r\ngone"
     with pytest.raises(HandshakeRefused) as raised:
         await dial(peer.url, CHANNELS, seconds=SECONDS)
@@ -103,7 +103,7 @@ async def test_a_refusal_is_told_in_its_own_words(peer):
 
 
 @pytest.mark.parametrize("answer", [b"", b"SSH-2.0\r\n\r\n", b"HTTP/1.1 x\r\n\r\n"])
-async def test_what_is_no_http_is_no_answer(peer, answer):
+async def test_a_peer_that_does_not_speak_http_fails(peer, answer):
     peer.answer = answer
     with pytest.raises(ConnectionResetError):
         await dial(peer.url, CHANNELS, seconds=SECONDS)

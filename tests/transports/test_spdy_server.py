@@ -79,7 +79,7 @@ async def test_streams_with_bad_numbers_end_the_connection(wire, numbers):
     assert wire.closed
 
 
-async def test_what_no_peer_may_say_is_answered_with_leave(wire):
+async def test_a_protocol_violation_is_answered_with_goaway(wire):
     frames = Frames(wire)
     wire.say(*opened(wire, "data"), bytes.fromhex("8002000100000000"))
     assert isinstance(await frames.next(), spdy.Opened)
@@ -141,7 +141,7 @@ async def test_a_conversation_has_a_stream_for_each_channel(wire):
         (outcome.Failed("no such file"), b"Internal error occurred: no such file"),
     ],
 )
-async def test_older_versions_are_told_the_outcome_in_words(wire, ended, text):
+async def test_older_versions_receive_the_outcome_as_text(wire, ended, text):
     socket = SpdySocket(Frames(wire), V3)
     wire.say(*opened(wire, "error"))
     assert await socket.open([Channel.ERROR])

@@ -38,7 +38,7 @@ def test_a_call_without_a_tap_makes_nothing():
         passing.event(1)
 
 
-def test_a_call_is_told_there_and_back_with_its_answer(tapped, hops):
+def test_a_tap_receives_request_and_response(tapped, hops):
     with tapped.call("m", "asked") as passing:
         passing.event("meanwhile")
         passing.answered("answered", "201")
@@ -55,7 +55,7 @@ def test_a_call_is_told_there_and_back_with_its_answer(tapped, hops):
     ("error", "outcome"),
     [(NotFound("gone"), "NOT_FOUND"), (asyncio.CancelledError(), "CANCELLED"), (OSError("no"), "OSError")],
 )
-def test_a_call_that_fails_is_told_with_its_error(error, outcome, tapped, hops):
+def test_a_tap_receives_the_error_of_a_failed_call(error, outcome, tapped, hops):
     with pytest.raises(type(error)), tapped.call("m", None):
         raise error
     assert arrows(hops)[1] == ("b", "a", "m", outcome)
@@ -73,7 +73,7 @@ def test_a_tap_that_fails_is_dropped_and_logged_once(caplog):
     assert [each.levelno for each in caplog.records] == [logging.ERROR]
 
 
-def test_a_program_is_told_with_what_it_read_and_wrote(tapped, hops):
+def test_a_tap_receives_a_programs_input_and_output(tapped, hops):
     run = tapped_run(processes.run, tapped, lambda execution: execution.argv[0])
     done = run(["/bin/cat"], env={"A": "b"}, stdin=b"word", deadline=20.0)
     assert done == processes.Finished(0, b"word", b"")
@@ -82,7 +82,7 @@ def test_a_program_is_told_with_what_it_read_and_wrote(tapped, hops):
     assert hops[1].detail["response"] == done
 
 
-def test_a_program_that_fails_is_told_with_its_code(tapped, hops):
+def test_a_tap_receives_the_exit_code_of_a_program(tapped, hops):
     run = tapped_run(processes.run, tapped, lambda _: "false")
     run(["/bin/false"], env={}, deadline=20.0)
     assert arrows(hops)[1][3] == "exit 1"
@@ -102,7 +102,7 @@ def test_a_handler_without_a_tap_is_the_handler_itself():
     assert tapped_handler(handler, None, "server") is handler
 
 
-async def test_a_request_is_told_with_what_was_read_and_answered(hops):
+async def test_a_tap_receives_an_http_request_with_its_bodies(hops):
     async def handler(asked):
         return Response(status=201, body=await asked.read(10))
 
@@ -116,7 +116,7 @@ async def test_a_request_is_told_with_what_was_read_and_answered(hops):
     assert hops[1].detail["response"].body == b"body"
 
 
-async def test_a_handler_that_raises_is_told_and_raises_on(hops):
+async def test_a_tap_receives_the_exception_of_a_handler(hops):
     async def handler(_request):
         raise RuntimeError("broken")
 
@@ -125,7 +125,7 @@ async def test_a_handler_that_raises_is_told_and_raises_on(hops):
     assert arrows(hops)[1][3] == "RuntimeError"
 
 
-async def test_a_stream_is_told_chunk_by_chunk_and_ends_with_it(hops):
+async def test_a_tap_receives_a_stream_chunk_by_chunk(hops):
     async def chunks():
         yield b"one"
         yield b"two"
@@ -162,7 +162,7 @@ async def test_a_stream_that_is_closed_before_its_first_chunk_ends_too(hops):
     assert [each.outcome for each in hops] == ["", "200"]
 
 
-async def test_a_conversation_is_told_when_it_is_agreed_on(hops):
+async def test_a_tap_receives_an_upgrade(hops):
     async def handler(_request):
         return Upgrade(protocols=("v5",), run=None)
 
@@ -198,7 +198,7 @@ class Http:
         return self._incoming
 
 
-async def test_a_client_whose_server_tells_nobody_tells_itself(hops):
+async def test_a_tapped_client_reports_its_requests(hops):
     http = TappedHttp(Http(), hops.append, caller="Kubelet", callee="APIServer")
     assert (await http.request("POST", "/api/v1/pods", query=(("a", "b"),), body=b"body")).body == b"{}"
     assert arrows(hops) == [
@@ -209,7 +209,7 @@ async def test_a_client_whose_server_tells_nobody_tells_itself(hops):
 
 
 @pytest.mark.parametrize("end", [b"", Interrupted("cut")], ids=["cleanly", "cut"])
-async def test_a_stream_that_a_client_reads_is_told_line_by_line(end, hops):
+async def test_a_tapped_client_reports_a_stream_line_by_line(end, hops):
     http = TappedHttp(Http(b"on", b"e\ntwo\nth", b"ree\n", end), hops.append, caller="Kubelet", callee="APIServer")
     incoming = await http.stream("GET", "/api/v1/pods")
     assert [await incoming.read() for _ in range(3)] == [b"on", b"e\ntwo\nth", b"ree\n"]

@@ -101,7 +101,7 @@ async def test_an_access_with_keys_inline_is_known_by_its_certificate(server, au
         assert (await http.request("GET", "/")).body == repr(Certificate("bob", ("devs",))).encode()
 
 
-async def test_a_client_without_a_certificate_gets_in_as_nobody(server, authority):
+async def test_a_client_without_a_certificate_is_anonymous(server, authority):
     assert await get(server, client_context(ca_data=authority.ca.read_text())) == b"None"
 
 

@@ -63,11 +63,11 @@ def cost(expression):
         ("number == 1 ? text.matches('abc') : true", 104),
     ],
 )
-def test_a_cost_is_that_of_the_worst_way(expression, told):
+def test_the_cost_is_that_of_the_worst_branch(expression, told):
     assert cost(expression) == told
 
 
-def test_of_what_is_not_known_the_cost_has_no_end():
+def test_the_cost_of_unknown_sizes_is_unbounded():
     assert cost("what.all(x, what.all(y, x == y))") == MOST
 
 

@@ -97,7 +97,7 @@ def test_this_is_true(truth):
         ("dyn(quantity('1')).isLessThan(dyn(semver('1.0.0')))", "no such overload"),
     ],
 )  # fmt: skip
-def test_an_argument_that_makes_no_sense_is_told(expression, message):
+def test_an_invalid_argument_is_an_error(expression, message):
     assert value_of(expression) == CelError(message)
 
 
@@ -111,7 +111,7 @@ def test_an_argument_that_makes_no_sense_is_told(expression, message):
         "['a'].sum()",
     ],
 )
-def test_types_that_do_not_fit_are_told_at_compilation(expression):
+def test_type_errors_are_reported_at_compilation(expression):
     with pytest.raises(CompileError, match="found no matching overload"):
         compile_expression(expression, {})
 
@@ -127,12 +127,12 @@ def test_types_that_do_not_fit_are_told_at_compilation(expression):
         ("[[:alpha:](](b)", "[[:alpha:](](?:b)"),
     ],
 )
-def test_groups_do_not_change_what_is_found(pattern, ungrouped):
+def test_groups_do_not_change_the_match(pattern, ungrouped):
     assert regexes.ungrouped(pattern) == ungrouped
 
 
 @given(st.text(alphabet="ab(c", max_size=20), st.sampled_from(["a+", "(a)(b)?", "[(]", "b|c", "c*"]))
-def test_find_finds_what_pythons_does(text, pattern):
+def test_find_matches_what_python_matches(text, pattern):
     program = compile_expression("s.find(p)", {"s": STRING, "p": STRING})
     found = re.search(pattern, text)
     assert program.run({"s": text, "p": pattern}) == (found[0] if found else "")
@@ -149,7 +149,7 @@ PARSERS = {
 
 @pytest.mark.parametrize("name", PARSERS)
 @given(text=st.text(max_size=40) | st.text(alphabet="0123456789.:/abfv-+[]%", max_size=40))
-def test_a_text_is_parsed_or_refused_and_nothing_else(name, text):
+def test_any_text_is_parsed_or_rejected(name, text):
     outcome = compile_expression(f"{name}(s) == {name}(s)", {"s": STRING}).run({"s": text})
     assert outcome is True or isinstance(outcome, CelError)
 

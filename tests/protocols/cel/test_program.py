@@ -131,7 +131,7 @@ def test_only_a_loop_without_end_is_out_of_budget():
         pytest.param("1" * 100_001, ["expression code point size exceeds limit: 100000"], id="too long"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_compiled_is_told_with_its_place(expression, told):
+def test_a_compile_error_names_its_position(expression, told):
     with pytest.raises(CompileError) as caught:
         compile_expression(expression, {"self": SELF})
     for each in told:
@@ -162,7 +162,7 @@ def test_values_are_converted_once_for_many_programs():
     assert [plain.run(values), maybe.run(values), plain.run(values)] == [3, 3, 3]
 
 
-def test_a_program_knows_what_it_speaks_of_and_what_comes_out():
+def test_a_program_knows_its_variables_and_its_result_type():
     program = compile_expression("self.names.exists(n, n == 'a')", {"self": SELF, "oldSelf": SELF})
     assert "self" in program.names
     assert "oldSelf" not in program.names
@@ -177,11 +177,11 @@ def test_a_caller_may_bring_functions_and_opaque_values():
     assert program.run({"q": environment.kept(Quantity.parse("1024Mi"))}) is True
 
 
-def test_a_value_that_is_no_json_cannot_leave():
+def test_a_result_that_is_not_json_is_an_error():
     assert isinstance(run("optional.of(1)"), CelError)
 
 
-def test_without_the_library_expressions_are_refused_in_so_many_words(monkeypatch):
+def test_without_the_library_expressions_are_rejected(monkeypatch):
     environment.library.cache_clear()
     environment.checking.cache_clear()
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
@@ -192,7 +192,7 @@ def test_without_the_library_expressions_are_refused_in_so_many_words(monkeypatc
         environment.library.cache_clear()
 
 
-def test_whoever_only_imports_the_port_does_not_pay_for_the_library():
+def test_importing_the_package_does_not_load_the_library():
     code = (
         "import sys, podwire.protocols.cel as c; print(sorted({'cel_expr_python', 'google.protobuf'} & {*sys.modules}))"
     )
@@ -224,6 +224,6 @@ def test_json_goes_through_unchanged(value):
 
 
 @given(st.text())
-def test_a_text_is_compiled_or_refused_and_nothing_else(text):
+def test_any_text_is_compiled_or_rejected(text):
     with suppress(CompileError):
         compile_expression(text, {"self": DYN})

@@ -74,7 +74,7 @@ def test_a_list_that_cannot_be_meant_is_refused_by_its_key(keys, code, told):
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b"null", b"\xff", b'{"name": Infinity}', b"[" * 50_000, b"\xef\xbb\xbf{}"]
 )
-def test_what_is_no_object_is_refused(data):
+def test_a_value_that_is_not_an_object_is_rejected(data):
     for parse in (parse_list, parse_single, plugin_config):
         with pytest.raises(CniError) as caught:
             parse(data)
@@ -97,7 +97,7 @@ def test_a_single_plugin_is_a_network_of_its_own():
         parse_single(json.dumps(LIST).encode())
 
 
-def test_a_request_has_what_only_the_runtime_knows_and_nothing_stale():
+def test_a_request_has_the_runtimes_values_and_nothing_stale():
     plugin = {
         "type": "x",
         "name": "stale",
@@ -127,7 +127,7 @@ def test_a_plugin_reads_its_runtime_configuration_in_any_spelling():
     assert lowered([{"A": {"B": 1}}]) == [{"a": {"b": 1}}]
 
 
-def test_a_broken_previous_result_matters_only_to_who_reads_it():
+def test_a_broken_previous_result_fails_only_when_it_is_read():
     config = plugin_config(b'{"cniVersion": "1.1.0", "name": "n", "prevResult": 7}')
     with pytest.raises(CniError):
         config.previous()

@@ -28,7 +28,7 @@ FULL = Result(
 )
 
 
-def test_1_1_0_tells_everything():
+def test_1_1_0_encodes_everything():
     assert encode(FULL, "1.1.0") == {
         "cniVersion": "1.1.0",
         "interfaces": [
@@ -63,7 +63,7 @@ def test_1_1_0_tells_everything():
 
 
 @pytest.mark.parametrize("version", ["0.3.0", "0.3.1", "0.4.0"])
-def test_before_1_0_0_addresses_tell_their_family_and_links_nothing_new(version):
+def test_before_1_0_0_addresses_have_a_family_and_links_no_new_fields(version):
     told = encode(FULL, version)
     assert [each["version"] for each in told["ips"]] == ["4", "6"]
     assert told["interfaces"][1] == {"name": "eth0", "mac": "0a:58:00:00:00:02", "sandbox": "/run/netns/a"}
@@ -113,7 +113,7 @@ def results(draw):
 
 
 @given(results())
-def test_what_is_encoded_in_the_latest_version_is_decoded_as_it_was(result):
+def test_a_result_in_the_latest_version_survives_a_round_trip(result):
     assert decode(encode(result, "1.1.0"), "1.1.0") == result
 
 
@@ -144,7 +144,7 @@ def test_decoding_and_encoding_again_changes_nothing_in_any_version(result, vers
         pytest.param({"cniVersion": "0.2.0", "ip4": {"gateway": "10.0.0.1"}}, "ip4.ip", id="old shape without address"),
     ],
 )
-def test_what_is_no_result_is_refused_by_the_place_that_is_wrong(value, told):
+def test_an_invalid_result_is_rejected_with_the_invalid_field(value, told):
     with pytest.raises(CniError, match=told):
         decode(value, "1.1.0")
 
@@ -161,7 +161,7 @@ def test_what_is_no_result_is_refused_by_the_place_that_is_wrong(value, told):
         max_leaves=8,
     )
 )
-def test_whatever_a_plugin_prints_is_a_result_or_a_refusal(value):
+def test_any_output_of_a_plugin_is_a_result_or_an_error(value):
     with suppress(CniError):
         decode(value, "1.1.0")
 

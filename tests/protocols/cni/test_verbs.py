@@ -13,7 +13,7 @@ ifnames = st.text(min_size=1, max_size=15).filter(is_ifname)
 
 
 @given(st.sampled_from(["ADD", "DEL", "CHECK"]), ids, ifnames)
-def test_what_a_runtime_sets_is_what_a_plugin_reads(command, id_, ifname):
+def test_a_plugin_reads_the_environment_that_a_runtime_sets(command, id_, ifname):
     call = Invocation(command, id_, "/run/netns/x", ifname, "A=B", "/opt/cni/bin")
     assert invocation(call.environment()) == call
 
@@ -22,7 +22,7 @@ def test_verbs_without_a_container_get_none():
     assert set(Invocation("STATUS", "c", "n", "i").environment()) == {"CNI_COMMAND", "CNI_ARGS", "CNI_PATH"}
 
 
-def test_a_verb_says_which_variables_it_misses():
+def test_an_error_names_the_missing_variables():
     for command, verb in VERBS.items():
         if verb.needs:
             with pytest.raises(CniError) as caught:
@@ -33,12 +33,12 @@ def test_a_verb_says_which_variables_it_misses():
 
 
 @pytest.mark.parametrize("text", ["", "a/b", ".a", "-a", "_a", "a b", "a\n", "ä", "a;b", None, 5, "../a", "a\0"])
-def test_what_is_no_id(text):
+def test_invalid_container_ids_are_rejected(text):
     assert not is_id(text)
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "a/b", "a:b", "a b", "a\t", "eth%d", "x" * 16, "ääääääää", "a\0"])
-def test_what_is_no_name_of_a_link(text):
+def test_invalid_interface_names_are_rejected(text):
     assert not is_ifname(text)
 
 
@@ -53,7 +53,7 @@ def test_arguments_are_read_as_they_were_written(given_pairs):
 
 
 @pytest.mark.parametrize("text", ["A", "A=1=2", "=1", "A=1;", ";", "B=1", "IgnoreUnknown=x"])
-def test_arguments_that_are_no_pairs_or_not_known_are_refused(text):
+def test_malformed_or_unknown_arguments_are_rejected(text):
     with pytest.raises(CniError, match="CNI_ARGS") as caught:
         args.parsed(text, ("A",))
     assert caught.value.code == Code.BAD_ENVIRONMENT
@@ -78,7 +78,7 @@ def test_versions_compare_as_numbers():
 
 
 @pytest.mark.parametrize("text", ["1.0", "1.0.0.0", "v1.0.0", "1.0.0-rc1", "", " 1.0.0", "1.0.x", 1.0, None, "1.0.1٣"])
-def test_what_is_no_version(text):
+def test_invalid_versions_are_rejected(text):
     with pytest.raises(CniError) as caught:
         versions.parsed(text)
     assert caught.value.code == Code.UNDECODABLE
@@ -92,5 +92,5 @@ def test_errors_travel_whole(code, msg, details):
 
 
 @pytest.mark.parametrize("value", [None, [], {}, {"code": "7"}, {"code": True}, {"msg": "x"}, {"ips": []}])
-def test_what_is_no_error(value):
+def test_invalid_errors_are_rejected(value):
     assert errors.decode(value) is None

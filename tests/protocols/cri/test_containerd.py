@@ -27,13 +27,13 @@ async def begun(client) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_it_says_who_it_is(client):
+async def test_containerd_reports_its_version(client):
     told = await client.call(methods.VERSION, pb.VersionRequest(version="0.1.0"), timeout=30)
     assert (told.version, told.runtime_name, told.runtime_api_version) == ("0.1.0", "containerd", "v1")
     assert told.runtime_version
 
 
-async def test_it_says_how_it_is(client):
+async def test_containerd_reports_its_status(client):
     told = await client.call(methods.STATUS, pb.StatusRequest(verbose=True), timeout=30)
     conditions = {each.type: each for each in told.status.conditions}
     assert conditions["RuntimeReady"].status
@@ -50,7 +50,7 @@ async def test_it_lists_that_it_has_nothing(client):
     assert (list(pods.items), list(containers.containers), list(images.images)) == ([], [], [])
 
 
-async def test_it_says_where_images_are(client, containerd):
+async def test_containerd_reports_the_image_file_system(client, containerd):
     told = await client.call(methods.IMAGE_FS_INFO, pb.ImageFsInfoRequest(), timeout=30)
     [image] = told.image_filesystems
     assert image.fs_id.mountpoint.startswith(str(containerd.parent / "root"))
@@ -78,6 +78,6 @@ async def test_calls_younger_than_it_are_unimplemented(client):
         await anext(client.stream(methods.STREAM_CONTAINERS, pb.StreamContainersRequest(), timeout=30))
 
 
-async def test_what_it_cannot_do_fails_in_its_own_words(client):
+async def test_an_unsupported_call_fails_with_containerds_message(client):
     with pytest.raises(RpcError, match="invalid reference format"):
         await client.call(methods.PULL_IMAGE, pb.PullImageRequest(image=pb.ImageSpec(image="No//Such")), timeout=30)

@@ -64,14 +64,14 @@ def test_a_message_is_these_bytes_and_back(message, wire):
     assert type(message).FromString(bytes.fromhex(wire)) == message
 
 
-def test_what_is_for_windows_only_travels_on_unread():
+def test_windows_fields_are_passed_on_as_unknown_fields():
     windows = bytes.fromhex("4a 04 0a02 2001")
     config = pb.PodSandboxConfig.FromString(windows)
     config.hostname = "h"
     assert config.SerializeToString() == bytes.fromhex("12 01 68") + windows
 
 
-def test_an_absent_number_is_told_apart_from_zero():
+def test_an_absent_number_differs_from_zero():
     assert not pb.LinuxContainerSecurityContext().HasField("run_as_user")
     root = pb.LinuxContainerSecurityContext(run_as_user=pb.Int64Value(value=0))
     assert pb.LinuxContainerSecurityContext.FromString(root.SerializeToString()).HasField("run_as_user")

@@ -32,7 +32,7 @@ def heard(at, message):
     return asking.heard(at, message, VIA, 99)
 
 
-def test_an_offer_is_asked_for_and_what_is_confirmed_is_a_lease():
+def test_an_offer_is_requested_and_an_ack_is_a_lease():
     requesting = heard(SELECTING, reply(Type.OFFER))
     assert requesting == REQUESTING
     lease = heard(requesting, reply(Type.ACK))
@@ -60,7 +60,7 @@ def test_an_offer_is_asked_for_and_what_is_confirmed_is_a_lease():
         pytest.param(REBOOTING, reply(Type.ACK, yiaddr=ADDRESS + 1), id="another address than remembered"),
     ],
 )
-def test_what_is_not_for_this_client_at_this_moment_changes_nothing(at, message):
+def test_an_unexpected_message_is_ignored(at, message):
     assert heard(at, message) is None
 
 
@@ -68,7 +68,7 @@ def test_a_server_may_repeat_the_clients_id():
     assert heard(SELECTING, reply(Type.OFFER, {61: ID})) == REQUESTING
 
 
-def test_a_refusal_begins_anew_under_another_number_and_slowly():
+def test_a_nak_restarts_with_a_new_transaction_and_a_back_off():
     again = heard(REQUESTING, reply(Type.NAK, {56: b"no\nroom"}))
     assert (again.stage, again.xid, again.wanted, again.server) == (Stage.SELECTING, 99, None, None)
     assert (again.refusal, asking.pause(again)) == ("noroom", 1)
@@ -100,7 +100,7 @@ def silences(at, many):
         pytest.param(REBOOTING, 2, replace(SELECTING, xid=99, wanted=ADDRESS), id="gives up to remember"),
     ],
 )
-def test_when_nobody_answers_a_client(at, many, then):
+def test_retransmission_without_an_answer(at, many, then):
     assert silences(at, many) == then
 
 
@@ -113,7 +113,7 @@ def test_when_nobody_answers_a_client(at, many, then):
         pytest.param(REBOOTING, Type.REQUEST, {50: ADDRESS.packed}, {54}, id="reboot"),
     ],
 )
-def test_a_client_says_what_the_rfc_wants_at_each_stage(at, kind, there, absent):
+def test_messages_have_the_fields_that_the_rfc_demands_in_each_state(at, kind, there, absent):
     said = asking.spoken(at, 3.7)
     assert (said.type, said.xid, said.secs, said.ciaddr) == (kind, 7, 3, IPv4Address(0))
     assert there.items() <= said.options.items()
@@ -127,7 +127,7 @@ def lease(**more):
     return replace(leases.read(reply(Type.ACK)), **more)
 
 
-def test_a_renewal_names_the_address_that_works_and_nothing_else():
+def test_a_renewal_has_the_address_in_ciaddr_only():
     said = asking.prolonging(CLIENT, lease(), 7)
     assert (said.type, said.ciaddr) == (Type.REQUEST, ADDRESS)
     assert not {50, 54} & set(said.options)

@@ -66,7 +66,7 @@ def addresses():
         options=st.dictionaries(st.integers(1, 254).filter(lambda code: code != 52), st.binary(max_size=700)),
     )
 )
-def test_whatever_is_written_is_read_the_same(message):
+def test_messages_survive_a_round_trip(message):
     assert decode(encode(message)) == message
 
 
@@ -94,7 +94,7 @@ def test_nothing_that_comes_makes_a_client_fall(data):
         pytest.param(DISCOVER[:240] + bytes((12, 255)) + b"short", id="an option beyond the end"),
     ],
 )
-def test_what_is_no_message_is_refused(data):
+def test_an_invalid_message_is_rejected(data):
     with pytest.raises(Malformed):
         decode(data)
 
@@ -115,11 +115,11 @@ def test_the_fields_of_file_and_server_name_are_read_once():
 
 
 @pytest.mark.parametrize("told", [b"", b"\1\1", b"\0", b"\x63"])
-def test_a_type_that_nobody_knows_is_none(told):
+def test_an_unknown_message_type_is_none(told):
     assert Message(op=2, xid=1, mac=MAC, options={53: told}).type is None
 
 
-def test_what_is_too_long_for_one_option_comes_in_parts():
+def test_a_long_option_is_split():
     written = options.encode({43: b"a" * 300})
     assert written == bytes((43, 255)) + b"a" * 255 + bytes((43, 45)) + b"a" * 45 + b"\xff"
 
@@ -190,7 +190,7 @@ def test_names_are_compressed_as_in_dns():
         pytest.param(options.text, b"\xff\xfe", id="no ASCII"),
     ],
 )
-def test_what_cannot_be_read_is_malformed_and_as_good_as_absent(read, data):
+def test_a_malformed_option_counts_as_absent(read, data):
     with pytest.raises(Malformed):
         read(data)
     reader = Reader({1: data})

@@ -47,7 +47,7 @@ def addresses():
         st.binary(min_size=6, max_size=6),
     )
 )
-def test_whatever_is_written_is_read_the_same(datagram):
+def test_packets_survive_a_round_trip(datagram):
     assert packets.decode(packets.encode(datagram)) == datagram
     assert packets.decode(packets.encode(datagram) + bytes(9)) == datagram, "what Ethernet adds to short frames"
 
@@ -83,12 +83,12 @@ def changed(at, value):
         pytest.param(changed(42, "00"), id="wrong sum of the data"),
     ],
 )
-def test_what_is_no_whole_datagram_is_refused(frame):
+def test_a_truncated_datagram_is_rejected(frame):
     with pytest.raises(Malformed):
         packets.decode(frame)
 
 
-def test_where_no_card_has_summed_yet_or_nobody_wants_to_the_sum_does_not_count():
+def test_a_missing_or_offloaded_checksum_is_ignored():
     assert packets.decode(changed(40, "1234"), checksummed=False) == HELLO
     assert packets.decode(changed(40, "0000")) == HELLO
 
@@ -112,7 +112,7 @@ def test_a_probe_asks_without_claiming():
         pytest.param(Arp(False, OTHER, IPv4Address("10.0.0.9"), ADDRESS), False, id="about another address"),
     ],
 )
-def test_an_address_is_taken_when_somebody_else_has_it_or_is_about_to(heard, taken):
+def test_arp_detects_an_address_in_use_or_being_probed(heard, taken):
     assert packets.is_taken(packets.decode_arp(packets.encode_arp(heard)), MAC, ADDRESS) is taken
 
 

@@ -193,7 +193,7 @@ OPTIONS = {"apiVersion": "v1", "kind": "DeleteOptions"}
         ),
     ],
 )
-async def test_each_verb_asks_what_the_api_expects(client, script, call, asked, body):
+async def test_each_verb_sends_the_request_that_the_api_expects(client, script, call, asked, body):
     script.answers = [ok(pod("a"))]
     await call(client)
     assert script.asked == [asked]
@@ -201,7 +201,7 @@ async def test_each_verb_asks_what_the_api_expects(client, script, call, asked, 
     assert script.requests[0].headers["authorization"] == "Bearer me"
 
 
-async def test_patches_say_which_kind_they_are(client, script):
+async def test_a_patch_has_its_content_type(client, script):
     script.answers = [ok(pod("a"))]
     for each in PatchType:
         await client.patch(PODS, "a", {}, "default", type_=each)
@@ -215,14 +215,14 @@ async def test_a_refusal_is_an_api_error(client, script):
     assert (caught.value.code, caught.value.reason) == (409, Reason.CONFLICT)
 
 
-async def test_a_refusal_that_is_no_status_is_an_api_error_too(client, script):
+async def test_an_error_without_a_status_is_an_api_error(client, script):
     script.answers = [Response(status=404, body=b"404 page not found\n", content_type="text/plain")]
     with pytest.raises(ApiError, match="404 page not found") as caught:
         await client.get(PODS, "a", "default")
     assert caught.value.code == 404
 
 
-async def test_an_answer_that_is_no_json_tells_nothing_about_the_request(client, script):
+async def test_an_answer_that_is_not_json_is_interrupted(client, script):
     script.answers = [Response(status=200, body=b"<html>", content_type="text/html")]
     with pytest.raises(Interrupted, match="not JSON"):
         await client.create(pod("a"))
@@ -250,7 +250,7 @@ async def test_a_listing_is_read_to_its_last_page(client, script):
     assert script.asked == [("GET", IN_DEFAULT, query), ("GET", IN_DEFAULT, {**query, "continue": "t1"})]
 
 
-async def test_a_listing_whose_moment_has_passed_is_read_again_in_one_go(client, script):
+async def test_an_expired_continue_token_restarts_the_list_without_pages(client, script):
     script.answers = [listing(5, pod("a"), token="t1"), failure(410, "Expired"), listing(9, pod("b"))]
     found = await client.list(PODS)
     assert ([each["metadata"]["name"] for each in found.items], found.resource_version) == (["b"], "9")
@@ -265,20 +265,20 @@ async def test_bare_metadata_is_asked_for_and_named(client, script):
 
 
 @pytest.mark.parametrize("code", [429, 503])
-async def test_what_the_server_puts_off_is_asked_again(client, script, code):
+async def test_a_request_is_retried_after_retry_after(client, script, code):
     script.answers = [failure(code, "TooManyRequests", ("Retry-After", "0")), ok(pod("a"))]
     await client.create(pod("a"))
     assert len(script.asked) == 2
 
 
-async def test_what_the_server_puts_off_for_ever_is_a_refusal(client, script):
+async def test_endless_retry_after_is_an_error(client, script):
     script.answers = [failure(429, "TooManyRequests", ("Retry-After", "0"))]
     with pytest.raises(ApiError) as caught:
         await client.get(PODS, "a", "default")
     assert (caught.value.code, len(script.asked)) == (429, 3)
 
 
-async def test_an_eviction_that_a_budget_forbids_is_told_at_once(client, script):
+async def test_an_eviction_that_a_budget_forbids_is_not_retried(client, script):
     script.answers = [failure(429, "TooManyRequests", ("Retry-After", "10"))]
     with pytest.raises(ApiError) as caught:
         await client.evict("a", "default")
@@ -310,7 +310,7 @@ async def test_a_read_that_broke_off_is_asked_again_a_write_is_not(client, scrip
     assert len(script.asked) == 1
 
 
-async def test_no_answer_within_the_deadline_is_told(server, script):
+async def test_no_answer_within_the_deadline_is_an_error(server, script):
     script.answers = [Feed()]
     async with connect(Access(server=f"http://127.0.0.1:{server.port}")) as http:
         client = Client(http, patience=Patience(deadline=0.1))
@@ -386,7 +386,7 @@ async def test_a_watch_that_ends_is_resumed_where_it_got_to(client, script):
         pytest.param(b"<html>proxy error</html>\n", id="by somebody else's words"),
     ],
 )
-async def test_a_broken_watch_is_resumed_and_nothing_is_lost_or_told_twice(client, script, cut):
+async def test_a_broken_watch_resumes_without_loss_or_duplicate(client, script, cut):
     ends = [] if isinstance(cut, Exception) else [ConnectionError("cut")]
     first = Feed(frame("ADDED", pod("a", 6)), cut, *ends)
     script.answers = [listing(5), first, Feed(frame("ADDED", pod("é🚀", 7)))]
@@ -396,7 +396,7 @@ async def test_a_broken_watch_is_resumed_and_nothing_is_lost_or_told_twice(clien
 
 
 @pytest.mark.parametrize("how", ["event", "answer"])
-async def test_a_version_that_is_gone_means_a_listing_that_tells_what_was_missed(client, script, how):
+async def test_an_expired_version_relists_and_reports_missed_changes(client, script, how):
     expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
     gone = Feed(frame("ERROR", expired)) if how == "event" else failure(410, "Expired")
     script.answers = [listing(5, pod("a"), pod("b")), gone, listing(50, pod("b", 40), pod("c")), Feed()]
@@ -417,7 +417,7 @@ async def test_an_informer_waits_for_a_server_that_is_not_well(client, script):
         assert await changes(informer, 2) == [Added(pod("a")), Synced()]
 
 
-async def test_an_informer_of_a_kind_that_is_not_there_says_so(client, script):
+async def test_an_informer_of_an_unknown_kind_fails(client, script):
     script.answers = [failure(404, "NotFound")]
     with pytest.raises(ApiError, match="NotFound"):
         await changes(client.informer(PODS), 1)
@@ -486,6 +486,6 @@ async def test_cancelling_an_informer_hangs_up(client, script):
         pytest.param(418, Reason.UNKNOWN, id="a teapot"),
     ],
 )
-def test_an_answer_without_a_status_means_what_its_code_can_only_mean(code, reason):
+def test_an_unambiguous_code_without_a_status_has_its_reason(code, reason):
     error = refusal(code, {}, b"404 page not found\n")
     assert (error.reason, error.code, error.message) == (reason, code, "404 page not found")

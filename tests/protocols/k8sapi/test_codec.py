@@ -18,7 +18,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_what_was_encoded_decodes_to_itself(value):
+def test_json_survives_a_round_trip(value):
     decoded = decode_json(msgspec.json.encode(value))
     assert decoded.value == value
     assert decoded.duplicates == []
@@ -59,7 +59,7 @@ def test_layout_and_escapes_make_no_difference(value, indent, ascii_only):
         pytest.param(b"[" * 3_000_000, "nested more than 100 levels deep", id="all depth"),
     ],
 )
-def test_what_is_not_strict_json_is_refused_with_a_reason(body, message):
+def test_json_that_is_not_strict_is_rejected_with_a_reason(body, message):
     with pytest.raises(BadBody) as refused:
         decode_json(body)
     assert message in refused.value.message
@@ -159,7 +159,7 @@ def test_the_largest_body_takes_a_moment(body):
 
 
 @pytest.mark.parametrize("part", [b"{}", b"[]", b'{"a":[]}'])
-def test_more_parts_than_anybody_needs_are_a_bad_body(part):
+def test_too_many_parts_are_a_bad_body(part):
     each = part.count(b"{") + part.count(b"[")
     allowed = (MOST_CONTAINERS - 1) // each
     decode_json(b"[" + b",".join([part] * allowed) + b"]")

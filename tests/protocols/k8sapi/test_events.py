@@ -32,14 +32,14 @@ def test_a_pod_is_referred_to_in_the_version_that_was_seen():
     assert Reference.to(pods.read({"metadata": meta, "spec": {}})) == POD
 
 
-def test_what_is_told_again_is_counted_with_the_times_of_the_first_and_the_last():
+def test_a_repeated_event_is_counted_with_first_and_last_time():
     tally = Tally()
     assert tally.add(NOTE, NOON, 0.0) is tally.add(NOTE, NOON + 10, 10.0)
     recorded = tally.add(NOTE, NOON + 20, 20.0)
     assert (recorded.count, recorded.first, recorded.last) == (3, NOON, NOON + 20)
 
 
-def test_an_object_that_changed_is_still_the_same_and_the_newest_version_is_told():
+def test_events_of_a_changed_object_are_aggregated_with_its_newest_version():
     tally, changed = Tally(), NOTE._replace(about=POD._replace(resource_version="8"))
     recorded = tally.add(NOTE, NOON, 0.0)
     assert tally.add(changed, NOON, 0.0) is recorded
@@ -78,7 +78,7 @@ def test_one_object_does_not_drown_the_others_and_its_count_stays_true():
     assert again.count == 4  # those that were not passed on are in it
 
 
-def test_after_a_long_silence_there_is_no_more_than_one_burst():
+def test_the_rate_limit_allows_one_burst_after_a_pause():
     tally = Tally()
     tally.add(NOTE, NOON, 0.0)
     late = [tally.add(NOTE, NOON, 1000 * REFILL_SECONDS) for _ in range(BURST + 1)]
@@ -93,14 +93,14 @@ def test_the_longest_unheard_are_forgotten(monkeypatch):
     assert [tally.add(NOTE._replace(message=name), NOON, 0.0).count for name in ("a", "c", "b")] == [3, 2, 1]
 
 
-def test_an_event_that_the_api_forgot_begins_with_what_it_did_not_hear_of():
+def test_an_expired_event_starts_again_with_the_unsent_count():
     recorded = RecordedEvent(NOTE, first=NOON, last=NOON + 10, count=5, sent_count=3, name="web.1")
     recorded.forgotten()
     assert recorded == RecordedEvent(NOTE, first=NOON + 10, last=NOON + 10, count=2, sent_count=0, name="")
 
 
 @given(st.lists(st.floats(min_value=0, max_value=4e9), min_size=2, max_size=20))
-def test_no_name_is_given_twice_whatever_the_clock_does(walls):
+def test_names_are_unique_even_if_the_clock_goes_back(walls):
     made, given_ = Names(), [int(wall * 1e9) for wall in walls]
     stamps = [int(made.new("web", wall).removeprefix("web."), 16) for wall in walls]
     assert stamps == sorted(set(stamps))
@@ -111,7 +111,7 @@ def test_the_name_of_an_event_is_that_of_its_object_and_the_nanosecond():
     assert Names().new("web", NOON) == "web.18fae27693b40000"
 
 
-def test_the_name_of_an_event_fits_whatever_the_name_of_its_object():
+def test_the_name_of_an_event_is_valid_for_long_object_names():
     name = Names().new("n" * 235 + "-" * 18, NOON)
     assert len(name) <= 253
     assert names.dns_subdomain(name) == []
@@ -165,7 +165,7 @@ def test_the_core_api_has_its_own_words():
     assert CORE_V1.repeat(recorded) == {"count": 2, "lastTimestamp": "2027-01-15T08:00:10Z"}
 
 
-def test_what_is_not_known_is_not_written():
+def test_unknown_fields_are_left_out():
     event = CORE_V1.event(
         RecordedEvent(Note(Reference("Node", "n1"), "Normal", "NodeReady", "x"), NOON, NOON), Source("c")
     )

@@ -34,7 +34,7 @@ def read(text: str, **options) -> Access:
     return parse(text, file="/home/me/.kube/config", **options)
 
 
-def test_the_current_context_says_where_and_who():
+def test_the_current_context_selects_cluster_and_user():
     access = read(
         config(
             cluster=f"certificate-authority-data: {DATA}, tls-server-name: kubernetes",
@@ -96,7 +96,7 @@ def test_secrets_are_not_shown():
         pytest.param("", "expected one kubeconfig", id="empty"),
     ],
 )
-def test_what_is_wrong_is_named_with_file_and_field(text, told):
+def test_an_error_names_file_and_field(text, told):
     with pytest.raises(BadKubeconfig) as caught:
         read(text)
     assert str(caught.value).startswith("/home/me/.kube/config: ")
@@ -112,7 +112,7 @@ def test_what_is_wrong_is_named_with_file_and_field(text, told):
     ],
     ids=["inline", "files", "insecure"],
 )
-def test_what_is_written_reads_back(access):
+def test_a_written_kubeconfig_parses_to_the_same(access):
     text = write_kubeconfig(access)
     assert read(text) == access
     assert yaml.safe_load(text)["kind"] == "Config"

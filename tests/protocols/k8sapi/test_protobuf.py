@@ -22,7 +22,7 @@ TABLE = protobuf.load_table()
 
 
 @pytest.mark.parametrize("sent", GOLDEN, ids=[each["command"] for each in GOLDEN])
-def test_what_kubectl_sends_decodes_to_what_it_prints_as_json(sent):
+def test_protobuf_of_kubectl_decodes_to_its_json(sent):
     """Bodies of kubectl 1.32 and 1.33, byte for byte the same."""
     assert protobuf.decode(base64.b64decode(sent["body"])) == sent["object"]
 
@@ -281,7 +281,7 @@ class Writer:
 
 
 @given(st.sampled_from(sorted(TABLE.kinds)), st.integers(0, 2**32))
-def test_an_object_comes_back_as_it_was_written(kind, seed):
+def test_an_object_survives_a_round_trip(kind, seed):
     writer = Writer(seed)
     message = TABLE.messages[TABLE.kinds[kind]]
     value = writer.make(message)

@@ -176,7 +176,7 @@ POD = body("v1", "Pod", sized(1, sized(1, b"web")))
         pytest.param(body("apps/v1", "ControllerRevision", sized(2, sized(1, b"[" * 100 + b"]" * 100))), "more than 99 levels", id="deep JSON"),
     ],
 )  # fmt: skip
-def test_what_is_no_body_is_refused_with_a_reason(data, message):
+def test_an_invalid_body_is_rejected_with_a_reason(data, message):
     with pytest.raises(BadBody) as refused:
         protobuf.decode(data)
     assert message in refused.value.message

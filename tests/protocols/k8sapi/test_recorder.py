@@ -168,7 +168,7 @@ async def kept(client: Client, recorder: Recorder, shape=CORE_V1) -> list[dict[s
     return list((await client.list(shape.kind, Scope(namespace="default"))).items)
 
 
-async def test_an_event_that_is_told_again_is_counted_by_the_server(client, time):
+async def test_a_repeated_event_patches_its_count(client, time):
     recorder = Recorder(client, time, component="trial", host="n1")
     async with running(recorder):
         recorder.tell(pod(), "Warning", "Unhealthy", "Readiness probe failed: ")
@@ -192,7 +192,7 @@ async def test_a_series_is_counted_by_the_server(client, time):
     assert event["series"]["lastObservedTime"] == "2027-01-15T08:00:20.000000Z"
 
 
-async def test_an_event_that_the_server_forgot_is_told_anew(client, time, real):
+async def test_an_expired_event_is_created_again(client, time, real):
     async with running(real):
         for _ in range(2):
             real.tell(pod(), "Normal", "Pulled", "again", action="Pulling")
@@ -207,7 +207,7 @@ async def test_an_event_that_the_server_forgot_is_told_anew(client, time, real):
     assert (second.get("eventTime") or second["deprecatedFirstTimestamp"]).startswith("2027-01-15T08:00:10")
 
 
-async def test_what_the_server_refuses_keeps_nobody_waiting(client, real, caplog):
+async def test_a_rejected_event_does_not_block_others(client, real, caplog):
     with caplog.at_level("INFO"):
         async with running(real):
             real.tell(pod("lost", namespace="nowhere"), "Normal", "Pulled", "x", action="Pulling")
@@ -229,7 +229,7 @@ async def test_events_wait_and_then_come_with_the_time_when_they_happened(api, r
     assert [each["lastTimestamp"] for each in api.created] == [EIGHT, TEN_LATER]
 
 
-async def test_a_warning_goes_at_once_and_takes_along_what_waits(api, recorder, monkeypatch):
+async def test_a_warning_flushes_the_queue_at_once(api, recorder, monkeypatch):
     monkeypatch.setattr(recorders, "MANNERS", 2 * SOON)
     async with running(recorder):
         recorder.tell(pod(), "Normal", "Pulled", "x")
@@ -272,7 +272,7 @@ async def test_nothing_is_left_when_it_is_idle(api, recorder):
         assert [each["reason"] for each in api.created] == ["Pulled", "Started"]
 
 
-async def test_events_are_sent_in_the_order_in_which_they_were_told(api, recorder):
+async def test_events_are_sent_in_order(api, recorder):
     for reason in ("Pulling", "Pulled", "Created", "Started"):
         recorder.tell(pod(), "Normal", reason, "x")
     async with running(recorder):
@@ -290,7 +290,7 @@ async def test_words_without_end_are_cut(api, recorder):
     assert len(api.created[0]["message"]) == 1024
 
 
-async def test_what_was_too_much_is_not_sent_but_is_in_the_next_count(api, recorder, time):
+async def test_rate_limited_events_count_in_the_next_one(api, recorder, time):
     async with running(recorder):
         for index in range(BURST + 10):
             recorder.tell(pod(), "Warning", "Unhealthy", f"failed {index}")
@@ -304,7 +304,7 @@ async def test_what_was_too_much_is_not_sent_but_is_in_the_next_count(api, recor
     assert [patch["count"] for _, patch in api.patched] == [3]
 
 
-async def test_what_was_told_often_while_nobody_listened_is_sent_once(api, recorder):
+async def test_repeats_during_an_outage_are_sent_once(api, recorder):
     for _ in range(10):
         recorder.tell(pod(), "Warning", "Unhealthy", "failed")
     async with running(recorder):
@@ -313,7 +313,7 @@ async def test_what_was_told_often_while_nobody_listened_is_sent_once(api, recor
     assert api.patched == []
 
 
-async def test_what_is_told_while_it_is_being_sent_is_sent_once_more(api, recorder):
+async def test_a_repeat_during_a_send_is_sent_afterwards(api, recorder):
     api.gate.clear()
     async with running(recorder):
         recorder.tell(pod(), "Warning", "Unhealthy", "failed")
@@ -324,7 +324,7 @@ async def test_what_is_told_while_it_is_being_sent_is_sent_once_more(api, record
     assert [patch["count"] for _, patch in api.patched] == [2]
 
 
-async def test_what_is_told_during_a_try_that_fails_goes_with_the_next(api, recorder, pauses):
+async def test_a_repeat_during_a_failed_send_goes_with_the_retry(api, recorder, pauses):
     api.gate.clear()
     async with running(recorder):
         recorder.tell(pod(), "Warning", "Unhealthy", "failed")
@@ -349,7 +349,7 @@ async def test_what_is_told_during_a_try_that_fails_goes_with_the_next(api, reco
         pytest.param(ApiError(Reason.TOO_MANY_REQUESTS, "later"), id="too many"),
     ],
 )
-async def test_an_api_that_was_away_hears_it_when_it_is_back(api, recorder, pauses, error):
+async def test_events_are_sent_after_an_outage(api, recorder, pauses, error):
     api.away = error
     recorder.tell(pod(), "Normal", "Pulled", "x")
     recorder.tell(pod(), "Normal", "Started", "x")

@@ -33,7 +33,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 @given(st.lists(texts, max_size=8), st.lists(st.integers(1, 30), min_size=1, max_size=50))
-def test_frames_survive_every_way_of_cutting_their_bytes(names, sizes):
+def test_frames_are_parsed_however_their_bytes_are_split(names, sizes):
     """Also inside a character: é and 🚀 are several bytes."""
     sent = [Frame(ADDED, {"metadata": {"name": each, "note": "é🚀"}}) for each in names]
     wire = b"".join(msgspec.json.encode(each) + b"\n" for each in sent)
@@ -45,7 +45,7 @@ def test_frames_survive_every_way_of_cutting_their_bytes(names, sizes):
     assert got == sent
 
 
-def test_blank_lines_are_no_frames():
+def test_blank_lines_are_ignored():
     assert list(Frames().feed(b"\n \n{}\n\n")) == [b"{}"]
 
 
@@ -57,7 +57,7 @@ def test_a_frame_beyond_the_limit_is_refused_before_it_is_complete():
 
 
 @pytest.mark.parametrize("text", [b"hello", b"[]", b'{"type":1}', b'{"type":"ADDED"}', b'{"type":"ADDED","object":{'])
-def test_what_is_no_frame_is_told(text):
+def test_an_invalid_frame_is_an_error(text):
     with pytest.raises(BadFrame):
         read_frame(text)
 
@@ -88,7 +88,7 @@ def test_an_event_changes_the_copy(before, frame, changes):
     assert copy.apply(frame) == changes
 
 
-def test_a_listing_tells_what_was_missed():
+def test_a_list_yields_the_missed_changes():
     copy = Copy()
     copy.replace([pod("stays"), pod("changes"), pod("goes"), pod("reborn")])
     changes = copy.replace([pod("stays"), pod("changes", 2), pod("comes"), pod("reborn", 5, uid="u2")])
@@ -111,7 +111,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_whoever_follows_the_changes_has_the_same_copy(steps):
+def test_the_changes_reproduce_the_copy(steps):
     copy, follower = Copy(), {}
     for version, (what, type_, names) in enumerate(steps):
         if what == "list":
@@ -132,7 +132,7 @@ def course() -> Course:
     return Course(lambda: 1.0)
 
 
-def test_the_course_begins_with_a_listing_and_goes_on_where_it_got_to():
+def test_a_watch_lists_first_and_resumes_from_the_last_version():
     one = course()
     assert one.next() == List(0.0)
     one.listed("10")

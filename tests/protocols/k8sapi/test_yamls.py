@@ -33,7 +33,7 @@ SCALARS = {
 
 
 @pytest.mark.parametrize(("text", "value"), SCALARS.items(), ids=SCALARS)
-def test_scalars_mean_what_kubectl_makes_of_them(text, value):
+def test_scalars_are_resolved_as_kubectl_does(text, value):
     (document,) = load_all(f"k: {text}\n")
     assert document == {"k": value}
     assert type(document["k"]) is type(value)
@@ -124,7 +124,7 @@ DEEP = "a0: &a0 " + "[" * 50 + "]" * 50 + "\n" + "".join(f"a{n}: &a{n} [[*a{n - 
         ),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_reason(text, message):
+def test_unreadable_yaml_is_rejected_with_a_reason(text, message):
     with pytest.raises(BadBody) as refused:
         decode_yaml(text.encode())
     assert message in refused.value.message
@@ -158,7 +158,7 @@ _Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:
 
 
 @given(PLAIN)
-def test_what_was_written_as_yaml_is_read_back(value):
+def test_yaml_survives_a_round_trip(value):
     text = yaml.dump(value, Dumper=_Quoting, allow_unicode=True, sort_keys=False)
     assert decode_yaml(text.encode()).value == value
 

@@ -27,7 +27,7 @@ CONTAINERS = st.lists(
 
 
 @given(PODS, CONTAINERS, st.integers(100, 1000))
-def test_all_is_told_once_in_order_and_fits_and_only_the_last_is_the_last(pods, containers, room):
+def test_batches_have_every_object_once_in_order_within_the_limit(pods, containers, room):
     gathered, requests = Gathered(), list(batches(pods, containers, room))
     assert [gathered.add(each) for each in requests] == [False] * (len(requests) - 1) + [True]
     assert gathered.pods == pods
@@ -36,7 +36,7 @@ def test_all_is_told_once_in_order_and_fits_and_only_the_last_is_the_last(pods, 
 
 
 @given(PODS, CONTAINERS, st.integers(100, 1000))
-def test_no_batch_is_sent_that_had_room_in_the_one_before(pods, containers, room):
+def test_batches_are_filled_before_the_next_begins(pods, containers, room):
     requests = list(batches(pods, containers, room))
     for one, next_one in pairwise(requests):
         first = (*next_one.pods, *next_one.containers)[0]
@@ -44,7 +44,7 @@ def test_no_batch_is_sent_that_had_room_in_the_one_before(pods, containers, room
         assert used + first.ByteSize() + 8 > room
 
 
-def test_an_empty_node_is_told_too():
+def test_an_empty_node_is_one_batch():
     assert list(batches([], [])) == [pb.SynchronizeRequest()]
 
 
@@ -92,9 +92,7 @@ def test_an_object_that_just_fits_has_a_message_of_its_own():
         ),
     ],
 )
-def test_of_a_node_with_an_object_that_no_message_holds_nothing_is_told_and_the_object_is_named(
-    pods, containers, named
-):
+def test_an_object_that_fits_no_message_fails_synchronize_by_name(pods, containers, named):
     with pytest.raises(ObjectTooLarge, match=named) as caught:
         next(batches(pods, containers))
     assert isinstance(caught.value, ResourceExhausted)

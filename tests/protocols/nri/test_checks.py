@@ -133,7 +133,7 @@ BAD = [
 @pytest.mark.parametrize(
     ("field", "adjust", "reason"), BAD, ids=[f"{number} {each[0]}" for number, each in enumerate(BAD)]
 )
-def test_what_cannot_be_is_refused_with_field_and_reason(field, adjust, reason):
+def test_an_invalid_adjustment_is_rejected_with_field_and_reason(field, adjust, reason):
     with pytest.raises(BadAdjustment) as caught:
         check_adjustment(ParseDict(adjust, pb.ContainerAdjustment()))
     assert caught.value.field == f"adjust.{field}"
@@ -174,5 +174,5 @@ FINE = [
 
 
 @pytest.mark.parametrize("adjust", FINE, ids=str)
-def test_what_can_be_is_not_refused(adjust):
+def test_a_valid_adjustment_is_accepted(adjust):
     check_adjustment(ParseDict(adjust, pb.ContainerAdjustment()))

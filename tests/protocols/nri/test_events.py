@@ -33,7 +33,7 @@ def test_an_event_is_the_call_of_its_name(event):
     assert BY_TITLE[event.title] is event
 
 
-def test_calls_that_are_no_events_are_the_three_of_a_beginning_and_an_end_and_the_old_one():
+def test_all_calls_but_configure_synchronize_shutdown_and_statechange_are_events():
     others = {each.name for each in methods.PLUGIN} - set(BY_TITLE)
     assert others == {"Configure", "Synchronize", "Shutdown", "StateChange"}
 
@@ -94,25 +94,25 @@ def test_a_version_knows_so_many_events(version, mask):
         ("another", "v2.2.0", ""),
     ],
 )
-def test_a_runtime_that_is_too_old_to_tell_a_version_is_known_by_its_release(name, release, version):
+def test_the_nri_version_of_an_old_runtime_follows_from_its_release(name, release, version):
     configure = pb.ConfigureRequest(runtime_name=name, runtime_version=release)
     assert told_version(configure) == version
     has_more = version in ("v0.10.0", "v0.11.0")
     assert events_of(told_version(configure)) == (ALL_EVENTS if has_more else FIRST_EVENTS)
 
 
-def test_what_a_runtime_tells_counts_more_than_what_is_known_of_its_release():
+def test_the_reported_version_takes_precedence_over_the_release():
     configure = pb.ConfigureRequest(runtime_name="containerd", runtime_version="v1.7.0", NRI_version="v0.12.0")
     assert told_version(configure) == "v0.12.0"
 
 
-def test_bits_that_are_no_event_are_told_apart():
+def test_unknown_event_bits_are_detected():
     assert Subscription(ALL_EVENTS | 1 << 14 | 1 << 30).unknown == 1 << 14 | 1 << 30
     assert Subscription(ALL_EVENTS).unknown == 0
 
 
 @given(st.sets(st.sampled_from(list(Event))))
-def test_a_subscription_holds_what_it_is_made_of(events):
+def test_a_subscription_contains_its_events(events):
     subscription = Subscription.of(*events, *events)
     assert {each for each in Event if each in subscription} == events
     assert subscription.unknown == 0
@@ -126,7 +126,7 @@ def request_for(event):
 
 
 @pytest.mark.parametrize("event", [each for each in Event if each in STATE_CHANGES], ids=lambda each: each.title)
-def test_nine_events_are_told_either_way_and_say_the_same(event):
+def test_nine_events_have_an_equivalent_state_change(event):
     assert event.was_state_change
     told = as_state_change(event, request_for(event))
     assert (told.event, told.pod.name, told.container.name) == (event, "web", "" if event in OF_PODS else "app")
@@ -142,6 +142,6 @@ def test_the_other_five_always_had_a_call_of_their_own(event):
 
 
 @pytest.mark.parametrize("number", [0, 15, 99, -1], ids=["UNKNOWN", "LAST", "one of the future", "below zero"])
-def test_a_state_change_that_is_no_event_is_none(number):
+def test_an_unknown_state_change_is_none(number):
     told = pb.StateChangeEvent.FromString(pb.StateChangeEvent(event=number).SerializeToString())
     assert from_state_change(told) is None

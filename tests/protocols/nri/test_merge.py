@@ -221,7 +221,7 @@ def test_every_owner_there_can_be_is_tested_here():
 
 
 @every_field
-def test_what_one_plugin_sets_is_in_the_adjustment_and_owned_by_it(case):
+def test_a_field_that_a_plugin_sets_is_adjusted_and_owned_by_it(case):
     merged = merger()
     merged.add(FIRST, case.adjust(case.one))
     assert merged.adjust == case.adjust(case.one).adjust
@@ -229,14 +229,14 @@ def test_what_one_plugin_sets_is_in_the_adjustment_and_owned_by_it(case):
 
 
 @every_field
-def test_what_one_plugin_sets_is_in_the_specification(case):
+def test_a_field_that_a_plugin_sets_is_in_the_specification(case):
     merged = merger()
     merged.add(FIRST, case.adjust(case.one))
     assert case.told(spec_of(merged)) == case.told_one
 
 
 @pytest.mark.parametrize("case", [each for each in CASES if each.seen], ids=by_path)
-def test_the_next_plugin_is_shown_what_the_first_has_set(case):
+def test_the_next_plugin_sees_the_adjustments_so_far(case):
     merged = merger()
     merged.add(FIRST, case.adjust(case.one))
     assert case.seen(merged.request.container) == case.seen_one
@@ -259,7 +259,7 @@ def test_a_second_plugin_that_sets_the_same_is_refused_and_nothing_of_its_answer
 
 
 @every_removable_field
-def test_what_a_later_plugin_removes_is_gone(case):
+def test_a_later_plugin_can_remove_a_field(case):
     merged = merger()
     merged.add(FIRST, case.adjust(case.one))
     there = spec_of(merged)
@@ -271,7 +271,7 @@ def test_what_a_later_plugin_removes_is_gone(case):
 
 
 @every_removable_field
-def test_what_was_there_before_any_plugin_can_be_removed_and_then_be_set_by_another(case):
+def test_an_original_value_can_be_removed_and_set_by_another_plugin(case):
     before = merger()
     before.add(FIRST, case.adjust(case.one))
     merged = Merger(before.request)
@@ -285,7 +285,7 @@ def test_what_was_there_before_any_plugin_can_be_removed_and_then_be_set_by_anot
 
 @every_removable_field
 @pytest.mark.parametrize("mark_first", [True, False], ids=["mark first", "mark last"])
-def test_whoever_removes_and_sets_takes_over(case, mark_first):
+def test_removing_and_setting_transfers_ownership(case, mark_first):
     merged = merger()
     merged.add(FIRST, case.adjust(case.other))
     merged.add(SECOND, case.adjust(case.mark, case.one) if mark_first else case.adjust(case.one, case.mark))
@@ -296,7 +296,7 @@ def test_whoever_removes_and_sets_takes_over(case, mark_first):
 
 
 @every_removable_field
-def test_a_third_plugin_cannot_set_again_what_a_second_took_from_a_first(case):
+def test_a_third_plugin_cannot_set_what_a_second_removed_from_a_first(case):
     merged = merger()
     merged.add(FIRST, case.adjust(case.one))
     merged.add(SECOND, case.adjust(case.mark))
@@ -316,7 +316,7 @@ def test_arguments_are_taken_over_by_an_empty_first_one():
     assert owners_of(merged) == {("Args", ""): SECOND}
 
 
-def test_rdt_is_removed_as_a_whole_and_taken_over_by_whoever_removes_and_sets():
+def test_rdt_is_removed_as_a_whole_and_ownership_transfers():
     merged = merger()
     one, two = pb.CreateContainerResponse(), pb.CreateContainerResponse()
     one.adjust.linux.rdt.clos_id.value = "one"
@@ -361,7 +361,7 @@ def test_hooks_of_several_plugins_add_up_in_their_order(stage):
     }
 
 
-def test_rules_of_the_device_cgroup_add_up_and_belong_to_nobody():
+def test_device_cgroup_rules_add_up_and_have_no_owner():
     merged = merger()
     for plugin, minor in ((FIRST, 1), (SECOND, 2)):
         answer = pb.CreateContainerResponse()
@@ -404,7 +404,7 @@ def test_the_same_path_written_in_two_ways_is_the_same():
         merged.add(SECOND, mounts.adjust([{"destination": "/a/b", "type": "tmpfs"}]))
 
 
-def test_an_answer_that_says_nothing_changes_nothing():
+def test_an_empty_response_changes_nothing():
     merged = merger(args=["a"])
     before = str(merged.request)
     merged.add(FIRST, pb.CreateContainerResponse())

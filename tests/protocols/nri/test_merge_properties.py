@@ -165,7 +165,7 @@ def keys_in(adjust: pb.ContainerAdjustment) -> set[tuple[int, str]]:
 
 
 @given(st.lists(answers, max_size=4))
-def test_owners_name_exactly_what_is_set_or_removed(answered):
+def test_owners_cover_exactly_the_set_and_removed_fields(answered):
     merged = fresh()
     for number, answer in enumerate(answered):
         try:
@@ -180,7 +180,7 @@ def test_owners_name_exactly_what_is_set_or_removed(answered):
 
 
 @given(st.lists(answers, max_size=4))
-def test_what_the_next_plugin_is_shown_is_what_the_specification_would_be(answered):
+def test_the_next_plugin_sees_the_specification_so_far(answered):
     merged = fresh()
     for number, answer in enumerate(answered):
         try:
@@ -208,7 +208,7 @@ def test_nothing_is_both_removed_and_set(answered):
 
 
 @given(answers, st.sampled_from(["env", "mounts", "annotations", "devices", "sysctl"]), st.sampled_from(KEYS))
-def test_what_is_removed_last_is_not_in_the_specification(answer, field, key):
+def test_a_field_that_is_removed_last_is_not_in_the_specification(answer, field, key):
     merged = fresh()
     merged.add("10-a", answer_of(answer, 1))
     merged.add("20-b", answer_of([(field, key, False)], 2))

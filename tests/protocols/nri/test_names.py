@@ -52,6 +52,6 @@ def test_a_pre_installed_plugin_is_known_by_its_file(file, found):
 
 
 @pytest.mark.parametrize("file", ["logger", "1-logger", "100-logger", "10_logger", "10-", "-logger", "", "10-a b"])
-def test_files_that_are_called_otherwise_are_no_plugins(file):
+def test_files_with_other_names_are_not_plugins(file):
     with pytest.raises(BadName):
         from_file(file)

@@ -71,7 +71,7 @@ def shown_as(adjust: pb.ContainerAdjustment) -> pb.Container:
     return merged.request.container
 
 
-def test_nothing_that_a_plugin_may_set_is_lost_on_the_way_into_a_specification_and_back():
+def test_adjustments_survive_the_round_trip_through_a_specification():
     adjust = whole()
     shown = shown_as(adjust)
     spec = adjusted_spec({}, adjust, cdi=lambda _: {})
@@ -85,7 +85,7 @@ def test_nothing_that_a_plugin_may_set_is_lost_on_the_way_into_a_specification_a
     }  # fmt: skip
 
 
-def test_what_a_plugin_is_shown_is_what_the_runtime_has_built():
+def test_a_plugin_sees_the_specification_of_the_runtime():
     config = cri.ContainerConfig(command=["run", "me"], envs=[cri.KeyValue(key="A", value=b"1")])
     config.mounts.add(container_path="/data", host_path="/host")
     config.linux.security_context.namespace_options.pid = cri.CONTAINER
@@ -113,7 +113,7 @@ def adjusted(spec: dict[str, Any], cdi: Any = None, **adjust: Any) -> dict[str, 
     return adjusted_spec(spec, ParseDict(adjust, pb.ContainerAdjustment()), cdi=cdi)
 
 
-def test_an_empty_adjustment_changes_nothing_that_is_said():
+def test_an_empty_adjustment_keeps_the_specification():
     spec = {"process": {"args": ["a"]}, "mounts": [{"destination": "/b/c"}, {"destination": "/a"}], "linux": {}}
     assert adjusted(spec) == spec
 
@@ -155,7 +155,7 @@ def test_memory(had, asked, made):
         pytest.param({"type": "p"}, {"type": "p"}, None, id="pipe"),
     ],
 )  # fmt: skip
-def test_whoever_gets_a_device_may_use_it(device, told, rule):
+def test_a_device_node_comes_with_its_cgroup_rule(device, told, rule):
     had = {"linux": {"devices": [{"path": "/dev/x", "type": "c"}, {"path": "/dev/y", "type": "c"}]}}
     linux = adjusted(had, linux={"devices": [{"path": "/dev/x", **device}]})["linux"]
     assert linux["devices"] == [{"path": "/dev/y", "type": "c"}, {"path": "/dev/x", **told}]
@@ -184,7 +184,7 @@ def test_a_mount_replaces_the_one_that_was_there():
         ("rprivate", "rslave", "rslave"),
     ],
 )
-def test_what_is_mounted_can_pass_through_the_root(had, option, made):
+def test_a_shared_mount_changes_the_root_propagation(had, option, made):
     spec = {"linux": {"rootfsPropagation": had} if had else {}}
     spec = adjusted(spec, mounts=[{"destination": "/a", "source": "/b", "options": ["rbind", option]}])
     assert spec["linux"].get("rootfsPropagation") == made
@@ -227,7 +227,7 @@ def test_classes_that_are_not_configured_are_refused_and_the_empty_one_clears():
     assert str(caught.value) == 'adjust.linux.resources.blockio_class: block I/O class "gold" is not configured'
 
 
-def test_hugepages_and_unified_are_put_beside_what_was_there():
+def test_hugepage_and_unified_limits_are_added():
     had = {
         "hugepageLimits": [{"pageSize": "2MB", "limit": 1}, {"pageSize": "1GB", "limit": 1}],
         "unified": {"a.b": "1"},
@@ -252,7 +252,7 @@ def test_without_cdi_its_devices_are_refused():
     assert str(caught.value) == ("adjust.CDI_devices: CDI is not available, so v.com/c=a, v.com/c=b cannot be resolved")
 
 
-def test_a_cdi_device_brings_all_that_cdi_says():
+def test_a_cdi_device_applies_all_its_edits():
     asked: list[Any] = []
 
     def resolve(names: Any) -> dict[str, Any]:

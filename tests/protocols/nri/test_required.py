@@ -41,7 +41,7 @@ def pod(annotations: dict[str, str] | None = None, *, network: bool = True) -> p
         pytest.param({f"{TOLERATE}/container.c": "T"}, None, ("net",), ("net",), id="not tolerated by its pod"),
     ],
 )  # fmt: skip
-def test_the_host_and_the_pod_say_what_is_required(annotations, container, always, required):
+def test_host_and_pod_name_required_plugins(annotations, container, always, required):
     assert required_for(pod(annotations), container, always, TOLERATE) == required
 
 

@@ -98,7 +98,7 @@ def test_two_plugins_cannot_set_the_same_of_one_container_but_of_two(resources, 
 
 
 @pytest.mark.parametrize(("resources", "owner", "key"), RESOURCES)
-def test_what_a_plugin_says_of_the_updated_container_replaces_what_was_requested_and_is_shown(resources, owner, key):
+def test_a_plugins_change_to_the_updated_container_replaces_the_request(resources, owner, key):
     merged = merger(memory={"limit": {"value": 1}}, pids={"limit": 1}, hugepage_limits=[{"page_size": "2MB"}])
     merged.add(FIRST, answer(update(UPDATED, resources)))
     wanted = merger(memory={"limit": {"value": 1}}, pids={"limit": 1}).resources
@@ -113,13 +113,13 @@ def test_what_a_plugin_says_of_the_updated_container_replaces_what_was_requested
     assert (owners.compound[number].owners[key] if key else owners.simple[number]) == FIRST
 
 
-def test_what_no_plugin_speaks_of_stays_as_requested():
+def test_fields_that_no_plugin_changes_stay_as_requested():
     merged = merger(cpu={"cpus": "0-3"})
     assert plain(merged.resources) == {"cpu": {"cpus": "0-3"}}
     assert merged.updates == []
 
 
-def test_what_others_get_is_apart_from_what_the_updated_container_gets():
+def test_updates_of_other_containers_are_separate():
     merged = merger()
     merged.add(FIRST, answer(update(UPDATED, memory(limit=5)), update(OTHER, memory(limit=6))))
     merged.add(SECOND, answer(update(THIRD, memory(limit=7))))
@@ -156,7 +156,7 @@ def test_an_update_by_two_may_fail_only_if_both_let_it(one, two):
     assert [each.ignore_failure for each in merged.updates] == [one and two]
 
 
-def test_an_update_that_says_nothing_is_none():
+def test_an_empty_update_is_dropped():
     merged = merger()
     merged.add(FIRST, answer(update(OTHER, {})))
     assert merged.updates == []
@@ -210,20 +210,20 @@ def test_a_container_that_is_being_created_cannot_be_updated(ignore_failure):
     assert str(caught.value) == f'plugin "{FIRST}": update[0].container_id: asked update of "new" during creation'
 
 
-def test_what_a_plugin_asks_on_its_own_account_is_one_update_per_container():
+def test_unsolicited_updates_are_one_per_container():
     asked = [update(OTHER, memory(limit=5)), update(THIRD, memory(limit=6)), update(OTHER, memory(reservation=7))]
     checked = check_updates(FIRST, asked)
     assert [each.container_id for each in checked] == [OTHER, THIRD]
     assert plain(checked[0].linux.resources) == {"memory": {"limit": {"value": "5"}, "reservation": {"value": "7"}}}
 
 
-def test_what_a_plugin_asks_on_its_own_account_cannot_contradict_itself():
+def test_unsolicited_updates_cannot_conflict_with_each_other():
     with pytest.raises(Conflict, match='plugins "10-first" and "10-first" both tried to set MemLimit'):
         check_updates(FIRST, [update(OTHER, memory(limit=5)), update(OTHER, memory(limit=6))])
 
 
 @pytest.mark.parametrize("container", ["", "\x00"])
-def test_what_a_plugin_asks_on_its_own_account_names_a_container(container):
+def test_an_unsolicited_update_names_a_container(container):
     with pytest.raises(BadAdjustment, match=r'plugin "10-first": update\[0\]\.container_id: '):
         check_updates(FIRST, [update(container, memory(limit=5))])
 

@@ -94,7 +94,7 @@ def test_every_rule_is_tested_here():
 
 
 @pytest.mark.parametrize(("rule", "asked", "verdict"), VERDICTS)
-def test_a_rule_refuses_what_it_names_and_only_when_it_is_on(rule, asked, verdict):
+def test_a_validation_rule_rejects_only_when_enabled(rule, asked, verdict):
     on = replace(Rules(), **{rule: True})
     assert default_verdict(on, asked) == verdict
     assert default_verdict(replace(on, enable=False), asked) == ""
@@ -102,7 +102,7 @@ def test_a_rule_refuses_what_it_names_and_only_when_it_is_on(rule, asked, verdic
     assert default_verdict(Rules(**every_other), asked) == ""
 
 
-def test_what_no_rule_names_is_fine():
+def test_adjustments_without_a_rule_are_accepted():
     every = Rules(**{each.name: True for each in fields(Rules)})
     adjust = pb.ContainerAdjustment(annotations={"a": "b"}, env=[pb.KeyValue(key="A")], args=["b"])
     assert default_verdict(every, request(adjust)) == ""

@@ -120,7 +120,7 @@ def test_nothing_in_the_recording_is_unknown():
         assert [unknown_fields(each) for each in (request, response, asked, answered)] == [[], [], [], []], method.name
 
 
-def test_what_was_recorded_means_what_it_should():
+def test_recorded_bytes_decode_to_the_expected_messages():
     told = {method.name: (method.request.FromString(q.payload), a) for _, method, q, a in exchanges()}
     configure, reply = told["Configure"]
     assert (configure.runtime_name, configure.NRI_version, configure.request_timeout) == ("containerd", "v0.12.0", 2000)
@@ -266,7 +266,7 @@ def received(case, cut):
 
 @pytest.mark.parametrize("case", cases("framing.json"), ids=lambda each: each["name"])
 @pytest.mark.parametrize("cut", [5, 65536, 1 << 30], ids=["in shreds", "in chunks", "at once"])
-def test_a_side_makes_of_bytes_what_the_vector_says(case, cut):
+def test_each_side_decodes_the_vectors(case, cut):
     if cut == 5 and len(unpacked(case["bytes"])) > 100_000:
         cut = 1000
     results, closed = [], False
@@ -336,13 +336,13 @@ def test_there_is_a_vector_for_every_call():
     assert [(each["service"], each["method"]) for each in cases("calls.json")] == list(METHODS)
 
 
-def test_the_vectors_are_what_their_maker_makes():
+def test_the_vectors_equal_the_generators_output():
     made = runpy.run_path(str(VECTORS / "make.py"))
     assert made["messages"]() == cases("messages.json")
     assert made["calls"]() == cases("calls.json")
 
 
-async def test_a_plugin_answers_every_refusal_of_the_vectors_and_goes_on():
+async def test_a_plugin_answers_every_rejected_vector_and_continues():
     """Those cases that a peer is to see, over a socket: one reply for each request or refusal, with its code."""
 
     async def shutdown(_):

@@ -30,7 +30,7 @@ from podwire.protocols.streaming.channels import (
         pytest.param("", V4, None, id="no text"),
     ],
 )
-def test_a_message_says(message, protocol, said):
+def test_a_message_is_parsed(message, protocol, said):
     assert decode(message, protocol=protocol, channels=5) == said
 
 
@@ -41,7 +41,7 @@ def test_a_half_close_names_one_channel_that_there_is(message):
 
 
 @given(st.integers(0, 4), st.binary(max_size=3 * CHUNK), st.sampled_from(PROTOCOLS))
-def test_what_is_sent_arrives_in_pieces_of_a_size_that_peers_read(channel, data, protocol):
+def test_large_data_is_sent_in_chunks_that_peers_accept(channel, data, protocol):
     messages = list(encode(channel, data))
     assert all(1 < len(each) <= CHUNK + 1 for each in messages)
     said = [decode(each, protocol=protocol, channels=5) for each in messages]
@@ -56,7 +56,7 @@ def test_no_data_makes_no_message_but_a_greeting_is_one():
 
 
 @given(st.binary(max_size=64) | st.text(max_size=64), st.sampled_from(PROTOCOLS), st.integers(1, 254))
-def test_whatever_comes_is_said_or_refused(message, protocol, channels):
+def test_any_message_is_parsed_or_rejected(message, protocol, channels):
     try:
         said = decode(message, protocol=protocol, channels=channels)
     except Violation:

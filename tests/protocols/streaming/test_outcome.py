@@ -65,6 +65,6 @@ def test_statuses_of_others_are_understood(status, outcome):
 
 
 @pytest.mark.parametrize("data", [b"[]", b'"text"', b'{"status":7}', b'{"status":"\xff"}', b"x" * (MAX_STATUS + 1)])
-def test_what_is_no_status_is_refused(data):
+def test_an_invalid_status_is_rejected(data):
     with pytest.raises(Violation):
         OutcomeReader().feed(data)

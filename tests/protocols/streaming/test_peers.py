@@ -151,7 +151,7 @@ async def test_kubectl_runs_a_command_and_learns_its_exit_code(cluster, tmp_path
 
 
 @pytest.mark.parametrize("program", KUBECTLS)
-async def test_kubectl_pipes_through_a_command_and_says_when_its_input_ends(cluster, tmp_path, program):
+async def test_kubectl_pipes_through_a_command_and_signals_the_end_of_its_input(cluster, tmp_path, program):
     data = os.urandom(3_000_000)
     code, out, err = await kubectl(program, cluster, tmp_path, "exec", "-i", "web", "--", "cat", stdin=data)
     assert (code, err) == (0, b"")

@@ -29,7 +29,7 @@ def test_two_ports_from_opening_to_a_problem(protocol):
     ]
 
 
-def test_only_v5_can_say_that_one_direction_ended():
+def test_only_v5_signals_a_half_close():
     end = ClientSide(V5, (80, 81)).ended(1)
     assert ServerSide(V5, (80, 81)).receive(end) == Ended(1)
     assert ClientSide(V5, (80, 81)).receive(b"\xff\x02") == Ended(1)
@@ -65,7 +65,7 @@ def test_ports_that_cannot_be_are_refused(values):
 
 
 @given(st.lists(st.binary(max_size=20) | st.text(max_size=20), max_size=10), st.sampled_from(PROTOCOLS))
-def test_neither_chair_falls_over_what_it_is_sent(messages, protocol):
+def test_neither_side_crashes_on_arbitrary_messages(messages, protocol):
     server, client = ServerSide(protocol, (1, 2)), ClientSide(protocol, (1, 2))
     for each in messages:
         for hear in (server.receive, client.receive):

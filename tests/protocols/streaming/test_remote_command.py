@@ -31,7 +31,7 @@ def test_a_command_from_its_first_byte_to_its_exit_code(protocol):
     assert client.receive(server.ended(Exited(3))) == Exited(3)
 
 
-def test_only_v5_can_say_that_input_ended():
+def test_only_v5_signals_the_end_of_input():
     server, client = ServerSide(V5, ALL), ClientSide(V5)
     end = client.stdin_ended()
     assert end == b"\xff\x00"
@@ -60,7 +60,7 @@ def test_the_server_speaks_first_so_that_the_client_knows_it_is_connected(stream
     assert client.receive(server.ended(Exited(0))) == Exited(0)
 
 
-def test_what_was_not_asked_for_is_neither_sent_nor_taken():
+def test_streams_that_were_not_requested_are_not_used():
     server = ServerSide(V5, Streams(stdout=True))
     assert heard(server, b"\x00input", b"\xff\x00", b"\x01output", b"\x03error", b"", "") == []
     assert list(server.stderr(b"x")) == []
@@ -68,7 +68,7 @@ def test_what_was_not_asked_for_is_neither_sent_nor_taken():
 
 
 @pytest.mark.parametrize("message", ["text", b"", b"\x03[]", b"\xff"])
-def test_a_client_refuses_what_no_server_sends(message):
+def test_a_client_rejects_messages_that_only_clients_send(message):
     with pytest.raises(Violation):
         ClientSide(V5).receive(message)
 
@@ -79,7 +79,7 @@ def test_a_client_overlooks_channels_that_it_does_not_know():
 
 
 @given(st.lists(st.binary(max_size=40) | st.text(max_size=40), max_size=10), st.sampled_from(PROTOCOLS))
-def test_neither_chair_falls_over_what_it_is_sent(messages, protocol):
+def test_neither_side_crashes_on_arbitrary_messages(messages, protocol):
     server, client = ServerSide(protocol, TERMINAL), ClientSide(protocol)
     for each in messages:
         for hear in (lambda message: list(server.receive(message)), client.receive):

@@ -74,11 +74,11 @@ def test_a_peer_may_do_without_the_dictionary():
     ],
     ids=["data", "data and end", "end", "reset", "ping", "goaway", "reply", "settings", "window"],
 )
-def test_what_a_peer_says(frame, event):
+def test_frames_of_a_peer_are_parsed(frame, event):
     assert list(Connection().feed(frame)) == ([] if event is None else [event])
 
 
-def test_what_we_say():
+def test_frames_are_encoded():
     assert spdy.reset(5, Why.REFUSED_STREAM) == RESET
     assert spdy.go_away(1) == GOAWAY
     assert b"".join(spdy.data(3, b"hi", end=True)) == bytes.fromhex("00000003 00000002 6869 00000003 01000000")
@@ -105,13 +105,13 @@ def test_much_data_is_several_frames_and_none_is_waited_for():
 
 
 @given(st.binary(max_size=200))
-def test_rubbish_is_told_or_waited_for(rubbish):
+def test_arbitrary_bytes_are_an_error_or_incomplete(rubbish):
     with contextlib.suppress(SpdyError):
         list(Connection().feed(rubbish))
 
 
 @given(st.binary(max_size=100), st.integers(0, 255))
-def test_rubbish_in_headers_is_told(rubbish, flags):
+def test_arbitrary_header_bytes_are_an_error(rubbish, flags):
     with contextlib.suppress(SpdyError):
         list(Connection().feed(syn_stream(1, rubbish, flags)))
 
@@ -133,7 +133,7 @@ BOMB = zlib.compressobj(9, zdict=DICTIONARY)
     ],
     ids=["version", "short reset", "short ping", "huge", "inflate", "bomb", "end", "empty"],
 )
-def test_what_no_peer_may_say(frame, why):
+def test_frames_that_violate_the_protocol_are_rejected(frame, why):
     with pytest.raises(SpdyError, match=why):
         list(Connection().feed(frame))
 

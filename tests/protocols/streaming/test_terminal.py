@@ -43,7 +43,7 @@ def test_names_may_be_written_in_any_case():
         b'{"Width":' + b"1" * 5000 + b"}",
     ],
 )
-def test_what_is_no_size_is_refused(data):
+def test_an_invalid_terminal_size_is_rejected(data):
     with pytest.raises(Violation):
         list(SizeReader().feed(data))
 

@@ -59,7 +59,7 @@ def test_any_bytes_end_in_nothing_worse_than_a_bad_mux_and_no_more_is_kept_than_
 
 
 @pytest.mark.parametrize("first", [b"\xff" * 10, wire.HEADER.pack(wire.MAX_DATA, 1, 1, 0)], ids=["no end", "longest"])
-def test_what_is_kept_of_an_endless_stream_is_bounded(first):
+def test_the_buffer_of_an_endless_stream_is_bounded(first):
     side = Side()
     list(side.feed(mux.HEADER.pack(1, len(first)) + first))
     chunk = mux.HEADER.pack(1, 1 << 20) + b"\xff" * (1 << 20)

@@ -64,7 +64,7 @@ def test_the_longest_piece_is_a_whole_frame_and_a_longer_one_ends_everything():
         list(Pieces().feed(mux.HEADER.pack(1, wire.MAX_DATA + 11)))
 
 
-def test_what_came_before_a_bad_piece_is_read():
+def test_frames_before_an_invalid_header_are_read():
     reader, found = Pieces(), []
     with pytest.raises(BadMux):
         found.extend(reader.feed(encoded([(1, b"a"), (2, b"b")]) + b"\xff" * 8))

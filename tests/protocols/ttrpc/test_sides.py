@@ -28,7 +28,7 @@ def test_a_callers_streams_are_odd_and_rise():
     assert [asking.request("s", "m", b"")[0] for _ in range(4)] == [1, 3, 5, 7]
 
 
-def test_a_call_arrives_as_it_was_asked():
+def test_a_request_arrives_unchanged():
     told = asked(timeout=1.5, metadata=[("Traceparent", "00-a-b-01"), ("k", "1"), ("K", "2")])
     assert told == Asked(1, "s", "m", b"p", 1.5, {"traceparent": ("00-a-b-01",), "k": ("1", "2")})
 
@@ -43,7 +43,7 @@ def test_a_call_arrives_as_it_was_asked():
         pytest.param(1e12, 9_000_000_000_000_000_000, id="longer than can be told"),
     ],
 )
-def test_how_long_a_caller_waits_is_told_in_nanoseconds(told, nanoseconds):
+def test_the_time_out_is_sent_in_nanoseconds(told, nanoseconds):
     _, frame = Asking().request("s", "m", b"", timeout=told)
     assert ttrpc_pb2.Request.FromString(frame_of(frame).data).timeout_nano == nanoseconds
 
@@ -65,7 +65,7 @@ def test_a_connection_has_only_so_many_streams():
         asking.request("s", "m", b"")
 
 
-def test_an_answer_that_is_too_long_becomes_the_error_that_says_so():
+def test_a_response_that_is_too_long_becomes_an_error():
     asking = Asking()
     stream, _ = asking.request("s", "m", b"")
     got = asking.receive(frame_of(answer(stream, b"x" * wire.MAX_DATA)))
@@ -81,7 +81,7 @@ def test_an_answer_after_its_caller_gave_up_is_ignored():
     assert got == Ignored("an answer on stream 1, which has no pending call")
 
 
-def test_an_answer_that_is_no_response_ends_its_call_alone():
+def test_an_invalid_response_fails_only_its_call():
     asking = Asking()
     first, second = (asking.request("s", "m", b"")[0] for _ in range(2))
     got = asking.receive(Frame(first, wire.RESPONSE, 0, b"\xff\xff"))
@@ -116,7 +116,7 @@ def test_a_sentence_that_no_text_can_hold_travels_anyway():
 
 
 @given(st.lists(st.builds(Frame, st.integers(0, 9), st.integers(0, 4), st.integers(0, 7), st.binary(max_size=8))))
-def test_whatever_frames_come_each_stream_is_asked_at_most_once_and_streams_rise(frames):
+def test_for_any_frames_each_stream_has_one_request_and_ids_increase(frames):
     answering, numbers = Answering(), []
     for frame in frames:
         match answering.receive(frame):
@@ -129,7 +129,7 @@ def test_whatever_frames_come_each_stream_is_asked_at_most_once_and_streams_rise
 
 
 @given(st.lists(st.builds(Frame, st.integers(0, 9), st.integers(0, 4), st.integers(0, 7), st.binary(max_size=8))))
-def test_whatever_frames_come_each_call_is_answered_at_most_once(frames):
+def test_for_any_frames_each_call_has_at_most_one_response(frames):
     asking = Asking()
     waiting = {asking.request("s", "m", b"")[0] for _ in range(3)}
     for frame in frames:
@@ -137,16 +137,16 @@ def test_whatever_frames_come_each_call_is_answered_at_most_once(frames):
             waiting.remove(got.stream)
 
 
-def test_a_limit_that_is_told_fits_the_field_that_tells_it():
+def test_the_time_out_fits_its_field():
     assert sides.LONGEST * 1e9 < 2**63
 
 
-def test_outside_a_call_nobody_waits_and_nothing_was_said():
+def test_outside_a_call_there_is_no_deadline_and_no_metadata():
     assert current() == Call()
     assert current().traceparent == ""
 
 
-async def test_a_call_is_known_to_its_task_and_to_what_that_starts():
+async def test_a_call_is_visible_to_its_task_and_to_subtasks():
     async def inner():
         return current().traceparent
 

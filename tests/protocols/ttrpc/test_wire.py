@@ -52,7 +52,7 @@ def test_frames_come_out_as_they_went_in_however_the_bytes_are_cut(frames, cuts)
 
 
 @given(FRAMES, FRAMES, st.integers(1, 300), st.lists(st.integers(0, 1000), max_size=20))
-def test_a_frame_that_is_too_long_is_told_of_and_the_next_ones_are_read(before, after, over, cuts):
+def test_an_oversized_frame_is_reported_and_the_next_ones_are_read(before, after, over, cuts):
     limit = wire.MAX_DATA
     wire.MAX_DATA = 40
     try:
@@ -82,13 +82,13 @@ def test_a_reader_knows_whether_it_is_in_the_middle_of_a_frame(data, idle):
     assert reader.idle is idle
 
 
-def test_no_frame_is_made_that_nobody_reads():
+def test_oversized_frames_are_not_encoded():
     assert len(encode(1, wire.REQUEST, b"a" * wire.MAX_DATA)) == wire.MAX_DATA + 10
     with pytest.raises(ValueError, match="4194305 bytes of data, and a frame holds 4194304"):
         encode(1, wire.REQUEST, b"a" * (wire.MAX_DATA + 1))
 
 
-def test_of_what_is_too_long_nothing_is_kept():
+def test_the_data_of_an_oversized_frame_is_not_buffered():
     reader = Frames()
     assert [each.oversize for each in reader.feed(b"\xff\xff\xff\xff" + b"\0" * 6)] == [0xFFFFFFFF]
     for _ in range(64):
