@@ -1,25 +1,25 @@
-"""What a plugin's own side may raise.
+"""Errors of the plugin side.
 
 NriError
-  BadStart        a name, an index or a variable that no plugin can start with
-  Refused         the runtime does not let this plugin in, and would not the next time either
-  NotConnected    the runtime was asked for something while there is none
+  BadStart        an invalid name, index or variable
+  Refused         the runtime rejected this plugin, and would reject it again
+  NotConnected    the runtime was called without a connection
 
-What the runtime answers is an RpcError of `protocols.grpc_status`; hooks may raise those to choose their code.
+An error response of the runtime is an RpcError of `protocols.grpc_status`; hooks may raise those to choose their code.
 """
 
 
 class NriError(Exception):
-    """Told in one sentence."""
+    """Its message is one sentence."""
 
 
 class BadStart(NriError):
-    """Names the field and the reason."""
+    """Names the field and the error."""
 
 
 class Refused(NriError):
-    """The runtime's own words."""
+    """Contains the runtime's error."""
 
 
 class NotConnected(NriError):
-    """There is no runtime to ask at the moment."""
+    """There is no connection to a runtime at the moment."""

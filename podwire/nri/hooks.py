@@ -1,6 +1,5 @@
-"""How an event becomes a call of a plugin's method, and what the method returns an answer."""
+"""Which method of a plugin handles an event, with which arguments, and the response made of what it returns."""
 
-import inspect
 from typing import Any
 
 from google.protobuf.message import Message
@@ -10,30 +9,21 @@ from podwire.nri.updates import Updates
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.events import Event
 
-METHODS = {each: each.name.lower() for each in Event} | {Event.VALIDATE_CONTAINER_ADJUSTMENT: "validate"}
+METHODS = {event: event.name.lower() for event in Event} | {Event.VALIDATE_CONTAINER_ADJUSTMENT: "validate"}
 """The method of a plugin that handles an event."""
 
 _UPDATING = {Event.UPDATE_CONTAINER: pb.UpdateContainerResponse, Event.STOP_CONTAINER: pb.StopContainerResponse}
 
 
-async def call(plugin: object, event: Event, request: Any) -> Message:
-    """Hand an event to a plugin's method. Raises whatever that raises."""
-    method = METHODS[event]
-    returned = getattr(plugin, method)(*arguments(event, request))
-    if not inspect.isawaitable(returned):
-        raise TypeError(f"{method} is no `async def`")
-    return answer(event, await returned)
-
-
 def arguments(event: Event, request: Any) -> tuple[Any, ...]:
-    """The parts of a request, in the order of its fields; whoever validates wants it whole."""
+    """The fields of a request in their order; a validator gets the request itself."""
     if event is Event.VALIDATE_CONTAINER_ADJUSTMENT:
         return (request,)
     return tuple(getattr(request, field.name) for field in request.DESCRIPTOR.fields)
 
 
-def answer(event: Event, returned: object) -> Message:
-    """What a hook returned, as it travels. Raises TypeError for what that hook cannot return."""
+def response(event: Event, returned: object) -> Message:
+    """The response for what a hook returned. Raises TypeError for a type that the hook cannot return."""
     match event, returned:
         case _, None:
             pass
@@ -46,5 +36,5 @@ def answer(event: Event, returned: object) -> Message:
             return pb.ValidateContainerAdjustmentResponse(reject=bool(returned), reason=returned)
         case _:
             raise TypeError(f"{METHODS[event]} returned {type(returned).__name__}, which it cannot")
-    response: Message = event.method.response()
-    return response
+    empty: Message = event.method.response()
+    return empty

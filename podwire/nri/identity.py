@@ -1,6 +1,6 @@
-"""How a plugin finds out who it is and where its runtime is. Decided from values, nothing is opened here.
+"""Name and index of a plugin, and where its runtime is; from values, nothing is opened here.
 
-A runtime that starts a plugin itself gives it a connection as descriptor 3 and three variables; everybody else connects
+A runtime that starts a plugin itself hands it a connection as descriptor 3 and three variables. Other plugins connect
 to a socket.
 """
 
@@ -13,39 +13,36 @@ from podwire.nri.errors import BadStart
 from podwire.protocols.nri.names import BadName, PluginId, plugin_id
 
 SOCKET = Path("/var/run/nri/nri.sock")
-"""Where runtimes listen unless they are told otherwise."""
+"""Where runtimes listen by default."""
 
 NAME, INDEX, DESCRIPTOR = "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX", "NRI_PLUGIN_SOCKET"
 PATH = "NRI_SOCKET"
-"""Another path than the usual one, for who starts a plugin without knowing its flags."""
+"""Another path than the default, for supervisors that do not know a plugin's flags."""
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Who, and where: the descriptor of a connection that is there already, or the path of a socket."""
+class Identity:
+    """A plugin, and its runtime: the descriptor of an existing connection, or the path of a socket."""
 
-    me: PluginId
-    place: int | Path
+    plugin: PluginId
+    runtime: int | Path
 
 
-def start(
+def identify(
     environ: Mapping[str, str],
     *,
     index: str,
     name: str,
     socket: str | os.PathLike[str] | None = None,
-) -> Start:
-    """What the environment says goes before what the plugin says. Raises BadStart."""
+) -> Identity:
+    """The environment takes precedence over the plugin's own index and name. Raises BadStart."""
     try:
-        me = plugin_id(environ.get(INDEX) or index, environ.get(NAME) or name)
+        plugin = plugin_id(environ.get(INDEX) or index, environ.get(NAME) or name)
     except BadName as error:
         raise BadStart(str(error)) from error
     if socket is None and DESCRIPTOR in environ:
-        return Start(me, _descriptor(environ[DESCRIPTOR]))
-    return Start(me, Path(socket or environ.get(PATH) or SOCKET))
-
-
-def _descriptor(text: str) -> int:
-    if not text.isdecimal():
-        raise BadStart(f"{DESCRIPTOR}: {text!r} is no number of a descriptor")
-    return int(text)
+        text = environ[DESCRIPTOR]
+        if not text.isdecimal():
+            raise BadStart(f"{DESCRIPTOR}: {text!r} is not the number of a descriptor")
+        return Identity(plugin, int(text))
+    return Identity(plugin, Path(socket or environ.get(PATH) or SOCKET))

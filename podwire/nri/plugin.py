@@ -1,4 +1,4 @@
-"""The class to subclass: define the hooks that you want, and the runtime is asked for no others."""
+"""The class to subclass: define the hooks that you need; the plugin is subscribed to these events only."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -15,98 +15,98 @@ from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.events import Event, Subscription
 from podwire.protocols.ttrpc import call
 
-_CLEANING = (Event.STOP_POD_SANDBOX, Event.REMOVE_POD_SANDBOX)
+_END_OF_POD = (Event.STOP_POD_SANDBOX, Event.REMOVE_POD_SANDBOX)
 
 
-class Asks(Protocol):
-    """The connection as far as a plugin uses it."""
+class Connection(Protocol):
+    """What a plugin may call while it is connected."""
 
     async def update_containers(self, updates: Iterable[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]: ...
 
 
 @dataclass(slots=True)
-class Kept:
-    """What the base class keeps for itself, under one name that a subclass must leave alone."""
+class State:
+    """State of the base class, under one attribute that a subclass must not touch."""
 
-    memory: PodCache = field(default_factory=PodCache)
-    session: Asks | None = None
+    pods: PodCache = field(default_factory=PodCache)
+    connection: Connection | None = None
 
 
 class Plugin:
-    """A plugin of NRI.
+    """An NRI plugin.
 
-    Hooks are asked one at a time unless the runtime is told otherwise. What one raises is answered with its sentence:
-    the runtime then refuses RunPodSandbox, UpdatePodSandbox, CreateContainer, StartContainer and UpdateContainer, and
-    only logs it for the others. An `RpcError` keeps its code.
+    Hooks are called one at a time unless the runtime is configured otherwise. An exception becomes an error response
+    with its message: the runtime then fails RunPodSandbox, UpdatePodSandbox, CreateContainer, StartContainer and
+    UpdateContainer, and logs it for the others. An `RpcError` keeps its code.
     """
 
     name: str = ""
     index: str = "50"
-    """Two digits; plugins are asked in this order."""
+    """Two digits; plugins are called in this order."""
 
     ready: asyncio.Event
     """Set from the end of Synchronize until the connection ends."""
     runtime: Runtime
-    """Who asks; known from Configure on."""
-    nri: Kept
+    """The runtime; known from Configure on."""
+    nri: State
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        # Here and not in __init__, which subclasses have for themselves and need not call.
+        # Not in __init__, so that subclasses need not call super().__init__().
         self = super().__new__(cls)
-        self.ready, self.runtime, self.nri = asyncio.Event(), Runtime(), Kept()
+        self.ready, self.runtime, self.nri = asyncio.Event(), Runtime(), State()
         return self
 
-    # The beginning and the end.
+    # The connection.
 
     async def configure(self, config: str, runtime: Runtime) -> None:
-        """The plugin's configuration, empty when there is none. Raising keeps the plugin out."""
+        """Receives the plugin's configuration, empty when there is none. An exception ends the registration."""
 
     async def synchronize(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> Updates | None:
-        """All that is there, at the beginning of every connection; hooks tell of everything after it."""
+        """Receives all pods and containers at the start of every connection; hooks report everything after it."""
 
     async def pod_vanished(self, pod: pb.PodSandbox) -> None:
-        """A pod that was known, and went while there was no connection; told before `synchronize`.
+        """Reports a known pod that ended while there was no connection; called before `synchronize`.
 
-        `netns_of` still knows it here. Only for plugins with `stop_pod_sandbox` or `remove_pod_sandbox`.
+        `netns_of` still works for it here. Only for plugins with `stop_pod_sandbox` or `remove_pod_sandbox`.
         """
 
     async def shutdown(self) -> None:
-        """The runtime says that it will end."""
+        """The runtime shuts down."""
 
     # Pods.
 
     async def run_pod_sandbox(self, pod: pb.PodSandbox) -> None:
-        """Its network is there, and it is not ready yet. Raising keeps it from starting."""
+        """Its network is set up, and it is not ready yet. An exception keeps it from starting."""
 
     async def update_pod_sandbox(
         self, pod: pb.PodSandbox, overhead: pb.LinuxResources, resources: pb.LinuxResources
     ) -> None:
-        """It is to have other resources."""
+        """Its resources are about to change."""
 
     async def post_update_pod_sandbox(self, pod: pb.PodSandbox) -> None: ...
 
     async def stop_pod_sandbox(self, pod: pb.PodSandbox) -> None:
-        """Its containers have stopped, and its network is there yet."""
+        """Its containers have stopped, and its network still exists."""
 
     async def remove_pod_sandbox(self, pod: pb.PodSandbox) -> None:
-        """Nothing of it is left."""
+        """It was removed."""
 
     # Containers.
 
     async def create_container(self, pod: pb.PodSandbox, container: pb.Container) -> Adjustment | None:
-        """It can be changed now, and only now."""
+        """Returns what to adjust in a container before it is created."""
 
     async def post_create_container(self, pod: pb.PodSandbox, container: pb.Container) -> None: ...
 
     async def start_container(self, pod: pb.PodSandbox, container: pb.Container) -> None:
-        """Its process is there, and waits."""
+        """Its process exists, and has not been started yet."""
 
     async def post_start_container(self, pod: pb.PodSandbox, container: pb.Container) -> None: ...
 
     async def update_container(
         self, pod: pb.PodSandbox, container: pb.Container, resources: pb.LinuxResources
     ) -> Updates | None:
-        """It is to have other resources; updates of this very container replace them."""
+        """Its resources are about to change; updates of this very container replace them."""
 
     async def post_update_container(self, pod: pb.PodSandbox, container: pb.Container) -> None: ...
 
@@ -116,16 +116,16 @@ class Plugin:
     async def remove_container(self, pod: pb.PodSandbox, container: pb.Container) -> None: ...
 
     async def validate(self, request: pb.ValidateContainerAdjustmentRequest) -> str | None:
-        """Judge what all plugins made of a container: a reason to refuse it, or nothing."""
+        """Validates what all plugins adjusted: returns a reason to reject it, or None."""
 
-    # What a hook may ask.
+    # For use in hooks.
 
     def netns_of(self, pod: pb.PodSandbox | str) -> str:
         """The path of a pod's network namespace, also in hooks in which runtimes leave it out; empty when it has none.
 
-        Remembered from RunPodSandbox and Synchronize for plugins with `stop_pod_sandbox` or `remove_pod_sandbox`.
+        Cached from RunPodSandbox and Synchronize for plugins with `stop_pod_sandbox` or `remove_pod_sandbox`.
         """
-        return self.nri.memory.netns_of(pod)
+        return self.nri.pods.netns_of(pod)
 
     @property
     def traceparent(self) -> str:
@@ -133,13 +133,14 @@ class Plugin:
         return call.current().traceparent
 
     async def update_containers(self, updates: Updates) -> list[pb.ContainerUpdate]:
-        """Change containers without being asked; those that failed. Raises NotConnected, RpcError, MuxConnectionError.
+        """Updates containers outside of a hook; returns the updates that failed.
 
-        Not from within a hook: several runtimes wait for the hook first. Hooks return their updates.
+        Raises NotConnected, RpcError, MuxConnectionError. Do not call it within a hook: several runtimes wait for the
+        hook first. Hooks return their updates.
         """
-        if self.nri.session is None:
-            raise NotConnected("there is no runtime at the moment")
-        return await self.nri.session.update_containers(updates)
+        if self.nri.connection is None:
+            raise NotConnected("the plugin is not connected to a runtime at the moment")
+        return await self.nri.connection.update_containers(updates)
 
 
 def handles(plugin: Plugin, event: Event) -> bool:
@@ -149,8 +150,8 @@ def handles(plugin: Plugin, event: Event) -> bool:
 
 
 def subscription(plugin: Plugin) -> Subscription:
-    """The events of the hooks that are defined; who cleans up after pods is also told where they were."""
-    wanted = [each for each in Event if handles(plugin, each)]
-    if any(each in wanted for each in _CLEANING):
-        wanted.append(Event.RUN_POD_SANDBOX)
-    return Subscription.of(*wanted)
+    """The events of the hooks that are defined; RunPodSandbox, too, for plugins that clean up after pods."""
+    events = [event for event in Event if handles(plugin, event)]
+    if any(event in events for event in _END_OF_POD):
+        events.append(Event.RUN_POD_SANDBOX)
+    return Subscription.of(*events)

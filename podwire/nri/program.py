@@ -17,7 +17,7 @@ from podwire.nri.runner import run
 
 
 def main(plugin: Plugin, arguments: Sequence[str] | None = None) -> int:
-    """Read the command line and be that plugin until a signal; the exit code is for the shell."""
+    """Reads the command line and runs the plugin until a signal; returns the exit code."""
     parser = argparse.ArgumentParser(description=type(plugin).__doc__)
     add_flags(parser)
     return run_program(plugin, parser.parse_args(arguments))
@@ -25,15 +25,15 @@ def main(plugin: Plugin, arguments: Sequence[str] | None = None) -> int:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", type=Path, help=f"where the runtime listens ({SOCKET})")
-    parser.add_argument("--index", metavar="NN", help="two digits; plugins are asked in this order")
+    parser.add_argument("--index", metavar="NN", help="two digits; plugins are called in this order")
     parser.add_argument("--name", help="another name than the plugin's own")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="for a runtime that gives no configuration")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="for a runtime that sends no configuration")
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
 
 
 def run_program(plugin: Plugin, arguments: argparse.Namespace) -> int:
-    """SIGTERM and SIGINT end it cleanly: 0. What a user can mend is told in one line: 1."""
+    """Returns 0 after SIGTERM and SIGINT, 1 after an error that a user can fix, which is printed in one line."""
     logs.set_up(level=arguments.log_level, form=arguments.log_format)
     try:
         config = arguments.config.read_text(encoding="utf-8") if arguments.config else ""

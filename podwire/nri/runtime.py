@@ -1,4 +1,4 @@
-"""The runtime that a plugin is connected to, as it tells of itself in Configure."""
+"""The runtime that a plugin is connected to, as its Configure describes it."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,19 @@ from podwire.protocols.nri.events import told_version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """Times are in seconds; 0 where the runtime does not tell."""
+    """Times are in seconds; 0 where the runtime does not say."""
 
     name: str = ""
     version: str = ""
     nri_version: str = ""
-    """As it tells, or as is known of its release; empty when neither."""
+    """From Configure, or known from its release; empty when neither."""
     registration_timeout: float = 0.0
     request_timeout: float = 0.0
-    """How long it waits for a hook."""
+    """How long it waits for a hook to answer."""
 
 
-def told_by(request: pb.ConfigureRequest) -> Runtime:
-    """Milliseconds become seconds."""
+def runtime_from(request: pb.ConfigureRequest) -> Runtime:
+    """Converts milliseconds to seconds."""
     return Runtime(
         name=request.runtime_name,
         version=request.runtime_version,

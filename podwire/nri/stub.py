@@ -1,20 +1,25 @@
-"""One connection to a runtime, from RegisterPlugin to its end.
+"""The plugin side of one connection to a runtime, from RegisterPlugin to its end.
 
-1. Connect, RegisterPlugin.   2. The runtime asks Configure and Synchronize.   3. Hooks, until either side goes.
+1. Connect, RegisterPlugin.   2. The runtime calls Configure and Synchronize.   3. Hooks, until either side closes.
+
+A runtime closes the connection of a plugin that answers too late, and a plugin without a connection protects no pod. So
+a hook is cancelled shortly before the runtime's timeout and answered with DEADLINE_EXCEEDED, which fails one call.
 """
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from google.protobuf.message import Message
 
 from podwire import logs
 from podwire.nri import hooks
 from podwire.nri.plugin import Plugin, subscription
-from podwire.nri.runtime import Runtime, told_by
+from podwire.nri.runtime import Runtime, runtime_from
 from podwire.nri.updates import Updates
 from podwire.protocols.grpc_status import DeadlineExceeded, InvalidArgument, RpcError, Unavailable, Unknown
 from podwire.protocols.nri import VERSION, methods
@@ -29,198 +34,207 @@ _log = logging.getLogger("podwire.nri.stub")
 
 REGISTRATION_TIMEOUT = 5.0
 """Seconds for the runtime to answer RegisterPlugin."""
-WELCOME = 15.0
-"""Seconds after which it is strange that a runtime has not synchronized a plugin; it may be busy with another one."""
+SYNCHRONIZE_WARNING = 15.0
+"""Seconds after which a warning is logged if the runtime has not synchronized the plugin; it may be busy."""
 UPDATE_TIMEOUT = 10.0
-"""Seconds for the runtime to carry out an UpdateContainers."""
+"""Seconds for the runtime to answer UpdateContainers."""
 SHUTDOWN_GRACE = 2.0
 """Seconds for hooks to end by themselves when the plugin stops; a runtime waits no longer for them by default."""
-FAREWELL = 1.0
+CANCEL_GRACE = 1.0
 """Seconds for hooks that were cancelled then to be answered."""
 HOOK_SHARE = 0.95
-"""How much of the runtime's time a hook has: an answer that comes too late costs a plugin its connection, a refusal in
-time costs one call."""
+"""The share of the runtime's timeout that a hook has."""
 
-Done = TypeVar("Done")
 Connect = Callable[[MuxConnection], Awaitable[None]]
 
 
 class Stub:
     """Serves one plugin on one connection."""
 
-    def __init__(self, plugin: Plugin, me: PluginId, *, config: str = "", grace: float = SHUTDOWN_GRACE) -> None:
-        self._plugin, self._me, self._config, self._grace = plugin, me, config, grace
-        self._wanted = Subscription(0)
-        self._gathered = Gathered()
-        self._hooks: dict[asyncio.Task[Any], asyncio.Timeout] = {}
-        self._leaving = False
+    def __init__(self, plugin: Plugin, identity: PluginId, *, config: str = "", grace: float = SHUTDOWN_GRACE) -> None:
+        self._plugin, self._identity, self._config, self._grace = plugin, identity, config, grace
+        self._events = Subscription(0)
+        self._batches = Gathered()
+        self._running: dict[asyncio.Task[Any], asyncio.Timeout] = {}
+        """Requests that are being handled, with their timeouts."""
+        self._stopping = False
         """From then on requests are refused."""
-        self._trunk = MuxConnection(
-            Services(methods.PLUGIN, self._handlers()), asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE
-        )
-        self.was_ready = False
-
-    def _handlers(self) -> dict[str, Callable[[Any], Awaitable[Message]]]:
-        own: dict[str, Callable[[Any], Awaitable[Message]]] = {
+        handlers: dict[str, Callable[[Any], Awaitable[Message]]] = {
             methods.CONFIGURE.name: self._configure,
             methods.SYNCHRONIZE.name: self._synchronize,
             methods.SHUTDOWN.name: self._shutdown,
             methods.STATE_CHANGE.name: self._state_change,
+            **{event.title: partial(self._call_hook, event) for event in Event},
         }
-        return own | {each.title: partial(self._event, each) for each in Event}
+        self._connection = MuxConnection(
+            Services(methods.PLUGIN, handlers), asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE
+        )
+        self.was_ready = False
+        """Whether the plugin was synchronized."""
 
-    async def live(self, connect: Connect) -> str:
-        """Connect, register, serve; why it ended. Raises OSError, RpcError and MuxConnectionError until it is
-        registered."""
-        await connect(self._trunk)
+    async def serve(self, connect: Connect) -> str:
+        """Connects, registers, serves; returns why the connection ended.
+
+        Raises OSError, RpcError and MuxConnectionError until it is registered.
+        """
+        await connect(self._connection)
         try:
-            await self._trunk.call(
+            await self._connection.call(
                 methods.REGISTER_PLUGIN,
-                pb.RegisterPluginRequest(plugin_name=self._me.name, plugin_idx=self._me.index, NRI_version=VERSION),
+                pb.RegisterPluginRequest(
+                    plugin_name=self._identity.name, plugin_idx=self._identity.index, NRI_version=VERSION
+                ),
                 within=REGISTRATION_TIMEOUT,
             )
-            _log.info("registered", extra={"plugin": str(self._me)})
-            await asyncio.wait([self._trunk.closed], timeout=WELCOME)
-            if not self._trunk.closed.done() and not self.was_ready:
-                _log.warning("the runtime has not synchronized the plugin yet", extra={"plugin": str(self._me)})
-            return await asyncio.shield(self._trunk.closed)
+            _log.info("registered with the runtime", extra={"plugin": str(self._identity)})
+            await asyncio.wait([self._connection.closed], timeout=SYNCHRONIZE_WARNING)
+            if not self._connection.closed.done() and not self.was_ready:
+                _log.warning("runtime has not synchronized the plugin yet", extra={"plugin": str(self._identity)})
+            return await asyncio.shield(self._connection.closed)
         finally:
-            self._leaving = True
+            self._stopping = True
             self._plugin.ready.clear()
             try:
-                await self._leave()
+                await self._stop()
             finally:
-                self._plugin.nri.session = None  # hooks that were ending could use it until now
+                self._plugin.nri.connection = None  # hooks that were ending could use it until now
 
     async def update_containers(self, updates: Iterable[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
+        """Returns the updates that failed. Raises RpcError, MuxConnectionError."""
         trace = call.current().traceparent
-        answered = await self._trunk.call(
+        response = await self._connection.call(
             methods.UPDATE_CONTAINERS,
             pb.UpdateContainersRequest(update=updates),
             within=UPDATE_TIMEOUT,
             metadata=[("traceparent", trace)] if trace else (),
         )
-        return list(answered.failed)
+        return list(response.failed)
 
-    async def _leave(self) -> None:
-        """Let requests go on that have begun, cut short those that do not end, close."""
-        if not self._trunk.closed.done() and self._hooks:
-            await asyncio.wait(self._hooks, timeout=self._grace)
-            for limit in self._hooks.values():
-                limit.reschedule(asyncio.get_running_loop().time())
-            if self._hooks:
-                await asyncio.wait(self._hooks, timeout=FAREWELL)
-        await self._trunk.close("the plugin stops")
+    async def _stop(self) -> None:
+        """Waits for the requests under way, cancels those that do not end in time, closes the connection."""
+        if not self._connection.closed.done() and self._running:
+            await asyncio.wait(self._running, timeout=self._grace)
+            for timeout in self._running.values():
+                timeout.reschedule(asyncio.get_running_loop().time())
+            if self._running:
+                await asyncio.wait(self._running, timeout=CANCEL_GRACE)
+        await self._connection.close("the plugin stops")
 
-    # What the runtime asks.
+    # The Plugin service, which the runtime calls.
 
     async def _configure(self, request: pb.ConfigureRequest) -> Message:
-        runtime = told_by(request)
+        runtime = runtime_from(request)
         self._plugin.runtime = runtime
-        configure = partial(self._plugin.configure, request.config or self._config, runtime)
-        await self._guarded("Configure", call.current().timeout, configure)
-        self._wanted = subscription(self._plugin)
-        known = self._wanted.known_to(runtime.nri_version)
-        if lost := [each.title for each in Event if each in self._wanted and each not in known]:
-            _log.warning("the runtime does not know some hooks", extra=_facts(self._me, runtime, hooks=",".join(lost)))
-        # To a runtime no event at all means every event, so whoever wants none takes the rarest.
+        async with self._deadline("Configure", call.current().timeout):
+            await self._plugin.configure(request.config or self._config, runtime)
+        self._events = subscription(self._plugin)
+        known = self._events.known_to(runtime.nri_version)
+        if unknown := [event.title for event in Event if event in self._events and event not in known]:
+            fields = _fields(self._identity, runtime, hooks=",".join(unknown))
+            _log.warning("runtime does not support some hooks", extra=fields)
+        # A runtime takes an empty mask for all events, so a plugin without hooks subscribes to the rarest event.
         return pb.ConfigureResponse(events=known.mask or Event.REMOVE_POD_SANDBOX.bit)
 
     async def _synchronize(self, request: pb.SynchronizeRequest) -> Message:
-        if not self._gathered.add(request):
+        if not self._batches.add(request):
             return pb.SynchronizeResponse(more=True)
-        told, self._gathered = self._gathered, Gathered()
-        updates = await self._guarded("Synchronize", call.current().timeout, partial(self._compare, told))
-        if not self._leaving:
-            self._plugin.nri.session = self
+        node, self._batches = self._batches, Gathered()
+        async with self._deadline("Synchronize", call.current().timeout):
+            await self._report_vanished_pods(node)
+            updates = await self._plugin.synchronize(node.pods, node.containers)
+            if not isinstance(updates, Updates | None):
+                raise TypeError(f"synchronize returned {type(updates).__name__} instead of Updates or None")
+        if not self._stopping:
+            self._plugin.nri.connection = self
             self._plugin.ready.set()
             self.was_ready = True
-        _log.info("synchronized", extra=_facts(self._me, self._plugin.runtime, pods=len(told.pods)))
+        fields = _fields(self._identity, self._plugin.runtime, pods=len(node.pods))
+        _log.info("synchronized with the runtime", extra=fields)
         return pb.SynchronizeResponse(update=updates or ())
 
-    async def _compare(self, told: Gathered) -> Updates | None:
-        """Tell of pods that went unseen, then of those that are there."""
-        memory = self._plugin.nri.memory
-        for pod in memory.missing_in(told.pods):
+    async def _report_vanished_pods(self, node: Gathered) -> None:
+        """Reports cached pods that ended while there was no connection, and caches those that exist."""
+        pods = self._plugin.nri.pods
+        for pod in pods.missing_in(node.pods):
             try:
                 await self._plugin.pod_vanished(pod)
-            except Exception:  # noqa: BLE001 - logged; the others are told all the same
-                _log.exception("pod_vanished failed", extra={"plugin": str(self._me), "pod": pod.id})
-            memory.forget(pod.id)
-        if self._remembers:
-            for pod in told.pods:
-                memory.learn(pod)
-        updates = await self._plugin.synchronize(told.pods, told.containers)
-        if not isinstance(updates, Updates | None):
-            raise TypeError(f"synchronize returned {type(updates).__name__}, which it cannot")
-        return updates
+            except Exception:  # noqa: BLE001 - logged; the other pods are reported all the same
+                _log.exception("pod_vanished hook failed", extra={"plugin": str(self._identity), "pod": pod.id})
+            pods.remove(pod.id)
+        if self._caches_pods:
+            for pod in node.pods:
+                pods.put(pod)
 
     async def _shutdown(self, _request: pb.Empty) -> Message:
-        await self._guarded("Shutdown", call.current().timeout, self._plugin.shutdown)
+        async with self._deadline("Shutdown", call.current().timeout):
+            await self._plugin.shutdown()
         return pb.Empty()
 
-    async def _state_change(self, told: pb.StateChangeEvent) -> Message:
-        """How runtimes before 0.12 tell of most events."""
-        event = from_state_change(told)
+    async def _state_change(self, request: pb.StateChangeEvent) -> Message:
+        """How runtimes before NRI 0.12 send most events."""
+        event = from_state_change(request)
         if event is None:
-            raise InvalidArgument(f"StateChange: event {told.event} does not travel so")
-        await self._event(*event)
+            raise InvalidArgument(f"StateChange: event {request.event} is not sent as a StateChange")
+        await self._call_hook(*event)
         return pb.Empty()
 
-    async def _event(self, event: Event, request: Any) -> Message:
-        if event is Event.RUN_POD_SANDBOX and self._remembers:
-            self._plugin.nri.memory.learn(request.pod)
-        hook = partial(hooks.call, self._plugin, event, request)
+    async def _call_hook(self, event: Event, request: Any) -> Message:
+        """Calls the plugin's method for an event. Raises RpcError."""
+        if event is Event.RUN_POD_SANDBOX and self._caches_pods:
+            self._plugin.nri.pods.put(request.pod)
+        runtime_timeout = self._plugin.runtime.request_timeout
+        timeout = min(filter(None, (call.current().timeout, runtime_timeout)), default=None)
         try:
             with logs.about(pod=f"{request.pod.namespace}/{request.pod.name}"):
-                return await self._guarded(event.title, self._time(), hook)
+                async with self._deadline(event.title, timeout):
+                    method = hooks.METHODS[event]
+                    returned = getattr(self._plugin, method)(*hooks.arguments(event, request))
+                    if not inspect.isawaitable(returned):
+                        raise TypeError(f"{method} must be an `async def`")
+                    return hooks.response(event, await returned)
         finally:
-            if event is self._forgets_at:
-                self._plugin.nri.memory.forget(request.pod.id)
-
-    # How a hook runs.
+            if event is self._last_pod_event:
+                self._plugin.nri.pods.remove(request.pod.id)
 
     @property
-    def _remembers(self) -> bool:
-        """Only for those who hear of a pod's end; it would never be forgotten for others."""
-        return Event.STOP_POD_SANDBOX in self._wanted or Event.REMOVE_POD_SANDBOX in self._wanted
+    def _caches_pods(self) -> bool:
+        """Only for plugins that get the end of a pod; for others it would never leave the cache."""
+        return Event.STOP_POD_SANDBOX in self._events or Event.REMOVE_POD_SANDBOX in self._events
 
     @property
-    def _forgets_at(self) -> Event:
-        return Event.REMOVE_POD_SANDBOX if Event.REMOVE_POD_SANDBOX in self._wanted else Event.STOP_POD_SANDBOX
+    def _last_pod_event(self) -> Event:
+        return Event.REMOVE_POD_SANDBOX if Event.REMOVE_POD_SANDBOX in self._events else Event.STOP_POD_SANDBOX
 
-    def _time(self) -> float | None:
-        """Seconds that a runtime waits for a hook: what Configure said, or less if the call says less."""
-        return min(filter(None, (call.current().timeout, self._plugin.runtime.request_timeout)), default=None)
-
-    async def _guarded(self, title: str, seconds: float | None, work: Callable[[], Awaitable[Done]]) -> Done:
-        """Run a plugin's method in its time; whatever it raises becomes an RpcError that says it."""
-        if self._leaving:
-            raise Unavailable(f"{self._me} is stopping, and does no {title} any more")
+    @asynccontextmanager
+    async def _deadline(self, title: str, seconds: float | None) -> AsyncIterator[None]:
+        """Cancels the block shortly before the runtime's timeout; every exception becomes an RpcError that says it."""
+        if self._stopping:
+            raise Unavailable(f"{title}: plugin {self._identity} is stopping")
         task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - the connection answers in tasks
-        begun = asyncio.get_running_loop().time()
+        assert task is not None  # noqa: S101 - the connection handles requests in tasks
+        began = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(None if seconds is None else seconds * HOOK_SHARE) as limit:
-                self._hooks[task] = limit
-                return await work()
+            async with asyncio.timeout(None if seconds is None else seconds * HOOK_SHARE) as timeout:
+                self._running[task] = timeout
+                yield
         except RpcError:
             raise
         except Exception as error:
-            if limit.expired():
-                raise self._cut_short(title, asyncio.get_running_loop().time() - begun) from error
-            _log.exception("a hook failed", extra={"plugin": str(self._me), "hook": title})
+            if timeout.expired():
+                raise self._expired(title, asyncio.get_running_loop().time() - began) from error
+            _log.exception("hook raised an exception", extra={"plugin": str(self._identity), "hook": title})
             raise Unknown(f"{type(error).__name__}: {error}") from error
         finally:
-            self._hooks.pop(task, None)
+            self._running.pop(task, None)
 
-    def _cut_short(self, title: str, after: float) -> RpcError:
-        if self._leaving:
-            return Unavailable(f"{self._me} is stopping, and gave {title} up")
-        _log.error("a hook took too long", extra={"plugin": str(self._me), "hook": title, "seconds": round(after, 3)})
-        return DeadlineExceeded(f"{self._me}: {title} was not done within {after:.3g} s")
+    def _expired(self, title: str, after: float) -> RpcError:
+        if self._stopping:
+            return Unavailable(f"{title}: cancelled, because plugin {self._identity} is stopping")
+        fields = {"plugin": str(self._identity), "hook": title, "seconds": round(after, 3)}
+        _log.error("hook exceeded its deadline", extra=fields)
+        return DeadlineExceeded(f"{self._identity}: {title} was not done within {after:.3g} s")
 
 
-def _facts(me: PluginId, runtime: Runtime, **more: object) -> dict[str, object]:
+def _fields(identity: PluginId, runtime: Runtime, **more: object) -> dict[str, object]:
     named = f"{runtime.name} {runtime.version}".strip()
-    return {"plugin": str(me), "runtime": named, "nri": runtime.nri_version, **more}
+    return {"plugin": str(identity), "runtime": named, "nri": runtime.nri_version, **more}

@@ -164,22 +164,10 @@ class MuxConnection(asyncio.Protocol):
         within: float,
         metadata: Iterable[tuple[str, str]] = (),
     ) -> Response:
-        """Calls the peer. Raises RpcError for an error response, ConnectionClosed, NoAnswer."""
-        answered = await self._exchange(method, request.SerializeToString(), within, metadata)
-        if answered.error is not None:
-            raise answered.error
-        try:
-            return method.response.FromString(answered.payload)
-        except DecodeError:
-            raise InvalidArgument(
-                f"{method.name}: the response is not a valid {method.response.DESCRIPTOR.name}"
-            ) from None
-
-    async def _exchange(
-        self, method: Unary[Any, Any], payload: bytes, within: float, metadata: Iterable[tuple[str, str]]
-    ) -> Answered:
+        """Calls the peer. Raises RpcError for an error response, ConnectionClosed, AnswerTimeout."""
         if self._transport is None or self.closed.done() or self._transport.is_closing():
             raise ConnectionClosed(self._why or "the connection is closed")
+        payload = request.SerializeToString()
         stream, frame = self._asking.request(method.service, method.name, payload, timeout=within, metadata=metadata)
         future: asyncio.Future[Answered] = self._loop.create_future()
         self._waiting[stream] = future
@@ -188,13 +176,21 @@ class MuxConnection(asyncio.Protocol):
             self._apply_backpressure()
         timer = self._loop.call_later(within, _give_up, future, f"no answer to {method.name} within {within:g} s")
         try:
-            return await future
+            answered = await future
         finally:
             timer.cancel()
             self._waiting.pop(stream, None)
             self._asking.forget(stream)
             if self._send_buffer_full:
                 self._apply_backpressure()
+        if answered.error is not None:
+            raise answered.error
+        try:
+            return method.response.FromString(answered.payload)
+        except DecodeError:
+            raise InvalidArgument(
+                f"{method.name}: the response is not a valid {method.response.DESCRIPTOR.name}"
+            ) from None
 
     async def close(self, why: str = "closed here") -> None:
         """Flushes, closes, and waits until the handlers have ended."""

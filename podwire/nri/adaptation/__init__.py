@@ -1,7 +1,6 @@
-"""The runtime's chair of NRI: lets plugins in, tells them what happens, and merges what they want changed."""
+"""The runtime side of NRI: registers plugins, calls them for every event, merges what they adjust."""
 
-from podwire.nri.adaptation.adaptation import Adaptation
-from podwire.nri.adaptation.creating import Adjusted
+from podwire.nri.adaptation.adaptation import Adaptation, Adjusted
 from podwire.nri.adaptation.ports import ContainerUpdater
 from podwire.nri.adaptation.settings import Settings
 

@@ -1,252 +1,324 @@
-"""The runtime's chair of NRI: who sits in it tells the host what happens to pods and containers, and hears what
-plugins want changed.
+"""The adaptation: a runtime reports here what happens to pods and containers, and gets what plugins adjust.
 
-Each hook here ends in the step in which the table of what there is changes; see relay.py for what that is good for.
-A message that is handed in is kept, not copied: it goes on to describe the same thing. Who gives up waiting for a hook
-does not end it: the plugin is at it until it answers, and is asked nothing else meanwhile.
+Each hook calls the plugins in order and then, in the same step of the event loop as its last answer, changes the
+inventory; dispatch.py explains why. A message that is handed in is kept and not copied: it goes on to describe the same
+pod or container. A caller that is cancelled does not end a plugin's call: the plugin works on it until it answers, and
+is called for nothing else meanwhile.
+
+A hook that can refuse raises RpcError; the others log what plugins answer.
+
+| hook                                                  | a plugin's error            | a required plugin is missing   |
+|-------------------------------------------------------|-----------------------------|--------------------------------|
+| run_pod_sandbox, create_container                     | refuses the request         | waits, then refuses            |
+| update_pod_sandbox, start_container, update_container | refuses the request         | is not looked at               |
+| post_*, stop_*, remove_*                              | is logged, the others go on | is not looked at               |
+| validation of a CreateContainer                       | refuses, no answer, too     | (the validator must answer)    |
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from podwire.interfaces import Tap
-from podwire.nri.adaptation.connected_plugin import ConnectedPlugin
+from podwire.nri.adaptation.connected_plugin import ConnectedPlugin, PluginLost
 from podwire.nri.adaptation.connections import Connections
-from podwire.nri.adaptation.creating import Adjusted, Creation, refuse_evictions
 from podwire.nri.adaptation.dispatch import Dispatcher
 from podwire.nri.adaptation.inventory import Inventory
 from podwire.nri.adaptation.ports import ContainerUpdater
-from podwire.nri.adaptation.registration import Registrar, Runtime, log_failed
+from podwire.nri.adaptation.registration import Registrar, RuntimeInfo, log_failed_updates
 from podwire.nri.adaptation.registrations import Registrations
 from podwire.nri.adaptation.settings import Settings
-from podwire.nri.adaptation.statistics import Record, Records
-from podwire.protocols.grpc_status import InvalidArgument
+from podwire.nri.adaptation.statistics import PluginRecord, Statistics
+from podwire.protocols.grpc_status import InvalidArgument, PermissionDenied, RpcError, Unavailable
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.errors import BadAnnotation
 from podwire.protocols.nri.events import Event
+from podwire.protocols.nri.merge import Merger
 from podwire.protocols.nri.names import PluginId
 from podwire.protocols.nri.required import required_for
 from podwire.protocols.nri.updates import UpdateMerger
+from podwire.protocols.nri.validation import default_verdict
 
 log = logging.getLogger(__name__)
 
-_NOBODY: frozenset[ConnectedPlugin] = frozenset()
+_VALIDATE = Event.VALIDATE_CONTAINER_ADJUSTMENT
+_NO_PLUGINS: frozenset[ConnectedPlugin] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Adjusted:
+    """What plugins adjust in a container that is being created."""
+
+    adjust: pb.ContainerAdjustment
+    plugins: tuple[str, ...] = ()
+    """The plugins that were called, in order."""
 
 
 class Adaptation:
-    """Plugins of one runtime, and the hooks by which it asks them.
-
-    Costs nothing while there are none: then a hook is a change of the table.
-    """
+    """The plugins of one runtime. Without plugins a hook is one change of the inventory."""
 
     def __init__(
         self,
         settings: Settings,
-        node: ContainerUpdater,
+        updater: ContainerUpdater,
         *,
         runtime_name: str,
         runtime_version: str,
         tap: Tap | None = None,
     ) -> None:
-        self._settings = settings
-        self._node = node
-        self._table = Inventory()
-        self._seats = Registrations()
-        self._records = Records()
-        self._relay = Dispatcher(self._seats, grace=settings.grace)
-        self._creation = Creation(self._seats, self._relay, settings.validator)
-        runtime = Runtime(name=runtime_name, version=runtime_version)
-        admission = Registrar(settings, node, runtime, self._records, snapshot=self._seat, lose=self._lose, tap=tap)
-        self._door = Connections(settings, node, admission, self._lose, self._registered)
-        self._leaving = False
+        self._settings, self._updater = settings, updater
+        self._inventory = Inventory()
+        self._registrations = Registrations()
+        self._statistics = Statistics()
+        self._dispatcher = Dispatcher(self._registrations, grace=settings.grace)
+        registrar = Registrar(
+            settings,
+            updater,
+            RuntimeInfo(name=runtime_name, version=runtime_version),
+            self._statistics,
+            snapshot=self._register_and_snapshot,
+            lose=self._lose,
+            tap=tap,
+        )
+        self._connections = Connections(settings, updater, registrar, self._lose, self._activated)
+        self._stopping = False
         self.on_registered: list[Callable[[PluginId], None]] = []
-        """Each is told of every plugin that becomes active."""
+        """Called for every plugin that becomes active."""
 
-    # Its life.
+    # Lifecycle.
 
     def know(
         self, pods: Iterable[pb.PodSandbox], containers: Iterable[pb.Container], *, stopped: Iterable[str] = ()
     ) -> None:
-        """What was there before the runtime was started, told before `running`.
+        """Add what existed before the runtime started; call before `running`.
 
-        `stopped` are the ids of those of whose stop plugins have been told: they are not told again.
+        `stopped` are the ids of pods and containers whose stop plugins were told of already: it is not repeated.
         """
-        told = frozenset(stopped)
-        self._table.pods.know(pods, told)
-        self._table.containers.know(containers, told)
+        reported = frozenset(stopped)
+        self._inventory.pods.know(pods, reported)
+        self._inventory.containers.know(containers, reported)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Let plugins in, until left. Raises OSError when the socket cannot be had.
+        """Accept plugins until left. Raises OSError when the socket cannot be created.
 
-        1. Listen.   2. Start pre-installed plugins, and wait until each is active or has failed: no pod starts without
-        them that could have had them.   3. On the way out: nobody new, close all connections, kill and reap what was
-        started here.
+        1. Listen.   2. Start pre-installed plugins, and wait until each is active or has failed, so that no pod starts
+        without them.   3. When left: accept no connection, close all, kill and reap the processes started here.
         """
-        self._relay.started = asyncio.get_running_loop().time()
+        self._dispatcher.started = asyncio.get_running_loop().time()
         async with AsyncExitStack() as stack:
             if not self._settings.disable:
-                await stack.enter_async_context(self._door.open())
+                await stack.enter_async_context(self._connections.open())
             yield
-            self._leaving = True
+            self._stopping = True
 
     def active(self) -> tuple[PluginId, ...]:
-        """Plugins that are asked, in this order."""
-        return tuple(each.id for each in self._seats.peers() if each.is_active)
+        """The plugins that are called, in order."""
+        return tuple(plugin.id for plugin in self._registrations.plugins() if plugin.is_active)
 
     def wants(self, event: Event) -> bool:
-        """Whether anybody is asked when this happens."""
-        return self._seats.next(event, _NOBODY) is not None
+        """Whether a plugin is subscribed to an event."""
+        return self._registrations.next(event, _NO_PLUGINS) is not None
 
-    def report(self) -> list[Record]:
-        """Every plugin that is here or was: its state, what its hooks cost, and its last error."""
-        return self._records.all()
+    def report(self) -> list[PluginRecord]:
+        """Every plugin that is or was registered: its state, what its hooks cost, its last error."""
+        return self._statistics.all()
 
-    async def wait_for(self, wanted: str) -> None:
-        """Until a plugin of this name, or NN-name, is active."""
-        while not any(each.is_meant_by(wanted) for each in self.active()):
-            await self._seats.change()
+    async def wait_for(self, name: str) -> None:
+        """Wait until a plugin of this name, or NN-name, is active."""
+        while not any(plugin.is_meant_by(name) for plugin in self.active()):
+            await self._registrations.wait_for_change()
 
-    def _seat(self, peer: ConnectedPlugin) -> tuple[tuple[pb.PodSandbox, ...], tuple[pb.Container, ...]]:
-        """In one step, so that nothing happens between what it is told and what it is asked."""
-        self._seats.take(peer)
-        return self._table.snapshot()
+    def _register_and_snapshot(
+        self, plugin: ConnectedPlugin
+    ) -> tuple[tuple[pb.PodSandbox, ...], tuple[pb.Container, ...]]:
+        """In one step, so that nothing happens between the snapshot and the first event that the plugin gets."""
+        self._registrations.add(plugin)
+        return self._inventory.snapshot()
 
-    def _registered(self, peer: ConnectedPlugin) -> None:
-        self._seats.changed()
-        for each in self.on_registered:
+    def _activated(self, plugin: ConnectedPlugin) -> None:
+        self._registrations.changed()
+        for callback in self.on_registered:
             try:
-                each(peer.id)
+                callback(plugin.id)
             except Exception:
-                log.exception("a listener failed", extra={"plugin": str(peer.id)})
+                log.exception("callback for registered plugin failed", extra={"plugin": str(plugin.id)})
 
-    def _lose(self, peer: ConnectedPlugin, why: str) -> None:
-        if peer.gone(why):
-            self._seats.leave(peer, asyncio.get_running_loop().time())
-            level = logging.INFO if self._leaving else logging.WARNING
-            log.log(level, "a plugin is gone", extra={"plugin": str(peer.id), "pid": peer.record.pid, "reason": why})
+    def _lose(self, plugin: ConnectedPlugin, error: str) -> None:
+        if plugin.close(error):
+            self._registrations.remove(plugin, asyncio.get_running_loop().time())
+            level = logging.INFO if self._stopping else logging.WARNING
+            log.log(
+                level,
+                "NRI plugin disconnected",
+                extra={"plugin": str(plugin.id), "pid": plugin.record.pid, "error": error},
+            )
 
     # Pods.
 
     async def run_pod_sandbox(self, pod: pb.PodSandbox) -> None:
-        """Raises RpcError: a plugin's own, or Unavailable naming a required plugin that is not there.
+        """Raises RpcError: a plugin's own, or Unavailable that names a missing required plugin.
 
-        After an error the caller stops and removes the pod here, too: plugins that were asked before learn it so.
+        After an error the caller stops and removes the pod here, too, so that the plugins called before learn of it.
         """
         required = self._required(pod, None)
-        if self._seats or required:
+        if self._registrations or required:
             request = pb.RunPodSandboxRequest(pod=pod)
-            await self._relay.strictly(Event.RUN_POD_SANDBOX, pod, lambda: request, required=required)
-        self._table.pods.put(pod)
+            await self._dispatcher.call_all(Event.RUN_POD_SANDBOX, pod, lambda: request, required=required)
+        self._inventory.pods.put(pod)
 
     async def update_pod_sandbox(
         self, pod: pb.PodSandbox, overhead: pb.LinuxResources, resources: pb.LinuxResources
     ) -> None:
         """Raises RpcError."""
-        if self._seats:
+        if self._registrations:
             request = pb.UpdatePodSandboxRequest(pod=pod, overhead_linux_resources=overhead, linux_resources=resources)
-            await self._relay.strictly(Event.UPDATE_POD_SANDBOX, pod, lambda: request)
+            await self._dispatcher.call_all(Event.UPDATE_POD_SANDBOX, pod, lambda: request)
 
     async def post_update_pod_sandbox(self, pod: pb.PodSandbox) -> None:
-        await self._tell(Event.POST_UPDATE_POD_SANDBOX, pod)
-        self._table.pods.change(pod)
+        await self._notify(Event.POST_UPDATE_POD_SANDBOX, pod)
+        self._inventory.pods.change(pod)
 
     async def stop_pod_sandbox(self, pod: pb.PodSandbox) -> None:
-        """Told once for each pod; never raises."""
-        if self._table.pods.begin_stop(pod):
-            await self._tell(Event.STOP_POD_SANDBOX, pod)
-            self._table.pods.end_stop(pod)
+        """Reports the stop once per pod; never raises."""
+        if self._inventory.pods.begin_stop(pod):
+            await self._notify(Event.STOP_POD_SANDBOX, pod)
+            self._inventory.pods.end_stop(pod)
 
     async def remove_pod_sandbox(self, pod: pb.PodSandbox) -> None:
-        """A pod that plugins have not heard of as stopped is stopped first; never raises."""
+        """Reports the stop first if plugins have not been told of it; never raises."""
         await self.stop_pod_sandbox(pod)
-        if self._table.pods.begin_removal(pod):
-            await self._tell(Event.REMOVE_POD_SANDBOX, pod)
-            self._table.pods.end_removal(pod)
+        if self._inventory.pods.begin_removal(pod):
+            await self._notify(Event.REMOVE_POD_SANDBOX, pod)
+            self._inventory.pods.end_removal(pod)
 
     # Containers.
 
     async def create_container(self, pod: pb.PodSandbox, container: pb.Container) -> Adjusted:
-        """What plugins want of it, merged and judged; their updates of other containers are done. Raises RpcError.
+        """Returns the merged and validated adjustment; updates of other containers are applied. Raises RpcError.
 
-        After an error, this one's or a later one's, the caller calls remove_container, as for a pod.
+        After an error, of this hook or of a later step, the caller calls remove_container, as for a pod.
         """
         required = self._required(pod, container.name)
-        if not self._seats and not required and not self._settings.validator.enable:
-            self._table.containers.put(container)
+        if not self._registrations and not required and not self._settings.validator.enable:
+            self._inventory.containers.put(container)
             return Adjusted(pb.ContainerAdjustment())
-        merger, asked = await self._creation.ask(pod, container, required)
-        self._table.containers.put(merger.request.container)
-        await self._creation.judge(pod, container, merger)
+        merger = Merger(pb.CreateContainerRequest(pod=pod, container=container))
+
+        def merge(plugin: str, response: pb.CreateContainerResponse) -> None:
+            _reject_evictions(plugin, response.evict)
+            merger.add(plugin, response)
+
+        called = await self._dispatcher.call_all(
+            Event.CREATE_CONTAINER, pod, lambda: merger.request, on_response=merge, required=required
+        )
+        self._inventory.containers.put(merger.request.container)
+        await self._validate(pod, container, merger)
         await self._update_others(Event.CREATE_CONTAINER, merger.updates)
-        return Adjusted(merger.adjust, asked)
+        return Adjusted(merger.adjust, called)
+
+    async def _validate(self, pod: pb.PodSandbox, container: pb.Container, merger: Merger) -> None:
+        """Asks the default validator, then all validator plugins at once. Raises RpcError.
+
+        Fails closed: a validator that does not answer has not accepted.
+        """
+        validators = [plugin for plugin in self._registrations.plugins() if _VALIDATE in plugin.events]
+        if not validators and not self._settings.validator.enable:
+            return
+        plugins = [pb.PluginInstance(name=each.id.name, index=each.id.index) for each in self._registrations.plugins()]
+        request = pb.ValidateContainerAdjustmentRequest(
+            pod=pod,
+            container=container,
+            adjust=merger.adjust,
+            update=merger.updates,
+            owners=merger.owners,
+            plugins=plugins,
+        )
+        if self._settings.validator.enable and (reason := default_verdict(self._settings.validator, request)):
+            raise PermissionDenied(f"the default validator rejected the adjustment of {container.name}: {reason}")
+
+        async def rejection(validator: ConnectedPlugin) -> RpcError | None:
+            try:
+                response = await validator.call(_VALIDATE, request)
+            except RpcError as error:
+                return error
+            except PluginLost:
+                return Unavailable(f"validator {validator.id} did not answer, so {container.name} is not created")
+            if not response.reject:
+                return None
+            reason = response.reason or "no reason given"
+            return PermissionDenied(f"validator {validator.id} rejected the adjustment of {container.name}: {reason}")
+
+        for error in await asyncio.gather(*map(rejection, validators)):
+            if error is not None:
+                raise error
 
     async def post_create_container(self, pod: pb.PodSandbox, container: pb.Container) -> None:
-        await self._tell(Event.POST_CREATE_CONTAINER, pod, container)
-        self._table.containers.change(container)
+        await self._notify(Event.POST_CREATE_CONTAINER, pod, container)
+        self._inventory.containers.change(container)
 
     async def start_container(self, pod: pb.PodSandbox, container: pb.Container) -> None:
-        """Raises RpcError; after it, the caller calls stop_container."""
-        if self._seats:
+        """Raises RpcError; after an error the caller calls stop_container."""
+        if self._registrations:
             request = pb.StartContainerRequest(pod=pod, container=container)
-            await self._relay.strictly(Event.START_CONTAINER, pod, lambda: request)
-        self._table.containers.change(container)
+            await self._dispatcher.call_all(Event.START_CONTAINER, pod, lambda: request)
+        self._inventory.containers.change(container)
 
     async def post_start_container(self, pod: pb.PodSandbox, container: pb.Container) -> None:
-        await self._tell(Event.POST_START_CONTAINER, pod, container)
-        self._table.containers.change(container)
+        await self._notify(Event.POST_START_CONTAINER, pod, container)
+        self._inventory.containers.change(container)
 
     async def update_container(
         self, pod: pb.PodSandbox, container: pb.Container, resources: pb.LinuxResources
     ) -> pb.LinuxResources:
-        """What to apply instead of what was asked for; updates of other containers are done. Raises RpcError."""
-        if not self._seats:
+        """Returns the resources to apply; updates of other containers are applied. Raises RpcError."""
+        if not self._registrations:
             return resources
         merger = UpdateMerger(pb.UpdateContainerRequest(pod=pod, container=container, linux_resources=resources))
 
-        def take(plugin: str, response: pb.UpdateContainerResponse) -> None:
-            refuse_evictions(plugin, response.evict)
+        def merge(plugin: str, response: pb.UpdateContainerResponse) -> None:
+            _reject_evictions(plugin, response.evict)
             merger.add(plugin, response)
 
-        await self._relay.strictly(Event.UPDATE_CONTAINER, pod, lambda: merger.request, take=take)
+        await self._dispatcher.call_all(Event.UPDATE_CONTAINER, pod, lambda: merger.request, on_response=merge)
         await self._update_others(Event.UPDATE_CONTAINER, merger.updates)
         return merger.resources
 
     async def post_update_container(self, pod: pb.PodSandbox, container: pb.Container) -> None:
-        await self._tell(Event.POST_UPDATE_CONTAINER, pod, container)
-        self._table.containers.change(container)
+        await self._notify(Event.POST_UPDATE_CONTAINER, pod, container)
+        self._inventory.containers.change(container)
 
     async def stop_container(self, pod: pb.PodSandbox, container: pb.Container) -> None:
-        """Told once for each container; never raises."""
-        if not self._table.containers.begin_stop(container):
+        """Reports the stop once per container; never raises."""
+        if not self._inventory.containers.begin_stop(container):
             return
-        if self._seats:
-            merger = UpdateMerger(pb.StopContainerRequest(pod=pod, container=container))
-            await self._relay.leniently(Event.STOP_CONTAINER, pod, lambda: merger.request, take=merger.add)
-            self._table.containers.end_stop(container)
-            await self._update_others(Event.STOP_CONTAINER, merger.updates)
-        else:
-            self._table.containers.end_stop(container)
+        if not self._registrations:
+            self._inventory.containers.end_stop(container)
+            return
+        merger = UpdateMerger(pb.StopContainerRequest(pod=pod, container=container))
+        await self._dispatcher.notify_all(Event.STOP_CONTAINER, pod, lambda: merger.request, on_response=merger.add)
+        self._inventory.containers.end_stop(container)
+        await self._update_others(Event.STOP_CONTAINER, merger.updates)
 
     async def remove_container(self, pod: pb.PodSandbox, container: pb.Container) -> None:
-        """One that plugins have not heard of as stopped is stopped first, as containerd does; never raises."""
+        """Reports the stop first if plugins have not been told of it, as containerd does; never raises."""
         await self.stop_container(pod, container)
-        if self._table.containers.begin_removal(container):
-            await self._tell(Event.REMOVE_CONTAINER, pod, container)
-            self._table.containers.end_removal(container)
+        if self._inventory.containers.begin_removal(container):
+            await self._notify(Event.REMOVE_CONTAINER, pod, container)
+            self._inventory.containers.end_removal(container)
 
-    # What hooks have in common.
+    # Shared by hooks.
 
-    async def _tell(self, event: Event, pod: pb.PodSandbox, container: pb.Container | None = None) -> None:
-        if not self._seats:
+    async def _notify(self, event: Event, pod: pb.PodSandbox, container: pb.Container | None = None) -> None:
+        if not self._registrations:
             return
         request: Any = event.method.request(pod=pod)
         if container is not None:
             request.container.CopyFrom(container)
-        await self._relay.leniently(event, pod, lambda: request)
+        await self._dispatcher.notify_all(event, pod, lambda: request)
 
     def _required(self, pod: pb.PodSandbox, container: str | None) -> tuple[str, ...]:
         try:
@@ -257,6 +329,15 @@ class Adaptation:
             raise InvalidArgument(str(error)) from error
 
     async def _update_others(self, event: Event, updates: Sequence[pb.ContainerUpdate]) -> None:
-        """What fails is logged, and the container goes on, as in containerd."""
+        """Failed updates are logged, and the container goes on, as in containerd."""
         if updates:
-            log_failed(event.title, await self._node.update_containers(updates))
+            log_failed_updates(event.title, await self._updater.update_containers(updates))
+
+
+def _reject_evictions(plugin: str, evictions: Sequence[pb.ContainerEviction]) -> None:
+    """NRI defines evictions and no runtime carries them out; the plugin's author is to see that in the log."""
+    for eviction in evictions:
+        log.error(
+            "eviction is not supported: no container is evicted for a plugin",
+            extra={"plugin": plugin, "container": eviction.container_id, "error": eviction.reason},
+        )

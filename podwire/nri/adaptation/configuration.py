@@ -1,7 +1,7 @@
-"""Settings out of a YAML file, with the names that containerd gives them in TOML.
+"""Reads settings from a YAML file, with the names that containerd gives them in TOML.
 
-Strict: a key that nobody knows, or a value of another type, is an error that names the key; a misspelt
-`required_plugins` must not start pods without them.
+Strict: an unknown key or a value of another type is an error that names the key; a misspelt `required_plugins` must not
+start pods without them.
 """
 
 import re
@@ -19,14 +19,14 @@ STANDARD = Settings(
     plugin_path=Path("/opt/nri/plugins"),
     plugin_config_path=Path("/etc/nri/conf.d"),
 )
-"""Where containerd has things."""
+"""containerd's paths."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 
 Read = Callable[[str, Any], Any]
-"""Makes a setting of what stands at a key. Raises BadConfiguration."""
+"""Converts the value at a key. Raises BadConfiguration."""
 
 
 class BadConfiguration(ValueError):
@@ -38,7 +38,7 @@ class BadConfiguration(ValueError):
 
 
 def load(path: str | Path, standard: Settings = STANDARD) -> Settings:
-    """`standard` says where things are when the file does not. Raises BadConfiguration, OSError."""
+    """`standard` has the paths that the file does not set. Raises BadConfiguration, OSError."""
     try:
         found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeError, RecursionError) as error:
@@ -61,7 +61,7 @@ def settings(found: object, standard: Settings = STANDARD) -> Settings:
 
 def _mapped(key: str, found: object, keys: Mapping[str, Read]) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise BadConfiguration(key, "is no mapping")
+        raise BadConfiguration(key, "must be a mapping")
     if unknown := [each for each in found if each not in keys]:
         raise BadConfiguration(_below(key, unknown[0]), "is not a setting")
     return {each: keys[each](_below(key, each), value) for each, value in found.items()}
@@ -73,38 +73,38 @@ def _below(key: str, name: object) -> str:
 
 def _flag(key: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise BadConfiguration(key, "is neither true nor false")
+        raise BadConfiguration(key, "must be true or false")
     return value
 
 
 def _text(key: str, value: object) -> str:
     if not isinstance(value, str):
-        raise BadConfiguration(key, "is no text")
+        raise BadConfiguration(key, "must be a string")
     return value
 
 
 def _path(key: str, value: object) -> Path:
     if not isinstance(value, str) or not value.startswith("/"):
-        raise BadConfiguration(key, "is no absolute path")
+        raise BadConfiguration(key, "must be an absolute path")
     return Path(value)
 
 
 def _names(key: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-        raise BadConfiguration(key, "is no list of plugins")
+        raise BadConfiguration(key, "must be a list of plugin names")
     return tuple(value)
 
 
 def _seconds(key: str, value: object) -> float:
     """As Go writes durations: 5s, 1m30s, 500ms."""
     if not isinstance(value, str) or not _DURATION.fullmatch(value):
-        raise BadConfiguration(key, f"{value!r} is no duration such as 5s or 500ms")
+        raise BadConfiguration(key, f"{value!r} is not a duration such as 5s or 500ms")
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
 
 
 def _some_seconds(key: str, value: object) -> float:
     if (seconds := _seconds(key, value)) <= 0:
-        raise BadConfiguration(key, "must be more than nothing")
+        raise BadConfiguration(key, "must be greater than 0")
     return seconds
 
 
@@ -114,7 +114,7 @@ def _validator(key: str, value: object) -> dict[str, Any]:
 
 def _plugins(key: str, value: object) -> dict[str, PluginSettings]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value):
-        raise BadConfiguration(key, "is no mapping of plugins by name or NN-name")
+        raise BadConfiguration(key, "must be a mapping of plugins by name or NN-name")
     return {
         name: PluginSettings(**_mapped(_below(key, name), {} if each is None else each, _PLUGIN_KEYS))
         for name, each in value.items()
@@ -122,8 +122,8 @@ def _plugins(key: str, value: object) -> dict[str, PluginSettings]:
 
 
 _ALWAYS: dict[str, Read] = {"required_plugins": _names, "tolerate_missing_plugins_annotation": _text}
-"""They stand below default_validator, as in containerd, and count whether it is enabled or not: it looks at
-CreateContainer only, and pods are to fail closed before that."""
+"""They are below default_validator, as in containerd, and apply whether it is enabled or not: it looks at
+CreateContainer only, and pods have to fail closed before that."""
 
 _VALIDATOR_KEYS: dict[str, Read] = {**{each.name: _flag for each in fields(ValidatorSettings)}, **_ALWAYS}
 _PLUGIN_KEYS: dict[str, Read] = {"timeout": _some_seconds, "concurrent": _flag}
@@ -146,4 +146,4 @@ _NAMES = {
     "plugin_request_timeout": "request_timeout",
     "plugin_synchronize_timeout": "synchronize_timeout",
 }
-"""Settings that are called otherwise here."""
+"""Settings that have another name here."""

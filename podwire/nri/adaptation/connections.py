@@ -1,6 +1,6 @@
-"""Where plugins come in: a socket that only its owner can reach, and the pre-installed plugins that the host starts.
+"""Connections of plugins: a socket that only its owner can reach, and pre-installed plugins that are started here.
 
-A connection has one task from its beginning to its end; whatever is wrong with it ends that connection only.
+A connection has one task from its beginning to its end; an error in it ends that connection only.
 """
 
 import asyncio
@@ -14,54 +14,52 @@ from typing import Any
 
 from podwire.nri.adaptation.connected_plugin import ConnectedPlugin
 from podwire.nri.adaptation.ports import ContainerUpdater
-from podwire.nri.adaptation.preinstalled import PreinstalledPlugin, configuration_of, find
-from podwire.nri.adaptation.preinstalled_process import launched
-from podwire.nri.adaptation.registration import PluginConnection, Registrar, RegistrationFailed, titles
+from podwire.nri.adaptation.preinstalled import PreinstalledPlugin, find_plugins, launch, read_configuration
+from podwire.nri.adaptation.registration import PluginConnection, Registrar, RegistrationFailed
 from podwire.nri.adaptation.settings import Settings
+from podwire.protocols.nri.events import Event
+from podwire.tasks.backoff import Pauses
 from podwire.transports import unix_sockets
 
 log = logging.getLogger(__name__)
 
-_QUEUE = 128
+_BACKLOG = 128
 """Connections that may wait to be accepted."""
-_BACK_OFF = (0.5, 10.0)
-"""Seconds before a required plugin is started again, the first time and at most."""
+_FIRST_RESTART, _LONGEST_RESTART = 0.5, 10.0
+"""Seconds before a required pre-installed plugin is started again."""
 
 
 class Connections:
-    """Lets plugins in while it is open."""
+    """Accepts plugins, and starts pre-installed ones, while it is open."""
 
     def __init__(
         self,
         settings: Settings,
-        node: ContainerUpdater,
-        admission: Registrar,
+        updater: ContainerUpdater,
+        registrar: Registrar,
         lose: Callable[[ConnectedPlugin, str], None],
-        registered: Callable[[ConnectedPlugin], None],
+        on_active: Callable[[ConnectedPlugin], None],
     ) -> None:
-        self._settings = settings
-        self._node = node
-        self._admission = admission
-        self._lose = lose
-        self._registered = registered
+        self._settings, self._updater, self._registrar = settings, updater, registrar
+        self._lose, self._on_active = lose, on_active
         self._tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Until left; then nobody new comes, and who is there is closed and, if the host started it, killed."""
+        """When left: accepts nothing, closes all connections, kills the processes that were started here."""
         try:
             async with AsyncExitStack() as stack:
                 if self._settings.socket is not None:
                     await stack.enter_async_context(self._listening(self._settings.socket))
-                await self._start_installed()
+                await self._start_preinstalled()
                 yield
         finally:
             tasks = tuple(self._tasks)
-            for each in tasks:
-                each.cancel()
+            for task in tasks:
+                task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -72,102 +70,101 @@ class Connections:
     async def _listening(self, path: Path) -> AsyncIterator[None]:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
-        def bind(fresh: str) -> None:
-            listener.bind(fresh)
-            listener.listen(_QUEUE)
+        def bind(temporary: str) -> None:
+            listener.bind(temporary)
+            listener.listen(_BACKLOG)
 
         try:
-            place = await unix_sockets.bind_socket(path, bind)
+            bound = await unix_sockets.bind_socket(path, bind)
         except BaseException:
             listener.close()
             raise
-        server = await asyncio.get_running_loop().create_unix_server(self._guest, sock=listener)
+        server = await asyncio.get_running_loop().create_unix_server(
+            lambda: PluginConnection(self._updater, self._accept), sock=listener
+        )
         try:
             yield
         finally:
             server.close()
-            await unix_sockets.remove_socket(place)
+            await unix_sockets.remove_socket(bound)
 
-    def _guest(self) -> PluginConnection:
-        return PluginConnection(self._node, self._arrived)
-
-    def _arrived(self, guest: PluginConnection) -> None:
-        if guest.peer_uid not in (0, os.geteuid()):
-            log.warning("a stranger is turned away", extra={"uid": guest.peer_uid, "pid": guest.peer_pid})
-            guest.abort(f"user {guest.peer_uid} may not be a plugin")
+    def _accept(self, connection: PluginConnection) -> None:
+        if connection.peer_uid not in (0, os.geteuid()):
+            fields = {"uid": connection.peer_uid, "pid": connection.peer_pid}
+            log.warning("rejected NRI connection of another user", extra=fields)
+            connection.abort(f"user {connection.peer_uid} may not be a plugin")
             return
-        self._begin(f"NRI connection of process {guest.peer_pid}", self._attend(guest))
+        self._start_task(f"NRI connection of process {connection.peer_pid}", self._serve(connection))
 
-    async def _attend(
-        self, guest: PluginConnection, config: str = "", active: Callable[[], None] = lambda: None
+    async def _serve(
+        self, connection: PluginConnection, config: str = "", active: Callable[[], None] = lambda: None
     ) -> None:
-        """One connection, from its registration to its end."""
-        peer, why = None, "given up"
+        """Serves one connection from its registration to its end; `active` is called when it is a plugin."""
+        plugin, cause = None, "cancelled"
         try:
-            peer = await self._admission.register(guest, config)
-            await self._admission.synchronize(peer)
-            log.info(
-                "a plugin is active",
-                extra={"plugin": str(peer.id), "pid": guest.pid, "events": titles(peer.events)},
-            )
-            self._registered(peer)
+            plugin = await self._registrar.register(connection, config)
+            await self._registrar.synchronize(plugin)
+            events = ",".join(event.title for event in Event if event in plugin.events)
+            fields = {"plugin": str(plugin.id), "pid": connection.pid, "events": events}
+            log.info("NRI plugin is active", extra=fields)
+            self._on_active(plugin)
             active()
-            why = await asyncio.shield(guest.closed)
+            cause = await asyncio.shield(connection.closed)
         except RegistrationFailed as error:
-            why = str(error)
-            log.warning("a connection is no plugin", extra={"pid": guest.pid, "reason": why})
+            cause = str(error)
+            log.warning("NRI plugin was not registered", extra={"pid": connection.pid, "error": cause})
         except Exception as error:
-            why = f"the host failed: {error}"
-            log.exception("a connection is given up", extra={"pid": guest.pid})
+            cause = f"the runtime failed: {error}"
+            log.exception("closed NRI connection after an internal error", extra={"pid": connection.pid})
         except asyncio.CancelledError:
-            why = "the runtime stops"
+            cause = "the runtime stops"
             raise
         finally:
-            if peer is not None:
-                self._lose(peer, why)
-            await guest.close(why)
-            if peer is not None:
-                await peer.finish()
+            if plugin is not None:
+                self._lose(plugin, cause)
+            await connection.close(cause)
+            if plugin is not None:
+                await plugin.drain()
 
     # Pre-installed plugins.
 
-    async def _start_installed(self) -> None:
-        """Start them all at once, and wait until each is active or has failed."""
+    async def _start_preinstalled(self) -> None:
+        """Starts them all at once, and waits until each is active or has failed."""
         if self._settings.plugin_path is None:
             return
-        found, problems = find(self._settings.plugin_path)
-        for each in problems:
-            log.error("a file is started as no plugin", extra={"reason": each})
-        settled = []
-        for installed in found:
-            event = asyncio.Event()
-            settled.append(event.wait())
-            self._begin(f"NRI plugin {installed.plugin}", self._keep(installed, event.set))
-        await asyncio.gather(*settled)
+        plugins, problems = find_plugins(self._settings.plugin_path)
+        for problem in problems:
+            log.error("ignored file among pre-installed plugins", extra={"error": problem})
+        waits = []
+        for plugin in plugins:
+            active_or_failed = asyncio.Event()
+            waits.append(active_or_failed.wait())
+            self._start_task(f"NRI plugin {plugin.id}", self._supervise(plugin, active_or_failed.set))
+        await asyncio.gather(*waits)
 
-    async def _keep(self, installed: PreinstalledPlugin, settled: Callable[[], None]) -> None:
-        """One plugin; one that pods cannot do without is started again when it ends."""
+    async def _supervise(self, plugin: PreinstalledPlugin, active_or_failed: Callable[[], None]) -> None:
+        """Runs one plugin; a required one is started again, with back-off, when it ends."""
         clock = asyncio.get_running_loop().time
-        pause, most = _BACK_OFF
+        pauses = Pauses(_FIRST_RESTART, _LONGEST_RESTART)
         while True:
-            begun = clock()
-            await self._life(installed, settled)
-            settled()
-            if not any(installed.plugin.is_meant_by(each) for each in self._settings.required_plugins):
+            began = clock()
+            await self._run(plugin, active_or_failed)
+            active_or_failed()
+            if not any(plugin.id.is_meant_by(name) for name in self._settings.required_plugins):
                 return
-            if clock() - begun > most:
-                pause = _BACK_OFF[0]
-            log.info("a required plugin is started again", extra={"plugin": str(installed.plugin), "seconds": pause})
+            if clock() - began > _LONGEST_RESTART:
+                pauses.reset()
+            pause = pauses.next()
+            log.info("restarting required NRI plugin", extra={"plugin": str(plugin.id), "seconds": pause})
             await asyncio.sleep(pause)
-            pause = min(2 * pause, most)
 
-    async def _life(self, installed: PreinstalledPlugin, settled: Callable[[], None]) -> None:
-        """A plugin from its start to its end, which is the end of its connection or of its process."""
-        guest = PluginConnection(self._node, lambda _: None, launched=installed.plugin)
+    async def _run(self, plugin: PreinstalledPlugin, active: Callable[[], None]) -> None:
+        """Runs a plugin until its connection or its process ends."""
+        connection = PluginConnection(self._updater, lambda _: None, launched=plugin.id)
         try:
-            config = configuration_of(installed.plugin, self._settings.plugin_config_path)
-            async with launched(installed, guest) as guest.process:
-                await self._attend(guest, config, settled)
+            config = read_configuration(plugin.id, self._settings.plugin_config_path)
+            async with launch(plugin, connection) as connection.process:
+                await self._serve(connection, config, active)
         except (OSError, UnicodeError) as error:
-            facts = {"plugin": str(installed.plugin), "reason": str(error)}
-            log.error("a plugin cannot be started", extra=facts)  # noqa: TRY400 - the reason says it all
+            fields = {"plugin": str(plugin.id), "error": str(error)}
+            log.error("cannot start pre-installed plugin", extra=fields)  # noqa: TRY400 - the error says it all

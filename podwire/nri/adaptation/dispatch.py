@@ -1,14 +1,39 @@
-"""Tells plugins of one event, lowest first: also those that come while it is being told.
+"""Sends one event to all plugins that are subscribed to it, in the order of their indices.
 
-A plugin takes its snapshot of the node and its seat in one step, and a chain ends and enters what came of it into the
-table in one step. So a plugin that comes while pods come and go learns of each exactly once: it is asked by the chain,
-or it has the pod in its snapshot.
+**Late joiners: a plugin that registers while pods come and go learns of each pod exactly once.** Two steps do not yield
+to the event loop, and so cannot interleave:
+
+| step                                | what happens in it                                                             |
+|-------------------------------------|--------------------------------------------------------------------------------|
+| R: a plugin registers (Synchronize) | it is added to the registrations, and the inventory is copied for its snapshot |
+| E: the last plugin has answered     | no subscribed plugin is left that was not called, and the inventory is changed |
+
+R before E: the loop below finds the new plugin among the registrations, and calls it for the pod; the snapshot was
+taken before the pod entered the inventory. E before R: the pod is in the snapshot, and the loop has ended. Either way
+once. The call of a plugin that is still being synchronized waits until that is over, so that it gets events in order. A
+removed pod leaves the inventory in the same way.
+
+**Required plugins fail closed.** RunPodSandbox and CreateContainer of a pod that needs a plugin do not succeed before
+that plugin has answered this very event, or is registered and not subscribed to it:
+
+| the required plugin                                      | the request                                              |
+|----------------------------------------------------------|----------------------------------------------------------|
+| is registered                                            | calls it in order with the others                        |
+| is being synchronized                                    | waits for the end of that, as for any plugin             |
+| was lost, or never registered since the start, < grace   | waits for it (it may be restarting), then calls it       |
+| was lost, or never registered since the start, >= grace  | fails at once with Unavailable, which names the plugin   |
+| is lost during the call                                  | waits for the rest of the grace, then calls its new life |
+| answers with an error                                    | fails with that error                                    |
+
+The grace counts from the loss of the plugin and not from the pod: a node whose plugin stays away fails pods at once
+instead of each after the whole grace. Within one event it counts once, so that a plugin which dies of this very pod is
+not waited for again and again.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Message
@@ -22,124 +47,111 @@ from podwire.protocols.nri.events import Event
 
 log = logging.getLogger(__name__)
 
-Take = Callable[[str, Any], None]
-"""Is handed each answer, with the plugin that gave it."""
+OnResponse = Callable[[str, Any], None]
+"""Gets each response with the name of its plugin; raises Refused for one that cannot be merged."""
 
 
 @dataclass(slots=True)
-class _Need:
-    """A plugin without which a chain does not go on, and until when it is waited for."""
+class _Requirement:
+    """A plugin without which an event does not go on."""
 
-    wanted: str
-    until: float | None = None
-    met: bool = False
-
-
-@dataclass(slots=True)
-class Chain:
-    """One event on its way through the plugins."""
-
-    event: Event
-    request: Callable[[], Message]
-    """What the next plugin is asked."""
-    pod: pb.PodSandbox
-    take: Take | None = None
-    needs: Sequence[_Need] = ()
-    asked: set[ConnectedPlugin] = field(default_factory=set)
-    answered: list[ConnectedPlugin] = field(default_factory=list)
+    name: str
+    deadline: float | None = None
+    answered: bool = False
 
 
 class Dispatcher:
-    """Runs chains."""
-
-    def __init__(self, seats: Registrations, *, grace: float) -> None:
-        self._seats = seats
+    def __init__(self, registrations: Registrations, *, grace: float) -> None:
+        self._registrations = registrations
         self._grace = grace
         self.started = 0.0
-        """When the host began: from then on it waits for plugins that never were there."""
+        """When the adaptation started: plugins that never registered are waited for from then on."""
 
-    async def strictly(
+    async def call_all(
         self,
         event: Event,
         pod: pb.PodSandbox,
         request: Callable[[], Message],
         *,
-        take: Take | None = None,
+        on_response: OnResponse | None = None,
         required: Sequence[str] = (),
     ) -> tuple[str, ...]:
-        """Who answered. The first error ends it: RpcError. Unavailable names a required plugin that is not there."""
-        chain = Chain(event, request, pod, take, [_Need(each) for each in required])
-        while True:
-            for need in chain.needs:
-                await self._meet(need, chain)
-            peer = self._seats.next(event, chain.asked)
-            if peer is None:
-                return tuple(str(each.id) for each in chain.answered)
-            await self._ask(peer, chain)
+        """Returns the plugins that answered. `request` is evaluated for each, as earlier answers may change it.
 
-    async def leniently(
-        self, event: Event, pod: pb.PodSandbox, request: Callable[[], Message], *, take: Take | None = None
-    ) -> None:
-        """An error is that one plugin's: it is logged, and the others are told all the same."""
-        chain = Chain(event, request, pod, take)
-        while (peer := self._seats.next(event, chain.asked)) is not None:
-            try:
-                await self._ask(peer, chain)
-            except RpcError as error:
-                log.warning("a plugin's error changes nothing", extra={"hook": event.title, "error": str(error)})
-
-    async def _ask(self, peer: ConnectedPlugin, chain: Chain) -> None:
-        chain.asked.add(peer)
-        try:
-            response = await peer.ask(chain.event, chain.request())
-        except PluginLost:
-            return
-        if chain.take is not None and not _has_spoken(peer, chain):
-            self._taken(peer, chain.take, response)
-        chain.answered.append(peer)
-        for need in chain.needs:
-            need.met = need.met or peer.id.is_meant_by(need.wanted)
-
-    def _taken(self, peer: ConnectedPlugin, take: Take, response: Any) -> None:
-        try:
-            take(str(peer.id), response)
-        except Refused as error:
-            peer.record.last_error = str(error)
-            raise as_status(error) from error
-
-    async def _meet(self, need: _Need, chain: Chain) -> None:
-        """Until the plugin has answered or is here to be asked.
-
-        One that is here and does not want this event is good enough. The time is counted from the plugin's loss, not
-        from the pod: a node whose plugin stays away fails its pods at once, and not each after the whole grace. In one
-        chain it is counted once, so a plugin that dies of this very pod is not waited for again and again.
+        Raises the first error, RpcError; Unavailable names a required plugin that is missing.
         """
+        requirements = [_Requirement(name) for name in required]
+        called: set[ConnectedPlugin] = set()
+        answered: list[ConnectedPlugin] = []
+        while True:
+            for requirement in requirements:
+                await self._wait_for(requirement, event, pod)
+            plugin = self._registrations.next(event, called)
+            if plugin is None:
+                return tuple(str(each.id) for each in answered)
+            called.add(plugin)
+            try:
+                response = await plugin.call(event, request())
+            except PluginLost:
+                continue
+            _accept(plugin, response, on_response, answered)
+            for requirement in requirements:
+                requirement.answered |= plugin.id.is_meant_by(requirement.name)
+
+    async def notify_all(
+        self,
+        event: Event,
+        pod: pb.PodSandbox,
+        request: Callable[[], Message],
+        *,
+        on_response: OnResponse | None = None,
+    ) -> None:
+        """Logs the error of a plugin, and calls the others all the same."""
+        called: set[ConnectedPlugin] = set()
+        answered: list[ConnectedPlugin] = []
+        while (plugin := self._registrations.next(event, called)) is not None:
+            called.add(plugin)
+            try:
+                _accept(plugin, await plugin.call(event, request()), on_response, answered)
+            except PluginLost:
+                continue
+            except RpcError as error:
+                facts = {"hook": event.title, "pod": f"{pod.namespace}/{pod.name}", "error": str(error)}
+                log.warning("ignored error of NRI plugin", extra=facts)
+
+    async def _wait_for(self, requirement: _Requirement, event: Event, pod: pb.PodSandbox) -> None:
+        """Returns when the plugin has answered or is registered. Raises Unavailable after the grace."""
         clock = asyncio.get_running_loop().time
-        while not need.met and not self._seats.holds(need.wanted):
-            if need.until is None:
-                lost = self._seats.lost_since(need.wanted)
-                need.until = (self.started if lost is None else lost) + self._grace
-            if (left := need.until - clock()) <= 0:
-                raise self._unavailable(need.wanted, chain)
+        while not requirement.answered and not self._registrations.has(requirement.name):
+            lost = self._registrations.lost_since(requirement.name)
+            if requirement.deadline is None:
+                requirement.deadline = (self.started if lost is None else lost) + self._grace
+            if (remaining := requirement.deadline - clock()) <= 0:
+                cause = "has never registered" if lost is None else f"has been gone for {clock() - lost:.1f} s"
+                raise Unavailable(
+                    f'{event.title}: NRI plugin "{requirement.name}" is required for pod {pod.namespace}/{pod.name}, '
+                    f"and {cause}"
+                )
             log.info(
-                "waiting for a required plugin",
-                extra={"plugin": need.wanted, "hook": chain.event.title, "seconds": round(left, 1)},
+                "waiting for required NRI plugin",
+                extra={"plugin": requirement.name, "hook": event.title, "seconds": round(remaining, 1)},
             )
-            await self._seats.change(left)
-
-    def _unavailable(self, wanted: str, chain: Chain) -> Unavailable:
-        lost = self._seats.lost_since(wanted)
-        clock = asyncio.get_running_loop().time()
-        how = "has never registered" if lost is None else f"has been gone for {clock - lost:.1f} s"
-        pod = f"{chain.pod.namespace}/{chain.pod.name}"
-        return Unavailable(f'{chain.event.title}: NRI plugin "{wanted}" is required for pod {pod}, and {how}')
+            await self._registrations.wait_for_change(remaining)
 
 
-def _has_spoken(peer: ConnectedPlugin, chain: Chain) -> bool:
-    """Whether an earlier life of the same plugin was heard: it is told all the same, and counts once."""
-    return any(each.is_gone and each.id == peer.id for each in chain.answered)
+def _accept(
+    plugin: ConnectedPlugin, response: Any, on_response: OnResponse | None, answered: list[ConnectedPlugin]
+) -> None:
+    """Merges a response. A restarted plugin is called again for the event, but its answer counts once.
 
-
-def as_status(error: Refused) -> RpcError:
-    """What a caller of the runtime learns of an answer that cannot be taken."""
-    return InvalidArgument(str(error)) if isinstance(error, BadAdjustment) else FailedPrecondition(str(error))
+    Raises RpcError for a response that cannot be merged.
+    """
+    is_repeated = any(earlier.is_gone and earlier.id == plugin.id for earlier in answered)
+    if on_response is not None and not is_repeated:
+        try:
+            on_response(str(plugin.id), response)
+        except Refused as error:
+            plugin.record.last_error = str(error)
+            invalid = isinstance(error, BadAdjustment)
+            raise (InvalidArgument if invalid else FailedPrecondition)(str(error)) from error
+    answered.append(plugin)

@@ -1,7 +1,7 @@
-"""What there is on the node, as plugins that come are told of it.
+"""Pods and containers of the node, as Synchronize describes them to a plugin that registers.
 
-Nothing here waits: an entry changes in the very step in which the last plugin has answered, so whoever comes before
-that step is asked, and whoever comes after it is told by Synchronize.
+Nothing here awaits: an entry changes in the same step of the event loop in which the last plugin has answered. A plugin
+that registers before that step is called for the event, one that registers after it has the result in its snapshot.
 """
 
 from collections.abc import Iterable
@@ -9,71 +9,74 @@ from typing import Generic, TypeVar
 
 from podwire.protocols.nri import nri_pb2 as pb
 
-Kept = TypeVar("Kept", pb.PodSandbox, pb.Container)
+Item = TypeVar("Item", pb.PodSandbox, pb.Container)
 
 
-class Lifecycles(Generic[Kept]):
-    """Pods or containers by their ids, and how far each has come on its way out."""
+class Lifecycles(Generic[Item]):
+    """Pods or containers by id, and how far each has ended.
+
+    `stopping`: plugins are being, or were, told of its stop. `stopped`: all of them were. `removing`: they are being
+    told of its removal. Each is reported once, however often and concurrently the runtime asks.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[str, Kept] = {}
+        self._items: dict[str, Item] = {}
         self._stopping: set[str] = set()
         self._stopped: set[str] = set()
-        self._going: set[str] = set()
+        self._removing: set[str] = set()
 
-    def know(self, kept: Iterable[Kept], stopped: frozenset[str]) -> None:
-        """What was there before this host was; of those in `stopped` the plugins have heard that they stopped."""
-        self._kept.update((each.id, each) for each in kept)
-        self._stopping |= stopped & self._kept.keys()
-        self._stopped |= stopped & self._kept.keys()
+    def know(self, items: Iterable[Item], stopped: frozenset[str]) -> None:
+        """Add what existed before this process; plugins were told of the stop of those in `stopped`."""
+        self._items.update((item.id, item) for item in items)
+        self._stopping |= stopped & self._items.keys()
+        self._stopped |= stopped & self._items.keys()
 
-    def put(self, kept: Kept) -> None:
-        self._kept[kept.id] = kept
+    def put(self, item: Item) -> None:
+        self._items[item.id] = item
 
-    def change(self, kept: Kept) -> None:
-        """As it is now, unless it is not there any more."""
-        if kept.id in self._kept:
-            self._kept[kept.id] = kept
+    def change(self, item: Item) -> None:
+        """Replace an entry, unless it was removed."""
+        if item.id in self._items:
+            self._items[item.id] = item
 
-    def begin_stop(self, kept: Kept) -> bool:
-        """Whether plugins are to be told; once for each, even for what never came as far as to be kept."""
-        if kept.id in self._stopping:
+    def begin_stop(self, item: Item) -> bool:
+        """Whether to report the stop: once per id, even for one that was never put here."""
+        if item.id in self._stopping:
             return False
-        self._stopping.add(kept.id)
+        self._stopping.add(item.id)
         return True
 
-    def end_stop(self, kept: Kept) -> None:
-        self._stopped.add(kept.id)
-        self.change(kept)
+    def end_stop(self, item: Item) -> None:
+        self._stopped.add(item.id)
+        self.change(item)
 
-    def begin_removal(self, kept: Kept) -> bool:
-        """Whether plugins are to be told, and not somebody else tells them at this moment."""
-        if kept.id in self._going:
+    def begin_removal(self, item: Item) -> bool:
+        """Whether to report the removal: not while another caller does."""
+        if item.id in self._removing:
             return False
-        self._going.add(kept.id)
+        self._removing.add(item.id)
         return True
 
-    def end_removal(self, kept: Kept) -> None:
-        self._kept.pop(kept.id, None)
-        for each in (self._stopping, self._stopped, self._going):
-            each.discard(kept.id)
+    def end_removal(self, item: Item) -> None:
+        self._items.pop(item.id, None)
+        for ids in (self._stopping, self._stopped, self._removing):
+            ids.discard(item.id)
 
-    def all(self) -> tuple[Kept, ...]:
-        return tuple(self._kept.values())
+    def all(self) -> tuple[Item, ...]:
+        return tuple(self._items.values())
 
-    def living(self) -> tuple[Kept, ...]:
-        """Those that have not stopped."""
-        return tuple(each for key, each in self._kept.items() if key not in self._stopped)
+    def unstopped(self) -> tuple[Item, ...]:
+        return tuple(item for key, item in self._items.items() if key not in self._stopped)
 
 
 class Inventory:
-    """Pods and containers, by the messages that were handed in: they are not copied."""
+    """Holds the messages that were handed in; they are not copied."""
 
     def __init__(self) -> None:
         self.pods: Lifecycles[pb.PodSandbox] = Lifecycles()
         self.containers: Lifecycles[pb.Container] = Lifecycles()
 
     def snapshot(self) -> tuple[tuple[pb.PodSandbox, ...], tuple[pb.Container, ...]]:
-        """What Synchronize tells: every pod, and every container that has not exited, as containerd does."""
-        living = self.containers.living()
-        return self.pods.all(), tuple(each for each in living if each.state != pb.CONTAINER_STOPPED)
+        """For Synchronize: every pod, and every container that has not exited, as containerd does."""
+        containers = self.containers.unstopped()
+        return self.pods.all(), tuple(each for each in containers if each.state != pb.CONTAINER_STOPPED)

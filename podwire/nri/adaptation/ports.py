@@ -1,4 +1,4 @@
-"""What a host of NRI asks of the runtime that it sits in."""
+"""What the adaptation needs from the runtime that it is part of."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,11 +7,11 @@ from podwire.protocols.nri import nri_pb2 as pb
 
 
 class ContainerUpdater(Protocol):
-    """The containers of a node, as far as plugins may change them."""
+    """Updates containers that exist already."""
 
     async def update_containers(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
-        """Apply these; those that failed.
+        """Apply updates, and return those that failed.
 
-        Plugins ask for it from inside their hooks, too: it must never wait for what a hook holds up.
+        Plugins call this from inside hooks, too: it must not wait for anything that a hook holds up.
         """
         ...

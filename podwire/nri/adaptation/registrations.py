@@ -1,4 +1,4 @@
-"""Who is here, in the order in which plugins are asked; since when others are gone; and who waits for whom."""
+"""The registered plugins in the order in which they are called, and since when others are lost."""
 
 import asyncio
 import itertools
@@ -10,58 +10,58 @@ from podwire.protocols.nri.names import PluginId
 
 
 class Registrations:
-    """Plugins that have taken their snapshot of the node: from then on every event is theirs, too."""
+    """Plugins that have taken their snapshot of the inventory: from then on they get every event."""
 
     def __init__(self) -> None:
-        self._taken: list[tuple[PluginId, int, ConnectedPlugin]] = []
+        self._entries: list[tuple[PluginId, int, ConnectedPlugin]] = []
         self._numbers = itertools.count()
         self._lost: dict[PluginId, float] = {}
         self._waiting: set[asyncio.Future[None]] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._taken)
+        return bool(self._entries)
 
-    def take(self, peer: ConnectedPlugin) -> None:
-        """By index, then name; of several with the same, who came first is asked first."""
-        self._taken.append((peer.id, next(self._numbers), peer))
-        self._taken.sort(key=lambda each: each[:2])
+    def add(self, plugin: ConnectedPlugin) -> None:
+        """Sorted by index, then name; of two with the same id, the earlier one is called first."""
+        self._entries.append((plugin.id, next(self._numbers), plugin))
+        self._entries.sort(key=lambda entry: entry[:2])
         self.changed()
 
     def changed(self) -> None:
-        """Wake whoever waits for a plugin."""
-        for each in self._waiting:
-            if not each.done():
-                each.set_result(None)
+        """Wakes all that wait for a plugin."""
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
 
-    def leave(self, peer: ConnectedPlugin, now: float) -> None:
-        """It is asked no longer. One that was active counts as lost from now."""
-        self._taken = [each for each in self._taken if each[2] is not peer]
-        if peer.is_active:
-            self._lost[peer.id] = now
+    def remove(self, plugin: ConnectedPlugin, now: float) -> None:
+        """A plugin that was active counts as lost from now."""
+        self._entries = [entry for entry in self._entries if entry[2] is not plugin]
+        if plugin.is_active:
+            self._lost[plugin.id] = now
 
-    def peers(self) -> list[ConnectedPlugin]:
-        return [each for _, _, each in self._taken]
+    def plugins(self) -> list[ConnectedPlugin]:
+        return [plugin for _, _, plugin in self._entries]
 
-    def next(self, event: Event, asked: AbstractSet[ConnectedPlugin]) -> ConnectedPlugin | None:
-        """The first that wants the event and was not asked yet."""
-        for _, _, peer in self._taken:
-            if peer not in asked and event in peer.events:
-                return peer
+    def next(self, event: Event, called: AbstractSet[ConnectedPlugin]) -> ConnectedPlugin | None:
+        """The first plugin that is subscribed to the event and was not called yet."""
+        for _, _, plugin in self._entries:
+            if plugin not in called and event in plugin.events:
+                return plugin
         return None
 
-    def holds(self, wanted: str) -> bool:
-        """Whether a plugin of this name, or NN-name, is here."""
-        return any(each.is_meant_by(wanted) for each, _, _ in self._taken)
+    def has(self, name: str) -> bool:
+        """Whether a plugin of this name, or NN-name, is registered."""
+        return any(plugin_id.is_meant_by(name) for plugin_id, _, _ in self._entries)
 
-    def lost_since(self, wanted: str) -> float | None:
-        """When the plugin was last lost; None if it never was here."""
-        return max((at for plugin, at in self._lost.items() if plugin.is_meant_by(wanted)), default=None)
+    def lost_since(self, name: str) -> float | None:
+        """When the plugin was lost last; None if it never was active."""
+        return max((at for plugin_id, at in self._lost.items() if plugin_id.is_meant_by(name)), default=None)
 
-    async def change(self, within: float | None = None) -> None:
-        """Wait until any plugin takes a seat or becomes active, or so many seconds."""
+    async def wait_for_change(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the end of it is normal
+        """Waits until a plugin is registered or becomes active, or until the timeout."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         try:
-            await asyncio.wait([future], timeout=within)
+            await asyncio.wait([future], timeout=timeout)
         finally:
             self._waiting.discard(future)

@@ -1,4 +1,4 @@
-"""What an operator decides about NRI."""
+"""Settings of the adaptation."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,17 +8,17 @@ from podwire.protocols.nri.names import PluginId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSettings:
-    """What is decided for one plugin, by its name or NN-name."""
+    """Settings of one plugin, by its name or NN-name."""
 
     timeout: float | None = None
-    """Seconds that each of its hooks may take; None is everybody's."""
+    """Seconds that each of its hooks may take; None: `request_timeout`."""
     concurrent: bool = False
-    """Whether it takes several requests at the same time."""
+    """Whether it handles concurrent requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidatorSettings:
-    """What the built-in validator refuses; off unless enabled. The names are containerd's."""
+    """What the default validator rejects; off unless enabled. The names are containerd's."""
 
     enable: bool = False
     reject_oci_hook_adjustment: bool = False
@@ -31,27 +31,27 @@ class ValidatorSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a host behaves; the defaults are containerd's where it has them."""
+    """The defaults are containerd's where it has them."""
 
     disable: bool = False
-    """Lets no plugin in and starts none."""
+    """Accepts no plugin and starts none."""
     socket: Path | None = None
-    """Where plugins connect; None lets none in."""
+    """Where plugins connect; None accepts none."""
     plugin_path: Path | None = None
-    """Where pre-installed plugins lie, named NN-NAME; None starts none."""
+    """The directory of pre-installed plugins, named NN-NAME; None starts none."""
     plugin_config_path: Path | None = None
-    """Where NN-NAME.conf or NAME.conf of pre-installed plugins lie."""
+    """The directory of NN-NAME.conf and NAME.conf of pre-installed plugins."""
     plugin_config: str = ""
-    """What Configure tells a plugin for which no file lies there; containerd tells it nothing."""
+    """The configuration of plugins without such a file; empty in containerd."""
     state_change: bool = False
-    """Speak as runtimes before NRI 0.12 do, so that a plugin can be tried with them."""
+    """Speak as runtimes before NRI 0.12 do, so that a plugin can be tested against them."""
     registration_timeout: float = 5.0
     request_timeout: float = 2.0
     synchronize_timeout: float = 10.0
     required_plugins: tuple[str, ...] = ()
     """Plugins, by name or NN-name, without which no pod starts that has a network namespace of its own."""
     tolerate_missing_plugins_annotation: str = ""
-    """The annotation that exempts a pod whose value for it is true."""
+    """The annotation whose value `true` exempts a pod from required plugins."""
     grace: float = 10.0
     """Seconds that a pod waits for a required plugin that is being restarted."""
     plugins: dict[str, PluginSettings] = field(default_factory=dict)

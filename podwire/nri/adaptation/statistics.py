@@ -1,28 +1,28 @@
-"""What is remembered of each plugin, also after it went: enough to say which one costs how much, and what it broke."""
+"""What the hooks of each plugin cost, its state and its last error; kept after it disconnected."""
 
 from dataclasses import dataclass, field
 
 from podwire.protocols.nri.names import PluginId
 
 MAX_RECORDS = 256
-"""Plugins that are remembered; of those that are gone, the longest gone is forgotten first."""
+"""Plugins that are kept; of those that are gone, the one gone longest is dropped first."""
 
 
 @dataclass(slots=True)
-class HookRecord:
+class HookStatistics:
     """All calls of one hook of one plugin."""
 
     calls: int = 0
     failed: int = 0
     seconds: float = 0.0
-    """That the plugin took."""
+    """Time that the plugin took."""
     waited: float = 0.0
-    """Seconds that calls stood in the plugin's queue before they were sent."""
+    """Seconds that calls waited in the plugin's queue before they were sent."""
     slowest: float = 0.0
 
 
 @dataclass(slots=True)
-class Record:
+class PluginRecord:
     """One plugin, over all its connections."""
 
     plugin: PluginId
@@ -31,45 +31,43 @@ class Record:
     state: str = "registering"
     """registering, synchronizing, active or gone."""
     since: float = 0.0
-    """When it came into this state, in the loop's time."""
+    """When it came into this state, in the event loop's time."""
     registered: int = 0
-    """How many times it came as far as to be active."""
+    """How often it became active."""
     last_error: str = ""
-    hooks: dict[str, HookRecord] = field(default_factory=dict)
+    hooks: dict[str, HookStatistics] = field(default_factory=dict)
 
-    def told(self, hook: str, *, waited: float, took: float, error: str = "") -> None:
-        """One call has ended."""
-        record = self.hooks.get(hook)
-        if record is None:
-            record = self.hooks[hook] = HookRecord()
-        record.calls += 1
-        record.seconds += took
-        record.waited += waited
-        record.slowest = max(record.slowest, took)
+    def add_call(self, hook: str, *, waited: float, took: float, error: str = "") -> None:
+        """Count a call that has ended."""
+        hooks = self.hooks.setdefault(hook, HookStatistics())
+        hooks.calls += 1
+        hooks.seconds += took
+        hooks.waited += waited
+        hooks.slowest = max(hooks.slowest, took)
         if error:
-            record.failed += 1
+            hooks.failed += 1
             self.last_error = f"{hook}: {error}"
 
 
-class Records:
-    """Every plugin that was here, by its name and index."""
+class Statistics:
+    """Every plugin that is or was registered, by name and index."""
 
     def __init__(self) -> None:
-        self._records: dict[PluginId, Record] = {}
+        self._records: dict[PluginId, PluginRecord] = {}
 
-    def of(self, plugin: PluginId) -> Record:
+    def of(self, plugin: PluginId) -> PluginRecord:
         record = self._records.get(plugin)
         if record is None:
-            self._make_room()
-            record = self._records[plugin] = Record(plugin)
+            self._drop_oldest()
+            record = self._records[plugin] = PluginRecord(plugin)
         return record
 
-    def all(self) -> list[Record]:
-        return [self._records[each] for each in sorted(self._records)]
+    def all(self) -> list[PluginRecord]:
+        return [self._records[plugin] for plugin in sorted(self._records)]
 
-    def _make_room(self) -> None:
+    def _drop_oldest(self) -> None:
         if len(self._records) < MAX_RECORDS:
             return
-        gone = [each for each in self._records.values() if each.state == "gone"]
+        gone = [record for record in self._records.values() if record.state == "gone"]
         if gone:
-            del self._records[min(gone, key=lambda each: each.since).plugin]
+            del self._records[min(gone, key=lambda record: record.since).plugin]

@@ -36,7 +36,7 @@ class _Heard(logging.Handler):
         self.last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.last = str(getattr(record, "reason", "") or record.getMessage())
+        self.last = str(getattr(record, "error", "") or record.getMessage())
 
 
 class NotReady(Exception):

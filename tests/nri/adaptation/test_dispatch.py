@@ -368,18 +368,18 @@ async def test_a_plugin_that_does_not_answer_is_dropped_and_the_pod_goes_on(stag
         report = host.report()[0]
         assert report.state == "gone"
         assert report.last_error == "RunPodSandbox: no answer to RunPodSandbox within 0.2 s"
-        [record] = [each for each in caplog.records if each.message == "a hook failed"]
+        [record] = [each for each in caplog.records if each.message == "hook of NRI plugin failed"]
         assert (record.plugin, record.hook) == ("10-stuck", "RunPodSandbox")
         assert record.budget.endswith(" of 0.2 s")
         stuck.go.set()
 
 
 async def test_a_plugin_close_to_its_limit_is_named_in_the_log(stage, pod, caplog, monkeypatch):
-    monkeypatch.setattr("podwire.nri.adaptation.connected_plugin.TIGHT", 0.0)
+    monkeypatch.setattr("podwire.nri.adaptation.connected_plugin.SLOW_SHARE", 0.0)
     async with stage.hosting() as host:
         await stage.join("10", "slow")
         await host.run_pod_sandbox(pod())
-        [told] = [each for each in caplog.records if each.message == "a plugin is close to its time limit"]
+        [told] = [each for each in caplog.records if each.message == "NRI plugin is close to its timeout"]
         assert (told.plugin, told.hook) == ("10-slow", "RunPodSandbox")
         assert (told.queued_ms, told.plugin_ms) >= (0, 0)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.nri.adaptation.preinstalled import configuration_of, find
+from podwire.nri.adaptation.preinstalled import find_plugins, read_configuration
 from podwire.protocols.nri.names import PluginId
 
 PROGRAM = f"""#!{sys.executable}
@@ -111,10 +111,10 @@ async def test_plugins_are_there_before_the_first_pod_and_one_that_fails_holds_u
     async with stage.hosting(**folders.settings()) as host:
         assert [str(each) for each in host.active()] == ["20-good"]
         await host.run_pod_sandbox(pod())
-    refused = [each.reason for each in caplog.records if each.message == "a file is started as no plugin"]
+    refused = [each.error for each in caplog.records if each.message == "ignored file among pre-installed plugins"]
     assert [each.split(":")[0] for each in refused] == [f"{folders.plugins}/{name}" for name in ("40-plain", "stray")]
-    assert 5 in [each.code for each in caplog.records if each.message == "a started plugin has ended"]
-    assert [each.plugin for each in caplog.records if each.message == "a plugin cannot be started"] == ["30-odd"]
+    assert 5 in [each.code for each in caplog.records if each.message == "pre-installed plugin has exited"]
+    assert [each.plugin for each in caplog.records if each.message == "cannot start pre-installed plugin"] == ["30-odd"]
 
 
 async def test_a_plugin_that_dies_is_gone_unless_pods_require_it(stage, folders, pod):
@@ -174,7 +174,7 @@ def test_a_file_that_is_no_plugin_is_named_with_the_reason(tmp_path, name, mode,
     path = tmp_path / name
     path.write_bytes(content)
     path.chmod(mode)
-    found, [problem] = find(tmp_path)
+    found, [problem] = find_plugins(tmp_path)
     assert found == []
     assert problem.startswith(f"{path}: ")
     assert words in problem
@@ -186,13 +186,16 @@ def test_a_folder_is_read_in_order_and_folders_in_it_are_no_plugins(tmp_path):
         (tmp_path / name).chmod(0o755)
     (tmp_path / "30-folder").mkdir()
     (tmp_path / "40-lost").symlink_to("nowhere")
-    found, problems = find(tmp_path)
-    assert [str(each.plugin) for each in found] == ["10-a", "10-b", "20-b"]
-    assert problems == [f"{tmp_path}/30-folder: is no regular file", f"{tmp_path}/40-lost: No such file or directory"]
+    found, problems = find_plugins(tmp_path)
+    assert [str(each.id) for each in found] == ["10-a", "10-b", "20-b"]
+    assert problems == [
+        f"{tmp_path}/30-folder: is not a regular file",
+        f"{tmp_path}/40-lost: No such file or directory",
+    ]
 
 
 def test_a_folder_that_is_not_there_has_no_plugins(tmp_path):
-    assert find(tmp_path / "nothing") == ([], [])
+    assert find_plugins(tmp_path / "nothing") == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -206,5 +209,5 @@ def test_a_folder_that_is_not_there_has_no_plugins(tmp_path):
 def test_a_plugins_configuration(tmp_path, files, config):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert configuration_of(PluginId("10", "a"), tmp_path) == config
-    assert configuration_of(PluginId("10", "a"), None) == ""
+    assert read_configuration(PluginId("10", "a"), tmp_path) == config
+    assert read_configuration(PluginId("10", "a"), None) == ""

@@ -73,7 +73,9 @@ async def test_another_user_is_turned_away_even_if_the_socket_lets_it(stage, pod
             check=False,
         )
         assert stranger.stdout == b"b''\n", stranger.stderr
-        assert [each.uid for each in caplog.records if each.message == "a stranger is turned away"] == [65534]
+        assert [each.uid for each in caplog.records if each.message == "rejected NRI connection of another user"] == [
+            65534
+        ]
         await host.run_pod_sandbox(pod())
         assert plugin.heard == ["RunPodSandbox p1"]
 
@@ -123,8 +125,8 @@ async def answers(events):
     ("configure", "reason"),
     [
         pytest.param(fails_to_configure, "Configure: no configuration of mine", id="it refuses"),
-        pytest.param(lambda _: answers(1 << 14), "Configure: events 0x4000 stand for nothing", id="an unknown bit"),
-        pytest.param(lambda _: answers(-1), "Configure: events 0xffffc000 stand for nothing", id="all bits"),
+        pytest.param(lambda _: answers(1 << 14), "Configure: events 0x4000 are not defined", id="an unknown bit"),
+        pytest.param(lambda _: answers(-1), "Configure: events 0xffffc000 are not defined", id="all bits"),
     ],
 )
 async def test_a_plugin_that_configure_finds_wrong_is_closed_with_a_reason(stage, caplog, configure, reason):
@@ -133,9 +135,9 @@ async def test_a_plugin_that_configure_finds_wrong_is_closed_with_a_reason(stage
         await plugin.connect()
         await plugin.register()
         await plugin.closed()
-        await stage.until(lambda: any(each.message == "a connection is no plugin" for each in caplog.records))
-        [told] = [each for each in caplog.records if each.message == "a connection is no plugin"]
-        assert told.reason.startswith(reason)
+        await stage.until(lambda: any(each.message == "NRI plugin was not registered" for each in caplog.records))
+        [told] = [each for each in caplog.records if each.message == "NRI plugin was not registered"]
+        assert told.error.startswith(reason)
         [report] = host.report()
         assert report.state == "gone"
         assert report.last_error.startswith(reason)
@@ -146,8 +148,8 @@ async def test_who_does_not_register_in_time_is_closed(stage, caplog):
         plugin = stage.plugin()
         await plugin.connect()
         await plugin.closed()
-        await stage.until(lambda: "a connection is no plugin" in caplog.messages)
-        assert [each.reason for each in caplog.records if each.message == "a connection is no plugin"] == [
+        await stage.until(lambda: "NRI plugin was not registered" in caplog.messages)
+        assert [each.error for each in caplog.records if each.message == "NRI plugin was not registered"] == [
             "no RegisterPlugin within 0.1 s"
         ]
 

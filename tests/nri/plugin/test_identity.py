@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from podwire.nri.errors import BadStart
-from podwire.nri.identity import SOCKET, Start, start
+from podwire.nri.identity import SOCKET, Identity, identify
 from podwire.protocols.nri.names import PluginId
 
 LAUNCHED = {"NRI_PLUGIN_NAME": "tuner", "NRI_PLUGIN_IDX": "42", "NRI_PLUGIN_SOCKET": "3"}
@@ -14,23 +14,26 @@ LAUNCHED = {"NRI_PLUGIN_NAME": "tuner", "NRI_PLUGIN_IDX": "42", "NRI_PLUGIN_SOCK
 @pytest.mark.parametrize(
     ("environ", "given", "begins"),
     [
-        pytest.param({}, {}, Start(PluginId("50", "own"), SOCKET), id="alone, where runtimes listen"),
-        pytest.param({}, {"socket": "/x"}, Start(PluginId("50", "own"), Path("/x")), id="alone, at a path"),
-        pytest.param(LAUNCHED, {}, Start(PluginId("42", "tuner"), 3), id="started by the runtime"),
+        pytest.param({}, {}, Identity(PluginId("50", "own"), SOCKET), id="alone, where runtimes listen"),
+        pytest.param({}, {"socket": "/x"}, Identity(PluginId("50", "own"), Path("/x")), id="alone, at a path"),
+        pytest.param(LAUNCHED, {}, Identity(PluginId("42", "tuner"), 3), id="started by the runtime"),
         pytest.param(
-            LAUNCHED, {"socket": "/x"}, Start(PluginId("42", "tuner"), Path("/x")), id="a path goes before a descriptor"
+            LAUNCHED,
+            {"socket": "/x"},
+            Identity(PluginId("42", "tuner"), Path("/x")),
+            id="a path goes before a descriptor",
         ),
         pytest.param(
-            {"NRI_SOCKET": "/v"}, {}, Start(PluginId("50", "own"), Path("/v")), id="a path in the environment"
+            {"NRI_SOCKET": "/v"}, {}, Identity(PluginId("50", "own"), Path("/v")), id="a path in the environment"
         ),
         pytest.param(
-            {"NRI_SOCKET": "/v"}, {"socket": "/x"}, Start(PluginId("50", "own"), Path("/x")), id="a flag before that"
+            {"NRI_SOCKET": "/v"}, {"socket": "/x"}, Identity(PluginId("50", "own"), Path("/x")), id="a flag before that"
         ),
-        pytest.param({"NRI_PLUGIN_IDX": "07"}, {}, Start(PluginId("07", "own"), SOCKET), id="an index alone"),
+        pytest.param({"NRI_PLUGIN_IDX": "07"}, {}, Identity(PluginId("07", "own"), SOCKET), id="an index alone"),
     ],
 )
 def test_a_plugin_begins_where_it_is_told(environ, given, begins):
-    assert start(environ, index="50", name="own", **given) == begins
+    assert identify(environ, index="50", name="own", **given) == begins
 
 
 @pytest.mark.parametrize(
@@ -47,4 +50,4 @@ def test_a_plugin_begins_where_it_is_told(environ, given, begins):
 )
 def test_what_no_plugin_can_begin_with_is_named(environ, index, name, words):
     with pytest.raises(BadStart, match=words):
-        start(environ, index=index, name=name)
+        identify(environ, index=index, name=name)

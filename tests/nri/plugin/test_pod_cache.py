@@ -1,4 +1,4 @@
-"""Pods and their networks, remembered."""
+"""Cached pods and their network namespaces."""
 
 import pytest
 from hypothesis import given
@@ -23,48 +23,48 @@ def pod(name, netns=""):
         pytest.param([("network", "")], "", id="one without a path"),
     ],
 )
-def test_a_pods_network_is_read_from_its_namespaces(spaces, found):
+def test_the_network_namespace_is_read_from_the_pods_namespaces(spaces, found):
     told = [pb.LinuxNamespace(type=kind, path=path) for kind, path in spaces]
     assert netns_in(pb.PodSandbox(linux=pb.LinuxPodSandbox(namespaces=told))) == found
 
 
-def test_what_a_message_says_goes_before_what_is_remembered():
-    memory = PodCache()
-    memory.learn(pod("a", "/old"))
-    assert (memory.netns_of(pod("a", "/new")), memory.netns_of(pod("a")), memory.netns_of("a")) == (
+def test_a_message_takes_precedence_over_the_cache():
+    cache = PodCache()
+    cache.put(pod("a", "/old"))
+    assert (cache.netns_of(pod("a", "/new")), cache.netns_of(pod("a")), cache.netns_of("a")) == (
         "/new",
         "/old",
         "/old",
     )
 
 
-def test_a_hook_that_changes_its_pod_does_not_change_the_memory():
-    memory, told = PodCache(), pod("a", "/n")
-    memory.learn(told)
+def test_a_hook_that_changes_its_pod_does_not_change_the_cache():
+    cache, told = PodCache(), pod("a", "/n")
+    cache.put(told)
     told.Clear()
-    assert memory.netns_of("a") == "/n"
+    assert cache.netns_of("a") == "/n"
 
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("learn"), st.sampled_from("abc"), st.sampled_from(["", "/1", "/2"])),
-        st.tuples(st.just("forget"), st.sampled_from("abc"), st.just("")),
+        st.tuples(st.just("put"), st.sampled_from("abc"), st.sampled_from(["", "/1", "/2"])),
+        st.tuples(st.just("remove"), st.sampled_from("abc"), st.just("")),
     )
 )
 
 
 @given(STEPS, st.sets(st.sampled_from("abc")))
-def test_the_memory_holds_the_last_network_that_was_told_of_every_pod_that_was_not_forgotten(steps, there):
-    memory, model = PodCache(), {}
+def test_the_cache_holds_the_last_network_of_every_pod_until_it_is_removed(steps, there):
+    cache, model = PodCache(), {}
     for step, name, netns in steps:
-        if step == "learn":
-            memory.learn(pod(name, netns))
+        if step == "put":
+            cache.put(pod(name, netns))
             model[name] = netns or model.get(name, "")
         else:
-            memory.forget(name)
+            cache.remove(name)
             model.pop(name, None)
-    assert {name: memory.netns_of(name) for name in "abc"} == {name: model.get(name, "") for name in "abc"}
-    missing = memory.missing_in([pod(name) for name in there])
+    assert {name: cache.netns_of(name) for name in "abc"} == {name: model.get(name, "") for name in "abc"}
+    missing = cache.missing_in([pod(name) for name in there])
     assert sorted(each.id for each in missing) == sorted(set(model) - there)
 
 
@@ -94,7 +94,7 @@ async def play(peer):
 
 
 @pytest.mark.parametrize(("kind", "saw"), [(Stops, ["/n/a"]), (Removes, ["/n/a", "/n/a"])])
-async def test_the_network_is_known_until_the_last_hook_of_a_pod_and_not_after_it(seated, kind, saw):
+async def test_the_network_is_cached_until_the_last_hook_of_a_pod(seated, kind, saw):
     plugin = kind()
     async with seated(plugin) as peer:
         await play(peer)
@@ -102,7 +102,7 @@ async def test_the_network_is_known_until_the_last_hook_of_a_pod_and_not_after_i
     assert plugin.saw == saw
 
 
-async def test_a_pod_is_forgotten_although_the_hook_failed(seated):
+async def test_a_pod_leaves_the_cache_although_the_hook_failed(seated):
     class Fails(Stops):
         async def stop_pod_sandbox(self, pod):
             raise OSError("no")
@@ -114,7 +114,7 @@ async def test_a_pod_is_forgotten_although_the_hook_failed(seated):
         assert plugin.netns_of("a") == ""
 
 
-async def test_nothing_is_remembered_for_who_never_hears_of_a_pods_end(seated):
+async def test_nothing_is_cached_for_a_plugin_without_stop_hooks(seated):
     class Runs(Plugin):
         name = "runs"
 

@@ -113,7 +113,7 @@ async def test_a_signal_ends_a_plugin_after_its_hook(runtime, program, number):
 
 async def test_a_signal_ends_a_plugin_that_waits_for_its_runtime(tmp_path, program):
     async with started(program, "--socket", tmp_path / "nobody.sock") as process:
-        assert b"no runtime listens" in await process.stderr.readline()
+        assert b"cannot connect to the runtime, retrying" in await process.stderr.readline()
         process.terminate()
         await process.communicate()
         assert process.returncode == 0
@@ -140,8 +140,10 @@ class Named(Plugin):
     [
         pytest.param(["--index", "x"], {}, "plugin_idx: 'x' is not two digits", id="a bad index"),
         pytest.param(["--config", "/no/such/file"], {}, "/no/such/file", id="a missing configuration"),
-        pytest.param([], {"NRI_PLUGIN_SOCKET": "no"}, "NRI_PLUGIN_SOCKET: 'no' is no number", id="a bad descriptor"),
-        pytest.param([], {"NRI_PLUGIN_SOCKET": "987654"}, "descriptor 987654 is no socket", id="one that is closed"),
+        pytest.param(
+            [], {"NRI_PLUGIN_SOCKET": "no"}, "NRI_PLUGIN_SOCKET: 'no' is not the number", id="a bad descriptor"
+        ),
+        pytest.param([], {"NRI_PLUGIN_SOCKET": "987654"}, "descriptor 987654 is not a socket", id="one that is closed"),
     ],
 )
 def test_what_a_user_can_mend_is_told_in_one_line(capsys, monkeypatch, arguments, environ, words):
@@ -159,4 +161,4 @@ def test_a_file_in_place_of_a_socket_is_told_in_one_line(capsys, monkeypatch, tm
         monkeypatch.setenv("NRI_PLUGIN_SOCKET", str(os.dup(file.fileno())))
         assert main(Named(), []) == 1
         os.close(int(os.environ["NRI_PLUGIN_SOCKET"]))
-    assert "is no socket" in capsys.readouterr().err
+    assert "is not a socket" in capsys.readouterr().err

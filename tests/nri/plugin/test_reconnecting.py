@@ -5,13 +5,10 @@ import logging
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from podwire.nri import Plugin, pb, run
-from podwire.nri import stub as sessions
+from podwire.nri import Plugin, pb, run, stub
 from podwire.nri.errors import BadStart, Refused
-from podwire.nri.runner import FIRST_PAUSE, LONGEST_PAUSE, STEADY, Pauses
+from podwire.nri.runner import FIRST_PAUSE
 from podwire.protocols.grpc_status import InvalidArgument, Unavailable
 from podwire.protocols.nri import methods
 
@@ -45,8 +42,8 @@ async def test_a_plugin_waits_for_its_runtime_and_says_so_once(runtime, living, 
         await runtime.listen()
         await (await runtime.peer()).welcome()
     said = [each for each in caplog.records if each.name == RUNNING]
-    assert [each.getMessage() for each in said] == ["no runtime listens, and the plugin waits"]
-    assert said[0].why == f"{runtime.path}: No such file or directory"
+    assert [each.getMessage() for each in said] == ["cannot connect to the runtime, retrying"]
+    assert said[0].error == f"{runtime.path}: No such file or directory"
 
 
 async def test_after_a_runtime_restarts_the_plugin_is_synchronized_anew(runtime, living):
@@ -104,7 +101,7 @@ async def test_a_refusal_ends_the_plugin_in_the_runtimes_words_and_is_not_tried_
     runtime.refusal = InvalidArgument("plugin_name: taken")
     await runtime.listen()
     async with asyncio.timeout(20):
-        with pytest.raises(Refused, match="the runtime refuses 50-cleans: plugin_name: taken"):
+        with pytest.raises(Refused, match="the runtime rejected 50-cleans: plugin_name: taken"):
             await run(Cleans(), socket=runtime.path, environ={})
     assert runtime.connected == 1
 
@@ -119,11 +116,11 @@ async def test_a_runtime_that_is_busy_is_asked_again(runtime, living, caplog):
         runtime.refusal = None
         await (await runtime.peer()).welcome()
     said = [each.getMessage() for each in caplog.records if each.name == RUNNING]
-    assert said == ["the runtime lets nobody in at the moment"]
+    assert said == ["runtime rejects plugins at the moment, retrying"]
 
 
 async def test_a_runtime_that_does_not_answer_the_registration_is_asked_again(runtime, living, caplog, monkeypatch):
-    monkeypatch.setattr(sessions, "REGISTRATION_TIMEOUT", 0.05)
+    monkeypatch.setattr(stub, "REGISTRATION_TIMEOUT", 0.05)
     runtime.is_silent = True
     await runtime.listen()
     async with living(Cleans()):
@@ -131,11 +128,11 @@ async def test_a_runtime_that_does_not_answer_the_registration_is_asked_again(ru
             for _ in range(2):
                 await runtime.turned_away.get()
         runtime.is_silent = False
-        monkeypatch.setattr(sessions, "REGISTRATION_TIMEOUT", 30.0)
+        monkeypatch.setattr(stub, "REGISTRATION_TIMEOUT", 30.0)
         await (await runtime.peer()).welcome()
     [said] = [each for each in caplog.records if each.name == RUNNING]
     assert (said.getMessage(), said.why) == (
-        "the plugin is not registered, and tries again",
+        "registration with the runtime failed, retrying",
         "no answer to RegisterPlugin within 0.05 s",
     )
 
@@ -149,11 +146,11 @@ async def test_a_runtime_that_closes_on_a_registered_plugin_is_told_of_once(runt
             await peer.connection.close("these events are not known here")
         await (await runtime.peer()).welcome()
     [said] = [each for each in caplog.records if each.name == RUNNING]
-    assert said.getMessage() == "the connection ended before the plugin was synchronized, and the plugin connects again"
+    assert said.getMessage() == "connection ended before the plugin was synchronized, connecting again"
 
 
 async def test_a_runtime_that_lets_a_registered_plugin_wait_is_told_of(runtime, living, caplog, monkeypatch):
-    monkeypatch.setattr(sessions, "WELCOME", 0.05)
+    monkeypatch.setattr(stub, "SYNCHRONIZE_WARNING", 0.05)
     said = asyncio.Event()
     caplog.handler.addFilter(lambda record: "not synchronized the plugin yet" not in record.getMessage() or said.set())
     await runtime.listen()
@@ -193,19 +190,3 @@ async def test_a_peer_that_is_no_runtime_is_left_and_the_next_one_is_joined(runt
 async def test_a_plugin_without_a_name_does_not_start(runtime):
     with pytest.raises(BadStart, match="plugin_name: ''"):
         await run(Plugin(), socket=runtime.path, environ={})
-
-
-# Pauses.
-
-
-def test_pauses_double_up_to_the_longest_and_begin_anew_after_a_connection_that_held():
-    pauses = Pauses()
-    assert [round(pauses.after(0.0), 3) for _ in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0]
-    assert pauses.after(STEADY) == FIRST_PAUSE
-    assert pauses.after(0.0) == 2 * FIRST_PAUSE
-
-
-@given(st.lists(st.floats(0, 2 * STEADY)))
-def test_no_pause_is_shorter_than_the_first_or_longer_than_the_longest(lives):
-    pauses = Pauses()
-    assert all(FIRST_PAUSE <= pauses.after(each) <= LONGEST_PAUSE for each in lives)

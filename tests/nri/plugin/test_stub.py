@@ -312,7 +312,9 @@ class Wrong(Plugin):
         pytest.param(
             Event.CREATE_CONTAINER, Unknown, "create_container returned Updates, which it cannot", id="a wrong answer"
         ),
-        pytest.param(Event.POST_START_CONTAINER, Unknown, "post_start_container is no `async def`", id="a plain def"),
+        pytest.param(
+            Event.POST_START_CONTAINER, Unknown, "post_start_container must be an `async def`", id="a plain def"
+        ),
         pytest.param(Event.POST_CREATE_CONTAINER, Unknown, "TypeError: .*positional", id="wrong arguments"),
         pytest.param(Event.UPDATE_CONTAINER, Unknown, "^TimeoutError: the disk is slow$", id="a time-out of its own"),
     ],
@@ -398,7 +400,7 @@ async def test_a_plugin_that_stops_lets_hooks_end_and_takes_no_more(runtime, liv
         begun = asyncio.create_task(peer.ask(methods.RUN_POD_SANDBOX))
         await plugin.begun.wait()
         life.cancel()
-        with pytest.raises(Unavailable, match="50-slow is stopping, and does no UpdatePodSandbox any more"):
+        with pytest.raises(Unavailable, match="UpdatePodSandbox: plugin 50-slow is stopping"):
             await peer.ask(methods.UPDATE_POD_SANDBOX)
         plugin.goes_on.set()
         assert await begun == pb.RunPodSandboxResponse()
@@ -414,7 +416,7 @@ async def test_a_hook_that_does_not_end_within_the_grace_is_given_up_and_the_run
         begun = asyncio.create_task(peer.ask(methods.RUN_POD_SANDBOX))
         await plugin.begun.wait()
         life.cancel()
-        with pytest.raises(Unavailable, match="50-slow is stopping, and gave RunPodSandbox up"):
+        with pytest.raises(Unavailable, match="RunPodSandbox: cancelled, because plugin 50-slow is stopping"):
             await begun
         assert plugin.cancelled.is_set()
 
