@@ -131,7 +131,7 @@ async def test_a_runtime_that_does_not_answer_the_registration_is_asked_again(ru
         monkeypatch.setattr(stub, "REGISTRATION_TIMEOUT", 30.0)
         await (await runtime.peer()).welcome()
     [said] = [each for each in caplog.records if each.name == RUNNING]
-    assert (said.getMessage(), said.why) == (
+    assert (said.getMessage(), said.error) == (
         "registration with the runtime failed, retrying",
         "no answer to RegisterPlugin within 0.05 s",
     )
