@@ -1,6 +1,6 @@
 /* podwire-cni: every CNI plugin of ours. Hands its call to the daemon and prints the answer; where there is none, it
  * becomes the same plugin in Python. It has the plugin's name, and a note beside it: where the daemon listens, and what
- * to run without one. podwire/cniplugins/wire.py is the other end of what is said.
+ * to run without one. podwire/cniplugins/daemon/wire.py is the other end of what is said.
  *
  * The daemon says so before it begins with a call, so after whatever fails until then Python may do it. From then on
  * nobody knows what has happened: the runtime is told to try again later. */

@@ -14,7 +14,7 @@ from podwire.cli.options import add_logging, run_until_stopped, seconds
 from podwire.cluster import cni_daemon
 from podwire.cluster.daemons import tune_garbage_collector
 from podwire.cniplugins.attachments import DATA
-from podwire.cniplugins.daemon import GRACE
+from podwire.cniplugins.daemon.server import GRACE
 from podwire.cniplugins.install import SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, pools
 from podwire.runtime.cni.check_results import CHECKS, LatestCheck, load_results

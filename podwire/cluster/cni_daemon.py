@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.cluster import cni_tap, tracing
-from podwire.cniplugins.daemon import BACKLOG, GRACE, Daemon
+from podwire.cniplugins.daemon.server import BACKLOG, GRACE, Daemon
 from podwire.trace.participants import CNI_PLUGIN
 from podwire.transports import unix_sockets
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from podwire.cluster.tracing import CheckFilter
-from podwire.cniplugins.delegate import STEP
+from podwire.cniplugins.ipam_delegate import STEP
 from podwire.cniplugins.skeleton import TIMINGS, Streams, answer
 from podwire.interfaces import Tap
 from podwire.linux.proc.stopwatch import Stopwatch

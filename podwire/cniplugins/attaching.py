@@ -9,10 +9,10 @@ DEL and GC need the record alone: 1. the link, 2. addresses, each whatever becam
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from podwire.cniplugins import delegate
+from podwire.cniplugins import ipam_delegate as delegate
 from podwire.cniplugins.attachments import Attachments, Record, new_record, suffered
-from podwire.cniplugins.bridge_check import check_pod
-from podwire.cniplugins.garbage import collect
+from podwire.cniplugins.bridge.check import check_pod
+from podwire.cniplugins.garbage_collection import collect
 from podwire.cniplugins.pod_link import check_name
 from podwire.cniplugins.skeleton import Call, Plugin, all_of, pod_netns
 from podwire.failpoints import declare, failpoint

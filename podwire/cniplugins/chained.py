@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from podwire.cniplugins.attachments import Attachments, Record, new_record, suffered
-from podwire.cniplugins.garbage import collect
+from podwire.cniplugins.garbage_collection import collect
 from podwire.cniplugins.skeleton import Call, Plugin, pod_netns
 from podwire.failpoints import declare, failpoint
 from podwire.protocols.cni.config import Valid

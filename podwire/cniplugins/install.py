@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 
-from podwire.cniplugins.delegate import MARK, is_marked
+from podwire.cniplugins.ipam_delegate import MARK, is_marked
 from podwire.cniplugins.skeleton import PLUGINS
 from podwire.durable.files import write_durably
 from podwire.shim import find_forwarder

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from podwire.cniplugins.bridge_settings import gateway_of
+from podwire.cniplugins.bridge.settings import gateway_of
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls

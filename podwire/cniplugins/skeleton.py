@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from podwire.cniplugins.netfilter import Netfilter
 
 PLUGINS = {
-    "bandwidth": "podwire.cniplugins.bandwidth",
-    "bridge": "podwire.cniplugins.bridge",
-    "firewall": "podwire.cniplugins.firewall",
-    "host-device": "podwire.cniplugins.host_device",
-    "host-local": "podwire.cniplugins.host_local",
-    "loopback": "podwire.cniplugins.loopback",
-    "macvlan": "podwire.cniplugins.macvlan",
-    "portmap": "podwire.cniplugins.portmap",
-    "ptp": "podwire.cniplugins.ptp",
-    "static": "podwire.cniplugins.static",
-    "tuning": "podwire.cniplugins.tuning",
+    "bandwidth": "podwire.cniplugins.bandwidth.plugin",
+    "bridge": "podwire.cniplugins.bridge.plugin",
+    "firewall": "podwire.cniplugins.firewall.plugin",
+    "host-device": "podwire.cniplugins.host_device.plugin",
+    "host-local": "podwire.cniplugins.host_local.plugin",
+    "loopback": "podwire.cniplugins.loopback.plugin",
+    "macvlan": "podwire.cniplugins.macvlan.plugin",
+    "portmap": "podwire.cniplugins.portmap.plugin",
+    "ptp": "podwire.cniplugins.ptp.plugin",
+    "static": "podwire.cniplugins.static.plugin",
+    "tuning": "podwire.cniplugins.tuning.plugin",
 }
 """Names of programs, and the modules that have a `PLUGIN`."""
 
-_DELEGATE = "podwire.cniplugins.delegate"  # which knows us
+_DELEGATE = "podwire.cniplugins.ipam_delegate"  # which knows us
 
 TIMINGS = "PODWIRE_CNI_TIMINGS"
 """Whoever sets it in the environment is told on standard error where the time went, in a line that begins so."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.cniplugins.daemon import BACKLOG, Daemon
+from podwire.cniplugins.daemon.server import BACKLOG, Daemon
 from podwire.cniplugins.install import install
 from podwire.cniplugins.pod_link import wait_until_found
 from podwire.cniplugins.skeleton import Streams, answer

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.cniplugins.bandwidth_settings import Limit, Settings, bucket, parse_settings
+from podwire.cniplugins.bandwidth.settings import Limit, Settings, bucket, parse_settings
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import visit
 from podwire.protocols.cni.config import plugin_config

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-import podwire.cniplugins.daemon
-from podwire.cniplugins import wire
-from podwire.cniplugins.daemon import Daemon
+import podwire.cniplugins.daemon.server
+from podwire.cniplugins.daemon.server import Daemon, wire
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import visit
 
@@ -270,8 +269,8 @@ def test_two_daemons_do_not_share_a_socket(host):
 
 NOBODY = """
 import os, socket, sys
-from podwire.cniplugins import wire
-from podwire.cniplugins.daemon import Daemon
+from podwire.cniplugins.daemon.server import wire
+from podwire.cniplugins.daemon.server import Daemon
 client = socket.socket(socket.AF_UNIX)
 os.setgid(65534)
 os.setuid(65534)
@@ -306,7 +305,7 @@ def test_a_bug_of_the_daemon_is_told_and_the_next_call_is_served(host, refused, 
         raise KeyError("what nobody thought of")
 
     with monkeypatch.context() as patched:
-        patched.setattr(podwire.cniplugins.daemon, "visit", broken)
+        patched.setattr(podwire.cniplugins.daemon.server, "visit", broken)
         with refused(999, "what nobody thought of"):
             host.call("VERSION", "a", {"type": "bridge"})
     assert host.call("VERSION", "a", {"type": "bridge"})["cniVersion"] == "1.1.0"

@@ -6,7 +6,7 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.cniplugins.firewall import ISOLATED_SETS, SETS
+from podwire.cniplugins.firewall.plugin import ISOLATED_SETS, SETS
 from podwire.linux import errors as linux
 from podwire.linux.nft.table import KernelElements, KernelRuleset
 

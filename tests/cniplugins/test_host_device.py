@@ -7,8 +7,8 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.cniplugins import host_device_settings
-from podwire.cniplugins.host_device_settings import chosen, links_in, parse_settings
+from podwire.cniplugins.host_device.plugin import settings as host_device_settings
+from podwire.cniplugins.host_device.settings import chosen, links_in, parse_settings
 from podwire.linux import syscalls
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Bridge, Link, Veth

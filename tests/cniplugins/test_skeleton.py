@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from podwire.cniplugins import skeleton
-from podwire.cniplugins.daemon import Daemon
+from podwire.cniplugins.daemon.server import Daemon
 from podwire.cniplugins.install import install
 
 VERSIONS = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]

@@ -7,8 +7,7 @@ from ipaddress import IPv6Address, ip_address, ip_interface
 import pytest
 
 from podwire.cniplugins.attachments import Record, records
-from podwire.cniplugins.netfilter import Netfilter
-from podwire.cniplugins.spoofing import (
+from podwire.cniplugins.bridge.spoofing import (
     SETS,
     Guard,
     check_guard,
@@ -18,6 +17,7 @@ from podwire.cniplugins.spoofing import (
     link_local,
     unguard,
 )
+from podwire.cniplugins.netfilter import Netfilter
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.nft.table import KernelRuleset
 from podwire.linux.proc.namespaces import visit

@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.cniplugins.skeleton import Call
-from podwire.cniplugins.static import wish
+from podwire.cniplugins.static.plugin import wish
 from podwire.protocols.cni.config import plugin_config
 from podwire.protocols.cni.values import dumped
 from podwire.protocols.cni.verbs import Invocation

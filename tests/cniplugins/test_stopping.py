@@ -10,9 +10,8 @@ import time
 
 import pytest
 
-import podwire.cniplugins.daemon
-from podwire.cniplugins import wire
-from podwire.cniplugins.daemon import Daemon
+import podwire.cniplugins.daemon.server
+from podwire.cniplugins.daemon.server import Daemon, wire
 
 PATIENCE = 60.0
 HEAD = wire.CALL.pack(wire.MAGIC, len("bridge"), 100, 100)
@@ -57,7 +56,7 @@ def stopped(daemon: Daemon, grace: float) -> bool | None:
 @pytest.mark.parametrize("body", [b"", HEAD[:5], HEAD, HEAD + b"bridge"], ids=["nothing", "a bit", "a head", "a half"])
 @pytest.mark.parametrize("when", ["it is heard", "it waits for its turn"])
 def test_who_has_not_said_all_is_hung_up_on_and_nothing_is_begun(listener, monkeypatch, body, when):
-    monkeypatch.setattr(podwire.cniplugins.daemon, "PATIENCE", 3600)
+    monkeypatch.setattr(podwire.cniplugins.daemon.server, "PATIENCE", 3600)
     answered: list[str] = []
     daemon = Daemon(listener, threads=1, answer=lambda name, _: answered.append(name) or 0)
     client = said(listener.getsockname(), body)

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from podwire.cniplugins.tables import SETS, remove_unused
+from podwire.cniplugins.nft_tables import SETS, remove_unused
 
 GUARDED = {"ipspoofchk": True, "ipMasq": True}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from podwire.cniplugins import tuning
-from podwire.cniplugins.tuning_settings import parse_settings
+from podwire.cniplugins.tuning.plugin import plugin as tuning
+from podwire.cniplugins.tuning.settings import parse_settings
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.values import Veth

@@ -11,7 +11,7 @@ from pathlib import Path
 from podwire.cluster.up.conflist import PODS_BRIDGE
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slots import Interface, Network, Slot
-from podwire.cniplugins import tables
+from podwire.cniplugins import nft_tables as tables
 from podwire.linux.errors import AddressExists, LinkExists, NoSuchLink
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls

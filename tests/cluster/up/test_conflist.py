@@ -2,7 +2,7 @@ from ipaddress import ip_network
 
 from podwire.cluster.up import conflist
 from podwire.cluster.up.slots import Slot
-from podwire.cniplugins.spoofing import Guard, guard_of
+from podwire.cniplugins.bridge.spoofing import Guard, guard_of
 from podwire.runtime.cni.conflists import Conflists
 
 RANGES = Slot(3).pod_ranges(1, ipv6=True)

@@ -2,7 +2,11 @@
 
 from collections.abc import Iterable
 
-from podwire.cniplugins import bridge, firewall, nat, portmap, spoofing
+from podwire.cniplugins import nat
+from podwire.cniplugins.bridge.plugin import plugin as bridge
+from podwire.cniplugins.bridge.plugin import spoofing
+from podwire.cniplugins.firewall.plugin import plugin as firewall
+from podwire.cniplugins.portmap.plugin import plugin as portmap
 from podwire.linux.nft.table import TABLE, KernelElements, KernelRuleset
 
 SETS: dict[str, tuple[str, ...]] = {

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from podwire.cniplugins.bridge_settings import wanted_mac
+from podwire.cniplugins.bridge.settings import wanted_mac
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import DNS, decode_dns

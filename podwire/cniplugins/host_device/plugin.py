@@ -8,7 +8,7 @@ when somebody died on the way.
 from podwire.cniplugins import attaching
 from podwire.cniplugins.attaching import HERE, Ends, Main, declared, marked, pod_of
 from podwire.cniplugins.attachments import MARK, Attachments, Record
-from podwire.cniplugins.host_device_settings import Settings, chosen, parse_settings
+from podwire.cniplugins.host_device.settings import Settings, chosen, parse_settings
 from podwire.cniplugins.pod_link import address, route, wait_until_found
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint

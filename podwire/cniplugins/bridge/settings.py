@@ -4,7 +4,7 @@ import re
 from ipaddress import ip_interface, ip_network
 from typing import NamedTuple
 
-from podwire.cniplugins import spoofing
+from podwire.cniplugins.bridge.plugin import spoofing
 from podwire.protocols.cni import args
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code

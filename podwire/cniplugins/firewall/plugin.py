@@ -16,9 +16,10 @@ To accept a packet here ends the rules here. A rule of somebody else's table tha
 
 from functools import partial
 
-from podwire.cniplugins import chained, nat, other_firewalls
+from podwire.cniplugins import chained, nat
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.chained import agree
+from podwire.cniplugins.firewall.plugin import other_firewalls
 from podwire.cniplugins.netfilter import Netfilter, opened
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from podwire.cniplugins import chained
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.bandwidth_settings import bucket, parse_settings
-from podwire.cniplugins.bridge_links import disconnect
+from podwire.cniplugins.bandwidth.settings import bucket, parse_settings
+from podwire.cniplugins.bridge.links import disconnect
 from podwire.cniplugins.chained import agree
 from podwire.cniplugins.skeleton import Call, all_of
 from podwire.failpoints import declare, failpoint

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.bridge_settings import Plan, Settings
+from podwire.cniplugins.bridge.settings import Plan, Settings
 from podwire.cniplugins.pod_link import address, announce, route, wait_until_found, write_ipv6
 from podwire.cniplugins.skeleton import Later
 from podwire.linux import errors as linux

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Attachments, Record, new_record, suffered
-from podwire.cniplugins.garbage import collect
+from podwire.cniplugins.garbage_collection import collect
 from podwire.cniplugins.netfilter import Netfilter, opened
-from podwire.cniplugins.portmap_settings import Mapping, Settings, addresses, elements, parse_settings, told
+from podwire.cniplugins.portmap.settings import Mapping, Settings, addresses, elements, parse_settings, told
 from podwire.cniplugins.skeleton import Call, Plugin
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux

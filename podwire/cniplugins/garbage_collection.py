@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 
-from podwire.cniplugins import delegate, nat
+from podwire.cniplugins import ipam_delegate as delegate
+from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import LONGEST_ALIAS, MARK, Attachments, Record, as_del, household
 from podwire.cniplugins.netfilter import opened
 from podwire.cniplugins.skeleton import Call, all_of

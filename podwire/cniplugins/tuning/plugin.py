@@ -10,7 +10,7 @@ from podwire.cniplugins import chained
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.chained import agree
 from podwire.cniplugins.skeleton import Call, all_of
-from podwire.cniplugins.tuning_settings import NETWORK, Settings, parse_settings, patterns, told
+from podwire.cniplugins.tuning.settings import NETWORK, Settings, parse_settings, patterns, told
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork

@@ -10,10 +10,11 @@ DEL needs the record alone: 1. masquerading, 2. the pair, 3. addresses, and what
 import os
 from contextlib import suppress
 
-from podwire.cniplugins import delegate, nat, spoofing
+from podwire.cniplugins import ipam_delegate as delegate
+from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Attachments, Record, new_record, suffered
-from podwire.cniplugins.bridge_check import check_all
-from podwire.cniplugins.bridge_links import (
+from podwire.cniplugins.bridge.check import check_all
+from podwire.cniplugins.bridge.links import (
     add_gateways,
     check_kind,
     configure,
@@ -22,8 +23,9 @@ from podwire.cniplugins.bridge_links import (
     ensure_bridge,
     wait_for_port,
 )
-from podwire.cniplugins.bridge_settings import Plan, Settings, parse_settings, planned
-from podwire.cniplugins.garbage import collect
+from podwire.cniplugins.bridge.plugin import spoofing
+from podwire.cniplugins.bridge.settings import Plan, Settings, parse_settings, planned
+from podwire.cniplugins.garbage_collection import collect
 from podwire.cniplugins.netfilter import Netfilter, opened
 from podwire.cniplugins.pod_link import check_name
 from podwire.cniplugins.skeleton import Call, Later, Plugin, all_of, pod_netns

@@ -10,7 +10,7 @@ from contextlib import suppress
 from podwire.cniplugins import attaching
 from podwire.cniplugins.attaching import Ends, Main, declared, marked, pod_of
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.macvlan_settings import Settings, parse_settings
+from podwire.cniplugins.macvlan.settings import Settings, parse_settings
 from podwire.cniplugins.pod_link import address, announce, route, wait_until_found
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint

@@ -2,10 +2,11 @@
 
 from ipaddress import ip_interface
 
-from podwire.cniplugins import nat, spoofing
+from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.bridge_links import FORWARDING
-from podwire.cniplugins.bridge_settings import Settings, gateway_of
+from podwire.cniplugins.bridge.links import FORWARDING
+from podwire.cniplugins.bridge.plugin import spoofing
+from podwire.cniplugins.bridge.settings import Settings, gateway_of
 from podwire.cniplugins.netfilter import Netfilter
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork

@@ -11,13 +11,13 @@ from ipaddress import ip_interface, ip_network
 from podwire.cniplugins import attaching, nat
 from podwire.cniplugins.attaching import Ends, Main, declared
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.bridge_check import check_masquerade
-from podwire.cniplugins.bridge_links import disconnect as delete_pair
-from podwire.cniplugins.bridge_links import forward, wait_for_port
-from podwire.cniplugins.bridge_settings import mac_of
+from podwire.cniplugins.bridge.check import check_masquerade
+from podwire.cniplugins.bridge.links import disconnect as delete_pair
+from podwire.cniplugins.bridge.links import forward, wait_for_port
+from podwire.cniplugins.bridge.settings import mac_of
 from podwire.cniplugins.netfilter import Netfilter, opened
 from podwire.cniplugins.pod_link import address, route, wait_until_found, write_ipv6
-from podwire.cniplugins.ptp_settings import parse_settings
+from podwire.cniplugins.ptp.settings import parse_settings
 from podwire.cniplugins.skeleton import Call, all_of
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from podwire.cniplugins.delegate import ipam_type
+from podwire.cniplugins.ipam_delegate import ipam_type
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import DNS, decode_dns

@@ -24,7 +24,7 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import NamedTuple
 
-from podwire.cniplugins import wire
+from podwire.cniplugins.daemon.server import wire
 from podwire.cniplugins.netfilter import Netfilter
 from podwire.cniplugins.skeleton import PLUGINS, Streams, answer, translated
 from podwire.failpoints import declare, failpoint

@@ -1,0 +1,1 @@
+"""The CNI plugin bandwidth; `plugin.py` has it."""

@@ -1,0 +1,1 @@
+"""The CNI plugin bridge; `plugin.py` has it."""

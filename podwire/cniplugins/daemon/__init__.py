@@ -1,0 +1,1 @@
+"""The node daemon that does the plugins' work without starting an interpreter."""

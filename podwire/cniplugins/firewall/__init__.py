@@ -1,0 +1,1 @@
+"""The CNI plugin firewall; `plugin.py` has it."""

@@ -1,0 +1,1 @@
+"""The CNI plugin host-device; `plugin.py` has it."""

@@ -1,0 +1,1 @@
+"""The CNI plugin host-local; `plugin.py` has it."""

@@ -1,0 +1,1 @@
+"""The CNI plugin macvlan; `plugin.py` has it."""

@@ -1,0 +1,1 @@
+"""The CNI plugin portmap; `plugin.py` has it."""

@@ -1,0 +1,1 @@
+"""The CNI plugin ptp; `plugin.py` has it."""

@@ -1,0 +1,1 @@
+"""The CNI plugin static; `plugin.py` has it."""

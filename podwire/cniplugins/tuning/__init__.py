@@ -1,0 +1,1 @@
+"""The CNI plugin tuning; `plugin.py` has it."""
