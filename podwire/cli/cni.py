@@ -14,7 +14,7 @@ from podwire.cli.options import add_logging, run_until_stopped, seconds
 from podwire.cluster import cni_daemon
 from podwire.cluster.daemons import tune_garbage_collector
 from podwire.cniplugins.attachments import DATA
-from podwire.cniplugins.daemon.server import GRACE
+from podwire.cniplugins.daemon.server import Limits
 from podwire.cniplugins.install import SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, pools
 from podwire.runtime.cni.check_results import CHECKS, LatestCheck, load_results
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     serving.add_argument(
         "--grace",
         type=seconds,
-        default=GRACE,
+        default=Limits().grace,
         metavar="SECONDS",
         help="how long calls that go on have left when a signal ends it (%(default)g)",
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.cluster import cni_tap, tracing
-from podwire.cniplugins.daemon.server import BACKLOG, GRACE, Daemon
+from podwire.cniplugins.daemon.server import BACKLOG, Daemon, Limits
 from podwire.trace.participants import CNI_PLUGIN
 from podwire.transports import unix_sockets
 
@@ -21,7 +21,7 @@ class Options:
     """Options of the daemon, as on the command line."""
 
     socket: Path
-    grace: float = GRACE
+    grace: float = Limits().grace
 
 
 @contextlib.asynccontextmanager

@@ -1,10 +1,16 @@
-"""What a plugin has done for an interface, written down before it does it.
+"""Records of attachments: what a plugin does for one interface, written before it is done.
 
-A record is all that DEL needs besides the ids: no namespace, no `prevResult`, no configuration. Its token marks
-everything that belongs to the attachment, in the kernel's own tables, so that nobody's things are taken for another's.
+A record is all that DEL needs besides the ids: no namespace, no `prevResult`, no configuration. Its token is the owner
+tag of everything that belongs to the attachment: the alias of links, the comment of nft elements.
 
-A record survives a killed process. It is not synced to disk: what it names is in the kernel, and a loss of power takes
-that away, too. Leases do survive one, and are found by the ids alone.
+A record survives a killed process. It is not fsynced: what it names exists in the kernel, and a power failure removes
+both. Leases do survive one, and are found by the ids alone.
+
+On disk: DATA/PLUGIN/NETWORK@CONTAINER@IFNAME, a JSON object with `format`. A record of a newer format is an error and
+is never changed; one that cannot be parsed is removed by the next ADD or DEL of its attachment.
+
+Locking: one byte of DATA/.lock per attachment, chosen by the CRC of the record's path. An open-file-description lock
+works between threads of the daemon and between processes, and the kernel releases it when a process dies.
 """
 
 import fcntl
@@ -18,7 +24,7 @@ from time import monotonic, sleep
 from typing import NamedTuple
 from zlib import crc32
 
-from podwire.cniplugins.skeleton import Call, all_of
+from podwire.cniplugins.skeleton import Call, run_all
 from podwire.durable.files import rename_over, why_unwritable
 from podwire.linux import errors as linux
 from podwire.linux.proc.stopwatch import step
@@ -28,15 +34,20 @@ from podwire.protocols.cni.values import Object, dumped, loaded_object, taken
 
 DATA = "/var/lib/podwire/cni/attachments"
 FORMAT = 1
-MARK = "podwire:"
-"""How the aliases of our links begin."""
+TAG_PREFIX = "podwire:"
+"""Prefix of the aliases of our links."""
 LONGEST_ALIAS = 255
-PATIENCE = 40.0
-"""Seconds to wait for one's turn: less than runtimes wait for a plugin, and than our programs wait for the daemon."""
-_SHORTEST, _LONGEST = 0.001, 0.02
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
 _LOCK = ".lock"
-_UNFINISHED = re.compile(r"\.[0-9a-f]{8}")
-_RANGE = Struct("@hhqqi0q")  # struct flock: kind, whence, start, length, pid
+_TEMPORARY = re.compile(r"\.[0-9a-f]{8}")
+_FLOCK = Struct("@hhqqi0q")  # struct flock: kind, whence, start, length, pid
+
+
+_DAMAGED = (CniError, TypeError)
+
+
+class NewerFormat(OSError):
+    """A record was written by a newer podwire."""
 
 
 class Record(NamedTuple):
@@ -45,43 +56,44 @@ class Record(NamedTuple):
     ifname: str
     token: str
     inode: int = 0
-    """The identity of the pod's namespace."""
+    """Inode of the pod's network namespace; 0 if the plugin does not use it."""
     link: str = ""
-    """The name of the host's end."""
+    """Name of the link on the host."""
     config: Object = {}  # noqa: RUF012 - never changed
-    """As ADD got it."""
+    """The configuration of ADD, without `prevResult`."""
     result: Object | None = None
-    """As ADD printed it; None until it has."""
+    """The result of ADD; None until ADD is complete."""
     netns: str = ""
-    """Where the pod's namespace was pinned."""
+    """Path of the pod's network namespace at ADD."""
     before: Object = {}  # noqa: RUF012 - never changed
-    """How a device was that goes back to the host."""
+    """State to restore: of the link (host-device, bandwidth), or of sysctls and attributes (tuning)."""
 
     @property
     def alias(self) -> str:
-        """How a link is marked."""
-        told = f"{MARK}{self.token} {self.network}/{self.container_id}/{self.ifname}"
-        return told[:LONGEST_ALIAS]
+        """The owner tag of a link."""
+        return f"{TAG_PREFIX}{self.token} {self.network}/{self.container_id}/{self.ifname}"[:LONGEST_ALIAS]
 
     @property
     def comment(self) -> str:
-        """How an nft element is marked."""
+        """The owner tag of an nft element."""
         return f"{self.token} {self.container_id[:64]} {self.ifname}"
 
-    def marks(self, text: str) -> bool:
+    def owns(self, tag: str) -> bool:
         """Whether an alias or a comment is of this attachment."""
-        return text.removeprefix(MARK).partition(" ")[0] == self.token
+        return tag.removeprefix(TAG_PREFIX).partition(" ")[0] == self.token
 
 
 def new_record(call: Call, inode: int = 0, link: str = "") -> Record:
-    asked = call.invocation
+    request = call.invocation
     config = {key: value for key, value in call.config.raw.items() if key != "prevResult"}
-    token = os.urandom(8).hex() + household(call.config)
-    return Record(call.config.name, asked.container_id, asked.ifname, token, inode, link, config, netns=asked.netns)
+    token = os.urandom(8).hex() + token_suffix(call.config)
+    return Record(
+        call.config.name, request.container_id, request.ifname, token, inode, link, config, netns=request.netns
+    )
 
 
-def household(config: PluginConfig) -> str:
-    """How all tokens of a network end whose records are in the same place."""
+def token_suffix(config: PluginConfig) -> str:
+    """Returns the end of all tokens of a network with records in one directory: GC of another one ignores them."""
     return f"{crc32(f'{data_directory(config)} {config.name}'.encode()):08x}"
 
 
@@ -90,15 +102,15 @@ def data_directory(config: PluginConfig) -> str:
 
 
 def as_del(record: Record, call: Call) -> Call:
-    """The DEL of what a record names, as if its runtime asked for it: with the configuration of its ADD."""
-    asked = call.invocation._replace(
+    """Returns the DEL of what a record names, as if its runtime had sent it: with the configuration of its ADD."""
+    request = call.invocation._replace(
         command="DEL", container_id=record.container_id, ifname=record.ifname, netns=record.netns
     )
-    return call._replace(invocation=asked, config=call.config._replace(raw=record.config))
+    return call._replace(invocation=request, config=call.config._replace(raw=record.config))
 
 
 class Attachments:
-    """The records of one plugin."""
+    """The records of one plugin and one network."""
 
     def __init__(self, config: PluginConfig, plugin: str) -> None:
         self._data = data_directory(config)
@@ -106,72 +118,69 @@ class Attachments:
         self._network = config.name
 
     @contextmanager
-    def turn(self, call: Call) -> Iterator[None]:
-        """One after the other per attachment: DEL may come while the ADD that its runtime gave up goes on elsewhere.
+    def lock(self, call: Call) -> Iterator[None]:
+        """Serialises the calls for one attachment: a runtime may send DEL while an ADD that it gave up still runs.
 
-        Code 11 when that takes too long, so that nobody waits longer than the one who asks.
+        Raises code 11 ("try again later") after `limits.lock`, before the runtime itself gives up.
         """
         os.makedirs(self._data, mode=0o700, exist_ok=True)
         path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
-        with self._locked(crc32(path.encode()), PATIENCE):
-            if call.invocation.command == "ADD" and call.gone():
-                raise CniError(Code.TRY_AGAIN_LATER, "whoever asked has gone")  # its DEL may have had its turn already
-            _remove(self._unfinished(path))
+        with self._locked(crc32(path.encode()), call.limits.lock):
+            if call.invocation.command == "ADD" and call.is_disconnected():
+                raise CniError(Code.TRY_AGAIN_LATER, "caller disconnected")  # its DEL may already be done
+            _remove(self._temporary(path))
             yield
 
     @contextmanager
-    def _locked(self, byte: int, patience: float = 0.0) -> Iterator[None]:
-        """A byte of one file, which one follows from a record's path; the kernel unlocks it for whoever dies.
-
-        Without patience, BlockingIOError when somebody has it.
-        """
+    def _locked(self, byte: int, timeout: float = 0.0) -> Iterator[None]:
+        """Locks one byte of the lock file. Raises BlockingIOError if it is locked and there is no timeout."""
         file = os.open(os.path.join(self._data, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            _lock(file, byte, patience)
+            _lock(file, byte, timeout)
             yield
         finally:
             os.close(file)
 
     def collect(self, valid: Valid, release: Callable[[Record], None], dead: set[tuple[str, str]]) -> None:
-        """Release every record of this network that is of nobody valid, whatever becomes of the others.
+        """Releases every record of this network that is not of a valid attachment; goes on after a failure.
 
-        One that somebody is at, or has written since, is left alone: an ADD that the list could not know. Others are
-        added to `dead`, also those that cannot be released.
+        A record that is locked, or was written after the list was read, is skipped: it is of an ADD that the runtime's
+        list does not have yet. The others are added to `dead`, also those that cannot be released.
         """
-        seen = {each: _state(each) for each in self._stale(valid)}
-        all_of(
-            *(partial(self._collect, path, state, release, dead) for path, state in seen.items()),
-            self._collect_unfinished,
+        stale = [self._path(self._network, *owner) for owner in self.owners() - valid]
+        versions = {path: _version(path) for path in stale}
+        run_all(
+            *(partial(self._collect, path, version, release, dead) for path, version in versions.items()),
+            self._collect_temporary,
         )
 
     def owners(self) -> Valid:
-        """Ids and interfaces of this network that there is a record of."""
-        names = os.listdir(self._directory) if os.path.isdir(self._directory) else []
-        parts = [each.split("@", 2) for each in names if each.startswith(f"{self._network}@")]
-        return frozenset((each[1], each[2]) for each in parts)
-
-    def _stale(self, valid: Valid) -> list[str]:
-        return [self._path(self._network, *each) for each in self.owners() - valid]
+        """Returns container ids and interfaces of this network that have a record."""
+        names = [name.split("@", 2) for name in _listed(self._directory) if name.startswith(f"{self._network}@")]
+        return frozenset((container_id, ifname) for _, container_id, ifname in names)
 
     def _collect(
-        self, path: str, state: tuple[int, int], release: Callable[[Record], None], dead: set[tuple[str, str]]
+        self, path: str, version: tuple[int, int], release: Callable[[Record], None], dead: set[tuple[str, str]]
     ) -> None:
         with suppress(BlockingIOError), self._locked(crc32(path.encode())):
-            if _state(path) == state:
-                _, id_, ifname = os.path.basename(path).split("@", 2)
-                dead.add((id_, ifname))
-                record = _whole(path)
-                os.unlink(path) if record is None else release(record)
+            if _version(path) == version:
+                _, container_id, ifname = os.path.basename(path).split("@", 2)
+                dead.add((container_id, ifname))
+                try:
+                    record = _read(path)
+                except _DAMAGED:
+                    record = None
+                _remove(path) if record is None else release(record)
 
-    def _collect_unfinished(self) -> None:
-        """What those who died while they wrote have left, whatever network it was for."""
-        for each in os.listdir(self._directory) if os.path.isdir(self._directory) else ():
-            if _UNFINISHED.fullmatch(each):
-                with suppress(BlockingIOError), self._locked(int(each[1:], 16)):
-                    _remove(f"{self._directory}/{each}")
+    def _collect_temporary(self) -> None:
+        """Removes temporary files of writers that were killed, of any network."""
+        for name in _listed(self._directory):
+            if _TEMPORARY.fullmatch(name):
+                with suppress(BlockingIOError), self._locked(int(name[1:], 16)):
+                    _remove(f"{self._directory}/{name}")
 
-    def _unfinished(self, path: str) -> str:
-        """Where a record is while it is written; whoever writes there holds its lock, which follows from the name."""
+    def _temporary(self, path: str) -> str:
+        """Returns the path that a record is written to first. Its name is the lock's byte, so GC can lock it, too."""
         return f"{self._directory}/.{crc32(path.encode()):08x}"
 
     def _path(self, network: str, container_id: str, ifname: str) -> str:
@@ -180,19 +189,19 @@ class Attachments:
     def write(self, record: Record) -> None:
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
         path = self._path(record.network, record.container_id, record.ifname)
-        unfinished = self._unfinished(path)
-        with step("record"), open(unfinished, "wb") as file:
+        temporary = self._temporary(path)
+        with step("record"), open(temporary, "wb") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(dumped({"format": FORMAT, **record._asdict()}))
-        rename_over(unfinished, path)
+        rename_over(temporary, path)
 
     def read(self, call: Call) -> Record | None:
-        """None when there is none, also when a loss of power left half of one."""
+        """Returns None if there is no record, or if a power failure left a part of one, which is removed."""
         path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
         try:
             return _read(path)
-        except (CniError, TypeError) as error:
-            call.tell(f"{path} cannot be read and is removed: {error}")
+        except _DAMAGED as error:
+            call.warn(f"removed damaged attachment record {path}: {error}")
             os.unlink(path)
             return None
 
@@ -200,31 +209,29 @@ class Attachments:
         _remove(self._path(record.network, record.container_id, record.ifname))
 
     def check_writable(self) -> None:
-        """Whether records could be written. Changes nothing."""
-        place = why_unwritable(self._directory)
-        if place:
-            raise CniError(Code.UNAVAILABLE, f"dataDir: {place}")
+        """Raises CniError if records cannot be written. Changes nothing."""
+        if reason := why_unwritable(self._directory):
+            raise CniError(Code.UNAVAILABLE, f"dataDir: {reason}")
 
     def any_attached(self) -> bool:
-        return any(each.network == self._network and each.result is not None for each in self.all())
+        return any(record.network == self._network and record.result is not None for record in self.all())
 
     def peek(self, call: Call) -> Record | None:
-        """The same, and whatever cannot be read stays."""
-        return _whole(self._path(call.config.name, call.invocation.container_id, call.invocation.ifname))
+        """Reads a record like `read`, but leaves a damaged one in place."""
+        return _read_if_valid(self._path(call.config.name, call.invocation.container_id, call.invocation.ifname))
 
     def all(self) -> Iterator[Record]:
-        """Every record of the plugin that can be read."""
+        """Yields every valid record of the plugin."""
         return records(self._directory)
 
     def tokens(self) -> set[str]:
-        """Those of all plugins with records in the same place."""
-        folders = os.listdir(self._data) if os.path.isdir(self._data) else []
-        return {record.token for each in folders for record in records(f"{self._data}/{each}")}
+        """Returns the tokens of all plugins with records in the same data directory."""
+        return {record.token for plugin in _listed(self._data) for record in records(f"{self._data}/{plugin}")}
 
 
 @contextmanager
-def suffered(attachments: Attachments) -> Iterator[None]:
-    """STATUS: whatever is wrong in the block keeps pods from being attached; those that are suffer from it, too."""
+def status_errors(attachments: Attachments) -> Iterator[None]:
+    """STATUS: an error in the block is code 51 if pods are attached, which then have limited connectivity; else 50."""
     try:
         yield
     except (CniError, linux.LinuxError, OSError) as error:
@@ -233,27 +240,31 @@ def suffered(attachments: Attachments) -> Iterator[None]:
 
 
 def records(directory: str) -> Iterator[Record]:
-    """Every record in a plugin's folder that can be read."""
-    for each in os.listdir(directory) if os.path.isdir(directory) else ():
-        record = None if each.startswith(".") else _whole(f"{directory}/{each}")
+    """Yields every valid record in a plugin's directory."""
+    for name in _listed(directory):
+        record = None if name.startswith(".") else _read_if_valid(f"{directory}/{name}")
         if record is not None:
             yield record
 
 
-def _lock(file: int, byte: int, patience: float) -> None:
-    until, pause = monotonic() + patience, _SHORTEST
+def _listed(directory: str) -> list[str]:
+    return os.listdir(directory) if os.path.isdir(directory) else []
+
+
+def _lock(file: int, byte: int, timeout: float) -> None:
+    deadline, pause = monotonic() + timeout, _FIRST_PAUSE
     while True:
         try:
-            fcntl.fcntl(file, fcntl.F_OFD_SETLK, _RANGE.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
         except BlockingIOError:
-            if not patience:
+            if not timeout:
                 raise
         else:
             return
-        if monotonic() > until:
-            raise CniError(Code.TRY_AGAIN_LATER, f"another call for the same interface takes more than {patience:g} s")
+        if monotonic() > deadline:
+            raise CniError(Code.TRY_AGAIN_LATER, f"another call for the same interface takes more than {timeout:g} s")
         sleep(pause)
-        pause = min(2 * pause, _LONGEST)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _remove(path: str) -> None:
@@ -261,26 +272,30 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def _state(path: str) -> tuple[int, int]:
-    """Changes whenever a record is written."""
+def _version(path: str) -> tuple[int, int]:
+    """Returns inode and modification time, which change whenever a record is written."""
     try:
-        told = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return 0, 0
-    return told.st_ino, told.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
-def _whole(path: str) -> Record | None:
+def _read_if_valid(path: str) -> Record | None:
     try:
         return _read(path)
-    except (CniError, TypeError):
+    except (*_DAMAGED, NewerFormat):
         return None
 
 
 def _read(path: str) -> Record | None:
+    """Raises NewerFormat, and one of _DAMAGED for what is not a record."""
     try:
         with step("record"), open(path, "rb") as file:
-            told = loaded_object(file.read(), path)
+            raw = loaded_object(file.read(), path)
     except FileNotFoundError:
         return None
-    return Record(**{key: value for key, value in told.items() if key in Record._fields})
+    written = raw.get("format", FORMAT)
+    if isinstance(written, int) and written > FORMAT:
+        raise NewerFormat(f"{path}: written by a newer podwire (format {written}; this one supports up to {FORMAT})")
+    return Record(**{key: value for key, value in raw.items() if key in Record._fields})

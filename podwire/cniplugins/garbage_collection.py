@@ -1,28 +1,28 @@
-"""GC: what belongs to no valid attachment of a network is given back.
+"""GC (CNI spec, section 3): releases what belongs to no valid attachment of a network.
 
-1. Records tell, as for DEL.  2. Marks tell of what has lost its record: links and nft elements whose tokens end as
-those of this network do, and of which no plugin has a record.  3. The IPAM is told the same. Each whatever became of
-the others.
+1. By records: each record that is not of a valid attachment is released as DEL would.
+2. By owner tags: links and nft elements of this network whose record is lost.
+3. By the IPAM plugin, which gets the same list.
 
-What somebody is adding meanwhile is spared, its addresses, too: a record comes before its addresses, and whoever has a
-record when the IPAM is told keeps them.
+A failure of one does not stop the others. An ADD that runs at the same time is safe: a record is written before
+anything is made or leased, and tags and leases are compared with the records that exist when they have been listed.
 """
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 
-from podwire.cniplugins import ipam_delegate as delegate
-from podwire.cniplugins import nat
-from podwire.cniplugins.attachments import LONGEST_ALIAS, MARK, Attachments, Record, as_del, household
-from podwire.cniplugins.netfilter import opened
-from podwire.cniplugins.skeleton import Call, all_of
+from podwire.cniplugins import ipam_delegate, nat
+from podwire.cniplugins.attachments import LONGEST_ALIAS, TAG_PREFIX, Attachments, Record, as_del, token_suffix
+from podwire.cniplugins.netfilter import open_netfilter
+from podwire.cniplugins.skeleton import Call, run_all
 from podwire.linux import errors as linux
 from podwire.linux.net.deferred_deletion import delete_link
 from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.cni.config import Valid
 
-_SHOWN = 64  # of a container id, in a mark
+_SHOWN = 64
+"""Characters of a container id in the tag of an nft element."""
 
 
 def collect(
@@ -31,63 +31,65 @@ def collect(
     attachments: Attachments,
     release: Callable[[Record, Call], None],
     *,
-    sets: Collection[str] = (),
-    bridge_sets: Collection[str] = (),
-    links: bool = False,
+    sets: Collection[str],
+    bridge_sets: Collection[str],
+    links: bool,
 ) -> None:
-    """For a plugin with these records, which puts elements into these sets and maybe makes links on the host.
+    """Collects for one plugin: its records, its nft sets by family, and its links if it makes any on the host.
 
-    `bridge_sets` are those of our table in nft's family of bridges.
-
-    `release` is handed a record and the DEL that it means.
+    `release` is called with a record and the DEL that releases it.
     """
     dead: set[tuple[str, str]] = set()
-    all_of(
-        lambda: attachments.collect(valid, lambda record: release(record, as_del(record, call)), dead),
-        *([lambda: _remove_links(call, valid, attachments)] if links else []),
-        *([lambda: _remove_elements(call, valid, attachments, tuple(sets), "inet")] if sets else []),
-        *([lambda: _remove_elements(call, valid, attachments, tuple(bridge_sets), "bridge")] if bridge_sets else []),
-        lambda: delegate.gc(call._replace(others=lambda: attachments.owners() - dead), valid),
+    steps = [lambda: attachments.collect(valid, lambda record: release(record, as_del(record, call)), dead)]
+    if links:
+        steps.append(partial(_remove_links, call, valid, attachments))
+    if sets:
+        steps.append(partial(_remove_elements, call, valid, attachments, tuple(sets), "inet"))
+    if bridge_sets:
+        steps.append(partial(_remove_elements, call, valid, attachments, tuple(bridge_sets), "bridge"))
+    run_all(
+        *steps,
+        lambda: ipam_delegate.gc(call._replace(also_valid=lambda: attachments.owners() - dead), valid),
     )
 
 
-def is_of(text: str, end: str) -> bool:
-    """Whether a link's alias, or an element's comment, is of a network; see `household`."""
-    return text.removeprefix(MARK).partition(" ")[0].endswith(end)
+def is_of_network(tag: str, suffix: str) -> bool:
+    """Whether a link's alias or an element's comment is of the network with this `token_suffix`."""
+    return tag.removeprefix(TAG_PREFIX).partition(" ")[0].endswith(suffix)
 
 
-def is_lost(text: str, end: str, tokens: set[str], valid: Valid) -> bool:
-    """Whether a mark is of this network, of nobody's record, and of no valid attachment."""
-    token, _, owner = text.removeprefix(MARK).partition(" ")
-    id_, _, ifname = owner.replace("/", " ").rpartition(" ")
-    id_ = id_.rpartition(" ")[2]
-    if not is_of(text, end) or token in tokens or not id_ or len(text) >= LONGEST_ALIAS:
-        return False  # what was cut off could be anybody's
-    return not any((each[:_SHOWN], its) == (id_[:_SHOWN], ifname) for each, its in valid)
+def is_orphaned(tag: str, suffix: str, tokens: set[str], valid: Valid) -> bool:
+    """Whether a tag is of this network, of no record, and of no valid attachment."""
+    token, _, owner = tag.removeprefix(TAG_PREFIX).partition(" ")
+    container_id, _, ifname = owner.replace("/", " ").rpartition(" ")
+    container_id = container_id.rpartition(" ")[2]
+    if not is_of_network(tag, suffix) or token in tokens or not container_id or len(tag) >= LONGEST_ALIAS:
+        return False  # the owner of a truncated tag is unknown
+    return not any((id_[:_SHOWN], name) == (container_id[:_SHOWN], ifname) for id_, name in valid)
 
 
 def _remove_links(call: Call, valid: Valid, attachments: Attachments) -> None:
-    """Links are looked at before records: whoever adds one has written a record by then."""
-    end = household(call.config)
+    """Lists links before records: the record of a link that is being added exists by then."""
+    suffix = token_suffix(call.config)
     with KernelNetwork() as host:
-        ours = [each for each in host.links.list() if is_of(each.alias, end)]
+        ours = [link for link in host.links.list() if is_of_network(link.alias, suffix)]
     tokens = attachments.tokens() if ours else set()
-    lost = [each for each in ours if is_lost(each.alias, end, tokens, valid)]
-    all_of(*(partial(_delete, each.ifindex, call) for each in lost))
+    orphans = [link for link in ours if is_orphaned(link.alias, suffix, tokens, valid)]
+    run_all(*(partial(_delete, link.ifindex, call) for link in orphans))
 
 
 def _delete(ifindex: int, call: Call) -> None:
     with suppress(linux.NoSuchLink):
-        delete_link(ifindex, call.later)
+        delete_link(ifindex, call.defer)
 
 
 def _remove_elements(call: Call, valid: Valid, attachments: Attachments, sets: tuple[str, ...], family: str) -> None:
-    end = household(call.config)
-    with opened(call) as netfilter:
+    suffix = token_suffix(call.config)
+    with open_netfilter(call) as netfilter:
         table = netfilter.elements.of(family)
-        marked = nat.marked(sets, lambda comment: is_of(comment, end), table)
-        comments = {each.comment for found in marked.values() for each in found}
-        tokens = attachments.tokens() if comments else set()
-        lost = {each for each in comments if is_lost(each, end, tokens, valid)}
-        if lost:
-            nat.remove(table, sets, lost.__contains__)
+        elements = nat.list_tagged(sets, lambda tag: is_of_network(tag, suffix), table)
+        tags = {element.comment for listed in elements.values() for element in listed}
+        tokens = attachments.tokens() if tags else set()
+        orphans = {tag for tag in tags if is_orphaned(tag, suffix, tokens, valid)}
+        if orphans:
+            nat.remove(table, sets, orphans.__contains__)

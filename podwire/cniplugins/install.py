@@ -1,14 +1,14 @@
-"""Puts the plugins' programs into a directory.
+"""Installs the plugins' executables into a directory.
 
-Under each name the compiled one that hands its call to the daemon, with a note beside them; or, where there was no
-compiler, small scripts that name their interpreter and find this package.
+Each name gets the compiled forwarder, which sends its call to the daemon, and one settings file (`.podwire-cni`) says
+where the daemon listens. Without a compiler at build time they are scripts that run a plugin in their own process.
 """
 
 import os
 import stat
 import sys
 
-from podwire.cniplugins.ipam_delegate import MARK, is_marked
+from podwire.cniplugins.ipam_delegate import SIGNATURE, is_ours
 from podwire.cniplugins.skeleton import PLUGINS
 from podwire.durable.files import write_durably
 from podwire.shim import find_forwarder
@@ -23,30 +23,30 @@ from podwire.cniplugins.skeleton import main
 
 main({name!r})
 """
-_LONGEST_LINE = 127  # what every kernel takes after `#!`
+_LONGEST_LINE = 127  # of a `#!` line, on every kernel
 SOCKET = "/run/podwire/cni.sock"
 NOTE = ".podwire-cni"
 _CODE = "import sys; sys.path.append(sys.argv[1]); from podwire.cniplugins.skeleton import main; main(sys.argv[2])"
 
 
 class Foreign(Exception):
-    """Programs that somebody else put there."""
+    """The directory has executables of these names that are not podwire's."""
 
 
 def script(name: str) -> bytes:
-    """A plugin as a script. `-I`: nothing from the environment; `-S`: no search for other packages."""
+    """Returns a plugin as a script. `-I` ignores the environment, `-S` skips the search for site packages."""
     python = _python()
     if len(python) > _LONGEST_LINE - len(" -IS") or " " in python:
-        raise ValueError(f"the interpreter's path cannot be told to the kernel: {python}")
-    return _PROGRAM.format(python=python, mark=MARK.decode(), name=name, path=_home()).encode()
+        raise ValueError(f"the path of the interpreter cannot be in a #! line: {python}")
+    return _PROGRAM.format(python=python, mark=SIGNATURE.decode(), name=name, path=_home()).encode()
 
 
 def note(socket: str) -> bytes:
-    """For the compiled program: where the daemon listens, and what does its work without one."""
-    lines = [f"socket {socket}", *(f"run {each}" for each in (_python(), "-IS", "-c", _CODE, _home()))]
-    if any("\n" in each for each in lines):
-        raise ValueError(f"a path has more than one line: {lines}")
-    return "".join(f"{each}\n" for each in lines).encode()
+    """Returns the forwarder's settings: the daemon's socket, and the command that does the work without a daemon."""
+    lines = [f"socket {socket}", *(f"run {word}" for word in (_python(), "-IS", "-c", _CODE, _home()))]
+    if any("\n" in line for line in lines):
+        raise ValueError(f"a path must not contain a newline: {lines}")
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _python() -> str:
@@ -58,9 +58,9 @@ def _home() -> str:
 
 
 def install(directory: str, *, force: bool = False, socket: str = SOCKET) -> list[str]:
-    """Put all in place, each at once; the paths. Refuses to replace what is not ours, and then changes nothing."""
+    """Installs all executables, each atomically; returns their paths. Raises Foreign before it changes anything."""
     paths = {name: os.path.join(directory, name) for name in PLUGINS}
-    foreign = [each for each in paths.values() if not force and not _is_ours(each)]
+    foreign = [path for path in paths.values() if not force and not _is_replaceable(path)]
     if foreign:
         raise Foreign(", ".join(foreign))
     os.makedirs(directory, mode=0o755, exist_ok=True)
@@ -69,14 +69,14 @@ def install(directory: str, *, force: bool = False, socket: str = SOCKET) -> lis
     if compiled is not None:
         write_durably(os.path.join(directory, NOTE), note(socket), mode=0o644)
     for name, path in paths.items():
-        text = script(name) if compiled is None else compiled + MARK + f": {name}\n".encode()
+        text = script(name) if compiled is None else compiled + SIGNATURE + f": {name}\n".encode()
         write_durably(path, text, mode=0o755)
     return list(paths.values())
 
 
-def _is_ours(path: str) -> bool:
-    """Also what is not there."""
+def _is_replaceable(path: str) -> bool:
+    """Whether a path is free or has an executable of ours."""
     try:
-        return stat.S_ISREG(os.lstat(path).st_mode) and is_marked(path)
+        return stat.S_ISREG(os.lstat(path).st_mode) and is_ours(path)
     except FileNotFoundError:
         return True

@@ -1,13 +1,13 @@
-"""IPAM by another plugin: in this process when it is our own host-local or static, else by calling its program."""
+"""Delegation to an IPAM plugin (CNI spec, section 4): in this process if it is our own host-local or static."""
 
 import os
 import stat
 from functools import lru_cache
 from importlib import import_module
 
-from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin, at_once
+from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin, changed_config, run_now
 from podwire.linux import errors as linux
-from podwire.linux.proc.processes import Finished, run
+from podwire.linux.proc.processes import run
 from podwire.linux.proc.stopwatch import step
 from podwire.protocols.cni import results
 from podwire.protocols.cni.config import VALID_ATTACHMENTS, Valid, checked_type
@@ -15,35 +15,32 @@ from podwire.protocols.cni.errors import CniError, Code, decode
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object, dumped, loaded, taken
 
-_OURS = ("host-local", "static")
+_IN_PROCESS = ("host-local", "static")
 STEP = "ipam"
-"""How a stopwatch calls it."""
-MARK = b"# podwire CNI plugin"
-"""In the first lines of our scripts, and at the end of our compiled programs."""
-_MARKED = 256
-SECONDS = 50.0
-"""For one call; less than runtimes give us."""
+"""The stopwatch's name of the time that an IPAM plugin takes."""
+SIGNATURE = b"# podwire CNI plugin"
+"""In the first lines of our scripts, and at the end of our compiled executables."""
+_SIGNED_BYTES = 256
 
 
 def ipam_type(config: Object) -> str:
-    """Empty when no addresses are wanted."""
+    """Returns the name of the IPAM plugin; empty if the configuration has none."""
     kind = taken(taken(config, "ipam", dict, {}), "type", str, "", "ipam.")
     return checked_type(kind, "ipam.") if kind else ""
 
 
-def check_there(call: Call) -> None:
-    """Asked before anything is done: without its delegate, or with words that it does not understand, a plugin could
-    not even undo."""
+def check_available(call: Call) -> None:
+    """Raises CniError if the IPAM plugin is missing or rejects its configuration: then not even an undo would work."""
     kind = ipam_type(call.config.raw)
     ours = _ours(kind, call)
     if ours is not None:
-        ours.check_wish(call)
+        ours.check_request(call)
     elif kind:
-        _program(kind, call)
+        _executable(kind, call)
 
 
 def add(call: Call) -> Result:
-    """Addresses; when the delegate fails it is asked to clean up, as it may have begun."""
+    """Leases addresses. If the IPAM plugin fails, it gets a DEL, because it may have leased some."""
     kind = ipam_type(call.config.raw)
     ours = _ours(kind, call)
     try:
@@ -51,14 +48,14 @@ def add(call: Call) -> Result:
             if ours is not None:
                 result = ours.add(call)
             else:
-                result = results.decode(_call(kind, call, "ADD"), call.config.version, f"result of {kind}")
+                result = results.decode(_execute(kind, call, "ADD"), call.config.version, f"result of {kind}")
         if not result.ips:
-            raise CniError(Code.BAD_CONFIG, f"ipam: {kind} gave no address")
+            raise CniError(Code.BAD_CONFIG, f"ipam: {kind} returned no address")
     except BaseException as error:
         try:
             delete(call)
-        except Exception as also:  # noqa: BLE001 - told with what it follows from
-            error.add_note(f"and then {also}")
+        except Exception as also:  # noqa: BLE001 - the first error is the one to report
+            error.add_note(f"and its DEL failed: {also}")
         raise
     return result
 
@@ -67,109 +64,106 @@ def delete(call: Call) -> None:
     kind = ipam_type(call.config.raw)
     ours = _ours(kind, call)
     with step(STEP):
-        _call(kind, call, "DEL") if ours is None else ours.delete(call)
+        _execute(kind, call, "DEL") if ours is None else ours.delete(call)
 
 
 def check(call: Call) -> None:
     kind = ipam_type(call.config.raw)
     ours = _ours(kind, call)
     with step(STEP):
-        _call(kind, call, "CHECK") if ours is None else ours.check(call)
+        _execute(kind, call, "CHECK") if ours is None else ours.check(call)
 
 
 def gc(call: Call, valid: Valid) -> None:
-    """Free what the IPAM has for nobody who is valid, nor for one of the others; without any there is nothing to do."""
+    """Releases what the IPAM plugin has leased to attachments that are neither valid nor in `call.also_valid`."""
     kind = ipam_type(call.config.raw)
     ours = _ours(kind, call)
     with step(STEP):
         if ours is not None:
             ours.gc(call, valid)
         elif kind:
-            listed = [{"containerID": id_, "ifname": ifname} for id_, ifname in sorted(valid | call.others())]
-            raw = call.config.raw | {VALID_ATTACHMENTS: listed}
-            _call(kind, call._replace(config=call.config._replace(raw=raw)), "GC")
+            listed = [{"containerID": id_, "ifname": ifname} for id_, ifname in sorted(valid | call.also_valid())]
+            _execute(kind, changed_config(call, call.config.raw | {VALID_ATTACHMENTS: listed}), "GC")
 
 
 def status(call: Call) -> None:
-    """Whether there would be an address for one more."""
+    """Raises CniError if the IPAM plugin has no address for one more attachment."""
     kind = ipam_type(call.config.raw)
     ours = _ours(kind, call)
     with step(STEP):
         if ours is not None:
             ours.status(call)
-        elif kind and _found(kind, call.invocation.path) is None:
-            raise CniError(Code.UNAVAILABLE, f"ipam.type: there is no {kind} in CNI_PATH {call.invocation.path!r}")
+        elif kind and _find_executable(kind, call.invocation.path) is None:
+            raise CniError(Code.UNAVAILABLE, f"ipam.type: {kind} is not in CNI_PATH {call.invocation.path!r}")
         elif kind:
-            _call(kind, call, "STATUS")
+            _execute(kind, call, "STATUS")
 
 
 def _ours(kind: str, call: Call) -> Plugin | None:
-    """What this process can do by itself: the program in CNI_PATH is our own, or none is there."""
-    if kind not in _OURS:
+    """Returns the plugin that this process can call: the executable in CNI_PATH is ours, or there is none."""
+    if kind not in _IN_PROCESS:
         return None
-    path = _found(kind, call.invocation.path)
-    if path is not None and not is_marked(path):
+    path = _find_executable(kind, call.invocation.path)
+    if path is not None and not is_ours(path):
         return None
     plugin: Plugin = import_module(PLUGINS[kind]).PLUGIN
     return plugin
 
 
-def is_marked(path: str) -> bool:
-    """Whether a program is one of ours."""
-    now = os.stat(path)
-    return _is_marked(path, (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
+def is_ours(path: str) -> bool:
+    """Whether an executable is one of podwire's."""
+    status = os.stat(path)
+    return _has_signature(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
 
 
 @lru_cache(maxsize=64)
-def _is_marked(path: str, _version: tuple[int, ...]) -> bool:
-    """Looked at once for each version of it: a daemon is asked again and again."""
+def _has_signature(path: str, _version: tuple[int, ...]) -> bool:
+    """Reads each version of a file once: the daemon asks for the same few files at each call."""
     with open(path, "rb") as file:
-        head = file.read(_MARKED)
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _MARKED))
-        return MARK in head or MARK in file.read(_MARKED)
+        head = file.read(_SIGNED_BYTES)
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _SIGNED_BYTES))
+        return SIGNATURE in head or SIGNATURE in file.read(_SIGNED_BYTES)
 
 
-def _found(kind: str, path: str) -> str | None:
-    for each in filter(None, path.split(":")):
+def _find_executable(kind: str, path: str) -> str | None:
+    for directory in filter(None, path.split(":")):
+        executable = f"{directory}/{kind}"
         try:
-            if stat.S_ISREG(os.stat(f"{each}/{kind}").st_mode) and os.access(f"{each}/{kind}", os.X_OK):
-                return f"{each}/{kind}"
+            if stat.S_ISREG(os.stat(executable).st_mode) and os.access(executable, os.X_OK):
+                return executable
         except OSError:
             continue
     return None
 
 
-def _program(kind: str, call: Call) -> str:
-    program = _found(kind, call.invocation.path)
-    if program is None:
-        raise CniError(Code.BAD_CONFIG, f"ipam.type: there is no {kind} in CNI_PATH {call.invocation.path!r}")
-    return program
+def _executable(kind: str, call: Call) -> str:
+    path = _find_executable(kind, call.invocation.path)
+    if path is None:
+        raise CniError(Code.BAD_CONFIG, f"ipam.type: {kind} is not in CNI_PATH {call.invocation.path!r}")
+    return path
 
 
-def _call(kind: str, call: Call, verb: str) -> object:
-    asked = call.invocation._replace(command=verb)
-    program = _program(kind, call)
-    environment = {**asked.environment(), "PATH": call.environ.get("PATH", "")}
-    group = call.later is not at_once  # a program's delegate stays in the group that its runtime kills
+def _execute(kind: str, call: Call, verb: str) -> object:
+    request = call.invocation._replace(command=verb)
+    executable = _executable(kind, call)
+    environment = {**request.environment(), "PATH": call.environ.get("PATH", "")}
+    # Without a daemon the delegate stays in this process's group, which the runtime kills.
+    group, seconds = call.defer is not run_now, call.limits.delegate
     try:
-        done = run((program,), env=environment, stdin=dumped(call.config.raw), deadline=SECONDS, group=group)
+        done = run((executable,), env=environment, stdin=dumped(call.config.raw), deadline=seconds, group=group)
     except linux.DeadlinePassed as error:
-        raise CniError(Code.TRY_AGAIN_LATER, f"{kind}: {verb} did not end within {SECONDS:g} s") from error
+        raise CniError(Code.TRY_AGAIN_LATER, f"{kind}: {verb} did not end within {seconds:g} s") from error
     if done.stderr:
-        call.tell(done.stderr.decode("utf-8", "backslashreplace").rstrip())
-    return _printed(kind, verb, done)
-
-
-def _printed(kind: str, verb: str, done: Finished) -> object:
+        call.warn(done.stderr.decode("utf-8", "backslashreplace").rstrip())
     try:
         value = loaded(done.stdout, f"output of {kind}") if done.stdout.strip() else None
     except CniError as error:
-        told = done.stdout[:512].decode("utf-8", "backslashreplace")
-        raise CniError(Code.UNDECODABLE, f"{kind}: {verb} ended with {done.code} and no JSON", told) from error
+        output = done.stdout[:512].decode("utf-8", "backslashreplace")
+        raise CniError(Code.UNDECODABLE, f"{kind}: {verb} ended with {done.code} and no JSON", output) from error
     refusal = decode(value)
     if refusal is not None:
-        raise refusal  # as it is: a delegate's error is ours
+        raise refusal  # unchanged: a delegate's error is the plugin's (CNI spec, section 4)
     if done.code:
-        told = done.stderr[:512].decode("utf-8", "backslashreplace").strip()
-        raise CniError(Code.INTERNAL, f"{kind}: {verb} ended with {done.code}", told)
+        output = done.stderr[:512].decode("utf-8", "backslashreplace").strip()
+        raise CniError(Code.INTERNAL, f"{kind}: {verb} ended with {done.code}", output)
     return value

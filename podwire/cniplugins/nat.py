@@ -1,29 +1,36 @@
-"""Address translation for pods, in the nft table `inet podwire`: rules that never change, and maps with one element per
-pod and purpose.
+"""Address translation for pods, in the nft table `inet podwire`: constant rules, and maps with elements per pod.
 
-    masquerade4/6   a pod's address to the chain of its subnet: what leaves the subnet leaves as the host
-    ports4/6        protocol and port of any local address, to a pod's address and port
+    masquerade4/6   pod address -> chain of its subnet: packets that leave the subnet get the host's address
+    ports4/6        protocol and port of any local address -> pod address and port
     ports_at4/6     the same for one local address
-    hairpin4/6      a pod's address to the chain of its subnet: who asks by a host port from there hears back from us
+    hairpin4/6      pod address -> chain of its subnet: replies to a pod that used a host port return through the host
 
-Elements carry their owner's token as comment. What a pod needs is added in one transaction, and removed in one.
-Only packets for an address of this host are redirected, whatever their port.
+The comment of an element is its owner tag. The elements of a pod are added in one transaction, and removed in one. Only
+packets to an address of this host are redirected. The functions on elements serve any table of ours.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from ipaddress import ip_network
 
+from podwire.cniplugins.attachments import Record
+from podwire.cniplugins.netfilter import Netfilter, open_netfilter
+from podwire.cniplugins.pod_check import expect
+from podwire.cniplugins.skeleton import Call
 from podwire.linux import errors as linux
 from podwire.linux.nft.table import TABLE, KernelElements, KernelRuleset
 from podwire.linux.values import Change, Element
+from podwire.protocols.cni.results import IP
+from podwire.protocols.cni.results import decode as decode_result
 from podwire.protocols.cni.values import Interface, Network
+from podwire.protocols.cni.versions import LATEST
 
 MASQUERADE, HAIRPIN = "masquerade", "hairpin"
-EVERYBODY = "all"
+MASQUERADE_SETS = ("masquerade4", "masquerade6")
+ALL_SOURCES = "all"
 PORTS, PORTS_AT = "ports", "ports_at"
 _IP = {4: "ip", 6: "ip6"}
-_TO_MANY = {4: "{ 224.0.0.0/4, 255.255.255.255 }", 6: "ff00::/8"}
+_MULTICAST = {4: "{ 224.0.0.0/4, 255.255.255.255 }", 6: "ff00::/8"}
 
 _FAMILY = """
 add map inet {table} masquerade{v} {{ type ipv{v}_addr : verdict; }}
@@ -53,21 +60,21 @@ add rule inet {table} prerouting meta l4proto {{ tcp, udp, sctp }} fib daddr typ
 add rule inet {table} output meta l4proto {{ tcp, udp, sctp }} fib daddr type local jump hostports
 add rule inet {table} postrouting ct status dnat ip saddr 127.0.0.0/8 masquerade
 """
-# The guard: a port map is of use on 127.0.0.1, too, for which the bridge must route such addresses (route_localnet).
-# From outside they must not come in for that.
+# The chain guard: host ports work on 127.0.0.1, too, for which the bridge must route loopback addresses
+# (route_localnet). Packets to such addresses must not come in from outside.
 
 
 def ruleset(subnets: Iterable[Network]) -> str:
-    """All that does not change; can be applied again and again. Subnets are those whose chains are needed."""
+    """Returns all rules, with the chains of these subnets; applying it again changes nothing."""
     parts = [_CHAINS.format(table=TABLE)]
     parts += [_FAMILY.format(table=TABLE, v=v, ip=ip) for v, ip in _IP.items()]
-    parts += [_subnet(each) for each in subnets]
+    parts += [_subnet(subnet) for subnet in subnets]
     return "".join([*parts, _chain(chain(HAIRPIN, None), ["masquerade"])])
 
 
 def _subnet(subnet: Network) -> str:
     ip = _IP[subnet.version]
-    inside = [f"{ip} daddr {subnet} return", f"{ip} daddr {_TO_MANY[subnet.version]} return", "masquerade"]
+    inside = [f"{ip} daddr {subnet} return", f"{ip} daddr {_MULTICAST[subnet.version]} return", "masquerade"]
     return _chain(chain(MASQUERADE, subnet), inside) + _chain(
         chain(HAIRPIN, subnet), [f"{ip} saddr {subnet} masquerade"]
     )
@@ -75,91 +82,107 @@ def _subnet(subnet: Network) -> str:
 
 def _chain(name: str, rules: Sequence[str]) -> str:
     head = f"add chain inet {TABLE} {name}\nflush chain inet {TABLE} {name}\n"
-    return head + "".join(f"add rule inet {TABLE} {name} {each}\n" for each in rules)
+    return head + "".join(f"add rule inet {TABLE} {name} {rule}\n" for rule in rules)
 
 
 def chain(purpose: str, subnet: Network | None) -> str:
-    """The name of a subnet's chain; nft takes no colons in one."""
+    """Returns the name of a subnet's chain; nft does not allow colons in it."""
     if subnet is None:
-        return f"{purpose}-{EVERYBODY}"
+        return f"{purpose}-{ALL_SOURCES}"
     base = str(subnet.network_address) if subnet.version == 4 else subnet.network_address.packed.hex()
     return f"{purpose}-{base}-{subnet.prefixlen}"
 
 
-def jump(purpose: str, interface: Interface, comment: str, *, everybody: bool = False) -> tuple[str, Element]:
-    """The element that puts a pod's address under its subnet's rules, and the map that it belongs into."""
-    target = chain(purpose, None if everybody else ip_network(interface.network))
+def jump(purpose: str, interface: Interface, comment: str, *, all_sources: bool = False) -> tuple[str, Element]:
+    """Returns the element that applies the rules of its subnet to a pod's address, with the name of its map."""
+    target = chain(purpose, None if all_sources else ip_network(interface.network))
     return f"{purpose}{interface.version}", Element(interface.ip.packed, f"jump {target}", comment)
 
 
-def put(table: KernelElements, elements: Iterable[tuple[str, Element]], subnets: Iterable[Network]) -> None:
-    """Add all, or none. ElementExists."""
-    put_under(table, elements, partial(ruleset, subnets))
+def masquerade(call: Call, record: Record, ips: Iterable[IP]) -> None:
+    """Masquerades a pod's addresses."""
+    addresses = [ip.address for ip in ips]
+    jumps = [jump(MASQUERADE, address, record.comment) for address in addresses]
+    with open_netfilter(call) as netfilter:
+        replace(netfilter.elements, jumps, partial(ruleset, [address.network for address in addresses]))
 
 
-def put_under(table: KernelElements, elements: Iterable[tuple[str, Element]], rules: Callable[[], str]) -> None:
-    """The same for any rules, which are made if they are not there."""
-    changes = [Change(name, add=each) for name, each in _by_set(elements).items()]
+def check_masqueraded(netfilter: Netfilter, record: Record, ips: Iterable[IP]) -> None:
+    sets = {f"{MASQUERADE}{ip.address.version}" for ip in ips}
+    listed = list_tagged(sets, record.owns, netfilter.elements)
+    keys = {element.key for elements in listed.values() for element in elements}
+    for ip in ips:
+        expect(ip.address.ip.packed in keys, f"{ip.address.ip} is not masqueraded")
+
+
+def forget_connections(netfilter: Netfilter, record: Record) -> None:
+    """Deletes conntrack entries of a pod's addresses; before IPAM DEL, while no other pod can have them."""
+    if record.result is not None:
+        for ip in decode_result(record.result, LATEST).ips:
+            netfilter.conntrack.forget(ip.address.ip)
+
+
+def put(table: KernelElements, elements: Iterable[tuple[str, Element]], rules: Callable[[], str]) -> None:
+    """Adds all elements or none, and the rules if they do not exist. Raises ElementExists."""
+    changes = [Change(name, add=added) for name, added in _by_set(elements).items()]
     try:
         table.change(*changes)
-    except linux.Missing:  # the first pod here, the first of its subnet, or somebody flushed all rules
+    except linux.Missing:  # the first pod of this host or subnet, or another program flushed the ruleset
         KernelRuleset().apply(rules())
         table.change(*changes)
 
 
-def replace(table: KernelElements, elements: Iterable[tuple[str, Element]], subnets: Iterable[Network]) -> None:
-    """Add all in place of what has the same keys: the keys are addresses that belong to whoever puts them."""
-    replace_under(table, elements, partial(ruleset, subnets))
-
-
-def replace_under(table: KernelElements, elements: Iterable[tuple[str, Element]], rules: Callable[[], str]) -> None:
+def replace(table: KernelElements, elements: Iterable[tuple[str, Element]], rules: Callable[[], str]) -> None:
+    """Adds all elements in place of those with the same keys, for keys that are the pod's own addresses."""
     wanted = list(elements)
     try:
-        put_under(table, wanted, rules)
+        put(table, wanted, rules)
     except linux.ElementExists:
-        table.change(*(_replaced(table, name, each) for name, each in _by_set(wanted).items()))
+        table.change(*(_replacement(table, name, added) for name, added in _by_set(wanted).items()))
 
 
-def _replaced(table: KernelElements, name: str, elements: Sequence[Element]) -> Change:
-    keys = {each.key for each in elements}
-    return Change(name, add=elements, delete=[each for each in table.list(name) if each.key in keys])
+def _replacement(table: KernelElements, name: str, elements: Sequence[Element]) -> Change:
+    keys = {element.key for element in elements}
+    return Change(name, add=elements, delete=[element for element in table.list(name) if element.key in keys])
 
 
-def marked(
-    sets: Iterable[str], marks: Callable[[str], bool], table: KernelElements | None = None
+def list_tagged(
+    sets: Iterable[str], selects: Callable[[str], bool], table: KernelElements | None = None
 ) -> dict[str, list[Element]]:
-    """The elements whose comments are somebody's, by set; none where there is no table. Without a socket to it, one is
-    opened for this."""
-    asked = KernelElements() if table is None else table
+    """Lists the elements whose comments are selected, by set; none if the table does not exist.
+
+    Without a table a socket is opened for this call.
+    """
+    elements = KernelElements() if table is None else table
     try:
-        return {name: [each for each in asked.list(name) if marks(each.comment)] for name in sets}
+        return {name: [each for each in elements.list(name) if selects(each.comment)] for name in sets}
     except linux.Missing:
         return {name: [] for name in sets}
     finally:
         if table is None:
-            asked.close()
+            elements.close()
 
 
-def remove(table: KernelElements, sets: Iterable[str], marks: Callable[[str], bool]) -> None:
-    """Remove all elements whose comments are somebody's."""
+def remove(table: KernelElements, sets: Iterable[str], selects: Callable[[str], bool]) -> None:
+    """Removes all elements whose comments are selected."""
     try:
-        found = {name: [each for each in table.list(name) if marks(each.comment)] for name in sets}
-        table.change(*(Change(name, delete=each) for name, each in found.items() if each))
-    except linux.Missing:  # no table, or somebody was faster
-        if any(marked(sets, marks, table).values()):
+        listed = {name: [each for each in table.list(name) if selects(each.comment)] for name in sets}
+        table.change(*(Change(name, delete=elements) for name, elements in listed.items() if elements))
+    except linux.Missing:  # the table does not exist, or another call removed them at the same time
+        if any(list_tagged(sets, selects, table).values()):
             raise
 
 
-def check_usable(table: KernelElements) -> None:
-    """Whether elements could be put: the maps are there, or can be made. Changes nothing."""
+def check_usable(table: KernelElements, set_: str, rules: Callable[[], str]) -> None:
+    """Raises LinuxError if elements cannot be added: the set does not exist, and nft rejects the rules."""
     try:
-        table.list(f"{MASQUERADE}4")
+        table.list(set_)
     except linux.Missing:
-        KernelRuleset().check(ruleset(()))
+        KernelRuleset().check(rules())
 
 
 def _by_set(elements: Iterable[tuple[str, Element]]) -> dict[str, list[Element]]:
-    found: dict[str, list[Element]] = {}
-    for name, each in elements:
-        found.setdefault(name, []).append(each)
-    return found
+    grouped: dict[str, list[Element]] = {}
+    for name, element in elements:
+        grouped.setdefault(name, []).append(element)
+    return grouped

@@ -1,7 +1,7 @@
-"""Sockets to netfilter, which tell the kernel of nft elements and of connections.
+"""Netlink sockets for nft elements and for conntrack.
 
-After something was deleted, closing one takes the kernel 10 ms, in which nobody changes rules or removes links. So the
-daemon keeps its own, and others are closed last.
+Closing such a socket after a deletion takes the kernel 10 ms, during which it changes neither rules nor links. The
+daemon therefore keeps its sockets open, and a plugin's process closes its own last.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from podwire.linux.nft.table import KernelElements
 
 
 class Netfilter:
-    """Of the namespace in which each is used first."""
+    """Each socket belongs to the namespace in which it is first used."""
 
     @cached_property
     def elements(self) -> KernelElements:
@@ -25,14 +25,14 @@ class Netfilter:
         return KernelConntrack()
 
     def close(self) -> None:
-        for each in (self.__dict__.get("elements"), self.__dict__.get("conntrack")):
-            if each is not None:
-                each.close()
+        for socket in (self.__dict__.get("elements"), self.__dict__.get("conntrack")):
+            if socket is not None:
+                socket.close()
 
 
 @contextmanager
-def opened(call: Call) -> Iterator[Netfilter]:
-    """Those that are kept, or own ones until the block ends."""
+def open_netfilter(call: Call) -> Iterator[Netfilter]:
+    """Yields the daemon's sockets, or own ones that are closed after the block."""
     if call.netfilter is not None:
         yield call.netfilter
         return
@@ -40,4 +40,4 @@ def opened(call: Call) -> Iterator[Netfilter]:
     try:
         yield own
     finally:
-        call.later(own.close)
+        call.defer(own.close)

@@ -1,23 +1,22 @@
-"""Our nft tables on a host: which sets there can be, and the end of a table that nobody uses any more."""
+"""The nft tables of podwire's plugins: their sets, and the removal of tables without elements."""
 
 from collections.abc import Iterable
 
 from podwire.cniplugins import nat
-from podwire.cniplugins.bridge.plugin import plugin as bridge
-from podwire.cniplugins.bridge.plugin import spoofing
-from podwire.cniplugins.firewall.plugin import plugin as firewall
-from podwire.cniplugins.portmap.plugin import plugin as portmap
+from podwire.cniplugins.bridge import spoofing
+from podwire.cniplugins.firewall import plugin as firewall
+from podwire.cniplugins.portmap import plugin as portmap
 from podwire.linux.nft.table import TABLE, KernelElements, KernelRuleset
 
 SETS: dict[str, tuple[str, ...]] = {
-    "inet": (*bridge.MASQUERADES, *portmap.SETS, *firewall.SETS),
+    "inet": (*nat.MASQUERADE_SETS, *portmap.SETS, *firewall.SETS),
     "bridge": (*spoofing.SETS, *firewall.ISOLATED_SETS),
 }
-"""By family: those in which a pod's elements are."""
+"""Sets with elements of pods, by family."""
 
 
 def remove_unused() -> None:
-    """The tables of this namespace in which no pod has an element. Who adds one later makes its table again."""
+    """Removes the tables of this namespace without elements of pods. A later ADD makes its table again."""
     elements = KernelElements()
     try:
         unused = [family for family, sets in SETS.items() if not _is_used(elements.of(family), sets)]
@@ -28,5 +27,5 @@ def remove_unused() -> None:
 
 
 def _is_used(table: KernelElements, sets: Iterable[str]) -> bool:
-    """Each set is asked by itself: which there are depends on which plugins were here."""
-    return any(any(nat.marked((each,), lambda _comment: True, table).values()) for each in sets)
+    """Lists each set by itself: which sets exist depends on the plugins that were used."""
+    return any(any(nat.list_tagged((name,), lambda _tag: True, table).values()) for name in sets)

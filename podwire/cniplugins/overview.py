@@ -1,4 +1,4 @@
-"""What is attached and what is leased on this host, for people. Reads, and changes nothing."""
+"""Lists the attachments and address pools of this host for `podwire cni list` and `pools`. Changes nothing."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from podwire.cniplugins.attachments import Record, records
 from podwire.ipam import host_local, ranges
-from podwire.ipam.leases import Held, is_gone
+from podwire.ipam.leases import LeaseInfo, is_gone
 from podwire.ipam.ranges import RangeSet
 from podwire.linux import errors as linux
 from podwire.linux.proc.namespaces import identity
@@ -29,27 +29,27 @@ class Attached(NamedTuple):
     since: float
     """Seconds since 1970."""
     alive: bool
-    """Whether the pod's namespace is there; in doubt it is."""
+    """False if the pod's namespace certainly no longer exists."""
 
 
 def attached(data: str) -> list[Attached]:
-    """All attachments with records below a directory, the oldest first."""
-    found: dict[tuple[str, str, str], Attached] = {}
+    """Lists all attachments with records below a directory, the oldest first; those of chained plugins are merged."""
+    by_key: dict[tuple[str, str, str], Attached] = {}
     for plugin in sorted(os.listdir(data)) if os.path.isdir(data) else ():
-        for each in records(f"{data}/{plugin}"):
-            key = each.network, each.container_id, each.ifname
-            told = _told(each, plugin, f"{data}/{plugin}/{'@'.join(key)}")
-            found[key] = _joined(found[key], told) if key in found else told
-    return sorted(found.values(), key=lambda each: each.since)
+        for record in records(f"{data}/{plugin}"):
+            key = record.network, record.container_id, record.ifname
+            part = _attached(record, plugin, f"{data}/{plugin}/{'@'.join(key)}")
+            by_key[key] = _merge(by_key[key], part) if key in by_key else part
+    return sorted(by_key.values(), key=lambda each: each.since)
 
 
-def _told(record: Record, plugin: str, path: str) -> Attached:
+def _attached(record: Record, plugin: str, path: str) -> Attached:
     try:
         since = os.stat(path).st_mtime
     except FileNotFoundError:
-        since = 0.0  # it has just gone
+        since = 0.0  # it was removed at this moment
     made = results.decode(record.result, LATEST) if record.result else results.Result()
-    ips = tuple(str(each.address) for each in made.ips)
+    ips = tuple(str(ip.address) for ip in made.ips)
     return Attached(record.network, record.container_id, record.ifname, (plugin,), ips, since, _is_alive(record))
 
 
@@ -62,7 +62,7 @@ def _is_alive(record: Record) -> bool:
         return not is_gone(record.netns)
 
 
-def _joined(one: Attached, other: Attached) -> Attached:
+def _merge(one: Attached, other: Attached) -> Attached:
     return one._replace(
         plugins=(*one.plugins, *other.plugins),
         ips=one.ips or other.ips,
@@ -78,8 +78,8 @@ class Pool(NamedTuple):
     used: int
     free: int
     dead: int
-    """Owners whose namespace is gone: GC, or the next boot, frees what they have."""
-    oldest: Held | None
+    """Leases whose namespace no longer exists: GC, or the first call after a boot, releases them."""
+    oldest: LeaseInfo | None
 
 
 class Unreadable(NamedTuple):
@@ -88,40 +88,40 @@ class Unreadable(NamedTuple):
 
 
 def pools(directory: str) -> Iterator[Pool | Unreadable]:
-    """Those that the networks of a directory lease addresses from, with our host-local."""
+    """Lists the pools of the networks in a configuration directory that use our host-local."""
     for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
         path = os.path.join(directory, name)
         if name.endswith(ENDINGS):
             try:
-                yield from _of_network(_parsed(path))
+                yield from _pools_of_network(_parse(path))
             except (CniError, OSError) as error:
                 yield Unreadable(path, str(error))
 
 
-def _parsed(path: str) -> NetworkList:
+def _parse(path: str) -> NetworkList:
     with open(path, "rb") as file:
         return (parse_list if path.endswith(".conflist") else parse_single)(file.read(), path)
 
 
-def _of_network(network: NetworkList) -> Iterator[Pool]:
+def _pools_of_network(network: NetworkList) -> Iterator[Pool]:
     for plugin in network.plugins:
         ipam = plugin.get("ipam")
         if isinstance(ipam, dict) and ipam.get("type") == host_local.TYPE:
-            yield from _of_plugin(network, plugin)
+            yield from _pools_of_plugin(network, plugin)
 
 
-def _of_plugin(network: NetworkList, plugin: Object) -> Iterator[Pool]:
+def _pools_of_plugin(network: NetworkList, plugin: Object) -> Iterator[Pool]:
     config = plugin_config(dumped(request(network, plugin, None, {})))
     leases = host_local.leases(config)
-    used, held = leases.used(), leases.held()
-    for each in host_local.wish(config, Invocation("STATUS")).sets:
-        taken = sum(ranges.found(each, ip) is not None for ip in used)
-        inside = [lease for lease in held if _is_of(lease, each)]
+    used, listed = leases.used(), leases.all()
+    for set_ in host_local.parse_request(config, Invocation("STATUS")).sets:
+        taken = sum(ranges.find_range(set_, ip) is not None for ip in used)
+        inside = [lease for lease in listed if _is_in(lease, set_)]
         dead = sum(not lease.alive for lease in inside)
-        size = ranges.size(each)
+        size = ranges.size(set_)
         oldest = inside[0] if inside else None
-        yield Pool(network.name, ranges.told(each), size, taken, size - taken, dead, oldest)
+        yield Pool(network.name, ranges.describe(set_), size, taken, size - taken, dead, oldest)
 
 
-def _is_of(lease: Held, set_: RangeSet) -> bool:
-    return any(ranges.found(set_, ip) is not None for ip in lease.addresses)
+def _is_in(lease: LeaseInfo, set_: RangeSet) -> bool:
+    return any(ranges.find_range(set_, ip) is not None for ip in lease.addresses)

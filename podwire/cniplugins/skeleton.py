@@ -1,7 +1,7 @@
-"""What all plugins share: how they are called, how they answer, how they say no.
+"""The part that all plugins share: how a runtime calls them, how they answer, how errors are reported.
 
-One door for errors: whatever happens inside leaves as one JSON object on standard output and exit code 1. A plugin that
-is asked to stop undoes first what it has begun.
+Any exception leaves a plugin as one CNI error object on standard output and exit code 1 (CNI spec, section 2 "Error").
+A plugin that gets SIGTERM undoes first what it has begun.
 """
 
 import gc
@@ -38,160 +38,181 @@ PLUGINS = {
     "static": "podwire.cniplugins.static.plugin",
     "tuning": "podwire.cniplugins.tuning.plugin",
 }
-"""Names of programs, and the modules that have a `PLUGIN`."""
+"""Names of executables, and the modules that have a `PLUGIN`."""
 
-_DELEGATE = "podwire.cniplugins.ipam_delegate"  # which knows us
+_IPAM = "podwire.cniplugins.ipam_delegate"  # imports this module, so it is imported when it is needed
 
 TIMINGS = "PODWIRE_CNI_TIMINGS"
-"""Whoever sets it in the environment is told on standard error where the time went, in a line that begins so."""
+"""A caller that sets this variable gets a line on standard error that begins with it and lists seconds per step."""
 
-LARGEST = 16 << 20
+LARGEST_CONFIG = 16 << 20
 """Bytes of a configuration."""
 
 
-Later = Callable[[Callable[[], None]], None]
-"""Does what nobody needs to wait for, such as closing a socket after which the kernel tidies up."""
+class Limits(NamedTuple):
+    """Seconds. A runtime gives a plugin 55 s or more, and the forwarder gives the daemon 55 s."""
+
+    lock: float = 40.0
+    """For another call for the same interface to finish: then code 11, "try again later"."""
+    delegate: float = 50.0
+    """For an IPAM executable."""
+    port: float = 2.5
+    """For a new veth pair to pass packets."""
+    neighbour: float = 2.5
+    """For neighbours to resolve a new IPv6 address."""
 
 
-def at_once(work: Callable[[], None]) -> None:
+DeferWork = Callable[[Callable[[], None]], None]
+"""Runs work that no caller needs to wait for, such as closing a socket for which the kernel cleans up."""
+
+
+def run_now(work: Callable[[], None]) -> None:
     work()
 
 
-class Call(NamedTuple):
-    invocation: Invocation
-    config: PluginConfig
-    environ: Mapping[str, str] = {}
-    """Of the one who calls."""
-    tell: Callable[[str], None] = lambda _line: None
-    """Writes a line to the standard error of the one who calls."""
-    later: Later = at_once
-    netfilter: "Netfilter | None" = None
-    """What the daemon keeps open for calls from its own namespace."""
-    gone: Callable[[], bool] = bool
-    """Whether nobody waits for the answer any more."""
-    others: Callable[[], Valid] = frozenset
-    """GC: who stays besides those who are valid; for an IPAM that works for another plugin."""
-
-
-def _gc_of_ipam(call: Call, valid: Valid) -> None:
-    import_module(_DELEGATE).gc(call, valid)
-
-
-def _status_of_ipam(call: Call) -> None:
-    import_module(_DELEGATE).status(call)
-
-
-class Plugin(NamedTuple):
-    """What a program does. One that keeps nothing by itself leaves GC and STATUS to its IPAM, if it has any."""
-
-    name: str
-    add: Callable[[Call], Result]
-    check: Callable[[Call], None]
-    delete: Callable[[Call], None]
-    gc: Callable[[Call, Valid], None] = _gc_of_ipam
-    status: Callable[[Call], None] = _status_of_ipam
-    check_wish: Callable[[Call], object] = lambda _call: None
-    """Of IPAM: refuses what cannot be meant, and changes nothing."""
-
-
-class _Stopped(BaseException):
-    """Somebody asked the process to end."""
-
-
-def main(name: str) -> NoReturn:
-    """Be a plugin, then end at once: the kernel tidies up faster than the interpreter."""
-    gc.disable()
-    while os.open(os.devnull, os.O_RDWR) <= 2:
-        pass  # a closed standard file would become one of ours, and be written to
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, _stop)
-    try:
-        code = answer(name, Streams(os.environ, _read, _write, _tell))
-    except OSError:
-        code = 1  # nobody hears us
-    os._exit(code)
-
-
-def _stop(number: int, _frame: object) -> None:
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)  # undoing is not to be interrupted
-    raise _Stopped(f"stopped by {signal.Signals(number).name}")
-
-
 class Streams(NamedTuple):
-    """A plugin's surroundings: those of this process, or those that were sent to the daemon."""
+    """The environment and standard streams of a plugin: those of this process, or those that the daemon received."""
 
     environ: Mapping[str, str]
     read: Callable[[], bytes]
     write: Callable[[bytes], None]
-    tell: Callable[[str], None]
-    later: Later = at_once
+    warn: Callable[[str], None]
+    """Writes a line to the caller's standard error."""
+    defer: DeferWork = run_now
     netfilter: "Netfilter | None" = None
-    gone: Callable[[], bool] = bool
+    """Sockets that the daemon keeps open for calls from its own namespace."""
+    is_disconnected: Callable[[], bool] = bool
+    """Whether the caller no longer waits for the answer."""
+    limits: Limits = Limits()
+
+
+class Call(NamedTuple):
+    """One CNI call: the request, and the streams of its caller."""
+
+    invocation: Invocation
+    config: PluginConfig
+    environ: Mapping[str, str] = {}
+    warn: Callable[[str], None] = lambda _line: None
+    defer: DeferWork = run_now
+    netfilter: "Netfilter | None" = None
+    is_disconnected: Callable[[], bool] = bool
+    limits: Limits = Limits()
+    also_valid: Callable[[], Valid] = frozenset
+    """GC of an IPAM plugin: attachments to keep besides the valid ones: the calling plugin has their records."""
+
+
+class Plugin:
+    """A CNI plugin. One that has no state of its own leaves GC and STATUS to its IPAM plugin, if it has one."""
+
+    name: str
+
+    def add(self, call: Call) -> Result:
+        raise NotImplementedError
+
+    def check(self, call: Call) -> None:
+        raise NotImplementedError
+
+    def delete(self, call: Call) -> None:
+        raise NotImplementedError
+
+    def gc(self, call: Call, valid: Valid) -> None:
+        import_module(_IPAM).gc(call, valid)
+
+    def status(self, call: Call) -> None:
+        import_module(_IPAM).status(call)
+
+    def check_request(self, call: Call) -> object:
+        """IPAM plugins: raises CniError for a configuration that cannot be satisfied; changes nothing."""
+        return None
+
+
+class _Terminated(BaseException):
+    """The process got a signal that asks it to end."""
+
+
+def main(name: str) -> NoReturn:
+    """Runs a plugin as a process, and exits without the interpreter's slow clean-up."""
+    gc.disable()
+    while os.open(os.devnull, os.O_RDWR) <= 2:
+        pass  # a closed standard stream would otherwise become one of our descriptors, and be written to
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _terminate)
+    try:
+        code = answer(name, Streams(os.environ, _read_stdin, _write_stdout, _write_stderr))
+    except OSError:
+        code = 1  # the caller does not read the answer
+    os._exit(code)
+
+
+def _terminate(number: int, _frame: object) -> None:
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)  # the undo must not be interrupted
+    raise _Terminated(f"stopped by {signal.Signals(number).name}")
 
 
 def answer(name: str, streams: Streams) -> int:
-    """Do what the environment asks for; the exit code."""
+    """Does what the CNI environment asks for; returns the exit code."""
     environ = streams.environ
     if "CNI_COMMAND" not in environ:
-        streams.tell(f"podwire {name}: a CNI plugin, for versions {', '.join(versions.KNOWN)}")
+        streams.warn(f"podwire {name}: a CNI plugin, for versions {', '.join(versions.KNOWN)}")
         return 0
-    if TIMINGS not in environ:
-        return _answered(name, streams)
-    with Stopwatch() as stopwatch:
-        code = _answered(name, streams)
-    streams.tell(told_timings(stopwatch))
-    return code
-
-
-def _answered(name: str, streams: Streams) -> int:
-    environ, write = streams.environ, streams.write
     version = versions.LATEST
+    stopwatch = Stopwatch().__enter__() if TIMINGS in environ else None
     try:
-        asked = invocation(environ)
-        if asked.command == "VERSION":
-            write(dumped({"cniVersion": versions.LATEST, "supportedVersions": versions.KNOWN}))
+        request = invocation(environ)
+        if request.command == "VERSION":
+            streams.write(dumped({"cniVersion": versions.LATEST, "supportedVersions": versions.KNOWN}))
             return 0
         config = plugin_config(streams.read())
         version = config.version
-        call = Call(asked, config, environ, streams.tell, streams.later, streams.netfilter, streams.gone)
-        printed = _done(name, call)
-        if printed is not None:
-            write(dumped(printed))
-    except BaseException as error:  # noqa: BLE001 - the one door for errors
-        told = translated(error)
-        if told.code == Code.INTERNAL and told.__cause__ is not None:
-            streams.tell(_traceback(told.__cause__))
-        write(dumped(errors.encode(told, version)))
+        plugin = _load(name, request, version)
+        call = Call(
+            request,
+            config,
+            environ,
+            streams.warn,
+            streams.defer,
+            streams.netfilter,
+            streams.is_disconnected,
+            streams.limits,
+        )
+        if request.command == "ADD":
+            streams.write(dumped(results.encode(plugin.add(call), version)))
+        elif request.command == "GC":
+            plugin.gc(call, valid_attachments(config.raw))
+        else:
+            {"CHECK": plugin.check, "DEL": plugin.delete, "STATUS": plugin.status}[request.command](call)
+    except BaseException as error:  # noqa: BLE001 - the one place where errors become answers
+        refusal = as_cni_error(error)
+        if refusal.code == Code.INTERNAL and refusal.__cause__ is not None:
+            streams.warn(_traceback(refusal.__cause__))
+        streams.write(dumped(errors.encode(refusal, version)))
         return 1
+    finally:
+        if stopwatch is not None:
+            stopwatch.__exit__(None, None, None)
+            streams.warn(timings_line(stopwatch))
     return 0
 
 
-def _done(name: str, call: Call) -> Object | None:
-    command, version = call.invocation.command, call.config.version
-    if not versions.at_least(version, call.invocation.verb.since):
-        raise CniError(Code.INCOMPATIBLE_VERSION, f"{command} is not in version {version}")
+def _load(name: str, request: Invocation, version: str) -> Plugin:
+    if not versions.at_least(version, request.verb.since):
+        raise CniError(Code.INCOMPATIBLE_VERSION, f"{request.command} is not in version {version}")
     if name not in PLUGINS:
-        raise CniError(Code.BAD_CONFIG, f"{name!r} is none of podwire's plugins {', '.join(PLUGINS)}")
+        raise CniError(Code.BAD_CONFIG, f"{name!r} is not a podwire plugin; there are {', '.join(PLUGINS)}")
     with step("import"):
         plugin: Plugin = import_module(PLUGINS[name]).PLUGIN
-    if command == "ADD":
-        return results.encode(plugin.add(call), version)
-    if command == "GC":
-        plugin.gc(call, valid_attachments(call.config.raw))
-    else:
-        {"CHECK": plugin.check, "DEL": plugin.delete, "STATUS": plugin.status}[command](call)
-    return None
+    return plugin
 
 
-def told_timings(stopwatch: Stopwatch) -> str:
-    """`seconds` and `times` of each step."""
+def timings_line(stopwatch: Stopwatch) -> str:
+    """Formats `[seconds, times]` of each step."""
     steps = {name: [seconds, stopwatch.times.get(name, 1)] for name, seconds in stopwatch.seconds.items()}
     return f"{TIMINGS} {dumped(steps).decode()}"
 
 
 _CODES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Code], ...] = (
-    ((linux.Busy, linux.DeadlinePassed, _Stopped), Code.TRY_AGAIN_LATER),
+    ((linux.Busy, linux.DeadlinePassed, _Terminated), Code.TRY_AGAIN_LATER),
     ((linux.NoSuchNamespace, linux.WrongKind), Code.BAD_NETNS),
     ((linux.OutOfResources, linux.NoSuchPath), Code.IO_FAILURE),
     (linux.LinuxError, Code.REFUSED),
@@ -199,64 +220,75 @@ _CODES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Code]
 )
 
 
-def translated(error: BaseException) -> CniError:
-    """What a runtime is told of an exception; what nobody expected is its cause."""
+def as_cni_error(error: BaseException) -> CniError:
+    """Translates an exception for the runtime; one of an unexpected type becomes the cause of code 999."""
     if isinstance(error, CniError):
         return error
-    for kinds, code in _CODES:
-        if isinstance(error, kinds):
+    for types, code in _CODES:
+        if isinstance(error, types):
             return CniError(code, str(error), "; ".join(getattr(error, "__notes__", ())))
-    told = CniError(Code.INTERNAL, f"{type(error).__name__}: {error}")
-    told.__cause__ = error
-    return told
+    internal = CniError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+    internal.__cause__ = error
+    return internal
 
 
 def _traceback(error: BaseException) -> str:
-    from traceback import format_exception  # noqa: PLC0415 - only for what nobody expected
+    from traceback import format_exception  # noqa: PLC0415 - imported only for a bug
 
     return "".join(format_exception(error)).rstrip()
 
 
-def all_of(*steps: Callable[[], Any]) -> None:
-    """Take every step of giving back, whatever becomes of the others; then tell of all that failed."""
-    failed: list[CniError] = []
-    for each in steps:
+def run_all(*steps: Callable[[], Any]) -> None:
+    """Runs every step of a clean-up, also after one has failed; then raises the first error with the others in it."""
+    failures: list[CniError] = []
+    for run in steps:
         try:
-            each()
-        except Exception as error:  # noqa: BLE001 - the others must have their turn
-            failed.append(translated(error))
-    if failed:
-        others = "; ".join(filter(None, (failed[0].details, *map(str, failed[1:]))))
-        raise CniError(failed[0].code, failed[0].msg, others) from failed[0].__cause__
+            run()
+        except Exception as error:  # noqa: BLE001 - the other steps must run
+            failures.append(as_cni_error(error))
+    if failures:
+        others = "; ".join(filter(None, (failures[0].details, *map(str, failures[1:]))))
+        raise CniError(failures[0].code, failures[0].msg, others) from failures[0].__cause__
 
 
-def pod_netns(call: Call) -> int:
-    """The identity of the pod's namespace, which must not be the one that we are in. Asked before anything is done."""
-    there = identity(call.invocation.netns)
-    if there == identity("/proc/thread-self/ns/net"):
+def pod_namespace(call: Call) -> int:
+    """Returns the inode of the pod's network namespace. Raises CniError if it is the host's."""
+    inode = identity(call.invocation.netns)
+    if inode == identity("/proc/thread-self/ns/net"):
         raise CniError(Code.BAD_NETNS, f"CNI_NETNS: {call.invocation.netns} is the namespace of the host")
-    return there
+    return inode
 
 
-def _read() -> bytes:
+def require_previous(call: Call, after: str = "") -> Result:
+    previous = call.config.previous()
+    if previous is None:
+        raise CniError(Code.BAD_CONFIG, "prevResult: missing" + after)
+    return previous
+
+
+def changed_config(call: Call, raw: Object) -> Call:
+    return call._replace(config=call.config._replace(raw=raw))
+
+
+def _read_stdin() -> bytes:
     chunks, size = [], 0
     try:
         while chunk := os.read(0, 1 << 16):
             chunks.append(chunk)
             size += len(chunk)
-            if size > LARGEST:
-                raise CniError(Code.IO_FAILURE, f"standard input: more than {LARGEST} bytes")
+            if size > LARGEST_CONFIG:
+                raise CniError(Code.IO_FAILURE, f"standard input: more than {LARGEST_CONFIG} bytes")
     except OSError as error:
         raise CniError(Code.IO_FAILURE, f"standard input: {error.strerror}") from error
     return b"".join(chunks)
 
 
-def _tell(line: str) -> None:
+def _write_stderr(line: str) -> None:
     with suppress(OSError):
         os.write(2, f"{line}\n".encode("utf-8", "backslashreplace"))
 
 
-def _write(data: bytes) -> None:
+def _write_stdout(data: bytes) -> None:
     left = memoryview(data + b"\n")
     while left:
         left = left[os.write(1, left) :]

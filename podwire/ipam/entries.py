@@ -1,15 +1,15 @@
-"""A network's directory of leases, entry by entry; what they mean together is in `leases.py`.
+"""The directory of a network's leases, entry by entry; `leases.py` has the rules.
 
-    10.1.0.5 -> ~CONTAINER@eth0                         the address is taken, and by whom
-    @CONTAINER@eth0 -> 10.1.0.5,fd00::5 BOOT NETNS      what the owner has, since which boot, for which namespace
-    ~CONTAINER@eth0                                     the owner in the reference plugin's words
-    last_reserved_ip.0                                  where to go on looking
-    last_reserved_ip.known                              up to where this directory was looked through
-    lock                                                held while something changes
+    10.1.0.5 -> ~CONTAINER@eth0                         the address is leased, and its owner
+    @CONTAINER@eth0 -> 10.1.0.5,fd00::5 BOOT NETNS      the owner's addresses, the boot and the namespace of the lease
+    ~CONTAINER@eth0                                     the owner as the reference plugin writes it
+    last_reserved_ip.0                                  the address that was leased last, of each range set
+    last_reserved_ip.known                              the state of the directory at the last inspection
+    lock                                                flock, held while something changes
 
-The first two count. They are symbolic links: one is made in one step, with its content or not at all, and only if the
-name is free. So an entry is never torn, an address never has two owners, and nothing but the directory needs to be
-synced to disk. Who follows the first, as the reference plugin host-local does, finds what that would have written.
+The first two are the lease. They are symbolic links: symlink(2) creates one atomically with its content, and fails if
+the name exists. So an entry is never torn, an address never has two owners, and an fsync of the directory is enough.
+The reference plugin host-local follows the first one, and finds in the third what it would have written itself.
 """
 
 import errno
@@ -26,27 +26,27 @@ from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Address, address
 from podwire.protocols.cni.verbs import is_id, is_ifname
 
-_STEP = 0.002
+_POLL = 0.002
 _CURSOR = "last_reserved_ip."
 _KNOWN = "last_reserved_ip.known"
 _LOCK = "lock"
-_UNFINISHED = "lock.new"
+_TEMPORARY = "lock.new"
 _LONGEST_PATH = 1024
 
 
 class Owner(NamedTuple):
     container_id: str
     ifname: str
-    """Empty for old files of the reference plugin, which do not tell it."""
+    """Empty for files of old versions of the reference plugin."""
 
     @property
     def file(self) -> str:
-        """Behind all addresses when names are sorted: the reference plugin removes in that order what it can read."""
+        """Sorts behind all addresses: the reference plugin removes files in that order, and reads this one by them."""
         return f"~{self.container_id}@{self.ifname}"
 
     @property
     def entry(self) -> str:
-        """No address begins like this."""
+        """Begins like no address."""
         return f"@{self.container_id}@{self.ifname}"
 
     def __str__(self) -> str:
@@ -57,24 +57,24 @@ class Owner(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """What an owner has, as its own entry tells."""
+    """The content of an owner's entry."""
 
     addresses: tuple[Address, ...]
     boot: str = ""
     netns: str = ""
-    """Both empty when nobody knows."""
+    """Boot and namespace are empty if they are unknown."""
 
     @property
     def text(self) -> str:
-        told = (self.boot, self.netns) if self.boot and len(self.netns) <= _LONGEST_PATH else ()
-        return " ".join((",".join(map(str, self.addresses)), *told))
+        origin = (self.boot, self.netns) if self.boot and len(self.netns) <= _LONGEST_PATH else ()
+        return " ".join((",".join(map(str, self.addresses)), *origin))
 
 
 def _lease(text: str) -> Lease | None:
     addresses, _, rest = text.partition(" ")
     boot, _, netns = rest.partition(" ")
     try:
-        return Lease(tuple(address(each, "") for each in addresses.split(",")), boot, netns)
+        return Lease(tuple(address(text, "") for text in addresses.split(",")), boot, netns)
     except CniError:
         return None
 
@@ -91,7 +91,7 @@ def is_address(name: str) -> bool:
 
 
 class Entries:
-    """The directory; whoever changes something holds the lock."""
+    """The directory. Every change needs the lock."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -100,10 +100,10 @@ class Entries:
         return os.listdir(self.directory)
 
     def owners(self) -> Iterator[Owner]:
-        """Everybody with an entry of its own."""
-        for each in self.names():
-            id_, _, ifname = each[1:].partition("@")
-            if each[0] == "@" and (owner := _owner(id_, ifname)) is not None:
+        """Yields the owners that have an entry of their own."""
+        for name in self.names():
+            id_, _, ifname = name[1:].partition("@")
+            if name[0] == "@" and (owner := _owner(id_, ifname)) is not None:
                 yield owner
 
     def lease(self, owner: Owner) -> Lease | None:
@@ -111,7 +111,7 @@ class Entries:
         return None if text is None else _lease(text)
 
     def since(self, owner: Owner) -> float:
-        """When its entry was written."""
+        """Returns the time at which the owner's entry was written."""
         return os.lstat(self.path(owner.entry)).st_mtime
 
     def put_lease(self, owner: Owner, lease: Lease) -> None:
@@ -121,7 +121,7 @@ class Entries:
         self.remove(owner.entry)
 
     def owner(self, name: str) -> Owner | None:
-        """Whose an address is; None when it is nobody's, or cannot be told."""
+        """Returns the owner of an address; None if it has none, or if its entry is damaged."""
         link = self._link(name)
         if link is not None:
             id_, at, ifname = link[1:].partition("@")
@@ -130,18 +130,20 @@ class Entries:
         return _owner(*words, *("",) * (2 - len(words))) if 0 < len(words) <= 2 else None
 
     def is_free(self, name: str) -> bool:
-        """An empty file is what the reference plugin leaves when it dies: nobody ever got that address."""
+        """An empty file is free: the reference plugin leaves one when it is killed, before it returns the address."""
         try:
-            told = os.lstat(self.path(name))
+            status = os.lstat(self.path(name))
         except FileNotFoundError:
             return True
-        return told.st_size == 0 and stat.S_ISREG(told.st_mode)
+        return status.st_size == 0 and stat.S_ISREG(status.st_mode)
 
     def not_free(self) -> set[str]:
-        """All names that are no free address."""
-        with os.scandir(self.directory) as found:
+        """Returns all names that are not a free address."""
+        with os.scandir(self.directory) as entries:
             return {
-                each.name for each in found if not (each.is_file(follow_symlinks=False) and each.stat().st_size == 0)
+                entry.name
+                for entry in entries
+                if not (entry.is_file(follow_symlinks=False) and entry.stat().st_size == 0)
             }
 
     def take(self, name: str, owner: Owner) -> None:
@@ -153,7 +155,7 @@ class Entries:
             self.retake(name, owner)
 
     def retake(self, name: str, owner: Owner) -> None:
-        """In place of whatever is there."""
+        """Replaces the entry of an address."""
         self._replace(name, owner.file)
 
     def remove(self, name: str) -> None:
@@ -167,7 +169,7 @@ class Entries:
             return False
 
     def put_mirror(self, owner: Owner) -> None:
-        """When a loss of power takes it, the next look through the directory brings it back."""
+        """Writes the file that the reference plugin reads. After a power failure the next inspection restores it."""
         self._write(owner.file, f"{owner.container_id}\r\n{owner.ifname}")
 
     def cursor(self, number: int) -> Address | None:
@@ -177,11 +179,11 @@ class Entries:
             return None
 
     def put_cursor(self, number: int, ip: Address) -> None:
-        """A file, and not a link: the reference plugin would follow one, and write to what it names."""
+        """Writes a regular file: the reference plugin would follow a symbolic link, and write to its target."""
         self._write(f"{_CURSOR}{number}", str(ip))
 
     def _write(self, name: str, content: str) -> None:
-        """In place, and not synced: for what does no harm when it is lost or torn."""
+        """Writes in place without fsync: for files that do no harm when they are lost or torn."""
         path, flags = self.path(name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         if os.path.islink(path):
             os.unlink(path)
@@ -192,7 +194,7 @@ class Entries:
             os.close(file)
 
     def _content(self, name: str) -> tuple[str, int]:
-        """What is written there, and when that was done."""
+        """Returns a file's text and its modification time."""
         file = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             return os.read(file, 4096).decode("ascii", "replace").strip(), os.fstat(file).st_mtime_ns
@@ -200,24 +202,24 @@ class Entries:
             os.close(file)
 
     def _progress(self, boot: str) -> str:
-        """Changes with every boot, and whenever the reference plugin gives an address."""
-        told = boot
+        """Returns a text that changes with every boot, and whenever the reference plugin leases an address."""
+        progress = boot
         with suppress(OSError):
             for number in count():
                 text, when = self._content(f"{_CURSOR}{number}")
-                told += f" {text}@{when}"
-        return told
+                progress += f" {text}@{when}"
+        return progress
 
     def known(self, boot: str) -> str | None:
-        """What was noted when all was looked through; None when things have happened since."""
+        """Returns the note of the last inspection; None if the reference plugin or a boot came after it."""
         try:
-            noted, bar, rest = self._content(_KNOWN)[0].partition("|")
+            noted, bar, note = self._content(_KNOWN)[0].partition("|")
         except OSError:
             return None
-        return rest if bar and noted == self._progress(boot) else None
+        return note if bar and noted == self._progress(boot) else None
 
-    def put_known(self, boot: str, rest: str) -> None:
-        self._write(_KNOWN, f"{self._progress(boot)}|{rest}")
+    def put_known(self, boot: str, note: str) -> None:
+        self._write(_KNOWN, f"{self._progress(boot)}|{note}")
 
     def path(self, name: str) -> str:
         return f"{self.directory}/{name}"
@@ -229,7 +231,7 @@ class Entries:
             return None
 
     def _words(self, name: str) -> list[str]:
-        """Those of a file of the reference plugin: an id, and maybe an interface."""
+        """Returns the words of a file of the reference plugin: a container id, and maybe an interface."""
         try:
             with open(self.path(name), encoding="utf-8", errors="replace") as file:
                 return file.read(4096).split()
@@ -237,30 +239,30 @@ class Entries:
             return []
 
     def _replace(self, name: str, content: str) -> None:
-        """Under the lock, so one temporary name is enough."""
-        temporary = self.path(_UNFINISHED)
+        """Replaces a link atomically. One temporary name is enough, because the caller has the lock."""
+        temporary = self.path(_TEMPORARY)
         os.symlink(content, temporary)
         os.rename(temporary, self.path(name))
 
     @contextmanager
-    def locked(self, patience: float) -> Iterator[None]:
+    def lock(self, seconds: float) -> Iterator[None]:
         file = os.open(self.path(_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            _wait(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB), patience, self.directory)
-            self.remove(_UNFINISHED)  # of somebody who died with the lock
+            _wait(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB), seconds, self.directory)
+            self.remove(_TEMPORARY)  # left by a process that was killed while it had the lock
             yield
         finally:
             os.close(file)
 
 
-def _wait(lock: Callable[[], None], patience: float, where: str) -> None:
-    until = time.monotonic() + patience
+def _wait(lock: Callable[[], None], seconds: float, directory: str) -> None:
+    deadline = time.monotonic() + seconds
     while True:
         try:
             return lock()
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EINTR):
                 raise
-        if time.monotonic() > until:
-            raise CniError(Code.TRY_AGAIN_LATER, f"ipam: the lock of {where} was not free within {patience:g} s")
-        time.sleep(_STEP)
+        if time.monotonic() > deadline:
+            raise CniError(Code.TRY_AGAIN_LATER, f"ipam: the lock of {directory} was not free within {seconds:g} s")
+        time.sleep(_POLL)

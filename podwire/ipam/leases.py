@@ -1,13 +1,19 @@
-"""Who has which address of a network, whatever happens.
+"""Leases of addresses: the owner of each address of a network.
 
-What an owner has is written before its addresses are taken and removed after they are free, so a crash in between
-leaves nothing that a later release would not find.
+Crash order. A lease has two entries: the owner's (which addresses it has) and the address's (who owns it).
 
-No operation reads all entries but for three: GC; a pool in which there is hardly a free address; and the first look of
-each boot, which is repeated when the reference plugin host-local has given addresses meanwhile. That one takes over its
-files, and frees what died with an earlier boot: the namespace of such a lease is gone, and it was never given back.
+| operation | order | a crash in between leaves |
+|---|---|---|
+| take | owner's entry, then addresses | an owner's entry with free addresses: `take` completes it, `release` removes |
+| release | addresses, then owner's entry | the same |
 
-An entry that nobody understands keeps its address from being given. GC puts it right, or away.
+The address's entry decides: an address belongs to the owner that it names, and to nobody if it does not exist.
+
+Only three operations read all entries: GC; a pool that is nearly full; and the first operation after a boot, or after
+the reference plugin host-local has leased addresses in the same directory. This inspection takes over the reference
+plugin's files, and releases the leases of earlier boots whose network namespace no longer exists.
+
+A damaged entry keeps its address from being leased. GC repairs or removes it.
 """
 
 import os
@@ -26,27 +32,27 @@ from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Address, address
 
-PATIENCE = 20.0
-"""Seconds to wait for the lock: less than any runtime waits for a plugin."""
+LOCK_SECONDS = 20.0
+"""How long to wait for the lock: less than any runtime waits for a plugin."""
 _PROBES = 64
-"""Addresses that are tried one by one, before all entries are read at once."""
+"""Addresses that are probed one by one, before all entries are read at once."""
 _NAMELESS = "nameless"
-"""Noted when there are files of the reference plugin that do not tell an interface."""
+"""Noted when there are files of the reference plugin without an interface."""
 
-NAMED = declare("ipam.named", "what an owner will have is written, its addresses are not taken yet")
-TAKEN = declare("ipam.taken", "an owner's addresses are taken, and nobody was told")
-FREED = declare("ipam.freed", "an owner's addresses are free, its own entry is still there")
+NAMED = declare("ipam.named", "the owner's entry is written, its addresses are not taken yet")
+TAKEN = declare("ipam.taken", "the owner's addresses are taken, the caller has no answer")
+FREED = declare("ipam.freed", "the owner's addresses are free, its own entry still exists")
 
 
 @cache
 def boot_id() -> str:
-    """Of this boot; short, and long enough to tell one from the other."""
+    """Returns the first 16 digits of the kernel's boot id."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().replace("-", "")[:16]
 
 
 def is_gone(netns: str) -> bool:
-    """Whether a path names no network namespace any more. In doubt it does."""
+    """Whether a path certainly does not lead to a network namespace any more."""
     try:
         identity(netns)
     except (linux.NoSuchNamespace, linux.WrongKind):
@@ -56,8 +62,8 @@ def is_gone(netns: str) -> bool:
     return False
 
 
-class Held(NamedTuple):
-    """A lease, for people."""
+class LeaseInfo(NamedTuple):
+    """A lease, for listings."""
 
     owner: Owner
     addresses: tuple[Address, ...]
@@ -71,200 +77,207 @@ class Leases:
     def __init__(
         self,
         directory: str,
-        patience: float = PATIENCE,
+        lock_seconds: float = LOCK_SECONDS,
         *,
         mirror: bool = True,
         boot: str = "",
-        tell: Callable[[str], None] = lambda _line: None,
+        warn: Callable[[str], None] = lambda _line: None,
     ) -> None:
+        """With `mirror` the reference plugin host-local can read and release the leases."""
         self._entries = Entries(directory)
-        self._patience, self._mirror, self._tell = patience, mirror, tell
+        self._lock_seconds, self._mirror, self._warn = lock_seconds, mirror, warn
         self._boot = boot or boot_id()
 
     def take(
-        self, owner: Owner, sets: Sequence[RangeSet], wanted: Sequence[Address] = (), netns: str = ""
+        self, owner: Owner, sets: Sequence[RangeSet], requested: Sequence[Address] = (), netns: str = ""
     ) -> tuple[Address, ...]:
-        """One address of each set; those that the owner has already, if they fit.
+        """Leases one address of each set; returns the owner's present ones if they fit. Idempotent.
 
-        Wanted addresses are given if they are free and in a set that has no other; else nothing is. A lease that a loss
-        of power takes was a pod's that is gone, too, so nobody waits for the disk; unless it is not known whose it is.
+        Requested addresses must be free, each in a set of its own; otherwise nothing is leased. The directory is
+        fsynced only for a lease without a namespace: any other one is worthless after a power failure, like its pod.
         """
         os.makedirs(self._entries.directory, mode=0o755, exist_ok=True)
-        with self._entries.locked(self._patience):
-            rest = self._look_through()
+        with self._entries.lock(self._lock_seconds):
+            note = self._inspect()
             had = self._of(owner)
-            if had is not None and not (_fits(had, sets, wanted) and self._are_free_for(owner, had)):
+            if had is not None and not (_fits(had, sets, requested) and self._are_free_for(owner, had)):
                 self._free(owner, had)
                 had = None
-            chosen = had if had is not None else self._chosen(sets, wanted)
+            chosen = had if had is not None else self._choose(sets, requested)
             self._write(owner, Lease(chosen, self._boot, netns))
             if had is None:
                 for number, ip in enumerate(chosen):
                     self._entries.put_cursor(number, ip)
-                self._entries.put_known(self._boot, rest)
+                self._entries.put_known(self._boot, note)
         failpoint(TAKEN)
         if not netns:
             fsync_directory(self._entries.directory)
         return chosen
 
     def release(self, owner: Owner) -> tuple[Address, ...]:
-        """Free what the owner has; nothing happens when that is nothing.
+        """Releases the owner's addresses; returns them. Idempotent.
 
-        A lease that a loss of power brings back is freed after the boot, so nobody waits for the disk; unless nothing
-        would tell by then that it is dead.
+        The directory is fsynced only for a lease without a namespace: any other one that a power failure brings back
+        is released by the first inspection after the boot.
         """
         if not os.path.isdir(self._entries.directory):
             return ()
-        with self._entries.locked(self._patience):
+        with self._entries.lock(self._lock_seconds):
             lease = self._entries.lease(owner)
             had = None if lease is None else lease.addresses
             if had is None:
-                nameless = self._look_through() == _NAMELESS
+                nameless = self._inspect() == _NAMELESS
                 had = self._of(owner)
                 if had is None and not nameless and not self._entries.has_mirror(owner):
                     return ()
-                had = self._found(owner) if had is None else had
+                had = self._search(owner) if had is None else had
             self._free(owner, had)
         if lease is None or not lease.netns:
             fsync_directory(self._entries.directory)
         return had
 
     def of(self, owner: Owner) -> tuple[Address, ...]:
-        """What the owner has."""
+        """Returns the owner's addresses."""
         had = self._of(owner)
-        return self._found(owner) if had is None else tuple(each for each in had if self._owns(owner, str(each)))
+        return self._search(owner) if had is None else tuple(ip for ip in had if self._owns(owner, str(ip)))
 
-    def keep_only(self, valid: Valid, others: Callable[[], Valid] = frozenset) -> None:
-        """Free what belongs to any other owner, and put right what is damaged; go on whatever fails.
+    def release_others(self, valid: Valid, also_valid: Callable[[], Valid] = frozenset) -> None:
+        """Releases the addresses of owners that are not valid, and repairs damaged entries; goes on after a failure.
 
-        `others` tells who stays, too. It is asked when all leases are known: whoever has one by then is in its answer,
-        if it wrote down somewhere that it would ask for one.
+        `also_valid` is called after all leases have been listed. A plugin writes its record before it leases, so the
+        owner of each listed lease that is still being added is in its answer.
         """
         if not os.path.isdir(self._entries.directory):
             return
-        failed: list[str] = []
-        with self._entries.locked(self._patience):
-            self._look_through()
-            everybody = self._everybody()
-            valid |= others()
-            spared = {*valid, *((id_, "") for id_, _ in valid)}
-            for owner, had in everybody.items():
-                if owner not in spared:
-                    _try(failed, str(owner), partial(self._free, owner, had))
-            for name in self._damaged():
-                _try(failed, name, partial(self._repair, name, valid))
+        failures: list[str] = []
+        with self._entries.lock(self._lock_seconds):
+            self._inspect()
+            owners = self._list_owners()
+            valid |= also_valid()
+            kept = {*valid, *((id_, "") for id_, _ in valid)}
+            for owner, had in owners.items():
+                if owner not in kept:
+                    _try(failures, str(owner), partial(self._free, owner, had))
+            for name in self._list_damaged():
+                _try(failures, name, partial(self._repair, name, valid))
         fsync_directory(self._entries.directory)
-        if failed:
-            raise CniError(Code.IO_FAILURE, f"ipam: {failed[0]}", "; ".join(failed[1:]))
+        if failures:
+            raise CniError(Code.IO_FAILURE, f"ipam: {failures[0]}", "; ".join(failures[1:]))
 
-    def check_room(self, sets: Sequence[RangeSet]) -> None:
-        """An error when one of the sets has no address left, or nothing can be written. Changes nothing."""
-        if why := why_unwritable(self._entries.directory):
-            raise CniError(Code.UNAVAILABLE, f"ipam: {why}")
-        for number, each in enumerate(sets):
-            if os.path.isdir(self._entries.directory) and not self._has_room(number, each):
-                raise CniError(Code.UNAVAILABLE, *self._exhausted(each))
+    def check_capacity(self, sets: Sequence[RangeSet]) -> None:
+        """Raises CniError if a set has no free address, or if nothing can be written. Changes nothing."""
+        if reason := why_unwritable(self._entries.directory):
+            raise CniError(Code.UNAVAILABLE, f"ipam: {reason}")
+        for number, set_ in enumerate(sets):
+            if os.path.isdir(self._entries.directory) and not self._has_capacity(number, set_):
+                raise CniError(Code.UNAVAILABLE, *self._exhausted(set_))
 
-    def _has_room(self, number: int, set_: RangeSet) -> bool:
-        if self._seek(number, set_) is not None:
+    def _has_capacity(self, number: int, set_: RangeSet) -> bool:
+        if self._find_free(number, set_) is not None:
             return True
-        stale = [ip for owner in self._stale() for ip in self._of(owner) or ()]
-        return any(ranges.found(set_, each) is not None for each in stale)
+        stale = [ip for owner in self._list_stale() for ip in self._of(owner) or ()]
+        return any(ranges.find_range(set_, ip) is not None for ip in stale)
 
-    def held(self) -> list[Held]:
-        """Everything that is leased; whoever is not known to be gone is alive."""
+    def all(self) -> list[LeaseInfo]:
+        """Lists all leases, the oldest first; one whose namespace is not known to be gone is alive."""
         if not os.path.isdir(self._entries.directory):
             return []
-        told = []
+        leases = []
         for owner in self._entries.owners():
             lease = self._entries.lease(owner)
             if lease is not None:
                 alive = not (lease.netns and is_gone(lease.netns))
-                told.append(Held(owner, lease.addresses, self._entries.since(owner), alive))
-        return sorted(told, key=lambda each: each.since)
+                leases.append(LeaseInfo(owner, lease.addresses, self._entries.since(owner), alive))
+        return sorted(leases, key=lambda lease: lease.since)
 
     def used(self) -> list[Address]:
-        """Every address that is not given to anybody else, damaged ones, too."""
+        """Returns every address that cannot be leased, damaged entries included."""
         if not os.path.isdir(self._entries.directory):
             return []
-        return [address(each, "") for each in self._addresses() if not self._entries.is_free(each)]
+        return [address(name, "") for name in self._address_names() if not self._entries.is_free(name)]
 
-    def _look_through(self) -> str:
-        """Once per boot, and when the reference plugin gave addresses: take over, free, tell of damage."""
+    def _inspect(self) -> str:
+        """Inspects all entries, once per boot and after the reference plugin has leased addresses; returns the note.
+
+        Releases stale leases, takes over files of the reference plugin, and warns of damaged entries.
+        """
         known = self._entries.known(self._boot)
         if known is not None:
             return known
         self._free_stale()
-        rest = self._take_over()
-        for name in self._damaged():
-            self._tell(f"{self._entries.path(name)} cannot be read; the address is not given until GC knows better")
-        self._entries.put_known(self._boot, rest)
-        return rest
+        note = self._take_over()
+        for name in self._list_damaged():
+            self._warn(
+                f"podwire ipam: {self._entries.path(name)} is damaged; its address is not leased until GC repairs it"
+            )
+        self._entries.put_known(self._boot, note)
+        return note
 
     def _take_over(self) -> str:
-        """Make owners' own entries, and those for the reference plugin, agree with the addresses; returns what is to be
-        noted."""
-        everybody = self._everybody()
-        for owner, had in everybody.items():
+        """Makes owners' entries, and those for the reference plugin, agree with the addresses'; returns the note."""
+        owners = self._list_owners()
+        for owner, had in owners.items():
             if not owner.ifname:
                 continue
             if not had:
-                self._entries.drop_lease(owner)  # it was not given them, or the reference plugin gave them back
+                self._entries.drop_lease(owner)  # a crash before it took them, or the reference plugin released them
             elif not set(had) <= set(self._of(owner) or ()):
-                ordered = sorted(had, key=lambda each: (each.version, int(each)))
+                ordered = sorted(had, key=lambda ip: (ip.version, int(ip)))
                 self._entries.put_lease(owner, Lease(tuple(ordered)))
             if had and self._mirror and not self._entries.has_mirror(owner):
                 self._entries.put_mirror(owner)
-        return "" if all(each.ifname for each in everybody) else _NAMELESS
+        return "" if all(owner.ifname for owner in owners) else _NAMELESS
 
-    def _stale(self) -> Iterator[Owner]:
-        """Owners that an earlier boot knew, and whose namespace is gone."""
+    def _list_stale(self) -> Iterator[Owner]:
+        """Yields owners of an earlier boot whose namespace no longer exists."""
         for owner in self._entries.owners():
             lease = self._entries.lease(owner)
             if lease is not None and lease.netns and lease.boot != self._boot and is_gone(lease.netns):
                 yield owner
 
     def _free_stale(self) -> bool:
-        stale = list(self._stale())
+        stale = [*self._list_stale()]
         for owner in stale:
-            self._tell(f"ipam: {owner} did not outlive the last boot, its addresses are free")
+            self._warn(f"podwire ipam: released the addresses of {owner}, whose namespace ended with an earlier boot")
             self._free(owner, self._of(owner) or ())
         return bool(stale)
 
-    def _chosen(self, sets: Sequence[RangeSet], wanted: Sequence[Address]) -> tuple[Address, ...]:
-        left = list(wanted)
+    def _choose(self, sets: Sequence[RangeSet], requested: Sequence[Address]) -> tuple[Address, ...]:
+        left = [*requested]
         chosen: list[Address] = []
-        for number, each in enumerate(sets):
-            asked = next((ip for ip in left if any(part.has(ip) for part in each)), None)
-            if asked is not None:
-                left.remove(asked)
-                self._check_free(asked, each)
-                chosen.append(asked)
+        for number, set_ in enumerate(sets):
+            ip = next((ip for ip in left if any(part.has(ip) for part in set_)), None)
+            if ip is not None:
+                left.remove(ip)
+                self._check_free(ip, set_)
+                chosen.append(ip)
             else:
-                chosen.append(self._next(number, each))
+                chosen.append(self._next(number, set_))
         if left:
-            raise CniError(Code.BAD_CONFIG, f"ipam: {', '.join(map(str, left))} wanted, and in no range")
+            raise CniError(Code.BAD_CONFIG, f"ipam: requested {', '.join(map(str, left))} is in no range")
         return tuple(chosen)
 
     def _check_free(self, ip: Address, set_: RangeSet) -> None:
-        if ranges.found(set_, ip) is None:
-            raise CniError(Code.BAD_CONFIG, f"ipam: {ip} is wanted, and is the gateway")
+        if ranges.find_range(set_, ip) is None:
+            raise CniError(Code.BAD_CONFIG, f"ipam: requested {ip} is the gateway")
         if not self._entries.is_free(str(ip)):
             owner = self._entries.owner(str(ip))
-            told = f"belongs to {owner}" if owner else "its entry is damaged"
-            raise CniError(Code.IN_USE, f"ipam: {ip} is wanted, and {told}")
+            reason = f"belongs to {owner}" if owner else "has a damaged entry"
+            raise CniError(Code.IN_USE, f"ipam: requested {ip} {reason}")
 
     def _next(self, number: int, set_: RangeSet) -> Address:
-        found = self._seek(number, set_)
-        if found is None and self._free_stale():
-            found = self._seek(number, set_)
-        if found is None:
+        free = self._find_free(number, set_)
+        if free is None and self._free_stale():
+            free = self._find_free(number, set_)
+        if free is None:
             raise CniError(Code.TRY_AGAIN_LATER, *self._exhausted(set_))
-        return found
+        return free
 
-    def _seek(self, number: int, set_: RangeSet) -> Address | None:
-        """The first free address behind the one that was given last. After a few that are taken, all are read at once:
-        that bounds what a crowded pool costs."""
+    def _find_free(self, number: int, set_: RangeSet) -> Address | None:
+        """Returns the first free address behind the one that was leased last.
+
+        After some addresses that are taken it reads all entries at once, which bounds the cost of a nearly full pool.
+        """
         taken: set[str] | None = None
         for tried, ip in enumerate(ranges.after(set_, self._entries.cursor(number))):
             if tried == _PROBES:
@@ -275,33 +288,33 @@ class Leases:
         return None
 
     def _exhausted(self, set_: RangeSet) -> tuple[str, str]:
-        used = sum(ranges.found(set_, ip) is not None for ip in self.used())
-        told = f"ipam: no address is left in {ranges.told(set_)}"
-        return told, f"{used} of {ranges.size(set_)} are leased in {self._entries.directory}"
+        used = sum(ranges.find_range(set_, ip) is not None for ip in self.used())
+        message = f"ipam: no free address in {ranges.describe(set_)}"
+        return message, f"{used} of {ranges.size(set_)} are leased in {self._entries.directory}"
 
     def _write(self, owner: Owner, lease: Lease) -> None:
-        """Take what was chosen; what was taken already stays."""
+        """Writes a lease; addresses that the owner has already taken stay. A failure releases it."""
         self._entries.put_lease(owner, lease)
         failpoint(NAMED)
         try:
             if self._mirror:
                 self._entries.put_mirror(owner)
-            for each in map(str, lease.addresses):
-                if not self._owns(owner, each):
-                    self._entries.take(each, owner)
+            for name in map(str, lease.addresses):
+                if not self._owns(owner, name):
+                    self._entries.take(name, owner)
         except OSError:
             self._free(owner, lease.addresses)
             raise
 
     def _free(self, owner: Owner, had: Iterable[Address]) -> None:
-        for each in self._found_among(owner, had):
-            self._entries.remove(str(each))
+        for ip in self._owned_among(owner, had):
+            self._entries.remove(str(ip))
         self._entries.remove(owner.file)
         failpoint(FREED)
         self._entries.drop_lease(owner)
 
     def _of(self, owner: Owner) -> tuple[Address, ...] | None:
-        """What its own entry says, right or wrong; None without one."""
+        """Returns the addresses in the owner's entry, which may be wrong; None without an entry."""
         lease = self._entries.lease(owner)
         return None if lease is None else lease.addresses
 
@@ -309,42 +322,44 @@ class Leases:
         return owner.is_named_by(self._entries.owner(name))
 
     def _are_free_for(self, owner: Owner, had: Sequence[Address]) -> bool:
-        """What an owner's entry says may have gone to somebody else, if a crash kept the owner from taking it."""
-        return all(self._owns(owner, str(each)) or self._entries.is_free(str(each)) for each in had)
+        """Whether no other owner got an address between the owner's entry and a crash before it was taken."""
+        return all(self._owns(owner, str(ip)) or self._entries.is_free(str(ip)) for ip in had)
 
-    def _found_among(self, owner: Owner, addresses: Iterable[Address]) -> tuple[Address, ...]:
-        return tuple(each for each in addresses if self._owns(owner, str(each)))
+    def _owned_among(self, owner: Owner, addresses: Iterable[Address]) -> tuple[Address, ...]:
+        return tuple(ip for ip in addresses if self._owns(owner, str(ip)))
 
-    def _found(self, owner: Owner) -> tuple[Address, ...]:
-        """By looking at every entry."""
+    def _search(self, owner: Owner) -> tuple[Address, ...]:
+        """Finds an owner's addresses by reading every entry."""
         if not os.path.isdir(self._entries.directory):
             return ()
-        return self._found_among(owner, [address(each, "") for each in self._addresses()])
+        return self._owned_among(owner, [address(name, "") for name in self._address_names()])
 
-    def _addresses(self) -> list[str]:
-        return [each for each in self._entries.names() if each[0] not in "@l~" and is_address(each)]
+    def _address_names(self) -> list[str]:
+        return [name for name in self._entries.names() if name[0] not in "@l~" and is_address(name)]
 
-    def _everybody(self) -> dict[Owner, list[Address]]:
-        """All owners, with what they have and not only say that they have."""
-        found: dict[Owner, list[Address]] = {each: [] for each in self._entries.owners()}
-        for name in self._addresses():
+    def _list_owners(self) -> dict[Owner, list[Address]]:
+        """Returns all owners with the addresses whose entries name them."""
+        owners: dict[Owner, list[Address]] = {owner: [] for owner in self._entries.owners()}
+        for name in self._address_names():
             if (owner := self._entries.owner(name)) is not None:
-                found.setdefault(owner, []).append(address(name, ""))
-        return found
+                owners.setdefault(owner, []).append(address(name, ""))
+        return owners
 
-    def _damaged(self) -> list[str]:
-        return [
-            each for each in self._addresses() if self._entries.owner(each) is None and not self._entries.is_free(each)
-        ]
+    def _list_damaged(self) -> list[str]:
+        names = self._address_names()
+        return [name for name in names if self._entries.owner(name) is None and not self._entries.is_free(name)]
 
     def _repair(self, name: str, valid: Valid) -> None:
-        """A damaged entry is its owner's, whose own entry tells so; or nobody's, when all who may be have theirs."""
-        has = {Owner(*each): self._of(Owner(*each)) for each in valid}
-        claiming = next((owner for owner, had in has.items() if address(name, "") in (had or ())), None)
-        if claiming is not None:
+        """Restores a damaged entry for the valid owner whose own entry has the address.
+
+        It is removed if every valid owner has an entry and none has the address; otherwise it may be of any of them.
+        """
+        leases = {Owner(*ids): self._of(Owner(*ids)) for ids in valid}
+        claimant = next((owner for owner, had in leases.items() if address(name, "") in (had or ())), None)
+        if claimant is not None:
             self._clear(name)
-            self._entries.retake(name, claiming)
-        elif None not in has.values():
+            self._entries.retake(name, claimant)
+        elif None not in leases.values():
             self._clear(name)
 
     def _clear(self, name: str) -> None:
@@ -354,15 +369,15 @@ class Leases:
             os.rmdir(self._entries.path(name))
 
 
-def _try(failed: list[str], what: str, work: Callable[[], None]) -> None:
+def _try(failures: list[str], subject: str, work: Callable[[], None]) -> None:
     try:
         work()
     except OSError as error:
-        failed.append(f"{what}: {error.strerror}")
+        failures.append(f"{subject}: {error.strerror}")
 
 
-def _fits(had: Sequence[Address], sets: Sequence[RangeSet], wanted: Sequence[Address]) -> bool:
-    """Whether what an owner has is what it would get now."""
-    if len(had) != len(sets) or not set(wanted) <= set(had):
+def _fits(had: Sequence[Address], sets: Sequence[RangeSet], requested: Sequence[Address]) -> bool:
+    """Whether an owner's addresses satisfy the request."""
+    if len(had) != len(sets) or not set(requested) <= set(had):
         return False
-    return all(ranges.found(each, ip) is not None for ip, each in zip(had, sets, strict=True))
+    return all(ranges.find_range(set_, ip) is not None for ip, set_ in zip(had, sets, strict=True))

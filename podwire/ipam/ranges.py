@@ -1,4 +1,4 @@
-"""Which addresses there are to give, as host-local's configuration says. Pure."""
+"""Address ranges of host-local's configuration, and the order in which addresses are leased. Pure."""
 
 from collections.abc import Iterator
 from ipaddress import ip_interface, ip_network
@@ -12,7 +12,7 @@ _SMALLEST = {4: 30, 6: 126}
 
 
 class Range(NamedTuple):
-    """A part of a subnet, from its first to its last address."""
+    """Consecutive addresses of a subnet."""
 
     subnet: Network
     first: Address
@@ -20,7 +20,7 @@ class Range(NamedTuple):
     gateway: Address
 
     def interface(self, ip: Address) -> Interface:
-        """An address of the range as a link gets it."""
+        """Returns an address of the range with the subnet's prefix length."""
         return ip_interface((ip, self.subnet.prefixlen))
 
     def has(self, ip: Address) -> bool:
@@ -28,38 +28,38 @@ class Range(NamedTuple):
 
 
 RangeSet = tuple[Range, ...]
-"""A pool: a pod gets one address of it."""
+"""A pool: an attachment gets one address of each."""
 
 
 def parse_sets(config: Object, capability: list[object] | None = None) -> tuple[RangeSet, ...]:
-    """The sets of an `ipam` object: those of the capability, the flat one, those of `ranges`."""
-    sets = [_parse_set(each, f"runtimeConfig.ipRanges[{at}]") for at, each in enumerate(capability or ())]
+    """Returns the range sets of the capability, of the flat keys, and of `ranges`, in this order."""
+    sets = [_parse_set(raw, f"runtimeConfig.ipRanges[{index}]") for index, raw in enumerate(capability or ())]
     sets += [(parse_range(config, "ipam."),)] if config.get("subnet") else []
     listed = taken_list(config, "ranges", list, "ipam.")
-    sets += [_parse_set(each, f"ipam.ranges[{at}]") for at, each in enumerate(listed)]
+    sets += [_parse_set(raw, f"ipam.ranges[{index}]") for index, raw in enumerate(listed)]
     if not sets:
-        raise CniError(Code.BAD_CONFIG, "ipam: neither subnet nor ranges")
-    _check_apart([each for set_ in sets for each in set_])
+        raise CniError(Code.BAD_CONFIG, "ipam: needs subnet or ranges")
+    _check_overlap([part for ranges in sets for part in ranges])
     excluded = _parse_excluded(config)
-    return tuple(_without(each, excluded) for each in sets)
+    return tuple(_without(ranges, excluded) for ranges in sets)
 
 
 def _parse_excluded(config: Object) -> list[Network]:
-    """Addresses and networks that belong to others: `exclude`."""
-    found = []
-    for at, each in enumerate(taken_list(config, "exclude", str, "ipam.")):
-        where = f"ipam.exclude[{at}]"
-        found.append(network(each, where) if "/" in each else ip_network(address(each, where)))
-    return found
+    """Returns the addresses and networks of `exclude`."""
+    excluded = []
+    for index, text in enumerate(taken_list(config, "exclude", str, "ipam.")):
+        where = f"ipam.exclude[{index}]"
+        excluded.append(network(text, where) if "/" in text else ip_network(address(text, where)))
+    return excluded
 
 
 def _without(ranges: RangeSet, excluded: list[Network]) -> RangeSet:
-    """What is left of a set. Nobody counts addresses for that: there may be 2 to the 64th."""
+    """Cuts excluded networks out of a set, without iterating over addresses: there may be 2 to the 64th."""
     left = list(ranges)
-    for each in excluded:
-        left = [piece for part in left for piece in _cut(part, each)]
+    for away in excluded:
+        left = [piece for part in left for piece in _cut(part, away)]
     if not left:
-        raise CniError(Code.BAD_CONFIG, f"ipam.exclude: nothing is left of {told(ranges)}")
+        raise CniError(Code.BAD_CONFIG, f"ipam.exclude: nothing is left of {describe(ranges)}")
     return tuple(left)
 
 
@@ -73,11 +73,11 @@ def _cut(part: Range, away: Network) -> list[Range]:
 
 def _parse_set(value: object, where: str) -> RangeSet:
     ranges = tuple(
-        parse_range(each, f"{where}[{at}].") for at, each in enumerate(taken_list({where: value}, where, dict))
+        parse_range(raw, f"{where}[{index}].") for index, raw in enumerate(taken_list({where: value}, where, dict))
     )
     if not ranges:
         raise CniError(Code.BAD_CONFIG, f"{where}: empty")
-    if len({each.subnet.version for each in ranges}) > 1:
+    if len({part.subnet.version for part in ranges}) > 1:
         raise CniError(Code.BAD_CONFIG, f"{where}: IPv4 and IPv6 in one set")
     return ranges
 
@@ -85,55 +85,55 @@ def _parse_set(value: object, where: str) -> RangeSet:
 def parse_range(value: Object, where: str) -> Range:
     subnet = network(value.get("subnet"), f"{where}subnet", strict=True)
     if subnet.prefixlen > _SMALLEST[subnet.version]:
-        raise CniError(Code.BAD_CONFIG, f"{where}subnet: {subnet} is too small to give addresses from")
+        raise CniError(Code.BAD_CONFIG, f"{where}subnet: {subnet} is too small to lease addresses from")
     base, end = subnet.network_address, subnet.broadcast_address
     lowest, highest = base + 1, end - 1 if subnet.version == 4 else end
     gateway = _inside(value, "gateway", subnet, base + 1, where)
     first = _inside(value, "rangeStart", subnet, lowest, where)
     last = _inside(value, "rangeEnd", subnet, highest, where)
     if not int(lowest) <= int(first) <= int(last) <= int(highest):
-        raise CniError(Code.BAD_CONFIG, f"{where}rangeStart, rangeEnd: {first} to {last} is no part of {subnet}")
+        raise CniError(Code.BAD_CONFIG, f"{where}rangeStart, rangeEnd: {first} to {last} is not within {subnet}")
     return Range(subnet, first, last, gateway)
 
 
 def _inside(value: Object, key: str, subnet: Network, default: Address, where: str) -> Address:
     if not value.get(key):
         return default
-    told = address(value[key], f"{where}{key}")
-    if told not in subnet:
-        raise CniError(Code.BAD_CONFIG, f"{where}{key}: {told} is not in {subnet}")
-    return told
+    given = address(value[key], f"{where}{key}")
+    if given not in subnet:
+        raise CniError(Code.BAD_CONFIG, f"{where}{key}: {given} is not in {subnet}")
+    return given
 
 
-def _check_apart(ranges: list[Range]) -> None:
-    """No address may be in two ranges: it could be given twice."""
-    ordered = sorted(ranges, key=lambda each: (each.first.version, int(each.first)))
+def _check_overlap(ranges: list[Range]) -> None:
+    """Raises CniError for an address in two ranges: it could be leased twice."""
+    ordered = sorted(ranges, key=lambda part: (part.first.version, int(part.first)))
     for one, other in pairwise(ordered):
         if one.has(other.first):
-            told = f"{one.first} to {one.last} and {other.first} to {other.last}"
-            raise CniError(Code.BAD_CONFIG, f"ipam: ranges overlap: {told}")
+            both = f"{one.first} to {one.last} and {other.first} to {other.last}"
+            raise CniError(Code.BAD_CONFIG, f"ipam: ranges overlap: {both}")
 
 
-def found(ranges: RangeSet, ip: Address) -> Range | None:
-    """The range of a set that an address may be given from; its gateway never is."""
-    return next((each for each in ranges if each.has(ip) and ip != each.gateway), None)
+def find_range(ranges: RangeSet, ip: Address) -> Range | None:
+    """Returns the range of a set that an address can be leased from; a gateway cannot be leased."""
+    return next((part for part in ranges if part.has(ip) and ip != part.gateway), None)
 
 
 def after(ranges: RangeSet, last: Address | None) -> Iterator[Address]:
-    """Every address that may be given, once, beginning behind the one that was given last.
+    """Yields every address that can be leased, once, beginning behind the one that was leased last.
 
-    So an address that was given back rests for as long as possible, and nobody mistakes its new owner for the old.
+    So a released address stays unused for as long as possible, and its next owner is not mistaken for the previous one.
     """
-    at = next((number for number, each in enumerate(ranges) if last is not None and each.has(last)), None)
-    if at is None or last is None:
-        for each in ranges:
-            yield from _between(each, int(each.first), int(each.last))
+    index = next((number for number, part in enumerate(ranges) if last is not None and part.has(last)), None)
+    if index is None or last is None:
+        for part in ranges:
+            yield from _between(part, int(part.first), int(part.last))
         return
-    begun = ranges[at]
-    yield from _between(begun, int(last) + 1, int(begun.last))
-    for each in ranges[at + 1 :] + ranges[:at]:
-        yield from _between(each, int(each.first), int(each.last))
-    yield from _between(begun, int(begun.first), int(last))
+    current = ranges[index]
+    yield from _between(current, int(last) + 1, int(current.last))
+    for part in ranges[index + 1 :] + ranges[:index]:
+        yield from _between(part, int(part.first), int(part.last))
+    yield from _between(current, int(current.first), int(last))
 
 
 def _between(part: Range, first: int, last: int) -> Iterator[Address]:
@@ -144,9 +144,9 @@ def _between(part: Range, first: int, last: int) -> Iterator[Address]:
 
 
 def size(ranges: RangeSet) -> int:
-    """How many addresses may be given."""
-    return sum(int(each.last) - int(each.first) + 1 - each.has(each.gateway) for each in ranges)
+    """Returns the number of addresses that can be leased."""
+    return sum(int(part.last) - int(part.first) + 1 - part.has(part.gateway) for part in ranges)
 
 
-def told(ranges: RangeSet) -> str:
-    return ", ".join(f"{each.first} to {each.last}" for each in ranges)
+def describe(ranges: RangeSet) -> str:
+    return ", ".join(f"{part.first} to {part.last}" for part in ranges)

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from podwire.cniplugins.daemon.server import BACKLOG, Daemon
+from podwire.cniplugins.daemon.server import BACKLOG, Daemon, Limits
 from podwire.cniplugins.install import install
-from podwire.cniplugins.pod_link import wait_until_found
+from podwire.cniplugins.pod_link import wait_until_resolvable
+from podwire.cniplugins.skeleton import Limits as CallLimits
 from podwire.cniplugins.skeleton import Streams, answer
 from podwire.linux import errors as linux
 from podwire.linux import syscalls
@@ -82,6 +83,7 @@ class Host:
         self.root, self.programs, self.way = root, programs, way
         self.namespaces = KernelNamespaces(root / "netns")
         self.leases, self.records = root / "ipam" / "net", root / "records"
+        self.limits = CallLimits()
         self.daemon: Daemon | None = None
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
@@ -89,7 +91,7 @@ class Host:
         """The programs of a daemon, which is started by the first who asks: its threads are on the host of the test."""
         programs = self.root / "forwarding"
         if self.daemon is None:
-            self.daemon = Daemon(self.listener, threads=8)
+            self.daemon = Daemon(self.listener, Limits(threads=8))
             self.listener.bind(str(self.root / "cni.sock"))
             self.listener.listen(BACKLOG)
             self.daemon.start()
@@ -153,7 +155,7 @@ class Host:
         environment = self.environment(verb, id_, netns, **env)
         if self.way == "in process":
             printed: list[bytes] = []
-            code = answer(kind, Streams(environment, lambda: stdin, printed.append, print))
+            code = answer(kind, Streams(environment, lambda: stdin, printed.append, print, limits=self.limits))
             stdout = b"".join(printed)
         else:
             program = (self.begin() if self.way == "daemon" else self.programs) / kind
@@ -229,8 +231,8 @@ class Host:
                 time.sleep(0.001)
             while {here.links.get("wan").state, there.links.get("wan").state} != {"up"}:
                 time.sleep(0.001)
-        wait_until_found(None, "wan", [ip_address("2001:db8::1")])
-        wait_until_found(path, "wan", [ip_address("2001:db8::2")])
+        wait_until_resolvable(None, "wan", [ip_address("2001:db8::1")], PATIENCE)
+        wait_until_resolvable(path, "wan", [ip_address("2001:db8::2")], PATIENCE)
         yield path
 
 

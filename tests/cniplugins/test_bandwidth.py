@@ -209,10 +209,10 @@ def test_an_ifb_that_has_lost_its_record_is_known_by_its_mark(host, config):
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        pytest.param(lambda here, veth, _ifb: here.traffic.unshape(veth), "is not shaped any more", id="ingress"),
-        pytest.param(lambda here, _veth, ifb: here.traffic.unshape(ifb), "is not shaped any more", id="egress"),
-        pytest.param(lambda here, veth, _ifb: here.traffic.unredirect(veth), "does not pass bwp", id="detour"),
-        pytest.param(lambda here, _veth, ifb: here.links.delete(ifb), "there is no link bwp", id="ifb"),
+        pytest.param(lambda here, veth, _ifb: here.traffic.unshape(veth), "is no longer limited", id="ingress"),
+        pytest.param(lambda here, _veth, ifb: here.traffic.unshape(ifb), "is no longer limited", id="egress"),
+        pytest.param(lambda here, veth, _ifb: here.traffic.unredirect(veth), "through bwp", id="detour"),
+        pytest.param(lambda here, _veth, ifb: here.links.delete(ifb), "link bwp", id="ifb"),
         pytest.param(lambda here, _veth, ifb: here.links.change(ifb, up=False), "is down", id="down"),
     ],
 )
@@ -233,8 +233,8 @@ def test_checking_notices_what_is_gone(host, config, refused, spoil, told):
 @pytest.mark.parametrize(
     ("foreign", "told"),
     [
-        pytest.param(("root", "handle", "9:", "htb"), "shaped by somebody else", id="a root qdisc"),
-        pytest.param(("clsact",), "somebody else's hands", id="an ingress qdisc"),
+        pytest.param(("root", "handle", "9:", "htb"), "root qdisc of another program", id="a root qdisc"),
+        pytest.param(("clsact",), "ingress qdisc of another program", id="an ingress qdisc"),
     ],
 )
 def test_what_somebody_else_does_with_the_link_is_not_touched(host, config, refused, foreign, told):
@@ -252,9 +252,9 @@ def test_what_somebody_else_does_with_the_link_is_not_touched(host, config, refu
 def test_what_has_no_other_end_on_the_host_cannot_be_shaped(host, config, refused):
     wanted = config(**BOTH)
     told = wanted["prevResult"]
-    with refused(7, "prevResult does not tell of veth"):
+    with refused(7, "prevResult does not contain veth"):
         host.add("a", wanted | {"prevResult": told | {"interfaces": [*told["interfaces"][::2], told["interfaces"][2]]}})
-    with refused(7, "lo has no other end"):
+    with refused(7, "lo has no veth peer"):
         host.add("a", wanted, CNI_IFNAME="lo")
     del wanted["prevResult"]
     for verb in ("ADD", "CHECK"):
@@ -262,7 +262,7 @@ def test_what_has_no_other_end_on_the_host_cannot_be_shaped(host, config, refuse
             host.call(verb, "a", wanted)
 
 
-POINTS = ["recorded", "ingress", "detour", "done", "direct", "undone"]
+POINTS = ["recorded", "ingress", "ifb", "added", "unlimited", "detached"]
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -272,7 +272,7 @@ def test_what_a_broken_plugin_left_is_gone_after_del(host, config, point, action
     verb = "DEL" if point in POINTS[-2:] else "ADD"
     if verb == "DEL":
         host.add("a", wanted)
-    process = host.run(verb, "a", wanted, PODWIRE_FAILPOINTS=f"bandwidth.{point}={action}")
+    process = host.run(verb, "a", wanted, PODWIRE_FAILPOINTS=f"cni.bandwidth-{point}={action}")
     stdout, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == (-signal.SIGKILL if action == "kill" else 1)
     if action != "kill":
@@ -320,7 +320,7 @@ def test_what_is_asked_for(keys, settings):
 @pytest.mark.parametrize(
     ("keys", "code", "told"),
     [
-        ({"ingressBurst": 8000}, 7, "ingressBurst: there is a burst, and no ingressRate"),
+        ({"ingressBurst": 8000}, 7, "ingressBurst: needs ingressRate"),
         ({"egressRate": -1}, 7, "egressRate: -1"),
         ({"egressRate": 7}, 7, "less than a byte"),
         ({"egressRate": "1M"}, 6, "egressRate"),

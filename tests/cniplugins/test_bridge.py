@@ -117,7 +117,7 @@ def test_an_interface_that_is_not_ours_is_left_alone(host, refused):
     with KernelNetwork(pod) as inside:
         inside.links.add(Veth("eth0", "other"))
         index = inside.links.get("eth0").ifindex
-        with refused(100, "eth0 is there already"):
+        with refused(100, "eth0 already exists"):
             host.add("a", host.bridge())
         assert inside.links.get("eth0").ifindex == index
     host.delete("a", host.bridge())
@@ -201,7 +201,7 @@ def test_a_bridge_with_another_address_is_refused_or_changed_as_asked(host, refu
     host.pod("a")
     host.add("a", host.bridge())
     host.delete("a", host.bridge())
-    with refused(100, "cni0 has the address 10.88.0.1/24 and should have 10.99.0.1/24"):
+    with refused(100, "cni0 has the address 10.88.0.1/24, expected 10.99.0.1/24"):
         host.add("a", host.bridge("10.99.0.0/24"))
     assert host.left() == {}
     host.add("a", host.bridge("10.99.0.0/24", forceAddress=True))
@@ -214,7 +214,7 @@ def test_a_link_that_is_no_bridge_is_left_alone(host, refused):
     host.pod("a")
     with KernelNetwork() as here:
         here.links.add(Veth("cni0", "peer"))
-        with refused(100, "is no bridge"):
+        with refused(100, "is not a bridge"):
             host.add("a", host.bridge())
         assert here.links.get("cni0").kind == "veth"
     assert host.left() == {}
@@ -325,7 +325,7 @@ def test_without_ipam_a_pod_gets_a_bare_link(host):
         pytest.param({"bridge": "br%d"}, 7, "bridge", id="bridge name that the kernel fills in"),
         pytest.param({"runtimeConfig": {"mac": "02:00"}}, 7, "mac", id="mac"),
         pytest.param({"ipam": {"type": "../evil"}}, 7, "bare name", id="ipam outside the path"),
-        pytest.param({"ipam": {"type": "absent"}}, 7, "there is no absent", id="ipam that is not there"),
+        pytest.param({"ipam": {"type": "absent"}}, 7, "absent is not in CNI_PATH", id="ipam that is not there"),
         pytest.param({"dns": {"nameservers": "1.1.1.1"}}, 6, "dns.nameservers", id="dns"),
     ],
 )
@@ -413,12 +413,12 @@ def _tamper(host, pod, result, what):
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ("link", "no link"),
+        ("link", "link eth0 does not exist"),
         ("down", "eth0 is down"),
         ("mac", "MAC"),
-        ("address", "no address 10.88.0.2/24"),
-        ("route", "no route to 0.0.0.0/0 by 10.88.0.1"),
-        ("bridge", "not in the bridge"),
+        ("address", "not have the address 10.88.0.2/24"),
+        ("route", "the route to 0.0.0.0/0 via 10.88.0.1 does not exist"),
+        ("bridge", "not a port of the bridge"),
         ("lease", "leased"),
         ("rules", "not masqueraded"),
     ],

@@ -69,15 +69,15 @@ def remap(name, data):
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ("MTU of the host's end", "has the MTU 1390 and not 1400"),
-        ("MTU of the pod's end", "eth0 has the MTU 1390 and not 1400"),
-        ("gateway", "cni0 has no address fd88::1/64"),
+        ("MTU of the host's end", "has the MTU 1390, expected 1400"),
+        ("MTU of the pod's end", "eth0 has the MTU 1390, expected 1400"),
+        ("gateway", "cni0 does not have the address fd88::1/64"),
         ("forwarding", "net.ipv4.ip_forward is not 1"),
         ("MTU of a route", "metric, MTU or MSS of the route to 10.99.0.0/16"),
         ("hairpin", "hairpinMode"),
         ("a family's masquerading", "fd88::2 is not masqueraded"),
-        ("port map", "host port tcp 8080 is not mapped"),
-        ("port map's target", "host port tcp 8080 is not mapped"),
+        ("port map", "host port tcp 8080 is no longer mapped"),
+        ("port map's target", "host port tcp 8080 is no longer mapped"),
     ],
 )
 def test_every_change_is_noticed(host, pod, refused, what, told):
@@ -117,6 +117,6 @@ def test_a_record_that_cannot_be_read_is_noticed_and_left_for_del(host, pod, ref
     before = everything(host)
     with refused(3, "not attached"):
         host.check("a", config, result)
-    with refused(101, "no ports are mapped"):
+    with refused(101, "portmap has no record"):
         host.check("a", ports, result)
     assert everything(host) == before

@@ -16,10 +16,10 @@ ADDING = [
     "cni.bridge-bridged",
     "cni.bridge-connected",
     "cni.bridge-configured",
-    "cni.bridge-masqueraded",
+    "cni.bridge-attached",
     "cni.bridge-added",
 ]
-DELETING = ["cni.bridge-unmasqueraded", "cni.bridge-disconnected", "ipam.freed", "cni.bridge-returned"]
+DELETING = ["cni.bridge-unmasqueraded", "cni.bridge-detached", "ipam.freed", "cni.bridge-released"]
 
 
 @pytest.mark.parametrize("point", [each for each in ADDING if each != "cni.bridge-added"])

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import podwire.cniplugins.daemon.server
-from podwire.cniplugins.daemon.server import Daemon, wire
+from podwire.cniplugins.daemon import wire
+from podwire.cniplugins.daemon.server import Daemon, Limits
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import visit
 
@@ -142,7 +143,7 @@ def test_who_waits_when_it_is_stopped_is_served_and_who_has_gone_is_not(host, tm
         listener.listen()
         clients = {each: asked(host, tmp_path / "s", "ADD", each, host.bridge()) for each in "abc"}
         clients["b"].close()
-        daemon = Daemon(listener, threads=1)
+        daemon = Daemon(listener, Limits(threads=1))
         daemon.start()
         daemon.stop()
         for each in "ac":
@@ -224,7 +225,7 @@ def test_a_daemon_that_is_killed_leaves_what_del_gives_back(host, point, again):
 def test_a_daemon_that_is_killed_while_it_deletes_is_no_obstacle(host):
     host.pod("a")
     config = host.bridge(*DUAL, ipMasq=True)
-    with host.daemon_process(PODWIRE_FAILPOINTS="cni.bridge-disconnected=kill"):
+    with host.daemon_process(PODWIRE_FAILPOINTS="cni.bridge-detached=kill"):
         assert finished(host.run("ADD", "a", config))[0] == 0
         assert finished(host.run("DEL", "a", config))[1]["code"] == 11
         assert finished(host.run("DEL", "a", config)) == (0, None)
@@ -269,8 +270,8 @@ def test_two_daemons_do_not_share_a_socket(host):
 
 NOBODY = """
 import os, socket, sys
-from podwire.cniplugins.daemon.server import wire
-from podwire.cniplugins.daemon.server import Daemon
+from podwire.cniplugins.daemon import wire
+from podwire.cniplugins.daemon.server import Daemon, Limits
 client = socket.socket(socket.AF_UNIX)
 os.setgid(65534)
 os.setuid(65534)

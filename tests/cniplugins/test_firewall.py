@@ -194,7 +194,7 @@ def test_checking_notices_what_is_gone(host, attach, refused, name):
     family = table.of("bridge" if name in ISOLATED_SETS else "inet")
     family.delete(name, *family.list(name))
     table.close()
-    with refused(101, f"not in the set {name} any more"):
+    with refused(101, f"no longer in the set {name}"):
         host.check("a", told, told["prevResult"])
     host.add("a", told)
     host.check("a", told, told["prevResult"])
@@ -217,7 +217,9 @@ def test_rules_come_back_after_somebody_flushed_all(host, attach):
         pytest.param({"backend": "firewalld"}, 2, "backend", id="firewalld"),
         pytest.param({"iptablesAdminChainName": "MINE"}, 2, "iptablesAdminChainName", id="admin chain"),
         pytest.param({"firewalldZone": "public"}, 2, "firewalldZone", id="zone"),
-        pytest.param({"ingressPolicy": "closed"}, 7, "ingressPolicy: 'closed' is none of open", id="unknown policy"),
+        pytest.param(
+            {"ingressPolicy": "closed"}, 7, "ingressPolicy: 'closed' must be one of open", id="unknown policy"
+        ),
     ],
 )
 def test_what_is_not_done_is_refused_by_name(host, config, refused, keys, code, told):
@@ -241,21 +243,21 @@ def test_a_policy_needs_a_bridge_and_all_of_it_a_link(host, config, refused):
     assert traces(host) == ([], [])
 
 
-POINTS = ["recorded", "isolated", "done", "undone"]
+POINTS = ["recorded", "isolated", "added", "detached"]
 
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("action", ["kill", "1*error(on fire)->off"])
 def test_what_a_broken_plugin_left_is_gone_after_del(host, config, point, action):
     wanted = config(ingressPolicy="isolated")
-    verb = "DEL" if point == "undone" else "ADD"
+    verb = "DEL" if point == "detached" else "ADD"
     if verb == "DEL":
         host.add("a", wanted)
-    process = host.run(verb, "a", wanted, PODWIRE_FAILPOINTS=f"firewall.{point}={action}")
+    process = host.run(verb, "a", wanted, PODWIRE_FAILPOINTS=f"cni.firewall-{point}={action}")
     stdout, _ = process.communicate(timeout=60)
     assert process.returncode == (-signal.SIGKILL if action == "kill" else 1)
     if action != "kill":
         assert json.loads(stdout)["code"] == 999
-        assert point in ("done", "undone") or traces(host) == ([], [])
+        assert point in ("added", "detached") or traces(host) == ([], [])
     host.delete("a", wanted)
     assert traces(host) == ([], [])

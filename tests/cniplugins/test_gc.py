@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
-import podwire.cniplugins.attachments
 from podwire.cniplugins.attachments import Attachments
-from podwire.cniplugins.skeleton import Call
+from podwire.cniplugins.skeleton import Call, Limits
 from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.cni.config import plugin_config
 from podwire.protocols.cni.verbs import Invocation
@@ -149,7 +148,7 @@ def test_one_thing_that_cannot_be_removed_keeps_nothing_else(host, attached, ref
     (host.records / "bridge" / "net@a@eth0").write_text(
         json.dumps(record | {"config": record["config"] | {"ipam": ipam}})
     )
-    with refused(7, "there is no missing in CNI_PATH"):
+    with refused(7, "missing is not in CNI_PATH"):
         host.call("GC", "", config | valid(), "")
     left = host.left()
     assert left["records"].count("net@b@eth0") == 1, "the port map's"
@@ -161,7 +160,7 @@ def test_what_is_being_added_is_spared(host, attached):
     config, _ = attached("a", "b")
     request = plugin_config(json.dumps(config).encode())
     adding = Call(Invocation("ADD", "a", ifname="eth0"), request)
-    with Attachments(request, "bridge").turn(adding):
+    with Attachments(request, "bridge").lock(adding):
         host.call("GC", "", config | valid(), "")
         assert owners(host.left()) == {"a"}
     host.call("GC", "", config | valid(), "")
@@ -169,12 +168,12 @@ def test_what_is_being_added_is_spared(host, attached):
 
 
 @pytest.mark.parametrize("kind", ["bridge", "portmap"])
-def test_who_waits_too_long_for_another_call_is_told_to_try_again(host, refused, monkeypatch, kind):
-    monkeypatch.setattr(podwire.cniplugins.attachments, "PATIENCE", 0.2)
+def test_who_waits_too_long_for_another_call_is_told_to_try_again(host, refused, kind):
+    host.limits = Limits(lock=0.2)
     config = host.bridge(type=kind)
     request = plugin_config(json.dumps(config).encode())
     with (
-        Attachments(request, kind).turn(Call(Invocation("ADD", "a", ifname="eth0"), request)),
+        Attachments(request, kind).lock(Call(Invocation("ADD", "a", ifname="eth0"), request)),
         refused(11, "takes more than"),
     ):
         host.delete("a", config, "")
@@ -188,7 +187,7 @@ def test_a_gc_whose_runtime_has_died_takes_nothing_from_a_pod_that_came_since(ho
         host.pod(each)
     config = host.bridge()
     host.add("dead", config)
-    collecting = host.run("GC", "dead", config | valid(), PODWIRE_FAILPOINTS=f"cni.bridge-returned=hold({gate})")
+    collecting = host.run("GC", "dead", config | valid(), PODWIRE_FAILPOINTS=f"cni.bridge-released=hold({gate})")
     eventually((tmp_path / "gate.held").exists)
     result = host.add("new", config)
     gate.touch()

@@ -7,8 +7,8 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.cniplugins.host_device.plugin import settings as host_device_settings
-from podwire.cniplugins.host_device.settings import chosen, links_in, parse_settings
+from podwire.cniplugins.host_device import settings as host_device_settings
+from podwire.cniplugins.host_device.settings import links_in, parse_settings, select_link
 from podwire.linux import syscalls
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Bridge, Link, Veth
@@ -19,8 +19,8 @@ from podwire.protocols.cni.values import dumped
 all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])
 DUAL = ("10.88.0.0/24", "fd88::/64")
 MAC = "02:00:00:00:00:07"
-ADDING = ["recorded", "leased", "marked", "connected", "configured", "added"]
-DELETING = ["moved", "disconnected", "returned"]
+ADDING = ["recorded", "leased", "tagged", "connected", "attached", "added"]
+DELETING = ["moved", "detached", "released"]
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_a_device_on_a_bus_is_found_by_its_address(tmp_path, monkeypatch):
 
     def found(**keys):
         settings = parse_settings(plugin_config(dumped({"cniVersion": "1.1.0", "name": "net", **keys})))
-        which = chosen(settings, [link("lo"), link("ens1"), link("ens2"), link("ens3")])
+        which = select_link(settings, [link("lo"), link("ens1"), link("ens2"), link("ens3")])
         return which and which.name
 
     assert found(pciBusID="0000:01:00.0") == "ens1"
@@ -148,7 +148,7 @@ def test_a_device_on_a_bus_is_found_by_its_address(tmp_path, monkeypatch):
     assert found(device="lo", pciBusID="0000:01:00.0") == "lo"
     with pytest.raises(CniError, match="driven by vfio-pci"):
         found(pciBusID="0000:03:00.0")
-    with pytest.raises(CniError, match=r"pciBusID: there is no device 0000:09:00\.0"):
+    with pytest.raises(CniError, match=r"pciBusID: device 0000:09:00\.0 does not exist"):
         found(pciBusID="0000:09:00.0")
     assert links_in(str(tmp_path / "nowhere")) == []
 
@@ -168,7 +168,7 @@ def test_a_device_belongs_to_one_pod(host, refused, plugged):
     for each in "ab":
         host.pod(each)
     first = host.add("a", device(host))
-    with refused(7, "there is no dev0"):
+    with refused(7, "dev0 does not exist"):
         host.add("b", device(host))
     host.check("a", device(host), first)
     host.delete("a", device(host))
@@ -190,7 +190,7 @@ def test_an_interface_that_is_not_ours_is_left_alone(host, refused, plugged):
     with KernelNetwork(pod) as inside:
         inside.links.add(Veth("eth0", "other"))
     index = host.links(pod)["eth0"].ifindex
-    with refused(100, "eth0 is there already"):
+    with refused(100, "eth0 already exists"):
         host.add("a", device(host))
     assert is_home(host)
     host.delete("a", device(host))
@@ -204,7 +204,7 @@ def test_a_device_keeps_its_place_when_there_is_no_address_for_it(host, refused,
     config = device(host, "10.88.0.0/30")
     host.pod("b")
     host.add("b", config | {"type": "host-local"}, plugin="host-local")
-    with refused(11, "no address is left"):
+    with refused(11, "no free address"):
         host.add("a", config)
     assert is_home(host)
 
@@ -271,7 +271,7 @@ def test_a_name_that_was_taken_meanwhile_is_told_and_deleting_can_be_repeated(ho
     host.add("a", device(host))
     with KernelNetwork() as here:
         here.links.add(Bridge("dev0"))
-        with refused(100, "dev0: there is another link of this name, so the device is called home"):
+        with refused(100, "dev0: another link has this name, so the device is called home"):
             host.delete("a", device(host))
         assert list(host.links(pod)) == ["lo"]
         host.namespaces.remove("a")
@@ -297,21 +297,23 @@ def test_without_ipam_a_pod_gets_the_bare_device(host, plugged):
     ("keys", "code", "told"),
     [
         pytest.param({"device": ""}, 7, "one of device, hwaddr", id="none"),
-        pytest.param({"device": "nobody0"}, 7, "there is no nobody0", id="not there"),
+        pytest.param({"device": "nobody0"}, 7, "nobody0 does not exist", id="not there"),
         pytest.param({"device": "a/b"}, 7, "device", id="no name"),
         pytest.param({"device": "", "hwaddr": "02:00"}, 7, "hwaddr", id="no MAC address"),
         pytest.param({"device": "", "kernelpath": "/etc"}, 7, "not below /sys/devices/", id="no path in sysfs"),
         pytest.param(
             {"device": "", "kernelpath": "/sys/devices/../../etc"}, 7, "not below", id="a path that leads out"
         ),
-        pytest.param({"device": "", "pciBusID": "../x"}, 7, "no address of a device", id="no address"),
-        pytest.param({"device": "", "pciBusID": "ffff:ff:1f.7"}, 7, "there is no device", id="no PCI device"),
+        pytest.param({"device": "", "pciBusID": "../x"}, 7, "is not a device address", id="no address"),
         pytest.param(
-            {"device": "", "runtimeConfig": {"deviceID": "0000:1"}}, 7, "there is no device", id="no deviceID"
+            {"device": "", "pciBusID": "ffff:ff:1f.7"}, 7, "device ffff:ff:1f.7 does not exist", id="no PCI device"
+        ),
+        pytest.param(
+            {"device": "", "runtimeConfig": {"deviceID": "0000:1"}}, 7, "device 0000:1 does not exist", id="no deviceID"
         ),
         pytest.param({"device": "lo"}, 102, "move link", id="the loopback"),
         pytest.param({"useInterfaceNetwork": True}, 2, "useInterfaceNetwork", id="its own network"),
-        pytest.param({"ipam": {"type": "absent"}}, 7, "there is no absent", id="ipam that is not there"),
+        pytest.param({"ipam": {"type": "absent"}}, 7, "absent is not in CNI_PATH", id="ipam that is not there"),
     ],
 )
 def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host, refused, keys, code, told, plugged):
@@ -344,10 +346,10 @@ def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, plugge
             case "exchanged":
                 inside.links.change("eth0", alias="")
     told = {
-        "link": "no link",
+        "link": "link eth0 does not exist",
         "down": "down",
         "mac": "MAC",
-        "address": "no address",
+        "address": "not have the address",
         "exchanged": "not the device dev0",
     }
     with refused(101, told[what]):
@@ -369,7 +371,7 @@ def test_collecting_brings_devices_home(host, way, plugged):
 
 
 def test_status_tells_when_the_device_is_nowhere(host, refused, plugged):
-    with refused(50, "there is no dev0"):
+    with refused(50, "dev0 does not exist"):
         host.call("STATUS", "", device(host), "")
     plugged()
     assert host.call("STATUS", "", device(host), "") is None
@@ -388,7 +390,7 @@ def test_what_a_killed_add_took_is_home_after_del(host, point, plugged):
     assert left(host) == {}
 
 
-@pytest.mark.parametrize("point", ["marked", "connected"])
+@pytest.mark.parametrize("point", ["tagged", "connected"])
 def test_what_a_killed_add_took_is_no_obstacle_to_another_add(host, point, plugged):
     plugged()
     host.pod("a")
@@ -398,7 +400,7 @@ def test_what_a_killed_add_took_is_no_obstacle_to_another_add(host, point, plugg
     assert is_home(host)
 
 
-@pytest.mark.parametrize("point", ["recorded", "marked", "configured"])
+@pytest.mark.parametrize("point", ["recorded", "tagged", "attached"])
 def test_an_add_that_fails_undoes_itself(host, point, plugged):
     plugged()
     host.pod("a")

@@ -45,7 +45,7 @@ def test_the_note_tells_where_the_daemon_is_and_what_to_run_without_it(tmp_path)
 
 @pytest.mark.parametrize("socket", ["/run/a\nrun /bin/sh"])
 def test_a_socket_that_would_change_the_note_is_refused(tmp_path, socket):
-    with pytest.raises(ValueError, match="more than one line"):
+    with pytest.raises(ValueError, match="must not contain a newline"):
         install(str(tmp_path), socket=socket)
 
 

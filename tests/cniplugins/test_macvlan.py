@@ -12,8 +12,8 @@ from podwire.linux.values import Route, Veth
 
 all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])
 DUAL = ("10.88.0.0/24", "fd88::/64")
-ADDING = ["recorded", "leased", "made", "connected", "configured", "added"]
-DELETING = ["disconnected", "returned"]
+ADDING = ["recorded", "leased", "made", "connected", "attached", "added"]
+DELETING = ["detached", "released"]
 MAC = "02:00:00:00:00:01"
 
 
@@ -91,7 +91,7 @@ def test_every_mode_is_set_and_checked(host, refused, mode, wired):
     assert host.links(pod)["eth0"].mode == mode
     host.check("a", config, result)
     other = "private" if mode == "bridge" else "bridge"
-    with refused(101, f"the mode {mode} and not {other}"):
+    with refused(101, f"the mode {mode}, expected {other}"):
         host.check("a", config | {"mode": other}, result)
 
 
@@ -177,7 +177,7 @@ def test_an_interface_that_is_not_ours_is_left_alone(host, refused, wired):
     pod = host.pod("a")
     wired("eth0", pod)
     index = host.links(pod)["eth0"].ifindex
-    with refused(100, "eth0 is there already"):
+    with refused(100, "eth0 already exists"):
         host.add("a", macvlan(host))
     host.delete("a", macvlan(host))
     assert host.links(pod)["eth0"].ifindex == index
@@ -232,16 +232,16 @@ def test_deleting_finds_a_link_that_the_pod_has_renamed(host, wired):
 @pytest.mark.parametrize(
     ("keys", "code", "told"),
     [
-        pytest.param({"master": "nobody0"}, 7, "no link nobody0", id="no master"),
+        pytest.param({"master": "nobody0"}, 7, "link nobody0 does not exist", id="no master"),
         pytest.param({"master": "a/b"}, 7, "master", id="no name"),
         pytest.param({"mode": "loud"}, 7, "mode: 'loud'", id="no mode"),
         pytest.param({"mtu": -1}, 7, "mtu", id="negative mtu"),
         pytest.param({"mtu": 9000}, 7, "between 0 and 1500", id="more than its master's"),
         pytest.param({"mac": "02:00"}, 7, "mac", id="mac"),
         pytest.param({"bcqueuelen": -1}, 7, "bcqueuelen", id="queue"),
-        pytest.param({"linkInContainer": True}, 7, "no link wire0", id="no master in the pod"),
+        pytest.param({"linkInContainer": True}, 7, "link wire0 does not exist", id="no master in the pod"),
         pytest.param({"linkInContainer": "yes"}, 6, "linkInContainer", id="no boolean"),
-        pytest.param({"ipam": {"type": "absent"}}, 7, "there is no absent", id="ipam that is not there"),
+        pytest.param({"ipam": {"type": "absent"}}, 7, "absent is not in CNI_PATH", id="ipam that is not there"),
     ],
 )
 def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host, refused, keys, code, told, wired):
@@ -274,7 +274,13 @@ def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, wired)
                 inside.addresses.delete(eth0.ifindex, own)
             case "master":
                 config |= {"master": "wire1"}
-    told = {"link": "no link", "down": "is down", "mac": "MAC", "address": "no address", "master": "stand on wire1"}
+    told = {
+        "link": "link eth0 does not exist",
+        "down": "is down",
+        "mac": "MAC",
+        "address": "not have the address",
+        "master": "stacked on wire1",
+    }
     with refused(101, told[what]):
         host.check("a", config, result)
 
@@ -298,7 +304,7 @@ def test_collecting_takes_what_is_not_valid_and_nothing_else(host, way, wired):
 
 
 def test_status_tells_when_there_is_nothing_to_stand_on(host, refused, wired):
-    with refused(50, "no link wire0"):
+    with refused(50, "link wire0 does not exist"):
         host.call("STATUS", "", macvlan(host), "")
     with refused(50, "no default route"):
         host.call("STATUS", "", macvlan(host, master=""), "")
@@ -327,7 +333,7 @@ def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point, wired
     assert host.left() == {}
 
 
-@pytest.mark.parametrize("point", ["recorded", "made", "configured"])
+@pytest.mark.parametrize("point", ["recorded", "made", "attached"])
 def test_an_add_that_fails_undoes_itself(host, point, wired):
     wired()
     pod = host.pod("a")

@@ -104,7 +104,7 @@ def test_checking_notices_a_firewall_that_came_later_and_the_next_pod_mends_it(h
     told = attach()
     host.check("a", told, told["prevResult"])
     drop(6)
-    with refused(101, "the nft chain ip6 filter FORWARD drops what pods send"):
+    with refused(101, "the nft chain ip6 filter FORWARD drops packets of pods"):
         host.check("a", told, told["prevResult"])
     attach("b")
     host.check("a", told, told["prevResult"])
@@ -115,7 +115,7 @@ def test_another_chain_that_drops_is_named(host, attach, capsys):
         "add table inet mine\nadd chain inet mine fw { type filter hook forward priority 0; policy drop; }\n"
     )
     attach()
-    assert "the nft chain inet mine fw drops what none of its rules accepts" in capsys.readouterr().out
+    assert "the nft chain inet mine fw has the policy drop" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(shutil.which("iptables-nft") is None, reason="Debian's iptables is not here")

@@ -12,8 +12,8 @@ from podwire.linux.values import Veth
 
 all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])
 DUAL = ("10.88.0.0/24", "fd88::/64")
-ADDING = ["recorded", "leased", "connected", "configured", "added"]
-DELETING = ["unmasqueraded", "disconnected", "returned"]
+ADDING = ["recorded", "leased", "connected", "attached", "added"]
+DELETING = ["unmasqueraded", "detached", "released"]
 
 
 def ptp(host, *subnets, **keys):
@@ -153,7 +153,7 @@ def test_an_interface_that_is_not_ours_is_left_alone(host, refused):
     with KernelNetwork(pod) as inside:
         inside.links.add(Veth("eth0", "other"))
         index = inside.links.get("eth0").ifindex
-        with refused(100, "eth0 is there already"):
+        with refused(100, "eth0 already exists"):
             host.add("a", ptp(host))
         host.delete("a", ptp(host))
         assert inside.links.get("eth0").ifindex == index
@@ -195,7 +195,7 @@ def test_deleting_needs_no_namespace(host, how):
         pytest.param({"mtu": -1}, 7, "mtu", id="negative mtu"),
         pytest.param({"mtu": 20}, 102, "veth", id="an mtu that the kernel does not take"),
         pytest.param({"ipam": {}}, 7, "ipam.type", id="no ipam"),
-        pytest.param({"ipam": {"type": "absent"}}, 7, "there is no absent", id="ipam that is not there"),
+        pytest.param({"ipam": {"type": "absent"}}, 7, "absent is not in CNI_PATH", id="ipam that is not there"),
         pytest.param(
             {"ipam": {"type": "static", "addresses": [{"address": "10.1.1.1/24"}]}},
             7,
@@ -246,12 +246,12 @@ def _tamper(host, pod, result, what):
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ("link", "no link"),
+        ("link", "link eth0 does not exist"),
         ("down", "eth0 is down"),
         ("near end", "is down"),
-        ("address", "no address 10.88.0.2/24"),
-        ("gateway", "no address 10.88.0.1"),
-        ("route", "no route to 10.88.0.2"),
+        ("address", "not have the address 10.88.0.2/24"),
+        ("gateway", "not have the address 10.88.0.1"),
+        ("route", "the route to 10.88.0.2"),
         ("lease", "leased"),
         ("rules", "not masqueraded"),
     ],
@@ -287,7 +287,7 @@ def test_status_tells_when_there_is_no_address_left(host, refused):
     config = ptp(host, "10.88.0.0/30")
     assert host.call("STATUS", "", config, "") is None
     host.add("a", config)
-    with refused(50, "no address is left"):
+    with refused(50, "no free address"):
         host.call("STATUS", "", config, "")
 
 
@@ -312,7 +312,7 @@ def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point):
     assert host.left() == {}
 
 
-@pytest.mark.parametrize("point", ["recorded", "connected", "configured"])
+@pytest.mark.parametrize("point", ["recorded", "connected", "attached"])
 def test_an_add_that_fails_undoes_itself(host, point):
     host.pod("a")
     code, stdout, _ = host.died("ADD", ptp(host, ipMasq=True), f"cni.ptp-{point}", "error(disk on fire)")

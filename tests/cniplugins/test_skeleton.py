@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from podwire.cniplugins import skeleton
-from podwire.cniplugins.daemon.server import Daemon
+from podwire.cniplugins.daemon.server import Daemon, Limits
 from podwire.cniplugins.install import install
 
 VERSIONS = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]
@@ -31,7 +31,7 @@ def served(tmp_path_factory):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(directory / "cni.sock"))
         listener.listen()
-        daemon = Daemon(listener, threads=2)
+        daemon = Daemon(listener, Limits(threads=2))
         daemon.start()
         yield directory
         daemon.stop()

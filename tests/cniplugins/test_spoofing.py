@@ -10,12 +10,12 @@ from podwire.cniplugins.attachments import Record, records
 from podwire.cniplugins.bridge.spoofing import (
     SETS,
     Guard,
+    add_guard,
     check_guard,
     elements,
-    guard,
-    guard_of,
     link_local,
-    unguard,
+    parse_guard,
+    remove_guard,
 )
 from podwire.cniplugins.netfilter import Netfilter
 from podwire.linux.net.network import KernelNetwork
@@ -116,7 +116,7 @@ def guarded(host):
         result = host.add("a", host.bridge(*DUAL))
         record = next(each for each in records(str(host.records / "bridge")) if each.container_id == "a")
         pod = Pod(record._replace(config=record.config | keys), result)
-        guard(netfilter, pod.record, pod.mac, pod.addresses)
+        add_guard(netfilter, pod.record, pod.mac, pod.addresses)
         return pod, netfilter
 
     yield make
@@ -181,16 +181,16 @@ def test_others_are_not_guarded(host, guarded):
 def test_it_is_checked_and_ends_by_the_record_alone(host, guarded):
     pod, netfilter = guarded(ALL)
     check_guard(netfilter, pod.record, pod.mac, pod.addresses)
-    unguard(netfilter, pod.record)
+    remove_guard(netfilter, pod.record)
     table = netfilter.elements.of("bridge")
     assert [each for name in SETS for each in table.list(name)] == []
-    with pytest.raises(CniError, match="is not guarded any more") as caught:
+    with pytest.raises(CniError, match="is no longer guarded") as caught:
         check_guard(netfilter, pod.record, pod.mac, pod.addresses)
     assert caught.value.code == 101
-    unguard(netfilter, pod.record)
+    remove_guard(netfilter, pod.record)
     KernelRuleset().apply("flush ruleset\n")
-    unguard(netfilter, pod.record)
-    guard(netfilter, pod.record, pod.mac, pod.addresses)
+    remove_guard(netfilter, pod.record)
+    add_guard(netfilter, pod.record, pod.mac, pod.addresses)
     check_guard(netfilter, pod.record, pod.mac, pod.addresses)
 
 
@@ -205,7 +205,7 @@ def test_each_missing_element_is_noticed(host, guarded, name):
 
 def test_guarding_again_guards_once(host, guarded):
     pod, netfilter = guarded(ALL)
-    guard(netfilter, pod.record, pod.mac, pod.addresses)
+    add_guard(netfilter, pod.record, pod.mac, pod.addresses)
     assert len(netfilter.elements.of("bridge").list("guards")) == 1
     told = subprocess.run(
         ["nft", "list", "map", "bridge", "podwire", "guards"], capture_output=True, text=True, check=True
@@ -216,7 +216,7 @@ def test_guarding_again_guards_once(host, guarded):
 def test_without_a_wish_nothing_is_done(host, guarded):
     pod, netfilter = guarded(Guard())
     check_guard(netfilter, pod.record, pod.mac, pod.addresses)
-    unguard(netfilter, pod.record)
+    remove_guard(netfilter, pod.record)
     tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
     assert "bridge podwire" not in tables
 
@@ -232,12 +232,12 @@ def test_without_a_wish_nothing_is_done(host, guarded):
     ids=str,
 )
 def test_which_key_asks_for_what(keys, how):
-    assert guard_of(keys) == how
+    assert parse_guard(keys) == how
 
 
 def test_a_key_that_is_no_boolean_is_refused():
     with pytest.raises(CniError, match="ipspoofchk"):
-        guard_of({"ipspoofchk": "yes"})
+        parse_guard({"ipspoofchk": "yes"})
 
 
 def test_a_link_local_address_follows_from_the_mac_address():

@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.cniplugins.skeleton import Call
-from podwire.cniplugins.static.plugin import wish
+from podwire.cniplugins.static.plugin import parse_request
 from podwire.protocols.cni.config import plugin_config
 from podwire.protocols.cni.values import dumped
 from podwire.protocols.cni.verbs import Invocation
@@ -60,7 +60,7 @@ def test_the_addresses_routes_and_servers_of_the_configuration_are_the_result(ho
     ],
 )
 def test_who_names_addresses_last_is_heard(keys, said, expected):
-    asked = wish(Call(Invocation("ADD", args=said), plugin_config(dumped(config(**keys)))))
+    asked = parse_request(Call(Invocation("ADD", args=said), plugin_config(dumped(config(**keys)))))
     assert [f"{each.address} by {each.gateway}" for each in asked.ips] == expected
 
 
@@ -95,8 +95,10 @@ def test_what_makes_no_sense_is_refused(host, refused, keys, env, code, told):
 @pytest.mark.parametrize(
     ("ips", "told"),
     [
-        pytest.param([ADDRESSES[0]], "fd10::1/64 is not in the result", id="an address"),
-        pytest.param([{"address": "10.10.0.1/24"}, ADDRESSES[1]], "has not the gateway 10.10.0.254", id="a gateway"),
+        pytest.param([ADDRESSES[0]], "fd10::1/64 is not in prevResult", id="an address"),
+        pytest.param(
+            [{"address": "10.10.0.1/24"}, ADDRESSES[1]], "does not have the gateway 10.10.0.254", id="a gateway"
+        ),
     ],
 )
 def test_checking_notices_what_the_result_lacks(host, refused, ips, told):

@@ -44,9 +44,9 @@ def test_a_full_pool_is_told_until_somebody_goes(host, refused):
         host.pod(each)
     host.add("a", config)
     for each in (config, config | {"type": "host-local"}):
-        with refused(50, r"no address is left in 10\.88\.0\.1 to 10\.88\.0\.2"):
+        with refused(50, r"no free address in 10\.88\.0\.1 to 10\.88\.0\.2"):
             status(host, each)
-    with refused(11, "no address is left"):
+    with refused(11, "no free address"):
         host.add("b", config)
     host.delete("a", config)
     status(host, config)
@@ -56,7 +56,7 @@ def test_a_bridge_that_is_none_is_told_and_whether_pods_suffer(host, refused):
     config = host.bridge()
     with KernelNetwork() as here:
         here.links.add(Veth("cni0", "other"))
-    with refused(50, "cni0 is there already, and is no bridge"):
+    with refused(50, "cni0 already exists and is not a bridge"):
         status(host, config)
     with KernelNetwork() as here:
         here.links.delete("cni0")
@@ -64,7 +64,7 @@ def test_a_bridge_that_is_none_is_told_and_whether_pods_suffer(host, refused):
         host.add("a", config)
         here.links.delete("cni0")
         here.links.add(Veth("cni0", "other"))
-    with refused(51, "cni0 is there already, and is no bridge"):
+    with refused(51, "cni0 already exists and is not a bridge"):
         status(host, config)
 
 
@@ -106,5 +106,5 @@ def test_when_somebody_flushed_all_rules_they_can_be_made_again(host):
 
 
 def test_an_ipam_that_is_not_there_is_told(host, refused):
-    with refused(50, "there is no missing in CNI_PATH"):
+    with refused(50, "missing is not in CNI_PATH"):
         status(host, host.bridge() | {"ipam": {"type": "missing"}})

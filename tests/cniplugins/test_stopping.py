@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-import podwire.cniplugins.daemon.server
-from podwire.cniplugins.daemon.server import Daemon, wire
+from podwire.cniplugins.daemon import wire
+from podwire.cniplugins.daemon.server import Daemon, Limits
 
 PATIENCE = 60.0
 HEAD = wire.CALL.pack(wire.MAGIC, len("bridge"), 100, 100)
@@ -55,10 +55,9 @@ def stopped(daemon: Daemon, grace: float) -> bool | None:
 
 @pytest.mark.parametrize("body", [b"", HEAD[:5], HEAD, HEAD + b"bridge"], ids=["nothing", "a bit", "a head", "a half"])
 @pytest.mark.parametrize("when", ["it is heard", "it waits for its turn"])
-def test_who_has_not_said_all_is_hung_up_on_and_nothing_is_begun(listener, monkeypatch, body, when):
-    monkeypatch.setattr(podwire.cniplugins.daemon.server, "PATIENCE", 3600)
+def test_who_has_not_said_all_is_hung_up_on_and_nothing_is_begun(listener, body, when):
     answered: list[str] = []
-    daemon = Daemon(listener, threads=1, answer=lambda name, _: answered.append(name) or 0)
+    daemon = Daemon(listener, Limits(threads=1, receive=3600), answer=lambda name, _: answered.append(name) or 0)
     client = said(listener.getsockname(), body)
     if when == "it waits for its turn":
         with client, said(listener.getsockname(), b"") as other:
@@ -81,14 +80,14 @@ def test_a_call_that_hangs_is_left_when_the_grace_is_over(listener, caplog):
         gate.wait()
         return 0
 
-    daemon = Daemon(listener, threads=2, answer=hangs)
+    daemon = Daemon(listener, Limits(threads=2), answer=hangs)
     daemon.start()
     whole = wire.CALL.pack(wire.MAGIC, len("bridge"), 0, 0) + b"bridge"
     try:
         with said(listener.getsockname(), whole):
             assert begun.wait(PATIENCE)
             assert stopped(daemon, 0.1) is False
-        assert "calls are left unfinished" in caplog.text
+        assert "abandoned unfinished calls" in caplog.text
     finally:
         gate.set()
     assert stopped(daemon, PATIENCE) is True, "what was left is done by now"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.cniplugins.tuning.plugin import plugin as tuning
+from podwire.cniplugins.tuning import plugin as tuning
 from podwire.cniplugins.tuning.settings import parse_settings
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
@@ -141,7 +141,7 @@ def test_checking_notices_what_was_changed(host, config, refused, change, told):
 
 def test_checking_notices_a_sysctl_and_a_missing_link_and_an_add_that_never_was(host, config, refused):
     wanted = config(sysctl=SYSCTL)
-    with refused(101, "tuning has done nothing for a eth0"):
+    with refused(101, "tuning has no record of a eth0"):
         host.check("a", wanted, wanted["prevResult"])
     host.add("a", wanted)
     KernelSysctls(host.namespaces.path("a")).write(FILTER, "0")
@@ -150,7 +150,7 @@ def test_checking_notices_a_sysctl_and_a_missing_link_and_an_add_that_never_was(
     wanted = wanted | {"sysctl": {}, "mtu": 1500}
     with KernelNetwork(host.namespaces.path("a")) as pod:
         pod.links.delete("eth0")
-    with refused(101, "there is no link eth0"):
+    with refused(101, "link eth0 does not exist"):
         host.check("a", wanted, wanted["prevResult"])
 
 
@@ -176,12 +176,14 @@ def test_without_a_previous_result_there_is_nothing_to_tune(host, config, refuse
             host.call(verb, "a", wanted)
 
 
-@pytest.mark.parametrize("point", ["tuning.recorded", "tuning.written", "tuning.done", "tuning.undone"])
+@pytest.mark.parametrize(
+    "point", ["cni.tuning-recorded", "cni.tuning-written", "cni.tuning-added", "cni.tuning-detached"]
+)
 @pytest.mark.parametrize("action", ["kill", "1*error(on fire)->off"])
 def test_what_a_broken_plugin_left_is_put_back(host, config, point, action):
     wanted = config(**ALL, sysctl=SYSCTL)
     before = seen(host)
-    verb = "DEL" if point == "tuning.undone" else "ADD"
+    verb = "DEL" if point == "cni.tuning-detached" else "ADD"
     if verb == "DEL":
         host.add("a", wanted)
     process = host.run(verb, "a", wanted, PODWIRE_FAILPOINTS=f"{point}={action}")
@@ -239,7 +241,7 @@ def test_only_what_an_administrator_allows_is_allowed(host, config, refused, mon
     with refused(7, "arp_filter is not allowed"):
         host.add("a", wanted | {"sysctl": SYSCTL})
     allowed.write_text("(")
-    with refused(7, "no pattern"):
+    with refused(7, "not a pattern"):
         host.add("a", wanted)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.cniplugins.daemon.server import wire
+from podwire.cniplugins.daemon import wire
 
 TEXT = st.text(st.characters(exclude_characters="\0=", codec="utf-8"), max_size=20)
 

@@ -27,7 +27,7 @@ def on(directory):
     told = []
 
     def make(boot="this", **keys):
-        return Leases(str(directory), patience=0.3, boot=boot, tell=told.append, **keys)
+        return Leases(str(directory), lock_seconds=0.3, boot=boot, warn=told.append, **keys)
 
     make.told = told
     return make
@@ -75,16 +75,16 @@ def test_a_file_where_a_namespace_was_pinned_is_none(on, tmp_path):
 def test_a_pool_full_of_the_dead_has_room(on):
     for number in range(5):
         on("last").take(Owner(f"c{number}", "eth0"), SMALL, netns="/run/netns/gone")
-    on().check_room(SMALL)
+    on().check_capacity(SMALL)
     on().take(A, SMALL, netns="/run/netns/a")
-    assert [each.owner for each in on().held()] == [A]
+    assert [each.owner for each in on().all()] == [A]
 
 
 def test_a_pool_full_of_the_living_has_none(on):
     for number in range(5):
         on().take(Owner(f"c{number}", "eth0"), SMALL, netns="/run/netns/gone")
-    with pytest.raises(CniError, match=r"no address is left.*5 of 5 are leased") as caught:
-        on().check_room(SMALL)
+    with pytest.raises(CniError, match=r"no free address.*5 of 5 are leased") as caught:
+        on().check_capacity(SMALL)
     assert caught.value.code == 50
 
 
@@ -101,18 +101,18 @@ def test_the_owner_of_an_earlier_boot_gets_its_own_address_again(on, tmp_path):
 def test_what_is_not_valid_is_freed_and_a_second_time_nothing_is(on, directory):
     for each in (A, B, C):
         on().take(each, DUAL)
-    on().keep_only(frozenset({B}))
+    on().release_others(frozenset({B}))
     assert held(directory) == {"10.1.0.3", "fd00::3"}
-    on().keep_only(frozenset({B}))
+    on().release_others(frozenset({B}))
     assert on().of(B) == (ip_address("10.1.0.3"), ip_address("fd00::3"))
-    on().keep_only(frozenset())
+    on().release_others(frozenset())
     assert [each.name for each in directory.iterdir() if each.name[0] != "l"] == []
 
 
 def test_without_a_directory_there_is_nothing_to_do(on, directory):
-    on().keep_only(frozenset())
-    on().check_room(SMALL)
-    assert on().held() == on().used() == []
+    on().release_others(frozenset())
+    on().check_capacity(SMALL)
+    assert on().all() == on().used() == []
     assert not directory.exists()
 
 
@@ -128,7 +128,7 @@ def test_without_a_directory_there_is_nothing_to_do(on, directory):
 def test_files_of_the_reference_plugin_are_garbage_like_ours(on, directory, content, valid, stays):
     directory.mkdir()
     (directory / "10.1.0.2").write_text(content)
-    on().keep_only(frozenset(valid))
+    on().release_others(frozenset(valid))
     assert held(directory) == ({"10.1.0.2"} if stays else set())
 
 
@@ -154,18 +154,18 @@ def test_damage_is_told_and_its_address_is_given_to_nobody(on, directory, junk):
     damage(directory / "10.1.0.2", junk)
     given = [on().take(Owner(f"c{number}", "eth0"), SMALL) for number in range(4)]
     assert ip_address("10.1.0.2") not in {each for addresses in given for each in addresses}
-    with pytest.raises(CniError, match="no address is left"):
+    with pytest.raises(CniError, match="no free address"):
         on().take(A, SMALL)
     with pytest.raises(CniError, match="damaged"):
         on().take(A, SMALL, [ip_address("10.1.0.2")])
-    assert [each for each in on.told if "10.1.0.2 cannot be read" in each] != []
+    assert [each for each in on.told if "10.1.0.2 is damaged" in each] != []
 
 
 @pytest.mark.parametrize("junk", JUNK)
 def test_gc_gives_damage_back_to_its_owner(on, directory, junk):
     on().take(A, SMALL)
     damage(directory / "10.1.0.2", junk)
-    on().keep_only(frozenset({A}))
+    on().release_others(frozenset({A}))
     assert on().of(A) == (ip_address("10.1.0.2"),)
     assert str((directory / "10.1.0.2").readlink()) == A.file
 
@@ -174,9 +174,9 @@ def test_gc_gives_damage_back_to_its_owner(on, directory, junk):
 def test_gc_frees_damage_only_when_it_is_nobodys_for_certain(on, directory, junk):
     on().take(A, SMALL)
     damage(directory / "10.1.0.5", junk)
-    on().keep_only(frozenset({A, B}))
+    on().release_others(frozenset({A, B}))
     assert "10.1.0.5" in held(directory), "it may be what b has"
-    on().keep_only(frozenset({A}))
+    on().release_others(frozenset({A}))
     assert "10.1.0.5" not in held(directory)
 
 
@@ -185,7 +185,7 @@ def test_gc_goes_on_past_what_cannot_be_removed_and_tells_all(on, directory):
     for name in ("10.1.0.4", "10.1.0.5"):
         (directory / name / "full").mkdir(parents=True)
     with pytest.raises(CniError, match=r"10\.1\.0\.[45]: Directory not empty \(10\.1\.0\.[45]: Directory"):
-        on().keep_only(frozenset())
+        on().release_others(frozenset())
     assert held(directory) == {"10.1.0.4", "10.1.0.5"}
 
 
@@ -203,7 +203,7 @@ def test_what_the_reference_plugin_gave_meanwhile_is_taken_over(on, directory):
     (directory / "10.1.0.3").write_text("b\r\neth0")
     (directory / "last_reserved_ip.0").write_text("10.1.0.3")
     assert on().take(C, SMALL) == (ip_address("10.1.0.4"),)
-    assert [each.owner for each in on().held() if each.owner == B] == [B]
+    assert [each.owner for each in on().all() if each.owner == B] == [B]
     assert on().release(B) == (ip_address("10.1.0.3"),)
 
 
@@ -252,4 +252,4 @@ def test_a_crowded_pool_is_read_at_once_and_not_address_by_address(on, directory
 def test_a_subnet_of_2_to_the_64th_is_never_counted(on):
     huge = parse_sets({"subnet": "fd00::/64", "exclude": ["fd00::/65"]})
     assert on().take(A, huge) == (ip_address("fd00::8000:0:0:0"),)
-    on().check_room(huge)
+    on().check_capacity(huge)

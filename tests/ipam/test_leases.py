@@ -26,7 +26,7 @@ A, B = Owner("a", "eth0"), Owner("b", "eth0")
 
 @pytest.fixture
 def leases(tmp_path):
-    return Leases(str(tmp_path / "net"), patience=0.3)
+    return Leases(str(tmp_path / "net"), lock_seconds=0.3)
 
 
 def names(tmp_path):
@@ -68,7 +68,7 @@ def test_a_full_pool_says_so_and_gives_exactly_what_comes_back(leases):
     owners = [Owner(f"c{each}", "eth0") for each in range(5)]
     for each in owners:
         leases.take(each, SMALL)
-    with pytest.raises(CniError, match=r"no address is left in 10\.1\.0\.1 to 10\.1\.0\.6") as caught:
+    with pytest.raises(CniError, match=r"no free address in 10\.1\.0\.1 to 10\.1\.0\.6") as caught:
         leases.take(A, SMALL)
     assert caught.value.code == 11
     assert leases.of(A) == ()

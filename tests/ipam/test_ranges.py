@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.ipam.ranges import after, found, parse_range, parse_sets, size
+from podwire.ipam.ranges import after, find_range, parse_range, parse_sets, size
 from podwire.protocols.cni.errors import CniError
 
 
@@ -41,7 +41,7 @@ def test_a_huge_subnet_is_not_counted_through():
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        pytest.param({}, "neither subnet nor ranges", id="nothing"),
+        pytest.param({}, "needs subnet or ranges", id="nothing"),
         pytest.param({"subnet": "10.1.0.1/24"}, "beyond its prefix", id="host bits"),
         pytest.param({"subnet": "10.1.0.0/33"}, "no network", id="prefix"),
         pytest.param({"subnet": "10.1.0.0"}, "no network", id="no prefix"),
@@ -50,10 +50,10 @@ def test_a_huge_subnet_is_not_counted_through():
         pytest.param({"subnet": "10.1.0.0/24", "rangeStart": "10.2.0.1"}, "rangeStart", id="start outside"),
         pytest.param({"subnet": "10.1.0.0/24", "rangeEnd": "10.2.0.1"}, "rangeEnd", id="end outside"),
         pytest.param(
-            {"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.9", "rangeEnd": "10.1.0.8"}, "no part", id="backwards"
+            {"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.9", "rangeEnd": "10.1.0.8"}, "not within", id="backwards"
         ),
-        pytest.param({"subnet": "10.1.0.0/24", "rangeEnd": "10.1.0.255"}, "no part", id="broadcast"),
-        pytest.param({"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.0"}, "no part", id="network"),
+        pytest.param({"subnet": "10.1.0.0/24", "rangeEnd": "10.1.0.255"}, "not within", id="broadcast"),
+        pytest.param({"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.0"}, "not within", id="network"),
         pytest.param({"subnet": "10.1.0.0/24", "gateway": "10.2.0.1"}, "gateway", id="gateway outside"),
         pytest.param({"subnet": "10.1.0.0/24", "gateway": "fd00::1"}, "gateway", id="gateway of another family"),
         pytest.param({"ranges": [[]]}, "empty", id="an empty set"),
@@ -101,7 +101,7 @@ def test_every_address_is_offered_once_and_the_last_one_given_comes_last(ranges,
     assert len(set(offered)) == len(offered)
     if last in offered:
         assert offered[-1] == last
-    assert all(found(ranges, each) is not None for each in offered)
+    assert all(find_range(ranges, each) is not None for each in offered)
 
 
 @given(st.integers(16, 30), st.integers(0, 2**16 - 1))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.cniplugins.daemon.server import wire
+from podwire.cniplugins.daemon import wire
 from podwire.shim import find_forwarder
 
 ROOT = Path(__file__).parents[2]

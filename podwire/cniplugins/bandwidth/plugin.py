@@ -1,17 +1,18 @@
-"""bandwidth: how fast a pod may receive and send.
+"""bandwidth: limits how fast a pod receives and sends.
 
-What the pod receives leaves the host's end of its pair, where a bucket holds it back. What it sends comes in there, and
-goes through an ifb of its own, whose bucket holds it back, before it goes on. Both IP families, and all else.
+Traffic to the pod leaves through the host's end of its veth pair, where a token bucket delays it. Traffic from the pod
+arrives there, and is redirected through an ifb of its own, whose token bucket delays it. Both apply to all protocols.
 """
 
 from contextlib import suppress
+from functools import partial
 
-from podwire.cniplugins import chained
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.bandwidth.settings import bucket, parse_settings
-from podwire.cniplugins.bridge.links import disconnect
-from podwire.cniplugins.chained import agree
-from podwire.cniplugins.skeleton import Call, all_of
+from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
+from podwire.cniplugins.pod_check import expect, expect_link
+from podwire.cniplugins.skeleton import Call, run_all
+from podwire.cniplugins.veth import delete_host_end
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
@@ -19,63 +20,81 @@ from podwire.linux.values import Bucket, Ifb, Link
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Interface, Result
 
-INGRESS = declare("bandwidth.ingress", "what a pod receives is held back, what it sends is not")
-DETOUR = declare("bandwidth.detour", "a pod's ifb is there, and nothing goes through it")
-DIRECT = declare("bandwidth.direct", "DEL: nothing is held back, the ifb is still there")
+INGRESS = declare("cni.bandwidth-ingress", "traffic to the pod is limited, traffic from it is not")
+REDIRECT = declare("cni.bandwidth-ifb", "the pod's ifb exists, and nothing is redirected through it")
+UNLIMITED = declare("cni.bandwidth-unlimited", "DEL: nothing is limited, the ifb still exists")
 
 
-def _wanted(call: Call) -> bool:
-    return any(parse_settings(call.config))
+class Bandwidth(OrderedPlugin):
+    name = "bandwidth"
+    points = declare_steps(name)
+    chained = True
+    tags_links = True
 
+    def validate(self, call: Call) -> bool:
+        return any(parse_settings(call.config))
 
-def _prepare(call: Call, record: Record, previous: Result) -> Record:
-    settings = parse_settings(call.config)
-    with KernelNetwork(call.invocation.netns) as pod, KernelNetwork() as host:
-        link = _outside(pod, host, record.ifname, previous)
-        if settings.egress and host.traffic.hooked(link.ifindex):
-            raise CniError(Code.IN_USE, f"what comes in by {link.name} is in somebody else's hands (an ingress qdisc)")
-    before = {
-        "name": link.name,
-        "ifindex": link.ifindex,
-        "mtu": link.mtu,
-        "ingress": settings.ingress and bucket(settings.ingress, link.mtu),
-        "egress": settings.egress and bucket(settings.egress, link.mtu),
-    }
-    return record._replace(link=f"bwp{record.token[:12]}", before=before)
+    def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
+        settings = parse_settings(call.config)
+        link = _host_end(ends, record.ifname, previous)
+        if settings.egress and ends.host.traffic.hooked(link.ifindex):
+            raise CniError(Code.IN_USE, f"{link.name} has an ingress qdisc of another program")
+        before = {
+            "name": link.name,
+            "ifindex": link.ifindex,
+            "mtu": link.mtu,
+            "ingress": settings.ingress and bucket(settings.ingress, link.mtu),
+            "egress": settings.egress and bucket(settings.egress, link.mtu),
+        }
+        return record._replace(link=f"bwp{record.token[:12]}", before=before)
 
-
-def _outside(pod: KernelNetwork, host: KernelNetwork, ifname: str, previous: Result) -> Link:
-    """The host's end of the pod's pair, which the result must tell of."""
-    inside = pod.links.get(ifname)
-    try:
-        link = host.links.get(inside.peer) if inside.kind == "veth" else None
-    except linux.NoSuchLink:
-        link = None
-    if link is None or link.kind != "veth" or link.peer != inside.ifindex:
-        raise CniError(Code.BAD_CONFIG, f"{ifname} has no other end on this host, where traffic could be shaped")
-    if previous.interfaces and not any(each.name == link.name and not each.sandbox for each in previous.interfaces):
-        raise CniError(Code.BAD_CONFIG, f"prevResult does not tell of {link.name}, the other end of {ifname}")
-    return link
-
-
-def _do(_call: Call, record: Record, previous: Result) -> Result:
-    index = record.before["ifindex"]
-    ingress, egress = _buckets(record)
-    with KernelNetwork() as host:
+    def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
+        host, index = ends.host, record.before["ifindex"]
+        ingress, egress = _buckets(record)
         try:
             if ingress is not None:
                 host.traffic.shape(index, ingress)
                 failpoint(INGRESS)
             if egress is None:
-                return previous
+                return given
             host.links.add(Ifb(record.link, record.before["mtu"], record.alias, up=True))
             ifb = host.links.get(record.link)
             host.traffic.shape(ifb.ifindex, egress)
-            failpoint(DETOUR)
+            failpoint(REDIRECT)
             host.traffic.redirect(index, ifb.ifindex)
         except linux.QdiscExists as error:
-            raise CniError(Code.IN_USE, f"{record.before['name']} is shaped by somebody else", str(error)) from error
-    return previous._replace(interfaces=(*previous.interfaces, Interface(ifb.name, ifb.mac, mtu=ifb.mtu)))
+            name = record.before["name"]
+            raise CniError(Code.IN_USE, f"{name} has a root qdisc of another program", str(error)) from error
+        return given._replace(interfaces=(*given.interfaces, Interface(ifb.name, ifb.mac, mtu=ifb.mtu)))
+
+    def detach(self, call: Call, record: Record) -> None:
+        run_all(partial(_end_limits, record), partial(delete_host_end, record, call.defer))
+
+    def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
+        host, name, index = ends.host, record.before["name"], record.before["ifindex"]
+        ingress, egress = _buckets(record)
+        if ingress is not None:
+            _expect_bucket(ingress, host.traffic.shaped(index), name)
+        if egress is not None:
+            ifb = expect_link(host, record.link)
+            expect(record.owns(ifb.alias) and ifb.up, f"{ifb.name} is down, or not ours")
+            _expect_bucket(egress, host.traffic.shaped(ifb.ifindex), ifb.name)
+            redirected = host.traffic.redirected(index) == ifb.ifindex
+            expect(redirected, f"traffic from the pod is not redirected from {name} through {ifb.name}")
+
+
+def _host_end(ends: Ends, ifname: str, previous: Result) -> Link:
+    """Returns the host's end of the pod's veth pair, which prevResult must contain."""
+    inside = ends.pod.links.get(ifname)
+    try:
+        link = ends.host.links.get(inside.peer) if inside.kind == "veth" else None
+    except linux.NoSuchLink:
+        link = None
+    if link is None or link.kind != "veth" or link.peer != inside.ifindex:
+        raise CniError(Code.BAD_CONFIG, f"{ifname} has no veth peer on this host, where traffic could be limited")
+    if previous.interfaces and not any(each.name == link.name and not each.sandbox for each in previous.interfaces):
+        raise CniError(Code.BAD_CONFIG, f"prevResult does not contain {link.name}, the peer of {ifname}")
+    return link
 
 
 def _buckets(record: Record) -> tuple[Bucket | None, Bucket | None]:
@@ -83,12 +102,8 @@ def _buckets(record: Record) -> tuple[Bucket | None, Bucket | None]:
     return Bucket(*ingress) if ingress else None, Bucket(*egress) if egress else None
 
 
-def _undo(call: Call, record: Record) -> None:
-    all_of(lambda: _let_pass(record), lambda: disconnect(record, call.later))
-
-
-def _let_pass(record: Record) -> None:
-    """Before the ifb goes: a detour to nowhere would let nothing pass."""
+def _end_limits(record: Record) -> None:
+    """Runs before the ifb is deleted: a redirect to a link that does not exist would drop everything."""
     with KernelNetwork() as host, suppress(linux.NoSuchLink):
         if host.links.get(record.before["name"]).ifindex == record.before["ifindex"]:
             ingress, egress = _buckets(record)
@@ -98,32 +113,14 @@ def _let_pass(record: Record) -> None:
             with suppress(linux.NoSuchQdisc):
                 if ingress is not None:
                     host.traffic.unshape(record.before["ifindex"])
-    failpoint(DIRECT)
+    failpoint(UNLIMITED)
 
 
-def _check(_call: Call, record: Record, _previous: Result) -> None:
-    name, index = record.before["name"], record.before["ifindex"]
-    ingress, egress = _buckets(record)
-    with KernelNetwork() as host:
-        if ingress is not None:
-            _agree_on(ingress, host.traffic.shaped(index), name)
-        if egress is not None:
-            try:
-                ifb = host.links.get(record.link)
-            except linux.NoSuchLink as error:
-                raise CniError(Code.NOT_AS_ADDED, f"there is no link {record.link}") from error
-            agree(record.marks(ifb.alias) and ifb.up, f"{ifb.name} is down, or not ours")
-            _agree_on(egress, host.traffic.shaped(ifb.ifindex), ifb.name)
-            agree(host.traffic.redirected(index) == ifb.ifindex, f"what comes in by {name} does not pass {ifb.name}")
+def _expect_bucket(wanted: Bucket, actual: Bucket | None, name: str) -> None:
+    """Compares rate and limit: the kernel stores a burst as a rounded time."""
+    if actual is None:
+        raise CniError(Code.NOT_AS_ADDED, f"{name} is no longer limited")
+    expect((actual.rate, actual.limit) == (wanted.rate, wanted.limit), f"{name} is limited to {actual.rate} bytes/s")
 
 
-def _agree_on(wanted: Bucket, found: Bucket | None, name: str) -> None:
-    """The kernel keeps a burst as a time, rounded; the limit tells it exactly."""
-    agree(found is not None, f"{name} is not shaped any more")
-    if found is not None:
-        agree((found.rate, found.limit) == (wanted.rate, wanted.limit), f"{name} is shaped to {found.rate} bytes/s")
-
-
-PLUGIN = chained.plugin(
-    chained.Part("bandwidth", chained.declared("bandwidth"), _wanted, _prepare, _do, _undo, _check, links=True)
-)
+PLUGIN = Bandwidth()

@@ -1,4 +1,4 @@
-"""How fast a pod may receive and send. Pure."""
+"""Configuration of the bandwidth plugin: rates and bursts. Pure."""
 
 from typing import NamedTuple
 
@@ -8,22 +8,22 @@ from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Object, looked_up, taken
 
 LATENCY = 0.025
-"""Seconds that a packet may wait, as the reference plugin has it; those that would wait longer are dropped."""
+"""Seconds that a packet may be queued, as in the reference plugin; packets beyond that are dropped."""
 BURST = 0.1
-"""Seconds at full rate that may pass at once after a pause, where nobody says how much."""
+"""Default burst, as seconds at the full rate."""
 _FRAMES = 4
-"""A burst that nobody gave holds this many packets at least."""
+"""A default burst has room for at least this many packets."""
 _HEADER = 64
-"""Bytes of a packet beyond the MTU: Ethernet's header, tags."""
-_NO_OPINION: tuple[int, ...] = (0, (1 << 31) - 1, (1 << 32) - 1)
-"""Runtimes send the largest number that they can when a pod says nothing of a burst: at once half a gigabyte."""
+"""Bytes of a frame beyond the MTU: Ethernet header, VLAN tags."""
+_UNSET: tuple[int, ...] = (0, (1 << 31) - 1, (1 << 32) - 1)
+"""Burst values that mean "not set": runtimes send the largest number of their integer type."""
 _MOST = (1 << 32) - 1
 _KEYS = ("ingressRate", "ingressBurst", "egressRate", "egressBurst")
-_REFUSED = ("shapedSubnets", "unshapedSubnets")
+_UNSUPPORTED = ("shapedSubnets", "unshapedSubnets")
 
 
 class Limit(NamedTuple):
-    """Bits per second, and bits; a burst of 0 follows from the rate."""
+    """Bits per second, and bits; a burst of 0 is derived from the rate."""
 
     rate: int
     burst: int
@@ -31,45 +31,45 @@ class Limit(NamedTuple):
 
 class Settings(NamedTuple):
     ingress: Limit | None = None
-    """What the pod receives."""
+    """Traffic that the pod receives."""
     egress: Limit | None = None
 
 
 def parse_settings(config: PluginConfig) -> Settings:
-    """The configuration's own numbers; else those that the runtime has for this pod."""
-    told, where, opinions = config.raw, "", _NO_OPINION[:1]
-    if not any(looked_up(config.raw, each) is not None for each in _KEYS):
-        told = taken(config.runtime, "bandwidth", dict, {}, "runtimeConfig.")
-        where, opinions = "runtimeConfig.bandwidth.", _NO_OPINION
-    for each in _REFUSED:
-        if looked_up(told, each):
-            raise CniError(Code.UNSUPPORTED_FIELD, f"{where}{each}: not supported by podwire's bandwidth")
-    return Settings(_limit(told, "ingress", where, opinions), _limit(told, "egress", where, opinions))
+    """The configuration's own limits precede those that the runtime has for this pod."""
+    raw, where, unset = config.raw, "", _UNSET[:1]
+    if not any(looked_up(config.raw, key) is not None for key in _KEYS):
+        raw = taken(config.runtime, "bandwidth", dict, {}, "runtimeConfig.")
+        where, unset = "runtimeConfig.bandwidth.", _UNSET
+    for key in _UNSUPPORTED:
+        if looked_up(raw, key):
+            raise CniError(Code.UNSUPPORTED_FIELD, f"{where}{key}: not supported by podwire's bandwidth")
+    return Settings(_limit(raw, "ingress", where, unset), _limit(raw, "egress", where, unset))
 
 
-def _limit(told: Object, way: str, where: str, opinions: tuple[int, ...]) -> Limit | None:
-    rate, burst = _number(told, f"{way}Rate", where), _number(told, f"{way}Burst", where)
+def _limit(raw: Object, direction: str, where: str, unset: tuple[int, ...]) -> Limit | None:
+    rate, burst = _number(raw, f"{direction}Rate", where), _number(raw, f"{direction}Burst", where)
     if rate == 0:
-        if burst not in opinions:
-            raise CniError(Code.BAD_CONFIG, f"{where}{way}Burst: there is a burst, and no {way}Rate")
+        if burst not in unset:
+            raise CniError(Code.BAD_CONFIG, f"{where}{direction}Burst: needs {direction}Rate")
         return None
     if rate < 8:
-        raise CniError(Code.BAD_CONFIG, f"{where}{way}Rate: {rate} bits per second are less than a byte")
+        raise CniError(Code.BAD_CONFIG, f"{where}{direction}Rate: {rate} bits per second are less than a byte")
     if burst // 8 >= _MOST:
-        raise CniError(Code.BAD_CONFIG, f"{where}{way}Burst: {burst} bits are more than 4 GB")
-    return Limit(rate, 0 if burst in opinions else burst)
+        raise CniError(Code.BAD_CONFIG, f"{where}{direction}Burst: {burst} bits are more than 4 GB")
+    return Limit(rate, 0 if burst in unset else burst)
 
 
-def _number(told: Object, key: str, where: str) -> int:
-    """The runtime's keys are in lower case already, whatever it wrote."""
-    value = taken(told, key.lower() if where else key, int, 0, where)
+def _number(raw: Object, key: str, where: str) -> int:
+    """Keys of `runtimeConfig` are in lower case already, whatever the runtime wrote."""
+    value = taken(raw, key.lower() if where else key, int, 0, where)
     if value < 0:
-        raise CniError(Code.BAD_CONFIG, f"{where}{key}: {value} is less than nothing")
+        raise CniError(Code.BAD_CONFIG, f"{where}{key}: {value} must not be negative")
     return value
 
 
 def bucket(limit: Limit, mtu: int) -> Bucket:
-    """A burst of less than one packet would let none of the largest pass, for ever: it is made so large."""
+    """Returns the token bucket. A burst smaller than one packet is raised: the largest packets would never pass."""
     rate, packet = limit.rate // 8, mtu + _HEADER
     burst = max(limit.burst // 8, packet) if limit.burst else max(int(rate * BURST), _FRAMES * packet)
     burst = min(burst, _MOST)

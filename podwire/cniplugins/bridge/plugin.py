@@ -1,231 +1,150 @@
-"""bridge: a pod's link into a bridge of this host.
+"""bridge: a veth pair between a pod and a bridge of the host.
 
-ADD: 1. write the record.  2. Addresses.  3. The bridge and its gateways.  4. The pair.  5. Addresses and routes in the
-pod.  6. Masquerading.  7. Wait until packets pass.  8. Write the result.  Whatever fails, the record is released.
+`attach`: 1. bridge and gateways.  2. The pair.  3. The spoofing guard.  4. Addresses and routes in the pod.
+5. Masquerading.  6. Wait until packets pass.
 
-DEL needs the record alone: 1. masquerading, 2. the pair, 3. addresses, and what the kernel remembers of them,
-4. the record; each whatever became of the others, and the record only when all are gone.
+`detach`: masquerading, the pair, the guard, conntrack entries of the pod's addresses.
 """
 
 import os
 from contextlib import suppress
+from functools import partial
 
-from podwire.cniplugins import ipam_delegate as delegate
 from podwire.cniplugins import nat
-from podwire.cniplugins.attachments import Attachments, Record, new_record, suffered
-from podwire.cniplugins.bridge.check import check_all
-from podwire.cniplugins.bridge.links import (
-    add_gateways,
-    check_kind,
-    configure,
-    connect,
-    disconnect,
-    ensure_bridge,
-    wait_for_port,
+from podwire.cniplugins.attachments import Record
+from podwire.cniplugins.bridge import spoofing
+from podwire.cniplugins.bridge.check import check_host
+from podwire.cniplugins.bridge.links import add_gateways, check_kind, ensure_bridge
+from podwire.cniplugins.bridge.settings import make_plan, parse_settings
+from podwire.cniplugins.netfilter import Netfilter, open_netfilter
+from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
+from podwire.cniplugins.pod_link import (
+    add_routes,
+    announce_addresses,
+    bring_up,
+    name_taken,
+    wait_until_resolvable,
+    write_ipv6,
 )
-from podwire.cniplugins.bridge.plugin import spoofing
-from podwire.cniplugins.bridge.settings import Plan, Settings, parse_settings, planned
-from podwire.cniplugins.garbage_collection import collect
-from podwire.cniplugins.netfilter import Netfilter, opened
-from podwire.cniplugins.pod_link import check_name
-from podwire.cniplugins.skeleton import Call, Later, Plugin, all_of, pod_netns
+from podwire.cniplugins.skeleton import Call, run_all
+from podwire.cniplugins.veth import delete_host_end, find_host_end, wait_until_up
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
-from podwire.linux.values import Link
+from podwire.linux.values import Veth
 from podwire.protocols.cni import results
-from podwire.protocols.cni.config import Valid
-from podwire.protocols.cni.errors import CniError, Code
-from podwire.protocols.cni.results import IP, Interface, Result
+from podwire.protocols.cni.results import Interface, Result
 from podwire.protocols.cni.values import taken
 from podwire.protocols.cni.versions import LATEST
 
-MASQUERADES = ("masquerade4", "masquerade6")
-_POD = 2  # the place of the pod's interface in a result
+_POD = 2
+"""Index of the pod's interface in the result."""
 
-RECORDED = declare("cni.bridge-recorded", "the record of an attachment is written, nothing is done yet")
-LEASED = declare("cni.bridge-leased", "a pod has its addresses, and no link")
-BRIDGED = declare("cni.bridge-bridged", "the bridge has its gateways, a pod has no link")
-CONNECTED = declare("cni.bridge-connected", "a pod has its link, without addresses")
-CONFIGURED = declare("cni.bridge-configured", "a pod's link has its addresses, nothing is masqueraded")
-MASQUERADED = declare("cni.bridge-masqueraded", "all is done, the record does not tell the result")
-ADDED = declare("cni.bridge-added", "the record tells the result, the runtime was not told")
-UNMASQUERADED = declare("cni.bridge-unmasqueraded", "DEL: masquerading has ended, the link is still there")
-DISCONNECTED = declare("cni.bridge-disconnected", "DEL: the link is gone, the addresses are still leased")
-RETURNED = declare("cni.bridge-returned", "DEL: everything is given back, the record is still there")
+BRIDGED = declare("cni.bridge-bridged", "the bridge has its gateways, the pod has no link")
+CONNECTED = declare("cni.bridge-connected", "the pod has its link, without addresses")
+CONFIGURED = declare("cni.bridge-configured", "the pod's link has its addresses, nothing is masqueraded")
+UNMASQUERADED = declare("cni.bridge-unmasqueraded", "DEL: masquerading has ended, the link still exists")
 
 
-def add(call: Call) -> Result:
-    settings = parse_settings(call.config, call.invocation)
-    delegate.check_there(call)
-    inode = pod_netns(call)
-    attachments = Attachments(call.config, "bridge")
-    with attachments.turn(call), KernelNetwork(call.invocation.netns) as pod, KernelNetwork() as host:
-        earlier = attachments.read(call)
-        if earlier is not None:
-            if (kept := _kept(earlier, call, inode, host)) is not None:
-                return kept
-            release(earlier, call, attachments)
-        check_name(pod, call.invocation.ifname)
-        record = new_record(call, inode, f"veth{os.urandom(4).hex()}")
-        attachments.write(record)
-        try:
-            failpoint(RECORDED)
-            result = _attach(call, settings, record, pod, host)
-        except BaseException as error:
-            _undo(record, call, attachments, error)
-            raise
-        attachments.write(record._replace(result=results.encode(result, LATEST)))
-    failpoint(ADDED)
-    return result
+class Bridge(OrderedPlugin):
+    name = "bridge"
+    points = declare_steps(name)
+    sets = nat.MASQUERADE_SETS
+    bridge_sets = spoofing.SETS
+    tags_links = True
 
+    def validate(self, call: Call) -> bool:
+        parse_settings(call.config, call.invocation)
+        return True
 
-def _kept(record: Record, call: Call, inode: int, host: KernelNetwork) -> Result | None:
-    """The result of an earlier ADD that still stands; None when it was never finished, or its link is gone."""
-    if record.result is None or record.inode != inode:
-        return None
-    try:
-        if not record.marks(host.links.get(record.link).alias):
-            return None
-    except linux.NoSuchLink:
-        return None
-    if record.config != new_record(call).config:
-        told = f"{record.container_id} {record.ifname} is attached already, with another configuration"
-        raise CniError(Code.IN_USE, told, "DEL comes first")
-    kept = results.decode(record.result, LATEST)
-    _masquerade(call, record, kept.ips)  # a DEL that was killed may have ended it
-    return kept
+    def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
+        return record._replace(link=f"veth{os.urandom(4).hex()}")
 
+    def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
+        settings, netns = parse_settings(call.config, call.invocation), call.invocation.netns
+        plan = make_plan(settings, given, _POD)
+        addresses = [ip.address.ip for ip in plan.ips]
 
-def _masquerade(call: Call, record: Record, ips: tuple[IP, ...]) -> None:
-    if taken(record.config, "ipMasq", bool, False):
-        subnets = [each.address.network for each in ips]
-        jumps = [nat.jump(nat.MASQUERADE, each.address, record.comment) for each in ips]
-        with opened(call) as netfilter:
-            nat.replace(netfilter.elements, jumps, subnets)
+        bridge = ensure_bridge(ends.host, settings)
+        add_gateways(ends.host, bridge, settings, plan)
+        failpoint(BRIDGED)
 
-
-def _attach(call: Call, settings: Settings, record: Record, pod: KernelNetwork, host: KernelNetwork) -> Result:
-    netns = call.invocation.netns
-    given = delegate.add(call) if delegate.ipam_type(call.config.raw) else Result()
-    plan = planned(settings, given, _POD)
-    failpoint(LEASED)
-    bridge = ensure_bridge(host, settings)
-    add_gateways(host, bridge, settings, plan)
-    failpoint(BRIDGED)
-    connect(host, bridge, settings, plan, record, netns)
-    spoofing.guard_pod(call, record, pod, [each.address.ip for each in plan.ips])
-    failpoint(CONNECTED)
-    inside = configure(pod, plan, record, netns)
-    failpoint(CONFIGURED)
-    _masquerade(call, record, plan.ips)
-    outside = wait_for_port(host, record.link)
-    failpoint(MASQUERADED)
-    return _result(plan, host.links.get(bridge.ifindex), outside, inside, netns)
-
-
-def _result(plan: Plan, bridge: Link, outside: Link, inside: Link, netns: str) -> Result:
-    links = (
-        Interface(bridge.name, bridge.mac, mtu=bridge.mtu),
-        Interface(outside.name, outside.mac, mtu=outside.mtu),
-        Interface(inside.name, inside.mac, netns, mtu=inside.mtu),
-    )
-    return Result(links, plan.ips, plan.routes, plan.dns)
-
-
-def _undo(record: Record, call: Call, attachments: Attachments, error: BaseException) -> None:
-    try:
-        release(record, call, attachments)
-    except CniError as also:
-        error.add_note(f"and it is not undone: {also}")
-
-
-def release(record: Record, call: Call, attachments: Attachments) -> None:
-    """Give back all that a record names, then forget it."""
-    then = call._replace(config=call.config._replace(raw=record.config))
-    with opened(call) as netfilter:
-        all_of(
-            lambda: _unmasquerade(record, netfilter),
-            lambda: _disconnect(record, call.later),
-            lambda: spoofing.unguard(netfilter, record),
-            lambda: _give_back(then, record, netfilter),
+        veth = Veth(
+            name=record.link,
+            peer=record.ifname,
+            peer_netns=netns,
+            mtu=settings.mtu,
+            peer_mac=plan.mac,
+            alias=record.alias,
+            master=bridge.ifindex,
+            up=True,
         )
-    failpoint(RETURNED)
-    attachments.remove(record)
+        try:
+            ends.host.links.add(veth)
+        except linux.LinkExists as error:
+            raise name_taken(record.ifname) from error
+        if settings.hairpin or settings.isolated:
+            index = ends.host.links.get(record.link).ifindex
+            ends.host.links.set_port(index, hairpin=settings.hairpin, isolated=settings.isolated)
+        spoofing.guard_pod(call, record, ends.pod, addresses)
+        failpoint(CONNECTED)
+
+        # A pod accepts no router but its gateway: other ports of the bridge could advertise one.
+        write_ipv6(netns, record.ifname, accept_ra="0", accept_dad="0")
+        if plan.ips:
+            announce_addresses(netns, record.ifname)
+        inside = bring_up(ends.pod, netns, record.ifname, plan.ips)
+        add_routes(ends.pod, inside.ifindex, plan.ips, plan.routes)
+        wait_until_resolvable(netns, record.ifname, addresses, call.limits.neighbour)
+        failpoint(CONFIGURED)
+
+        if settings.ip_masq:
+            nat.masquerade(call, record, plan.ips)
+        outside = wait_until_up(ends.host, record.link, call.limits.port)
+        bridge = ends.host.links.get(bridge.ifindex)
+        links = (
+            Interface(bridge.name, bridge.mac, mtu=bridge.mtu),
+            Interface(outside.name, outside.mac, mtu=outside.mtu),
+            Interface(inside.name, inside.mac, netns, mtu=inside.mtu),
+        )
+        return Result(links, plan.ips, plan.routes, plan.dns)
+
+    def detach(self, call: Call, record: Record) -> None:
+        with open_netfilter(call) as netfilter:
+            run_all(
+                partial(_end_masquerade, netfilter, record),
+                partial(delete_host_end, record, call.defer),
+                partial(spoofing.remove_guard, netfilter, record),
+                partial(nat.forget_connections, netfilter, record),
+            )
+
+    def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
+        """Adds the masquerading again, which is what a killed DEL removes first."""
+        if find_host_end(ends.host, record) is None:
+            return False
+        if taken(record.config, "ipMasq", bool, False):
+            nat.masquerade(call, record, results.decode(record.result, LATEST).ips)
+        return True
+
+    def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
+        with open_netfilter(call) as netfilter:
+            check_host(ends.host, parse_settings(call.config, call.invocation), record, netfilter)
+
+    def check_usable(self, call: Call) -> None:
+        settings = parse_settings(call.config, call.invocation)
+        with KernelNetwork() as host, suppress(linux.NoSuchLink):
+            check_kind(host.links.get(settings.bridge))
+        with open_netfilter(call) as netfilter:
+            if settings.ip_masq:
+                nat.check_usable(netfilter.elements, nat.MASQUERADE_SETS[0], partial(nat.ruleset, ()))
+            if spoofing.parse_guard(call.config.raw).mac:
+                nat.check_usable(netfilter.elements.of("bridge"), spoofing.SETS[0], spoofing.ruleset)
 
 
-def _unmasquerade(record: Record, netfilter: Netfilter) -> None:
+def _end_masquerade(netfilter: Netfilter, record: Record) -> None:
     if taken(record.config, "ipMasq", bool, False):
-        nat.remove(netfilter.elements, MASQUERADES, record.marks)
+        nat.remove(netfilter.elements, nat.MASQUERADE_SETS, record.owns)
     failpoint(UNMASQUERADED)
 
 
-def _disconnect(record: Record, later: Later) -> None:
-    disconnect(record, later)
-    failpoint(DISCONNECTED)
-
-
-def _give_back(call: Call, record: Record, netfilter: Netfilter) -> None:
-    """Connections of an address are forgotten while nobody else can have it."""
-    if record.result is not None:
-        for each in results.decode(record.result, LATEST).ips:
-            netfilter.conntrack.forget(each.address.ip)
-    if delegate.ipam_type(call.config.raw):
-        delegate.delete(call)
-
-
-def delete(call: Call) -> None:
-    attachments = Attachments(call.config, "bridge")
-    with attachments.turn(call):
-        record = attachments.read(call)
-        if record is not None:
-            release(record, call, attachments)
-        elif delegate.ipam_type(call.config.raw):
-            delegate.delete(call)  # by the ids alone
-
-
-def check(call: Call) -> None:
-    settings = parse_settings(call.config, call.invocation)
-    pod_netns(call)
-    previous = call.config.previous()
-    if previous is None:
-        raise CniError(Code.BAD_CONFIG, "prevResult: missing")
-    record = Attachments(call.config, "bridge").peek(call)
-    if record is None or record.result is None:
-        told = f"{call.invocation.container_id} {call.invocation.ifname} is not attached"
-        raise CniError(Code.UNKNOWN_CONTAINER, told)
-    if delegate.ipam_type(call.config.raw):
-        delegate.check(call)
-    with opened(call) as netfilter:
-        check_all(call.invocation.netns, settings, record, previous, netfilter)
-
-
-def gc(call: Call, valid: Valid) -> None:
-    attachments = Attachments(call.config, "bridge")
-    collect(
-        call,
-        valid,
-        attachments,
-        lambda each, then: release(each, then, attachments),
-        sets=MASQUERADES,
-        bridge_sets=spoofing.SETS,
-        links=True,
-    )
-
-
-def status(call: Call) -> None:
-    """What an ADD would meet; whoever is attached already suffers from some of it, too."""
-    settings = parse_settings(call.config, call.invocation)
-    attachments = Attachments(call.config, "bridge")
-    attachments.check_writable()
-    with suffered(attachments):
-        with KernelNetwork() as host, suppress(linux.NoSuchLink):
-            check_kind(host.links.get(settings.bridge))
-        if settings.ip_masq:
-            with opened(call) as netfilter:
-                nat.check_usable(netfilter.elements)
-        spoofing.check_usable(call)
-    delegate.status(call)
-
-
-PLUGIN = Plugin("bridge", add, check, delete, gc, status)
+PLUGIN = Bridge()

@@ -1,20 +1,17 @@
-"""What a bridge's configuration asks for, and what follows from the addresses that a pod gets. Pure."""
+"""Configuration of the bridge plugin, and what follows from the addresses that a pod gets. Pure."""
 
-import re
 from ipaddress import ip_interface, ip_network
 from typing import NamedTuple
 
-from podwire.cniplugins.bridge.plugin import spoofing
-from podwire.protocols.cni import args
+from podwire.cniplugins.bridge import spoofing
+from podwire.cniplugins.pod_link import check_mtu, mac_from_address, requested_mac
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import DNS, IP, Result, Route, decode_dns
-from podwire.protocols.cni.values import Address, Interface, Object, looked_up, taken
+from podwire.protocols.cni.values import Interface, looked_up, taken
 from podwire.protocols.cni.verbs import Invocation, is_ifname
 
-ARGS = ("MAC", "IP", "GATEWAY")
-_MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", re.ASCII)
-_REFUSED: dict[str, tuple[object, ...]] = {
+_UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "vlan": (0,),
     "vlanTrunk": ([],),
     "preserveDefaultVlan": (False, True),
@@ -23,7 +20,6 @@ _REFUSED: dict[str, tuple[object, ...]] = {
     "ipMasqBackend": ("", "nftables"),
 }
 """Keys of the reference plugin that this one does not have, with the values that make no difference."""
-_LARGEST_MTU = 65535
 
 
 class Settings(NamedTuple):
@@ -43,8 +39,11 @@ class Settings(NamedTuple):
 
 def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
     raw = config.raw
-    _refuse(raw)
-    spoofing.guard_of(raw)  # what is no boolean is told before anything is done
+    for key, harmless in _UNSUPPORTED.items():
+        value = looked_up(raw, key)
+        if value is not None and value not in harmless:
+            raise CniError(Code.UNSUPPORTED_FIELD, f"{key}: {value!r} is not supported by podwire's bridge")
+    spoofing.parse_guard(raw)  # raises for a value of a wrong type
     default = taken(raw, "isDefaultGateway", bool, False)
     settings = Settings(
         bridge=taken(raw, "bridge", str, "") or "cni0",
@@ -57,38 +56,18 @@ def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
         promiscuous=taken(raw, "promiscMode", bool, False),
         isolated=taken(raw, "portIsolation", bool, False),
         dns=decode_dns(taken(raw, "dns", dict, {}), "dns."),
-        mac=wanted_mac(config, invocation),
+        mac=requested_mac(config, invocation),
     )
     if not is_ifname(settings.bridge):
-        raise CniError(Code.BAD_CONFIG, f"bridge: {settings.bridge!r} is no name for a link")
-    if not 0 <= settings.mtu <= _LARGEST_MTU:
-        raise CniError(Code.BAD_CONFIG, f"mtu: {settings.mtu} is not between 0 and {_LARGEST_MTU}")
+        raise CniError(Code.BAD_CONFIG, f"bridge: {settings.bridge!r} is not a valid interface name")
+    check_mtu(settings.mtu)
     if settings.hairpin and settings.promiscuous:
         raise CniError(Code.BAD_CONFIG, "hairpinMode and promiscMode exclude each other")
     return settings
 
 
-def _refuse(raw: Object) -> None:
-    for key, harmless in _REFUSED.items():
-        value = looked_up(raw, key)
-        if value is not None and value not in harmless:
-            raise CniError(Code.UNSUPPORTED_FIELD, f"{key}: {value!r} is not supported by podwire's bridge")
-
-
-def wanted_mac(config: PluginConfig, invocation: Invocation) -> str:
-    """The MAC address that is asked for: by capability, else by `args.cni`, else by CNI_ARGS."""
-    given = (
-        taken(config.runtime, "mac", str, "", "runtimeConfig.")
-        or taken(config.args, "mac", str, "", "args.cni.")
-        or args.parsed(invocation.args, ARGS).get("MAC", "")
-    )
-    if given and not _MAC.fullmatch(given):
-        raise CniError(Code.BAD_CONFIG, f"mac: {given!r} is no MAC address")
-    return given.lower()
-
-
 class Plan(NamedTuple):
-    """What a pod's addresses mean for its link and for the bridge."""
+    """What the addresses of a pod mean for its link and for the bridge."""
 
     ips: tuple[IP, ...] = ()
     gateways: tuple[Interface, ...] = ()
@@ -98,18 +77,15 @@ class Plan(NamedTuple):
     dns: DNS = DNS()
 
 
-def planned(settings: Settings, given: Result, link: int) -> Plan:
-    """`link` is the place of the pod's interface in the result."""
-    ips = tuple(_with_gateway(each, settings)._replace(interface=link) for each in given.ips)
-    routes = given.routes + (_default_routes(ips, given.routes) if settings.is_default_gateway else ())
-    gateways = tuple(
-        ip_interface((each.gateway, each.address.network.prefixlen)) for each in ips if each.gateway is not None
-    )
+def make_plan(settings: Settings, given: Result, interface: int) -> Plan:
+    """`interface` is the index of the pod's interface in the result."""
+    ips = tuple(_with_gateway(ip, settings)._replace(interface=interface) for ip in given.ips)
+    gateways = [ip_interface((ip.gateway, ip.address.network.prefixlen)) for ip in ips if ip.gateway is not None]
     return Plan(
         ips=ips,
-        gateways=gateways if settings.is_gateway else (),
-        routes=routes,
-        mac=settings.mac or mac_of(ips),
+        gateways=tuple(gateways) if settings.is_gateway else (),
+        routes=given.routes + (_default_routes(ips, given.routes) if settings.is_default_gateway else ()),
+        mac=settings.mac or mac_from_address(ips),
         dns=settings.dns if settings.dns != DNS() else given.dns,
     )
 
@@ -121,25 +97,11 @@ def _with_gateway(ip: IP, settings: Settings) -> IP:
 
 
 def _default_routes(ips: tuple[IP, ...], routes: tuple[Route, ...]) -> tuple[Route, ...]:
-    """One for each family that has none with a gateway yet."""
-    has = {each.dst.version for each in routes if each.dst.prefixlen == 0 and each.gw is not None}
+    """Returns a default route for each family without one that has a gateway."""
+    present = {route.dst.version for route in routes if route.dst.prefixlen == 0 and route.gw is not None}
     missing: dict[int, Route] = {}
-    for each in ips:
-        if each.gateway is not None and each.gateway.version not in has:
-            anywhere = ip_network("0.0.0.0/0" if each.gateway.version == 4 else "::/0")
-            missing.setdefault(each.gateway.version, Route(anywhere, each.gateway))
+    for ip in ips:
+        if ip.gateway is not None and ip.gateway.version not in present:
+            anywhere = ip_network("0.0.0.0/0" if ip.gateway.version == 4 else "::/0")
+            missing.setdefault(ip.gateway.version, Route(anywhere, ip.gateway))
     return tuple(missing.values())
-
-
-def gateway_of(route: Route, ips: tuple[IP, ...]) -> Address | None:
-    """A route without a gateway goes by that of the first address of its family."""
-    if route.gw is not None:
-        return route.gw
-    return next((each.gateway for each in ips if each.address.version == route.dst.version and each.gateway), None)
-
-
-def mac_of(ips: tuple[IP, ...]) -> str:
-    """A MAC address that follows from the IP address, so that nobody remembers a wrong one when an address is given
-    to the next pod. Empty, for the kernel to choose, without addresses."""
-    first = next((each for each in ips if each.address.version == 4), ips[0] if ips else None)
-    return "" if first is None else (b"\x0a\x58" + first.address.ip.packed[-4:]).hex(":")

@@ -1,14 +1,14 @@
-"""Pods that cannot pose as somebody else: what comes from a pod's end of a bridge is looked at before it is passed on.
+"""Spoofing protection: a bridge port passes only frames with the pod's own addresses.
 
-In the nft table `bridge podwire`, rules that never change, and elements for each end that is guarded:
+In the nft table `bridge podwire`, constant rules, and elements for each guarded port:
 
-    guards          an end to what is asked of it: its MAC address alone, or all
-    macs            ends with the MAC addresses that they may send from
-    addresses4/6    ends with the IP addresses that they may send from, and may claim by ARP
-    targets6        the same IPv6 addresses, as a neighbour advertisement claims them
+    guards          port -> chain: MAC address alone, or everything
+    macs            port and MAC addresses that it may send from
+    addresses4/6    port and IP addresses that it may send from, and may announce by ARP
+    targets6        the same IPv6 addresses, as the target of a neighbour advertisement
 
-`macspoofchk` asks for MAC addresses, as in the reference plugin. `ipspoofchk`, a key of ours, asks for all: frames are
-IPv4, IPv6 or ARP, from the pod's own addresses, and no pod advertises a router or redirects anybody.
+`macspoofchk` checks MAC addresses, as in the reference plugin. `ipspoofchk`, a key of ours, checks everything: frames
+must be IPv4, IPv6 or ARP from the pod's own addresses; router advertisements and redirects are dropped.
 """
 
 from collections.abc import Iterable
@@ -17,20 +17,19 @@ from typing import NamedTuple
 
 from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.netfilter import Netfilter, opened
+from podwire.cniplugins.netfilter import Netfilter, open_netfilter
+from podwire.cniplugins.pod_check import expect
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
-from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.nft import keys
-from podwire.linux.nft.table import TABLE, KernelRuleset
+from podwire.linux.nft.table import TABLE
 from podwire.linux.values import Element
-from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Address, Object, taken
 
 SETS = ("guards", "macs", "addresses4", "addresses6", "targets6")
-GUARDED = declare("spoofing.guarded", "a pod's end of the bridge is guarded")
-UNGUARDED = declare("spoofing.unguarded", "DEL: a pod's end of the bridge is not guarded any more")
+GUARDED = declare("cni.bridge-guarded", "the pod's port of the bridge is guarded")
+UNGUARDED = declare("cni.bridge-unguarded", "DEL: the pod's port of the bridge is no longer guarded")
 
 _RULES = """
 add table bridge {table}
@@ -59,87 +58,74 @@ add rule bridge {table} guard-all ip6 saddr :: icmpv6 type {{ {asking} }} return
 add rule bridge {table} guard-all ether type ip6 iifname . ip6 saddr != @addresses6 drop
 """
 _ASKING = "nd-neighbor-solicit, nd-router-solicit, mld-listener-report, mld2-listener-report"
-# Who has no address yet may ask whether it is free, by ARP and IPv6: nobody learns anything from that.
+# A pod may do duplicate address detection from the unspecified address: neighbours learn nothing from such packets.
 
-Wanted = list[tuple[str, Element]]
+Elements = list[tuple[str, Element]]
 
 
 class Guard(NamedTuple):
-    """What is asked of a pod."""
+    """What is checked."""
 
     mac: bool = False
     ip: bool = False
 
 
-def guard_of(raw: Object) -> Guard:
+def parse_guard(raw: Object) -> Guard:
     ip = taken(raw, "ipspoofchk", bool, False)
     return Guard(mac=taken(raw, "macspoofchk", bool, False) or ip, ip=ip)
 
 
 def ruleset() -> str:
-    """All that does not change; can be applied again and again."""
+    """Returns all rules; applying it again changes nothing."""
     return _RULES.format(table=TABLE, asking=_ASKING)
 
 
 def link_local(mac: str) -> IPv6Address:
-    """The address that the kernel gives a link by its MAC address (modified EUI-64)."""
+    """Returns the address that the kernel derives from a MAC address (modified EUI-64)."""
     packed = keys.mac(mac)
     return IPv6Address(b"\xfe\x80" + bytes(6) + bytes((packed[0] ^ 2,)) + packed[1:3] + b"\xff\xfe" + packed[3:])
 
 
-def elements(how: Guard, link: str, mac: str, addresses: Iterable[Address], comment: str) -> Wanted:
-    """What an end of the bridge may send."""
-    if not how.mac:
+def elements(guard: Guard, link: str, mac: str, addresses: Iterable[Address], comment: str) -> Elements:
+    """Returns the elements that allow a port to send from these addresses."""
+    if not guard.mac:
         return []
-    end = keys.interface(link)
-    wanted = [
-        ("macs", Element(keys.joined(end, keys.mac(mac)), comment=comment)),
-        ("guards", Element(end, "jump guard-all" if how.ip else "jump guard-mac", comment)),
+    port = keys.interface(link)
+    allowed = [
+        ("macs", Element(keys.joined(port, keys.mac(mac)), comment=comment)),
+        ("guards", Element(port, "jump guard-all" if guard.ip else "jump guard-mac", comment)),
     ]
-    for each in dict.fromkeys((*addresses, link_local(mac))) if how.ip else ():
-        key = keys.joined(end, each.packed)
-        wanted.append((f"addresses{each.version}", Element(key, comment=comment)))
-        if each.version == 6:
-            wanted.append(("targets6", Element(key, comment=comment)))
-    return wanted
+    for address in dict.fromkeys((*addresses, link_local(mac))) if guard.ip else ():
+        key = keys.joined(port, address.packed)
+        allowed.append((f"addresses{address.version}", Element(key, comment=comment)))
+        if address.version == 6:
+            allowed.append(("targets6", Element(key, comment=comment)))
+    return allowed
 
 
 def guard_pod(call: Call, record: Record, pod: KernelNetwork, addresses: Iterable[Address]) -> None:
-    """Guard the host's end that a record names, if its configuration asks for that; before the pod's end is up."""
-    if guard_of(record.config).mac:
-        with opened(call) as netfilter:
-            guard(netfilter, record, pod.links.get(record.ifname).mac, addresses)
+    """Guards the port that a record names, if its configuration requests it; called before the pod's end is up."""
+    if parse_guard(record.config).mac:
+        with open_netfilter(call) as netfilter:
+            add_guard(netfilter, record, pod.links.get(record.ifname).mac, addresses)
 
 
-def guard(netfilter: Netfilter, record: Record, mac: str, addresses: Iterable[Address]) -> None:
-    wanted = elements(guard_of(record.config), record.link, mac, addresses, record.comment)
-    if wanted:
-        nat.replace_under(netfilter.elements.of("bridge"), wanted, ruleset)
+def add_guard(netfilter: Netfilter, record: Record, mac: str, addresses: Iterable[Address]) -> None:
+    allowed = elements(parse_guard(record.config), record.link, mac, addresses, record.comment)
+    if allowed:
+        nat.replace(netfilter.elements.of("bridge"), allowed, ruleset)
     failpoint(GUARDED)
 
 
-def unguard(netfilter: Netfilter, record: Record) -> None:
-    """By the record alone."""
-    if guard_of(record.config).mac:
-        nat.remove(netfilter.elements.of("bridge"), SETS, record.marks)
+def remove_guard(netfilter: Netfilter, record: Record) -> None:
+    if parse_guard(record.config).mac:
+        nat.remove(netfilter.elements.of("bridge"), SETS, record.owns)
         failpoint(UNGUARDED)
 
 
-def check_usable(call: Call) -> None:
-    """Whether an end could be guarded, if that is asked for: the sets are there, or can be made."""
-    if not guard_of(call.config.raw).mac:
-        return
-    with opened(call) as netfilter:
-        try:
-            netfilter.elements.of("bridge").list(SETS[0])
-        except linux.Missing:
-            KernelRuleset().check(ruleset())
-
-
 def check_guard(netfilter: Netfilter, record: Record, mac: str, addresses: Iterable[Address]) -> None:
-    wanted = elements(guard_of(record.config), record.link, mac, addresses, record.comment)
-    marked = nat.marked(SETS, record.marks, netfilter.elements.of("bridge")) if wanted else {}
-    there = {(name, each.key, each.data) for name, found in marked.items() for each in found}
-    for name, each in wanted:
-        if (name, each.key, each.data) not in there:
-            raise CniError(Code.NOT_AS_ADDED, f"{record.link} is not guarded any more ({name})")
+    allowed = elements(parse_guard(record.config), record.link, mac, addresses, record.comment)
+    listed = nat.list_tagged(SETS, record.owns, netfilter.elements.of("bridge")) if allowed else {}
+    present = {(name, element.key, element.data) for name, elements in listed.items() for element in elements}
+    for name, element in allowed:
+        expect((name, element.key, element.data) in present, f"{record.link} is no longer guarded (set {name})")

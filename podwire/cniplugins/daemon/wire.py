@@ -1,12 +1,12 @@
-"""What a plugin's program and the daemon say to each other on a stream; `shim/podwire-cni.c` is the other end. No I/O.
+"""Wire format between a plugin's executable (`shim/podwire-cni.c`) and the daemon. No I/O.
 
-A call: lengths, the plugin's name, the environment as the kernel has it, standard input. With its first byte come four
-descriptors: the caller's network and mount namespaces, its root and its working directory.
+    client -> daemon   CALL header (magic, three lengths), plugin name, environment as in /proc/PID/environ, stdin;
+                       with the first byte SCM_RIGHTS: network namespace, mount namespace, root, working directory
+    daemon -> client   one byte: BEGUN or DECLINED
+    daemon -> client   after BEGUN: ANSWER header (exit code, two lengths), stdout, stderr
 
-Then one byte: BEGUN, or DECLINED. Without the former nothing was or will be done, so the program does it by itself. A
-call that is not whole is never begun, nor one whose caller does not hear that it is.
-
-An answer: the exit code and lengths, standard output, standard error.
+Without BEGUN nothing was done and nothing will be, so the executable does the work itself. The daemon begins neither an
+incomplete call nor one whose caller cannot be sent BEGUN.
 """
 
 from struct import Struct
@@ -18,11 +18,11 @@ ANSWER = Struct("=III")
 BEGUN, DECLINED = b"B", b"D"
 DESCRIPTORS = 4
 LARGEST = (255, 4 << 20, 16 << 20)
-"""Bytes of a name, of an environment, of a configuration."""
+"""Largest name, environment and configuration, in bytes."""
 
 
 class NotACall(Exception):
-    """Somebody else talks, or one of another version."""
+    """The peer does not speak this protocol, or another version of it."""
 
 
 class Request(NamedTuple):
@@ -32,22 +32,22 @@ class Request(NamedTuple):
 
 
 def lengths(head: bytes) -> tuple[int, int, int]:
-    """Of name, environment and standard input, which follow."""
+    """Returns the lengths of name, environment and stdin."""
     if len(head) != CALL.size:
-        raise NotACall(f"{len(head)} bytes, and then nothing")
-    magic, *told = CALL.unpack(head)
+        raise NotACall(f"the connection ended after {len(head)} bytes")
+    magic, *sizes = CALL.unpack(head)
     if magic != MAGIC:
         raise NotACall(f"it begins with {head[:16]!r}")
-    if any(each > largest for each, largest in zip(told, LARGEST, strict=True)):
-        raise NotACall(f"lengths of {told}, and {list(LARGEST)} is the most")
-    return told[0], told[1], told[2]
+    if any(size > largest for size, largest in zip(sizes, LARGEST, strict=True)):
+        raise NotACall(f"lengths of {sizes} exceed {list(LARGEST)}")
+    return sizes[0], sizes[1], sizes[2]
 
 
 def request(sizes: tuple[int, int, int], body: bytes) -> Request:
-    """Names and values that are no UTF-8 become what the interpreter makes of them for itself."""
+    """Decodes a call. Bytes that are not UTF-8 are decoded as Python decodes its own environment (surrogateescape)."""
     name, environment = body[: sizes[0]], body[sizes[0] : sizes[0] + sizes[1]]
     text = environment.decode("utf-8", "surrogateescape")
-    pairs = (each.partition("=") for each in text.split("\0") if "=" in each)
+    pairs = (entry.partition("=") for entry in text.split("\0") if "=" in entry)
     environ = {key: value for key, _, value in pairs}
     return Request(name.decode("utf-8", "surrogateescape"), environ, body[sizes[0] + sizes[1] :])
 

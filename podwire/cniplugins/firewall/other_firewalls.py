@@ -1,11 +1,10 @@
-"""Firewalls of others that would drop what ours accepts: in nftables every table has its say.
+"""Firewalls of other programs that would drop what ours accepts: in nftables a packet must pass every table.
 
-What our chain accepts bears a mark. Where iptables has a chain FORWARD that drops what none of its rules decides, as
-Docker makes it, one rule at its end accepts what is marked, in a form that iptables reads as its own. Whatever a rule
-of theirs drops stays dropped. The rule goes with the last pod.
+Packets that our chain accepts get a mark. If iptables has a chain FORWARD with the policy DROP, as Docker makes it, one
+rule at its end accepts marked packets, in a form that iptables shows as its own. Packets that one of its rules drops
+stay dropped. The rule is removed with the last pod.
 
-Of other chains that drop by themselves nobody can say what their rules accept: they are named to whoever attaches a
-pod. Those of iptables-legacy are not seen.
+What other chains with the policy drop accept is unknown: ADD warns of them. Chains of iptables-legacy are not seen.
 """
 
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from podwire.linux.nft.table import TABLE, KernelRuleset
 from podwire.protocols.cni.errors import CniError, Code
 
 MARK = 0x1000
-"""A bit of a packet's mark which neither the reference plugins (0x2000) nor kube-proxy (0x4000, 0x8000) have."""
+"""A bit of the packet mark that neither the reference plugins (0x2000) nor kube-proxy (0x4000, 0x8000) use."""
 _FAMILIES = ("ip", "ip6")
 
 
@@ -28,12 +27,12 @@ def is_iptables(chain: Chain) -> bool:
 
 
 def accepts_marked(rule: Rule) -> bool:
-    """Whether it is our rule: mask and value are the mark, however iptables wrote it when it loaded it again."""
+    """Whether it is our rule: mask and value are the mark, in whatever form iptables has saved and loaded it."""
     return rule.expressions.count(pack("=I", MARK)) >= 2
 
 
 def _dropping(netfilter: Netfilter) -> list[Chain]:
-    return [each for each in netfilter.elements.chains().forwarding() if each.drops and each.table != TABLE]
+    return [chain for chain in netfilter.elements.chains().forwarding() if chain.drops and chain.table != TABLE]
 
 
 def _is_open(netfilter: Netfilter, chain: Chain) -> bool:
@@ -44,41 +43,44 @@ def _lacks(netfilter: Netfilter, chain: Chain) -> bool:
     return not any(map(accepts_marked, netfilter.elements.chains().rules(chain)))
 
 
-def let_through(netfilter: Netfilter, tell: Callable[[str], None]) -> None:
-    """After a pod is in our sets."""
+def accept_marked(netfilter: Netfilter, warn: Callable[[str], None]) -> None:
+    """Adds the rule where it is needed; called after a pod is in our sets."""
     for chain in _dropping(netfilter):
         if not is_iptables(chain):
-            tell(f"the nft chain {chain} drops what none of its rules accepts, maybe what pods send, too")
+            warn(f"podwire firewall: the nft chain {chain} has the policy drop and may drop packets of pods")
         elif _lacks(netfilter, chain):
             rule = f'meta mark and {MARK:#x} == {MARK:#x} counter accept comment "podwire"'
             _apply(f"add rule {chain} {rule}\n", partial(_is_open, netfilter, chain))
 
 
-def _apply(ruleset: str, is_needless: Callable[[], bool]) -> None:
-    """Unless somebody was faster, or has taken the chain away."""
+def _apply(ruleset: str, is_unneeded: Callable[[], bool]) -> None:
+    """Ignores a failure if another process did the same, or removed the chain, at the same time."""
     try:
         KernelRuleset().apply(ruleset)
     except linux.BadRuleset:
-        if not is_needless():
+        if not is_unneeded():
             raise
 
 
 def check(netfilter: Netfilter) -> None:
     for chain in filter(is_iptables, _dropping(netfilter)):
         if _lacks(netfilter, chain):
-            told = f"the nft chain {chain} drops what pods send: the rule that accepts the mark {MARK:#x} is gone"
-            raise CniError(Code.NOT_AS_ADDED, told)
+            reason = f"the rule that accepts the mark {MARK:#x} is missing"
+            raise CniError(Code.NOT_AS_ADDED, f"the nft chain {chain} drops packets of pods: {reason}")
 
 
-def take_back(netfilter: Netfilter, is_used: Callable[[], bool]) -> None:
-    """After a pod has left our sets. Who comes between the two looks at the sets finds its rule, or makes it."""
+def remove_rules(netfilter: Netfilter, is_used: Callable[[], bool]) -> None:
+    """Removes our rules with the last pod; called after a pod has left our sets.
+
+    The sets are read twice: an ADD that ran between them found the rule that was then removed, so it is added again.
+    """
     if is_used():
         return
     chains = netfilter.elements.chains()
     for chain in filter(is_iptables, chains.forwarding()):
-        ours = [each for each in chains.rules(chain) if accepts_marked(each)]
+        ours = [rule for rule in chains.rules(chain) if accepts_marked(rule)]
         if ours:
-            lines = [f"delete rule {chain} handle {each.handle}\n" for each in ours]
+            lines = [f"delete rule {chain} handle {rule.handle}\n" for rule in ours]
             _apply("".join(lines), partial(_lacks, netfilter, chain))
     if is_used():
-        let_through(netfilter, lambda _line: None)
+        accept_marked(netfilter, lambda _line: None)

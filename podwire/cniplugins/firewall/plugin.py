@@ -1,31 +1,31 @@
-"""firewall: which packets of a pod this host forwards.
+"""firewall: which packets of a pod the host forwards.
 
-In the nft table `inet podwire`, rules that never change, and sets with one element per address of a pod:
+In the nft table `inet podwire`, constant rules, and sets with one element per address of a pod:
 
-    forward4/6      what a pod sends is accepted, and what comes back to it
-    policed4/6      pods with an ingress policy: one does not reach another
-    inside4/6       … unless by the bridge that both are in
+    forward4/6      packets from the pod are accepted, and replies to it
+    policed4/6      pods with an ingress policy do not reach each other,
+    inside4/6       … except through the bridge that both are ports of
 
-and in `bridge podwire`, as packets within a bridge are not forwarded by IP:
+and in `bridge podwire`, because packets within a bridge are not forwarded by IP:
 
-    isolated4/6     pods that nobody in their own bridge reaches, either
+    isolated4/6     pods that other ports of the bridge do not reach either
 
-To accept a packet here ends the rules here. A rule of somebody else's table that drops it is still heard, see
+An accept verdict ends the rules of this table only. A rule of another table may still drop the packet; see
 `other_firewalls.py`.
 """
 
 from functools import partial
 
-from podwire.cniplugins import chained, nat
+from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.chained import agree
-from podwire.cniplugins.firewall.plugin import other_firewalls
-from podwire.cniplugins.netfilter import Netfilter, opened
+from podwire.cniplugins.firewall import other_firewalls
+from podwire.cniplugins.netfilter import Netfilter, open_netfilter
+from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
+from podwire.cniplugins.pod_check import expect
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
-from podwire.linux import errors as linux
 from podwire.linux.nft import keys
-from podwire.linux.nft.table import TABLE, KernelRuleset
+from podwire.linux.nft.table import TABLE
 from podwire.linux.values import Element
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
@@ -40,8 +40,10 @@ FORWARD_SETS = ("forward4", "forward6")
 ISOLATED_SETS = ("isolated4", "isolated6")
 _IP = {4: "ip", 6: "ip6"}
 
-ISOLATED = declare("firewall.isolated", "nobody in its bridge reaches a pod, nothing else is done")
-FORGOTTEN = declare("firewall.forgotten", "DEL: nothing is forwarded for a pod, it is still isolated in its bridge")
+ISOLATED = declare("cni.firewall-isolated", "the pod is isolated within its bridge, nothing else is done")
+UNFORWARDED = declare(
+    "cni.firewall-unforwarded", "DEL: nothing is forwarded, the pod is still isolated within its bridge"
+)
 
 _CHAIN = """
 add table inet {table}
@@ -69,11 +71,11 @@ add rule bridge {table} forward ip6 daddr @isolated6 drop
 
 _SET_MARK = f"meta mark set meta mark or {other_firewalls.MARK:#x}"
 
-Wanted = list[tuple[str, Element]]
+Elements = list[tuple[str, Element]]
 
 
 def ruleset() -> str:
-    """All that does not change; can be applied again and again."""
+    """Returns all rules for forwarded packets; applying it again changes nothing."""
     return _CHAIN.format(table=TABLE) + "".join(
         _FAMILY.format(table=TABLE, v=v, ip=ip, mark=_SET_MARK) for v, ip in _IP.items()
     )
@@ -84,7 +86,7 @@ def bridge_ruleset() -> str:
 
 
 def policy_of(config: PluginConfig) -> str:
-    """What is asked for; refuses what only other firewalls have."""
+    """Returns the ingress policy. Raises CniError for keys of other backends."""
     backend = taken(config.raw, "backend", str, "")
     if backend not in _BACKENDS:
         raise CniError(Code.UNSUPPORTED_FIELD, f"backend: {backend!r} is not supported by podwire's firewall")
@@ -93,108 +95,88 @@ def policy_of(config: PluginConfig) -> str:
             raise CniError(Code.UNSUPPORTED_FIELD, f"{key}: not supported by podwire's firewall, which is nftables")
     policy = taken(config.raw, "ingressPolicy", str, "") or POLICIES[0]
     if policy not in POLICIES:
-        raise CniError(Code.BAD_CONFIG, f"ingressPolicy: {policy!r} is none of {', '.join(POLICIES)}")
+        raise CniError(Code.BAD_CONFIG, f"ingressPolicy: {policy!r} must be one of {', '.join(POLICIES)}")
     return policy
 
 
 def pod_addresses(result: Result) -> list[Address]:
-    found = [each for each in result.ips if each.interface is None or result.interfaces[each.interface].sandbox]
-    return list(dict.fromkeys(each.address.ip for each in found))
+    ips = [ip for ip in result.ips if ip.interface is None or result.interfaces[ip.interface].sandbox]
+    return list(dict.fromkeys(ip.address.ip for ip in ips))
 
 
 def bridge_of(result: Result, policy: str) -> str:
-    """The bridge that a result tells of; it comes first, as bridge writes it."""
+    """Returns the name of the bridge, which the bridge plugin writes as the first interface of its result."""
     first = result.interfaces[0] if result.interfaces else None
     if first is None or first.sandbox or not is_ifname(first.name):
-        raise CniError(Code.BAD_CONFIG, f"ingressPolicy: {policy} needs a bridge, and prevResult tells of none")
+        raise CniError(Code.BAD_CONFIG, f"ingressPolicy: {policy} needs a bridge, and prevResult has none")
     return first.name
 
 
-def elements(policy: str, result: Result, comment: str) -> tuple[Wanted, Wanted]:
-    """What a pod needs: in the table of IP, and in that of bridges."""
+def elements(policy: str, result: Result, comment: str) -> tuple[Elements, Elements]:
+    """Returns the elements that a pod needs, for the table `inet` and for the table `bridge`."""
     pod = pod_addresses(result)
-    routed = [(f"forward{each.version}", Element(each.packed, comment=comment)) for each in pod]
-    bridged: Wanted = []
+    routed = [(f"forward{address.version}", Element(address.packed, comment=comment)) for address in pod]
+    bridged: Elements = []
     if policy != POLICIES[0]:
         bridge = keys.interface(bridge_of(result, policy))
-        routed += [(f"policed{each.version}", Element(each.packed, comment=comment)) for each in pod]
-        inside = [(each.version, keys.joined(each.packed, bridge)) for each in pod]
+        routed += [(f"policed{address.version}", Element(address.packed, comment=comment)) for address in pod]
+        inside = [(address.version, keys.joined(address.packed, bridge)) for address in pod]
         routed += [(f"inside{version}", Element(key, comment=comment)) for version, key in inside]
     if policy == "isolated":
-        bridged = [(f"isolated{each.version}", Element(each.packed, comment=comment)) for each in pod]
+        bridged = [(f"isolated{address.version}", Element(address.packed, comment=comment)) for address in pod]
     return routed, bridged
 
 
-def _wanted(call: Call) -> bool:
-    policy_of(call.config)
-    return True
+class Firewall(OrderedPlugin):
+    name = "firewall"
+    points = declare_steps(name)
+    chained = True
+    sets = SETS
+    bridge_sets = ISOLATED_SETS
 
+    def validate(self, call: Call) -> bool:
+        policy_of(call.config)
+        return True
 
-def _prepare(call: Call, record: Record, previous: Result) -> Record:
-    policy = policy_of(call.config)
-    elements(policy, previous, record.comment)  # refused before anything is done
-    return record
+    def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
+        elements(policy_of(call.config), previous, record.comment)  # raises for a policy that needs a bridge
+        return record
 
+    def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
+        routed, bridged = elements(policy_of(call.config), given, record.comment)
+        with open_netfilter(call) as netfilter:
+            if bridged:
+                nat.replace(netfilter.elements.of("bridge"), bridged, bridge_ruleset)
+                failpoint(ISOLATED)
+            nat.replace(netfilter.elements, routed, ruleset)
+            other_firewalls.accept_marked(netfilter, call.warn)
+        return given
 
-def _do(call: Call, record: Record, previous: Result) -> Result:
-    routed, bridged = elements(policy_of(call.config), previous, record.comment)
-    with opened(call) as netfilter:
-        if bridged:
-            nat.replace_under(netfilter.elements.of("bridge"), bridged, bridge_ruleset)
-            failpoint(ISOLATED)
-        nat.replace_under(netfilter.elements, routed, ruleset)
-        other_firewalls.let_through(netfilter, call.tell)
-    return previous
+    def detach(self, call: Call, record: Record) -> None:
+        with open_netfilter(call) as netfilter:
+            nat.remove(netfilter.elements, SETS, record.owns)
+            if looked_up(record.config, "ingressPolicy") == "isolated":
+                failpoint(UNFORWARDED)
+                nat.remove(netfilter.elements.of("bridge"), ISOLATED_SETS, record.owns)
+            other_firewalls.remove_rules(netfilter, partial(_is_used, netfilter))
 
+    def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
+        routed, bridged = elements(policy_of(call.config), previous, record.comment)
+        with open_netfilter(call) as netfilter:
+            listed = nat.list_tagged(SETS, record.owns, netfilter.elements)
+            listed |= nat.list_tagged(ISOLATED_SETS, record.owns, netfilter.elements.of("bridge"))
+            other_firewalls.check(netfilter)
+        present = {(name, element.key) for name, tagged in listed.items() for element in tagged}
+        for name, element in (*routed, *bridged):
+            expect((name, element.key) in present, f"{call.invocation.container_id} is no longer in the set {name}")
 
-def _undo(call: Call, record: Record) -> None:
-    with opened(call) as netfilter:
-        nat.remove(netfilter.elements, SETS, record.marks)
-        if looked_up(record.config, "ingressPolicy") == "isolated":
-            failpoint(FORGOTTEN)
-            nat.remove(netfilter.elements.of("bridge"), ISOLATED_SETS, record.marks)
-        other_firewalls.take_back(netfilter, partial(_is_used, netfilter))
+    def check_usable(self, call: Call) -> None:
+        with open_netfilter(call) as netfilter:
+            nat.check_usable(netfilter.elements, SETS[0], lambda: ruleset() + bridge_ruleset())
 
 
 def _is_used(netfilter: Netfilter) -> bool:
-    return any(nat.marked(FORWARD_SETS, lambda _comment: True, netfilter.elements).values())
+    return any(nat.list_tagged(FORWARD_SETS, lambda _tag: True, netfilter.elements).values())
 
 
-def _check(call: Call, record: Record, previous: Result) -> None:
-    routed, bridged = elements(policy_of(call.config), previous, record.comment)
-    with opened(call) as netfilter:
-        there = _there(netfilter, record)
-        other_firewalls.check(netfilter)
-    for name, each in (*routed, *bridged):
-        agree((name, each.key) in there, f"{call.invocation.container_id} is not in the set {name} any more")
-
-
-def _there(netfilter: Netfilter, record: Record) -> set[tuple[str, bytes]]:
-    found = nat.marked(SETS, record.marks, netfilter.elements)
-    found |= nat.marked(ISOLATED_SETS, record.marks, netfilter.elements.of("bridge"))
-    return {(name, each.key) for name, listed in found.items() for each in listed}
-
-
-def _check_usable(call: Call) -> None:
-    """Whether elements could be put: the sets are there, or can be made."""
-    with opened(call) as netfilter:
-        try:
-            netfilter.elements.list(SETS[0])
-        except linux.Missing:
-            KernelRuleset().check(ruleset() + bridge_ruleset())
-
-
-PLUGIN = chained.plugin(
-    chained.Part(
-        "firewall",
-        chained.declared("firewall"),
-        _wanted,
-        _prepare,
-        _do,
-        _undo,
-        _check,
-        sets=SETS,
-        bridge_sets=ISOLATED_SETS,
-        check_usable=_check_usable,
-    )
-)
+PLUGIN = Firewall()

@@ -1,111 +1,115 @@
-"""host-device: a link of this host becomes the pod's, until DEL brings it home.
+"""host-device: a link of the host becomes the pod's, until DEL restores it on the host.
 
-The record tells its name and how it was; a mark on the link tells whose it is, wherever it is and whatever it is called
-there. So DEL finds it in the pod, or on the host: when the namespace has ended and the kernel has brought it back, or
-when somebody died on the way.
+The record has a full snapshot of the link (`podwire.linux.net.borrow`). The owner tag on the link says to which
+attachment it belongs, wherever it is and whatever its name is. So DEL finds it in the pod; or on the host, if the
+namespace has ended and the kernel has returned it, or if a process was killed half-way.
 """
 
-from podwire.cniplugins import attaching
-from podwire.cniplugins.attaching import HERE, Ends, Main, declared, marked, pod_of
-from podwire.cniplugins.attachments import MARK, Attachments, Record
-from podwire.cniplugins.host_device.settings import Settings, chosen, parse_settings
-from podwire.cniplugins.pod_link import address, route, wait_until_found
+from podwire.cniplugins.attachments import TAG_PREFIX, Attachments, Record
+from podwire.cniplugins.host_device.settings import Settings, parse_settings, select_link
+from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
+from podwire.cniplugins.pod_check import expect
+from podwire.cniplugins.pod_link import add_routes, bring_up, find_tagged, name_taken, pod_path, wait_until_resolvable
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
+from podwire.linux.net import borrow
+from podwire.linux.net.borrow import LinkSnapshot
+from podwire.linux.net.link_attributes import Attributes
+from podwire.linux.net.namespace_handle import NamespaceHandle
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Link
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Interface, Result
 
-NAME = "host-device"
-POINTS = declared(NAME)
-MARKED = declare("cni.host-device-marked", "a device has its new owner's mark, and is still on the host")
-MOVED = declare("cni.host-device-moved", "DEL: a device is home under its old name, with its owner's mark")
-_POD = 0  # the place of the pod's interface in a result
+TAGGED = declare("cni.host-device-tagged", "the device has its new owner's tag, and is still on the host")
+CONNECTED = declare("cni.host-device-connected", "the pod has the device, without addresses")
+MOVED = declare("cni.host-device-moved", "DEL: the device is on the host under its own name, with its owner's tag")
+_POD = 0
+"""Index of the pod's interface in the result."""
 
 
-def prepare(call: Call, ends: Ends, record: Record) -> Record:
-    device = _found(ends.host, parse_settings(call.config))
-    if device.alias.startswith(MARK):
-        raise CniError(Code.IN_USE, f"device: {device.name} belongs to {device.alias.partition(' ')[2]}")
-    return record._replace(link=device.name, before={"alias": device.alias, "up": device.up})
+class HostDevice(OrderedPlugin):
+    name = "host-device"
+    points = declare_steps(name)
+
+    def validate(self, call: Call) -> bool:
+        parse_settings(call.config)
+        return True
+
+    def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
+        device = _find_device(ends.host, parse_settings(call.config))
+        if device.alias.startswith(TAG_PREFIX):
+            raise CniError(Code.IN_USE, f"device: {device.name} belongs to {device.alias.partition(' ')[2]}")
+        snapshot = borrow.snapshot_link(ends.host, device.ifindex)
+        return record._replace(link=device.name, before=borrow.encode(snapshot))
+
+    def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
+        settings, netns = parse_settings(call.config), call.invocation.netns
+        index = ends.host.links.get(record.link).ifindex
+        ends.host.links.change(index, alias=record.alias)
+        failpoint(TAGGED)
+        try:
+            borrow.lend_link(ends.host, index, ends.pod, Attributes(name=record.ifname))
+        except linux.LinkExists as error:
+            raise name_taken(record.ifname) from error
+        failpoint(CONNECTED)
+        ips = tuple(ip._replace(interface=_POD) for ip in given.ips)
+        inside = bring_up(ends.pod, netns, record.ifname, ips)
+        add_routes(ends.pod, inside.ifindex, ips, given.routes)
+        wait_until_resolvable(netns, record.ifname, [ip.address.ip for ip in ips], call.limits.neighbour)
+        links = (Interface(inside.name, inside.mac, netns, mtu=inside.mtu),)
+        return Result(links, ips, given.routes, settings.dns)
+
+    def detach(self, call: Call, record: Record) -> None:
+        """Moves the device to the host, if it is in the pod, and restores it there."""
+        snapshot = read_snapshot(record)
+        path = pod_path(call, record)
+        with NamespaceHandle() as host:
+            if path is not None:
+                with NamespaceHandle(path) as pod:
+                    link = find_tagged(pod, record)
+                    if link is not None:
+                        borrow.return_link(pod, link.ifindex, host, snapshot, f"home{record.token[:8]}")
+            failpoint(MOVED)
+            link = find_tagged(host, record)
+            if link is None:
+                return
+            try:
+                borrow.rename_back(host, link.ifindex, snapshot)
+            except linux.LinkExists as error:
+                taken = f"{snapshot.name}: another link has this name, so the device is called {link.name}"
+                raise CniError(Code.IN_USE, taken, "rename the other link, then repeat DEL") from error
+            for message in borrow.restore_link(host, link.ifindex, snapshot):
+                call.warn(f"podwire host-device: {snapshot.name} was not restored completely: {message}")
+
+    def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
+        link = find_tagged(ends.pod, record)
+        return link is not None and link.name == record.ifname
+
+    def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
+        expect(self.is_attached(call, ends, record), f"{record.ifname} is not the device {record.link}")
+
+    def check_usable(self, call: Call) -> None:
+        """A device that a pod has is where it should be."""
+        if not Attachments(call.config, self.name).any_attached():
+            with KernelNetwork() as host:
+                _find_device(host, parse_settings(call.config))
 
 
-def _found(host: KernelNetwork, settings: Settings) -> Link:
-    link = chosen(settings, host.links.list())
+def read_snapshot(record: Record) -> LinkSnapshot:
+    """Reads the snapshot of a record. Records of podwire 0.1.0 have alias and up alone: nothing else is restored."""
+    if "name" in record.before:
+        return borrow.decode(record.before)
+    attributes = Attributes(alias=record.before["alias"], up=record.before["up"])
+    return LinkSnapshot(record.link, attributes=attributes, exact_addresses=False)
+
+
+def _find_device(host: KernelNetwork, settings: Settings) -> Link:
+    link = select_link(settings, host.links.list())
     if link is None:
-        raise CniError(Code.BAD_CONFIG, f"device: there is no {settings.told} on this host")
+        raise CniError(Code.BAD_CONFIG, f"device: {settings.selector} does not exist on this host")
     return link
 
 
-def connect(call: Call, ends: Ends, record: Record, given: Result) -> Result:
-    settings, netns = parse_settings(call.config), call.invocation.netns
-    index = ends.host.links.get(record.link).ifindex
-    ends.host.links.change(index, alias=record.alias)
-    failpoint(MARKED)
-    try:
-        ends.host.links.move(index, netns, record.ifname)
-    except linux.LinkExists as error:
-        raise CniError(Code.IN_USE, f"CNI_IFNAME: {record.ifname} is there already") from error
-    failpoint(POINTS.connected)
-    ips = tuple(each._replace(interface=_POD) for each in given.ips)
-    inside = address(ends.pod, netns, record.ifname, ips)
-    route(ends.pod, inside.ifindex, ips, given.routes)
-    wait_until_found(netns, record.ifname, (each.address.ip for each in ips))
-    links = (Interface(inside.name, inside.mac, netns, mtu=inside.mtu),)
-    return Result(links, ips, given.routes, settings.dns)
-
-
-def disconnect(record: Record, call: Call) -> None:
-    pod = pod_of(record, call)
-    if pod is not None:
-        with pod:
-            _bring_home(pod, record)
-    failpoint(MOVED)
-    with KernelNetwork() as host:
-        _restore(host, record)
-
-
-def _bring_home(pod: KernelNetwork, record: Record) -> None:
-    link = marked(pod, record)
-    if link is None:
-        return
-    try:
-        pod.links.move(link.ifindex, HERE, record.link)
-    except linux.LinkExists:  # the pod may end before its owner comes again, and the device must not end with it
-        pod.links.move(link.ifindex, HERE, f"home{record.token[:8]}")
-
-
-def _restore(host: KernelNetwork, record: Record) -> None:
-    """Give it its old name, if the kernel brought it home under another, and make it as it was."""
-    link = marked(host, record)
-    if link is None:
-        return
-    try:
-        if link.name != record.link:
-            host.links.change(link.ifindex, name=record.link)
-    except linux.LinkExists as error:
-        told = f"{record.link}: there is another link of this name, so the device is called {link.name}"
-        raise CniError(Code.IN_USE, told, "DEL can be repeated") from error
-    host.links.change(link.ifindex, alias=record.before["alias"], up=record.before["up"])
-
-
-def stands(record: Record, ends: Ends) -> bool:
-    link = marked(ends.pod, record)
-    return link is not None and link.name == record.ifname
-
-
-def check(_call: Call, ends: Ends, record: Record) -> None:
-    if not stands(record, ends):
-        raise CniError(Code.NOT_AS_ADDED, f"{record.ifname} is not the device {record.link}")
-
-
-def status(call: Call) -> None:
-    """Whether the device is there; one that a pod has is where it should be."""
-    if not Attachments(call.config, NAME).any_attached():
-        with KernelNetwork() as host:
-            _found(host, parse_settings(call.config))
-
-
-PLUGIN = attaching.plugin(Main(NAME, POINTS, prepare, connect, disconnect, stands, check, status))
+PLUGIN = HostDevice()

@@ -1,4 +1,4 @@
-"""host-local: addresses from ranges, leased on this host's disk."""
+"""host-local: the IPAM plugin that leases addresses of ranges on this host's disk; `podwire.ipam` does the work."""
 
 from podwire.cniplugins.skeleton import Call, Plugin
 from podwire.ipam import host_local
@@ -6,28 +6,26 @@ from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.results import Result
 
 
-def add(call: Call) -> Result:
-    return host_local.add(call.config, call.invocation, call.tell)
+class HostLocal(Plugin):
+    name = "host-local"
+
+    def add(self, call: Call) -> Result:
+        return host_local.add(call.config, call.invocation, call.warn)
+
+    def check(self, call: Call) -> None:
+        host_local.check(call.config, call.invocation)
+
+    def delete(self, call: Call) -> None:
+        host_local.delete(call.config, call.invocation, call.warn)
+
+    def gc(self, call: Call, valid: Valid) -> None:
+        host_local.gc(call.config, valid, call.warn, call.also_valid)
+
+    def status(self, call: Call) -> None:
+        host_local.status(call.config, call.invocation)
+
+    def check_request(self, call: Call) -> None:
+        host_local.parse_request(call.config, call.invocation)
 
 
-def check(call: Call) -> None:
-    host_local.check(call.config, call.invocation)
-
-
-def delete(call: Call) -> None:
-    host_local.delete(call.config, call.invocation, call.tell)
-
-
-def gc(call: Call, valid: Valid) -> None:
-    host_local.gc(call.config, valid, call.tell, call.others)
-
-
-def status(call: Call) -> None:
-    host_local.status(call.config, call.invocation)
-
-
-def check_wish(call: Call) -> None:
-    host_local.wish(call.config, call.invocation)
-
-
-PLUGIN = Plugin("host-local", add, check, delete, gc, status, check_wish)
+PLUGIN = HostLocal()

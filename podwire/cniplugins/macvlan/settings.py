@@ -1,9 +1,8 @@
-"""What a macvlan's configuration asks for. Pure."""
+"""Configuration of the macvlan plugin. Pure."""
 
-import re
 from typing import NamedTuple
 
-from podwire.cniplugins.bridge.settings import wanted_mac
+from podwire.cniplugins.pod_link import check_mac, requested_mac
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import DNS, decode_dns
@@ -11,7 +10,6 @@ from podwire.protocols.cni.values import taken
 from podwire.protocols.cni.verbs import Invocation, is_ifname
 
 MODES = ("bridge", "private", "vepa", "passthru")
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.ASCII)
 _LONGEST_QUEUE = (1 << 32) - 1
 
 
@@ -34,17 +32,15 @@ def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
         master=taken(raw, "master", str, ""),
         mode=taken(raw, "mode", str, "") or "bridge",
         mtu=taken(raw, "mtu", int, 0),
-        mac=wanted_mac(config, invocation) or taken(raw, "mac", str, "").lower(),
+        mac=requested_mac(config, invocation) or check_mac(taken(raw, "mac", str, ""), "mac"),
         in_container=taken(raw, "linkInContainer", bool, False),
         queue=taken(raw, "bcqueuelen", int, 0),
         dns=decode_dns(taken(raw, "dns", dict, {}), "dns."),
     )
     if settings.master and not is_ifname(settings.master):
-        raise CniError(Code.BAD_CONFIG, f"master: {settings.master!r} is no name of a link")
+        raise CniError(Code.BAD_CONFIG, f"master: {settings.master!r} is not a valid interface name")
     if settings.mode not in MODES:
-        raise CniError(Code.BAD_CONFIG, f"mode: {settings.mode!r} is none of {', '.join(MODES)}")
-    if settings.mac and not _MAC.fullmatch(settings.mac):
-        raise CniError(Code.BAD_CONFIG, f"mac: {settings.mac!r} is no MAC address")
+        raise CniError(Code.BAD_CONFIG, f"mode: {settings.mode!r} must be one of {', '.join(MODES)}")
     if not 0 <= settings.queue <= _LONGEST_QUEUE:
         raise CniError(Code.BAD_CONFIG, f"bcqueuelen: {settings.queue} is not between 0 and {_LONGEST_QUEUE}")
     return settings

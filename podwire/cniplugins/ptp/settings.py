@@ -1,14 +1,13 @@
-"""What a ptp's configuration asks for. Pure."""
+"""Configuration of the ptp plugin. Pure."""
 
 from typing import NamedTuple
 
 from podwire.cniplugins.ipam_delegate import ipam_type
+from podwire.cniplugins.pod_link import check_mtu
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import DNS, decode_dns
 from podwire.protocols.cni.values import taken
-
-_LARGEST_MTU = 65535
 
 
 class Settings(NamedTuple):
@@ -28,8 +27,7 @@ def parse_settings(config: PluginConfig) -> Settings:
     backend = taken(raw, "ipMasqBackend", str, "")
     if backend not in ("", "nftables"):
         raise CniError(Code.UNSUPPORTED_FIELD, f"ipMasqBackend: {backend!r} is not supported by podwire's ptp")
-    if not 0 <= settings.mtu <= _LARGEST_MTU:
-        raise CniError(Code.BAD_CONFIG, f"mtu: {settings.mtu} is not between 0 and {_LARGEST_MTU}")
+    check_mtu(settings.mtu)
     if not ipam_type(raw):
-        raise CniError(Code.BAD_CONFIG, "ipam.type: missing, and without addresses ptp leads nowhere")
+        raise CniError(Code.BAD_CONFIG, "ipam.type: missing; ptp needs addresses")
     return settings

@@ -1,28 +1,78 @@
 """tuning: sysctls of a pod's network namespace, and attributes of its interface.
 
-What was there before is in the record. DEL puts it back where the namespace and the interface are still those of ADD.
+The record has the previous values. DEL restores them if the namespace and the interface are still those of ADD.
 """
 
 from contextlib import suppress
 from functools import partial
 
-from podwire.cniplugins import chained
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.chained import agree
-from podwire.cniplugins.skeleton import Call, all_of
-from podwire.cniplugins.tuning.settings import NETWORK, Settings, parse_settings, patterns, told
+from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
+from podwire.cniplugins.pod_check import expect, expect_link
+from podwire.cniplugins.pod_link import pod_path
+from podwire.cniplugins.skeleton import Call, run_all
+from podwire.cniplugins.tuning.settings import NETWORK, Settings, parse_settings, patterns, updated_result
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
-from podwire.linux.proc.namespaces import identity
-from podwire.protocols.cni.errors import CniError, Code
+from podwire.protocols.cni.errors import CniError
 from podwire.protocols.cni.results import Result
 
 ALLOWLIST = "/etc/cni/tuning/allowlist.conf"
-"""An administrator's patterns, one a line; without the file all sysctls of a network are allowed."""
+"""The administrator's patterns, one per line; without the file all sysctls of a network namespace are allowed."""
 
-WRITTEN = declare("tuning.written", "sysctls are written, the interface is as it was")
+WRITTEN = declare("cni.tuning-written", "sysctls are written, the interface is unchanged")
+
+
+class Tuning(OrderedPlugin):
+    name = "tuning"
+    points = declare_steps(name)
+    chained = True
+
+    def validate(self, call: Call) -> bool:
+        return any(_settings(call))
+
+    def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
+        settings = _settings(call)
+        sysctls = KernelSysctls(call.invocation.netns, allowed=NETWORK)
+        values = {name: sysctls.read(name) for name in settings.sysctl}
+        link = ends.pod.links.get(record.ifname)
+        attributes = {name: getattr(link, name) for name in settings.link}
+        return record._replace(before={"ifindex": link.ifindex, "link": attributes, "sysctl": values})
+
+    def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
+        settings = _settings(call)
+        sysctls = KernelSysctls(call.invocation.netns, allowed=NETWORK)
+        for name, value in settings.sysctl.items():
+            sysctls.write(name, value)
+        failpoint(WRITTEN)
+        if settings.link:
+            ends.pod.links.change(record.ifname, **settings.link)
+        return updated_result(given, record.ifname, settings.link)
+
+    def detach(self, call: Call, record: Record) -> None:
+        """Restores what it can. A failure is a warning: the namespace ends soon, and DEL must not wait for a sysctl."""
+        netns = pod_path(call, record)
+        if netns is None:
+            return
+        sysctls = [partial(_restore_sysctl, netns, *item) for item in record.before["sysctl"].items()]
+        try:
+            run_all(*sysctls, partial(_restore_link, netns, record))
+        except CniError as error:
+            who = f"{record.container_id} {record.ifname}"
+            call.warn(f"podwire tuning: cannot restore some settings of {who}: {error}")
+
+    def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
+        settings = _settings(call)
+        sysctls = KernelSysctls(call.invocation.netns, allowed=NETWORK)
+        for name, value in settings.sysctl.items():
+            actual = sysctls.read(name)
+            expect(actual.split() == value.split(), f"the sysctl {name} is {actual!r}, expected {value!r}")
+        link = expect_link(ends.pod, record.ifname)
+        for name, value in settings.link.items():
+            actual = getattr(link, name)
+            expect(actual == value, f"{name} of {record.ifname} is {actual}, expected {value}")
 
 
 def _settings(call: Call) -> Settings:
@@ -34,78 +84,15 @@ def _settings(call: Call) -> Settings:
     return parse_settings(call.config, call.invocation, allowed)
 
 
-def _wanted(call: Call) -> bool:
-    settings = _settings(call)
-    return bool(settings.sysctl or settings.link)
-
-
-def _prepare(call: Call, record: Record, _previous: Result) -> Record:
-    settings = _settings(call)
-    sysctls = KernelSysctls(call.invocation.netns, allowed=NETWORK)
-    values = {name: sysctls.read(name) for name in settings.sysctl}
-    with KernelNetwork(call.invocation.netns) as pod:
-        link = pod.links.get(record.ifname)
-    attributes = {name: getattr(link, name) for name in settings.link}
-    return record._replace(before={"ifindex": link.ifindex, "link": attributes, "sysctl": values})
-
-
-def _do(call: Call, record: Record, previous: Result) -> Result:
-    settings = _settings(call)
-    sysctls = KernelSysctls(call.invocation.netns, allowed=NETWORK)
-    for name, value in settings.sysctl.items():
-        sysctls.write(name, value)
-    failpoint(WRITTEN)
-    if settings.link:
-        with KernelNetwork(call.invocation.netns) as pod:
-            pod.links.change(record.ifname, **settings.link)
-    return told(previous, record.ifname, settings.link)
-
-
-def _undo(call: Call, record: Record) -> None:
-    """Put back what can be put back: the namespace is about to go, and nobody's deletion waits for its sysctls."""
-    netns = _netns_of(call, record)
-    if netns is None:
-        return
-    sysctls = record.before["sysctl"].items()
-    try:
-        all_of(*(partial(_put_back_sysctl, netns, *each) for each in sysctls), lambda: _put_back_link(netns, record))
-    except CniError as error:
-        call.tell(f"podwire tuning: {record.container_id} {record.ifname} keeps some of its settings: {error}")
-
-
-def _netns_of(call: Call, record: Record) -> str | None:
-    for path in filter(None, (call.invocation.netns, record.netns)):
-        with suppress(linux.NoSuchNamespace, linux.WrongKind):
-            if identity(path) == record.inode:
-                return path
-    return None
-
-
-def _put_back_sysctl(netns: str, name: str, value: str) -> None:
+def _restore_sysctl(netns: str, name: str, value: str) -> None:
     with suppress(linux.NoSuchSysctl):
         KernelSysctls(netns, allowed=NETWORK).write(name, value)
 
 
-def _put_back_link(netns: str, record: Record) -> None:
+def _restore_link(netns: str, record: Record) -> None:
     with KernelNetwork(netns) as pod, suppress(linux.NoSuchLink):
         if record.before["link"] and pod.links.get(record.ifname).ifindex == record.before["ifindex"]:
             pod.links.change(record.before["ifindex"], **record.before["link"])
 
 
-def _check(call: Call, record: Record, _previous: Result) -> None:
-    settings = _settings(call)
-    sysctls = KernelSysctls(call.invocation.netns, allowed=NETWORK)
-    for name, value in settings.sysctl.items():
-        found = sysctls.read(name)
-        agree(found.split() == value.split(), f"the sysctl {name} is {found!r} and not {value!r}")
-    with KernelNetwork(call.invocation.netns) as pod:
-        try:
-            link = pod.links.get(record.ifname)
-        except linux.NoSuchLink as error:
-            raise CniError(Code.NOT_AS_ADDED, f"there is no link {record.ifname}") from error
-    for name, value in settings.link.items():
-        found = getattr(link, name)
-        agree(found == value, f"{name} of {record.ifname} is {found} and not {value}")
-
-
-PLUGIN = chained.plugin(chained.Part("tuning", chained.declared("tuning"), _wanted, _prepare, _do, _undo, _check))
+PLUGIN = Tuning()

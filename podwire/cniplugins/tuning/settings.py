@@ -1,9 +1,10 @@
-"""What tuning is asked for. Pure."""
+"""Configuration of the tuning plugin. Pure."""
 
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from podwire.cniplugins.pod_link import check_mac, check_mtu
 from podwire.linux import errors as linux
 from podwire.linux.net.sysctls import parts
 from podwire.protocols.cni import args
@@ -14,30 +15,28 @@ from podwire.protocols.cni.values import Object, looked_up, taken
 from podwire.protocols.cni.verbs import Invocation
 
 IFNAME = "IFNAME"
-"""Stands for the name of the pod's interface in a sysctl."""
+"""Placeholder for the name of the pod's interface in a sysctl."""
 NETWORK = ("net.*",)
-_MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", re.ASCII)
-_LARGEST_MTU, _LONGEST_QUEUE = 65535, (1 << 31) - 1
+_LONGEST_QUEUE = (1 << 31) - 1
 
 
 class Settings(NamedTuple):
     sysctl: dict[str, str]
     """Values by paths below /proc/sys."""
     link: Object
-    """What changes of the link, by the names that `links.change` has for it."""
+    """Attributes to change, as arguments of `links.change`."""
 
 
 def parse_settings(config: PluginConfig, invocation: Invocation, allowed: Sequence[str] | None = None) -> Settings:
-    """`args.cni` goes before `runtimeConfig`, that before CNI_ARGS, and that before the configuration.
+    """`args.cni` precedes `runtimeConfig`, which precedes CNI_ARGS, which precedes the configuration.
 
-    `allowed` are an administrator's patterns for sysctls, one of which must be found in each; None allows all.
+    `allowed` is the administrator's allow-list of patterns, one of which must match each sysctl; None allows all.
     """
     raw = {**config.raw, **{key: value for key, value in config.args.items() if key != "sysctl" and value is not None}}
     mac = _mac(config, invocation)
     mtu = taken(raw, "mtu", int, 0)
     queue = looked_up(raw, "txQLen")
-    if not 0 <= mtu <= _LARGEST_MTU:
-        raise CniError(Code.BAD_CONFIG, f"mtu: {mtu} is not between 0 and {_LARGEST_MTU}")
+    check_mtu(mtu)
     if queue is not None and not 0 <= taken(raw, "txQLen", int, 0) <= _LONGEST_QUEUE:
         raise CniError(Code.BAD_CONFIG, f"txQLen: {queue} is not between 0 and {_LONGEST_QUEUE}")
     link: Object = {"mac": mac} if mac else {}
@@ -49,52 +48,55 @@ def parse_settings(config: PluginConfig, invocation: Invocation, allowed: Sequen
 
 
 def _mac(config: PluginConfig, invocation: Invocation) -> str:
-    given = (
+    mac = (
         taken(config.args, "mac", str, "", "args.cni.")
         or taken(config.runtime, "mac", str, "", "runtimeConfig.")
         or args.parsed(invocation.args, ("MAC",)).get("MAC", "")
         or taken(config.raw, "mac", str, "")
     )
-    if given and not _MAC.fullmatch(given):
-        raise CniError(Code.BAD_CONFIG, f"mac: {given!r} is no MAC address")
-    return given.lower()
+    return check_mac(mac, "mac")
 
 
 def _sysctls(config: PluginConfig, ifname: str, allowed: Sequence[str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for where, told in (("", config.raw), ("args.cni.", config.args)):
-        values = taken(told, "sysctl", dict, {}, where)
-        read = {key: _path(key, ifname, f"{where}sysctl") for key in values}
-        for key, path in read.items():
-            if [*read.values()].count(path) > 1:
-                raise CniError(Code.BAD_CONFIG, f"{where}sysctl: {key} is there twice, in two spellings")
-            if allowed is not None and not any(re.search(each, key) for each in allowed):
+    sysctls: dict[str, str] = {}
+    for where, raw in (("", config.raw), ("args.cni.", config.args)):
+        values = taken(raw, "sysctl", dict, {}, where)
+        paths = {key: _path(key, ifname, f"{where}sysctl") for key in values}
+        for key, path in paths.items():
+            if [*paths.values()].count(path) > 1:
+                raise CniError(Code.BAD_CONFIG, f"{where}sysctl: {key} is given twice, in two spellings")
+            if allowed is not None and not any(re.search(pattern, key) for pattern in allowed):
                 raise CniError(Code.BAD_CONFIG, f"{where}sysctl: {key} is not allowed; {', '.join(allowed)} are")
-            found[path] = taken(values, key, str, "", f"{where}sysctl.")
-    return found
+            sysctls[path] = taken(values, key, str, "", f"{where}sysctl.")
+    return sysctls
 
 
 def _path(key: str, ifname: str, where: str) -> str:
-    """Below /proc/sys; only what belongs to a network namespace, and nothing that leads elsewhere."""
+    """Returns the path below /proc/sys. Raises CniError for a sysctl that does not belong to a network namespace."""
     try:
-        return "/".join(each.replace(IFNAME, ifname) for each in parts(key, NETWORK))
+        return "/".join(part.replace(IFNAME, ifname) for part in parts(key, NETWORK))
     except linux.Refused as error:
-        raise CniError(Code.BAD_CONFIG, f"{where}: {key!r} is no sysctl of a network ({error.detail})") from error
+        raise CniError(
+            Code.BAD_CONFIG, f"{where}: {key!r} is not a sysctl of a network namespace ({error.detail})"
+        ) from error
 
 
 def patterns(text: str) -> list[str]:
-    """The lines of an administrator's list."""
-    found = [each.strip() for each in text.splitlines() if each.strip()]
-    for each in found:
+    """Parses the administrator's allow-list."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
         try:
-            re.compile(each)
+            re.compile(line)
         except re.error as error:
-            raise CniError(Code.BAD_CONFIG, f"list of allowed sysctls: {each!r} is no pattern ({error})") from error
-    return found
+            raise CniError(Code.BAD_CONFIG, f"allow-list of sysctls: {line!r} is not a pattern ({error})") from error
+    return lines
 
 
-def told(result: Result, ifname: str, link: Object) -> Result:
-    """A result in which the pod's interface has what it was given."""
+def updated_result(result: Result, ifname: str, link: Object) -> Result:
+    """Returns the result with the new MAC address and MTU of the pod's interface."""
     changed = {key: value for key, value in link.items() if key in ("mac", "mtu")}
-    links = (each._replace(**changed) if each.name == ifname and each.sandbox else each for each in result.interfaces)
-    return result._replace(interfaces=tuple(links))
+    return result._replace(
+        interfaces=tuple(
+            link._replace(**changed) if link.name == ifname and link.sandbox else link for link in result.interfaces
+        )
+    )

@@ -104,7 +104,7 @@ def granted(book: Book, demand: Demand) -> tuple[Book, tuple[Interface, ...]]:
     given: list[str] = []
     for turn, set_ in demand.turns():
         ip = _next(set_, last.get(turn), taken)
-        part = None if ip is None else ranges.found(set_, ip)
+        part = None if ip is None else ranges.find_range(set_, ip)
         if ip is None or part is None:
             raise Exhausted(_exhausted(demand.pool_name, set_, others))
         last[turn] = str(ip)
@@ -173,8 +173,8 @@ def _exhausted(pool: str, set_: RangeSet, others: Sequence[Held]) -> str:
         f"{entry.namespace}/{entry.name}"
         for entry in others
         for each in entry.interfaces
-        if ranges.found(set_, each.ip) is not None
+        if ranges.find_range(set_, each.ip) is not None
     )
     most = ", ".join(f"{who} ({many})" for who, many in counted.most_common(_MOST))
-    told = f"pool {pool}: no address is left in {ranges.told(set_)}, all {ranges.size(set_)} are held"
+    told = f"pool {pool}: no address is left in {ranges.describe(set_)}, all {ranges.size(set_)} are held"
     return f"{told}; most by {most}" if most else told

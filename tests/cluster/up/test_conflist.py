@@ -2,7 +2,7 @@ from ipaddress import ip_network
 
 from podwire.cluster.up import conflist
 from podwire.cluster.up.slots import Slot
-from podwire.cniplugins.bridge.spoofing import Guard, guard_of
+from podwire.cniplugins.bridge.spoofing import Guard, parse_guard
 from podwire.runtime.cni.conflists import Conflists
 
 RANGES = Slot(3).pod_ranges(1, ipv6=True)
@@ -38,4 +38,4 @@ def test_there_is_a_route_for_each_family():
 
 def test_nobody_on_the_default_network_poses_as_somebody_else():
     [bridge, _] = conflist.network(RANGES)["plugins"]
-    assert guard_of(bridge) == Guard(mac=True, ip=True)
+    assert parse_guard(bridge) == Guard(mac=True, ip=True)

@@ -38,7 +38,7 @@ CHAINS = {
     "macvlan": ("macvlan", "tuning"),
     "host-device": ("host-device", "tuning"),
 }
-FAMILIES = ("cni", "ipam", "spoofing", "firewall", "bandwidth", "tuning")
+FAMILIES = ("cni", "ipam")
 THE_RUNTIMES = "cni.leaving"
 """A failpoint of the other chair."""
 SUBNETS = ("10.88.0.0/29", "fd88::/125")
@@ -324,7 +324,7 @@ def steps() -> list[Step]:
     found: dict[str, Step] = {}
     for kind, plugins in CHAINS.items():
         for at, plugin in enumerate(plugins):
-            own = f"cni.{plugin}-", f"{plugin}.", *(("ipam.", "spoofing.") if at == 0 else ())
+            own = f"cni.{plugin}-", *(("ipam.",) if at == 0 else ())
             for each in sorted(declared()):
                 if each.startswith(own):
                     found.setdefault(each, Step(each, kind, at))

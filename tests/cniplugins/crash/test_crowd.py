@@ -81,7 +81,7 @@ def whole(host) -> int:
     leases, size = Leases(str(host.leases)), ranges.size(sets[0])
     for each in range(size):
         leases.take(Owner(f"probe{each}", "eth0"), sets)
-    leases.keep_only(frozenset())
+    leases.release_others(frozenset())
     return size
 
 

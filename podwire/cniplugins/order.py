@@ -1,0 +1,260 @@
+"""The order of ADD, DEL, CHECK, GC and STATUS, once for all plugins that have records.
+
+A plugin supplies its steps as methods of a subclass of `OrderedPlugin`. Two kinds of plugins share the order: those
+that make the pod's link and call an IPAM plugin (bridge, ptp, macvlan, host-device), and those that are chained behind
+one (portmap, firewall, bandwidth, tuning). Steps marked with * are of the first kind only.
+
+ADD, with the state that a process killed after the step leaves behind:
+
+| step | action | after a crash |
+|---|---|---|
+| 1 | validate the configuration, the namespace, the IPAM plugin* | nothing was done |
+| 2 | lock the attachment; reuse* or release an earlier record | nothing, or as in DEL |
+| 3 | `prepare`: complete the record; changes nothing | nothing was done |
+| 4 | write the record | a record that names nothing that exists: DEL and GC remove it |
+| 5 | IPAM ADD* | leased addresses: the record's configuration and ids release them |
+| 6 | `attach` | links and nft elements tagged with the record's token: `detach` finds them by it |
+| 7 | write the result into the record* | a complete attachment; the next ADD returns the same result |
+
+An error in steps 5 to 7 releases the record before the error is returned.
+
+DEL needs the record alone, neither the namespace nor `prevResult` nor the configuration:
+
+| step | action | after a crash |
+|---|---|---|
+| 1 | lock the attachment, read the record; without one, IPAM DEL* by the ids | nothing was done |
+| 2 | `detach`: nft elements, links | the next DEL finds the rest by the token |
+| 3 | IPAM DEL*, also if step 2 failed; last, so that nobody gets the address while it is still routed to the pod | |
+| 4 | remove the record, only if steps 2 and 3 succeeded | the next DEL has nothing to do |
+
+**Lease ownership.** A lease belongs to the pair of container id and interface name, not to the record. It is taken
+after the record is written and released before the record is removed, so a lease without a record is in nobody's hands.
+GC relies on that: it lists the leases first and the records second, and keeps each lease that has a record.
+"""
+
+from contextlib import ExitStack
+from functools import cached_property, partial
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from podwire.cniplugins import ipam_delegate
+from podwire.cniplugins.attachments import Attachments, Record, new_record, status_errors
+from podwire.cniplugins.garbage_collection import collect
+from podwire.cniplugins.pod_check import check_pod
+from podwire.cniplugins.pod_link import check_name
+from podwire.cniplugins.skeleton import Call, Plugin, changed_config, pod_namespace, require_previous, run_all
+from podwire.failpoints import declare, failpoint
+from podwire.linux.net.namespace_handle import NamespaceHandle
+from podwire.protocols.cni import results
+from podwire.protocols.cni.config import Valid
+from podwire.protocols.cni.errors import CniError, Code
+from podwire.protocols.cni.results import Result
+from podwire.protocols.cni.versions import LATEST
+
+
+class Failpoints(NamedTuple):
+    recorded: str
+    leased: str
+    attached: str
+    added: str
+    detached: str
+    released: str
+
+
+def declare_steps(plugin: str) -> Failpoints:
+    steps = {
+        "recorded": "the record of an attachment is written, nothing is done yet",
+        "leased": "the pod's addresses are leased, if the plugin has an IPAM plugin; nothing else is done",
+        "attached": "everything is done, the record does not have the result",
+        "added": "the record is complete, the runtime has no answer",
+        "detached": "DEL: links and nft elements are removed, addresses are still leased",
+        "released": "DEL: everything is released, the record still exists",
+    }
+    return Failpoints(**{step: declare(f"cni.{plugin}-{step}", when) for step, when in steps.items()})
+
+
+class Ends:
+    """The namespaces of the pod and of the host, each opened when it is first used."""
+
+    def __init__(self, netns: str) -> None:
+        self._netns = netns
+        self._opened = ExitStack()
+
+    @cached_property
+    def pod(self) -> NamespaceHandle:
+        return self._opened.enter_context(NamespaceHandle(self._netns))
+
+    @cached_property
+    def host(self) -> NamespaceHandle:
+        return self._opened.enter_context(NamespaceHandle())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._opened.close()
+
+
+class OrderedPlugin(Plugin):
+    """The base class of plugins that have records; see the module's docstring for the order of the steps."""
+
+    points: Failpoints
+    chained = False
+    """Whether it comes after a plugin that makes the pod's link."""
+    uses_namespace = True
+    """Whether ADD and CHECK need the pod's namespace to exist."""
+    sets: tuple[str, ...] = ()
+    """Sets of the nft table `inet podwire` whose elements it tags; GC removes those without a record."""
+    bridge_sets: tuple[str, ...] = ()
+    """The same in the table `bridge podwire`."""
+    tags_links = False
+    """Whether it makes tagged links on the host; GC deletes those without a record."""
+
+    def validate(self, call: Call) -> bool:
+        """Raises CniError for an invalid configuration. Returns whether the configuration requests anything."""
+        raise NotImplementedError
+
+    def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
+        """Returns the record, completed with all that `detach` needs. Raises what would make `attach` fail."""
+        return record
+
+    def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
+        """Does the work. `given` is the result of the IPAM plugin, or of the previous plugin for a chained one."""
+        raise NotImplementedError
+
+    def detach(self, call: Call, record: Record) -> None:
+        """Undoes `attach`, or any part of it; succeeds if there is nothing to undo."""
+        raise NotImplementedError
+
+    def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
+        """Whether a repeated ADD can return the recorded result; False releases the record and begins again."""
+        return False
+
+    def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
+        """Raises CniError for whatever is not as `attach` made it, beyond the pod's addresses and routes."""
+        raise NotImplementedError
+
+    def check_usable(self, call: Call) -> None:
+        """Raises CniError or LinuxError if the host cannot do what the configuration requests."""
+
+    def add(self, call: Call) -> Result:
+        previous = self._previous(call) if self.chained else Result()
+        if not self.chained:
+            ipam_delegate.check_available(call)
+        requested = self.validate(call)
+        inode = pod_namespace(call) if self.uses_namespace else 0
+        attachments = Attachments(call.config, self.name)
+        with attachments.lock(call), Ends(call.invocation.netns) as ends:
+            earlier = attachments.read(call)
+            if earlier is not None:
+                if earlier.inode == inode and earlier.result is not None and self.is_attached(call, ends, earlier):
+                    _check_same_config(call, earlier)
+                    return results.decode(earlier.result, LATEST)
+                self.release(call, earlier, attachments)
+            if not requested:
+                return previous
+            if not self.chained:
+                check_name(ends.pod, call.invocation.ifname)
+            record = self.prepare(call, ends, new_record(call, inode), previous)
+            attachments.write(record)
+            with ExitStack() as undo:
+                undo.push(partial(self._undo, call, record, attachments))
+                failpoint(self.points.recorded)
+                has_ipam = not self.chained and ipam_delegate.ipam_type(call.config.raw)
+                given = ipam_delegate.add(call) if has_ipam else previous
+                failpoint(self.points.leased)
+                result = self.attach(call, ends, record, given)
+                failpoint(self.points.attached)
+                if not self.chained:
+                    attachments.write(record._replace(result=results.encode(result, LATEST)))
+                undo.pop_all()
+        failpoint(self.points.added)
+        return result
+
+    def _previous(self, call: Call) -> Result:
+        return require_previous(call, f"; {self.name} comes after a plugin that makes a link")
+
+    def _undo(
+        self,
+        call: Call,
+        record: Record,
+        attachments: Attachments,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _at: TracebackType | None,
+    ) -> None:
+        try:
+            self.release(call, record, attachments)
+        except Exception as also:  # noqa: BLE001 - the first error is the one to report
+            if error is not None:
+                error.add_note(f"and the undo failed: {also}")
+
+    def release(self, call: Call, record: Record, attachments: Attachments) -> None:
+        """Releases all that a record names, then removes the record."""
+        as_added = changed_config(call, record.config)
+        run_all(partial(self._detach, call, record), partial(self._release_addresses, as_added))
+        failpoint(self.points.released)
+        attachments.remove(record)
+
+    def _detach(self, call: Call, record: Record) -> None:
+        self.detach(call, record)
+        failpoint(self.points.detached)
+
+    def _release_addresses(self, call: Call) -> None:
+        if not self.chained and ipam_delegate.ipam_type(call.config.raw):
+            ipam_delegate.delete(call)
+
+    def delete(self, call: Call) -> None:
+        attachments = Attachments(call.config, self.name)
+        with attachments.lock(call):
+            record = attachments.read(call)
+            if record is not None:
+                self.release(call, record, attachments)
+            else:
+                self._release_addresses(call)
+
+    def check(self, call: Call) -> None:
+        previous = self._previous(call) if self.chained else require_previous(call)
+        if not self.validate(call):
+            return
+        if self.uses_namespace:
+            pod_namespace(call)
+        record = Attachments(call.config, self.name).peek(call)
+        who = f"{call.invocation.container_id} {call.invocation.ifname}"
+        if self.chained:
+            if record is None:
+                raise CniError(Code.NOT_AS_ADDED, f"{self.name} has no record of {who}")
+        elif record is None or record.result is None:
+            raise CniError(Code.UNKNOWN_CONTAINER, f"{who} is not attached")
+        elif ipam_delegate.ipam_type(call.config.raw):
+            ipam_delegate.check(call)
+        with Ends(call.invocation.netns) as ends:
+            if not self.chained:
+                check_pod(ends.pod, call.invocation.netns, previous, results.decode(record.result, LATEST))
+            self.check_attached(call, ends, record, previous)
+
+    def gc(self, call: Call, valid: Valid) -> None:
+        attachments = Attachments(call.config, self.name)
+        collect(
+            call,
+            valid,
+            attachments,
+            lambda record, as_delete: self.release(as_delete, record, attachments),
+            sets=self.sets,
+            bridge_sets=self.bridge_sets,
+            links=self.tags_links,
+        )
+
+    def status(self, call: Call) -> None:
+        self.validate(call)
+        attachments = Attachments(call.config, self.name)
+        attachments.check_writable()
+        with status_errors(attachments):
+            self.check_usable(call)
+        ipam_delegate.status(call)
+
+
+def _check_same_config(call: Call, earlier: Record) -> None:
+    if earlier.config != new_record(call).config:
+        who = f"{earlier.container_id} {earlier.ifname}"
+        raise CniError(Code.IN_USE, f"{who} is already attached with another configuration", "DEL it first")
