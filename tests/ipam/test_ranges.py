@@ -43,8 +43,8 @@ def test_a_huge_subnet_is_not_counted_through():
     [
         pytest.param({}, "needs subnet or ranges", id="nothing"),
         pytest.param({"subnet": "10.1.0.1/24"}, "beyond its prefix", id="host bits"),
-        pytest.param({"subnet": "10.1.0.0/33"}, "no network", id="prefix"),
-        pytest.param({"subnet": "10.1.0.0"}, "no network", id="no prefix"),
+        pytest.param({"subnet": "10.1.0.0/33"}, "not a network", id="prefix"),
+        pytest.param({"subnet": "10.1.0.0"}, "not a network", id="no prefix"),
         pytest.param({"subnet": "10.1.0.0/31"}, "too small", id="/31"),
         pytest.param({"subnet": "fd00::/127"}, "too small", id="/127"),
         pytest.param({"subnet": "10.1.0.0/24", "rangeStart": "10.2.0.1"}, "rangeStart", id="start outside"),
@@ -66,8 +66,8 @@ def test_a_huge_subnet_is_not_counted_through():
         pytest.param(
             {"subnet": "10.1.0.0/24", "ranges": [[{"subnet": "10.1.0.0/16"}]]}, "overlap", id="overlap of sets"
         ),
-        pytest.param({"ranges": {"subnet": "10.1.0.0/24"}}, "no list", id="no list"),
-        pytest.param({"ranges": [{"subnet": "10.1.0.0/24"}]}, "no list", id="no list of lists"),
+        pytest.param({"ranges": {"subnet": "10.1.0.0/24"}}, "not a list", id="no list"),
+        pytest.param({"ranges": [{"subnet": "10.1.0.0/24"}]}, "not a list", id="no list of lists"),
     ],
 )
 def test_a_configuration_that_cannot_be_meant_is_refused_by_its_key(config, told):
@@ -130,7 +130,7 @@ def test_what_is_excluded_is_given_to_nobody(exclude, given):
 
 @pytest.mark.parametrize(
     ("exclude", "told"),
-    [(["10.1.0.0/24"], "nothing is left"), (["x"], "no IP address"), (["1.2.3.4/33"], "no network")],
+    [(["10.1.0.0/24"], "nothing is left"), (["x"], "not an IP address"), (["1.2.3.4/33"], "not a network")],
 )
 def test_an_exclusion_that_makes_no_sense_is_refused(exclude, told):
     with pytest.raises(CniError, match=told) as caught:

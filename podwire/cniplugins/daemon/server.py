@@ -74,7 +74,7 @@ class CallerLocation(NamedTuple):
 class Daemon:
     """Serves a listening socket, with threads in the namespaces of the thread that calls `start`."""
 
-    def __init__(self, listener: socket.socket, limits: Limits = Limits(), answer: Answer = answer) -> None:  # noqa: B008
+    def __init__(self, listener: socket.socket, limits: Limits = Limits(), answer: Answer = answer) -> None:  # noqa: B008 - immutable
         self._listener, self._limits, self._answer = listener, limits, answer
         self._threads = [
             Thread(target=self._work, name=f"podwire-cni-{number}", daemon=True) for number in range(limits.threads)

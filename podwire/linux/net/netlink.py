@@ -1,8 +1,8 @@
-"""A netlink socket that belongs to one network namespace for life.
+"""A netlink socket, which belongs to the network namespace that it was opened in.
 
-Requests go out together, as many as there are; the kernel works them off in the sender's own system call and answers
-each by its sequence number. A request that fails does not stop those after it. An open socket keeps its namespace
-alive: close it when the namespace is to go.
+Requests are sent together; the kernel processes them in the sender's own system call and answers each by its sequence
+number. A request that fails does not stop those after it. An open socket keeps its namespace alive: close it before the
+namespace is to end.
 """
 
 import errno
@@ -29,14 +29,14 @@ _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _ERROR, _DONE = 2, 3
 _INTERRUPTED, _CAPPED, _TLVS = 0x10, 0x100, 0x200
 _ACK_MESSAGE, _ACK_OFFSET = 1, 2
-_ROOM, _SEND_BUFFER_FORCED = 1 << 16, 32  # what any socket may send; beyond what the machine gives to anybody
-_AT_ONCE = 64  # acknowledgements of this many fit into any receive buffer
-_PATIENCE = 10  # seconds; the kernel answers before `send` returns, so waiting at all means that something is broken
+_SEND_BUFFER, _SNDBUFFORCE = 1 << 16, 32  # bytes that any socket can send; SO_SNDBUFFORCE raises that
+_BATCH = 64  # acknowledgements of this many requests fit into any receive buffer
+_RECEIVE_SECONDS = 10  # the kernel answers before `send` returns, so a timeout means that something is broken
 _DUMP_TRIES = 8
 
 
 class Refusal:
-    """One request's no: its errno, the kernel's words, and where in the request the trouble lies."""
+    """The kernel's error for one request: errno, message, and the offset of the rejected attribute."""
 
     __slots__ = ("number", "offset", "words")
 
@@ -45,10 +45,10 @@ class Refusal:
 
 
 class Netlink:
-    """One socket, used by any thread, one exchange at a time."""
+    """One socket. Threads may share it; exchanges are serialised."""
 
     def __init__(self, netns: Path | int | None = None, *, protocol: int = ROUTE) -> None:
-        """Open it in the namespace at a path or behind a descriptor; None is the calling thread's own."""
+        """Opens it in the namespace at a path or of a descriptor; None is the calling thread's own."""
         if netns is None:
             self._socket = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol)
         else:
@@ -56,13 +56,13 @@ class Netlink:
                 self._socket = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol)
         self._socket.bind((0, 0))
         for option in (_CAP_ACK, _EXT_ACK, _STRICT):
-            with suppress(OSError):  # an older kernel: errors have fewer words, dumps are not filtered by the kernel
+            with suppress(OSError):  # an older kernel: errors have no message, dumps are not filtered
                 self._socket.setsockopt(_SOL_NETLINK, option, 1)
-        self._socket.setsockopt(SOL_SOCKET, SO_RCVTIMEO, pack("@ll", _PATIENCE, 0))
+        self._socket.setsockopt(SOL_SOCKET, SO_RCVTIMEO, pack("@ll", _RECEIVE_SECONDS, 0))
         self._socket.setsockopt(SOL_SOCKET, SO_RCVBUF, 1 << 20)
         self._lock = Lock()
         self._seq = 0
-        self._room = _ROOM
+        self._send_buffer = _SEND_BUFFER
         self._step = _STEPS.get(protocol, "netlink")
 
     def close(self) -> None:
@@ -75,36 +75,35 @@ class Netlink:
         self.close()
 
     def do(self, *requests: Request) -> None:
-        """Send all and wait for all answers; raises the first error, with the others as its notes."""
-        failed: list[errors.LinuxError] = []
+        """Sends requests and waits for all answers; raises the first error, with the others as its notes."""
+        failures: list[errors.LinuxError] = []
         try:
-            for start in range(0, len(requests), _AT_ONCE):
-                failed += self._do(requests[start : start + _AT_ONCE])
+            for start in range(0, len(requests), _BATCH):
+                batch = requests[start : start + _BATCH]
+                messages = [(request.kind, request.flags | REQUEST | ACK, request.body) for request in batch]
+                answers = zip(batch, self.exchange(messages), strict=True)
+                failures += [_error(request, refusal) for request, refusal in answers if refusal is not None]
         finally:
             release(requests)
-        if failed:
-            for other in failed[1:]:
-                failed[0].add_note(f"also: {other}")
-            raise failed[0]
+        if failures:
+            for other in failures[1:]:
+                failures[0].add_note(f"also: {other}")
+            raise failures[0]
 
-    def _do(self, requests: Sequence[Request]) -> Iterator[errors.LinuxError]:
-        framed = [(each.kind, each.flags | REQUEST | ACK, each.body) for each in requests]
-        for request, refusal in zip(requests, self.exchange(framed), strict=True):
-            if refusal is not None:
-                yield errors.from_errno(refusal.number, request.operation, refusal.words, request.errors)
-
-    def exchange(self, framed: Sequence[tuple[int, int, bytes]]) -> list[Refusal | None]:
-        """Send (kind, flags, body) messages as one; what became of each that asked for an acknowledgement."""
+    def exchange(self, messages: Sequence[tuple[int, int, bytes]]) -> list[Refusal | None]:
+        """Sends (kind, flags, body) messages as one datagram; returns the answer to each that requests one."""
         with step(self._step), self._lock:
             first = self._seq + 1
-            self._seq += len(framed)
-            numbered = enumerate(framed, first)
-            packets = [_packet(seq, kind, flags, body) for seq, (kind, flags, body) in numbered]
-            waiting = {first + i for i, (_, flags, _) in enumerate(framed) if flags & ACK}
-            answers: list[Refusal | None] = [None] * len(framed)
-            together = b"".join(packets)
-            self._make_room(len(together))
-            self._socket.send(together)
+            self._seq += len(messages)
+            packets = b""
+            for seq, (kind, flags, body) in enumerate(messages, first):
+                packets += _packet(seq, kind, flags, body)
+            waiting = {seq for seq, (_, flags, _) in enumerate(messages, first) if flags & ACK}
+            answers: list[Refusal | None] = [None] * len(messages)
+            if len(packets) > self._send_buffer:  # a transaction must fit into the socket's buffer as a whole
+                self._socket.setsockopt(SOL_SOCKET, _SNDBUFFORCE, 2 * len(packets))
+                self._send_buffer = len(packets)
+            self._socket.send(packets)
             while waiting:
                 for kind, flags, seq, body in self._receive():
                     if kind == _ERROR and first <= seq <= self._seq:
@@ -112,14 +111,8 @@ class Netlink:
                         waiting.discard(seq)
             return answers
 
-    def _make_room(self, size: int) -> None:
-        """What goes out together, as a transaction does, must fit into the socket's buffer whole."""
-        if size > self._room:
-            self._socket.setsockopt(SOL_SOCKET, _SEND_BUFFER_FORCED, 2 * size)
-            self._room = size
-
     def ask(self, request: Request) -> bytes:
-        """The body of the one message that answers."""
+        """Sends a request that has one answer; returns its body."""
         try:
             with step(self._step), self._lock:
                 self._seq += 1
@@ -129,18 +122,18 @@ class Netlink:
                         if seq == self._seq:
                             if kind != _ERROR:
                                 return body
-                            raise _named(request, _refusal(kind, flags, body) or Refusal(errno.ENODATA))
+                            raise _error(request, _refusal(kind, flags, body) or Refusal(errno.ENODATA))
         finally:
             release((request,))
 
     def dump(self, request: Request) -> list[bytes]:
-        """The bodies of all messages that answer, read again when something changed meanwhile. Busy if always."""
+        """Returns the bodies of all answers; reads again if something changed meanwhile, and finally raises Busy."""
         for _ in range(_DUMP_TRIES):
             with step(self._step), self._lock:
                 bodies, whole = self._dump(request)
             if whole:
                 return bodies
-        raise errors.Busy(errno.EAGAIN, request.operation, "it changes all the time")
+        raise errors.Busy(errno.EAGAIN, request.operation, "it changed during each of several reads")
 
     def _dump(self, request: Request) -> tuple[list[bytes], bool]:
         self._seq += 1
@@ -157,11 +150,11 @@ class Netlink:
                     continue
                 refusal = _refusal(kind, flags, body)
                 if refusal is not None:
-                    raise _named(request, refusal)
+                    raise _error(request, refusal)
                 return bodies, whole
 
     def _receive(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """Kind, flags, seq and body of each message of one datagram."""
+        """Receives one datagram; yields kind, flags, seq and body of each message."""
         try:
             data = self._socket.recv(1 << 17)
         except BlockingIOError as error:
@@ -176,7 +169,7 @@ class Netlink:
 
 
 class Batch:
-    """Requests that wait to be sent together; stands where a Netlink stands."""
+    """Collects requests to send them together; has the methods of a Netlink."""
 
     def __init__(self, netlink: Netlink) -> None:
         self._netlink = netlink
@@ -194,20 +187,20 @@ class Batch:
         return self._netlink.dump(request)
 
     def send(self) -> None:
-        """Send what waits; asking a question does so too, so that answers are never older than what was told."""
-        requests, self._requests = self._requests, []
-        self._netlink.do(*requests)
+        """Sends the requests; `ask` and `dump` do so first, so that they see the changes."""
+        self._netlink.do(*self.take())
 
-    def drop(self) -> None:
+    def take(self) -> list[Request]:
+        """Returns the requests, which are then no longer the batch's."""
         requests, self._requests = self._requests, []
-        release(requests)
+        return requests
 
 
 Sender = Netlink | Batch
 
 
 def release(requests: Sequence[Request]) -> None:
-    """Close what requests hold open."""
+    """Closes the descriptors that requests hold."""
     for request in requests:
         for held in request.held:
             os.close(held)
@@ -218,18 +211,18 @@ def _packet(seq: int, kind: int, flags: int, body: bytes) -> bytes:
     return HEADER.pack(length, kind, flags, seq, 0) + body + b"\0" * (-length & 3)
 
 
-def _named(request: Request, refusal: Refusal) -> errors.LinuxError:
+def _error(request: Request, refusal: Refusal) -> errors.LinuxError:
     return errors.from_errno(refusal.number, request.operation, refusal.words, request.errors)
 
 
 def _refusal(kind: int, flags: int, body: bytes) -> Refusal | None:
-    """What an acknowledgement, or the end of a dump, says; None when it says yes."""
+    """Parses an acknowledgement, or the end of a dump; None means success."""
     number = -int.from_bytes(body[:4], byteorder, signed=True)
     if number <= 0:
         return None
     if not flags & _TLVS:
         return Refusal(number)
-    # An error repeats the request, or its header at least, before it explains itself.
+    # An error repeats the request, or at least its header, before its attributes.
     repeated = 0 if kind == _DONE else 16 if flags & _CAPPED else int.from_bytes(body[4:8], byteorder)
     told = wire.attributes(body, 4 + ((repeated + 3) & ~3))
     offset = wire.number(told[_ACK_OFFSET]) if _ACK_OFFSET in told else None

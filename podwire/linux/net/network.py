@@ -1,4 +1,4 @@
-"""One network namespace, open: its links, addresses, routes, rules, neighbours and traffic on one netlink socket."""
+"""An open network namespace: links, addresses, routes, rules, neighbours and traffic control on one netlink socket."""
 
 from types import TracebackType
 from typing import Self
@@ -6,7 +6,7 @@ from typing import Self
 from podwire.linux.net.addresses import KernelAddresses
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.neighbours import KernelNeighbours
-from podwire.linux.net.netlink import Batch, Netlink, Sender
+from podwire.linux.net.netlink import Batch, Netlink, Sender, release
 from podwire.linux.net.routes import KernelRoutes
 from podwire.linux.net.rules import KernelRules
 from podwire.linux.net.traffic import KernelTraffic
@@ -14,7 +14,7 @@ from podwire.linux.values import Path
 
 
 class Parts:
-    """What a network namespace consists of."""
+    """The parts of a network namespace."""
 
     def __init__(self, sender: Sender) -> None:
         self.links = KernelLinks(sender)
@@ -26,14 +26,14 @@ class Parts:
 
 
 class KernelNetwork(Parts):
-    """Stays open, and keeps its namespace alive, until it is closed."""
+    """Keeps its namespace alive until it is closed."""
 
     def __init__(self, netns: Path | int | None = None) -> None:
         self.netlink = Netlink(netns)
         super().__init__(self.netlink)
 
     def batch(self) -> "KernelBatch":
-        """`with network.batch() as batch:` what is told to `batch` goes to the kernel together, as the block ends."""
+        """`with network.batch() as batch:` sends the changes of the block together, at its end."""
         return KernelBatch(self.netlink)
 
     def close(self) -> None:
@@ -47,17 +47,18 @@ class KernelNetwork(Parts):
 
 
 class KernelBatch(Parts):
-    """A network whose changes wait for the end of the block; none that fails stops the rest, the first is raised."""
+    """Collects changes until the end of the block. A failure does not stop the others; the first error is raised."""
 
     def __init__(self, netlink: Netlink) -> None:
-        self._batch = Batch(netlink)
+        self._netlink, self._batch = netlink, Batch(netlink)
         super().__init__(self._batch)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        requests = self._batch.take()
         if error is None:
-            self._batch.send()
+            self._netlink.do(*requests)
         else:
-            self._batch.drop()
+            release(requests)
