@@ -48,9 +48,9 @@ async def _hooks(
     parts = assemble(_Nobody(), SystemClock(), _Untold(), node="node", netns=node)
     try:
         _tell(parts, policies, resources=resources)
-        await parts.keeper.resume([], lambda _local: None)
-        await parts.keeper.look()
-        parts.watches.complete.set()
+        await parts.reconciler.synchronize_pods([], lambda _local: None)
+        await parts.reconciler.reconcile()
+        parts.informers.complete.set()
         starts, stops, until, number = [], [], time.perf_counter() + seconds, PODS
         while time.perf_counter() < until or len(starts) < 20:
             number += NAMESPACES * 20  # another pod of the same namespace and the same application
@@ -77,7 +77,7 @@ def _figure(group: str, what: str, times: list[float], budget: Peer | None) -> F
 
 def _tell(parts: Parts, policies: int, *, resources: bool) -> None:
     def told(kind: Kind, object_: dict[str, Any]) -> None:
-        parts.keeper.heard(kind, Added({"kind": kind.kind, "apiVersion": kind.api_version, **object_}))
+        parts.reconciler.on_change(kind, Added({"kind": kind.kind, "apiVersion": kind.api_version, **object_}))
 
     if policies:
         for number in range(NAMESPACES):

@@ -1,4 +1,4 @@
-"""The plugin put together."""
+"""Wires the network plugin."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,35 +18,35 @@ from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.prometheus import Labels
 
 COMPONENT = "podwire-nri-network"
-"""How API servers and people know it."""
+"""The component's name in events and requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     plugin: NetworkPlugin
-    watches: Informers
-    keeper: NetworkReconciler
-    policing: PolicyEnforcer
+    informers: Informers
+    reconciler: NetworkReconciler
+    enforcer: PolicyEnforcer
     statuses: Statuses
     events: Recorder
     meter: Meter
 
     async def run(self) -> None:
-        """Work until cancelled, beside the plugin's connection to the runtime."""
+        """Runs informers, reconciler, status writer and event recorder until cancelled."""
         async with asyncio.TaskGroup() as parts:
-            parts.create_task(self.watches.run(), name="watches")
-            parts.create_task(self.keeper.run(self.watches.complete), name="keeper")
+            parts.create_task(self.informers.run(), name="watches")
+            parts.create_task(self.reconciler.run(self.informers.complete), name="keeper")
             parts.create_task(self.statuses.run(), name="statuses")
             parts.create_task(self.events.run(), name="events")
 
     def close(self) -> None:
-        """What is in the kernel stays: pods are judged by it until somebody is here again."""
-        self.keeper.close()
-        self.policing.close()
+        """Leaves the kernel as it is: policies stay enforced until the plugin runs again."""
+        self.reconciler.close()
+        self.enforcer.close()
 
     def lacking(self) -> list[str]:
-        """Why a new pod cannot be judged; nothing when it can."""
-        missing = self.watches.missing
+        """Why a new pod would be refused; empty when it would not."""
+        missing = self.informers.missing
         return [
             *([f"not listed yet: {', '.join(missing)}"] if missing else []),
             *([] if self.plugin.ready.is_set() else ["no runtime is connected"]),
@@ -54,36 +54,38 @@ class Parts:
 
     async def metrics(self) -> str:
         """For Prometheus. Raises LinuxError."""
-        facts = await self.keeper.facts()
-        kinds = {POLICIES.kind: facts.policies, **self.keeper.known.counts()}
+        facts = await self.reconciler.facts()
+        kinds = {POLICIES.kind: facts.policies, **self.reconciler.known.counts()}
         gauges: dict[str, tuple[str, Iterable[tuple[Labels, float]]]] = {
-            "pods": ("Pods of this node with a network of their own", [((), len(self.keeper.locals))]),
-            "refused_pods": ("Pods that could not have what they must", [((), len(self.keeper.refused))]),
+            "pods": ("Pods of this node with a network of their own", [((), len(self.reconciler.sandboxes))]),
+            "refused_pods": ("Pods that could not have what they must", [((), len(self.reconciler.refused))]),
             "resources": ("Resources that are known", [((("kind", kind),), count) for kind, count in kinds.items()]),
             "broken_policies": ("Policies that cannot be followed, and close what they select", [((), facts.broken)]),
             "ready": ("Whether new pods can be judged", [((), 0 if self.lacking() else 1)]),
-            "verdicts_total": ("Packets that open connections", map(_verdict, facts.judged)),
+            "verdicts_total": ("Packets that open connections", map(_verdict, facts.verdicts)),
         }
         return self.meter.text(gauges)
 
 
-def _verdict(judged: VerdictCount) -> tuple[Labels, float]:
+def _verdict(verdicts: VerdictCount) -> tuple[Labels, float]:
     labels = (
-        ("namespace", judged.namespace),
-        ("pod", judged.name),
-        ("direction", judged.direction),
-        ("verdict", "allowed" if judged.allowed else "denied"),
+        ("namespace", verdicts.namespace),
+        ("pod", verdicts.name),
+        ("direction", verdicts.direction),
+        ("verdict", "allowed" if verdicts.allowed else "denied"),
     )
-    return labels, judged.packets
+    return labels, verdicts.packets
 
 
 def assemble(api: Api, clock: Clock, trace: Trace, *, node: str, netns: str | None = None) -> Parts:
-    """All of it, not running yet; `netns` is the node's network namespace, by default the caller's own."""
+    """Builds all parts; `netns` is the node's network namespace, by default the caller's own."""
     meter, events = Meter(), Recorder(api, clock, component=COMPONENT, host=node)
-    policing, statuses = PolicyEnforcer(netns), Statuses(api, clock, node)
-    keeper = NetworkReconciler(policing=policing, statuses=statuses, events=events, meter=meter, now=clock.monotonic)
-    watches = Informers(api, keeper.heard, clock.monotonic)
-    statuses.look_at(lambda: (*keeper.locals.values(), *keeper.refused.values()), watches.find)
-    reader = NamedReader(api, watches, trace, meter)
-    plugin = NetworkPlugin(keeper, watches, reader, trace=trace, meter=meter, now=clock.monotonic)
-    return Parts(plugin, watches, keeper, policing, statuses, events, meter)
+    enforcer, statuses = PolicyEnforcer(netns), Statuses(api, clock, node)
+    reconciler = NetworkReconciler(
+        enforcer=enforcer, statuses=statuses, events=events, meter=meter, now=clock.monotonic
+    )
+    informers = Informers(api, reconciler.on_change, clock.monotonic)
+    statuses.look_up_in(lambda: (*reconciler.sandboxes.values(), *reconciler.refused.values()), informers.find)
+    reader = NamedReader(api, informers, trace, meter)
+    plugin = NetworkPlugin(reconciler, informers, reader, trace=trace, meter=meter, now=clock.monotonic)
+    return Parts(plugin, informers, reconciler, enforcer, statuses, events, meter)

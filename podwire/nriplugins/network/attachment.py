@@ -1,4 +1,4 @@
-"""How a pod hangs on its node, as the kernel tells it: the place where its traffic can be judged follows from that."""
+"""How a pod is attached to its node, read from the kernel; it decides where its policies are enforced."""
 
 from collections.abc import Iterable
 from ipaddress import ip_address
@@ -11,13 +11,13 @@ from podwire.nriplugins.network.policy.values import Attachment
 
 
 class HostAttachment(NamedTuple):
-    """How, and by which link: the node's end of a routed one, the bridge of a bridged one, else the pod's own."""
+    """The kind, and a link: the node's end of a routed veth, the bridge of a bridged one, else the pod's own link."""
 
     way: Attachment
     link: str
 
 
-def look(netns: str, ips: Iterable[str], node: KernelNetwork) -> HostAttachment:
+def find_attachment(netns: str, ips: Iterable[str], node: KernelNetwork) -> HostAttachment:
     """Raises LinuxError for a namespace that is gone."""
     with KernelNetwork(netns) as inside:
         link = own_link(inside.links.list(), inside.addresses.list(), ips)
@@ -33,16 +33,16 @@ def look(netns: str, ips: Iterable[str], node: KernelNetwork) -> HostAttachment:
 
 
 def own_link(links: Iterable[Link], addresses: Iterable[Address], ips: Iterable[str]) -> Link | None:
-    """The link that has the first of these addresses that any has."""
+    """The link that has the first of these addresses that any link has."""
     holders = {each.interface.ip: each.ifindex for each in addresses}
     index = next((holders[ip] for each in ips if (ip := ip_address(each)) in holders), None)
     return next((each for each in links if each.ifindex == index), None)
 
 
 def decide(link: Link, host: Link, master: Link | None) -> HostAttachment:
-    """Of a veth, the link of the node that has the index of its peer, and that link's master."""
+    """Decides by a veth, the node's link with the index of its peer, and that link's master."""
     if host.kind != "veth" or host.peer != link.ifindex or host.peer_netns is None:
-        return HostAttachment(Attachment.INSIDE, link.name)  # the index is one of another namespace
+        return HostAttachment(Attachment.INSIDE, link.name)  # an index of another namespace
     if master is not None and master.kind == "bridge":
         return HostAttachment(Attachment.BRIDGED, master.name)
     return HostAttachment(Attachment.ROUTED, host.name)

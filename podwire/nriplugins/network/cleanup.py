@@ -1,4 +1,4 @@
-"""Everything that the plugin ever set, taken away: for a node that is to be without it."""
+"""Removes everything that the plugin ever set on a node."""
 
 from collections.abc import Iterable
 
@@ -10,9 +10,9 @@ from podwire.nriplugins.network.policy.program import TABLE
 
 
 def remove_all(pods: Iterable[str], node: str | None = None) -> int:
-    """From the node's namespace and those of pods; in how many something was. Raises LinuxError.
+    """Cleans the namespaces of pods and of the node; returns in how many something was removed. Raises LinuxError.
 
-    Pods first: what comes from the node's rules protects them until the end.
+    Pods come first, because the node's rules protect them until the end.
     """
     found = 0
     for netns in pods:

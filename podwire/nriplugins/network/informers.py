@@ -1,6 +1,6 @@
-"""Copies of what the API server holds, kept by watches, and every change told.
+"""Caches of the API server's objects, kept by watches; every change is reported.
 
-Custom kinds come and go with their definitions: while there is none, there are no resources of it, and that is known.
+Custom kinds come and go with their CustomResourceDefinitions: without a definition a kind counts as listed and empty.
 """
 
 import asyncio
@@ -18,38 +18,38 @@ _log = logging.getLogger("podwire.nriplugins.network")
 
 NOT_FOUND = 404
 PAUSE = 1.0
-"""Seconds until a kind is asked for again whose definition is there, though the server does not know it."""
+"""Seconds until a kind is listed again that has a definition and is not served yet."""
 
-Tell = Callable[[Kind, Change], None]
+OnChange = Callable[[Kind, Change], None]
 
 
 class Informers:
-    """The copies. `tell` is called for every change of one, in the event loop."""
+    """The caches. `on_change` is called for every change, in the event loop."""
 
-    def __init__(self, api: Api, tell: Tell, now: Now) -> None:
-        self._api, self._tell, self._now = api, tell, now
-        self._copies: dict[Kind, Informer] = {}
+    def __init__(self, api: Api, on_change: OnChange, now: Now) -> None:
+        self._api, self._on_change, self._now = api, on_change, now
+        self._caches: dict[Kind, Informer] = {}
         self._served = {definition_of(each): asyncio.Event() for each in CUSTOM}
         self._missing = {*BUILT_IN, *CUSTOM}
-        self._heard: dict[Kind, float] = {}
+        self._last_change: dict[Kind, float] = {}
         self.complete = asyncio.Event()
-        """Set once every kind was listed; from then on there is a copy, however old it may become."""
+        """Set once every kind was listed; from then on there is a cache, however old it may become."""
 
     def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        copy = self._copies.get(kind)
-        return None if copy is None else copy.objects.get((namespace, name))
+        cache = self._caches.get(kind)
+        return None if cache is None else cache.objects.get((namespace, name))
 
     def age(self, kind: Kind) -> float:
-        """Seconds since the copy of a kind was last told anything."""
-        return self._now() - self._heard.get(kind, self._now())
+        """Seconds since the cache of a kind last changed."""
+        return self._now() - self._last_change.get(kind, self._now())
 
     @property
     def missing(self) -> list[str]:
-        """Kinds that were not listed yet."""
+        """The kinds that were not listed yet."""
         return sorted(each.resource for each in self._missing)
 
     async def run(self) -> None:
-        """Work until cancelled. Raises ApiError when the server does not know a kind that every server has."""
+        """Watches until cancelled. Raises ApiError when the server does not serve a built-in kind."""
         async with asyncio.TaskGroup() as parts:
             for each in BUILT_IN:
                 parts.create_task(self._follow(each), name=f"watch {each.resource}")
@@ -59,10 +59,10 @@ class Informers:
 
     async def _follow(self, kind: Kind) -> None:
         async with self._api.informer(kind) as informer:
-            self._copies[kind] = informer
+            self._caches[kind] = informer
             async for change in informer:
-                self._heard[kind] = self._now()
-                self._tell(kind, change)
+                self._last_change[kind] = self._now()
+                self._on_change(kind, change)
                 if isinstance(change, Synced):
                     self._listed(kind)
 
@@ -75,9 +75,9 @@ class Informers:
             except ApiError as error:
                 if error.code != NOT_FOUND:
                     raise
-            for each in tuple(self._copies.pop(kind).objects.values()):
-                self._tell(kind, Deleted(each))
-            _log.info("not served", extra={"kind": kind.resource})
+            for each in tuple(self._caches.pop(kind).objects.values()):
+                self._on_change(kind, Deleted(each))
+            _log.info("custom resource is not served yet", extra={"kind": kind.resource})
             self._listed(kind)
             await asyncio.sleep(PAUSE)
 
@@ -100,11 +100,14 @@ class Informers:
     def _listed(self, kind: Kind) -> None:
         self._missing.discard(kind)
         if not self._missing and not self.complete.is_set():
-            _log.info("complete", extra={"resources": sum(len(each.objects) for each in self._copies.values())})
+            _log.info(
+                "informers have listed all kinds",
+                extra={"resources": sum(len(each.objects) for each in self._caches.values())},
+            )
             self.complete.set()
 
 
 def established(definition: Object) -> bool:
-    """Whether the resources of a definition can be asked for."""
+    """Whether the kind of a definition is served."""
     rows = (definition.get("status") or {}).get("conditions") or ()
     return any(each.get("type") == "Established" and each.get("status") == "True" for each in rows)

@@ -1,4 +1,4 @@
-"""The kinds that the plugin reads."""
+"""The kinds of objects that the plugin watches."""
 
 from podwire.nriplugins.network.resources import GROUP, VERSION
 from podwire.protocols.k8sapi.builtin import BUILTIN

@@ -1,4 +1,4 @@
-"""What the plugin counts, for Prometheus."""
+"""Prometheus metrics of the network plugin."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ PREFIX = "podwire_nri_network"
 
 
 class Meter:
-    """Is told what cannot be looked up later."""
+    """Counts and times events; gauges are computed when they are scraped."""
 
     def __init__(self) -> None:
         self._hooks: dict[str, Histogram] = {}
@@ -23,7 +23,7 @@ class Meter:
         self._hooks.setdefault(name, Histogram(BOUNDS)).observe(seconds)
 
     def updated(self, what: str, seconds: float) -> None:
-        """Changes were brought into the kernel: policies, routes, mesh."""
+        """Policies, or routes and mesh, were applied."""
         self._updates.setdefault(what, Histogram(BOUNDS)).observe(seconds)
 
     def failed(self, what: str, reason: str) -> None:
@@ -34,7 +34,7 @@ class Meter:
         self._reads[source] += 1
 
     def text(self, gauges: Mapping[str, tuple[str, Samples]]) -> str:
-        """All of it, and what is now: by name what it means, and its samples."""
+        """All metrics in text format; `gauges` by name: help text and samples."""
         lines: list[str] = []
         lines += timings(
             f"{PREFIX}_hook_duration_seconds", "From the runtime's question to the answer", "hook", self._hooks

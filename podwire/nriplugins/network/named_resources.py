@@ -1,4 +1,4 @@
-"""How a hook reads the resources that a pod names: from the API server if it answers in time, else from the copy."""
+"""Reads the resources that a pod names: from the API server if it answers in time, else from the cache."""
 
 import asyncio
 from collections.abc import Iterator
@@ -23,17 +23,17 @@ DEADLINE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What became of a name: the resource, if there is one, and how old it is."""
+    """One name: the resource, if it exists, and how old it is."""
 
     kind: Kind
     name: str
     object: Object | None = None
     stale: str = ""
-    """Why the copy was taken, and its age; empty for what the API server answered."""
+    """Why the cache was used, and its age; empty for an answer of the API server."""
 
 
-def wanted_by(pod: Pod) -> Iterator[tuple[Kind, str]]:
-    """What a pod names. What can be no name is none of a resource, and is not asked for."""
+def named_by(pod: Pod) -> Iterator[tuple[Kind, str]]:
+    """The resources that a pod names; invalid names are skipped."""
     for kind, annotation in ANNOTATIONS.items():
         for each in named(pod, annotation):
             if not names.dns_subdomain(each):
@@ -41,18 +41,18 @@ def wanted_by(pod: Pod) -> Iterator[tuple[Kind, str]]:
 
 
 def cached(kind: Kind, name: str, found: Object | None) -> str:
-    """What a trace says of a look into the copy."""
+    """How a trace shows a read from the cache."""
     return f"read (cache, rv {version_of(found) if found else '-'}) {kind.resource}/{name}"
 
 
 class NamedReader:
-    """Reads what pods name, all of it at once."""
+    """Reads all resources that a pod names concurrently."""
 
-    def __init__(self, api: Api, watches: Informers, trace: Trace, meter: Meter) -> None:
-        self._api, self._watches, self._trace, self._meter = api, watches, trace, meter
+    def __init__(self, api: Api, informers: Informers, trace: Trace, meter: Meter) -> None:
+        self._api, self._informers, self._trace, self._meter = api, informers, trace, meter
 
     async def read(self, uid: str, pod: Pod) -> list[Read]:
-        wanted = list(wanted_by(pod))
+        wanted = list(named_by(pod))
         return list(await asyncio.gather(*(self._one(uid, pod.namespace, *each) for each in wanted))) if wanted else []
 
     async def _one(self, uid: str, namespace: str, kind: Kind, name: str) -> Read:
@@ -62,18 +62,18 @@ class NamedReader:
                     found = await self._api.get(kind, name, namespace)
                 passing.answered(None, "200")
         except TimeoutError:
-            return self._copied(uid, namespace, kind, name, f"no answer within {DEADLINE:g} s")
+            return self._from_cache(uid, namespace, kind, name, f"no answer within {DEADLINE:g} s")
         except ApiError as error:
             if error.code != NOT_FOUND:
-                return self._copied(uid, namespace, kind, name, error.message)
+                return self._from_cache(uid, namespace, kind, name, error.message)
             found = None
         except ClientError as error:
-            return self._copied(uid, namespace, kind, name, str(error))
+            return self._from_cache(uid, namespace, kind, name, str(error))
         self._meter.read("api")
         return Read(kind, name, found)
 
-    def _copied(self, uid: str, namespace: str, kind: Kind, name: str, why: str) -> Read:
+    def _from_cache(self, uid: str, namespace: str, kind: Kind, name: str, why: str) -> Read:
         self._meter.read("cache")
-        found = self._watches.find(kind, namespace, name)
+        found = self._informers.find(kind, namespace, name)
         with self._trace.configures(uid, cached(kind, name, found)):
-            return Read(kind, name, found, f"{why}; the copy is {self._watches.age(kind):.0f} s old")
+            return Read(kind, name, found, f"{why}; the cache is {self._informers.age(kind):.0f} s old")

@@ -1,4 +1,4 @@
-"""The hooks: what the runtime asks at the beginning and the end of a pod, and what there is when it connects."""
+"""The NRI hooks of the network plugin: RunPodSandbox, StopPodSandbox and Synchronize."""
 
 import asyncio
 import logging
@@ -11,16 +11,16 @@ from podwire.nriplugins.network.metrics import Meter
 from podwire.nriplugins.network.named_resources import NamedReader, Read, cached
 from podwire.nriplugins.network.ports import Now, Trace
 from podwire.nriplugins.network.reconciler import NetworkReconciler
-from podwire.nriplugins.network.sandbox import Sandbox, local_of
+from podwire.nriplugins.network.sandbox import Sandbox, sandbox_from
 from podwire.protocols.grpc_status import Unavailable
 
 _log = logging.getLogger("podwire.nriplugins.network")
 
-WELCOME = 1.0
-"""Seconds that a runtime is kept waiting for pods that were there before; whoever answers too late is not let in."""
+SYNCHRONIZE_WAIT = 1.0
+"""Seconds that Synchronize waits for the first pass; a runtime disconnects a plugin that answers too late."""
 _KINDS = {each.kind: each for each in CUSTOM}
-PATIENCE = 1.5
-"""Seconds that a new pod waits for the first listings; runtimes wait two for the answer."""
+LIST_WAIT = 1.5
+"""Seconds that a new pod waits for the informers' first lists; runtimes wait 2 s for a hook by default."""
 
 
 class NetworkPlugin(Plugin):
@@ -31,76 +31,76 @@ class NetworkPlugin(Plugin):
 
     def __init__(
         self,
-        keeper: NetworkReconciler,
-        watches: Informers,
+        reconciler: NetworkReconciler,
+        informers: Informers,
         reader: NamedReader,
         *,
         trace: Trace,
         meter: Meter,
         now: Now,
     ) -> None:
-        self._keeper, self._watches, self._reader = keeper, watches, reader
+        self._reconciler, self._informers, self._reader = reconciler, informers, reader
         self._trace, self._meter, self._now = trace, meter, now
 
-    async def synchronize(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> Updates | None:  # noqa: ARG002 - a hook is given what it is given
-        found = [local for each in pods if (local := local_of(each, self.netns_of(each))) is not None]
-        await self._keeper.resume(found, self._pod_of)
-        if self._watches.complete.is_set() and not await self._keeper.caught_up(WELCOME):
-            _log.info("pods that were there before are not all looked at yet", extra={"pods": len(found)})
+    async def synchronize(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> Updates | None:  # noqa: ARG002 - the hook's signature
+        found = [sandbox for each in pods if (sandbox := sandbox_from(each, self.netns_of(each))) is not None]
+        await self._reconciler.synchronize_pods(found, self._pod_of)
+        if self._informers.complete.is_set() and not await self._reconciler.caught_up(SYNCHRONIZE_WAIT):
+            _log.info("existing pods are still being reconciled", extra={"pods": len(found)})
         return None
 
     async def pod_vanished(self, pod: pb.PodSandbox) -> None:
-        await self._dismiss(pod)
+        await self._stop_pod(pod)
 
     async def run_pod_sandbox(self, pod: pb.PodSandbox) -> None:
         begun = self._now()
-        local = local_of(pod, self.netns_of(pod))
-        if local is None:
+        sandbox = sandbox_from(pod, self.netns_of(pod))
+        if sandbox is None:
             return
         try:
-            await self._wait_until_known()
-            local.learn(self._pod_of(local))
-            reads = await self._reader.read(local.uid, local.planned)
-            with self._trace.configures(local.uid, "set policies, routes, mesh"):
-                await self._keeper.admit(local, reads)
-                self._tell_copies(local, reads)
-            if local.learn(self._pod_of(local)):
-                self._keeper.refit(local)
+            await self._wait_for_lists()
+            sandbox.update_from(self._pod_of(sandbox))
+            reads = await self._reader.read(sandbox.uid, sandbox.planned)
+            with self._trace.configures(sandbox.uid, "set policies, routes, mesh"):
+                await self._reconciler.run_pod(sandbox, reads)
+                self._trace_cached(sandbox, reads)
+            if sandbox.update_from(self._pod_of(sandbox)):
+                self._reconciler.recheck(sandbox)
         finally:
             self._meter.hook("RunPodSandbox", self._now() - begun)
 
-    def _tell_copies(self, local: Sandbox, reads: Sequence[Read]) -> None:
-        """What was decided by copies, and how new they were."""
+    def _trace_cached(self, sandbox: Sandbox, reads: Sequence[Read]) -> None:
+        """Traces the cached objects that decided, with their resource versions."""
         asked = {(each.kind, each.name) for each in reads}
-        selected = [(_KINDS[each.kind], each.name) for each in self._keeper.chosen(local)]
-        for kind, name in [*((POLICIES, each) for each in sorted(local.policies)), *selected]:
-            found = self._watches.find(kind, local.namespace, name)
+        selected = [(_KINDS[each.kind], each.name) for each in self._reconciler.selected_resources(sandbox)]
+        for kind, name in [*((POLICIES, each) for each in sorted(sandbox.policies)), *selected]:
+            found = self._informers.find(kind, sandbox.namespace, name)
             if found is not None and (kind, name) not in asked:
-                with self._trace.configures(local.uid, cached(kind, name, found)):
+                with self._trace.configures(sandbox.uid, cached(kind, name, found)):
                     pass
 
     async def stop_pod_sandbox(self, pod: pb.PodSandbox) -> None:
         begun = self._now()
         try:
-            await self._dismiss(pod)
+            await self._stop_pod(pod)
         finally:
             self._meter.hook("StopPodSandbox", self._now() - begun)
 
-    async def _dismiss(self, pod: pb.PodSandbox) -> None:
-        local = local_of(pod, self.netns_of(pod))
-        if local is not None:
-            await self._keeper.dismiss(local)
+    async def _stop_pod(self, pod: pb.PodSandbox) -> None:
+        sandbox = sandbox_from(pod, self.netns_of(pod))
+        if sandbox is not None:
+            await self._reconciler.stop_pod(sandbox)
 
-    async def _wait_until_known(self) -> None:
-        """A pod whose policies nobody knows does not start."""
-        if self._watches.complete.is_set():
+    async def _wait_for_lists(self) -> None:
+        """Fails closed: a pod does not start before its policies are known."""
+        if self._informers.complete.is_set():
             return
         try:
-            async with asyncio.timeout(PATIENCE):
-                await self._watches.complete.wait()
+            async with asyncio.timeout(LIST_WAIT):
+                await self._informers.complete.wait()
         except TimeoutError:
-            missing = ", ".join(self._watches.missing)
-            raise Unavailable(f"the API server has not told of {missing} yet; the pod is tried again") from None
+            missing = ", ".join(self._informers.missing)
+            raise Unavailable(f"waiting for the API server to list {missing}; the pod is retried") from None
 
-    def _pod_of(self, local: Sandbox) -> dict[str, object] | None:
-        return self._watches.find(PODS, local.namespace, local.name)
+    def _pod_of(self, sandbox: Sandbox) -> dict[str, object] | None:
+        return self._informers.find(PODS, sandbox.namespace, sandbox.name)

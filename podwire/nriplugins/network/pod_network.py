@@ -1,4 +1,4 @@
-"""Routes and redirections of one pod, set in its namespace. Synchronous: called in worker threads."""
+"""Routes and mesh of one pod, applied in its network namespace. Synchronous: called in worker threads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +15,7 @@ from podwire.nriplugins.network.sandbox import Sandbox
 
 @contextmanager
 def _tables(netns: str) -> Iterator[KernelTables]:
-    """Closing waits until the kernel has tidied up after what was deleted, and nobody has to wait for that."""
+    """Closes in a thread: close(2) waits about 15 ms for the kernel to free deleted tables."""
     tables = KernelTables(netns)
     try:
         yield tables
@@ -23,31 +23,31 @@ def _tables(netns: str) -> Iterator[KernelTables]:
         Thread(target=tables.close, name="close nft", daemon=True).start()
 
 
-def fit(local: Sandbox, resources: Resources) -> None:
-    """Make the namespace what the resources say, and remember what went wrong. Raises LinuxError."""
-    pod = local.planned
+def fit(sandbox: Sandbox, resources: Resources) -> None:
+    """Applies the resources that select a pod, and stores their problems. Raises LinuxError."""
+    pod = sandbox.planned
     ways, redirections = routes.plan(pod, resources.routes), mesh.plan(pod, resources.meshes)
     chosen = (*concerning(pod, resources.routes, ROUTES), *concerning(pod, resources.meshes, MESH))
-    local.concerned = frozenset(each.head.uid for each in chosen)
+    sandbox.selected_by = frozenset(each.head.uid for each in chosen)
     routed, meshed = bool(ways.routes or ways.rules), bool(redirections.inbound or redirections.outbound)
-    route_troubles, mesh_troubles = ways.troubles, redirections.troubles
-    if routed or not local.bare:
-        with KernelNetwork(local.netns) as network:
-            route_troubles = routes.apply(network, ways).troubles
-    if meshed or not local.bare:
-        with _tables(local.netns) as tables:
-            mesh_troubles = mesh.apply(tables, redirections).troubles
-    local.troubles = (*route_troubles, *mesh_troubles)
-    local.bare = not (routed or meshed)
+    route_troubles, mesh_troubles = ways.problems, redirections.problems
+    if routed or not sandbox.untouched:
+        with KernelNetwork(sandbox.netns) as network:
+            route_troubles = routes.apply(network, ways).problems
+    if meshed or not sandbox.untouched:
+        with _tables(sandbox.netns) as tables:
+            mesh_troubles = mesh.apply(tables, redirections).problems
+    sandbox.problems = (*route_troubles, *mesh_troubles)
+    sandbox.untouched = not (routed or meshed)
 
 
-def remove(local: Sandbox) -> None:
-    """Take away all that is ours; nothing happens when its namespace is gone."""
-    if local.bare:
+def remove(sandbox: Sandbox) -> None:
+    """Removes routes, rules and tables of ours; idempotent, also when the namespace is gone."""
+    if sandbox.untouched:
         return
     with suppress(NoSuchNamespace):
-        with KernelNetwork(local.netns) as network:
+        with KernelNetwork(sandbox.netns) as network:
             routes.remove(network)
-        with _tables(local.netns) as tables:
+        with _tables(sandbox.netns) as tables:
             mesh.remove(tables)
-    local.bare = True
+    sandbox.untouched = True

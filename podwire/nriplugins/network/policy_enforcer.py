@@ -1,7 +1,7 @@
-"""NetworkPolicies of this node's pods: the model is told of every change, the kernel of what follows from it.
+"""Enforces NetworkPolicies on the pods of this node: changes go into the model, its rules into the kernel.
 
-Pods that hang on the node by a link are judged by the node's rules; those without such a link in their own namespace.
-Synchronous, and called by one thread only.
+Pods with a link to the node are filtered by the node's rules; pods without one (macvlan, a moved device) in their own
+namespace. Synchronous, and called by one thread only.
 """
 
 import logging
@@ -14,10 +14,10 @@ from typing import NamedTuple
 from podwire.linux.errors import LinuxError
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import IP
-from podwire.nriplugins.network.attachment import look
+from podwire.nriplugins.network.attachment import find_attachment
 from podwire.nriplugins.network.kinds import NAMESPACES, PODS
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model
-from podwire.nriplugins.network.policy.bridges import Bridges, NotJudged
+from podwire.nriplugins.network.policy.bridges import Bridges, NotEnforceable
 from podwire.nriplugins.network.policy.policies import DIRECTIONS, Broken, policy_of
 from podwire.nriplugins.network.policy.values import Attachment, Pod, pod_of
 from podwire.nriplugins.network.sandbox import Sandbox
@@ -32,14 +32,14 @@ _UNDOABLE = "no link of the node leads to it: its policies are in its own namesp
 
 
 class PolicyWarning(NamedTuple):
-    """What people are to know of a pod."""
+    """A warning event for a pod."""
 
     reason: str
     message: str
 
 
 class VerdictCount(NamedTuple):
-    """How many packets that open connections of a pod were judged one way."""
+    """Packets that open connections of a pod, by direction and verdict."""
 
     namespace: str
     name: str
@@ -51,202 +51,204 @@ class VerdictCount(NamedTuple):
 class Facts(NamedTuple):
     policies: int
     broken: int
-    judged: list[VerdictCount]
+    verdicts: list[VerdictCount]
 
 
 @dataclass(slots=True)
 class _Ruleset:
-    """A namespace in which packets are judged."""
+    """The rules in one network namespace."""
 
     content: Content
     kernel: Kernel
 
-    def settle(self) -> int:
+    def reconcile(self) -> int:
         return self.kernel.apply(self.content.wanted())
 
 
 class PolicyEnforcer:
     def __init__(self, netns: str | None = None) -> None:
-        """Of the node whose network namespace that is; None is the caller's own."""
+        """`netns` is the node's network namespace; None: the caller's own."""
         self._netns = netns
         self.model = Model()
         self._host: KernelNetwork | None = None
         self._node: _Ruleset | None = None
         self._inside: dict[str, _Ruleset] = {}
-        """By the UID of their pod, as is the next."""
+        """By the UID of the pod; so is the next."""
         self._sandboxes: dict[str, Sandbox] = {}
-        self._over: set[str] = set()
-        """Pods whose sandbox has stopped: their status may tell addresses that are theirs no more."""
+        self._ended: set[str] = set()
+        """Pods whose sandbox has stopped: the addresses in their status may be stale."""
         self._bridges = Bridges(netns)
         self._watched: int | None = None
-        self._settled = False
-        """Whether the kernel was told of all pods; before that it loses nothing but addresses that are freed."""
-        self._heard: set[str] = set()
-        """Pods that the API server has."""
+        self._reconciled = False
+        """Whether the kernel has the rules of all pods; before that only freed addresses are removed from it."""
+        self._in_api: set[str] = set()
+        """The UIDs of pods that the API server has."""
         self.broken: dict[tuple[str, str], str] = {}
-        """Policies that say something that they must not, and what."""
+        """Invalid policies, and their errors."""
 
     # Pods of this node.
 
-    def protect(self, local: Sandbox, here: Iterable[Sandbox], changes: Changes) -> None:
-        """Judge a new pod's packets, from the first one on; `here` are the others. Raises LinuxError, NotJudged."""
-        self._learn(changes)
-        self._take_all(here)
-        local.hanging = look(local.netns, local.ips, self._network())
-        self._take(local)
-        pod = self.model.pods[local.uid]
-        local.policies = tuple({each.name for way in DIRECTIONS for each in self.model.selected(pod, way)})
-        self._node_place().settle()
-        if (inside := self._inside.get(local.uid)) is not None:
-            inside.settle()
-        self._settled = True
-        if self._by_bridge(local):
-            self._heal()
+    def protect(self, sandbox: Sandbox, here: Iterable[Sandbox], changes: Changes) -> None:
+        """Filters a new pod's packets from the first on; `here` are the others. Raises LinuxError, NotEnforceable."""
+        self._apply_changes(changes)
+        self._add_all(here)
+        sandbox.attachment = find_attachment(sandbox.netns, sandbox.ips, self._network())
+        self._add(sandbox)
+        pod = self.model.pods[sandbox.uid]
+        sandbox.policies = tuple({each.name for way in DIRECTIONS for each in self.model.selected(pod, way)})
+        self._node_ruleset().reconcile()
+        if (inside := self._inside.get(sandbox.uid)) is not None:
+            inside.reconcile()
+        self._reconciled = True
+        if self._is_bridged(sandbox):
+            self._restore_bridges()
 
-    def release(self, local: Sandbox) -> None:
-        """Its addresses are nobody's from now on; what is left of its connections is forgotten."""
-        known = self._sandboxes.get(local.uid)
-        if known is not None and known.id != local.id:
-            self._release_old(local, known)
+    def release(self, sandbox: Sandbox) -> None:
+        """Releases a pod's addresses, and removes its connections from conntrack."""
+        known = self._sandboxes.get(sandbox.uid)
+        if known is not None and known.id != sandbox.id:
+            self._release_old(sandbox, known)
             return
-        self._sandboxes.pop(local.uid, None)
-        ips = [ip_address(each) for each in local.ips]
-        self.model.let_go(ips)
-        if local.uid in self._heard:
-            self._over.add(local.uid)
+        self._sandboxes.pop(sandbox.uid, None)
+        ips = [ip_address(each) for each in sandbox.ips]
+        self.model.release_addresses(ips)
+        if sandbox.uid in self._in_api:
+            self._ended.add(sandbox.uid)
         else:
-            self.model.remove_pod(local.uid)
-        place = self._inside.pop(local.uid, None)
-        if place is not None:
-            place.kernel.close()  # the namespace goes, and all that is in it
-        node = self._node_place()
-        node.content.remove(local.uid)
-        if self._settled:
-            node.settle()
+            self.model.remove_pod(sandbox.uid)
+        ruleset = self._inside.pop(sandbox.uid, None)
+        if ruleset is not None:
+            ruleset.kernel.close()  # its rules go with the namespace
+        node = self._node_ruleset()
+        node.content.remove(sandbox.uid)
+        if self._reconciled:
+            node.reconcile()
         else:
-            node.kernel.release(ips)  # nobody knows yet what the others should have, so they keep what they have
+            node.kernel.release(ips)  # the rules of other pods are not known yet, and stay
 
     def _release_old(self, old: Sandbox, new: Sandbox) -> None:
-        """The pod has another sandbox by now; only what that does not have is freed."""
+        """Releases the addresses that the pod's newer sandbox does not have."""
         freed = [ip_address(each) for each in old.ips if each not in new.ips]
-        self.model.let_go(freed)
+        self.model.release_addresses(freed)
         self.model.hold(new.uid, tuple(map(ip_address, new.ips)))
-        if self._settled:
-            self._node_place().settle()
-        self._node_place().kernel.release(freed)
+        if self._reconciled:
+            self._node_ruleset().reconcile()
+        self._node_ruleset().kernel.release(freed)
 
-    def settle(self, here: Iterable[Sandbox], changes: Changes, *, audit: bool = False) -> dict[str, PolicyWarning]:
-        """Bring the kernel to what follows from all that is known; what is to be said of pods, by their UID."""
-        self._learn(changes)
-        remarks = self._take_all(here)
-        for place in (self._node_place(), *self._inside.values()):
-            if audit and not place.kernel.audit():
-                _log.warning("the rules of policies were changed by somebody else, and are set again")
-            place.settle()
-        self._settled = True
-        return remarks | self._said()
+    def reconcile(self, here: Iterable[Sandbox], changes: Changes, *, audit: bool = False) -> dict[str, PolicyWarning]:
+        """Brings the kernel to what the model says; returns warnings by the UID of the pod."""
+        self._apply_changes(changes)
+        warnings = self._add_all(here)
+        for ruleset in (self._node_ruleset(), *self._inside.values()):
+            if audit and not ruleset.kernel.audit():
+                _log.warning("nft rules of policies were changed by others, restoring them")
+            ruleset.reconcile()
+        self._reconciled = True
+        return warnings | self._policy_warnings()
 
     @property
     def bridges(self) -> int | None:
-        """A descriptor that tells when somebody wrote to the settings of bridges; None while none matters."""
+        """A descriptor that is readable after a write to the sysctls of bridges; None without bridged pods."""
         return self._watched
 
-    def _take_all(self, here: Iterable[Sandbox]) -> dict[str, PolicyWarning]:
-        """Those that were there before; one that cannot be looked at is judged by the node's rules."""
-        remarks = {}
+    def _add_all(self, here: Iterable[Sandbox]) -> dict[str, PolicyWarning]:
+        """Adds pods that existed before; one whose attachment cannot be read is filtered by the node's rules."""
+        warnings = {}
         for each in here:
             if self._sandboxes.get(each.uid) is each:
                 continue
             try:
-                each.hanging = look(each.netns, each.ips, self._network())
-                self._take(each)
+                each.attachment = find_attachment(each.netns, each.ips, self._network())
+                self._add(each)
             except LinuxError as error:
-                each.hanging = None
-                self._take(each)
-                remarks[each.uid] = PolicyWarning(NOT_ENFORCED, str(error))
-        return remarks
+                each.attachment = None
+                self._add(each)
+                warnings[each.uid] = PolicyWarning(NOT_ENFORCED, str(error))
+        return warnings
 
-    def _said(self) -> dict[str, PolicyWarning]:
-        """Of pods that nobody judges, or that could free themselves."""
+    def _policy_warnings(self) -> dict[str, PolicyWarning]:
+        """Warnings for pods that are not filtered, or that could remove their rules."""
         said = {
             uid: PolicyWarning(UNDOABLE, _UNDOABLE) for uid, each in self._inside.items() if each.content.isolated(uid)
         }
-        bridged = [uid for uid, each in self._sandboxes.items() if self._by_bridge(each)]
+        bridged = [uid for uid, each in self._sandboxes.items() if self._is_bridged(each)]
         if bridged or self._watched is not None:
             try:
-                self._heal()
-            except NotJudged as error:
+                self._restore_bridges()
+            except NotEnforceable as error:
                 said |= dict.fromkeys(bridged, PolicyWarning(NOT_ENFORCED, str(error)))
         return said
 
     def facts(self) -> Facts:
-        """For whoever counts. Raises LinuxError."""
-        places = (self._node_place(), *self._inside.values())
-        judged = []
-        for each in (each for place in places for each in place.kernel.verdicts()):
+        """Counts for metrics. Raises LinuxError."""
+        rulesets = (self._node_ruleset(), *self._inside.values())
+        verdicts = []
+        for each in (each for ruleset in rulesets for each in ruleset.kernel.verdicts()):
             pod = self.model.owner(ip_address(each.address))
             if pod is not None:
-                judged.append(VerdictCount(pod.namespace, pod.name, each.direction, each.allowed, each.counted.packets))
-        return Facts(len(self.model.policies), len(self.broken), judged)
+                verdicts.append(
+                    VerdictCount(pod.namespace, pod.name, each.direction, each.allowed, each.counted.packets)
+                )
+        return Facts(len(self.model.policies), len(self.broken), verdicts)
 
     def close(self) -> None:
-        """The kernel keeps what it has."""
-        for place in (self._node, *self._inside.values()):
-            if place is not None:
-                place.kernel.close()
+        """Leaves the rules in the kernel."""
+        for ruleset in (self._node, *self._inside.values()):
+            if ruleset is not None:
+                ruleset.kernel.close()
         if self._host is not None:
             self._host.close()
         self._bridges.close()
 
-    def _take(self, local: Sandbox) -> None:
-        ips = tuple(map(ip_address, local.ips))
-        way, link = local.hanging or (Attachment.ROUTED, "")
-        place = self._place(local)
-        self._over.discard(local.uid)
-        self._sandboxes[local.uid] = local
-        if local.uid not in self.model.pods:
-            told = Pod(uid=local.uid, namespace=local.namespace, name=local.name, labels=local.labels)
+    def _add(self, sandbox: Sandbox) -> None:
+        ips = tuple(map(ip_address, sandbox.ips))
+        way, link = sandbox.attachment or (Attachment.ROUTED, "")
+        ruleset = self._ruleset_of(sandbox)
+        self._ended.discard(sandbox.uid)
+        self._sandboxes[sandbox.uid] = sandbox
+        if sandbox.uid not in self.model.pods:
+            told = Pod(uid=sandbox.uid, namespace=sandbox.namespace, name=sandbox.name, labels=sandbox.labels)
             self.model.put_pod(told)
-        self.model.hold(local.uid, ips)
-        place.content.put(LocalPod(uid=local.uid, ips=ips, attachment=way, link=link, netns=local.netns))
+        self.model.hold(sandbox.uid, ips)
+        ruleset.content.put(LocalPod(uid=sandbox.uid, ips=ips, attachment=way, link=link, netns=sandbox.netns))
 
-    def _by_bridge(self, local: Sandbox) -> bool:
-        """Whether policies isolate a pod whose packets pass a bridge."""
-        bridged = local.hanging is not None and local.hanging.way is Attachment.BRIDGED
-        return bridged and self._node_place().content.isolated(local.uid)
+    def _is_bridged(self, sandbox: Sandbox) -> bool:
+        """Whether a pod is isolated and its packets pass a bridge."""
+        bridged = sandbox.attachment is not None and sandbox.attachment.way is Attachment.BRIDGED
+        return bridged and self._node_ruleset().content.isolated(sandbox.uid)
 
-    def _heal(self) -> None:
-        """Bridges call the rules, and are listened to from now on. Raises NotJudged."""
+    def _restore_bridges(self) -> None:
+        """Makes bridges call the rules, and watches their sysctls from now on. Raises NotEnforceable."""
         self._watched = self._bridges.watch()
         if off := self._bridges.heal():
-            _log.warning("bridges did not call the rules, and do again", extra={"sysctls": ",".join(off)})
+            _log.warning("bridge-nf-call sysctls were off, switched on again", extra={"sysctls": ",".join(off)})
 
-    # Places.
+    # Rulesets.
 
     def _network(self) -> KernelNetwork:
         if self._host is None:
             self._host = KernelNetwork(self._netns)
         return self._host
 
-    def _node_place(self) -> _Ruleset:
+    def _node_ruleset(self) -> _Ruleset:
         if self._node is None:
             self._node = _Ruleset(Content(self.model), Kernel(self._netns))
         return self._node
 
-    def _place(self, local: Sandbox) -> _Ruleset:
-        if local.hanging is None or local.hanging.way is not Attachment.INSIDE:
-            return self._node_place()
-        if local.uid not in self._inside:
-            kernel = Kernel(local.netns, inside=True, node=self._node_addresses())
-            self._inside[local.uid] = _Ruleset(Content(self.model, everyone=False), kernel)
-        return self._inside[local.uid]
+    def _ruleset_of(self, sandbox: Sandbox) -> _Ruleset:
+        if sandbox.attachment is None or sandbox.attachment.way is not Attachment.INSIDE:
+            return self._node_ruleset()
+        if sandbox.uid not in self._inside:
+            kernel = Kernel(sandbox.netns, inside=True, node=self._node_addresses())
+            self._inside[sandbox.uid] = _Ruleset(Content(self.model, everyone=False), kernel)
+        return self._inside[sandbox.uid]
 
     def _node_addresses(self) -> list[IP]:
         return [each.interface.ip for each in self._network().addresses.list() if not each.interface.ip.is_loopback]
 
     # The model.
 
-    def _learn(self, changes: Changes) -> None:
+    def _apply_changes(self, changes: Changes) -> None:
         for kind, change in changes:
             if isinstance(change, Synced):
                 continue
@@ -261,13 +263,13 @@ class PolicyEnforcer:
     def _pod(self, object_: Object, *, gone: bool) -> None:
         pod = pod_of(object_)
         if gone:
-            self._heard.discard(pod.uid)
-            self._over.discard(pod.uid)
+            self._in_api.discard(pod.uid)
+            self._ended.discard(pod.uid)
             if pod.uid not in self._sandboxes:
                 self.model.remove_pod(pod.uid)
         else:
-            self._heard.add(pod.uid)
-            self.model.put_pod(replace(pod, ips=()) if pod.uid in self._over else pod)
+            self._in_api.add(pod.uid)
+            self.model.put_pod(replace(pod, ips=()) if pod.uid in self._ended else pod)
 
     def _namespace(self, object_: Object, *, gone: bool) -> None:
         _, name = key_of(object_)
@@ -286,8 +288,10 @@ class PolicyEnforcer:
             self.model.put_policy(policy_of(object_))
         except Broken as error:
             self.broken[key] = str(error)
-            _log.warning("a policy cannot be followed", extra={"policy": "/".join(key), "why": str(error)})
-            with suppress(Broken):  # the pods that it selects are closed, as far as it can be told which
+            _log.warning(
+                "invalid network policy isolates its pods", extra={"policy": "/".join(key), "error": str(error)}
+            )
+            with suppress(Broken):  # the pods that it selects are isolated, if its selector is valid
                 self.model.put_policy(policy_of(_without_rules(object_)))
 
 

@@ -1,4 +1,4 @@
-"""What the plugin is handed."""
+"""Interfaces that the network plugin is handed."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -31,20 +31,20 @@ class Api(Protocol):
 
 
 class Passing(Protocol):
-    """A call under way."""
+    """A span that has begun."""
 
     def answered(self, response: object, outcome: str = "OK") -> None: ...
 
 
 class Trace(Protocol):
-    """Tells whoever watches what the plugin does for a pod; each is a call that ends with its block."""
+    """Traces what the plugin does for a pod; each span ends with its block."""
 
     def reads(self, uid: str, path: str) -> AbstractContextManager[Passing]:
-        """Asks the API server."""
+        """A request to the API server."""
         ...
 
     def configures(self, uid: str, what: str) -> AbstractContextManager[Passing]:
-        """Does something by itself: looks into its copy, sets routes, policies, mesh."""
+        """An action of the plugin: a read from the cache, applying routes, policies, mesh."""
         ...
 
 

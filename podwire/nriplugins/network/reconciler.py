@@ -1,4 +1,10 @@
-"""Keeps the pods of this node as the resources want them: at once in hooks, and after every change."""
+"""Brings the pods of this node to what the resources say: at once in hooks, and after every change.
+
+A pod is `refused` (its RunPodSandbox failed) or in `sandboxes`. A sandbox whose resources, labels or kernel state may
+have changed is dirty until the next pass has applied its routes and mesh. Policies of all pods are reconciled in each
+pass, by one thread, because they share one nft table. Routes and mesh of a pod are applied under its lock, those of
+several pods concurrently.
+"""
 
 import asyncio
 import logging
@@ -12,7 +18,7 @@ from podwire.nriplugins.network import pod_network
 from podwire.nriplugins.network.kinds import CUSTOM, PODS
 from podwire.nriplugins.network.metrics import Meter
 from podwire.nriplugins.network.named_resources import Read
-from podwire.nriplugins.network.policy.bridges import NotJudged
+from podwire.nriplugins.network.policy.bridges import NotEnforceable
 from podwire.nriplugins.network.policy_enforcer import NOT_ENFORCED, Facts, PolicyEnforcer, PolicyWarning
 from podwire.nriplugins.network.ports import Now
 from podwire.nriplugins.network.resource_cache import ResourceCache
@@ -24,53 +30,54 @@ from podwire.protocols.k8sapi.client_side.events import WARNING, Reference
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Change, Deleted, Object, Synced, key_of, metadata
+from podwire.tasks.keyed_locks import KeyedLocks
 
 _log = logging.getLogger("podwire.nriplugins.network")
 
 T = TypeVar("T")
 AT_ONCE = 4
-"""Pods whose namespaces are gone through at the same time."""
+"""Pods to which routes and mesh are applied concurrently."""
 RETRY = 2.0
-"""Seconds after which the kernel is asked again for what it refused."""
+"""Seconds after which a failed change of the kernel is tried again."""
 AUDIT = 30.0
-"""Seconds after which the kernel is asked for all that it has: somebody else may have been at it."""
+"""Seconds after which the whole state of the kernel is compared, because others may have changed it."""
 
 
 class NetworkReconciler:
     def __init__(
         self,
         *,
-        policing: PolicyEnforcer,
+        enforcer: PolicyEnforcer,
         statuses: Statuses,
         events: Recorder,
         meter: Meter,
         now: Now,
     ) -> None:
-        self._policing, self._statuses = policing, statuses
+        self._enforcer, self._statuses = enforcer, statuses
         self._events, self._meter, self._now = events, meter, now
         self.known = ResourceCache()
-        self.locals: dict[str, Sandbox] = {}
+        self.sandboxes: dict[str, Sandbox] = {}
         self.refused: dict[str, Sandbox] = {}
-        """By UID, pods that could not have what they must; until they can, or are deleted."""
+        """By UID: pods whose RunPodSandbox failed, until it succeeds or the pod is deleted."""
         self._changes: list[tuple[Kind, Change]] = []
-        self._unfit: set[str] = set()
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._dirty: set[str] = set()
+        self._locks = KeyedLocks()
         self._work = asyncio.Event()
-        self._may_settle = asyncio.Event()
-        """From the first Synchronize on: before it nobody knows whose rules are in the kernel."""
+        self._synchronized = asyncio.Event()
+        """Set by the first Synchronize: before it, rules in the kernel may belong to pods that are not known yet."""
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="policies")
-        """Policies are one thing, and one thread has them."""
+        """The one thread that touches policies."""
         self._edition = 0
-        """How often resources have changed."""
+        """Incremented whenever a resource changes."""
         self._failed = False
-        """Whether the kernel refused something in the last pass."""
+        """Whether a change of the kernel failed in the last pass."""
         self._waiting: list[asyncio.Future[None]] = []
-        self._hands = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
-    # What is heard.
+    # Changes of the API server's objects.
 
-    def heard(self, kind: Kind, change: Change) -> None:
-        """A change of a copy."""
+    def on_change(self, kind: Kind, change: Change) -> None:
+        """Called by the informers, in the event loop."""
         if isinstance(change, Synced):
             return
         if kind in CUSTOM:
@@ -82,7 +89,7 @@ class NetworkReconciler:
         self._work.set()
 
     def _resource(self, kind: Kind, change: Change) -> None:
-        assert not isinstance(change, Synced)  # noqa: S101 - those are none of a resource
+        assert not isinstance(change, Synced)  # noqa: S101 - on_change returned for those
         namespace, _ = key_of(change.object)
         if isinstance(change, Deleted):
             self.known.remove(kind, change.object)
@@ -91,7 +98,7 @@ class NetworkReconciler:
             changed = self.known.put(kind, change.object)
         if changed:
             self._edition += 1
-            self._unfit |= {each.id for each in self.locals.values() if each.namespace == namespace}
+            self._dirty |= {each.id for each in self.sandboxes.values() if each.namespace == namespace}
             self._work.set()
         self._statuses.touch(kind, change.object)
 
@@ -101,97 +108,96 @@ class NetworkReconciler:
             if self.refused.pop(uid, None) is not None:
                 self._statuses.concern(self.known.of(key_of(object_)[0]).heads())
             return
-        for each in self.locals.values():
-            if each.uid == uid and each.learn(object_):
-                self._unfit.add(each.id)
+        for each in self.sandboxes.values():
+            if each.uid == uid and each.update_from(object_):
+                self._dirty.add(each.id)
 
-    def chosen(self, local: Sandbox) -> list[Head]:
-        """The resources that concern a pod."""
-        return [each for each in self.known.of(local.namespace).heads() if each.uid in local.concerned]
+    def selected_resources(self, sandbox: Sandbox) -> list[Head]:
+        """The resources that select a pod, or that it names."""
+        return [each for each in self.known.of(sandbox.namespace).heads() if each.uid in sandbox.selected_by]
 
     # Hooks.
 
-    async def admit(self, local: Sandbox, reads: Sequence[Read]) -> None:
-        """Everything that a new pod is to have, before it can send a packet. Raises RpcError: it must not run."""
-        edition, resources = self._edition, self.known.of(local.namespace, reads)
-        local.bare = True
+    async def run_pod(self, sandbox: Sandbox, reads: Sequence[Read]) -> None:
+        """Applies policies, routes and mesh before a new pod can send a packet. Raises RpcError: it must not run."""
+        edition, resources = self._edition, self.known.of(sandbox.namespace, reads)
+        sandbox.untouched = True
         try:
-            here, changes = tuple(self.locals.values()), self._taken()
-            await self._in_order(lambda: self._policing.protect(local, here, changes))
-            await asyncio.to_thread(pod_network.fit, local, resources)
-            self._tell(local)
-            if fatal := [each for each in local.troubles if each.fatal]:
+            here, changes = tuple(self.sandboxes.values()), self._take_changes()
+            await self._in_policy_thread(lambda: self._enforcer.protect(sandbox, here, changes))
+            await asyncio.to_thread(pod_network.fit, sandbox, resources)
+            self._tell(sandbox)
+            if fatal := [each for each in sandbox.problems if each.fatal]:
                 raise FailedPrecondition("; ".join(map(str, fatal)))
         except BaseException as error:
-            self.refused[local.uid] = local
+            self.refused[sandbox.uid] = sandbox
             self._meter.failed("pod", type(error).__name__)
-            await self._in_order(lambda: self._policing.release(local))
-            if isinstance(error, NotJudged):
-                self._remark(local, PolicyWarning(NOT_ENFORCED, str(error)))
-            if isinstance(error, LinuxError | NotJudged):
+            await self._in_policy_thread(lambda: self._enforcer.release(sandbox))
+            if isinstance(error, NotEnforceable):
+                self._warn_policy(sandbox, PolicyWarning(NOT_ENFORCED, str(error)))
+            if isinstance(error, LinuxError | NotEnforceable):
                 raise FailedPrecondition(str(error)) from error
             raise
         finally:
-            self._statuses.concern(self.known.of(local.namespace).heads())
-        self.refused.pop(local.uid, None)
-        self.locals[local.id] = local
-        if edition != self._edition:  # what came meanwhile was not told to this pod
-            self._unfit.add(local.id)
+            self._statuses.concern(self.known.of(sandbox.namespace).heads())
+        self.refused.pop(sandbox.uid, None)
+        self.sandboxes[sandbox.id] = sandbox
+        if edition != self._edition:  # resources changed meanwhile
+            self._dirty.add(sandbox.id)
         self._work.set()
 
-    def refit(self, local: Sandbox) -> None:
-        """A pod has other labels than when it was looked at."""
-        self._unfit.add(local.id)
+    def recheck(self, sandbox: Sandbox) -> None:
+        """The labels of a pod changed while its hook ran."""
+        self._dirty.add(sandbox.id)
         self._work.set()
 
-    async def dismiss(self, local: Sandbox) -> None:
-        """A pod ends: nothing of it stays."""
-        known = self.locals.pop(local.id, local)
-        self._unfit.discard(local.id)
-        async with self._lock(local.id):
+    async def stop_pod(self, sandbox: Sandbox) -> None:
+        """Removes everything of a pod that ends."""
+        known = self.sandboxes.pop(sandbox.id, sandbox)
+        self._dirty.discard(sandbox.id)
+        async with self._locks.hold(sandbox.id):
             try:
-                await self._in_order(lambda: self._policing.release(known))
+                await self._in_policy_thread(lambda: self._enforcer.release(known))
             except LinuxError:
-                self._work.set()  # the next pass finds addresses that nobody has
+                self._work.set()  # the next pass removes addresses without a pod
                 raise
             finally:
                 await asyncio.to_thread(pod_network.remove, known)
-        self._locks.pop(local.id, None)
-        self._statuses.concern(self.known.of(local.namespace).heads())
+        self._statuses.concern(self.known.of(sandbox.namespace).heads())
 
-    async def resume(self, found: Iterable[Sandbox], pod_of: Callable[[Sandbox], Object | None]) -> None:
-        """All pods that there are, at the beginning of a connection; brings them to what they should have."""
+    async def synchronize_pods(self, found: Iterable[Sandbox], pod_of: Callable[[Sandbox], Object | None]) -> None:
+        """Takes over the pods of a Synchronize: forgets those that ended, and marks the others for the next pass."""
         there = {each.id: each for each in found}
-        for gone in [each for id_, each in self.locals.items() if id_ not in there]:
-            await self.dismiss(gone)
+        for gone in [each for id_, each in self.sandboxes.items() if id_ not in there]:
+            await self.stop_pod(gone)
         for each in there.values():
-            each.learn(pod_of(each))
-            self.locals.setdefault(each.id, each)
-        self._unfit |= there.keys()
-        self._may_settle.set()
+            each.update_from(pod_of(each))
+            self.sandboxes.setdefault(each.id, each)
+        self._dirty |= there.keys()
+        self._synchronized.set()
         self._work.set()
 
-    # What follows from changes.
+    # Reconciling.
 
     async def run(self, complete: asyncio.Event) -> None:
-        """Work until cancelled, from when everything is known."""
+        """Reconciles until cancelled, once everything is listed and the runtime has synchronized."""
         await complete.wait()
-        await self._may_settle.wait()
+        await self._synchronized.wait()
         audit = False
         while True:
-            await self.look(audit=audit)
+            await self.reconcile(audit=audit)
             try:
-                async with asyncio.timeout(RETRY if self._failed else AUDIT), self._hearing_bridges():
+                async with asyncio.timeout(RETRY if self._failed else AUDIT), self._watching_bridges():
                     await self._work.wait()
                 audit = False
             except TimeoutError:
                 audit = True
-                self._unfit |= self.locals.keys()
+                self._dirty |= self.sandboxes.keys()
 
     @asynccontextmanager
-    async def _hearing_bridges(self) -> AsyncIterator[None]:
-        """Whoever writes to their settings makes work; a pass then looks and listens anew."""
-        loop, descriptor = asyncio.get_running_loop(), self._policing.bridges
+    async def _watching_bridges(self) -> AsyncIterator[None]:
+        """A write to the sysctls of bridges triggers a pass."""
+        loop, descriptor = asyncio.get_running_loop(), self._enforcer.bridges
         if descriptor is None:
             yield
             return
@@ -202,7 +208,7 @@ class NetworkReconciler:
             loop.remove_reader(descriptor)
 
     async def caught_up(self, within: float) -> bool:
-        """Wait for a pass that begins from now on; False when it is not over in so many seconds."""
+        """Waits for a pass that begins from now on; returns False when it takes longer than `within` seconds."""
         passed = asyncio.get_running_loop().create_future()
         self._waiting.append(passed)
         self._work.set()
@@ -213,84 +219,83 @@ class NetworkReconciler:
             return False
         return True
 
-    async def look(self, *, audit: bool = False) -> None:
-        """One pass: all changes so far are in the kernel afterwards."""
+    async def reconcile(self, *, audit: bool = False) -> None:
+        """Runs one pass: all changes so far are in the kernel afterwards."""
         waiting, self._waiting = self._waiting, []
         try:
-            await self._pass(audit=audit)
+            await self._reconcile(audit=audit)
         finally:
             for each in waiting:
                 if not each.done():
                     each.set_result(None)
 
-    async def _pass(self, *, audit: bool = False) -> None:
+    async def _reconcile(self, *, audit: bool = False) -> None:
         self._work.clear()
         begun = self._now()
-        here, changes = tuple(self.locals.values()), self._taken()
+        here, changes = tuple(self.sandboxes.values()), self._take_changes()
         self._failed = False
         try:
-            remarks = await self._in_order(lambda: self._policing.settle(here, changes, audit=audit))
+            warnings = await self._in_policy_thread(lambda: self._enforcer.reconcile(here, changes, audit=audit))
         except LinuxError as error:
             self._failed = True
             self._meter.failed("policies", type(error).__name__)
-            _log.error("policies could not be set", extra={"why": str(error)})
+            _log.error("cannot apply network policies", extra={"error": str(error)})
         else:
             self._meter.updated("policies", self._now() - begun)
             for each in here:
-                self._remark(each, remarks.get(each.uid))
-        unfit, self._unfit = self._unfit, set()
+                self._warn_policy(each, warnings.get(each.uid))
+        unfit, self._dirty = self._dirty, set()
         if unfit:
-            await asyncio.gather(*(self._fit(each) for each in unfit))
+            await asyncio.gather(*(self._apply_resources(each) for each in unfit))
             self._meter.updated("routes and mesh", self._now() - begun)
 
-    async def _fit(self, id_: str) -> None:
-        local = self.locals.get(id_)
-        if local is None:
+    async def _apply_resources(self, id_: str) -> None:
+        sandbox = self.sandboxes.get(id_)
+        if sandbox is None:
             return
-        async with self._hands, self._lock(id_):
-            if id_ not in self.locals:
+        async with self._slots, self._locks.hold(id_):
+            if id_ not in self.sandboxes:
                 return
             try:
-                await asyncio.to_thread(pod_network.fit, local, self.known.of(local.namespace))
+                await asyncio.to_thread(pod_network.fit, sandbox, self.known.of(sandbox.namespace))
             except LinuxError as error:
                 self._failed = True
-                _log.warning("a pod could not be changed", extra={"pod": local.ref, "why": str(error)})
+                _log.warning("cannot apply routes and mesh to pod", extra={"pod": sandbox.ref, "error": str(error)})
                 self._meter.failed("pod", type(error).__name__)
                 return
-        self._tell(local)
-        self._statuses.concern(self.known.of(local.namespace).heads())
+        self._tell(sandbox)
+        self._statuses.concern(self.known.of(sandbox.namespace).heads())
 
     async def facts(self) -> Facts:
-        """Of policies, for whoever counts. Raises LinuxError."""
-        return await self._in_order(self._policing.facts)
+        """Counts of policies, for metrics. Raises LinuxError."""
+        return await self._in_policy_thread(self._enforcer.facts)
 
-    # Words.
+    # Events and metrics.
 
-    def _tell(self, local: Sandbox) -> None:
-        """What is wrong with resources, once for each thing that is."""
-        for each in local.troubles:
+    def _tell(self, sandbox: Sandbox) -> None:
+        """Records the problems of a pod's resources: each once as an event."""
+        for each in sandbox.problems:
             self._meter.failed(each.resource.kind, each.why)
-        self._warn(local, "resources", [(f"{each.resource.kind}{each.why}", str(each)) for each in local.troubles])
+        self._warn(sandbox, "resources", [(f"{each.resource.kind}{each.why}", str(each)) for each in sandbox.problems])
 
-    def _remark(self, local: Sandbox, remark: PolicyWarning | None) -> None:
-        self._warn(local, "policies", [] if remark is None else [remark])
+    def _warn_policy(self, sandbox: Sandbox, warning: PolicyWarning | None) -> None:
+        self._warn(sandbox, "policies", [] if warning is None else [warning])
 
-    def _warn(self, local: Sandbox, part: str, wrong: Iterable[tuple[str, str]]) -> None:
-        now, before = frozenset(wrong), local.told.get(part, frozenset())
-        local.told[part] = now
+    def _warn(self, sandbox: Sandbox, part: str, wrong: Iterable[tuple[str, str]]) -> None:
+        now, before = frozenset(wrong), sandbox.warned.get(part, frozenset())
+        sandbox.warned[part] = now
         for reason, message in sorted(now - before):
-            _log.warning(message, extra={"pod": local.ref, "reason": reason})
-            self._events.tell(Reference("Pod", local.name, local.namespace, local.uid), WARNING, reason, message)
+            _log.warning(
+                "network of a pod is not as requested", extra={"pod": sandbox.ref, "reason": reason, "error": message}
+            )
+            self._events.tell(Reference("Pod", sandbox.name, sandbox.namespace, sandbox.uid), WARNING, reason, message)
 
-    def _taken(self) -> list[tuple[Kind, Change]]:
+    def _take_changes(self) -> list[tuple[Kind, Change]]:
         taken, self._changes = self._changes, []
         return taken
-
-    def _lock(self, id_: str) -> asyncio.Lock:
-        return self._locks.setdefault(id_, asyncio.Lock())
 
     def close(self) -> None:
         self._worker.shutdown(wait=True)
 
-    async def _in_order(self, work: Callable[[], T]) -> T:
+    async def _in_policy_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)

@@ -1,4 +1,4 @@
-"""PodRoutes and PodMeshes as last heard of, read once and not for every pod."""
+"""PodRoutes and PodMeshes, parsed once per change and not once per pod."""
 
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class Resources(NamedTuple):
-    """What there is for the pods of one namespace."""
+    """The resources of one namespace."""
 
     routes: tuple[PodRoute | Broken, ...] = ()
     meshes: tuple[PodMesh | Broken, ...] = ()
@@ -61,14 +61,14 @@ class ResourceCache:
         self._meshes = _KindCache[PodMesh | Broken](MESHES, mesh.read)
 
     def put(self, kind: Kind, object_: Object) -> bool:
-        """Whether it says anything else than before; a change of its status does not."""
+        """Returns whether its spec changed; a change of its status does not count."""
         return (self._routes if kind is ROUTES else self._meshes).put(object_)
 
     def remove(self, kind: Kind, object_: Object) -> None:
         (self._routes if kind is ROUTES else self._meshes).remove(object_)
 
     def of(self, namespace: str, reads: Iterable[Read] = ()) -> Resources:
-        """All of a namespace, with what was just read in the place of what the copies have."""
+        """The resources of a namespace; `reads`, which are newer, replace cached ones."""
         told = list(reads)
         return Resources(self._routes.of(namespace, told), self._meshes.of(namespace, told))
 

@@ -1,7 +1,7 @@
-"""What PodRoute and PodMesh have in common: who they are, which pods they concern, what becomes of a pod without them.
+"""What PodRoute and PodMesh share: identity, the pods that they select, failure policy.
 
-A resource concerns a pod of its own namespace when its selector matches the pod's labels, or when the pod names it in
-an annotation. One that cannot be read concerns pods all the same, so that it can fail closed; it never touches another.
+A resource selects a pod of its own namespace when its selector matches the pod's labels, or when the pod names it in an
+annotation. An invalid resource selects pods all the same, so that it can fail closed.
 """
 
 import enum
@@ -23,7 +23,7 @@ FAIL, IGNORE = "Fail", "Ignore"
 
 
 class Pod(NamedTuple):
-    """What is to be known of a pod to plan for it."""
+    """What the planners need of a pod."""
 
     namespace: str
     name: str
@@ -34,7 +34,7 @@ class Pod(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Who a resource is; its `spec` is somewhere else."""
+    """The identity of a resource, without its spec."""
 
     kind: str
     namespace: str
@@ -43,11 +43,11 @@ class Head:
     created: str = ""
     selector: LabelSelector = NOTHING
     fails: bool = True
-    """Whether a pod that cannot have it must not run (`failurePolicy: Fail`)."""
+    """Whether a pod to which it cannot be applied must not run (`failurePolicy: Fail`)."""
 
     @property
     def seniority(self) -> tuple[str, str]:
-        """Of two that want different things, the one with the smaller has its way: the older, then by name."""
+        """The precedence of conflicting resources: the older one wins, then the first by name."""
         return self.created, self.name
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Resource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A resource that says something that cannot be done."""
+    """An invalid resource."""
 
     head: Head
     errors: tuple[FieldError, ...]
@@ -69,17 +69,17 @@ class Broken:
 
 class Why(enum.StrEnum):
     BROKEN = "Broken"
-    """The resource itself is nonsense."""
+    """The resource is invalid."""
     MISSING = "Missing"
     """The pod names one that does not exist."""
     CONFLICT = "Conflict"
-    """An older resource wants something else at the same place."""
+    """An older resource conflicts with it."""
     FAILED = "Failed"
-    """The pod's namespace cannot have it."""
+    """The kernel rejected it."""
 
 
-class Trouble(NamedTuple):
-    """Why a pod does not get what a resource says, or not all of it."""
+class Problem(NamedTuple):
+    """Why a resource is not applied to a pod, or not completely."""
 
     resource: Head
     why: Why
@@ -88,7 +88,7 @@ class Trouble(NamedTuple):
 
     @property
     def fatal(self) -> bool:
-        """Whether the pod must not run. A newer resource that contradicts an older one stops no pod."""
+        """Whether the pod must not run. A conflict with an older resource is not fatal."""
         return self.resource.fails and self.why is not Why.CONFLICT
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ R = TypeVar("R", bound=Resource)
 
 
 def head_of(object_: Mapping[str, Any]) -> Head:
-    """As much of it as can be read; a selector that cannot be selects nothing."""
+    """The identity of an object, as far as it can be read; an invalid selector selects nothing."""
     metadata, spec = _mapping(object_.get("metadata")), _mapping(object_.get("spec"))
     selector = spec.get("podSelector")
     try:
@@ -122,13 +122,13 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def named(pod: Pod, annotation: str) -> list[str]:
-    """The resources that a pod asks for by name."""
+    """The names in a pod's annotation."""
     listed = [each.strip() for each in pod.annotations.get(annotation, "").split(",")]
     return list(dict.fromkeys(each for each in listed if each))
 
 
 def concerning(pod: Pod, resources: Iterable[R], annotation: str) -> list[R]:
-    """Those that the pod names or that select it, the oldest first."""
+    """The resources that the pod names or that select it, the oldest first."""
     asked = set(named(pod, annotation))
     found = [
         each
@@ -138,13 +138,13 @@ def concerning(pod: Pod, resources: Iterable[R], annotation: str) -> list[R]:
     return sorted(found, key=lambda each: each.head.seniority)
 
 
-def missing(pod: Pod, found: Sequence[Resource], annotation: str, kind: str) -> list[Trouble]:
-    """Those that the pod names and that do not exist."""
+def missing(pod: Pod, found: Sequence[Resource], annotation: str, kind: str) -> list[Problem]:
+    """Problems for the names that do not exist."""
     there = {each.head.name for each in found}
     gone = [each for each in named(pod, annotation) if each not in there]
     reason = "the pod names it, and it does not exist"
-    return [Trouble(Head(kind=kind, namespace=pod.namespace, name=each), Why.MISSING, "", reason) for each in gone]
+    return [Problem(Head(kind=kind, namespace=pod.namespace, name=each), Why.MISSING, "", reason) for each in gone]
 
 
-def broken(resource: Broken) -> list[Trouble]:
-    return [Trouble(resource.head, Why.BROKEN, each.field, each.body) for each in resource.errors]
+def broken(resource: Broken) -> list[Problem]:
+    return [Problem(resource.head, Why.BROKEN, each.field, each.body) for each in resource.errors]

@@ -1,4 +1,4 @@
-"""A pod of this node, as the runtime tells of it."""
+"""A pod of this node, as the runtime describes it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,16 +6,16 @@ from ipaddress import ip_address
 
 from podwire.nri import pb
 from podwire.nriplugins.network.attachment import HostAttachment
-from podwire.nriplugins.network.resources import Pod, Trouble
+from podwire.nriplugins.network.resources import Pod, Problem
 from podwire.protocols.k8sapi.watch import Object, metadata
 
 _RUNTIMES_OWN = ("io.kubernetes.pod.", "io.kubernetes.cri.", "io.cri-containerd", "io.kubernetes.container.")
-"""Labels that kubelets and runtimes add to the pod's."""
+"""Prefixes of labels that kubelets and runtimes add."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Sandbox:
-    """A sandbox, and what was done for it."""
+    """A pod sandbox, and what was applied to it."""
 
     id: str
     uid: str
@@ -25,16 +25,16 @@ class Sandbox:
     ips: tuple[str, ...]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    hanging: HostAttachment | None = None
+    attachment: HostAttachment | None = None
     policies: tuple[str, ...] = ()
-    """Those of its namespace that isolated it at the beginning."""
-    bare: bool = False
-    """Whether it is certain that its namespace has nothing of ours."""
-    troubles: tuple[Trouble, ...] = ()
-    told: dict[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
-    """What its events say already, by part."""
-    concerned: frozenset[str] = field(default_factory=frozenset)
-    """The UIDs of the resources that it was to have."""
+    """The NetworkPolicies that isolated it when it started."""
+    untouched: bool = False
+    """Whether its network namespace certainly has no routes or tables of ours."""
+    problems: tuple[Problem, ...] = ()
+    warned: dict[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    """The warnings that were recorded already, by part."""
+    selected_by: frozenset[str] = field(default_factory=frozenset)
+    """The UIDs of the resources that select it."""
 
     @property
     def ref(self) -> str:
@@ -42,11 +42,11 @@ class Sandbox:
 
     @property
     def planned(self) -> Pod:
-        """As far as plans are made for it."""
+        """The pod as the planners of routes and mesh see it."""
         return Pod(self.namespace, self.name, self.labels, self.annotations, tuple(map(ip_address, self.ips)))
 
-    def learn(self, object_: Object | None) -> bool:
-        """Take labels and annotations from the API's pod, if it is this one; whether they changed."""
+    def update_from(self, object_: Object | None) -> bool:
+        """Takes labels and annotations from the API's pod, if it is this one; returns whether they changed."""
         meta = metadata(object_ or {})
         if meta.get("uid") != self.uid:
             return False
@@ -56,7 +56,7 @@ class Sandbox:
         return changed
 
 
-def local_of(pod: pb.PodSandbox, netns: str) -> Sandbox | None:
+def sandbox_from(pod: pb.PodSandbox, netns: str) -> Sandbox | None:
     """None for a pod on the host's network."""
     if not netns:
         return None

@@ -1,4 +1,4 @@
-"""A resource's status, from what the pods of this node say and what other nodes wrote. Pure."""
+"""Computes a resource's status from the pods of this node and the entries of other nodes. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -10,12 +10,12 @@ from podwire.nriplugins.network.sandbox import Sandbox
 from podwire.protocols.k8sapi.watch import Object, metadata
 
 MOST_FAILED, LONGEST_MESSAGE = 256, 1024
-"""What the definition lets in: failures of a node, and characters of each."""
+"""Limits of the CRD: failures of a node, and characters of a message."""
 READY = "Ready"
 
 
 class Report(NamedTuple):
-    """What a node's pods say of one resource."""
+    """The pods of one node that a resource selects."""
 
     pods: int
     failed: tuple[tuple[str, str, str], ...] = ()
@@ -29,20 +29,20 @@ class Report(NamedTuple):
         return {"name": node, "pods": self.pods, "failures": rows}
 
 
-def report_of(object_: Object, locals_: Iterable[Sandbox]) -> Report:
+def report_of(object_: Object, sandboxes: Iterable[Sandbox]) -> Report:
     uid = metadata(object_).get("uid")
-    mine = [each for each in locals_ if uid in each.concerned]
+    mine = [each for each in sandboxes if uid in each.selected_by]
     failed = [
         (each.name, trouble.why.value, f"{trouble.field}: {trouble.reason}" if trouble.field else trouble.reason)
         for each in mine
-        for trouble in each.troubles
+        for trouble in each.problems
         if trouble.resource.uid == uid
     ]
     return Report(len(mine), tuple(sorted(set(failed))))
 
 
 def status_of(object_: Object, node: str, report: Report, now: str) -> dict[str, Any] | None:
-    """The whole status; None when it says all that already."""
+    """The whole status; None when it is up to date."""
     old: Mapping[str, Any] = object_.get("status") or {}
     nodes = [each for each in old.get("nodes") or () if each.get("name") != node]
     if report.pods:

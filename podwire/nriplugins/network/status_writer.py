@@ -1,7 +1,7 @@
-"""What became of each PodRoute and PodMesh, told in its status: on how many pods, which failed, and why.
+"""Writes the status of PodRoutes and PodMeshes: on how many pods they are applied, on which they failed, and why.
 
-Every node writes what its own pods say, under its own name; the sums are whoever's turn it is, and since all make the
-same sums of the same nodes, they agree in the end.
+Every node writes an entry under its own name. The sums are written by each node; because all compute the same sums from
+the same entries, they converge.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from podwire.protocols.k8sapi.watch import Object, key_of, version_of
 
 _log = logging.getLogger("podwire.nriplugins.network")
 
-BREATH = 0.2
-"""Seconds between two rounds of writing: what changes meanwhile is written once."""
-LATER = 5.0
-"""Seconds until a status is tried again that the server did not take."""
+DEBOUNCE = 0.2
+"""Seconds between two rounds of writes: changes in between are written once."""
+RETRY = 5.0
+"""Seconds until a failed write is tried again."""
 
 Find = Callable[[Kind, str, str], Object | None]
 _KINDS = {each.kind: each for each in CUSTOM}
@@ -41,16 +41,16 @@ class Statuses:
         self._due: OrderedDict[tuple[Kind, str, str], None] = OrderedDict()
         self._filled = asyncio.Event()
 
-    def look_at(self, pods: Callable[[], Iterable[Sandbox]], find: Find) -> None:
-        """Where pods and resources are found."""
+    def look_up_in(self, pods: Callable[[], Iterable[Sandbox]], find: Find) -> None:
+        """Sets where pods and resources are looked up."""
         self._pods, self._find = pods, find
 
     def touch(self, kind: Kind, object_: Object) -> None:
-        """The resource changed."""
+        """A resource changed."""
         self._mark(kind, *key_of(object_))
 
     def concern(self, heads: Iterable[Head]) -> None:
-        """A pod of theirs changed, came or went."""
+        """A pod that they select changed, started or ended."""
         for each in heads:
             self._mark(_KINDS[each.kind], each.namespace, each.name)
 
@@ -59,20 +59,20 @@ class Statuses:
         self._filled.set()
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Writes until cancelled."""
         while True:
             await self._filled.wait()
             self._filled.clear()
-            await asyncio.sleep(BREATH)
+            await asyncio.sleep(DEBOUNCE)
             due, self._due = self._due, OrderedDict()
             failed = [each for each in due if not await self._write(*each)]
             if failed:
-                await asyncio.sleep(LATER)
+                await asyncio.sleep(RETRY)
                 for each in failed:
                     self._mark(*each)
 
     async def _write(self, kind: Kind, namespace: str, name: str) -> bool:
-        """Whether it needs no other try."""
+        """Returns False when it has to be retried."""
         object_ = self._find(kind, namespace, name)
         if object_ is None:
             return True
@@ -83,12 +83,16 @@ class Statuses:
         try:
             await self._api.patch(kind, name, patch, namespace, subresource="status")
         except ApiError as error:
-            if error.code in (404, 409):  # gone, or changed meanwhile: the change that is on its way comes here again
+            if error.code in (404, 409):  # deleted, or changed: the watch reports the change, and it is written then
                 return True
-            _log.info("status refused", extra={"resource": f"{namespace}/{name}", "why": str(error)})
+            _log.info(
+                "API server rejected resource status", extra={"resource": f"{namespace}/{name}", "error": str(error)}
+            )
             return error.code < 500
         except ClientError as error:
-            _log.debug("status not written yet", extra={"resource": f"{namespace}/{name}", "why": str(error)})
+            _log.debug(
+                "cannot write resource status yet", extra={"resource": f"{namespace}/{name}", "error": str(error)}
+            )
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""JSON read strictly: each thing that is wrong becomes an error with its field, and reading goes on."""
+"""Reads JSON strictly: each problem becomes an error with its field, and reading goes on."""
 
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
@@ -14,7 +14,7 @@ COMMON = ("podSelector", "failurePolicy")
 
 
 class Reader:
-    """Reads one object and remembers what was wrong with it."""
+    """Reads one object and collects its errors."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
@@ -33,7 +33,7 @@ class Reader:
         return value
 
     def common(self, spec: Mapping[str, Any], path: str) -> None:
-        """What the head of a resource is made from."""
+        """The fields that all resources share."""
         policy, selector = spec.get("failurePolicy", "Fail"), spec.get("podSelector")
         if policy not in ("Fail", "Ignore"):
             self.errors.append(not_supported(f"{path}.failurePolicy", policy, ("Fail", "Ignore")))

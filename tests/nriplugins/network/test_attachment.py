@@ -8,7 +8,7 @@ import pytest
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.values import Address, Bridge, Link, Macvlan, Veth
-from podwire.nriplugins.network.attachment import HostAttachment, decide, look, own_link
+from podwire.nriplugins.network.attachment import HostAttachment, decide, find_attachment, own_link
 from podwire.nriplugins.network.policy.values import Attachment
 
 
@@ -20,7 +20,7 @@ ETH0 = link(2, "eth0", peer=7, peer_netns=0)
 
 
 @pytest.mark.parametrize(
-    ("host", "master", "hanging"),
+    ("host", "master", "attachment"),
     [
         pytest.param(link(7, "pw1", peer=2, peer_netns=1), None, HostAttachment(Attachment.ROUTED, "pw1"), id="routed"),
         pytest.param(
@@ -49,8 +49,8 @@ ETH0 = link(2, "eth0", peer=7, peer_netns=0)
         ),
     ],
 )
-def test_the_other_end_of_a_veth_decides(host, master, hanging):
-    assert decide(ETH0, host, master) == hanging
+def test_the_other_end_of_a_veth_decides(host, master, attachment):
+    assert decide(ETH0, host, master) == attachment
 
 
 def test_a_pods_link_is_the_one_with_its_first_address_that_any_has():
@@ -90,5 +90,5 @@ def test_real_links_are_recognised(places, way):
             "macvlan": HostAttachment(Attachment.INSIDE, "eth0"),
             "elsewhere": HostAttachment(Attachment.INSIDE, "eth0"),
         }
-        assert look(pod, ["10.1.0.5"], outside) == wanted[way]
-        assert look(pod, ["10.1.0.6"], outside) == HostAttachment(Attachment.INSIDE, "")
+        assert find_attachment(pod, ["10.1.0.5"], outside) == wanted[way]
+        assert find_attachment(pod, ["10.1.0.6"], outside) == HostAttachment(Attachment.INSIDE, "")

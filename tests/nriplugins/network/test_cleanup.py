@@ -17,7 +17,7 @@ ROUTE = {"podSelector": {}, "interface": "lo", "routes": [{"destinations": ["10.
 
 def test_what_was_set_is_gone_and_what_others_set_stays(tmp_path):
     namespaces = KernelNamespaces(tmp_path)
-    node, pod, bare = (namespaces.create(f"{each}-{uuid.uuid4().hex[:6]}") for each in ("node", "pod", "bare"))
+    node, pod, untouched = (namespaces.create(f"{each}-{uuid.uuid4().hex[:6]}") for each in ("node", "pod", "bare"))
     try:
         for path, inside in ((node.path, False), (pod.path, True)):
             Kernel(path, inside=inside).close()
@@ -30,11 +30,11 @@ def test_what_was_set_is_gone_and_what_others_set_stays(tmp_path):
                 tables, mesh.plan(planned, [mesh.read({"kind": "PodMesh", "metadata": META, "spec": MESH})])
             ).changed
             before = len(network.routes.list(4, None))
-            assert remove_all([pod.path, bare.path, str(tmp_path / "gone")], node.path) == 2
+            assert remove_all([pod.path, untouched.path, str(tmp_path / "gone")], node.path) == 2
             assert len(network.routes.list(4, None)) == before - 1
             assert tables.get("podwire-mesh") is None
             assert tables.get("podwire-policy") is None
-        assert remove_all([pod.path, bare.path], node.path) == 0
+        assert remove_all([pod.path, untouched.path], node.path) == 0
     finally:
-        for each in (node, pod, bare):
+        for each in (node, pod, untouched):
             namespaces.remove(each.name)

@@ -37,21 +37,21 @@ def node(namespaces):
 def attached(namespaces, node):
     """Makes the namespace of a pod on the node's bridge."""
 
-    def attach(local):
-        path = namespaces.create(local.name).path
+    def attach(sandbox):
+        path = namespaces.create(sandbox.name).path
         with KernelNetwork(node) as outside:
             master = outside.links.get("br0").ifindex
-            outside.links.add(Veth(f"h{local.name}", "eth0", path, peer_index=2, master=master, up=True))
+            outside.links.add(Veth(f"h{sandbox.name}", "eth0", path, peer_index=2, master=master, up=True))
         with KernelNetwork(path) as inside:
-            inside.addresses.add(2, ip_interface(f"{local.ips[0]}/24"))
-        local.netns = path
-        return local
+            inside.addresses.add(2, ip_interface(f"{sandbox.ips[0]}/24"))
+        sandbox.netns = path
+        return sandbox
 
     return attach
 
 
 @pytest.fixture
-def policing(node):
+def enforcer(node):
     """Starts one, again and again: what was in the kernel stays there."""
     started = []
 
@@ -64,7 +64,7 @@ def policing(node):
         each.close()
 
 
-def local(name, number, app="web"):
+def sandbox(name, number, app="web"):
     return Sandbox(
         id=f"s-{name}",
         uid=f"u-{name}",
@@ -88,10 +88,10 @@ def policy(name="shut", **spec):
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-def known(*locals_, policies=None):
+def known(*sandboxes, policies=None):
     return [
         (NAMESPACES, Added({"metadata": {"name": "default", "labels": {}}})),
-        *((PODS, Added(pod(each))) for each in locals_),
+        *((PODS, Added(pod(each))) for each in sandboxes),
         *((POLICIES, Added(each)) for each in ([policy()] if policies is None else policies)),
     ]
 
@@ -105,34 +105,34 @@ def held(node, name="ingress4"):
         kernel.close()
 
 
-def test_pods_are_isolated_by_policies_and_freed_by_their_end(node, policing):
-    web, db, other = local("web", 2), local("db", 3), local("other", 4, "other")
-    one = policing()
-    remarks = one.settle([web, db, other], known(web, db, other))
+def test_pods_are_isolated_by_policies_and_freed_by_their_end(node, enforcer):
+    web, db, other = sandbox("web", 2), sandbox("db", 3), sandbox("other", 4, "other")
+    one = enforcer()
+    warnings = one.reconcile([web, db, other], known(web, db, other))
     assert held(node) == {"10.1.0.2", "10.1.0.3"}
-    assert remarks["u-web"].reason == NOT_ENFORCED, (
+    assert warnings["u-web"].reason == NOT_ENFORCED, (
         "its namespace could not be looked at, and it is isolated all the same"
     )
     one.release(db)
     assert held(node) == {"10.1.0.2"}
-    one.settle([web, other], [(PODS, Updated(pod(db), pod(db)))])
+    one.reconcile([web, other], [(PODS, Updated(pod(db), pod(db)))])
     assert held(node, "identity4") == {"10.1.0.2", "10.1.0.4"}, "a status may tell of an address that was freed"
-    one.settle([web, other], [(POLICIES, Deleted(policy()))])
+    one.reconcile([web, other], [(POLICIES, Deleted(policy()))])
     assert held(node) == set()
 
 
-def test_a_new_one_that_knows_nothing_yet_takes_nothing_but_what_is_freed(node, policing):
-    web, db = local("web", 2), local("db", 3)
-    policing().settle([web, db], known(web, db))
-    again = policing()
+def test_a_new_one_that_knows_nothing_yet_takes_nothing_but_what_is_freed(node, enforcer):
+    web, db = sandbox("web", 2), sandbox("db", 3)
+    enforcer().reconcile([web, db], known(web, db))
+    again = enforcer()
     again.release(db)
     assert held(node) == {"10.1.0.2"}
 
 
-def test_a_pod_that_comes_first_after_a_restart_opens_no_other(node, policing, attached):
-    web, db = local("web", 2), local("db", 3)
-    policing().settle([web], known(web))
-    again = policing()
+def test_a_pod_that_comes_first_after_a_restart_opens_no_other(node, enforcer, attached):
+    web, db = sandbox("web", 2), sandbox("db", 3)
+    enforcer().reconcile([web], known(web))
+    again = enforcer()
     new = attached(db)
     again.protect(new, [web], known(web, new))
     assert held(node) == {"10.1.0.2", "10.1.0.3"}
@@ -140,32 +140,32 @@ def test_a_pod_that_comes_first_after_a_restart_opens_no_other(node, policing, a
     assert again.bridges is not None, "its link is a bridge's port, and that is watched"
 
 
-def test_a_pod_that_the_api_server_has_not_told_of_is_judged_by_what_the_runtime_says(node, policing, attached):
-    new = attached(local("web", 2))
-    one = policing()
+def test_a_pod_that_the_api_server_has_not_told_of_is_judged_by_what_the_runtime_says(node, enforcer, attached):
+    new = attached(sandbox("web", 2))
+    one = enforcer()
     one.protect(new, [], known())
     assert held(node) == {"10.1.0.2"}
     one.release(new)
     assert one.model.pods == {}, "nobody else would ever forget it"
 
 
-def test_the_end_of_an_old_sandbox_does_not_free_the_new_one(node, policing):
-    old, new = local("web", 2), local("web", 5)
+def test_the_end_of_an_old_sandbox_does_not_free_the_new_one(node, enforcer):
+    old, new = sandbox("web", 2), sandbox("web", 5)
     new.id = "s-web-2"
-    one = policing()
-    one.settle([old], known(old))
-    one.settle([new], [])
+    one = enforcer()
+    one.reconcile([old], known(old))
+    one.reconcile([new], [])
     one.release(old)
     assert held(node) == held(node, "identity4") == {"10.1.0.5"}
 
 
-def test_a_policy_that_cannot_be_followed_closes_what_it_selects(node, policing):
-    web = local("web", 2)
+def test_a_policy_that_cannot_be_followed_closes_what_it_selects(node, enforcer):
+    web = sandbox("web", 2)
     bad = policy(ingress=[{"from": [{"ipBlock": {"cidr": "nonsense"}}]}])
-    one = policing()
-    one.settle([web], known(web, policies=[bad]))
+    one = enforcer()
+    one.reconcile([web], known(web, policies=[bad]))
     assert one.broken.keys() == {("default", "shut")}
     assert held(node) == held(node, "egress4") == {"10.1.0.2"}
-    one.settle([web], [(POLICIES, Updated(policy(ingress=[{}]), bad))])
+    one.reconcile([web], [(POLICIES, Updated(policy(ingress=[{}]), bad))])
     assert one.broken == {}
     assert held(node, "egress4") == set()

@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.nri import pb
-from podwire.nriplugins.network.sandbox import local_of
+from podwire.nriplugins.network.sandbox import sandbox_from
 
 SANDBOX = pb.PodSandbox(
     id="s1",
@@ -17,13 +17,13 @@ SANDBOX = pb.PodSandbox(
 
 
 def test_labels_are_the_pods_own():
-    local = local_of(SANDBOX, "/run/netns/x")
-    assert local.labels == {"app": "web"}
-    assert [str(each) for each in local.planned.ips] == ["10.1.0.5", "fd00::5"]
+    sandbox = sandbox_from(SANDBOX, "/run/netns/x")
+    assert sandbox.labels == {"app": "web"}
+    assert [str(each) for each in sandbox.planned.ips] == ["10.1.0.5", "fd00::5"]
 
 
 def test_a_pod_on_the_hosts_network_is_none():
-    assert local_of(SANDBOX, "") is None
+    assert sandbox_from(SANDBOX, "") is None
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,6 @@ def test_a_pod_on_the_hosts_network_is_none():
     ],
 )
 def test_what_the_api_server_says_of_the_same_pod_counts(object_, changed, labels):
-    local = local_of(SANDBOX, "/run/netns/x")
-    assert local.learn(object_) is changed
-    assert local.labels == labels
+    sandbox = sandbox_from(SANDBOX, "/run/netns/x")
+    assert sandbox.update_from(object_) is changed
+    assert sandbox.labels == labels

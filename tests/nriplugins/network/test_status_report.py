@@ -1,6 +1,6 @@
 """A resource's status: what a node adds to it, and when there is nothing to write."""
 
-from podwire.nriplugins.network.resources import Head, Trouble, Why
+from podwire.nriplugins.network.resources import Head, Problem, Why
 from podwire.nriplugins.network.sandbox import Sandbox
 from podwire.nriplugins.network.status_report import Report, report_of, status_of
 
@@ -14,11 +14,11 @@ def resource(status=None, **spec):
     return {"kind": "PodRoute", "metadata": meta, "spec": spec, "status": status or {}}
 
 
-def local(name, *troubles, concerned=("u1",)):
+def sandbox(name, *problems, selected_by=("u1",)):
     made = Sandbox(
         id=name, uid=name, namespace="default", name=name, netns="/n", ips=("10.1.0.5",), labels={}, annotations={}
     )
-    made.troubles, made.concerned = troubles, frozenset(concerned)
+    made.problems, made.selected_by = problems, frozenset(selected_by)
     return made
 
 
@@ -27,9 +27,9 @@ def ready(status):
 
 
 def test_pods_are_counted_and_those_that_failed_are_named():
-    trouble = Trouble(HEAD, Why.FAILED, "spec.routes[0]", "nobody is there")
-    other = Trouble(Head(kind="PodRoute", namespace="default", name="b", uid="u2"), Why.FAILED, "", "not ours")
-    report = report_of(resource(), [local("x"), local("y", trouble, other), local("z", concerned=())])
+    trouble = Problem(HEAD, Why.FAILED, "spec.routes[0]", "nobody is there")
+    other = Problem(Head(kind="PodRoute", namespace="default", name="b", uid="u2"), Why.FAILED, "", "not ours")
+    report = report_of(resource(), [sandbox("x"), sandbox("y", trouble, other), sandbox("z", selected_by=())])
     assert report == Report(2, (("y", "Failed", "spec.routes[0]: nobody is there"),))
     status = status_of(resource(), "n1", report, NOW)
     assert (status["pods"], status["failed"], status["observedGeneration"]) == (2, 1, 3)

@@ -60,12 +60,12 @@ async def api(tmp_path):
 async def watched(api):
     """The watches, running, with all that they tell."""
     told = []
-    watches = Informers(api, lambda kind, change: told.append((kind, change)), CLOCK.monotonic)
-    task = asyncio.ensure_future(watches.run())
+    informers = Informers(api, lambda kind, change: told.append((kind, change)), CLOCK.monotonic)
+    task = asyncio.ensure_future(informers.run())
     try:
         async with asyncio.timeout(SOON):
-            await watches.complete.wait()
-            yield watches, told
+            await informers.complete.wait()
+            yield informers, told
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -96,14 +96,14 @@ async def created(api, object_):
 
 
 async def test_custom_kinds_come_and_go_with_their_definitions(api):
-    async with watched(api) as (watches, told):
-        assert watches.missing == []
-        assert watches.find(ROUTES, "default", "a") is None
+    async with watched(api) as (informers, told):
+        assert informers.missing == []
+        assert informers.find(ROUTES, "default", "a") is None
         await api.create(crds.POD_ROUTE)
         await created(api, route("a"))
-        await until(lambda: watches.find(ROUTES, "default", "a"))
+        await until(lambda: informers.find(ROUTES, "default", "a"))
         await api.delete(DEFINITIONS, "podroutes.net.podwire.dev")
-        await until(lambda: watches.find(ROUTES, "default", "a") is None)
+        await until(lambda: informers.find(ROUTES, "default", "a") is None)
         changes = [each for kind, each in told if kind is ROUTES and not isinstance(each, Synced)]
         await until(lambda: isinstance([each for kind, each in told if kind is ROUTES][-1], Deleted))
         assert key_of(changes[0].object) == ("default", "a")
@@ -112,11 +112,11 @@ async def test_custom_kinds_come_and_go_with_their_definitions(api):
 async def test_what_a_pod_names_is_asked_for_and_after_a_while_the_copy_counts(api, monkeypatch):
     await api.create(crds.POD_ROUTE)
     await created(api, route("a"))
-    async with watched(api) as (watches, _):
-        await until(lambda: watches.find(ROUTES, "default", "a"))
+    async with watched(api) as (informers, _):
+        await until(lambda: informers.find(ROUTES, "default", "a"))
         pod = Pod("default", "web", annotations={"net.podwire.dev/routes": "a, nobody,../../etc"})
         trace, meter = Silent(), Meter()
-        found = await NamedReader(api, watches, trace, meter).read("uid", pod)
+        found = await NamedReader(api, informers, trace, meter).read("uid", pod)
         assert [(each.name, each.object is not None, each.stale) for each in found] == [
             ("a", True, ""),
             ("nobody", False, ""),
@@ -130,24 +130,24 @@ async def test_what_a_pod_names_is_asked_for_and_after_a_while_the_copy_counts(a
 
         monkeypatch.setattr(named_resources, "DEADLINE", 0.01)
         late = Silent()
-        found = await NamedReader(Mute(), watches, late, meter).read("uid", pod)
-        version = watches.find(ROUTES, "default", "a")["metadata"]["resourceVersion"]
+        found = await NamedReader(Mute(), informers, late, meter).read("uid", pod)
+        version = informers.find(ROUTES, "default", "a")["metadata"]["resourceVersion"]
         assert ("own", f"read (cache, rv {version}) podroutes/a") in late.told
         assert ("own", "read (cache, rv -) podroutes/nobody") in late.told
-        assert found[0].object == watches.find(ROUTES, "default", "a")
-        assert "the copy is" in found[0].stale
+        assert found[0].object == informers.find(ROUTES, "default", "a")
+        assert "the cache is" in found[0].stale
         assert 'named_reads_total{source="cache"} 2' in meter.text({})
 
 
 async def test_a_status_is_written_as_the_definition_wants_it_and_two_nodes_agree(api):
     await api.create(crds.POD_ROUTE)
     made = await created(api, route("a"))
-    async with watched(api) as (watches, _):
+    async with watched(api) as (informers, _):
         nodes = []
         for name, count in (("n1", 2), ("n2", 3)):
             pods = [_local(f"{name}-{each}", made["metadata"]["uid"]) for each in range(count)]
             statuses = Statuses(api, CLOCK, name)
-            statuses.look_at(lambda pods=pods: pods, watches.find)
+            statuses.look_up_in(lambda pods=pods: pods, informers.find)
             nodes.append(statuses)
         tasks = [asyncio.ensure_future(each.run()) for each in nodes]
         try:
@@ -156,18 +156,18 @@ async def test_a_status_is_written_as_the_definition_wants_it_and_two_nodes_agre
                 for each in nodes:  # as the keeper does whenever the copy changes
                     each.touch(ROUTES, made)
                 await asyncio.sleep(0.05)
-                sums.append((watches.find(ROUTES, "default", "a").get("status") or {}).get("pods"))
+                sums.append((informers.find(ROUTES, "default", "a").get("status") or {}).get("pods"))
         finally:
             for each in tasks:
                 each.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        status = watches.find(ROUTES, "default", "a")["status"]
+        status = informers.find(ROUTES, "default", "a")["status"]
         assert [(each["name"], each["pods"]) for each in status["nodes"]] == [("n1", 2), ("n2", 3)]
 
 
 def _local(name, uid):
     made = Sandbox(id=name, uid=name, namespace="default", name=name, netns="", ips=(), labels={}, annotations={})
-    made.concerned = frozenset([uid])
+    made.selected_by = frozenset([uid])
     return made
 
 

@@ -6,7 +6,7 @@ from podwire.linux import errors
 from podwire.linux.nft.tables import Table, same
 from podwire.nriplugins.network.mesh.plan import NOTHING, Plan
 from podwire.nriplugins.network.mesh.ruleset import TABLE, table
-from podwire.nriplugins.network.resources import Trouble, Why
+from podwire.nriplugins.network.resources import Problem, Why
 
 
 class Tables(Protocol):
@@ -21,7 +21,7 @@ class Tables(Protocol):
 
 class Outcome(NamedTuple):
     changed: bool
-    troubles: tuple[Trouble, ...]
+    problems: tuple[Problem, ...]
     """All of the plan's, and what came up."""
 
 
@@ -32,16 +32,16 @@ def apply(tables: Tables, plan: Plan) -> Outcome:
     """
     wanted, there = table(plan), tables.get(TABLE)
     if wanted is None:
-        return Outcome(there is not None and tables.delete(TABLE), plan.troubles)
+        return Outcome(there is not None and tables.delete(TABLE), plan.problems)
     if there is not None and same(wanted, there):
-        return Outcome(False, plan.troubles)
+        return Outcome(False, plan.problems)
     try:
         tables.put(wanted, instead=there is not None)
     except errors.LinuxError as error:
         owners = [each for way in (plan.inbound, plan.outbound) if way is not None for each in way.owners]
-        refused = [Trouble(each, Why.FAILED, "spec", str(error)) for each in dict.fromkeys(owners)]
-        return Outcome(False, (*plan.troubles, *refused))
-    return Outcome(True, plan.troubles)
+        refused = [Problem(each, Why.FAILED, "spec", str(error)) for each in dict.fromkeys(owners)]
+        return Outcome(False, (*plan.problems, *refused))
+    return Outcome(True, plan.problems)
 
 
 def remove(tables: Tables) -> bool:

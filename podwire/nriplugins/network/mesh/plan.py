@@ -9,7 +9,7 @@ from podwire.nriplugins.network.resources import (
     Broken,
     Head,
     Pod,
-    Trouble,
+    Problem,
     Why,
     broken,
     concerning,
@@ -32,7 +32,7 @@ class Plan:
 
     inbound: Redirection | None = None
     outbound: Redirection | None = None
-    troubles: tuple[Trouble, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything is to be there."""
@@ -45,25 +45,25 @@ NOTHING = Plan()
 def plan(pod: Pod, resources: Iterable[PodMesh | Broken]) -> Plan:
     """For one pod, from all PodMeshes that are known."""
     chosen = concerning(pod, resources, MESH)
-    troubles = missing(pod, chosen, MESH, KIND)
+    problems = missing(pod, chosen, MESH, KIND)
     ways: dict[str, Redirection] = {}
     for each in chosen:
         if isinstance(each, Broken):
-            troubles += broken(each)
+            problems += broken(each)
             continue
         for name, direction in (("inbound", each.inbound), ("outbound", each.outbound)):
             if direction is not None:
-                troubles += _taken(name, Redirection(direction, each.proxy, (each.head,)), ways)
-    return Plan(ways.get("inbound"), ways.get("outbound"), tuple(troubles))
+                problems += _taken(name, Redirection(direction, each.proxy, (each.head,)), ways)
+    return Plan(ways.get("inbound"), ways.get("outbound"), tuple(problems))
 
 
-def _taken(name: str, wanted: Redirection, ways: dict[str, Redirection]) -> list[Trouble]:
+def _taken(name: str, wanted: Redirection, ways: dict[str, Redirection]) -> list[Problem]:
     """Take the place of a direction, or share it with those that want the same."""
     other = ways.setdefault(name, wanted)
     [head] = wanted.owners
     if (other.direction, other.proxy) != (wanted.direction, wanted.proxy):
         reason = f"{name} connections go to port {other.direction.port}, as {other.owners[0]} says, which is older"
-        return [Trouble(head, Why.CONFLICT, f"spec.{name}", reason)]
+        return [Problem(head, Why.CONFLICT, f"spec.{name}", reason)]
     if other is not wanted:
         ways[name] = Redirection(other.direction, other.proxy, (*other.owners, head))
     return []

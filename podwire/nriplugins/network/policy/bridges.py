@@ -17,7 +17,7 @@ CALLS = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tab
 _ON = "1"
 
 
-class NotJudged(Exception):
+class NotEnforceable(Exception):
     """Pods on bridges cannot have policies here; the text says why."""
 
 
@@ -32,7 +32,7 @@ class Bridges:
         """How often somebody else had switched it off."""
 
     def ensure(self) -> None:
-        """Before a pod on a bridge is said to be protected. Raises NotJudged."""
+        """Before a pod on a bridge is said to be protected. Raises NotEnforceable."""
         for each in CALLS:
             self._switch_on(each)
 
@@ -49,10 +49,10 @@ class Bridges:
             why = "it is not there; the module br_netfilter is not loaded"
         except errors.LinuxError as error:
             why = str(error)
-        raise NotJudged(f"bridges do not hand frames to inet forward: {name} is not 1: {why}")
+        raise NotEnforceable(f"bridges do not hand frames to inet forward: {name} is not 1: {why}")
 
     def watch(self) -> int:
-        """Begin to listen: whoever waits for the descriptor calls `heal` then. Raises NotJudged, LinuxError."""
+        """Begin to listen: whoever waits for the descriptor calls `heal` then. Raises NotEnforceable, LinuxError."""
         if self._inotify is None:
             self._inotify = Inotify()
             with ExitStack() as there:
@@ -64,7 +64,7 @@ class Bridges:
         return self._inotify.fileno()
 
     def heal(self) -> list[str]:
-        """Switch on again what somebody switched off; what it was. Raises NotJudged."""
+        """Switch on again what somebody switched off; what it was. Raises NotEnforceable."""
         if self._inotify is not None:
             self._inotify.read()
         off = [each for each in CALLS if self._switch_on(each)]

@@ -95,7 +95,7 @@ class Model:
         if pod is not None and not pod.host_network:
             self._addresses(uid, before, self.addresses_of_pod(pod))
 
-    def let_go(self, ips: Iterable[IP]) -> None:
+    def release_addresses(self, ips: Iterable[IP]) -> None:
         """These addresses are nobody's from now on, whatever the status of those who had them says."""
         for address in ips:
             for uid in [*self._owners.get(address, ())]:

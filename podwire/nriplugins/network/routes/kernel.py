@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from podwire.linux import errors
 from podwire.linux.net.network import KernelNetwork, Parts
-from podwire.nriplugins.network.resources import Trouble, Why
+from podwire.nriplugins.network.resources import Problem, Why
 from podwire.nriplugins.network.routes.plan import NOTHING, Changes, Plan, There, WantedRoute, WantedRule, diff
 
 
 class Outcome(NamedTuple):
     changed: int
     """How many routes and rules the kernel was told of."""
-    troubles: tuple[Trouble, ...]
+    problems: tuple[Problem, ...]
     """All of the plan's, and what came up."""
 
 
@@ -30,14 +30,14 @@ def apply(network: KernelNetwork, plan: Plan) -> Outcome:
     What the kernel refuses is a trouble of its resources and of no others.
     """
     changes = diff(plan, read(network))
-    refused: list[Trouble] = []
+    refused: list[Problem] = []
     if len(changes):
         try:
             with network.batch() as batch:
                 _tell(batch, changes)
         except errors.LinuxError:
             refused = _one_by_one(network, diff(plan, read(network)))
-    return Outcome(len(changes), (*plan.troubles, *changes.troubles, *refused))
+    return Outcome(len(changes), (*plan.problems, *changes.problems, *refused))
 
 
 def remove(network: KernelNetwork) -> int:
@@ -58,7 +58,7 @@ def _tell(parts: Parts, changes: Changes) -> None:
         parts.rules.add(wanted.rule)
 
 
-def _one_by_one(network: KernelNetwork, changes: Changes) -> list[Trouble]:
+def _one_by_one(network: KernelNetwork, changes: Changes) -> list[Problem]:
     """After a batch in which something was refused: what is still to be done, so that each refusal has its owner."""
     for rule in changes.drop_rules:
         with suppress(errors.Missing):
@@ -66,19 +66,19 @@ def _one_by_one(network: KernelNetwork, changes: Changes) -> list[Trouble]:
     for route in changes.drop_routes:
         with suppress(errors.Missing):
             network.routes.delete(route)
-    troubles: list[Trouble] = []
+    problems: list[Problem] = []
     for each in changes.replace:
-        troubles += _tried(partial(network.routes.replace, each.route), each)
+        problems += _tried(partial(network.routes.replace, each.route), each)
     for each in changes.add:
-        troubles += _tried(partial(network.routes.add, each.route), each)
+        problems += _tried(partial(network.routes.add, each.route), each)
     for wanted in changes.add_rules:
-        troubles += _tried(partial(network.rules.add, wanted.rule), wanted)
-    return troubles
+        problems += _tried(partial(network.rules.add, wanted.rule), wanted)
+    return problems
 
 
-def _tried(act: Callable[[], None], wanted: WantedRoute | WantedRule) -> list[Trouble]:
+def _tried(act: Callable[[], None], wanted: WantedRoute | WantedRule) -> list[Problem]:
     try:
         act()
     except errors.LinuxError as error:
-        return [Trouble(each, Why.FAILED, wanted.field, str(error)) for each in wanted.owners]
+        return [Problem(each, Why.FAILED, wanted.field, str(error)) for each in wanted.owners]
     return []

@@ -16,7 +16,7 @@ from podwire.nriplugins.network.resources import (
     Broken,
     Head,
     Pod,
-    Trouble,
+    Problem,
     Why,
     broken,
     concerning,
@@ -54,7 +54,7 @@ class Plan:
 
     routes: Mapping[Place, WantedRoute] = field(default_factory=dict)
     rules: Mapping[Network, WantedRule] = field(default_factory=dict)
-    troubles: tuple[Trouble, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything is to be there."""
@@ -81,7 +81,7 @@ class Changes:
     replace: list[WantedRoute] = field(default_factory=list)
     add: list[WantedRoute] = field(default_factory=list)
     add_rules: list[WantedRule] = field(default_factory=list)
-    troubles: list[Trouble] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
     def __len__(self) -> int:
         """How many the kernel is told."""
@@ -94,18 +94,18 @@ def plan(pod: Pod, resources: Iterable[PodRoute | Broken]) -> Plan:
     chosen = concerning(pod, resources, ROUTES)
     routes: dict[Place, WantedRoute] = {}
     rules: dict[Network, WantedRule] = {}
-    troubles = missing(pod, chosen, ROUTES, KIND)
+    problems = missing(pod, chosen, ROUTES, KIND)
     for each in chosen:
         if isinstance(each, Broken):
-            troubles += broken(each)
+            problems += broken(each)
             continue
-        troubles += _routes(each, routes)
-        troubles += _rules(each, pod, rules)
-    return Plan(routes, rules, tuple(troubles))
+        problems += _routes(each, routes)
+        problems += _rules(each, pod, rules)
+    return Plan(routes, rules, tuple(problems))
 
 
-def _routes(resource: PodRoute, taken: dict[Place, WantedRoute]) -> list[Trouble]:
-    troubles = []
+def _routes(resource: PodRoute, taken: dict[Place, WantedRoute]) -> list[Problem]:
+    problems = []
     for index, way in enumerate(resource.ways):
         for at, destination in enumerate(way.destinations):
             route = Route(
@@ -123,10 +123,10 @@ def _routes(resource: PodRoute, taken: dict[Place, WantedRoute]) -> list[Trouble
             other = taken.setdefault(place(route), wanted)
             if other[:2] != wanted[:2]:
                 reason = f"{destination} goes {_way(other)}, as {other.owners[0]} says, which is older"
-                troubles.append(Trouble(resource.head, Why.CONFLICT, where, reason))
+                problems.append(Problem(resource.head, Why.CONFLICT, where, reason))
             elif other is not wanted:
                 taken[place(route)] = other._replace(owners=(*other.owners, resource.head))
-    return troubles
+    return problems
 
 
 def _way(wanted: WantedRoute) -> str:
@@ -134,18 +134,18 @@ def _way(wanted: WantedRoute) -> str:
     return f"{via}by {wanted.interface}"
 
 
-def _rules(resource: PodRoute, pod: Pod, taken: dict[Network, WantedRule]) -> list[Trouble]:
-    troubles = []
+def _rules(resource: PodRoute, pod: Pod, taken: dict[Network, WantedRule]) -> list[Problem]:
+    problems = []
     own = [ip_network(each) for each in pod.ips] if resource.own else []
     for source in dict.fromkeys((*resource.sources, *own)):
         wanted = WantedRule(_rule(source, resource.table), "spec.sources", (resource.head,))
         other = taken.setdefault(source, wanted)
         if other.rule != wanted.rule:
             reason = f"{source} looks into table {other.rule.table}, as {other.owners[0]} says, which is older"
-            troubles.append(Trouble(resource.head, Why.CONFLICT, "spec.sources", reason))
+            problems.append(Problem(resource.head, Why.CONFLICT, "spec.sources", reason))
         elif other is not wanted:
             taken[source] = other._replace(owners=(*other.owners, resource.head))
-    return troubles
+    return problems
 
 
 def _rule(source: Network, table: int) -> Rule:
@@ -168,14 +168,14 @@ def diff(wanted: Plan, there: There) -> Changes:
         index = there.links.get(each.interface)
         if index is None:
             reason = f"there is no interface {each.interface} in the pod"
-            changes.troubles += _failed(each.owners, "spec.interface", reason)
+            changes.problems += _failed(each.owners, "spec.interface", reason)
             continue
         settled = each._replace(route=each.route._replace(ifindex=index))
         have = ours.pop(at, None)
         if have is not None:
             changes.replace += [] if _same(have, settled.route) else [settled]
         elif at in others:
-            changes.troubles += _failed(each.owners, each.field, _foreign(others[at]))
+            changes.problems += _failed(each.owners, each.field, _foreign(others[at]))
         else:
             changes.add.append(settled)
     changes.drop_routes += ours.values()
@@ -202,5 +202,5 @@ def _foreign(route: Route) -> str:
     )
 
 
-def _failed(owners: Iterable[Head], where: str, reason: str) -> list[Trouble]:
-    return [Trouble(each, Why.FAILED, where, reason) for each in owners]
+def _failed(owners: Iterable[Head], where: str, reason: str) -> list[Problem]:
+    return [Problem(each, Why.FAILED, where, reason) for each in owners]

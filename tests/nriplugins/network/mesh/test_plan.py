@@ -23,7 +23,7 @@ def resource(name="a", *, created=OLD, namespace="default", selector="web", uid=
 
 
 def told(planned):
-    return [(each.resource.name, each.why, each.field) for each in planned.troubles]
+    return [(each.resource.name, each.why, each.field) for each in planned.problems]
 
 
 def test_a_pod_without_resources_has_no_table():
@@ -49,7 +49,7 @@ def test_of_two_that_redirect_one_direction_the_senior_is_taken(one, other):
     for order in ([first, second], [second, first]):
         planned = plan(WEB, order)
         assert (planned.outbound.direction.port, planned.inbound.direction.port) == (15001, 15006)
-        [trouble] = planned.troubles
+        [trouble] = planned.problems
         assert (trouble.resource.name, trouble.why, trouble.fatal) == (other[0], Why.CONFLICT, False)
         assert str(trouble) == (
             f"PodMesh default/{other[0]}: spec.outbound: outbound connections go to port 15001, "
@@ -59,7 +59,7 @@ def test_of_two_that_redirect_one_direction_the_senior_is_taken(one, other):
 
 def test_the_same_of_two_is_shared():
     planned = plan(WEB, [resource("a", outbound=OUT), resource("b", outbound=OUT)])
-    assert planned.troubles == ()
+    assert planned.problems == ()
     assert [each.name for each in planned.outbound.owners] == ["a", "b"]
 
 
@@ -73,7 +73,7 @@ def test_a_broken_resource_affects_only_itself(policy):
     broken = resource("broken", created=OLD, outbound={"port": 0}, failurePolicy=policy)
     planned = plan(WEB, [broken, resource("good", created=NEW, outbound=OUT)])
     assert planned.outbound.direction.port == 15001
-    [trouble] = planned.troubles
+    [trouble] = planned.problems
     assert (trouble.why, trouble.field, trouble.fatal) == (Why.BROKEN, "spec.outbound.port", policy == "Fail")
 
 

@@ -151,7 +151,7 @@ def test_nobody_inherits_the_flows_of_an_address(world):
                 packed = [each.packed for each in world.ips("web")]
                 if name[:-1] in ("identity", "ingress", "egress", "self", "sources", "verdicts"):
                     assert not [each for each in elements if any(ip in each for ip in packed)], name
-            world.model.let_go(world.ips("web"))
+            world.model.release_addresses(world.ips("web"))
             world.content.remove("web")
             world.settle()
             # The next pod gets the address.
@@ -165,7 +165,7 @@ def test_nobody_inherits_the_flows_of_an_address(world):
 
 def test_addresses_that_are_let_go_stay_so_whatever_a_late_status_says(world):
     with world.policies(FROM_JOB):
-        world.model.let_go(world.ips("job"))
+        world.model.release_addresses(world.ips("job"))
         world.model.put_pod(replace(world.model.pods["job"], labels={"app": "job", "late": "yes"}))
         world.settle()
         assert not any(world.send("job", "web", 80, "UDP", family) for family in (4, 6))

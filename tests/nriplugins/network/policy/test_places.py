@@ -17,7 +17,7 @@ from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.nft.table import KernelRuleset
 from podwire.linux.proc.namespaces import visit
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, explain
-from podwire.nriplugins.network.policy.bridges import CALLS, Bridges, NotJudged
+from podwire.nriplugins.network.policy.bridges import CALLS, Bridges, NotEnforceable
 from podwire.nriplugins.network.policy.values import Attachment
 
 PATIENCE = 30.0
@@ -85,7 +85,7 @@ def test_where_bridges_cannot_call_it_is_said_why(error, why, monkeypatch):
 
     monkeypatch.setattr(KernelSysctls, "read", fail)
     monkeypatch.setattr(KernelSysctls, "write", fail)
-    with pytest.raises(NotJudged, match=why):
+    with pytest.raises(NotEnforceable, match=why):
         Bridges().ensure()
 
 

@@ -115,7 +115,7 @@ def test_a_route_leaves_by_the_interface_that_is_named(lab, pod, gateways, far):
 def test_a_gateway_beyond_the_pods_own_network_needs_onlink(pod, gateways):
     gateways[1].address("192.168.7.1/32", link="lo")
     way = entry("10.20.0.0/16", via="192.168.7.1")
-    [trouble] = applied(pod, resource("a", way)).troubles
+    [trouble] = applied(pod, resource("a", way)).problems
     assert (trouble.why, trouble.field) == (Why.FAILED, "spec.routes[0].destinations[0]")
     assert trouble.fatal
     assert trouble.reason.startswith("add route 10.20.0.0/16 via 192.168.7.1")

@@ -31,7 +31,7 @@ def via(gateway, *destinations, **rest):
 
 
 def told(planned):
-    return [(each.resource.name, each.why, each.field) for each in planned.troubles]
+    return [(each.resource.name, each.why, each.field) for each in planned.problems]
 
 
 def gateways(planned):
@@ -61,7 +61,7 @@ def test_a_resource_concerns_pods_that_it_selects_or_that_name_it(made, concerne
 def test_a_name_without_a_resource_is_told_and_fatal():
     pod = WEB._replace(annotations={ROUTES: "here,gone,gone"})
     planned = plan(pod, [resource("here")])
-    [trouble] = planned.troubles
+    [trouble] = planned.problems
     assert (trouble.why, trouble.fatal, str(trouble)) == (
         Why.MISSING, True, "PodRoute default/gone: the pod names it, and it does not exist",
     )  # fmt: skip
@@ -72,7 +72,7 @@ def test_a_name_without_a_resource_is_told_and_fatal():
 def test_a_broken_resource_affects_only_itself(policy):
     broken = resource("broken", routes=via("nowhere"), failurePolicy=policy)
     planned = plan(WEB, [broken, resource("good")])
-    [trouble] = planned.troubles
+    [trouble] = planned.problems
     assert (trouble.why, trouble.field, trouble.fatal) == (Why.BROKEN, "spec.routes[0].via", policy == "Fail")
     assert gateways(planned) == {"10.20.0.0/16": "10.1.0.2"}
     assert plan(WEB._replace(labels={}), [broken]) == NOTHING, "other pods have nothing to do with it"
@@ -88,7 +88,7 @@ def test_of_two_ways_to_one_destination_the_senior_is_taken(one, other):
         planned = plan(WEB, order)
         assert gateways(planned) == {"10.20.0.0/16": "10.1.0.2", "10.30.0.0/16": "10.1.0.3"}
         assert told(planned) == [(other[0], Why.CONFLICT, "spec.routes[0].destinations[0]")]
-        [trouble] = planned.troubles
+        [trouble] = planned.problems
         assert trouble.reason == (
             f"10.20.0.0/16 goes via 10.1.0.2 by eth0, as PodRoute default/{one[0]} says, which is older"
         )
@@ -106,7 +106,7 @@ def test_of_two_ways_to_one_destination_the_senior_is_taken(one, other):
     ids=["metric", "table", "prefix", "the same"],
 )
 def test_no_conflict_is_seen_where_there_is_none(other):
-    assert plan(WEB, [resource("a"), resource("b", **other)]).troubles == ()
+    assert plan(WEB, [resource("a"), resource("b", **other)]).problems == ()
 
 
 def test_the_same_route_of_two_resources_is_shared():
@@ -189,7 +189,7 @@ def test_a_route_of_somebody_else_is_neither_changed_nor_deleted():
     other = Route(ip_network("10.20.0.0/16"), ip_address("10.1.0.9"), 2, protocol=4)
     changes = diff(plan(WEB, [resource()]), There(LINKS, (other,), ()))
     assert len(changes) == 0
-    [trouble] = changes.troubles
+    [trouble] = changes.problems
     assert "somebody else made (protocol 4)" in trouble.reason
 
 
