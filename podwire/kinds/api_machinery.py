@@ -8,6 +8,17 @@ from podwire.kinds.tables import NONE, Json, age_of, condition, elements, name_o
 from podwire.objects import names
 from podwire.objects.times import human_duration
 
+_FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
+REVIEWS = (
+    Strategy(group="authentication.k8s.io", kind="SelfSubjectReview"),
+    Strategy(group="authentication.k8s.io", kind="TokenReview"),
+    Strategy(group="authorization.k8s.io", kind="LocalSubjectAccessReview"),
+    Strategy(group="authorization.k8s.io", kind="SelfSubjectAccessReview"),
+    Strategy(group="authorization.k8s.io", kind="SelfSubjectRulesReview"),
+    Strategy(group="authorization.k8s.io", kind="SubjectAccessReview"),
+)
+"""Questions that are answered and never stored."""
+
 
 def default_api_service(obj: dict[str, Any]) -> None:
     if (service := obj["spec"].get("service")) is not None:
@@ -98,8 +109,6 @@ def _signing_state(status: Json) -> str:
     return ",".join(states)
 
 
-_FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
-
 API_SERVICE = Strategy(
     group="apiregistration.k8s.io",
     kind="APIService",
@@ -142,13 +151,3 @@ SIGNING_REQUEST = Strategy(
     columns="Name|Age|SignerName|Requestor|RequestedDuration|Condition",
     row=signing_request_row,
 )
-
-REVIEWS = (
-    Strategy(group="authentication.k8s.io", kind="SelfSubjectReview"),
-    Strategy(group="authentication.k8s.io", kind="TokenReview"),
-    Strategy(group="authorization.k8s.io", kind="LocalSubjectAccessReview"),
-    Strategy(group="authorization.k8s.io", kind="SelfSubjectAccessReview"),
-    Strategy(group="authorization.k8s.io", kind="SelfSubjectRulesReview"),
-    Strategy(group="authorization.k8s.io", kind="SubjectAccessReview"),
-)
-"""Questions that are answered and never stored."""

@@ -8,6 +8,20 @@ from podwire.kinds.stored import Object
 from podwire.kinds.strategy import Strategy
 from podwire.kinds.tables import NONE, UNKNOWN, UNSET, Json, age_of, elements, name_of, number, part, shown, text
 
+_SOURCES = {
+    "ContainerResource": "containerResource",
+    "External": "external",
+    "Object": "object",
+    "Pods": "pods",
+    "Resource": "resource",
+}
+_SHOWN = 2
+"""More metrics than these are only counted."""
+
+_T = TypeVar("_T", list[Any], Object)
+_KEPT_IN = "autoscaling.alpha.kubernetes.io/"
+"""Annotations in which autoscaling/v1 keeps what it has no field for, so that a write through it loses nothing."""
+
 
 def default(obj: dict[str, Any]) -> None:
     spec = obj["spec"]
@@ -31,17 +45,6 @@ def _scale_up() -> dict[str, Any]:
 
 def _scale_down() -> dict[str, Any]:
     return {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
-
-
-_SOURCES = {
-    "ContainerResource": "containerResource",
-    "External": "external",
-    "Object": "object",
-    "Pods": "pods",
-    "Resource": "resource",
-}
-_SHOWN = 2
-"""More metrics than these are only counted."""
 
 
 def row(obj: Json, now: float) -> list[Any]:
@@ -101,10 +104,6 @@ def _metric(metric: Json, seen: Json) -> str:
 def _percent(value: Json, key: str, default: str) -> str:
     return f"{number(value, key)}%" if key in value else default
 
-
-_T = TypeVar("_T", list[Any], Object)
-_KEPT_IN = "autoscaling.alpha.kubernetes.io/"
-"""Annotations in which autoscaling/v1 keeps what it has no field for, so that a write through it loses nothing."""
 
 _CPU, _CURRENT_CPU = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"
 

@@ -25,6 +25,22 @@ _NOT_SEARCH_DOMAIN = names.must_match(
     "example.com",
 )
 
+IMMUTABLE = "field is immutable"
+_LINK_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
+REASON_LENGTH = 1024
+MESSAGE_LENGTH = 32 * 1024
+_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
+_NOT_REASON = names.must_match(
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+    "characters or '_,:', and must end with an alphanumeric character or '_'",
+    _REASON,
+    "my_name",
+    "MY_NAME",
+    "MyName",
+    "ReasonA,ReasonB",
+    "ReasonA:ReasonB",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -177,9 +193,6 @@ def operator_values(operator: str, values: Sequence[str], path: str, errors: Err
         errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
 
 
-IMMUTABLE = "field is immutable"
-
-
 def unchanged(new: Any, old: Any, path: str, errors: Errors) -> None:
     """The field at `path` stays what it is; empty is the same as missing."""
     if new != old and (new or old):
@@ -202,22 +215,8 @@ def endpoint_ip(text: str, path: str, errors: Errors) -> None:
         errors.append(invalid(path, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"))
 
 
-_LINK_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
-REASON_LENGTH = 1024
-MESSAGE_LENGTH = 32 * 1024
 _STATUSES = Choice(("False", "True", "Unknown"))
-_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
 _is_reason = re.compile(_REASON).fullmatch
-_NOT_REASON = names.must_match(
-    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
-    "characters or '_,:', and must end with an alphanumeric character or '_'",
-    _REASON,
-    "my_name",
-    "MY_NAME",
-    "MyName",
-    "ReasonA,ReasonB",
-    "ReasonA:ReasonB",
-)
 
 
 def conditions(given: Sequence[Object], path: str, errors: Errors) -> None:

@@ -13,6 +13,8 @@ _ANY_ROLE = Choice(("Role", "ClusterRole"))
 _CLUSTER_ROLE = Choice(("ClusterRole",))
 _SUBJECTS = Choice(("ServiceAccount", "User", "Group"))
 
+_BINDING_COLUMNS = "Name|Role|Age|Users*|Groups*|ServiceAccounts*"
+
 
 def validate_role(obj: Object) -> list[FieldError]:
     errors: Errors = []
@@ -140,8 +142,6 @@ def _subject_text(subject: Json) -> str:
         return f"{text(subject, 'namespace')}/{text(subject, 'name')}"
     return text(subject, "name")
 
-
-_BINDING_COLUMNS = "Name|Role|Age|Users*|Groups*|ServiceAccounts*"
 
 ROLE = Strategy(
     group=GROUP,

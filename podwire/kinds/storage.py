@@ -21,6 +21,17 @@ from podwire.kinds.tables import (
     text,
 )
 
+_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+"""Access modes in the order in which kubectl shows them."""
+
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+_DEFAULT_STORAGE_CLASS = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+_DEFAULT_ATTRIBUTES_CLASS = ("volumeattributesclass.alpha.kubernetes.io/is-default-class",)
+_STORAGE = "storage.k8s.io"
+
 
 def default_volume(obj: dict[str, Any]) -> None:
     spec, status = obj["spec"], obj["status"]
@@ -74,17 +85,6 @@ def prepare_claim(obj: dict[str, Any]) -> None:
         spec["dataSourceRef"] = dict(source)
     elif reference and not source and not reference.get("namespace"):
         spec["dataSource"] = dict(reference)
-
-
-_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-"""Access modes in the order in which kubectl shows them."""
-
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
-_DEFAULT_STORAGE_CLASS = (
-    "storageclass.kubernetes.io/is-default-class",
-    "storageclass.beta.kubernetes.io/is-default-class",
-)
-_DEFAULT_ATTRIBUTES_CLASS = ("volumeattributesclass.alpha.kubernetes.io/is-default-class",)
 
 
 def volume_row(obj: Json, now: float) -> list[Any]:
@@ -181,8 +181,6 @@ def csi_driver_row(obj: Json, now: float) -> list[Any]:
 def csi_node_row(obj: Json, now: float) -> list[Any]:
     return [name_of(obj), count(part(obj, "spec"), "drivers"), age_of(obj, now)]
 
-
-_STORAGE = "storage.k8s.io"
 
 PERSISTENT_VOLUME = Strategy(
     group="",

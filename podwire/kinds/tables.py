@@ -20,6 +20,17 @@ UNSET = "<unset>"
 INVALID = "<invalid>"
 _EMPTY: Json = {}
 
+_DESCRIPTIONS = {
+    "Age": "How long ago the object was created.",
+    "Containers": "The names of the template's containers.",
+    "Created At": "When the object was created.",
+    "Images": "The images of the template's containers.",
+    "Name": "The name of the object, unique in its namespace.",
+    "Restarts": "How often the pod's containers came back, and how long ago the last one did.",
+    "Selector": "The labels that select the pods.",
+    "Status": "Where the object is in its life.",
+}
+
 
 def part(value: Json, *path: str) -> Json:
     """Returns the object at the end of the path; an empty one where there is none."""
@@ -141,18 +152,6 @@ def selector_text(value: Json, key: str, *, empty: str = NONE, broken: str = "<e
         return str(selectors.from_object(cleaned)) or empty
     except ValueError:
         return broken
-
-
-_DESCRIPTIONS = {
-    "Age": "How long ago the object was created.",
-    "Containers": "The names of the template's containers.",
-    "Created At": "When the object was created.",
-    "Images": "The images of the template's containers.",
-    "Name": "The name of the object, unique in its namespace.",
-    "Restarts": "How often the pod's containers came back, and how long ago the last one did.",
-    "Selector": "The labels that select the pods.",
-    "Status": "Where the object is in its life.",
-}
 
 
 def column_definitions(columns: str) -> list[dict[str, Any]]:

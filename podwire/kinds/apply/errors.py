@@ -14,6 +14,8 @@ _SCALARS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "
 _EXPECTED = {"string": "string", "boolean": "boolean", "number": "numeric (int or float)"}
 _WORDS = {str: "string", bool: "boolean", int: "int", float: "float", dict: "map", list: "list"}
 
+CAUSE = "FieldManagerConflict"
+
 
 def configuration_errors(of: Type, config: Any) -> list[str]:
     """Returns the errors of a configuration, with paths: `.spec.replica: field not declared in schema`."""
@@ -75,9 +77,6 @@ def _at(path: tuple[str, ...], what: str) -> str:
 
 def _named(value: Any) -> str:
     return _WORDS.get(type(value), type(value).__name__)
-
-
-CAUSE = "FieldManagerConflict"
 
 
 def conflict_error(conflicts: Conflicts) -> ApiError:

@@ -18,6 +18,8 @@ from podwire.kinds.strategy import Strategy, selectable
 from podwire.kinds.tables import Json, label_text, part, selector_text
 from podwire.protocols.k8sapi.status import FieldError, invalid, required
 
+_COLUMNS = "Name|Desired#|Current#|Ready#|Age|Containers*|Images*|Selector*"
+
 
 def validate_create(obj: Object) -> list[FieldError]:
     return _spec(obj.get("spec") or {}, None)
@@ -87,8 +89,6 @@ def row(obj: Json, now: float) -> list[Any]:
 def controller_row(obj: Json, now: float) -> list[Any]:
     return [*replica_cells(obj, now), label_text(part(obj, "spec"), "selector")]
 
-
-_COLUMNS = "Name|Desired#|Current#|Ready#|Age|Containers*|Images*|Selector*"
 
 REPLICA_SET = Strategy(
     group="apps",

@@ -34,6 +34,8 @@ _KEPT = (
     "successPolicy",
 )
 
+ENDLESS = 2**31 - 1
+
 
 def validate_create(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
@@ -120,9 +122,6 @@ def _job_selector(spec: Object, errors: Errors) -> None:
     given = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if not selector_matches(selector, given or {}):
         errors.append(invalid("spec.template.metadata.labels", given, MISMATCH))
-
-
-ENDLESS = 2**31 - 1
 
 
 def default(obj: dict[str, Any]) -> None:

@@ -18,6 +18,34 @@ _LENGTHS: Mapping[str, int] = {"reportingInstance": 128, "action": 128, "reason"
 _NOTE = 1024
 _MISMATCH = "does not match event.namespace"
 
+_KEPT: Mapping[str, str] = {
+    "regarding": "involvedObject",
+    "reason": "reason",
+    "note": "message",
+    "type": "type",
+    "eventTime": "eventTime",
+    "action": "action",
+    "related": "related",
+    "reportingController": "reportingController",
+    "reportingInstance": "reportingInstance",
+}
+"""Fields that an update may not change, and their names in error messages."""
+
+_EVENT_NAMES = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+"""Fields of a core/v1 Event and what they are called in events.k8s.io/v1."""
+
+_CORE_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
+_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_COLUMNS = "Last Seen|Type|Reason|Object|Subobject*|Source*|Message|First Seen*|Count*|Name*"
+
 
 def validate_core_create(obj: Object) -> list[FieldError]:
     """core/v1, with its own names for the same fields."""
@@ -54,20 +82,6 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
     for field, name in _KEPT.items():
         unchanged(new.get(field), old.get(field), name, errors)
     return errors
-
-
-_KEPT: Mapping[str, str] = {
-    "regarding": "involvedObject",
-    "reason": "reason",
-    "note": "message",
-    "type": "type",
-    "eventTime": "eventTime",
-    "action": "action",
-    "related": "related",
-    "reportingController": "reportingController",
-    "reportingInstance": "reportingInstance",
-}
-"""Fields that an update may not change, and their names in error messages."""
 
 
 def _legacy(obj: Object, about: str, controller: str, note: str) -> list[FieldError]:
@@ -172,20 +186,6 @@ def _source(obj: Json, names: _Names) -> str:
     return f"{component}, {instance}" if instance else component
 
 
-_EVENT_NAMES = {
-    "involvedObject": "regarding",
-    "message": "note",
-    "source": "deprecatedSource",
-    "firstTimestamp": "deprecatedFirstTimestamp",
-    "lastTimestamp": "deprecatedLastTimestamp",
-    "count": "deprecatedCount",
-    "reportingComponent": "reportingController",
-}
-"""Fields of a core/v1 Event and what they are called in events.k8s.io/v1."""
-
-_CORE_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
-
-
 def _renamed(obj: StoredObject, names: Mapping[str, str], api_version: str) -> StoredObject:
     renamed = {names.get(key, key): value for key, value in obj.items()}
     renamed["apiVersion"] = api_version
@@ -198,10 +198,6 @@ def to_core(obj: StoredObject) -> StoredObject:
 
 def from_core(obj: StoredObject) -> StoredObject:
     return _renamed(obj, _EVENT_NAMES, "events.k8s.io/v1")
-
-
-_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_COLUMNS = "Last Seen|Type|Reason|Object|Subobject*|Source*|Message|First Seen*|Count*|Name*"
 
 
 def _source_component(event: Mapping[str, Any]) -> str:

@@ -10,6 +10,8 @@ from podwire.kinds.tables import Json, age_of, name_of, part, text
 from podwire.objects import names
 from podwire.protocols.k8sapi.status import FieldError, invalid
 
+METADATA_NAME = "kubernetes.io/metadata.name"
+
 
 def validate_create(obj: Object) -> list[FieldError]:
     errors: Errors = []
@@ -38,9 +40,6 @@ def _finalizers(obj: Object, errors: Errors) -> None:
         path = f"spec.finalizers[{index}]"
         named(names.qualified_name, finalizer, path, errors)
         qualified_finalizer(finalizer, path, errors)
-
-
-METADATA_NAME = "kubernetes.io/metadata.name"
 
 
 def default(obj: dict[str, Any]) -> None:

@@ -18,6 +18,13 @@ _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 _LONGEST_FEATURE = 253
 _NO_CONFIG_SOURCE = "kubelets do not take their configuration from the API any more"
 
+_ROLE_PREFIX = "node-role.kubernetes.io/"
+_ROLE_LABEL = "kubernetes.io/role"
+_NODE_INFO = (
+    "architecture bootID containerRuntimeVersion kernelVersion kubeProxyVersion kubeletVersion "
+    "machineID operatingSystem osImage systemUUID"
+)
+
 
 def validate_create(obj: Object) -> list[FieldError]:
     """Checks a new node; its kubelet creates it and may set its status."""
@@ -123,10 +130,6 @@ def default(obj: dict[str, Any]) -> None:
     round_up(status.get("allocatable"))
 
 
-_ROLE_PREFIX = "node-role.kubernetes.io/"
-_ROLE_LABEL = "kubernetes.io/role"
-
-
 def row(obj: Json, now: float) -> list[Any]:
     status = part(obj, "status")
     info = part(status, "nodeInfo")
@@ -166,11 +169,6 @@ def _address(status: Json, kind: str) -> str:
 def runtime_class_row(obj: Json, now: float) -> list[Any]:
     return [name_of(obj), text(obj, "handler"), age_of(obj, now)]
 
-
-_NODE_INFO = (
-    "architecture bootID containerRuntimeVersion kernelVersion kubeProxyVersion kubeletVersion "
-    "machineID operatingSystem osImage systemUUID"
-)
 
 NODE = Strategy(
     group="",

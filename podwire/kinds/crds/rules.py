@@ -27,6 +27,10 @@ _NOT_RUN = (
 )
 _SPENT = "validation failed due to running out of cost budget, no further validation rules will be run"
 
+_STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
+
 
 def variables(declared: Declared, rule: Json) -> dict[str, Type]:
     """Returns the variables of an expression of a rule."""
@@ -225,11 +229,6 @@ def _violation(rule: Rule, tree: RuleTree, path: str, value: Any, message: str) 
             return duplicate(where, shown)
         case _:
             return invalid(where, shown, message)
-
-
-_STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]", re.DOTALL)
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
 
 
 class BadFieldPath(ValueError):

@@ -71,6 +71,10 @@ _FORBIDDEN_WITHIN: Mapping[str, str] = {
 
 _PLACES = {"root": "at the root", "item": "for specified array items", "field": "for specified object fields"}
 
+Walk = Callable[[Json, str], list[FieldError]]
+MOST_SELECTABLE = 8
+_SELECTABLE_TYPES = ("boolean", "integer", "string")
+
 
 def schema_errors(schema: Any, path: str) -> list[FieldError]:
     """Returns the errors of a version's schema; the path is that of `openAPIV3Schema`."""
@@ -269,9 +273,6 @@ def _below(schema: Json, path: str) -> Sequence[tuple[Any, str]]:
     return schemas
 
 
-Walk = Callable[[Json, str], list[FieldError]]
-
-
 def everywhere(schema: Json, path: str, look: Walk) -> list[FieldError]:
     """Returns the errors that `look` reports for a schema and all schemas below it that describe values."""
     errors = look(schema, path)
@@ -323,10 +324,6 @@ def _default_errors(schema: Json, path: str) -> list[FieldError]:
         return [invalid(where, value, f"must not have unknown fields: {listed}")]
     node.fill(kept, Growth())
     return check_metered(compiled(schema), kept, where)
-
-
-MOST_SELECTABLE = 8
-_SELECTABLE_TYPES = ("boolean", "integer", "string")
 
 
 def selectable_errors(fields: Sequence[Json], schema: Json, path: str) -> list[FieldError]:

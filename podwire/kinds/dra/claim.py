@@ -33,6 +33,8 @@ _ONE_ATTRIBUTE = 'exactly one of "matchAttribute" or "distinctAttribute" is requ
 Requests = Mapping[str, frozenset[str]]
 """The names of a claim's requests, each with those of its alternatives."""
 
+_GROUP = "resource.k8s.io"
+
 
 def validate_claim(obj: Object) -> list[FieldError]:
     errors: Errors = []
@@ -216,8 +218,6 @@ def _states(obj: Json) -> list[str]:
         states.append("reserved")
     return states
 
-
-_GROUP = "resource.k8s.io"
 
 DEVICE_CLASS = Strategy(
     group=_GROUP,

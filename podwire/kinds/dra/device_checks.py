@@ -22,6 +22,9 @@ EFFECTS = Choice(("NoExecute", "NoSchedule", "None"))
 _OPERATORS = Choice(("Equal", "Exists"))
 Item = Callable[[Any, str, Errors], None]
 
+_BOOLEAN = ("bool", "dyn")
+"""`dyn` is allowed: only evaluation can tell its type."""
+
 
 def items(given: Sequence[Any], most: int, check: Item, path: str, errors: Errors) -> bool:
     """Checks each item of a list of at most `most` items; returns False for a longer one, which is not inspected."""
@@ -164,10 +167,6 @@ def binding_conditions(given: Object, path: str, errors: Errors) -> None:
     if not failed:
         detail = "bindingFailureConditions are required to use bindingConditions"
         errors.append(invalid(f"{path}.bindingFailureConditions", failed, detail))
-
-
-_BOOLEAN = ("bool", "dyn")
-"""`dyn` is allowed: only evaluation can tell its type."""
 
 
 def expression(text: str, path: str, errors: Errors) -> None:

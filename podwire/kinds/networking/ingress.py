@@ -7,6 +7,9 @@ from podwire.kinds.strategy import Strategy
 from podwire.kinds.tables import NONE, Json, age_of, count, elements, name_of, part, strings, text
 from podwire.objects import names
 
+_LISTED = 3
+"""More endpoints, ports or hosts than these are only counted."""
+
 
 def default_ingress(obj: dict[str, Any]) -> None:
     spec = obj["spec"]
@@ -24,10 +27,6 @@ def _default_backend(backend: dict[str, Any] | None) -> None:
 def default_ingress_class(obj: dict[str, Any]) -> None:
     if (parameters := obj["spec"].get("parameters")) is not None:
         parameters.setdefault("scope", "Cluster")
-
-
-_LISTED = 3
-"""More endpoints, ports or hosts than these are only counted."""
 
 
 def ingress_row(obj: Json, now: float) -> list[Any]:

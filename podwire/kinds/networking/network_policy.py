@@ -14,6 +14,8 @@ _PROTOCOLS = Choice(("TCP", "UDP", "SCTP"))
 _TYPES = Choice(("Ingress", "Egress"))
 _SIDES = (("ingress", "from"), ("egress", "to"))
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
 
 def validate_create(obj: Object) -> list[FieldError]:
     return _policy(obj.get("spec") or {}, frozenset())
@@ -93,9 +95,6 @@ def _block(block: Object, path: str, known: Collection[str], errors: Errors) -> 
         part = _network(excepted, place, known, errors)
         if whole is not None and part is not None and not _strictly_within(part, whole):
             errors.append(invalid(place, excepted, "must be a strict subset of `cidr`"))
-
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def _network(text: str, path: str, known: Collection[str], errors: Errors) -> Network | None:

@@ -73,6 +73,8 @@ scalars are optional ones, where `runAsUser: 0` is not the same as none."""
 
 _ABSENT: Any = object()
 
+RESIZABLE = ("cpu", "memory")
+
 
 def spec_changes(new: Object, old: Object, errors: Errors) -> None:
     """Checks each field that may change, then that nothing else did; `new` was validated as a pod already."""
@@ -235,9 +237,6 @@ def _shown(value: Any) -> str:
         return "nothing"
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
-
-
-RESIZABLE = ("cpu", "memory")
 
 
 def resize_changes(new: Object, old: Object, errors: Errors) -> None:

@@ -9,6 +9,8 @@ from podwire.protocols.k8sapi.status import forbidden, invalid, required
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
+_NODE_FIELDS: Mapping[str, Callable[[str], list[str]]] = {"metadata.name": names.dns_subdomain}
+
 
 def affinity(given: Object, path: str, errors: Errors) -> None:
     if (node := given.get("nodeAffinity")) is not None:
@@ -55,9 +57,6 @@ def _label_requirement(requirement: Object, path: str, errors: Errors, *, check_
     if check_values:
         for index, value in enumerate(values):
             named(names.label_value, value, f"{path}.values[{index}]", errors)
-
-
-_NODE_FIELDS: Mapping[str, Callable[[str], list[str]]] = {"metadata.name": names.dns_subdomain}
 
 
 def _field_requirement(requirement: Object, path: str, errors: Errors) -> None:

@@ -38,6 +38,14 @@ _EPHEMERAL_FIELDS = frozenset(
 _NOT_INIT = "may not be set for init containers without restartPolicy=Always"
 _SIDECAR_FIELDS = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 
+_CONTAINER_RESTART_POLICIES = Choice(("Always", "Never", "OnFailure"))
+_RULE_ACTIONS = Choice(("Restart", "RestartAllContainers"))
+_RULE_OPERATORS = Choice(("In", "NotIn"))
+_MOST_RULES = 20
+_MOST_EXIT_CODES = 255
+_RESIZED = Choice(("cpu", "memory"))
+_RESIZE_POLICIES = Choice(("NotRequired", "RestartContainer"))
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -203,14 +211,6 @@ _PARTS: Sequence[tuple[str, Callable[[Object, Surroundings, str, Errors], None]]
     ("securityContext", lambda it, pod, path, errors: container_security(it, pod.host_users, path, errors)),
 )
 """The parts that a container may have, in the order of their errors."""
-
-_CONTAINER_RESTART_POLICIES = Choice(("Always", "Never", "OnFailure"))
-_RULE_ACTIONS = Choice(("Restart", "RestartAllContainers"))
-_RULE_OPERATORS = Choice(("In", "NotIn"))
-_MOST_RULES = 20
-_MOST_EXIT_CODES = 255
-_RESIZED = Choice(("cpu", "memory"))
-_RESIZE_POLICIES = Choice(("NotRequired", "RestartContainer"))
 
 
 def restart_policy(container: Object, path: str, errors: Errors) -> None:

@@ -9,6 +9,9 @@ from podwire.kinds.podspec.volume_defaults import default_volume
 
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
+POD_TEMPLATE: Mapping[str, Any] = {"template": {"metadata": {}, "spec": {}}}
+"""The parts that every pod template has (see `Strategy.parts`)."""
+
 
 def default_pod_spec(spec: dict[str, Any]) -> None:
     _align_service_account(spec)
@@ -41,7 +44,3 @@ def _align_service_account(spec: dict[str, Any]) -> None:
     name = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if name:
         spec["serviceAccountName"] = spec["serviceAccount"] = name
-
-
-POD_TEMPLATE: Mapping[str, Any] = {"template": {"metadata": {}, "spec": {}}}
-"""The parts that every pod template has (see `Strategy.parts`)."""

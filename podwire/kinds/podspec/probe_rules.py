@@ -23,6 +23,8 @@ _SIGNALS = {
     "windows": Choice(("SIGKILL", "SIGTERM")),
 }
 
+Handler = Callable[[Object, str, int | None, Errors], None]
+
 
 def _exec(action: Object, path: str, _grace: int | None, errors: Errors) -> None:
     if not action.get("command"):
@@ -49,7 +51,6 @@ def _sleep(action: Object, path: str, grace: int | None, errors: Errors) -> None
         errors.append(invalid(path, seconds, detail))
 
 
-Handler = Callable[[Object, str, int | None, Errors], None]
 _PROBE_HANDLERS: Sequence[tuple[str, Handler]] = (
     ("exec", _exec),
     ("httpGet", _http_get),

@@ -32,6 +32,8 @@ _STANDARD_NAMES = (
 _POD_LEVEL_NAMES = Choice(("cpu", "hugepages-", "memory"))
 _HUGE_PAGES = "hugepages-"
 
+Amounts = dict[str, Quantity]
+
 
 def requirements(resources: Object, claims: frozenset[str], path: str, errors: Errors) -> None:
     """The `resources` of a container."""
@@ -163,9 +165,6 @@ def _whole_pages(name: str, text: str) -> bool:
 
 def _is_whole(text: str) -> bool:
     return Quantity.parse(text).milli() % 1000 == 0
-
-
-Amounts = dict[str, Quantity]
 
 
 def pod_level(spec: Object, path: str, errors: Errors) -> None:

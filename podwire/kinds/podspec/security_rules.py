@@ -22,6 +22,8 @@ _IPC_SYSCTLS = frozenset(
 )
 _LONGEST_CREDENTIAL_SPEC = 64 * 1024
 
+_SWAPPED: Mapping[int, str] = {ord("/"): ".", ord("."): "/"}
+
 
 def container_security(container: Object, host_users: bool, path: str, errors: Errors) -> None:
     context: Object = container["securityContext"]
@@ -96,9 +98,6 @@ def _dotted(name: str) -> str:
     """Returns the name with dots as separators; when the first separator is a slash, dots and slashes change places."""
     first = next((character for character in name if character in "./"), ".")
     return name.translate(_SWAPPED) if first == "/" else name
-
-
-_SWAPPED: Mapping[int, str] = {ord("/"): ".", ord("."): "/"}
 
 
 def _seccomp(profile: Object | None, path: str, errors: Errors) -> None:

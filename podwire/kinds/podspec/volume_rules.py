@@ -17,6 +17,9 @@ _HOST_PATH_TYPES = Choice(
 _DRIVER_LENGTH = 63
 Source = Callable[[Object, str, Errors], None]
 
+_ACCESS_MODES = Choice(("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"))
+_VOLUME_MODES = Choice(("Block", "Filesystem"))
+
 
 def volumes(given: Sequence[Object], pod: str, is_pod: bool, path: str, errors: Errors) -> dict[str, Object]:
     """Checks all volumes; those without a fault, by name. `pod` is the pod's name where there is one already."""
@@ -128,8 +131,6 @@ SOURCES: Mapping[str, Source] = {
 """In the order in which the first of several counts as the one that was meant."""
 
 _ORDER = {kind: index for index, kind in enumerate(SOURCES)}
-_ACCESS_MODES = Choice(("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"))
-_VOLUME_MODES = Choice(("Block", "Filesystem"))
 
 
 def claim_template(template: Object, path: str, errors: Errors) -> None:

@@ -19,6 +19,14 @@ _JSON_TYPES: dict[type, str] = {
     dict: "object",
 }
 
+Read = Callable[[Any, str, Report], Any]
+"""A shape's walk: value, path, report to the value in normal form."""
+
+DEEPEST = 100
+"""Levels of nesting that an open value may have; a body that nests deeper serves nobody."""
+
+_DIGITS_OF_BASE64 = re.compile(r"[A-Za-z0-9+/]*")
+
 
 class Mismatch(TypeMismatch):
     """A value of the wrong JSON type; the structs that it is in tell their names while the error passes them."""
@@ -50,15 +58,6 @@ class Mismatch(TypeMismatch):
 
 def too_deep() -> TypeMismatch:
     return TypeMismatch("exceeded max depth")
-
-
-Read = Callable[[Any, str, Report], Any]
-"""A shape's walk: value, path, report to the value in normal form."""
-
-DEEPEST = 100
-"""Levels of nesting that an open value may have; a body that nests deeper serves nobody."""
-
-_DIGITS_OF_BASE64 = re.compile(r"[A-Za-z0-9+/]*")
 
 
 class Scalar:
