@@ -109,7 +109,7 @@ _CPU, _CURRENT_CPU = "targetCPUUtilizationPercentage", "currentCPUUtilizationPer
 
 
 def to_v2(obj: Object) -> Object:
-    """Returns an autoscaling/v1 autoscaler as v2: the CPU percentage becomes a metric, the rest comes back from
+    """Returns an autoscaling/v1 autoscaler as v2: the CPU percentage becomes a metric, the rest is restored from
     annotations."""
     spec, status, metadata = dict(obj.get("spec", {})), dict(obj.get("status", {})), dict(obj["metadata"])
     annotations = dict(metadata.get("annotations", {}))

@@ -82,6 +82,6 @@ def _conversions() -> dict[Kind, Conversion]:
             _builtin(f"{versions.GROUP}/{version}", kind): Conversion(
                 _builtin(f"{versions.GROUP}/v1", kind), to_v1, from_v1, validated_as_stored=True
             )
-            for version, kind, to_v1, from_v1 in versions.all_of_them()
+            for version, kind, to_v1, from_v1 in versions.conversions()
         },
     }

@@ -140,7 +140,7 @@ def local(text: str, path: str, errors: Errors) -> None:
 
 
 def ip(text: str, path: str, errors: Errors, *, known: Collection[str] = ()) -> None:
-    """An IP address; those that the object had before are let through."""
+    """Checks an IP address; `known` ones, which the object had before, are accepted."""
     if text not in known:
         named(names.ip, text, path, errors)
 

@@ -75,13 +75,13 @@ def _content(metadata: Object, errors: Errors, *, qualified: bool) -> None:
 
 
 def annotations(given: Mapping[str, str], path: str, errors: Errors) -> None:
-    """Keys are qualified names in whatever case; all together have a limit."""
+    """Checks annotations: keys are qualified names in any case; the total size has a limit."""
     size = 0
     for key, value in given.items():
         for message in names.qualified_name(key.lower()):
             errors.append(invalid(path, key, message))
         size += len(key) + len(value)
-    # A character has at most four bytes: only what comes near the limit is measured.
+    # A character has at most four bytes: only sizes near the limit are measured.
     if size * 4 > ANNOTATIONS_LIMIT and _bytes(given) > ANNOTATIONS_LIMIT:
         errors.append(too_long(path, ANNOTATIONS_LIMIT))
 

@@ -77,7 +77,7 @@ def prepare_volume(obj: dict[str, Any]) -> None:
 
 
 def prepare_claim(obj: dict[str, Any]) -> None:
-    """dataSource and dataSourceRef say the same where they can."""
+    """Copies dataSource to dataSourceRef, or back where that is possible."""
     obj["status"] = {"phase": "Pending"}
     spec = obj["spec"]
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")

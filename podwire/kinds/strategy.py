@@ -120,7 +120,7 @@ class Strategy:
     allow_create_on_update: bool = False
     """PUT of an object that does not exist creates it."""
     allow_unconditional_update: bool = True
-    """PUT may leave out the resourceVersion and overwrite whatever is stored."""
+    """PUT may leave out the resourceVersion and overwrite the stored object."""
     counts_generation: bool = False
     """metadata.generation counts changes of the spec."""
     generation_follows_annotations: bool = False
@@ -193,7 +193,7 @@ class Strategy:
 CUSTOM = Strategy(
     group="", kind="", qualified_finalizers=False, counts_generation=True, allow_unconditional_update=False
 )
-"""Every custom resource; its schema's rules come on top."""
+"""The strategy of all custom resources; their schema adds its rules."""
 
 
 def fill(obj: Object, parts: Parts) -> None:

@@ -65,7 +65,7 @@ def edit():
 
 
 @pytest.fixture
-def told(spoiled):
+def errors_of(spoiled):
     """A function: what creating the spoiled pod answers."""
     from podwire.kinds.pod import validate
 

@@ -62,7 +62,7 @@ def test_an_external_name_has_no_traffic_policy():
     assert spec == {"type": "ExternalName", "externalName": "a.b", "sessionAffinity": "None"}
 
 
-def test_secret_texts_become_data():
+def test_string_data_of_a_secret_becomes_data():
     secret = apply("v1", "Secret", stringData={"a": "b"}, data={"a": "x", "c": "eA=="})
     assert secret["data"] == {"a": "Yg==", "c": "eA=="}
     assert secret["type"] == "Opaque"
@@ -76,7 +76,7 @@ def test_a_node_can_allocate_its_capacity():
     assert status["nodeInfo"]["kubeletVersion"] == ""
 
 
-def test_limit_ranges_follow_from_what_they_say():
+def test_limit_range_defaults_follow_from_minimum_and_maximum():
     (item,) = apply(
         "v1", "LimitRange", spec={"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}}]}
     )["spec"]["limits"]

@@ -116,7 +116,7 @@ def test_good_metadata_passes():
         ),
     ],
 )
-def test_metadata_is_judged_on_creation(metadata, errors):
+def test_metadata_is_validated_on_creation(metadata, errors):
     assert created(**metadata) == errors
 
 
@@ -125,7 +125,7 @@ def test_only_one_owner_controls():
     assert error.endswith('Found "true" in references for ReplicaSet/r and ReplicaSet/s')
 
 
-def test_labels_are_judged():
+def test_labels_are_validated():
     errors = created(labels={"a b": "c d"})
     assert errors[0].startswith('metadata.labels: Invalid value: "a b": name part must consist of')
     assert errors[1].startswith('metadata.labels: Invalid value: "c d": a valid label must be an empty string or')
@@ -153,12 +153,12 @@ def test_each_kind_has_its_names(api_version, kind, name, good):
     assert any(each.field == "metadata.name" for each in errors) is not good
 
 
-def test_a_bad_name_is_told_as_ever():
+def test_an_invalid_name_has_upstreams_message():
     assert created(NAMESPACE, name="Big", namespace="") == [f'metadata.name: Invalid value: "Big": {LABEL}']
     assert created(NAMESPACE) == ["metadata.namespace: Forbidden: not allowed on this type"]
 
 
-def test_a_bad_prefix_is_told_too():
+def test_an_invalid_generate_name_is_rejected():
     errors = created(generateName="X-", name="X-abcde")
     assert [each.split(":")[0] for each in errors] == ["metadata.generateName", "metadata.name"]
 
@@ -208,5 +208,5 @@ def test_custom_resources_name_their_finalizers_as_they_like():
         ),
     ],
 )
-def test_metadata_is_judged_on_update(new, old, errors):
+def test_metadata_is_validated_on_update(new, old, errors):
     assert updated(new, old) == errors

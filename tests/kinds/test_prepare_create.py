@@ -19,12 +19,12 @@ def created(api_version, kind, **fields):
     return obj
 
 
-def test_a_pod_begins_pending_whatever_its_creator_says():
+def test_a_new_pod_is_pending_and_loses_a_given_status():
     pod = created("v1", "Pod", spec={"containers": [{"name": "c"}]}, status={"phase": "Running"})
     assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
-def test_a_gated_pod_says_why_it_waits():
+def test_a_gated_pod_has_a_scheduling_condition():
     pod = created("v1", "Pod", spec={"containers": [], "schedulingGates": [{"name": "g"}]})
     (condition,) = pod["status"]["conditions"]
     assert condition["type"] == "PodScheduled"
@@ -106,7 +106,7 @@ def test_a_definition_stores_its_storage_version():
     assert crd["status"] == {"storedVersions": ["v1"]}
 
 
-def test_custom_resources_lose_a_status_that_has_a_door_of_its_own():
+def test_new_custom_resources_with_a_status_subresource_lose_their_status():
     kind = Kind(
         group="example.com",
         version="v1",
@@ -143,5 +143,5 @@ FULL = {"cpu": "1", "memory": "1Gi"}
         pytest.param({"containers": []}, "BestEffort", id="no containers"),
     ],
 )
-def test_the_quality_of_service_follows_from_what_is_asked(spec, expected):
+def test_the_qos_class_follows_from_requests_and_limits(spec, expected):
     assert qos_class({"spec": spec}) == expected

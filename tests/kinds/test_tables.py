@@ -51,7 +51,7 @@ def test_every_kind_has_a_cell_for_every_column(kind):
     assert len(strategy.row({"metadata": META}, NOW)) == len(strategy.column_definitions())
 
 
-def test_a_kind_that_nobody_knows_shows_its_name_and_creation():
+def test_a_kind_without_columns_shows_its_name_and_creation():
     assert [each["name"] for each in CUSTOM.column_definitions()] == ["Name", "Created At"]
     assert CUSTOM.row({"metadata": META}, NOW) == ["x", ago(80)]
 

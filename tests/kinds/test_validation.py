@@ -31,12 +31,12 @@ def ready(manifest):
     return kind, obj
 
 
-def told(manifest):
+def errors_of(manifest):
     kind, obj = ready(manifest)
     return [str(error) for error in strategy_of(kind).errors_on_create(kind, obj)]
 
 
-def told_on_update(old, changes, subresource=""):
+def errors_on_update(old, changes, subresource=""):
     """Errors when the values at some paths (`spec.ports.0.port`) of a stored object are replaced."""
     kind, obj = ready(old)
     obj["metadata"]["resourceVersion"] = "1"
@@ -52,13 +52,13 @@ def told_on_update(old, changes, subresource=""):
 
 @pytest.mark.parametrize("manifest", GOOD.values(), ids=GOOD.keys())
 def test_a_good_object_passes_and_may_be_written_again(manifest):
-    assert told(manifest) == []
-    assert told_on_update(manifest, {}) == []
+    assert errors_of(manifest) == []
+    assert errors_on_update(manifest, {}) == []
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_wrong_is_told(case):
-    assert told(case["object"]) == case["errors"]
+def test_invalid_objects_are_rejected_with_upstreams_errors(case):
+    assert errors_of(case["object"]) == case["errors"]
 
 
 MEBIBYTE = 1024 * 1024
@@ -75,18 +75,18 @@ TOO_MUCH = "Too long: may not be more than 1048576 bytes"
     ],
 )
 def test_data_has_a_limit(kind, field, size, errors):
-    assert told({"apiVersion": "v1", "kind": kind, field: {"a": "x" * size}}) == errors
+    assert errors_of({"apiVersion": "v1", "kind": kind, field: {"a": "x" * size}}) == errors
 
 
 def test_lists_of_devices_have_limits():
     claim, slice_ = copy.deepcopy(GOOD["claim"]), copy.deepcopy(GOOD["slice"])
     claim["spec"]["devices"] = {"requests": [{"name": f"r{index}"} for index in range(33)]}
-    assert told(claim) == ["spec.devices.requests: Too many: 33: must have at most 32 items"]
+    assert errors_of(claim) == ["spec.devices.requests: Too many: 33: must have at most 32 items"]
     slice_["spec"]["devices"] = [{"name": f"d{index}"} for index in range(129)]
-    assert told(slice_) == ["spec.devices: Too many: 129: must have at most 128 items"]
+    assert errors_of(slice_) == ["spec.devices: Too many: 129: must have at most 128 items"]
     slice_["spec"]["devices"] = [{"name": f"d{index}"} for index in range(64)]
     slice_["spec"]["devices"] += [{"name": "tainted", "taints": [{"key": "k", "effect": "NoExecute"}]}]
-    assert told(slice_) == ["spec.devices: Too many: 65: must have at most 64 items"]
+    assert errors_of(slice_) == ["spec.devices: Too many: 65: must have at most 64 items"]
 
 
 SEALED = {**GOOD["config map"], "immutable": True}
@@ -196,12 +196,12 @@ WIDER = {"matchLabels": {"a": "b", "c": "d"}}
         ),
     ],
 )
-def test_what_may_not_change_is_told(old, changes, errors):
-    assert told_on_update(old, changes) == errors
+def test_changes_of_immutable_fields_are_rejected(old, changes, errors):
+    assert errors_on_update(old, changes) == errors
 
 
-def test_a_claim_never_changes_what_it_asks_for():
-    (error,) = told_on_update(GOOD["claim"], {"spec.devices.requests": []})
+def test_the_spec_of_a_claim_is_immutable():
+    (error,) = errors_on_update(GOOD["claim"], {"spec.devices.requests": []})
     assert error.startswith("spec: Invalid value: {")
     assert error.endswith("}: field is immutable")
 
@@ -209,8 +209,8 @@ def test_a_claim_never_changes_what_it_asks_for():
 def test_a_suspended_job_may_still_move():
     job = copy.deepcopy(GOOD["job"])
     job["spec"]["suspend"] = True
-    assert told_on_update(job, {"spec.template.spec.nodeSelector": {"a": "b"}}) == []
-    (error,) = told_on_update(GOOD["job"], {"spec.template.spec.nodeSelector": {"a": "b"}})
+    assert errors_on_update(job, {"spec.template.spec.nodeSelector": {"a": "b"}}) == []
+    (error,) = errors_on_update(GOOD["job"], {"spec.template.spec.nodeSelector": {"a": "b"}})
     assert error.startswith("spec.template: Invalid value: ")
 
 
@@ -230,33 +230,33 @@ def test_a_suspended_job_may_still_move():
     ],
 )
 def test_replicas_add_up(status, errors):
-    assert told_on_update(GOOD["deployment"], {"status": status}, "status") == errors
+    assert errors_on_update(GOOD["deployment"], {"status": status}, "status") == errors
 
 
 def test_a_namespaces_phase_follows_from_its_deletion():
     namespace = {"apiVersion": "v1", "kind": "Namespace"}
-    assert told_on_update(namespace, {"status.phase": "Terminating"}, "status") == [
+    assert errors_on_update(namespace, {"status.phase": "Terminating"}, "status") == [
         "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
     ]
 
 
-def test_a_namespaces_finalizers_change_at_their_own_door():
+def test_a_namespaces_finalizers_change_through_finalize_only():
     namespace = {"apiVersion": "v1", "kind": "Namespace"}
-    assert told_on_update(namespace, {"spec.finalizers": []}, "finalize") == []
-    assert told_on_update(namespace, {"spec.finalizers": ["x"]}, "finalize") == [
+    assert errors_on_update(namespace, {"spec.finalizers": []}, "finalize") == []
+    assert errors_on_update(namespace, {"spec.finalizers": ["x"]}, "finalize") == [
         'spec.finalizers[0]: Invalid value: "x": name is neither a standard finalizer name nor is it fully qualified'
     ]
 
 
-def test_networks_that_a_policy_had_before_are_let_through():
+def test_networks_that_a_policy_had_before_are_accepted():
     policy = copy.deepcopy(GOOD["network policy"])
     policy["spec"] = {"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.1/8"}}]}]}
-    assert len(told(policy)) == 1
-    assert told_on_update(policy, {}) == []
+    assert len(errors_of(policy)) == 1
+    assert errors_on_update(policy, {}) == []
 
 
 def test_a_stateful_set_mounts_its_claims():
     stateful = copy.deepcopy(GOOD["stateful set"])
     stateful["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}}]
     stateful["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/d"}]
-    assert told(stateful) == []
+    assert errors_of(stateful) == []

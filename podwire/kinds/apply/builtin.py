@@ -13,7 +13,7 @@ _DEFAULTS = {
     "io.k8s.api.core.v1.ServicePort": {"protocol": "TCP"},
     "io.k8s.api.core.v1.LocalObjectReference": {"name": ""},
 }
-"""Keys that may be left out, which the definitions do not say."""
+"""Defaults of list keys that may be left out; the definitions lack them."""
 
 _SCALARS = {
     "string": Leaf("string"),

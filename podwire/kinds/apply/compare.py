@@ -52,7 +52,7 @@ class _Walk:
     def values(self, of: Type, old: Any, new: Any) -> bool:
         """Fills the sets from the levels below; returns True for a value that is owned as a whole and has changed."""
         if type(of) is Leaf:
-            return True  # nobody comes here with equal values
+            return True  # callers have compared the values
         if not (old or new):
             return type(old) is not type(new) or old != new
         if (members := _members(of, old, new)) is not None:
@@ -61,7 +61,7 @@ class _Walk:
         if (elements := _elements(of, old, new)) is not None:
             self._elements(elements, old or [], new or [])
             return False
-        for value, gone in ((old, True), (new, False)):  # another kind of value: its parts come or go with it
+        for value, gone in ((old, True), (new, False)):  # another type of value: its parts are added or removed with it
             below = {key: inner for key, inner in whole(of, value).items() if key != HERE}
             if gone:
                 self.removed.update(below)

@@ -52,7 +52,7 @@ def _value(of: Type, value: Any, path: tuple[str, ...], errors: list[str]) -> No
 
 def _scalar(of: Leaf, value: Any, path: tuple[str, ...], errors: list[str]) -> None:
     allowed = _SCALARS.get(of.scalar)
-    if allowed is None or type(value) in allowed:  # not isinstance: True is no number here
+    if allowed is None or type(value) in allowed:  # not isinstance: True is not a number here
         return
     errors.append(_at(path, f"expected {_EXPECTED[of.scalar]}, got {_named(value)}"))
 

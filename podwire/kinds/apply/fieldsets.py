@@ -14,7 +14,7 @@ FieldSet = dict[str, Any]
 
 HERE = "."
 FIELD: FieldSet = {}
-"""Stands for a field with nothing below it, wherever there is one."""
+"""A field with nothing below it; shared by all sets."""
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:

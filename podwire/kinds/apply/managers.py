@@ -11,7 +11,7 @@ MOST_UPDATERS = 10
 """Managers that update; when there are more, those that wrote first are bundled."""
 BUNDLE = "ancient-changes"
 UNKNOWN = "unknown"
-"""A manager that says nothing of itself."""
+"""The name of a manager that has none."""
 
 
 class Manager(NamedTuple):

@@ -87,8 +87,8 @@ def _by_name(of: Elements, values: list[Any]) -> list[tuple[str, Any]]:
 def _interleaved(present: list[str], configured: list[str]) -> list[str]:
     """Returns both lists of names in one, each name of `wanted` once.
 
-    The wanted ones keep their order. Those that are present only come as soon as everything before them has come, so
-    they stay behind whatever they stood behind; a shared one that is not its turn yet is passed over.
+    The configured ones keep their order. Those that only the object has follow the elements that they followed before;
+    a shared one whose turn has not come yet is skipped.
     """
     named, known = set(configured), set(present)
     turns = [name for name in configured if name in known]

@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Leaf:
-    """Owned as a whole; `scalar` says what it must be: string, number, boolean, or nothing in particular."""
+    """A value that is owned as a whole; `scalar` is its required type: string, number, boolean, or empty."""
 
     __slots__ = ("scalar",)
     by_member = by_element = False
@@ -37,7 +37,7 @@ class Leaf:
 class _Known(dict[str, "tuple[str, Type | None]"]):
     """The path element and the type of members by name, None for what is none; found out when first asked for.
 
-    Every write asks for every member that it brings, and the same names come again and again.
+    Every write looks up all of its members, and the same names recur.
     """
 
     __slots__ = ("_of",)
@@ -67,7 +67,7 @@ class MapOf:
         return self.values
 
     def names(self, _name: str) -> bool:
-        """No member is there by name: each is owned as it comes."""
+        """No member is named by the schema: each is owned when it is set."""
         return False
 
 
@@ -132,7 +132,7 @@ class ListMap:
         return self._named(item)
 
     def _remembered(self, value: str) -> str:
-        """Names such as that of a container or of a condition come again and again."""
+        """Caches keys such as the names of containers and conditions, which recur."""
         name = f"k:{_encode({self.keys[0]: value}).decode()}"
         if len(self._known) < MOST_KNOWN and len(value) < LONG:
             self._known[value] = name

@@ -149,7 +149,7 @@ def default_failure_policy(spec: dict[str, Any]) -> None:
 
 
 def prepare_create(obj: dict[str, Any]) -> None:
-    """A Job selects its own pods by its uid, unless it brings a selector and says so."""
+    """Gives a Job a selector by its uid, unless manualSelector is set."""
     spec, metadata = obj["spec"], obj["metadata"]
     if spec.get("manualSelector"):
         return

@@ -109,7 +109,7 @@ def _map(schema: Json) -> Declared | None:
         def convert(value: Any) -> Any:
             return {key: each(one) for key, one in value.items()} if isinstance(value, dict) else value
 
-    key = Size(0)  # as upstream has it: nothing bounds keys, and rules over maps would all be too dear
+    key = Size(0)  # as upstream: nothing bounds keys, and rules over maps would all exceed the budget
     return Declared(types.map_of(types.STRING, values.type), Size(most, values.size, key), 2, convert)
 
 

@@ -1,4 +1,4 @@
-"""Value validation of a schema, compiled once: a check tells what is wrong with a value, in upstream's words."""
+"""Value validation of a schema, compiled once to closures that append upstream's errors."""
 
 import math
 import re
@@ -19,7 +19,7 @@ from podwire.protocols.k8sapi.status import (
 
 Json = Mapping[str, Any]
 Check = Callable[[Any, str, list[FieldError]], None]
-"""A value, its path, and where to put what is wrong with it."""
+"""Checks a value at a path and appends its errors to a list."""
 
 NOWHERE = "<nil>"
 """The field that upstream names when alternatives of a schema are not met."""
@@ -282,7 +282,7 @@ def _required_check(names: tuple[str, ...]) -> Check:
 
 
 def _embedded(value: Any, path: str, errors: list[FieldError]) -> None:
-    """An object within an object says what it is."""
+    """Checks that an embedded object has apiVersion and kind."""
     for name in ("apiVersion", "kind"):
         if not value.get(name):
             errors.append(required(child(path, name), "must not be empty"))

@@ -26,7 +26,7 @@ _ESCAPE = re.compile(r"\\(.)")
 
 
 class BadPath(ValueError):
-    """A path outside the subset; says where."""
+    """A path outside the supported subset."""
 
 
 @dataclass(frozen=True, slots=True)

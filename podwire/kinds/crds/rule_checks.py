@@ -99,8 +99,8 @@ class _RuleCosts:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A schema within another: `times` is how often a value of it can be there, None when nobody says; `unordered` is
-    the list, if any, within which it is not known what was what before."""
+    """A schema within another: `times` is how often a value of it can be there, None when nothing limits it;
+    `unordered` is the list, if any, within which it is not known what was what before."""
 
     schema: Json
     path: str
@@ -210,7 +210,7 @@ def _checked(rule: Json, word: str, where: str, context: tuple[Json, Declared], 
 
 
 def _observe(program: Program, name: str, where: str, times: int, declared: Declared, result: _RuleCosts) -> None:
-    old = Size(1, declared.size)  # an optional one lies in a list of its own
+    old = Size(1, declared.size)  # an optional one is in a list of its own
     sizes = {"self": declared.size, "oldSelf": declared.size, "__optional_oldSelf": old}
     cost = min(estimate(program.tree, sizes) * times, MOST)
     result.costs.append((where, cost))

@@ -40,7 +40,7 @@ def variables(declared: Declared, rule: Json) -> dict[str, Type]:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: whether it holds, and what is said when it does not."""
+    """One rule: its program, and its message."""
 
     spec: Json
     program: Program

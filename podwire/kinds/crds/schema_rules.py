@@ -14,7 +14,7 @@ from podwire.protocols.k8sapi.status import FieldError, duplicate, forbidden, in
 
 Json = Mapping[str, Any]
 DEEPEST = 64
-"""Schemas nested deeper are refused; every walk over a schema recurses."""
+"""Schemas nested deeper are rejected; every walk over a schema recurses."""
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _ANY_OF_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
@@ -49,7 +49,7 @@ _VALUE_TYPES: Mapping[str, tuple[type, ...]] = {
     "x-kubernetes-map-type": (str,),
     "x-kubernetes-preserve-unknown-fields": (bool,),
 }
-"""The JSON types of keywords: below `items` and `additionalProperties` nobody else has checked them."""
+"""The JSON types of keywords, which are not checked elsewhere below `items` and `additionalProperties`."""
 
 _LISTS_OF_NAMES = ("required", "x-kubernetes-list-map-keys")
 _FORBIDDEN_WITHIN: Mapping[str, str] = {

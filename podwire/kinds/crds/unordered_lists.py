@@ -43,7 +43,7 @@ Scope = Mapping[str, _From]
 
 
 def misuses(root: Node, schema: Json) -> Iterator[tuple[Node, str]]:
-    """Yields the nodes of a rule that would come out wrong, and why."""
+    """Yields the nodes of a rule that would give a wrong result, and why."""
     walk = _Walk()
     walk.seen(root, {"self": _From(schema, "self"), "oldSelf": _From(schema, "oldSelf")})
     yield from walk.found
@@ -89,7 +89,7 @@ class _Walk:
     def _comprehension(self, node: Comprehension, scope: Scope) -> _From:
         start = self.seen(node.start, scope)
         if binds(node):
-            # The old object comes as an optional, bound to its own name.
+            # The old object is an optional, bound to its own name.
             bound = start if start.schema is not None else scope.get(node.accumulator, _UNKNOWN)
             return self.seen(node.result, {**scope, node.accumulator: bound})
         over = self.seen(node.range, scope)

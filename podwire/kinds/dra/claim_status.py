@@ -1,4 +1,4 @@
-"""The status of a ResourceClaim: what was allocated, for whom, and what drivers tell of it."""
+"""The status of a ResourceClaim: allocation, consumers, and device status of drivers."""
 
 import ipaddress
 import uuid

@@ -151,7 +151,8 @@ def taint(given: Object, path: str, errors: Errors) -> None:
 
 
 def binding_conditions(given: Object, path: str, errors: Errors) -> None:
-    """Conditions to wait for before a pod is bound come with those that say the waiting is over in vain."""
+    """Checks binding conditions: those to wait for need those that end the wait with a failure, and the other way
+    round."""
     binding, failed = given.get("bindingConditions") or (), given.get("bindingFailureConditions") or ()
     if not binding and not failed:
         return

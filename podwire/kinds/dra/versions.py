@@ -19,23 +19,23 @@ _REQUESTED = ("deviceClassName", "selectors", "allocationMode", "count", "adminA
 """Fields of a v1beta1 request that v1 has in `exactly`."""
 
 
-def all_of_them() -> Iterator[tuple[str, str, Convert, Convert]]:
+def conversions() -> Iterator[tuple[str, str, Convert, Convert]]:
     """Yields version, kind, and the conversions to v1 and back."""
     for kind in _KINDS:
-        yield "v1beta2", kind, partial(_said_as, "v1"), partial(_said_as, "v1beta2")
+        yield "v1beta2", kind, partial(_as_version, "v1"), partial(_as_version, "v1beta2")
         to_v1, from_v1 = _V1BETA1.get(kind, (_same, _same))
         yield "v1beta1", kind, partial(_converted, "v1", to_v1), partial(_converted, "v1beta1", from_v1)
 
 
-def _said_as(version: str, obj: Object) -> Object:
+def _as_version(version: str, obj: Object) -> Object:
     return {**obj, "apiVersion": f"{GROUP}/{version}"}
 
 
 def _converted(version: str, spec: Convert, obj: Object) -> Object:
-    said = _said_as(version, obj)
-    if said.get("spec"):
-        said["spec"] = spec(said["spec"])
-    return said
+    converted = _as_version(version, obj)
+    if converted.get("spec"):
+        converted["spec"] = spec(converted["spec"])
+    return converted
 
 
 def _same(spec: Object) -> Object:

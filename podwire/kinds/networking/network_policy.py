@@ -1,4 +1,4 @@
-"""NetworkPolicy: ports that exist, and peers that are one thing each."""
+"""NetworkPolicy: valid ports, and peers of one kind each."""
 
 import ipaddress
 from collections.abc import Collection, Iterator

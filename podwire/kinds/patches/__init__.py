@@ -3,7 +3,7 @@
 Nothing is changed in place and what a patch does not touch is shared with the old object. Objects and patches come
 from the strict decoder, so they are no deeper than it allows, and so are results.
 
-    PatchError      code 400: this is no patch; 413: it asks for too much; 422: it does not apply to this object
+    PatchError      code 400: not a valid patch; 413: it exceeds a limit; 422: it does not apply to this object
 """
 
 __all__ = ["PatchError"]

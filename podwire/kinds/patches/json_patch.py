@@ -66,7 +66,7 @@ def _parse(number: int, given: Any) -> _Operation:
 
 
 def _pointer(number: int, member: str, text: Any) -> Pointer:
-    """RFC 6901. A pointer longer than any object is deep points nowhere; it is refused before anyone walks it."""
+    """RFC 6901. A pointer longer than the depth of any object is rejected before it is walked."""
     if not isinstance(text, str) or (text and text[0] != "/") or _BAD_ESCAPE.search(text):
         raise PatchError(400, f"operation {number}: {member} must be a JSON pointer")
     tokens = text.split("/")[1:]
@@ -169,7 +169,7 @@ class _Document:
         return size
 
     def _shift(self, operation: _Operation, items: list[Any]) -> None:
-        """Elements move over when one comes or goes; cheap, but not ten thousand times in a list of a million."""
+        """Counts the elements that an insertion or removal shifts: ten thousand of these in a long list are costly."""
         self._spend(operation, len(items) // 64)
 
     def _spend(self, operation: _Operation, size: int) -> None:
@@ -225,7 +225,7 @@ def _child(operation: _Operation, path: Pointer, node: Any, token: str) -> Any:
 
 def _index(operation: _Operation, token: str, last: int) -> int:
     if not _INDEX.fullmatch(token):
-        raise operation.fails(f"{token!r} is no list index")
+        raise operation.fails(f"{token!r} is not a list index")
     if int(token) > last:
         raise operation.fails(f"index {token} is out of bounds")
     return int(token)

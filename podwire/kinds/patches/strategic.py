@@ -170,7 +170,7 @@ def _check_order(patched: Any, order: list[Any], identity: Identity, path: str) 
     """Checks that $setElementOrder lists the elements that the patch sets in their order; both may have more."""
     if not isinstance(patched, list) or not order:
         return
-    rest = iter(map(identity, order))  # `in` uses it up to the match, so what comes later must be found later
+    rest = iter(map(identity, order))  # `in` consumes it up to the match, so later elements must follow
     for element in patched:
         if not (isinstance(element, dict) and _PATCH in element) and identity(element) not in rest:
             raise PatchError(422, f"{path}: the order in the patch list doesn't match its $setElementOrder list")
@@ -227,20 +227,19 @@ def _special_elements(
 
 
 def _ordered(items: list[Any], order: list[Any], before: list[Any], identity: Identity) -> list[Any]:
-    """Returns the items in the order wanted; those not named there go where they stood `before`, relative to the
-    named."""
+    """Returns the items in the given order; items without a place in it keep their position relative to `before`."""
     places = _places(order, identity)
     known = [(identity(item), item) for item in items]
     named = sorted((element for element in known if element[0] in places), key=lambda each: places[each[0]])
     others = [element for element in known if element[0] not in places]
     if not others:
         return [element for _, element in named]
-    stood = _places(before, identity)
+    positions = _places(before, identity)
     result: list[Any] = []
     at = 0
     for key, element in named:
-        place = stood.get(key, -1)
-        while at < len(others) and stood.get(others[at][0], place) < place:
+        place = positions.get(key, -1)
+        while at < len(others) and positions.get(others[at][0], place) < place:
             result.append(others[at][1])
             at += 1
         result.append(element)

@@ -79,9 +79,10 @@ def _affinity_terms(affinity: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _narrow(term: dict[str, Any], labels: Mapping[str, str]) -> None:
-    """matchLabelKeys name labels of the new pod; their values join the selector now, whatever the labels become."""
+    """Adds the values of matchLabelKeys, which name labels of the new pod, to the selector; later changes do not
+    count."""
     selector = term.get("labelSelector")
-    if selector is None:  # selects nothing, whatever it is narrowed to
+    if selector is None:  # it selects nothing
         return
     for keys, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
         for key in term.get(keys) or ():

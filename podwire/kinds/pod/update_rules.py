@@ -94,7 +94,7 @@ def spec_changes(new: Object, old: Object, errors: Errors) -> None:
 
 
 def _deadline(new: int | None, old: int | None, errors: Errors) -> None:
-    """A deadline may be set, and come nearer."""
+    """Checks that a deadline is only set or shortened."""
     path = "spec.activeDeadlineSeconds"
     if old is None:
         return
@@ -105,7 +105,7 @@ def _deadline(new: int | None, old: int | None, errors: Errors) -> None:
 
 
 def _tolerations(new: Sequence[Object], old: Sequence[Object], errors: Errors) -> None:
-    """Old ones stay, but for their seconds; new ones may come."""
+    """Checks that tolerations are only added, or their seconds changed."""
     kept = {_toleration_key(toleration) for toleration in new}
     if any(_toleration_key(toleration) not in kept for toleration in old):
         detail = "existing toleration can not be modified except its tolerationSeconds"

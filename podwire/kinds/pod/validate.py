@@ -70,7 +70,7 @@ def _pod(metadata: Object, spec: Object) -> list[FieldError]:
 
 
 def _no_tokens(spec: Object, errors: Errors) -> None:
-    """Without a service account there is nobody whose token could be projected."""
+    """Rejects projected tokens of a pod without a service account."""
     for index, volume in enumerate(spec.get("volumes") or ()):
         for position, source in enumerate((volume.get("projected") or _EMPTY).get("sources") or ()):
             if "serviceAccountToken" in source:

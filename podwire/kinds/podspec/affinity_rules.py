@@ -26,7 +26,7 @@ def _node_affinity(given: Object, path: str, errors: Errors) -> None:
     for index, term in enumerate(given.get(_PREFERRED) or ()):
         place = f"{path}.{_PREFERRED}[{index}]"
         _weight(term, place, errors)
-        # values that no label can have are let through: such a preference is merely never met
+        # values that no label can have are accepted: such a preference never matches
         _term(term.get("preference") or {}, f"{place}.preference", errors, check_values=False)
 
 
@@ -102,7 +102,7 @@ def _pod_term(term: Object, path: str, errors: Errors) -> None:
 
 
 def label_keys(term: Object, path: str, errors: Errors) -> None:
-    """`matchLabelKeys` and `mismatchLabelKeys`, which stand for values that the pod itself will have."""
+    """Checks `matchLabelKeys` and `mismatchLabelKeys`, whose values are those of the pod itself."""
     selector = term.get("labelSelector")
     match: Sequence[str] = term.get("matchLabelKeys") or ()
     mismatch: Sequence[str] = term.get("mismatchLabelKeys") or ()

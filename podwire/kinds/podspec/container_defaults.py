@@ -18,9 +18,9 @@ _REFERENCE = re.compile(
 
 @lru_cache(maxsize=1024)
 def pull_policy(image: str) -> str:
-    """Always for what may change under its name: the tag `latest`, said or meant."""
+    """Returns Always for the tag `latest`, explicit or implied, else IfNotPresent."""
     reference = _REFERENCE.fullmatch(image)
-    if reference is None:  # validation has more to say about it
+    if reference is None:  # validation reports it
         return "IfNotPresent"
     tag = reference["tag"] or ("" if reference["digest"] else "latest")
     return "Always" if tag == "latest" else "IfNotPresent"

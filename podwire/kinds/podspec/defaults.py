@@ -40,7 +40,7 @@ def default_template(template: dict[str, Any]) -> None:
 
 
 def _align_service_account(spec: dict[str, Any]) -> None:
-    """`serviceAccount` is the old name of serviceAccountName; both say the same, the new one wins."""
+    """Sets serviceAccount, the old name, and serviceAccountName to the same value; the new one wins."""
     name = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if name:
         spec["serviceAccountName"] = spec["serviceAccount"] = name

@@ -59,7 +59,7 @@ def _windows(spec: Object, path: str, errors: Errors) -> None:
             if field in context:
                 errors.append(forbidden(f"{place}.{field}", _NOT_ON_WINDOWS))
     for field in ("hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"):
-        # hostPID and hostIPC say nothing when false; the other two may not even be false
+        # hostPID and hostIPC may be false; the other two may not be set at all
         if spec.get(field) or (field in spec and field in ("hostUsers", "shareProcessNamespace")):
             errors.append(forbidden(f"{path}.{field}", _NOT_ON_WINDOWS))
 

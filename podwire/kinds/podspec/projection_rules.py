@@ -162,7 +162,7 @@ def _signer_name(signer: str, path: str, errors: Errors) -> None:
 
 
 def _segments(text: str, check: names.Check, path: str, errors: Errors) -> None:
-    """The first segment with a fault tells enough."""
+    """Reports the first invalid segment only."""
     for segment in text.split("."):
         if messages := check(segment):
             errors += [invalid(path, text, f'validating label "{segment}": {message}') for message in messages]

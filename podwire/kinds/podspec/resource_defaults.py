@@ -41,7 +41,7 @@ def request_limits(container: dict[str, Any]) -> None:
 
 
 def default_pod_level(spec: dict[str, Any]) -> None:
-    """Pod-level limits and requests from what the containers say, where the pod says something but not all."""
+    """Completes pod-level limits and requests from the containers, where the pod sets some of them."""
     resources = spec.get("resources")
     if not resources or not (resources.get("limits") or resources.get("requests")):
         return

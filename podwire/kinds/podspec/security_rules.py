@@ -144,7 +144,7 @@ def _app_armor_name(name: str | None, path: str, errors: Errors) -> None:
 
 
 def _windows(options: Object | None, path: str, errors: Errors) -> None:
-    """Lightly: no node of ours runs Windows, so only what would break a reader is refused."""
+    """Checks lengths and exclusive fields only: podwire has no Windows nodes."""
     if options is None:
         return
     if (name := options.get("gmsaCredentialSpecName")) is not None:

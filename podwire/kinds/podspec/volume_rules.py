@@ -110,7 +110,7 @@ def _image(source: Object, path: str, errors: Errors) -> None:
 
 
 def _image_reference(source: Object, path: str, errors: Errors) -> None:
-    """A template may leave the reference to whoever creates the pods."""
+    """Checks an image; a template may leave out the reference."""
     if not source.get("reference"):
         errors.append(required(f"{path}.reference"))
 

@@ -138,7 +138,7 @@ class Compiler:
             return f"compilation error: compilation failed: {error}"
 
     def define(self, name: str, text: str) -> str:
-        """Add a variable; why it cannot be one, if so. Whatever is wrong with it, others may speak of it."""
+        """Adds a variable; returns why it is invalid, if it is. Later expressions may use it all the same."""
         expression = self.tried(text)
         self.variables[name], self._types[name] = expression, DYN
         if isinstance(expression, str):

@@ -59,7 +59,7 @@ class _Known:
 
 
 class Struct:
-    """An object with named members, found out when the first value comes: types refer to each other in circles."""
+    """An object with named members, computed for the first value: types refer to each other in circles."""
 
     __slots__ = ("_always", "_known", "_members", "go_type", "name")
 
@@ -202,7 +202,7 @@ def _all_strings(values: Iterable[Any]) -> bool:
 
 
 class Bounded:
-    """A type that can contain itself, entered from outside: how deep a value goes is checked before it is walked."""
+    """A recursive type, entered from outside: the depth of a value is checked before it is walked."""
 
     __slots__ = ("_type", "go_type", "zero")
 

@@ -47,7 +47,7 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def json_type(self) -> str:
-        """Without the `null` that optional properties have beside it; empty for a reference and for anything."""
+        """The type without the `null` of optional properties; empty for a reference and for any type."""
         return self.type if isinstance(self.type, str) else self.type[0]
 
     @property

@@ -18,7 +18,7 @@ class Document:
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """Those that go with it, beside Content-Type and Content-Encoding."""
+        """The headers of the document, without Content-Type and Content-Encoding."""
         pairs = (("ETag", self.etag), ("Cache-Control", self.cache_control), ("Vary", self.vary))
         return tuple((name, value) for name, value in pairs if value)
 

@@ -32,7 +32,7 @@ _V2_JSON = {"swagger": "2.0", "info": {"title": "podwire", "version": "v1"}, "pa
 
 
 class _Part:
-    """The kinds of one group and version; a custom kind comes with its schema."""
+    """The kinds of one group and version, custom ones with their schemas."""
 
     def __init__(self) -> None:
         self.builtin: list[Kind] = []

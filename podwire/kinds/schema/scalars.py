@@ -23,13 +23,13 @@ Read = Callable[[Any, str, Report], Any]
 """A shape's walk: value, path, report to the value in normal form."""
 
 DEEPEST = 100
-"""Levels of nesting that an open value may have; a body that nests deeper serves nobody."""
+"""Levels of nesting that a value of any type may have."""
 
 _DIGITS_OF_BASE64 = re.compile(r"[A-Za-z0-9+/]*")
 
 
 class Mismatch(TypeMismatch):
-    """A value of the wrong JSON type; the structs that it is in tell their names while the error passes them."""
+    """A value of the wrong JSON type; the enclosing structs add their names while the error passes them."""
 
     def __init__(self, value: Any, go_type: str, *, literal: bool = False) -> None:
         super().__init__()

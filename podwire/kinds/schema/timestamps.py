@@ -8,7 +8,7 @@ from podwire.kinds.shape import TypeMismatch
 _SECONDS = "2006-01-02T15:04:05Z07:00"
 _MICROS = "2006-01-02T15:04:05.000000Z07:00"
 _ZERO = "0001-01-01T00:00:00Z"
-"""Go's zero time is no time."""
+"""Go's zero time, which counts as unset."""
 
 _ZONE = r"(Z|[+-]\d\d:\d\d)"
 _DATE = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)"

@@ -59,7 +59,7 @@ def _each_ip(addresses: list[str], known: Sequence[str], errors: Errors) -> bool
 
 
 def changes(spec: Object, before: Object, errors: Errors) -> None:
-    """An address stays; a second one may come, and go again with the policy that asked for it."""
+    """Checks changes: the first address stays; a second one may be added, and released with SingleStack."""
     if "ExternalName" in (spec.get("type"), before.get("type")):
         return
     new, old = list(spec.get("clusterIPs") or ()), list(before.get("clusterIPs") or ())

@@ -18,7 +18,7 @@ def rules(**given):
     return policy(matchConstraints={**MATCH, "resourceRules": [{**RULE, **given}]})
 
 
-def told(errors):
+def texts(errors):
     return [str(each) for each in errors]
 
 
@@ -40,8 +40,8 @@ def test_a_policy_with_everything_is_valid():
         ],
         auditAnnotations=[{"key": "count", "valueExpression": "string(size(variables.names))"}],
     )
-    assert told(validating_policy.create(whole)) == []
-    assert told(validating_policy.update(whole, policy())) == []
+    assert texts(validating_policy.create(whole)) == []
+    assert texts(validating_policy.update(whole, policy())) == []
 
 
 NOTHING = "Required value: validations or auditAnnotations must contain at least one item"
@@ -300,16 +300,16 @@ NOTHING = "Required value: validations or auditAnnotations must contain at least
         ),
     ],
 )
-def test_what_is_wrong_with_a_policy(given, errors):
-    found = told(validating_policy.create(given))
+def test_invalid_policies_are_rejected(given, errors):
+    found = texts(validating_policy.create(given))
     assert len(found) == len(errors), found
     for each, wanted in zip(found, errors, strict=True):
         assert each.startswith(wanted)
 
 
-def test_a_status_says_what_each_warning_is_about():
+def test_a_warning_in_the_status_needs_text_and_field():
     status = {"typeChecking": {"expressionWarnings": [{"warning": "", "fieldRef": " "}]}}
-    assert told(validating_policy.update_status({"status": status}, {})) == [
+    assert texts(validating_policy.update_status({"status": status}, {})) == [
         "status.typeChecking.expressionWarnings[0].warning: Required value",
         "status.typeChecking.expressionWarnings[0].fieldRef: Required value",
     ]
@@ -367,15 +367,15 @@ def test_a_status_says_what_each_warning_is_about():
         ),
     ],
 )
-def test_what_is_wrong_with_a_binding(spec, errors):
-    found = told(validating_binding.create({"metadata": {"name": "b"}, "spec": {**BINDING, **spec}}))
+def test_invalid_bindings_are_rejected(spec, errors):
+    found = texts(validating_binding.create({"metadata": {"name": "b"}, "spec": {**BINDING, **spec}}))
     assert len(found) == len(errors), found
     for each, wanted in zip(found, errors, strict=True):
         assert each.startswith(wanted)
 
 
 @pytest.mark.parametrize("kind", ["MUTATING_WEBHOOKS", "VALIDATING_WEBHOOKS", "MUTATING_POLICY", "MUTATING_BINDING"])
-def test_what_is_not_executed_cannot_be_stored_but_can_go(kind):
+def test_kinds_that_are_not_executed_can_only_be_deleted(kind):
     rules = getattr(strategy, kind)
     (error,) = rules.validate_create({"metadata": {"name": "x"}})
     assert "not executed by this API server" in str(error)

@@ -52,7 +52,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("old", "new", "removed", "modified", "added"), CASES)
-def test_changes_are_told_by_field(old, new, removed, modified, added):
+def test_changes_are_sets_of_fields(old, new, removed, modified, added):
     found = compare(custom().type, widget(**old), widget(**new))
     wanted = [{"f:spec": each} if each else {} for each in (removed, modified, added)]
     assert [found.removed, found.modified, found.added] == wanted
@@ -75,7 +75,7 @@ SPECS = st.fixed_dictionaries(
 
 
 @given(SPECS, SPECS)
-def test_what_one_way_adds_the_other_removes(old, new):
+def test_the_reverse_comparison_swaps_added_and_removed(old, new):
     there, back = (compare(custom().type, widget(**one), widget(**other)) for one, other in ((old, new), (new, old)))
     assert (there.added, there.removed, there.modified) == (back.removed, back.added, back.modified)
 

@@ -47,7 +47,7 @@ def test_union_difference_and_intersection_are_those_of_sets(one, other):
 
 
 @given(SETS, SETS)
-def test_no_operation_changes_what_it_is_given(one, other):
+def test_operations_do_not_change_their_arguments(one, other):
     mine, theirs = made(one), made(other)
     for operation in (union, difference, intersection):
         operation(mine, theirs)
@@ -55,7 +55,7 @@ def test_no_operation_changes_what_it_is_given(one, other):
 
 
 @given(SETS)
-def test_what_was_written_reads_the_same(members):
+def test_a_written_set_reads_back_equal(members):
     assert tidy(made(members)) == made(members)
 
 
@@ -73,12 +73,12 @@ def test_a_client_s_set_is_put_in_order(given_set, wanted):
 
 
 @pytest.mark.parametrize("nonsense", [1, [], {"a": {}}, {"f:a": 1}, {"f:a": {"f:b": None}}])
-def test_what_is_no_set_is_refused(nonsense):
+def test_invalid_sets_are_rejected(nonsense):
     with pytest.raises(ValueError, match=r"must be an object|unknown path element"):
         tidy(nonsense)
 
 
-def test_a_set_deeper_than_any_object_is_refused():
+def test_a_set_deeper_than_any_object_is_rejected():
     deep = {}
     for _ in range(300):
         deep = {"f:a": deep}

@@ -13,23 +13,23 @@ def annotated(obj, text):
     return {**obj, "metadata": {**obj["metadata"], "annotations": {ANNOTATION: text}}}
 
 
-def told(live, last):
+def allowed_paths(live, last):
     text = last if isinstance(last, str) else msgspec.json.encode(last).decode()
     return {shown(path) for path in paths(allowed(custom(), annotated(live, text)))}
 
 
-def test_what_was_applied_and_has_not_changed_is_allowed():
+def test_unchanged_last_applied_fields_are_allowed():
     live, last = widget(text="a", count=2, map={"x": "1", "y": "2"}), widget(text="a", count=1, map={"x": "1"})
-    assert {".spec.text", ".spec.map.x"} <= told(live, last)
-    assert not {".spec.count", ".spec.map.y"} & told(live, last)
+    assert {".spec.text", ".spec.map.x"} <= allowed_paths(live, last)
+    assert not {".spec.count", ".spec.map.y"} & allowed_paths(live, last)
 
 
 @pytest.mark.parametrize("last", ["", "{", "[]", '{"apiVersion":"v2"}'])
 def test_an_annotation_of_something_else_allows_nothing(last):
-    assert told(widget(text="a"), last) == set()
+    assert allowed_paths(widget(text="a"), last) == set()
 
 
-def test_an_annotation_that_is_there_is_kept_up_to_date():
+def test_an_existing_annotation_is_updated():
     config = annotated(widget(text="b"), "old")
     found = kept_up(annotated(widget(text="b"), "old"), config)
     told_now = msgspec.json.decode(found["metadata"]["annotations"][ANNOTATION])
@@ -37,10 +37,10 @@ def test_an_annotation_that_is_there_is_kept_up_to_date():
     assert told_now["metadata"]["annotations"] == {}
 
 
-def test_one_that_is_not_there_is_not_made():
+def test_a_missing_annotation_is_not_created():
     assert kept_up(widget(text="b"), widget(text="b")) == widget(text="b")
 
 
-def test_one_that_has_become_too_long_is_dropped():
+def test_an_annotation_that_gets_too_long_is_dropped():
     big = widget(text="x" * 300_000)
     assert kept_up(annotated(big, "old"), big)["metadata"]["annotations"] == {}

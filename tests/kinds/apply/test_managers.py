@@ -30,12 +30,12 @@ def test_entries_are_written_as_they_were_read(strange):
     assert written(read([APPLIER, UPDATER], strange=strange)) == [APPLIER, UPDATER]
 
 
-def test_appliers_come_first_then_who_wrote_first():
+def test_entries_are_sorted_appliers_first_then_by_time():
     later = {**UPDATER, "time": "2027-01-15T09:00:00Z", "manager": "a"}
     assert written(read([later, UPDATER, APPLIER])) == [APPLIER, UPDATER, later]
 
 
-def test_an_applier_has_one_entry_whatever_its_version():
+def test_an_applier_has_one_entry_for_all_versions():
     assert len(read([APPLIER, {**APPLIER, "apiVersion": "v2"}])) == 1
     assert len(read([UPDATER, {**UPDATER, "apiVersion": "v2"}])) == 2
 
@@ -50,7 +50,7 @@ def test_an_applier_has_one_entry_whatever_its_version():
         pytest.param({"fieldsV1": [1]}, id="no object"),
     ],
 )
-def test_what_a_client_sends_is_looked_at(wrong):
+def test_invalid_entries_of_clients_are_rejected(wrong):
     with pytest.raises(BadEntries):
         read([{**APPLIER, **wrong}], strange=True)
 
@@ -74,7 +74,7 @@ def test_ten_updaters_stay_as_they_are():
     assert bundled(many(10)) == many(10)
 
 
-def test_of_more_the_eldest_become_one():
+def test_the_oldest_surplus_updaters_are_bundled():
     found = bundled(many(12))
     assert len(found) == 10
     bundle = found[Manager(BUNDLE, UPDATE, "v1")]
@@ -90,7 +90,7 @@ def test_a_bundle_takes_up_more():
     assert again[Manager(BUNDLE, UPDATE, "v1")].fields == {"f:0": {}, "f:1": {}, "f:2": {}}
 
 
-def test_only_what_is_of_one_version_is_bundled():
+def test_only_updaters_of_one_version_are_bundled():
     mixed = many(6) | many(6, "v2")
     names = {manager.api_version for manager in bundled(mixed) if manager.name == BUNDLE}
     assert names == {"v1", "v2"}

@@ -45,12 +45,12 @@ CLAIMS = [
 
 
 @pytest.mark.parametrize(("spec", "wanted"), CLAIMS)
-def test_an_apply_owns_what_it_names(world, spec, wanted):
+def test_an_apply_owns_the_fields_of_its_configuration(world, spec, wanted):
     world.apply("me", widget(**spec))
     assert world.fields("me") == wanted
 
 
-def test_names_and_the_like_are_nobody_s(world):
+def test_identifying_fields_have_no_owner(world):
     config = widget(text="a")
     config["metadata"] |= {"namespace": "n", "uid": "u", "resourceVersion": "1", "labels": {"x": "y"}}
     world.apply("me", config)
@@ -80,25 +80,25 @@ SPARED = [
 
 
 @pytest.mark.parametrize(("first", "second", "wanted"), SPARED)
-def test_what_an_applier_names_no_more_is_removed(world, first, second, wanted):
+def test_fields_that_the_applier_leaves_out_are_removed(world, first, second, wanted):
     world.apply("me", widget(**first, count=1))
     assert world.apply("me", widget(**second, count=1))["spec"] == {**wanted, "count": 1}
 
 
 @pytest.mark.parametrize(("first", "second", "wanted"), SPARED)
-def test_what_another_applier_names_too_stays(world, first, second, wanted):
+def test_fields_that_another_applier_owns_stay(world, first, second, wanted):
     world.apply("me", widget(**first))
     world.apply("other", widget(**first))
     assert world.apply("me", widget(**second, count=1))["spec"] == {**first, "count": 1}
 
 
-def test_what_was_only_written_otherwise_stays(world):
+def test_fields_that_an_updater_owns_stay(world):
     world.apply("me", widget(map={"x": "1"}))
     world.update("hand", widget(map={"x": "1", "y": "2"}))
     assert world.apply("me", widget(text="a"))["spec"] == {"map": {"y": "2"}, "text": "a"}
 
 
-def test_what_somebody_changed_by_hand_is_not_removed_by_the_applier(world):
+def test_fields_changed_by_an_update_are_not_removed_by_the_applier(world):
     world.apply("me", widget(text="a", count=1))
     world.update("hand", widget(text="b", count=1))
     assert world.apply("me", widget(count=1))["spec"] == {"text": "b", "count": 1}
@@ -125,7 +125,7 @@ CLASHES = [
 
 
 @pytest.mark.parametrize(("mine", "theirs", "fields"), CLASHES)
-def test_what_others_own_is_not_changed_without_force(world, mine, theirs, fields):
+def test_fields_of_others_are_not_changed_without_force(world, mine, theirs, fields):
     world.apply("me", widget(**mine))
     before = copy.deepcopy((world.obj, world.managed))
     if not fields:
@@ -138,11 +138,11 @@ def test_what_others_own_is_not_changed_without_force(world, mine, theirs, field
 
 
 @pytest.mark.parametrize(("mine", "theirs", "fields"), CLASHES)
-def test_force_takes_what_others_own(world, mine, theirs, fields):
+def test_force_takes_fields_from_their_owners(world, mine, theirs, fields):
     world.apply("me", widget(**mine))
     world.apply("other", widget(**theirs), force=True)
-    told = {shown(path) for path in paths(world.fields("me"))}
-    assert not told & set(fields)
+    owned = {shown(path) for path in paths(world.fields("me"))}
+    assert not owned & set(fields)
     assert set(fields) <= {shown(path) for path in paths(world.fields("other"))}
 
 
@@ -177,14 +177,14 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("found", "message", "causes"), REFUSALS)
-def test_a_conflict_is_told_in_upstream_s_words(found, message, causes):
+def test_a_conflict_has_upstreams_message(found, message, causes):
     error = conflict_error(Conflicts(found))
     assert (error.code, str(error.reason), error.message) == (409, "Conflict", message)
     assert [each["message"] for each in error.details["causes"]] == causes
     assert {each["reason"] for each in error.details["causes"]} == {"FieldManagerConflict"}
 
 
-def test_a_write_owns_what_it_changes_and_takes_it_from_others(world):
+def test_an_update_takes_the_fields_that_it_changes(world):
     world.apply("me", widget(text="a", map={"x": "1"}))
     world.update("hand", widget(text="b", map={"x": "1", "y": "2"}))
     assert world.fields("hand") == owned(text={}, map={"f:y": {}})
@@ -198,7 +198,7 @@ def test_a_write_that_changes_nothing_leaves_everything_as_it_is(world):
     assert world.managed is before
 
 
-def test_a_write_keeps_what_its_author_had_before(world):
+def test_an_update_keeps_the_fields_of_its_manager(world):
     world.update("hand", widget(text="a"))
     world.update("hand", widget(text="a", count=1))
     fields = world.fields("hand")["f:spec"]
@@ -207,7 +207,7 @@ def test_a_write_keeps_what_its_author_had_before(world):
     assert {*world.fields("hand")["f:spec"]} == {".", "f:count"}
 
 
-def test_who_loses_everything_is_gone(world):
+def test_a_manager_without_fields_is_removed(world):
     world.apply("me", widget(text="a"))
     world.update("hand", widget(text="b"))
     assert not world.fields("me")
@@ -219,7 +219,7 @@ def test_writes_through_a_subresource_have_an_entry_of_their_own(world):
     assert {manager.subresource for manager in world.managed} == {"", "status"}
 
 
-def test_what_was_there_before_the_first_apply_has_an_owner_too(world):
+def test_fields_from_before_the_first_apply_have_an_owner(world):
     live = widget(text="a", map={"x": "1"})
     world.managed = unmanaged(world.view, {"metadata": {}}, live, "", "2027-01-15T08:00:00Z")
     world.obj = live
@@ -236,7 +236,7 @@ def test_an_element_with_defaults_is_the_element_without(world):
     assert world.apply("me", widget(count=1))["spec"] == {"count": 1}
 
 
-def test_what_became_atomic_is_owned_as_a_whole(world):
+def test_a_field_that_became_atomic_is_owned_as_a_whole(world):
     world.apply("me", widget(struct={"a": "1"}, items=[element("a")]))
     schema = copy.deepcopy(SCHEMA)
     for name in ("struct", "items"):
@@ -250,7 +250,7 @@ def test_what_became_atomic_is_owned_as_a_whole(world):
     assert world.fields("me") == owned(struct={}, items={})
 
 
-def test_a_version_that_is_gone_takes_its_managers_along(world):
+def test_managers_of_a_removed_version_are_dropped(world):
     world.apply("me", widget(text="a"))
     ((manager, mine),) = world.managed.items()
     mine.api_version = "example.com/v0"
@@ -328,7 +328,7 @@ def test_to_apply_the_same_again_changes_nothing(history, spec):
 
 
 @given(SPECS, SPECS)
-def test_who_does_not_overlap_may_go_first_or_second(one, other):
+def test_disjoint_appliers_commute(one, other):
     other = {key: value for key, value in other.items() if key not in one}
     worlds = []
     for order in ((("one", one), ("other", other)), (("other", other), ("one", one))):
@@ -343,7 +343,7 @@ def test_who_does_not_overlap_may_go_first_or_second(one, other):
 
 
 @given(st.lists(st.tuples(st.sampled_from(["one", "two", "three"]), SPECS), min_size=1, max_size=6))
-def test_every_claimed_field_has_its_owner_and_every_value_comes_from_one(history):
+def test_every_claimed_field_has_an_owner_that_set_its_value(history):
     world = fresh()
     for who, spec in history:
         world.apply(who, widget(**spec), force=True)
@@ -359,7 +359,7 @@ def test_every_claimed_field_has_its_owner_and_every_value_comes_from_one(histor
 
 
 @given(SPECS, SPECS)
-def test_what_was_applied_is_there(first, spec):
+def test_the_applied_configuration_is_in_the_object(first, spec):
     world = fresh()
     world.apply("one", widget(**first))
     found = world.apply("me", widget(**spec), force=True)

@@ -62,7 +62,7 @@ def test_every_built_in_kind_has_a_type():
         assert isinstance(builtin_types().kind(kind.api_version, kind.kind), Struct)
 
 
-def test_what_nobody_has_described_is_whatever_comes():
+def test_undescribed_values_have_a_deduced_type():
     assert type(builtin_types().kind("example.com/v1", "Widget")) is Deduced
 
 
@@ -97,12 +97,12 @@ RIGHT = [{"open": {"a": [{"b": 1}]}}, {"either": 1}, {"either": "a"}, {"text": N
 
 
 @pytest.mark.parametrize(("spec", "wanted"), WRONG)
-def test_what_cannot_be_owned_by_field_is_told_with_its_place(spec, wanted):
+def test_configurations_that_cannot_be_owned_are_rejected_with_paths(spec, wanted):
     assert configuration_errors(custom().type, widget(**spec)) == wanted
 
 
 @pytest.mark.parametrize("spec", RIGHT)
-def test_what_can_is_not_complained_of(spec):
+def test_valid_configurations_have_no_errors(spec):
     assert not configuration_errors(custom().type, widget(**spec))
 
 
@@ -111,7 +111,7 @@ def test_several_complaints_are_joined():
     assert joined(["a"]) == "a"
 
 
-def test_a_body_full_of_mistakes_is_not_told_all_of_them():
+def test_the_number_of_reported_errors_is_limited():
     assert len(configuration_errors(custom().type, widget(**{f"x{each}": 1 for each in range(1000)}))) <= 100
 
 

@@ -223,7 +223,7 @@ ONE_OF = '<nil>: Invalid value: "": "spec.x" must validate one and only one sche
         ),
     ],
 )
-def test_what_is_wrong_is_told_in_upstreams_words(schema, value, expected):
+def test_invalid_values_are_reported_with_upstreams_messages(schema, value, expected):
     assert errors_of(schema, value) == expected
 
 
@@ -242,7 +242,7 @@ def test_what_is_wrong_is_told_in_upstreams_words(schema, value, expected):
         pytest.param({"properties": {"a": WHOLE}}, "not an object", id="rules for objects say nothing of strings"),
     ],
 )
-def test_what_is_right_passes(schema, value):
+def test_valid_values_pass(schema, value):
     assert errors_of(schema, value) == []
 
 

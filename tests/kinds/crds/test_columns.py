@@ -11,7 +11,7 @@ OBJ = {
 }
 
 
-def test_columns_are_the_name_and_what_the_definition_asks_for(cron_tab):
+def test_columns_are_the_name_and_those_of_the_definition(cron_tab):
     columns = columns_of(cron_tab["spec"]["versions"][0])
     assert [(each["name"], each["type"], each["priority"]) for each in columns.definitions] == [
         ("Name", "string", 0),

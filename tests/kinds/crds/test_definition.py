@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from podwire.kinds.crds import definition
 
 
-def told(errors):
+def texts(errors):
     return [str(each) for each in errors]
 
 
@@ -31,8 +31,8 @@ SCHEMA = (*VERSION, "schema", "openAPIV3Schema")
 WHERE = "spec.versions[0].schema.openAPIV3Schema"
 
 
-def test_a_good_definition_is_taken(cron_tab):
-    assert told(definition.create(cron_tab)) == []
+def test_a_valid_definition_is_accepted(cron_tab):
+    assert texts(definition.create(cron_tab)) == []
 
 
 NAME_RULE = 'must be spec.names.plural+"."+spec.group'
@@ -102,8 +102,8 @@ NAME_RULE = 'must be spec.names.plural+"."+spec.group'
         pytest.param((*VERSION, "deprecationWarning"), "old", "can only be set for deprecated versions", id="warning"),
     ],
 )
-def test_what_is_wrong_with_a_definition_is_told(cron_tab, path, value, expected):
-    errors = told(definition.create(changed(cron_tab, path, value)))
+def test_invalid_definitions_are_rejected_with_upstreams_errors(cron_tab, path, value, expected):
+    errors = texts(definition.create(changed(cron_tab, path, value)))
     assert any(expected in each for each in errors), errors
 
 
@@ -206,7 +206,7 @@ ITEM = {"type": "object", "required": ["k"], "properties": {"k": {"type": "strin
     ],
 )
 def test_schemas_must_be_structural(cron_tab, schema, expected):
-    errors = told(definition.create(changed(cron_tab, FIELD, schema)))
+    errors = texts(definition.create(changed(cron_tab, FIELD, schema)))
     assert any(expected in each for each in errors), errors
 
 
@@ -233,8 +233,8 @@ def test_schemas_must_be_structural(cron_tab, schema, expected):
         pytest.param({"type": "string", "nullable": True, "default": None}, id="null by default"),
     ],
 )
-def test_structural_schemas_are_taken(cron_tab, schema):
-    assert told(definition.create(changed(cron_tab, FIELD, schema))) == []
+def test_structural_schemas_are_accepted(cron_tab, schema):
+    assert texts(definition.create(changed(cron_tab, FIELD, schema))) == []
 
 
 @pytest.mark.parametrize(
@@ -250,14 +250,14 @@ def test_structural_schemas_are_taken(cron_tab, schema):
     ],
 )
 def test_metadata_may_only_restrict_names(cron_tab, metadata, fine):
-    errors = told(definition.create(changed(cron_tab, (*SCHEMA, "properties", "metadata"), metadata)))
+    errors = texts(definition.create(changed(cron_tab, (*SCHEMA, "properties", "metadata"), metadata)))
     assert bool(errors) is not fine, errors
 
 
 def test_groups_of_kubernetes_itself_need_approval(cron_tab):
     crd = changed(cron_tab, ("spec", "group"), "stable.k8s.io")
     crd["metadata"]["name"] = "crontabs.stable.k8s.io"
-    assert "api-approved.kubernetes.io" in told(definition.create(crd))[0]
+    assert "api-approved.kubernetes.io" in texts(definition.create(crd))[0]
     crd["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, an experiment"}
     assert definition.create(crd) == []
 
@@ -273,9 +273,9 @@ ESTABLISHED = {"conditions": [{"type": "Established", "status": "True"}], "store
         pytest.param((*VERSION, "name"), "v2", "status.storedVersions[0]: Invalid value", id="a stored version"),
     ],
 )
-def test_what_storage_rests_on_cannot_change_once_established(cron_tab, path, value, expected):
+def test_an_established_definition_cannot_change_scope_and_kind(cron_tab, path, value, expected):
     old = {**cron_tab, "status": ESTABLISHED}
-    errors = told(definition.update(changed(old, path, value), old))
+    errors = texts(definition.update(changed(old, path, value), old))
     assert any(each.startswith(expected) for each in errors), errors
 
 
@@ -283,11 +283,11 @@ def test_a_definition_that_is_not_established_may_change_its_scope(cron_tab):
     assert definition.update(changed(cron_tab, ("spec", "scope"), "Cluster"), cron_tab) == []
 
 
-def test_schemas_that_are_too_deep_are_refused(cron_tab):
+def test_schemas_that_are_too_deep_are_rejected(cron_tab):
     schema = {"type": "string"}
     for _ in range(200):
         schema = {"type": "object", "properties": {"a": schema}}
-    errors = told(definition.create(changed(cron_tab, FIELD, schema)))
+    errors = texts(definition.create(changed(cron_tab, FIELD, schema)))
     assert any("nested" in each for each in errors)
 
 
@@ -325,6 +325,6 @@ ODD = st.recursive(
 
 @settings(deadline=None)
 @given(schema=ODD)
-def test_any_schema_is_taken_or_refused_with_reasons(schema):
+def test_any_schema_is_accepted_or_rejected_with_errors(schema):
     crd = {"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}}
-    assert told(definition.create(crd))
+    assert texts(definition.create(crd))

@@ -48,7 +48,7 @@ def test_names_of_other_groups_are_no_rivals(cron_tab):
     assert conditions(established(cron_tab, NOW, [other]))["NamesAccepted"][0] == "True"
 
 
-def test_one_that_was_established_stays_so_with_the_names_it_had(cron_tab):
+def test_an_established_definition_keeps_its_accepted_names(cron_tab):
     cron_tab["status"] = established(cron_tab, NOW, [])
     cron_tab["spec"]["names"]["shortNames"] = ["t"]
     status = established(cron_tab, NOW + 60, [RIVAL])

@@ -47,7 +47,7 @@ from podwire.kinds.crds.patterns import BadPattern, TooCostly, compile_pattern, 
         pytest.param("", "", True, id="nothing"),
     ],
 )
-def test_patterns_find_what_re2_would(pattern, text, found):
+def test_patterns_match_as_gos_regexp_does(pattern, text, found):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert bool(compile_pattern(pattern)(text)) is found
@@ -98,7 +98,7 @@ def expressions() -> st.SearchStrategy[str]:
 
 
 @given(expressions(), st.text("ab_ \n", min_size=1, max_size=6))
-def test_a_pattern_finds_what_backtracking_would_find(pattern, text):
+def test_a_pattern_matches_as_pythons_re_does(pattern, text):
     expected = re.search(pattern.replace("$", r"\Z"), text, re.ASCII)
     assert compile_pattern(pattern)(text) is bool(expected)
 

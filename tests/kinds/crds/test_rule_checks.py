@@ -1,4 +1,4 @@
-"""Whether the rules of a definition can be run, told in upstream's words when they cannot."""
+"""Rules of a definition that cannot be run are rejected with upstream's errors."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def ruled(schema, *rules):
     return {**schema, "x-kubernetes-validations": [{"rule": each} if isinstance(each, str) else each for each in rules]}
 
 
-def told(errors):
+def texts(errors):
     return [str(each) for each in errors]
 
 
@@ -53,13 +53,13 @@ KEYED = {
     ],
 )  # fmt: skip
 def test_a_rule_has_a_form(rule, error):
-    [found] = told(form_errors(ruled(SPEC, rule), AT))
+    [found] = texts(form_errors(ruled(SPEC, rule), AT))
     assert error in found
     assert found.startswith(f"{AT}.x-kubernetes-validations[0].")
 
 
 @pytest.mark.parametrize("rules", [{"rule": "true"}, ["true"], [{"rule": 1}], [{"rule": "true", "message": 5}]])
-def test_what_is_no_rule_at_all_is_told(rules):
+def test_malformed_rules_are_rejected(rules):
     assert form_errors({**SPEC, "x-kubernetes-validations": rules}, AT)
 
 
@@ -93,9 +93,9 @@ RULE = f"{AT}.x-kubernetes-validations[0]"
         pytest.param("self.metadata.name == ''", "undefined field 'metadata'", id="metadata below the root"),
     ],
 )  # fmt: skip
-def test_a_rule_that_cannot_be_run_is_told(rule, error):
+def test_a_rule_that_does_not_compile_is_rejected(rule, error):
     nested = {"type": "object", "properties": {"spec": ruled(SPEC, rule)}}
-    [found] = told(rule_errors(nested, "root"))
+    [found] = texts(rule_errors(nested, "root"))
     assert error.replace(AT, "root.properties[spec]", 1) in found
 
 
@@ -110,13 +110,13 @@ def test_a_rule_that_cannot_be_run_is_told(rule, error):
         "self.?names.orValue([]).size() < 4",
     ],
 )
-def test_a_rule_that_can_be_run_is_taken(rule):
+def test_a_valid_rule_is_accepted(rule):
     assert rule_errors(ruled({**SPEC, "properties": {**SPEC["properties"]}}, rule), AT) == []
 
 
 def test_the_root_has_a_name_and_a_kind():
     assert rule_errors(ruled(SPEC, "self.metadata.name.startsWith(self.kind)", "self.apiVersion != ''"), AT) == []
-    [found] = told(rule_errors(ruled(SPEC, "self.metadata.labels.size() < 5"), AT))
+    [found] = texts(rule_errors(ruled(SPEC, "self.metadata.labels.size() < 5"), AT))
     assert "undefined field 'labels'" in found
 
 
@@ -142,25 +142,25 @@ def test_a_rule_knows_the_type_of_its_schema(schema, rule):
 
 def test_a_field_of_no_type_cannot_be_spoken_of():
     anything = {"x-kubernetes-preserve-unknown-fields": True}
-    [found] = told(rule_errors(ruled({"type": "object", "properties": {"any": anything}}, "has(self.any)"), AT))
+    [found] = texts(rule_errors(ruled({"type": "object", "properties": {"any": anything}}, "has(self.any)"), AT))
     assert "undefined field 'any'" in found
-    [found] = told(rule_errors({"type": "object", "properties": {"any": ruled(anything, "true")}}, AT))
+    [found] = texts(rule_errors({"type": "object", "properties": {"any": ruled(anything, "true")}}, AT))
     assert found.startswith(f"{AT}.properties[any].x-kubernetes-validations: Forbidden: rules cannot be used")
 
 
-def test_what_was_before_is_known_only_where_elements_have_names():
+def test_old_self_is_available_only_where_elements_have_keys():
     assert rule_errors({"type": "object", "properties": {"list": KEYED}}, AT) == []
     plain = {each: value for each, value in KEYED.items() if not each.startswith("x-kubernetes-list")}
-    [found] = told(rule_errors({"type": "object", "properties": {"list": plain}}, AT))
+    [found] = texts(rule_errors({"type": "object", "properties": {"list": plain}}, AT))
     assert found == (
         f'{AT}.properties[list].items.x-kubernetes-validations[0].rule: Invalid value: "self.size == oldSelf.size": '
         f"oldSelf cannot be used on the uncorrelatable portion of the schema within {AT}.properties[list]"
     )
 
 
-def test_a_rule_without_bounds_is_too_dear():
+def test_a_rule_over_unbounded_values_exceeds_the_budget():
     names = {"type": "array", "items": {"type": "string"}}
-    [found] = told(rule_errors(ruled(names, "self.all(x, self.all(y, x == y))"), AT))[:1]
+    [found] = texts(rule_errors(ruled(names, "self.all(x, self.all(y, x == y))"), AT))[:1]
     assert found == (
         f"{AT}.x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds budget by factor of more than "
         "100x (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and "
@@ -174,32 +174,33 @@ def test_a_rule_costs_as_often_as_its_value_can_be_there():
     item = ruled({"type": "string", "maxLength": 1000}, "self.matches('^[a-z]+[0-9]+$')")
     lists = {"type": "array", "items": item}
     assert (
-        "estimated rule cost exceeds budget" in told(rule_errors({"type": "object", "properties": {"l": lists}}, AT))[0]
+        "estimated rule cost exceeds budget"
+        in texts(rule_errors({"type": "object", "properties": {"l": lists}}, AT))[0]
     )
     assert rule_errors({"type": "object", "properties": {"l": {**lists, "maxItems": 50}}}, AT) == []
 
 
-def test_rules_that_are_too_dear_together_are_named():
+def test_rules_that_exceed_the_budget_together_are_named():
     text = {"type": "array", "maxItems": 700, "items": {"type": "string", "maxLength": 2}}
     rule = "self.all(x, self.all(y, x == y))"
-    errors = told(rule_errors(ruled(text, *[rule] * 45), AT))
+    errors = texts(rule_errors(ruled(text, *[rule] * 45), AT))
     assert len([each for each in errors if "contributed to estimated rule cost total" in each]) == 4
     assert errors[-1].startswith(f"{AT}: Forbidden: x-kubernetes-validations estimated rule cost total for entire")
 
 
 def test_a_default_keeps_to_the_rules():
     size = {**ruled(INT, {"rule": "self % 2 == 0", "message": "must be even"}), "default": 3}
-    errors = told(rule_errors({"type": "object", "properties": {"size": size}}, AT))
+    errors = texts(rule_errors({"type": "object", "properties": {"size": size}}, AT))
     assert errors == [f"{AT}.properties[size].default: Invalid value: 3: must be even"]
 
 
-def test_without_the_library_a_definition_with_rules_is_refused_with_the_reason(monkeypatch):
+def test_without_cel_a_definition_with_rules_is_rejected(monkeypatch):
     def missing():
         raise environment.Unavailable("CEL expressions need the package cel-expr-python")
 
     monkeypatch.setattr(environment, "library", missing)
     environment.checking.cache_clear()
-    [found] = told(rule_errors(ruled(INT, "self > 41 // nobody else says this"), AT))
+    [found] = texts(rule_errors(ruled(INT, "self > 41 // nobody else says this"), AT))
     assert found == f"{RULE}: Forbidden: CEL expressions need the package cel-expr-python"
 
 
@@ -254,11 +255,11 @@ def test_lists_without_order_may_be_used_where_order_does_not_count(rule):
         ({"rule": "oldSelf.value().one == self.other", "optionalOldSelf": True}, "1:21"),
     ],
 )
-def test_a_comparison_that_would_come_out_wrong_is_refused(rule, place):
-    [found] = told(rule_errors(ruled(SETS, rule), AT))
+def test_a_comparison_of_unordered_lists_is_rejected(rule, place):
+    [found] = texts(rule_errors(ruled(SETS, rule), AT))
     assert f"compilation failed: ERROR: <input>:{place}: lists of type set or map can be compared with what" in found
 
 
 def test_nothing_is_added_to_a_list_without_order():
-    [found] = told(rule_errors(ruled(SETS, "(self.one + ['a']).size() < 5"), AT))
+    [found] = texts(rule_errors(ruled(SETS, "(self.one + ['a']).size() < 5"), AT))
     assert "<input>:1:11: lists of type set or map cannot be added; use a macro" in found

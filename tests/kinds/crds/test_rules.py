@@ -12,8 +12,8 @@ INT = {"type": "integer"}
 TEXT = {"type": "string"}
 
 
-def ruled(schema, *told):
-    return {**schema, "x-kubernetes-validations": [{"rule": each} if isinstance(each, str) else each for each in told]}
+def ruled(schema, *rules):
+    return {**schema, "x-kubernetes-validations": [{"rule": each} if isinstance(each, str) else each for each in rules]}
 
 
 def found(schema, new, old=None, before=()):
@@ -28,7 +28,7 @@ RANGE = ruled(objects(least=INT, most=INT), "self.least <= self.most")
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "error"),
     [
         pytest.param({}, "spec: Invalid value: failed rule: self.least <= self.most", id="the rule itself"),
         pytest.param({"message": " least is above most "}, "spec: Invalid value: least is above most", id="a message"),
@@ -45,14 +45,14 @@ RANGE = ruled(objects(least=INT, most=INT), "self.least <= self.most")
         pytest.param({"message": "no", "reason": "FieldValueInvalid"}, "spec: Invalid value: no", id="invalid"),
     ],
 )  # fmt: skip
-def test_a_rule_that_does_not_hold_says_so(rule, told):
+def test_a_violated_rule_is_reported(rule, error):
     schema = objects(spec=ruled(objects(least=INT, most=INT), {"rule": "self.least <= self.most", **rule}))
-    assert found(schema, {"spec": {"least": 3, "most": 2}}) == [told]
+    assert found(schema, {"spec": {"least": 3, "most": 2}}) == [error]
     assert found(schema, {"spec": {"least": 2, "most": 2}}) == []
 
 
 @pytest.mark.parametrize(
-    ("schema", "value", "told"),
+    ("schema", "value", "error"),
     [
         pytest.param(ruled(INT, "self > 5"), 3, "v: Invalid value: 3: failed rule: self > 5", id="number"),
         pytest.param(ruled(TEXT, "self == 'a'"), "b", """v: Invalid value: "b": failed rule: self == 'a'""", id="text"),
@@ -74,8 +74,8 @@ def test_a_rule_that_does_not_hold_says_so(rule, told):
                      "self.all(a, self.all(b, self.all(c, true)))", id="a long way"),
     ],
 )  # fmt: skip
-def test_an_error_has_its_place_its_value_and_its_reason(schema, value, told):
-    assert found(objects(v=schema), {"v": value}) == [told]
+def test_an_error_has_its_place_its_value_and_its_reason(schema, value, error):
+    assert found(objects(v=schema), {"v": value}) == [error]
 
 
 def test_a_rule_at_the_root_has_no_field():
@@ -103,16 +103,16 @@ def test_a_rule_at_the_root_has_no_field():
                      {"metadata": {"name": "n", "labels": {}}}, id="an object within an object"),
     ],
 )  # fmt: skip
-def test_values_come_as_what_their_schema_says(schema, rule, value):
+def test_values_have_the_cel_types_of_their_schema(schema, rule, value):
     assert found(objects(v=ruled(schema, rule)), {"v": value}) == []
 
 
 @pytest.mark.parametrize(
     ("format_", "value"), [("byte", "!"), ("date", "yesterday"), ("date-time", "noon"), ("duration", "long")]
 )
-def test_a_text_that_is_not_what_its_format_says_is_told(format_, value):
-    [told] = found(objects(v=ruled({"type": "string", "format": format_}, "true")), {"v": value})
-    assert told.startswith('v: Invalid value: "string": Invalid ')
+def test_a_text_that_violates_its_format_is_reported(format_, value):
+    [error] = found(objects(v=ruled({"type": "string", "format": format_}, "true")), {"v": value})
+    assert error.startswith('v: Invalid value: "string": Invalid ')
 
 
 # --- before and after -------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_a_text_that_is_not_what_its_format_says_is_told(format_, value):
 FIXED = {"rule": "self == oldSelf", "message": "is fixed"}
 
 
-def test_a_transition_is_judged_only_when_there_is_one():
+def test_a_transition_rule_runs_only_on_updates():
     schema = objects(v=ruled(INT, FIXED))
     assert found(schema, {"v": 1}) == []
     assert found(schema, {"v": 1}, {}) == []
@@ -128,7 +128,7 @@ def test_a_transition_is_judged_only_when_there_is_one():
     assert found(schema, {"v": 2}, {"v": 1}) == ["v: Invalid value: 2: is fixed"]
 
 
-def test_an_optional_old_self_is_judged_always():
+def test_a_rule_with_optional_old_self_always_runs():
     rule = {"rule": "oldSelf.hasValue() ? self == oldSelf.value() : self == 1", "optionalOldSelf": True}
     schema = objects(v=ruled(INT, {**rule, "message": "one, once"}))
     assert found(schema, {"v": 1}) == []
@@ -171,9 +171,9 @@ def test_values_of_a_map_are_found_again_by_their_keys():
                      id="sets within a list"),
     ],
 )  # fmt: skip
-def test_order_matters_where_the_schema_says_so(schema, new, old, same):
-    told = found(objects(v=ruled(schema, FIXED)), {"v": new}, {"v": old})
-    assert (not told) is same
+def test_order_matters_in_atomic_lists(schema, new, old, same):
+    errors = found(objects(v=ruled(schema, FIXED)), {"v": new}, {"v": old})
+    assert (not errors) is same
 
 
 @given(st.lists(st.integers(0, 9), unique=True), st.randoms(use_true_random=False))
@@ -200,7 +200,7 @@ SPENT = (
     [required("spec.a"), invalid("spec.a", "string", 'spec.a in body must be of type integer: "string"')],
     ids=["something is missing", "a type is wrong"],
 )
-def test_rules_are_not_run_over_an_object_that_is_not_what_they_speak_of(before):
+def test_rules_do_not_run_on_an_object_that_violates_its_schema(before):
     assert found(objects(v=ruled(INT, "false")), {"v": 1}, before=[before]) == [NOT_RUN]
 
 
@@ -211,7 +211,7 @@ def test_rules_are_run_over_an_object_that_has_only_a_wrong_value():
     ]
 
 
-def test_an_object_whose_rules_take_too_long_is_refused(monkeypatch):
+def test_an_object_whose_rules_take_too_long_is_rejected(monkeypatch):
     monkeypatch.setattr(rules, "SECONDS", -1.0)
     schema = objects(a=ruled(INT, "true", "true"), b=ruled(INT, "true"))
     assert found(schema, {"a": 1, "b": 1}) == [SPENT]
@@ -222,5 +222,5 @@ def test_a_schema_without_rules_costs_nothing():
 
 
 def test_a_text_cut_short_by_a_nul_does_not_pass():
-    [told] = found(objects(v=ruled(TEXT, "self == 'ok'")), {"v": "ok\0evil"})
-    assert "NUL" in told
+    [error] = found(objects(v=ruled(TEXT, "self == 'ok'")), {"v": "ok\0evil"})
+    assert "NUL" in error

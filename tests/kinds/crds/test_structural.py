@@ -43,7 +43,7 @@ NAMED = {"type": "object", "properties": {"name": {"type": "string"}}}
             {"apiVersion": "x/v1", "kind": "X", "spec": {"a": 1, "b": 2}, "more": 1},
             {"apiVersion": "x/v1", "kind": "X", "spec": {"a": 1}},
             ["more", "spec.b"],
-            id="unknown fields go and are told, sorted",
+            id="unknown fields are pruned and reported, sorted",
         ),
         pytest.param(
             spec(list={"type": "array", "items": NAMED}),
@@ -90,7 +90,7 @@ NAMED = {"type": "object", "properties": {"name": {"type": "string"}}}
         ),
     ],
 )
-def test_decoding_keeps_what_the_schema_knows(schema, obj, kept, unknown):
+def test_decoding_prunes_unknown_fields(schema, obj, kept, unknown):
     assert decoded(schema, obj) == (kept, unknown)
 
 
@@ -114,7 +114,7 @@ def test_metadata_that_cannot_be_read_is_a_type_mismatch(meta):
         compile_schema(spec(), Broken()).decode({"metadata": {}}, "", Report())
 
 
-def test_decoding_does_not_change_what_it_is_given():
+def test_decoding_does_not_change_its_input():
     obj = {"spec": {"a": None, "list": [{"x": 1}]}}
     decoded(spec(a={"type": "string"}, list={"type": "array", "items": NAMED}), obj)
     assert obj == {"spec": {"a": None, "list": [{"x": 1}]}}
@@ -161,7 +161,7 @@ def filled(schema, obj):
         ),
     ],
 )
-def test_defaults_fill_what_is_absent(schema, obj, expected):
+def test_defaults_fill_absent_fields(schema, obj, expected):
     assert filled(schema, obj) == expected
 
 
@@ -172,7 +172,7 @@ def test_objects_do_not_share_a_default():
     assert filled(schema, {"spec": {}}) == {"spec": {"a": {"list": []}}}
 
 
-def test_merge_keys_are_told_for_lists_that_are_maps(cron_tab, meta):
+def test_list_type_maps_have_merge_keys(cron_tab, meta):
     schema = cron_tab["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     status = compile_schema(schema, meta).field("status").shape
     assert status.field("conditions").merge_key == "type"

@@ -25,7 +25,7 @@ CONSUMER = {"resource": "pods", "name": "p", "uid": "u"}
 DEVICE = {"driver": "net.example.com", "pool": "n1", "device": "eth0"}
 
 
-def told(status, before=None, **metadata):
+def errors_of(status, before=None, **metadata):
     new, old = copy.deepcopy(CLAIM), copy.deepcopy(CLAIM)
     new["status"], old["status"] = status, before or {}
     for each in (new, old):
@@ -103,8 +103,8 @@ def allocated(**changes):
         ),
     ],
 )
-def test_a_status_is_judged(status, errors):
-    assert told(status) == errors
+def test_invalid_claim_statuses_are_rejected(status, errors):
+    assert errors_of(status) == errors
 
 
 CIDR_FORM = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
@@ -123,22 +123,22 @@ CIDR_FORM = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8
 def test_an_address_of_a_device_has_its_network(address, problem):
     status = {"allocation": ALLOCATION, "devices": [{**DEVICE, "networkData": {"ips": [address]}}]}
     path = "status.devices[0].networkData.ips[0]"
-    assert told(status) == ([f'{path}: Invalid value: "{address}": {problem}'] if problem else [])
+    assert errors_of(status) == ([f'{path}: Invalid value: "{address}": {problem}'] if problem else [])
 
 
-def test_an_allocation_stays_or_goes():
-    (error,) = told(allocated(device="eth1"), before={"allocation": ALLOCATION})
+def test_an_allocation_is_immutable_or_removed():
+    (error,) = errors_of(allocated(device="eth1"), before={"allocation": ALLOCATION})
     assert error.startswith("status.allocation: Invalid value: ")
     assert error.endswith(": field is immutable")
-    assert told({}, before={"allocation": ALLOCATION}) == []
+    assert errors_of({}, before={"allocation": ALLOCATION}) == []
 
 
-def test_nobody_new_comes_to_a_claim_that_goes():
+def test_a_claim_in_deletion_gets_no_new_consumers():
     before = {"allocation": ALLOCATION, "reservedFor": [CONSUMER]}
     more = {**before, "reservedFor": [CONSUMER, {**CONSUMER, "uid": "v"}]}
-    assert told(before, before, deletionTimestamp="t") == []
-    assert told(more, before) == []
-    assert told(more, before, deletionTimestamp="t") == [
+    assert errors_of(before, before, deletionTimestamp="t") == []
+    assert errors_of(more, before) == []
+    assert errors_of(more, before, deletionTimestamp="t") == [
         (
             "status.reservedFor: Forbidden: new entries may not be added while "
             "`deallocationRequested` or `deletionTimestamp` are set"

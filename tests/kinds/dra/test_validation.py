@@ -14,7 +14,7 @@ from podwire.protocols.k8sapi.builtin import BUILTIN
 V1 = "resource.k8s.io/v1"
 
 
-def told(kind, spec, api_version=V1):
+def errors_of(kind, spec, api_version=V1):
     found = BUILTIN.of_kind(api_version, kind)
     metadata = {"name": "x", "uid": "u", **({"namespace": "default"} if found.namespaced else {})}
     obj = {"metadata": metadata, "spec": copy.deepcopy(spec)}
@@ -121,8 +121,8 @@ TAINT = {"key": "k", "effect": "NoSchedule"}
         ),
     ],
 )
-def test_a_claim_asks_for_what_can_be_had(spec, errors):
-    assert told("ResourceClaim", spec) == errors
+def test_invalid_claims_are_rejected(spec, errors):
+    assert errors_of("ResourceClaim", spec) == errors
 
 
 @pytest.mark.parametrize(
@@ -180,9 +180,9 @@ def test_a_claim_asks_for_what_can_be_had(spec, errors):
         ),
     ],
 )
-def test_a_slice_offers_what_can_be_offered(spec, errors):
+def test_invalid_slices_are_rejected(spec, errors):
     spec = {key: value for key, value in spec.items() if value is not None}
-    assert told("ResourceSlice", spec) == errors
+    assert errors_of("ResourceSlice", spec) == errors
 
 
 def policies(policy, value="10"):
@@ -277,7 +277,7 @@ whole = st.integers(min_value=0, max_value=60)
 
 @settings(max_examples=200)
 @given(low=whole, step=st.integers(min_value=1, max_value=9), steps=whole, top=whole, most=whole)
-def test_a_range_is_good_exactly_if_its_default_and_end_lie_on_steps_within_the_capacity(low, step, steps, top, most):
+def test_a_range_needs_a_default_and_an_end_on_steps_within_the_capacity(low, step, steps, top, most):
     default = low + steps * step
     policy = {"default": str(default), "validRange": {"min": str(low), "max": str(top), "step": str(step)}}
 
@@ -308,7 +308,7 @@ RULES = "resource.k8s.io/v1beta2"
     ],
 )
 def test_a_taint_rule_taints(spec, errors):
-    assert told("DeviceTaintRule", spec, RULES) == errors
+    assert errors_of("DeviceTaintRule", spec, RULES) == errors
 
 
 CONDITION = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2027-01-01T00:00:00Z"}

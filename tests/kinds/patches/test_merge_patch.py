@@ -68,7 +68,7 @@ def test_nothing_is_changed_in_place(old, patch):
     assert (old, patch) == before
 
 
-def test_what_the_patch_does_not_touch_is_shared():
+def test_untouched_values_are_shared():
     old = {"spec": {"containers": [{"name": "c"}]}, "metadata": {"labels": {"a": "1"}}}
     new = merge_patch.apply(old, {"metadata": {"labels": {"a": "2"}}})
     assert new["spec"] is old["spec"]

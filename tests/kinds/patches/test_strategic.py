@@ -129,13 +129,13 @@ def test_patches(obj, patch, result):
         pytest.param({"map": {}}, {"map": {"$retainKeys": ["a"], "b": "1"}}, 400, "map: b is set, but $retainKeys does not name it", id="set but not retained"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_refused_with_a_path_and_a_reason(obj, patch, code, message):
+def test_invalid_patches_are_rejected_with_a_path(obj, patch, code, message):
     with pytest.raises(PatchError) as refused:
         strategic.apply(obj, patch, SHAPE)
     assert (refused.value.code, message in refused.value.message) == (code, True), refused.value
 
 
-def test_what_the_patch_does_not_touch_is_shared():
+def test_untouched_values_are_shared():
     old = {"items": [{"name": "a", "labels": {"x": "1"}}, {"name": "b", "value": 1}], "map": {}}
     new = strategic.apply(old, {"items": [{"name": "b", "value": 2}]}, SHAPE)
     assert new["map"] is old["map"]
@@ -257,7 +257,7 @@ OTHERS = st.lists(st.sampled_from("uvwxyz"), max_size=3, unique=True)
 
 
 @given(OBJECTS, OBJECTS, OTHERS, st.data())
-def test_a_three_way_patch_leaves_alone_what_others_added(applied, wanted, others, data):
+def test_a_three_way_patch_keeps_elements_of_others(applied, wanted, others, data):
     """The patch is made from what was applied and what is wanted now; the server has more by then."""
     live = copy.deepcopy(applied)
     for name in others:
@@ -292,7 +292,7 @@ ANYTHING = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*SHAPE.members]), ANYTHING), ANYTHING)
-def test_any_patch_applies_or_is_refused(obj, patch):
+def test_any_patch_applies_or_is_rejected(obj, patch):
     before = copy.deepcopy((obj, patch))
     try:
         result = strategic.apply(obj, patch, SHAPE)

@@ -50,7 +50,7 @@ def test_a_bare_pod_is_completed():
     }
 
 
-def test_what_the_pod_says_stays():
+def test_given_fields_stay():
     said = {
         "dnsPolicy": "None",
         "enableServiceLinks": False,
@@ -83,7 +83,7 @@ def test_defaulting_twice_changes_nothing():
         ("", "IfNotPresent"),
     ],
 )
-def test_what_may_change_under_its_name_is_always_pulled(image, policy):
+def test_the_tag_latest_is_always_pulled(image, policy):
     assert pull_policy(image) == policy
 
 

@@ -280,6 +280,6 @@ CASES = {
 
 
 @pytest.mark.parametrize(("both", "before", "after", "expected"), CASES.values(), ids=CASES)
-def test_such_a_report_is_judged_so(both, before, after, expected, spoiled):
+def test_invalid_statuses_are_rejected(both, before, after, expected, spoiled):
     old, new = spoiled({**both, **before}), spoiled({**both, **after})
     assert [str(error) for error in update_status(new, old)] == expected

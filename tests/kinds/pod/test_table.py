@@ -155,7 +155,7 @@ GONE = {"deletionTimestamp": ago(1)}
         ),
     ],
 )
-def test_the_status_says_what_holds_a_pod_up_or_ended_it(obj, ready, status):
+def test_the_status_column_shows_why_a_pod_waits_or_ended(obj, ready, status):
     assert row(obj)[1:3] == [ready, status]
 
 

@@ -193,7 +193,7 @@ def test_a_pod_may_change_only_so(before, after, expected, spoiled):
     assert [str(error) for error in update(spoiled(after), spoiled(before))] == expected
 
 
-def test_of_many_differences_some_are_told(spoiled):
+def test_the_number_of_reported_differences_is_limited(spoiled):
     variables = [{"name": f"V{each}", "value": "1"} for each in range(20)]
     others = [{**each, "value": "2"} for each in variables]
     old, new = (spoiled({"spec.containers[0].env": each}) for each in (variables, others))
@@ -204,7 +204,7 @@ def test_of_many_differences_some_are_told(spoiled):
 
 
 @given(st.text(max_size=20), st.integers(0, 2**31))
-def test_what_does_not_change_is_not_refused(spoiled_name, grace):
+def test_an_unchanged_pod_is_accepted(spoiled_name, grace):
     """An old pod may break rules that came later; as long as its spec stays, it can be labelled."""
     pod = {"metadata": {}, "spec": {"containers": [{"name": spoiled_name}], "terminationGracePeriodSeconds": grace}}
     assert update({**pod, "metadata": {"labels": {"a": "b"}}}, pod) == []
@@ -233,7 +233,7 @@ EPHEMERAL_CASES = {
 
 
 @pytest.mark.parametrize(("before", "after", "expected"), EPHEMERAL_CASES.values(), ids=EPHEMERAL_CASES)
-def test_ephemeral_containers_only_come(before, after, expected, spoiled):
+def test_ephemeral_containers_can_only_be_added(before, after, expected, spoiled):
     old, new = (spoiled({"spec.ephemeralContainers": each}) for each in (before, after))
     assert [str(error) for error in update_ephemeral_containers(new, old)] == expected
 

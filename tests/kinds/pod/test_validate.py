@@ -172,7 +172,7 @@ def test_a_pod_as_it_is_may_be_stored_again(manifest):
     assert pods.update_ephemeral_containers(copy.deepcopy(pod), pod) == []
 
 
-def test_a_pod_without_a_spec_is_told_all_that_it_lacks():
+def test_a_pod_without_a_spec_lacks_its_required_fields():
     assert [str(error) for error in pods.create({"metadata": {"name": "x"}})] == [
         "spec.terminationGracePeriodSeconds: Required value",
         "spec.containers: Required value",
@@ -200,7 +200,7 @@ VALUES = {str: st.text(max_size=300), int: st.integers(-(2**63), 2**63 - 1), boo
 
 
 @given(st.sampled_from(PLACES), st.data())
-def test_whatever_a_field_holds_the_pod_is_judged(place, data):
+def test_any_value_of_a_field_is_accepted_or_rejected(place, data):
     """A value of the right type, however odd, is taken or refused; it never breaks the judge."""
     index, (*way, last) = place
     pod = copy.deepcopy(PODS[index])
@@ -219,7 +219,7 @@ def test_whatever_a_field_holds_the_pod_is_judged(place, data):
 
 
 @given(st.sampled_from(PLACES))
-def test_whatever_is_missing_the_pod_is_judged(place):
+def test_a_pod_without_any_of_its_fields_is_accepted_or_rejected(place):
     index, (*way, last) = place
     pod = copy.deepcopy(PODS[index])
     holder = pod
@@ -230,7 +230,7 @@ def test_whatever_is_missing_the_pod_is_judged(place):
         assert str(error)
 
 
-def test_a_huge_pod_is_judged_in_linear_time(spoiled):
+def test_a_huge_pod_is_validated_in_linear_time(spoiled):
     many = range(3000)
     container = {"image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"}
     statuses = [{"name": f"c{each}", "state": {"terminated": {"exitCode": 0}}} for each in many]

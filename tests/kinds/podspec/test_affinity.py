@@ -150,8 +150,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
-def test_such_an_affinity_is_refused(changes, expected, told):
-    assert told(changes) == expected
+def test_invalid_affinities_are_rejected(changes, expected, errors_of):
+    assert errors_of(changes) == expected
 
 
 @pytest.mark.parametrize(
@@ -170,5 +170,5 @@ def test_such_an_affinity_is_refused(changes, expected, told):
         ),
     ],
 )
-def test_such_an_affinity_is_taken(changes, told):
-    assert told(changes) == []
+def test_valid_affinities_are_accepted(changes, errors_of):
+    assert errors_of(changes) == []

@@ -63,8 +63,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
-def test_such_annotations_are_refused(changes, expected, told):
-    assert told(changes) == expected
+def test_invalid_annotations_are_rejected(changes, expected, errors_of):
+    assert errors_of(changes) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_such_annotations_are_refused(changes, expected, told):
         ),
     ],
 )
-def test_such_annotations_are_taken(changes, told):
-    assert told(changes) == []
+def test_valid_annotations_are_accepted(changes, errors_of):
+    assert errors_of(changes) == []
 
 
 @pytest.mark.parametrize(

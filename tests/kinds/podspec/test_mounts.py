@@ -104,8 +104,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
-def test_such_mounts_are_refused(changes, expected, told):
-    assert told(changes) == expected
+def test_invalid_mounts_are_rejected(changes, expected, errors_of):
+    assert errors_of(changes) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ def test_such_mounts_are_refused(changes, expected, told):
         pytest.param({**BLOCK, D: [{"name": "disk", "devicePath": "/dev/x"}]}, id="a block device"),
     ],
 )
-def test_such_mounts_are_taken(changes, told):
-    assert told(changes) == []
+def test_valid_mounts_are_accepted(changes, errors_of):
+    assert errors_of(changes) == []

@@ -109,8 +109,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
-def test_such_probes_and_hooks_are_refused(changes, expected, told):
-    assert told(changes) == expected
+def test_invalid_probes_and_hooks_are_rejected(changes, expected, errors_of):
+    assert errors_of(changes) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ def test_such_probes_and_hooks_are_refused(changes, expected, told):
         ),
     ],
 )
-def test_such_probes_and_hooks_are_taken(changes, told):
-    assert told(changes) == []
+def test_valid_probes_and_hooks_are_accepted(changes, errors_of):
+    assert errors_of(changes) == []

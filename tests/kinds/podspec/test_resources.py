@@ -137,8 +137,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
-def test_such_resources_are_refused(changes, expected, told):
-    assert told(changes) == expected
+def test_invalid_resources_are_rejected(changes, expected, errors_of):
+    assert errors_of(changes) == expected
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_such_resources_are_refused(changes, expected, told):
         ),
     ],
 )
-def test_such_resources_are_taken(changes, told):
-    assert told(changes) == []
+def test_valid_resources_are_accepted(changes, errors_of):
+    assert errors_of(changes) == []
 
 
 def starter(name, cpu, **fields):
@@ -185,11 +185,11 @@ def starter(name, cpu, **fields):
         ),
     ],
 )
-def test_a_pod_asks_for_its_largest_moment(starters, needed, told):
+def test_a_pod_asks_for_its_largest_moment(starters, needed, errors_of):
     changes = {
         "spec.resources": {"requests": {"cpu": "2"}},
         "spec.initContainers": starters,
         **resources(None, {"cpu": "1"}),
     }
     detail = f"must be greater than or equal to aggregate container requests of {needed}"
-    assert told(changes) == ([f'spec.resources.requests[cpu]: Invalid value: "2": {detail}'] if needed else [])
+    assert errors_of(changes) == ([f'spec.resources.requests[cpu]: Invalid value: "2": {detail}'] if needed else [])

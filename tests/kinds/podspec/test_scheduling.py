@@ -137,8 +137,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
-def test_a_pod_that_cannot_be_placed_so_is_refused(changes, expected, told):
-    assert told(changes) == expected
+def test_invalid_scheduling_fields_are_rejected(changes, expected, errors_of):
+    assert errors_of(changes) == expected
 
 
 @pytest.mark.parametrize(
@@ -152,5 +152,5 @@ def test_a_pod_that_cannot_be_placed_so_is_refused(changes, expected, told):
         pytest.param({RC: [{"name": "a", "resourceClaimTemplateName": "x.y"}]}, id="a claim from a template"),
     ],
 )
-def test_a_pod_that_can_be_placed_so_is_taken(changes, told):
-    assert told(changes) == []
+def test_valid_scheduling_fields_are_accepted(changes, errors_of):
+    assert errors_of(changes) == []

@@ -178,8 +178,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
-def test_such_a_security_context_is_refused(changes, expected, told):
-    assert told(changes) == expected
+def test_invalid_security_contexts_are_rejected(changes, expected, errors_of):
+    assert errors_of(changes) == expected
 
 
 @pytest.mark.parametrize(
@@ -195,5 +195,5 @@ def test_such_a_security_context_is_refused(changes, expected, told):
         pytest.param({"spec.shareProcessNamespace": True}, id="shared processes"),
     ],
 )
-def test_such_a_security_context_is_taken(changes, told):
-    assert told(changes) == []
+def test_valid_security_contexts_are_accepted(changes, errors_of):
+    assert errors_of(changes) == []

@@ -137,8 +137,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
-def test_such_a_spec_is_refused(changes, expected, told):
-    assert told(changes) == expected
+def test_invalid_specs_are_rejected(changes, expected, errors_of):
+    assert errors_of(changes) == expected
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_such_a_spec_is_refused(changes, expected, told):
         pytest.param({"spec.imagePullSecrets": [{"name": "registry"}, {}]}, id="pull secrets"),
     ],
 )
-def test_such_a_spec_is_taken(changes, told):
-    assert told(changes) == []
+def test_valid_specs_are_accepted(changes, errors_of):
+    assert errors_of(changes) == []
 
 
 @pytest.mark.parametrize(
@@ -216,11 +216,11 @@ def test_such_a_spec_is_taken(changes, told):
         pytest.param({"spec.containers": []}, ["spec.template.spec.containers: Required value"], id="no containers"),
     ],
 )
-def test_a_template_is_a_pod_without_what_comes_later(changes, expected, spoiled):
+def test_a_template_lacks_the_fields_that_pods_get_later(changes, expected, spoiled):
     assert [str(error) for error in validate_template(spoiled(changes), "spec.template")] == expected
 
 
-def test_an_empty_template_is_told_what_it_lacks():
+def test_an_empty_template_lacks_its_required_fields():
     assert [str(error) for error in validate_template({}, "spec.template")] == [
         "spec.template.spec.terminationGracePeriodSeconds: Required value",
         "spec.template.spec.containers: Required value",

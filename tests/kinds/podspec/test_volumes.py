@@ -323,8 +323,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
-def test_such_volumes_are_refused(changes, expected, told):
-    assert told(changes) == expected
+def test_invalid_volumes_are_rejected(changes, expected, errors_of):
+    assert errors_of(changes) == expected
 
 
 @pytest.mark.parametrize(
@@ -353,5 +353,5 @@ def test_such_volumes_are_refused(changes, expected, told):
         ),
     ],
 )
-def test_such_volumes_are_taken(changes, told):
-    assert told(changes) == []
+def test_valid_volumes_are_accepted(changes, errors_of):
+    assert errors_of(changes) == []

@@ -19,7 +19,7 @@ def test_a_version_is_read_once():
     assert load() is load()
 
 
-def test_a_version_that_is_not_installed_is_told():
+def test_a_version_that_is_not_installed_is_an_error():
     with pytest.raises(FileNotFoundError, match="v0\\.1\\.0"):
         load("0.1.0")
 

@@ -1,4 +1,4 @@
-"""Which groups, versions and resources clients are told of, in which form."""
+"""Discovery documents: groups, versions and resources, in each form."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscovery
 DISCOVERY = Discovery(BUILTIN.all, address="10.0.0.1:6443")
 
 
-def told(path: str, accept: str = "", discovery: Discovery = DISCOVERY) -> Any:
+def fetched(path: str, accept: str = "", discovery: Discovery = DISCOVERY) -> Any:
     document = discovery.document(path, accept)
     assert document is not None
     return json.loads(document.body)
@@ -56,14 +56,14 @@ def test_the_form_is_what_the_client_asked_for_in_full(accept, form):
         pytest.param("application/json;q=0", id="nothing at all"),
     ],
 )
-def test_a_client_that_takes_nothing_we_have_is_refused(accept):
+def test_a_client_that_accepts_no_available_form_gets_406(accept):
     with pytest.raises(ApiError) as refused:
         negotiate(accept)
     assert (refused.value.reason, refused.value.code) == (Reason.NOT_ACCEPTABLE, 406)
 
 
 def test_only_the_roots_have_the_aggregated_form():
-    assert told("/apis/apps/v1", f"{V2},application/json")["kind"] == "APIResourceList"
+    assert fetched("/apis/apps/v1", f"{V2},application/json")["kind"] == "APIResourceList"
     with pytest.raises(ApiError):
         DISCOVERY.document("/apis/apps/v1", V2)
 
@@ -75,15 +75,15 @@ def test_versions_are_preferred_from_stable_to_young():
 
 @pytest.mark.parametrize("path", ["/api", "/api/"])
 def test_the_core_group_tells_its_versions_and_the_address(path):
-    assert told(path) == {
+    assert fetched(path) == {
         "kind": "APIVersions",
         "versions": ["v1"],
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}],
     }
 
 
-def test_groups_come_in_the_order_of_the_table_without_the_core_group():
-    groups = told("/apis")["groups"]
+def test_groups_keep_the_order_of_the_table_without_the_core_group():
+    groups = fetched("/apis")["groups"]
     assert [each["name"] for each in groups[:4]] == [
         "apiregistration.k8s.io",
         "apps",
@@ -98,13 +98,13 @@ def test_groups_come_in_the_order_of_the_table_without_the_core_group():
 
 
 def test_a_group_prefers_its_newest_version():
-    group = told("/apis/autoscaling")
+    group = fetched("/apis/autoscaling")
     assert (group["kind"], group["preferredVersion"]["version"]) == ("APIGroup", "v2")
     assert [each["version"] for each in group["versions"]] == ["v2", "v1"]
 
 
 def test_a_version_lists_its_resources_and_their_subresources():
-    resources = {each["name"]: each for each in told("/api/v1")["resources"]}
+    resources = {each["name"]: each for each in fetched("/api/v1")["resources"]}
     assert resources["pods"] == {
         "name": "pods",
         "singularName": "pod",
@@ -128,7 +128,7 @@ def test_a_version_lists_its_resources_and_their_subresources():
 
 
 def test_aggregated_discovery_tells_all_of_it_at_once():
-    core = told("/api", V2)
+    core = fetched("/api", V2)
     assert (core["kind"], core["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
     [group] = core["items"]
     assert (group["metadata"], group["versions"][0]["freshness"]) == ({}, "Current")
@@ -142,13 +142,13 @@ def test_aggregated_discovery_tells_all_of_it_at_once():
 def test_both_forms_tell_the_same_resources():
     plain = {
         (group["preferredVersion"]["groupVersion"], each["name"])
-        for group in told("/apis")["groups"]
-        for each in told(f"/apis/{group['preferredVersion']['groupVersion']}")["resources"]
+        for group in fetched("/apis")["groups"]
+        for each in fetched(f"/apis/{group['preferredVersion']['groupVersion']}")["resources"]
         if "/" not in each["name"]
     }
     aggregated = {
         (f"{group['metadata']['name']}/{group['versions'][0]['version']}", each["resource"])
-        for group in told("/apis", V2)["items"]
+        for group in fetched("/apis", V2)["items"]
         for each in group["versions"][0]["resources"]
     }
     assert plain == aggregated
@@ -175,7 +175,7 @@ def test_plain_answers_are_plain_json_without_an_etag():
     "path",
     ["/", "/api/v2", "/api/v1/pods", "/apis/none", "/apis/apps/v2", "/apis//v1", "/apis/apps/v1/deployments", "/apix"],
 )
-def test_what_is_not_there_is_not_told(path):
+def test_unknown_paths_have_no_discovery_document(path):
     assert DISCOVERY.document(path) is None
 
 

@@ -121,7 +121,7 @@ def _group_word(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("field", "told"),
+    ("field", "explanation"),
     [
         ("pod.spec.containers", "List of containers belonging to the pod."),
         ("deployments.spec.strategy", "The deployment strategy to use to replace existing pods"),
@@ -130,10 +130,10 @@ def _group_word(line: str) -> list[str]:
         ("widget.metadata.labels", "<map[string]string>"),
     ],
 )
-def test_kubectl_explains(kubectl, field, told):
+def test_kubectl_explains(kubectl, field, explanation):
     explained = kubectl("explain", field)
     assert explained.returncode == 0, explained.stderr
-    assert " ".join(told.split()) in " ".join(explained.stdout.split())
+    assert " ".join(explanation.split()) in " ".join(explained.stdout.split())
 
 
 def test_kubectl_leaves_validation_to_the_server(kubectl):

@@ -17,7 +17,7 @@ OPENAPI = OpenApi(BUILTIN.all)
 PATHS = sorted({f"apis/{kind.api_version}" if kind.group else "api/v1" for kind in BUILTIN.all})
 
 
-def told(path: str, openapi: OpenApi = OPENAPI) -> Any:
+def document_of(path: str, openapi: OpenApi = OPENAPI) -> Any:
     document = openapi.document(path)
     assert document is not None
     return json.loads(document.body)
@@ -50,8 +50,8 @@ def test_the_index_names_every_group_and_version():
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_document_refers_only_to_what_it_has(path):
-    document = told(path)
+def test_a_document_refers_only_to_schemas_that_it_contains(path):
+    document = document_of(path)
     references = {each["$ref"] for each in walk(document) if isinstance(each.get("$ref"), str)}
     names = {f"#/components/schemas/{each}" for each in document["components"]["schemas"]}
     assert references
@@ -60,14 +60,14 @@ def test_a_document_refers_only_to_what_it_has(path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_document_has_no_null_types_and_no_enumerated_kinds(path):
-    schemas = told(path)["components"]["schemas"]
+    schemas = document_of(path)["components"]["schemas"]
     assert not any(isinstance(each.get("type"), list) for each in walk(schemas))
     assert not any("enum" in each for each in walk(schemas) if isinstance(each.get("enum"), list))
 
 
 @pytest.mark.parametrize("kind", BUILTIN.all, ids=lambda kind: f"{kind.api_version} {kind.kind}")
 def test_kubectl_finds_the_schema_and_the_options_of_every_kind(kind):
-    document = told(f"apis/{kind.api_version}" if kind.group else "api/v1")
+    document = document_of(f"apis/{kind.api_version}" if kind.group else "api/v1")
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     schemas = document["components"]["schemas"].values()
     assert [each for each in schemas if gvk in each.get("x-kubernetes-group-version-kind", [])]
@@ -86,12 +86,12 @@ _ACTIONS = {"create": "post", "update": "put"}
 
 @pytest.mark.parametrize("path", PATHS)
 def test_operations_have_names_of_their_own(path):
-    names = [each["operationId"] for each in operations(told(path))]
+    names = [each["operationId"] for each in operations(document_of(path))]
     assert len(names) == len(set(names))
 
 
 def test_paths_are_those_of_the_api():
-    document = told("api/v1")
+    document = document_of("api/v1")
     pods = document["paths"]["/api/v1/namespaces/{namespace}/pods"]
     assert {method: each["x-kubernetes-action"] for method, each in pods.items() if method != "parameters"} == {
         "get": "list",
@@ -108,7 +108,7 @@ def test_paths_are_those_of_the_api():
 
 
 def test_schemas_keep_merge_keys_descriptions_and_either_types():
-    schemas = told("api/v1")["components"]["schemas"]
+    schemas = document_of("api/v1")["components"]["schemas"]
     containers = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
     assert containers["x-kubernetes-patch-merge-key"] == "name"
     assert containers["description"]
@@ -119,7 +119,7 @@ def test_schemas_keep_merge_keys_descriptions_and_either_types():
     }
 
 
-def test_a_document_asked_for_by_its_hash_may_be_kept_for_ever():
+def test_a_document_requested_by_its_hash_may_be_cached_forever():
     known = hashes(OPENAPI)["api/v1"]
     kept, asked_again = OPENAPI.document("api/v1", known), OPENAPI.document("api/v1", "OLD")
     assert kept is not None
@@ -134,7 +134,7 @@ def test_an_unknown_document_is_not_there():
     assert OPENAPI.document("apis/example.com/v1") is None
 
 
-def test_custom_kinds_come_change_and_go_without_touching_other_documents():
+def test_changing_custom_kinds_leaves_other_documents_alone():
     openapi = OpenApi(BUILTIN.all)
     before = hashes(openapi)
     pods = openapi.document("api/v1")
@@ -147,17 +147,17 @@ def test_custom_kinds_come_change_and_go_without_touching_other_documents():
     assert again is not None
     assert again.body is pods.body
     assert first["apis/example.com/v1"] != second["apis/example.com/v1"]
-    assert told("apis/example.com/v1", openapi)["components"]["schemas"]["com.example.v1.Widget"]["description"]
+    assert document_of("apis/example.com/v1", openapi)["components"]["schemas"]["com.example.v1.Widget"]["description"]
     openapi.replace_custom([])
     assert hashes(openapi) == before
     assert openapi.document("apis/example.com/v1") is None
 
 
-def test_a_custom_kind_has_what_every_object_has():
+def test_a_custom_kind_has_the_fields_of_every_object():
     openapi = OpenApi([])
     schema = {"type": "object", "properties": {"metadata": {"type": "object"}, "spec": {"type": "string"}}}
     openapi.replace_custom([(WIDGET, schema)])
-    document = told("apis/example.com/v1", openapi)
+    document = document_of("apis/example.com/v1", openapi)
     schemas = document["components"]["schemas"]
     own = schemas["com.example.v1.Widget"]
     assert set(own["properties"]) == {"apiVersion", "kind", "metadata", "spec"}
@@ -174,7 +174,7 @@ def test_a_custom_kind_has_what_every_object_has():
 def test_a_custom_kind_without_a_schema_may_hold_anything():
     openapi = OpenApi([])
     openapi.replace_custom([(WIDGET, {})])
-    own = told("apis/example.com/v1", openapi)["components"]["schemas"]["com.example.v1.Widget"]
+    own = document_of("apis/example.com/v1", openapi)["components"]["schemas"]["com.example.v1.Widget"]
     assert own["x-kubernetes-preserve-unknown-fields"] is True
 
 
@@ -190,7 +190,7 @@ def test_others_get_v2_as_json(accept):
     assert (content_type, json.loads(body)["swagger"]) == ("application/json", "2.0")
 
 
-def test_v2_in_another_form_is_refused():
+def test_v2_in_an_unsupported_form_is_rejected():
     with pytest.raises(ApiError) as refused:
         OPENAPI.v2("text/html")
     assert refused.value.reason is Reason.NOT_ACCEPTABLE

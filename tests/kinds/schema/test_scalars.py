@@ -21,7 +21,7 @@ from podwire.kinds.shape import Report, TypeMismatch
         ("0001-01-01T00:00:00Z", None),
     ],
 )
-def test_a_time_is_kept_in_utc_and_whole_seconds(given, kept):
+def test_a_time_is_normalized_to_utc_and_whole_seconds(given, kept):
     assert scalars.TIME.decode(given, "", Report()) == kept
 
 
@@ -68,7 +68,7 @@ _MICRO = "2006-01-02T15:04:05.000000Z07:00"
         (scalars.BYTES, "ä", "illegal base64 data at input byte 0"),
     ],
 )
-def test_a_text_that_does_not_parse_is_told_in_go_words(shape, given, text):
+def test_an_unparsable_time_is_reported_with_gos_message(shape, given, text):
     with pytest.raises(TypeMismatch) as refused:
         shape.decode(given, "", Report())
     assert str(refused.value) == text
@@ -87,7 +87,7 @@ def test_any_text_is_a_time_or_a_type_mismatch(text):
 
 
 @given(st.binary(max_size=50))
-def test_bytes_keep_what_they_say(content):
+def test_bytes_keep_their_content(content):
     text = base64.encodebytes(content).decode()
     assert scalars.BYTES.decode(text, "", Report()) == base64.b64encode(content).decode()
 

@@ -72,7 +72,7 @@ def test_delete_options_belong_to_every_group(api_version):
         ),
     ],
 )
-def test_a_container_is_kept_as_go_would_show_it(given, kept):
+def test_a_container_is_normalized_as_go_would_encode_it(given, kept):
     assert decoded_container(**given) == {"name": "c", "resources": {}, **kept}
 
 
@@ -187,7 +187,7 @@ _INT32 = "Go struct field ContainerPort.spec.containers.ports.containerPort of t
         ),
     ],
 )
-def test_a_wrong_type_is_told_in_go_words(body, text):
+def test_a_wrong_type_is_reported_with_gos_message(body, text):
     with pytest.raises(TypeMismatch) as refused:
         decode(body)
     assert str(refused.value) == text
@@ -227,7 +227,7 @@ def _schema(levels: int) -> dict[str, Any]:
     return {"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}}
 
 
-def test_a_schema_within_a_definition_is_kept():
+def test_a_schema_within_a_definition_is_decoded():
     schema = {
         "type": "object",
         "properties": {
@@ -252,13 +252,13 @@ def test_unknown_words_in_a_schema_are_reported_but_not_below_items():
     assert report.unknown == ["spec.versions[0].schema.openAPIV3Schema.properties.a.bogus"]
 
 
-def test_a_deep_schema_is_taken_and_a_bottomless_one_refused():
+def test_a_deep_schema_is_accepted_and_a_too_deep_one_rejected():
     decode(_schema(90), "apiextensions.k8s.io/v1", "CustomResourceDefinition")
     with pytest.raises(TypeMismatch, match="exceeded max depth"):
         decode(_schema(100_000), "apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
-def test_a_bottomless_open_value_is_refused():
+def test_a_too_deep_value_of_any_type_is_rejected():
     value: list[Any] = []
     for _ in range(100_000):
         value = [value]
@@ -290,7 +290,7 @@ def test_strategic_merge_finds_its_keys(path, merge_key, strategies):
     assert (field.merge_key, field.strategies) == (merge_key, strategies)
 
 
-def test_what_is_not_there_has_no_field_and_no_element():
+def test_unknown_members_have_no_field_and_no_element():
     shape: Any = SCHEMAS.shape("v1", "Pod")
     assert shape.field("bogus") is None
     assert shape.element is None
@@ -299,7 +299,7 @@ def test_what_is_not_there_has_no_field_and_no_element():
 
 
 @pytest.mark.parametrize("value", [None, 3, "x", [], {"type": 1}])
-def test_a_recursive_shape_by_itself_takes_or_refuses_any_value(value):
+def test_a_recursive_shape_accepts_or_rejects_any_value(value):
     shape = SCHEMAS.shape_of("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
     if value is None:
         assert shape.decode(value, "", Report()) == {}
