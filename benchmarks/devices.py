@@ -26,9 +26,10 @@ from podwire.cluster import device_plugin
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.kubelet_plugins import PluginSockets
 from podwire.deviceplugin.config import config
-from podwire.kubelet.devices import DeviceManager, DeviceSettings, Listeners
+from podwire.kubelet.devices import DeviceManager, DeviceSettings
 from podwire.kubelet.node import NodeAgent, NodeSettings
 from podwire.kubelet.node.agent import NODES
+from podwire.kubelet.pods.wakeups import Wakeups
 from podwire.linux import syscalls
 from podwire.linux.machine import KernelMachine
 from podwire.linux.net.network import KernelNetwork
@@ -37,6 +38,7 @@ from podwire.objects import pods
 from podwire.objects.pods import Pod
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.watch import Added, Updated
 from podwire.transports import credentials, http_client
 from podwire.transports.clock import SystemClock
@@ -149,10 +151,15 @@ async def _bench(folder: Path) -> AsyncIterator[Bench]:
         server = await stack.enter_async_context(running(options))
         access = credentials.load(server.kubeconfig)
         client = Client(await stack.enter_async_context(http_client.connect(access, user_agent="podwire-kubelet")))
-        agent = NodeAgent(client, SystemClock(), KernelMachine(), NodeSettings(name=NODE), lambda *_: None)
-        agent.runtime_is(True)
-        listeners = Listeners(node=agent.devices_are, waiting=lambda: None, holder=lambda _uid, _trouble: None)
-        manager = DeviceManager(PluginSockets(), folder / "kubelet", DeviceSettings(), listeners)
+        agent = NodeAgent(
+            client,
+            SystemClock(),
+            KernelMachine(),
+            NodeSettings(name=NODE),
+            Recorder(client, SystemClock(), component="kubelet"),
+        )
+        agent.set_runtime(True)
+        manager = DeviceManager(PluginSockets(), folder / "kubelet", DeviceSettings(), Wakeups(), agent.set_devices)
         manager.load()
         manager.ready()
         for work in (agent.run(), manager.run()):

@@ -9,6 +9,7 @@ from podwire.cli.options import add_logging, run_until_stopped, seconds
 from podwire.cluster.daemons import tune_garbage_collector
 from podwire.cluster.kubelet import CNI_DIRS, BadEndpoint, Options, RunsAlready, socket_of
 from podwire.cluster.kubelet import run as work
+from podwire.durable.records import NewerFormat
 from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.devices.settings import AT_ADMISSION, AT_START, DEFAULT
 from podwire.kubelet.devices.topology import BEST_EFFORT, POLICIES
@@ -146,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
             credentials.load(options.kubeconfig)
         )  # what cannot be used is told before anything runs
         return run_until_stopped(_work(options), arguments)
-    except (OSError, BadKubeconfig, BadEndpoint, RunsAlready, CannotListen) as error:
+    except (OSError, BadKubeconfig, BadEndpoint, RunsAlready, CannotListen, NewerFormat) as error:
         raise UserError(str(error)) from error
 
 

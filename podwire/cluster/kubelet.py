@@ -11,12 +11,11 @@ from pathlib import Path
 from podwire.cluster import tracing
 from podwire.cluster.kubelet_plugins import PluginSockets
 from podwire.cluster.kubelet_server import Serving, serving
-from podwire.kubelet import Dependencies, Kubelet
+from podwire.kubelet import Dependencies, Kubelet, KubeletPaths, KubeletSettings
 from podwire.kubelet.claims import ClaimSettings
-from podwire.kubelet.config.dns import node_dns
+from podwire.kubelet.config.dns import DnsSettings, node_dns
 from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.node import NodeSettings
-from podwire.kubelet.pods.dependencies import Dns
 from podwire.kubelet.server import KubeletMetrics
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs import inotify
@@ -109,10 +108,16 @@ async def run(options: Options) -> None:
             network_files=lambda: changes_below(options.cni_dirs),
             plugins=PluginSockets(tap),
         )
-        root, logs = options.root_dir, options.pod_logs_dir
-        kubelet = Kubelet(outside, _node(options), root, logs, await _dns(options), options.devices, options.claims)
+        settings = KubeletSettings(
+            node=_node(options),
+            paths=KubeletPaths(root=options.root_dir, logs=options.pod_logs_dir),
+            dns=await _dns(options),
+            devices=options.devices,
+            claims=options.claims,
+        )
+        kubelet = Kubelet(outside, settings)
         how = _serving(options, access)
-        await stack.enter_async_context(serving(how, kubelet.workers, cri, api, meter))
+        await stack.enter_async_context(serving(how, kubelet.pod_workers, cri, api, meter))
         _log.info("kubelet is running", extra={"node": options.node_name, "api": access.server, "runtime": str(socket)})
         await kubelet.run()
 
@@ -145,9 +150,9 @@ def _node(options: Options) -> NodeSettings:
     )
 
 
-async def _dns(options: Options) -> Dns:
+async def _dns(options: Options) -> DnsSettings:
     resolv_conf, hosts = await asyncio.to_thread(lambda: (_text(options.resolv_conf), _text(Path("/etc/hosts"))))
-    return Dns(
+    return DnsSettings(
         cluster_servers=options.cluster_dns,
         cluster_domain=options.cluster_domain,
         node=node_dns(resolv_conf),

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from podwire.kubelet.ports import Api, Cri, PodLister
+from podwire.kubelet.ports import Cri, PodLister
 from podwire.kubelet.server import Host, KubeletMetrics, KubeletServer, Reviewer
+from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import NO_PEM, Pem
 from podwire.transports import http_server, tls
 from podwire.transports.certificates import self_signed
@@ -39,7 +40,7 @@ class Serving:
 
 
 @contextlib.asynccontextmanager
-async def serving(how: Serving, book: PodLister, cri: Cri, api: Api, meter: KubeletMetrics) -> AsyncIterator[int]:
+async def serving(how: Serving, book: PodLister, cri: Cri, api: Client, meter: KubeletMetrics) -> AsyncIterator[int]:
     """Serves while the context is open; gives the port. Raises OSError when the port is taken."""
     clock = SystemClock()
     context = await asyncio.to_thread(_context, how)

@@ -1,9 +1,11 @@
-"""The registry of plugins: whoever puts a socket into a directory is asked who he is, and told whether he is taken.
+"""The plugin manager: finds registration sockets of plugins in a directory and registers each with its type's handler.
 
-A socket that goes takes its plugin with it; one that is made anew is a new announcement, though its name is the same.
+A plugin is deregistered when its socket is removed; a socket that is created again, under the same name or another, is
+a new registration.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import stat
@@ -16,46 +18,56 @@ from podwire.kubelet.ports import Peer, PluginSockets
 from podwire.protocols.grpc_status import RpcError, Unavailable
 from podwire.protocols.registration import methods
 from podwire.protocols.registration import registration_pb2 as pb
+from podwire.tasks.backoff import Pauses
+from podwire.tasks.retry import retry
 
 log = logging.getLogger(__name__)
 
-DIAL_SECONDS, INFO_SECONDS, NOTIFY_SECONDS = 10.0, 1.0, 5.0
-"""How long a socket may be there before somebody listens on it; how long its owner may take to say who he is, and to
-hear whether he was taken."""
-DIAL_PAUSE = 0.02
-RETRY_SECONDS = 0.5, 60.0
-"""Until somebody who did not answer is asked again, first and at most."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginLimits:
+    """Timeouts and pauses in seconds."""
+
+    dial: float = 10.0
+    """Until a plugin listens on the socket that it has created."""
+    dial_pause: float = 0.02
+    info: float = 1.0
+    """For GetInfo."""
+    notify: float = 5.0
+    """For NotifyRegistrationStatus."""
+    backoff: tuple[float, float] = (0.5, 60.0)
+    """First and longest pause until a plugin that did not answer is asked again."""
 
 
 class Refused(Exception):
-    """A plugin is not taken; the message is for it."""
+    """A plugin is not registered; the message is sent to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
-    """What a plugin says of itself."""
+    """A plugin as GetInfo describes it."""
 
     type: str
     name: str
     endpoint: Path
-    """Its own socket; the one by which it announced itself when it named none."""
+    """The socket of its service; the registration socket if it names none."""
     versions: tuple[str, ...]
 
 
 class Handler(Protocol):
-    """One kind of plugins."""
+    """Handles plugins of one type."""
 
     async def register(self, plugin: Announced) -> None:
-        """Take a plugin. Refused."""
+        """Raises Refused."""
         ...
 
     def deregister(self, plugin: Announced) -> None:
-        """Its socket is gone, or it could not be told that it was taken."""
+        """Its socket is removed, or it could not be notified of its registration."""
         ...
 
 
 class _Socket(NamedTuple):
-    """One that is made anew is another."""
+    """A socket that was created again is another one."""
 
     path: Path
     inode: int
@@ -63,85 +75,82 @@ class _Socket(NamedTuple):
 
 
 class PluginManager:
-    """`handlers` are by type. `run` is the parent of all conversations with plugins."""
+    """`handlers` are by plugin type. `run` is the parent of all registrations."""
 
-    def __init__(self, door: PluginSockets, directory: Path, handlers: Mapping[str, Handler]) -> None:
-        self._door = door
+    def __init__(
+        self, sockets: PluginSockets, directory: Path, handlers: Mapping[str, Handler], limits: PluginLimits
+    ) -> None:
+        self._sockets = sockets
         self._directory = directory
         self._handlers = handlers
-        self._talks: dict[_Socket, asyncio.Task[None]] = {}
+        self._limits = limits
+        self._registrations: dict[_Socket, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Follow the directory until cancelled."""
         await asyncio.to_thread(self._directory.mkdir, 0o750, parents=True, exist_ok=True)
         async with asyncio.TaskGroup() as group:
-            async for _ in self._door.changes(self._directory):
-                self._look(await asyncio.to_thread(_sockets, self._directory), group)
+            async for _ in self._sockets.changes(self._directory):
+                self._update(await asyncio.to_thread(_list_sockets, self._directory), group)
 
-    def _look(self, found: set[_Socket], group: asyncio.TaskGroup) -> None:
-        for each in self._talks.keys() - found:
-            self._talks.pop(each).cancel()
-        for each in sorted(found - self._talks.keys()):
-            self._talks[each] = group.create_task(self._attend(each), name=f"plugin {each.path.name}")
+    def _update(self, sockets: set[_Socket], group: asyncio.TaskGroup) -> None:
+        for socket in self._registrations.keys() - sockets:
+            self._registrations.pop(socket).cancel()
+        for socket in sorted(sockets - self._registrations.keys()):
+            task = group.create_task(self._run_plugin(socket), name=f"plugin {socket.path.name}")
+            self._registrations[socket] = task
 
-    async def _attend(self, socket: _Socket) -> None:
-        """Until the socket is gone, which cancels this."""
-        pause, longest = RETRY_SECONDS
-        taken: Announced | None = None
+    async def _run_plugin(self, socket: _Socket) -> None:
+        """Runs until the socket is removed, which cancels it."""
+
+        def on_failure(error: BaseException, _pause: float) -> None:
+            log.info("plugin does not answer", extra={"socket": str(socket.path), "error": str(error)})
+
+        pauses = Pauses(*self._limits.backoff)
+        plugin = await retry(lambda: self._register(socket), pauses, RpcError, on_failure=on_failure)
         try:
-            while taken is None:
-                try:
-                    taken = await self._meet(socket)
-                except RpcError as error:
-                    log.info("plugin does not answer", extra={"socket": str(socket.path), "why": str(error)})
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, longest)
             await asyncio.Event().wait()
         finally:
-            if taken is not None:
-                self._handlers[taken.type].deregister(taken)
+            self._handlers[plugin.type].deregister(plugin)
 
-    async def _meet(self, socket: _Socket) -> Announced:
-        """1. Who is it?  2. Is it taken?  3. Tell it. RpcError when it does not talk; waits for ever with a refused."""
-        async with self._door.connect(socket.path) as peer:
-            plugin = _announced(await _info(peer), socket.path)
+    async def _register(self, socket: _Socket) -> Announced:
+        """1. GetInfo.  2. The handler of its type.  3. NotifyRegistrationStatus. Raises RpcError if the plugin does not
+        answer; does not return for a plugin that was refused: it must create its socket again."""
+        async with self._sockets.connect(socket.path) as peer:
+            plugin = _announced(await self._info(peer), socket.path)
+            handler = self._handlers.get(plugin.type)
             try:
-                await self._take(plugin)
+                if handler is None:
+                    known = ", ".join(sorted(self._handlers)) or "none"
+                    raise Refused(f"no handler registered for plugin type: {plugin.type}; there are {known}")
+                await handler.register(plugin)
             except Refused as error:
-                log.warning("plugin refused", extra={"socket": str(socket.path), "why": str(error)})
-                await _notify(peer, str(error))
+                log.warning("refused plugin registration", extra={"socket": str(socket.path), "error": str(error)})
+                await self._notify(peer, str(error))
                 await asyncio.Event().wait()
-            try:
-                await _notify(peer, "")
-            except BaseException:
-                self._handlers[plugin.type].deregister(plugin)
                 raise
-        log.info("plugin registered", extra={"type": plugin.type, "plugin": plugin.name, "socket": str(socket.path)})
+            with contextlib.ExitStack() as undo:
+                undo.callback(handler.deregister, plugin)
+                await self._notify(peer, "")
+                undo.pop_all()
+        log.info("registered plugin", extra={"type": plugin.type, "plugin": plugin.name, "socket": str(socket.path)})
         return plugin
 
-    async def _take(self, plugin: Announced) -> None:
-        handler = self._handlers.get(plugin.type)
-        if handler is None:
-            raise Refused(f"no handler registered for plugin type: {plugin.type}; there are {_listed(self._handlers)}")
-        await handler.register(plugin)
+    async def _info(self, peer: Peer) -> pb.PluginInfo:
+        """A socket is created a moment before its plugin listens on it."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._limits.dial
+        while True:
+            try:
+                return await peer.call(methods.GET_INFO, pb.InfoRequest(), timeout=self._limits.info)
+            except Unavailable:
+                if loop.time() > until:
+                    raise
+                await asyncio.sleep(self._limits.dial_pause)
 
-
-async def _info(peer: Peer) -> pb.PluginInfo:
-    """A socket appears a moment before anybody listens on it."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + DIAL_SECONDS
-    while True:
-        try:
-            return await peer.call(methods.GET_INFO, pb.InfoRequest(), timeout=INFO_SECONDS)
-        except Unavailable:
-            if loop.time() > until:
-                raise
-            await asyncio.sleep(DIAL_PAUSE)
-
-
-async def _notify(peer: Peer, error: str) -> None:
-    status = pb.RegistrationStatus(plugin_registered=not error, error=error)
-    await peer.call(methods.NOTIFY_REGISTRATION_STATUS, status, timeout=NOTIFY_SECONDS)
+    async def _notify(self, peer: Peer, error: str) -> None:
+        status = pb.RegistrationStatus(plugin_registered=not error, error=error)
+        await peer.call(methods.NOTIFY_REGISTRATION_STATUS, status, timeout=self._limits.notify)
 
 
 def _announced(info: pb.PluginInfo, socket: Path) -> Announced:
@@ -153,21 +162,17 @@ def _announced(info: pb.PluginInfo, socket: Path) -> Announced:
     )
 
 
-def _sockets(directory: Path) -> set[_Socket]:
-    """All below, but for what is hidden."""
-    found = set()
-    for above, directories, files in os.walk(directory):
-        directories[:] = [each for each in directories if not each.startswith(".")]
+def _list_sockets(directory: Path) -> set[_Socket]:
+    """All sockets below a directory, except hidden ones."""
+    sockets = set()
+    for parent, directories, files in os.walk(directory):
+        directories[:] = [name for name in directories if not name.startswith(".")]
         for name in files:
-            path = Path(above, name)
+            path = Path(parent, name)
             try:
-                about = path.lstat()
+                status = path.lstat()
             except OSError:
                 continue
-            if not name.startswith(".") and stat.S_ISSOCK(about.st_mode):
-                found.add(_Socket(path, about.st_ino, about.st_ctime_ns))
-    return found
-
-
-def _listed(handlers: Mapping[str, Handler]) -> str:
-    return ", ".join(sorted(handlers)) or "none"
+            if not name.startswith(".") and stat.S_ISSOCK(status.st_mode):
+                sockets.add(_Socket(path, status.st_ino, status.st_ctime_ns))
+    return sockets

@@ -1,72 +1,39 @@
-"""What the kubelet needs from others, in its own words."""
+"""Interfaces of the kubelet to the outside: the container runtime, plugins of its node, and its pods for the server."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.objects.pods import Pod
 from podwire.protocols.grpc_methods import Handler, Method, ServerStream, Unary
-from podwire.protocols.k8sapi.client_side import EVERYWHERE, Informer, Listing, PatchType, Scope
-from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Object
 
-Asked = TypeVar("Asked", bound=Message)
-Answered = TypeVar("Answered", bound=Message)
-
-
-class Api(Protocol):
-    """Verbs on objects; the API client is one. Refusals are ApiErrors, no answer a ClientError."""
-
-    async def get(self, kind: Kind, name: str, namespace: str = "") -> Object: ...
-
-    async def list(self, kind: Kind, scope: Scope = EVERYWHERE) -> Listing: ...
-
-    async def create(self, object_: Object) -> Object: ...
-
-    async def replace(self, object_: Object, *, subresource: str = "") -> Object: ...
-
-    async def patch(
-        self,
-        kind: Kind,
-        name: str,
-        patch: Any,
-        namespace: str = "",
-        *,
-        type_: PatchType = PatchType.MERGE,
-        subresource: str = "",
-    ) -> Object: ...
-
-    async def delete(
-        self, kind: Kind, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""
-    ) -> Object: ...
-
-    async def token(self, name: str, namespace: str, spec: Mapping[str, Any]) -> Object: ...
-
-    def informer(self, kind: Kind, scope: Scope = EVERYWHERE) -> Informer: ...
+RequestT = TypeVar("RequestT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class Peer(Protocol):
-    """Whoever answers gRPC on a socket. Refusals are RpcErrors."""
+    """A gRPC server on a unix socket. Errors are RpcErrors."""
 
     async def call(
         self,
-        method: Unary[Asked, Answered],
-        request: Asked,
+        method: Unary[RequestT, ResponseT],
+        request: RequestT,
         *,
         timeout: float | None,  # noqa: ASYNC109 - travels to the peer
-    ) -> Answered: ...
+    ) -> ResponseT: ...
 
     def stream(
         self,
-        method: ServerStream[Asked, Answered],
-        request: Asked,
+        method: ServerStream[RequestT, ResponseT],
+        request: RequestT,
         *,
         timeout: float | None = None,  # travels to the peer
-    ) -> AsyncGenerator[Answered, None]: ...
+    ) -> AsyncGenerator[ResponseT, None]: ...
 
 
 class Cri(Peer, Protocol):
@@ -74,42 +41,42 @@ class Cri(Peer, Protocol):
 
 
 class DriverPeer(Peer, Protocol):
-    """A driver of devices, whose coming and going is seen without asking it anything."""
+    """A DRA driver, whose connection is watched without calling it."""
 
     def connections(self) -> AsyncGenerator[bool, None]:
-        """Whether it is there: at once, and whenever that changes."""
+        """Yields whether it is connected: at once, and whenever that changes."""
         ...
 
 
 class PluginSockets(Protocol):
-    """The sockets by which plugins and a kubelet find each other."""
+    """Unix sockets between a kubelet and the plugins of its node."""
 
     def connect(self, socket: Path) -> AbstractAsyncContextManager[Peer]:
-        """A plugin; connected with the first call."""
+        """A client of a plugin; connects with the first call."""
         ...
 
     def driver(self, socket: Path) -> AbstractAsyncContextManager[DriverPeer]:
-        """The same for a driver that serves claims."""
+        """A client of a DRA driver."""
         ...
 
     def serve(
         self, socket: Path, table: Iterable[Method], handlers: Mapping[str, Handler]
     ) -> AbstractAsyncContextManager[None]:
-        """Answer while the context is open. OSError when there can be no socket."""
+        """Serve while the context is open. Raises OSError if the socket cannot be created."""
         ...
 
     def changes(self, directory: Path) -> AsyncIterator[None]:
-        """At once, and then whenever something below the directory came or went; it must be there."""
+        """Yields at once, and whenever something below an existing directory was created or removed."""
         ...
 
 
 class PodLister(Protocol):
-    """The pods of this node, for whoever asks about them."""
+    """The pods of this node, for the kubelet's server and the pod-resources API."""
 
     def find(self, namespace: str, name: str) -> tuple[Pod, ObservedPod] | None:
-        """The pod of that name, and what the runtime has of it."""
+        """The pod of that name and its state in the runtime."""
         ...
 
     def all(self) -> list[tuple[Pod, Object]]:
-        """Every pod, and the object that a client should see, with the newest status."""
+        """Every pod with its object as clients should see it: with the newest status."""
         ...

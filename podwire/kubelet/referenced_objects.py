@@ -1,6 +1,6 @@
-"""The ConfigMaps and Secrets that pods of this node use: each watched by its name, once, however many pods use it.
+"""ConfigMaps and Secrets that pods of this node refer to: each is watched by name, once, however many pods use it.
 
-By name, because a node may see no others, and because whole namespaces would be much more than its pods need.
+By name, because the node authorizer allows a node no others, and a whole namespace would be more than its pods need.
 """
 
 import asyncio
@@ -8,12 +8,11 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from podwire.kubelet.ports import Api
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.objects.volumes import Volume
 from podwire.protocols.k8sapi.builtin import BUILTIN
-from podwire.protocols.k8sapi.client_side import Scope
+from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synced, Updated
@@ -21,14 +20,14 @@ from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synce
 log = logging.getLogger(__name__)
 
 SYNC_SECONDS = 10.0
-"""How long whoever needs an object waits for the API to say whether there is one."""
+"""How long `get` waits for the first answer of a watch."""
 
 LINGER_SECONDS = 60.0
-"""How long a watch outlives its last pod: the next one of the namespace needs kube-root-ca.crt again."""
+"""How long a watch outlives its last pod: the next pod of the namespace needs kube-root-ca.crt again."""
 
 
 class NotSynced(Exception):
-    """The API has not said yet whether there is such an object."""
+    """It is not known yet whether the object exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Reference:
 
 @dataclass(slots=True)
 class _Watched:
-    """One object, or that there is none, once `known`."""
+    """The object, None if it does not exist; valid once `known` is set."""
 
     users: set[str] = field(default_factory=set)
     waiting: int = 0
@@ -54,35 +53,43 @@ class _Watched:
 
 
 class ReferencedObjects:
-    def __init__(self, api: Api, changed: Callable[[frozenset[str]], None], *, linger: float = LINGER_SECONDS) -> None:
-        """`changed` is told the uids of the pods that use an object that is new, other or gone."""
+    def __init__(
+        self,
+        api: Client,
+        changed: Callable[[frozenset[str]], None],
+        *,
+        linger: float = LINGER_SECONDS,
+        sync: float = SYNC_SECONDS,
+    ) -> None:
+        """`changed` is called with the uids of the pods that use an object that was added, changed or deleted."""
         self._api = api
         self._changed = changed
         self._linger = linger
+        self._sync = sync
         self._watched: dict[Reference, _Watched] = {}
         self._of_pod: dict[str, frozenset[Reference]] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     def hold(self, pod: Pod) -> None:
-        """Watch all that this pod uses, until it is released."""
+        """Watch all objects that this pod refers to, until it is released."""
         wanted, before = references_of(pod), self._of_pod.get(pod.uid, frozenset())
         self._of_pod[pod.uid] = wanted
-        for each in wanted - before:
-            self._watch(each).users.add(pod.uid)
-        for each in before - wanted:
-            self._leave(each, pod.uid)
+        for reference in wanted - before:
+            self._watch(reference).users.add(pod.uid)
+        for reference in before - wanted:
+            self._remove_user(reference, pod.uid)
 
     def release(self, uid: str) -> None:
-        for each in self._of_pod.pop(uid, frozenset()):
-            self._leave(each, uid)
+        for reference in self._of_pod.pop(uid, frozenset()):
+            self._remove_user(reference, uid)
 
     async def get(self, kind: str, namespace: str, name: str) -> Object | None:
-        """The object as last seen, or None if there is none. NotKnown."""
+        """The object, or None if it does not exist. Raises NotSynced."""
         reference = Reference(kind, namespace, name)
         watched = self._watch(reference)
         watched.waiting += 1
         try:
-            async with asyncio.timeout(SYNC_SECONDS):
+            async with asyncio.timeout(self._sync):
                 await watched.known.wait()
         except TimeoutError as error:
             raise NotSynced(f"failed to sync {kind.lower()} cache: timed out waiting for the condition") from error
@@ -103,7 +110,7 @@ class ReferencedObjects:
                 try:
                     await asyncio.get_running_loop().create_future()
                 finally:
-                    self._tasks = None  # a group that ends takes nobody new
+                    self._tasks = None  # a task group that is shutting down refuses new tasks
         finally:
             for watched in self._watched.values():
                 if watched.closing is not None:
@@ -133,13 +140,13 @@ class ReferencedObjects:
         try:
             async with self._api.informer(_KINDS[reference.kind], scope) as informer:
                 async for change in informer:
-                    self._take(watched, change)
-        except ApiError as error:  # one that asking again does not change; whoever needs the object asks again
-            log.warning("watch refused", extra={"watch": str(reference), "why": error.message})
+                    self._apply(watched, change)
+        except ApiError as error:  # not retried by the informer; the next `get` starts the watch again
+            log.warning("cannot watch referenced object", extra={"object": str(reference), "error": error.message})
             watched.refusal = error
             watched.known.set()
 
-    def _take(self, watched: _Watched, change: Change) -> None:
+    def _apply(self, watched: _Watched, change: Change) -> None:
         match change:
             case Synced():
                 watched.known.set()
@@ -151,7 +158,7 @@ class ReferencedObjects:
         if watched.known.is_set() and watched.users:
             self._changed(frozenset(watched.users))
 
-    def _leave(self, reference: Reference, uid: str) -> None:
+    def _remove_user(self, reference: Reference, uid: str) -> None:
         watched = self._watched[reference]
         watched.users.discard(uid)
         self._close_unless_needed(reference, watched)
@@ -167,17 +174,17 @@ class ReferencedObjects:
 
 
 def _kind(name: str) -> Kind:
-    found = BUILTIN.of_kind("v1", name)
-    if found is None:
+    kind = BUILTIN.of_kind("v1", name)
+    if kind is None:
         raise LookupError(name)
-    return found
+    return kind
 
 
 _KINDS = {name: _kind(name) for name in ("ConfigMap", "Secret")}
 
 
 def references_of(pod: Pod) -> frozenset[Reference]:
-    """Every ConfigMap and Secret that a pod names. Pure."""
+    """Every ConfigMap and Secret that a pod refers to. Pure."""
     return frozenset(Reference(kind, pod.namespace, name) for kind, name in _named(pod) if name)
 
 

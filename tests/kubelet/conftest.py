@@ -12,13 +12,13 @@ import pytest
 from podwire.apiserver import Pki, Settings, assemble
 from podwire.cluster.kubelet_plugins import PluginSockets
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.kubelet import Dependencies, Kubelet
+from podwire.kubelet import Dependencies, Kubelet, KubeletPaths, KubeletSettings
 from podwire.kubelet.claims import ClaimSettings
-from podwire.kubelet.config.dns import node_dns
+from podwire.kubelet.config.dns import DnsSettings, node_dns
 from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.node import NodeSettings
-from podwire.kubelet.pods import start, worker
-from podwire.kubelet.pods.dependencies import Dns
+from podwire.kubelet.plugin_manager import PluginLimits
+from podwire.kubelet.pods.limits import PodLimits
 from podwire.kubelet.pods.observed import UID
 from podwire.kubelet.pods.status_manager import PODS
 from podwire.linux.fs.mounts import KernelMounts
@@ -200,12 +200,19 @@ class World:
         self.api, self.line, self.runtime = api, kubelets_api, runtime
         self.outside, self.root, self.logs = outside, root, logs
         self.kubelet, self.task = None, None
+        self.plugin_limits = PluginLimits()
 
     def start(self, claims=None, **settings):
-        dns = Dns(cluster_servers=("10.96.0.10",), cluster_domain="cluster.local", node=node_dns(""))
-        node = NodeSettings(name="n", addresses=("192.0.2.1",))
-        means = DeviceSettings(**settings), claims or ClaimSettings()
-        self.kubelet = Kubelet(self.outside, node, self.root, self.logs, dns, *means)
+        settings = KubeletSettings(
+            node=NodeSettings(name="n", addresses=("192.0.2.1",)),
+            paths=KubeletPaths(root=self.root, logs=self.logs),
+            dns=DnsSettings(cluster_servers=("10.96.0.10",), cluster_domain="cluster.local", node=node_dns("")),
+            devices=DeviceSettings(**settings),
+            claims=claims or ClaimSettings(),
+            pod_limits=PodLimits(unreachable_retry=0.02, fault_retry=0.02, start_retry=0.1),
+            plugin_limits=self.plugin_limits,
+        )
+        self.kubelet = Kubelet(self.outside, settings)
         self.task = asyncio.create_task(self.kubelet.run())
 
     async def stop(self):
@@ -290,10 +297,7 @@ async def ended(task):
 
 
 @pytest.fixture
-async def world(api_server, root, tmp_path, monkeypatch):
-    monkeypatch.setattr(worker, "UNREACHABLE_SECONDS", 0.02)
-    monkeypatch.setattr(worker, "FAULT_SECONDS", 0.02)
-    monkeypatch.setattr(start, "RETRY_SECONDS", 0.1)
+async def world(api_server, root, tmp_path):
     line, runtime = Line(api_server), Runtime()
     outside = Dependencies(
         api=line, cri=runtime, clock=SystemClock(), mounts=KernelMounts(), machine=KernelMachine(),

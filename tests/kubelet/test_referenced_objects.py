@@ -7,7 +7,6 @@ import pytest
 
 from podwire.apiserver import Pki, Settings, assemble
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.kubelet import referenced_objects
 from podwire.kubelet.referenced_objects import NotSynced, Reference, ReferencedObjects, references_of
 from podwire.objects import pods
 from podwire.protocols.k8sapi.builtin import BUILTIN
@@ -212,9 +211,8 @@ async def test_what_is_held_before_anybody_watches_is_watched_then(world):
     assert running.cancelled()
 
 
-async def test_who_asks_before_the_api_answers_is_told_in_time(world, monkeypatch):
-    monkeypatch.setattr(referenced_objects, "SYNC_SECONDS", 0.01)
-    idle = ReferencedObjects(world.api, world.told.put_nowait)
+async def test_who_asks_before_the_api_answers_is_told_in_time(world):
+    idle = ReferencedObjects(world.api, world.told.put_nowait, sync=0.01)
     with pytest.raises(NotSynced, match="failed to sync secret cache: timed out waiting for the condition"):
         await idle.get("Secret", "default", "s")
 

@@ -1,7 +1,7 @@
-"""The claims of pods: drivers of this node prepare them before anything is started, and let go of them at the end."""
+"""ResourceClaims of pods (DRA): drivers prepare them before anything is started, and unprepare them at the end."""
 
 from podwire.kubelet.claims.errors import ClaimsNotReady, NotUnprepared
-from podwire.kubelet.claims.manager import ClaimManager, Listeners
+from podwire.kubelet.claims.manager import ClaimManager
 from podwire.kubelet.claims.settings import ClaimSettings
 
-__all__ = ["ClaimManager", "ClaimSettings", "ClaimsNotReady", "Listeners", "NotUnprepared"]
+__all__ = ["ClaimManager", "ClaimSettings", "ClaimsNotReady", "NotUnprepared"]

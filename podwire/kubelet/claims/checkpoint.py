@@ -1,108 +1,156 @@
-"""The claims that pods of this node use: one durable file for each, written before a driver is asked for anything, and
-removed after it has let go. Whatever dies when, no claim that a driver may have prepared is forgotten."""
+"""The checkpoint of claims: one record for each ResourceClaim that pods of this node use.
 
-import asyncio
-import logging
-from collections.abc import Callable, Mapping
+A record is on disk before a driver is asked to prepare its claim, and removed after every driver has unprepared it. So
+no claim that a driver may have prepared is forgotten, whatever crashes when. A file that is damaged is quarantined: a
+claim that a pod uses is prepared and recorded again; of the others `salvage` keeps what drivers need to unprepare them.
+A file that was written by a newer podwire stops the kubelet (`NewerFormat`) and is not touched.
+"""
+
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from podwire.durable import files
-from podwire.kubelet.claims.claim_info import ClaimInfo, decode, encode
-from podwire.kubelet.claims.lost import salvage
-from podwire.kubelet.sealed import Damaged
+import msgspec
+
+from podwire.durable.codecs import json_codec
+from podwire.durable.files import Durability
+from podwire.durable.layout import Layout
+from podwire.durable.records import NewerFormat, Records
+from podwire.kubelet import checkpoint_format0
+from podwire.kubelet.claims.claim_info import ClaimInfo
 from podwire.linux.errors import LinuxError
+from podwire.objects.names import dns_subdomain
+from podwire.tasks.uncancelled import thread_to_completion
 
-log = logging.getLogger(__name__)
-
-ASIDE = ".damaged"
-"""What files are called by that cannot be read: they stay until it is known that nothing is left of their claims."""
+FORMAT = 2
+_FIELD = rb'"%s":"([a-z0-9.-]{1,253})"'
 
 
 class NotWritten(OSError):
-    """The disk does not take it; the message says why."""
+    """The checkpoint cannot be written; the message says why."""
 
 
 class ClaimCheckpoint:
-    """Whoever changes a record has its claim's turn."""
+    """The caller holds the claim's lock while it changes a record."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._records: dict[str, ClaimInfo] = {}
+        self._files = Records(
+            directory,
+            json_codec(ClaimInfo),
+            format=FORMAT,
+            migrate=migrate,
+            layout=Layout(suffix=""),
+            check=_check,
+            directory_mode=0o750,
+        )
+        self._claims: dict[str, ClaimInfo] = {}
         self._unsure: set[str] = set()
-        """Claims of which nobody knows whether the disk has what is remembered."""
-        self.lost: dict[str, ClaimInfo] = {}
-        """What is left of damaged files, until drivers have let go or a pod has the claim recorded anew."""
+        """Claims whose last write failed: the disk may have either state."""
+        self.damaged: dict[str, ClaimInfo] = {}
+        """What could be salvaged of quarantined files, until drivers have unprepared the claims."""
 
     def load(self) -> None:
-        """Read everything. A claim whose file is damaged is prepared again when a pod needs it, or is lost. Blocks."""
-        self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-        files.sweep(self._directory)
-        for path in sorted(self._directory.iterdir()):
-            if path.name.endswith(ASIDE):
-                self._lose(path)
-                continue
+        """Read everything. Blocks. Raises NewerFormat, LinuxError."""
+        self._files.sweep()
+        self._claims = {key: claim for key in sorted(self._files.keys()) if (claim := self._files.get(key)) is not None}
+        for key, paths in self._files.quarantined().items():
             try:
-                record = decode(path.read_bytes())
-            except (Damaged, OSError) as error:
-                log.warning("what is written of a claim is damaged", extra={"file": str(path), "why": str(error)})
-                self._lose(path.rename(path.with_name(path.name + ASIDE)))
-            else:
-                self._records[record.uid] = record
-
-    def _lose(self, aside: Path) -> None:
-        uid = aside.name.removesuffix(ASIDE)
-        try:
-            self.lost[uid] = salvage(uid, aside.read_bytes())
-        except OSError:
-            self.lost[uid] = salvage(uid, b"")
+                data = Path(paths[0]).read_bytes()
+            except OSError:
+                data = b""
+            self.damaged[key] = salvage(key, data)
 
     @property
-    def records(self) -> Mapping[str, ClaimInfo]:
-        return self._records
+    def claims(self) -> Mapping[str, ClaimInfo]:
+        return self._claims
 
     def of_pod(self, uid: str) -> list[ClaimInfo]:
-        return [each for each in self._records.values() if each.used_by(uid)]
+        return [claim for claim in self._claims.values() if claim.used_by(uid)]
 
-    async def put(self, record: ClaimInfo, *, durably: bool = True) -> None:
-        """Nothing is written when nothing has changed. NotWritten.
+    async def put(self, claim: ClaimInfo, durability: Durability = Durability.POWER_LOSS) -> None:
+        """Write a record unless it is unchanged. Raises NotWritten.
 
-        What is only true until the machine ends needs not be on the disk when that loses its power.
+        PROCESS_DEATH is enough for what ends with the machine, such as devices that a driver has prepared.
         """
-        before = self._records.get(record.uid)
-        if before == record and record.uid not in self._unsure:
+        before = self._claims.get(claim.uid)
+        if before == claim and claim.uid not in self._unsure:
             return
-        self._records[record.uid] = record
-        self._unsure.add(record.uid)
+        self._claims[claim.uid] = claim
+        self._unsure.add(claim.uid)
         try:
-            write = files.write_durably if durably else files.replace_file
-            await _on_disk(write, self._directory / record.uid, encode(record))
-        except NotWritten:
-            del self._records[record.uid]
+            await thread_to_completion(self._files.put, claim.uid, claim, durability)
+        except LinuxError as error:
+            del self._claims[claim.uid]
             if before is not None:
-                self._records[record.uid] = before
-            raise
-        self._unsure.discard(record.uid)
+                self._claims[claim.uid] = before
+            raise NotWritten(str(error)) from error
+        self._unsure.discard(claim.uid)
 
-    async def drop(self, uid: str) -> None:
-        """NotWritten."""
-        await _on_disk(files.remove_durably, self._directory / uid)
-        self._records.pop(uid, None)
+    async def remove(self, uid: str) -> None:
+        """Raises NotWritten."""
+        try:
+            await thread_to_completion(self._files.remove, uid)
+        except LinuxError as error:
+            raise NotWritten(str(error)) from error
+        self._claims.pop(uid, None)
         self._unsure.discard(uid)
 
-    async def forget_lost(self, uid: str) -> None:
-        """NotWritten."""
-        await _on_disk(files.remove_durably, self._directory / (uid + ASIDE))
-        self.lost.pop(uid, None)
+    async def discard_damaged(self, uid: str) -> None:
+        """Raises NotWritten."""
+        try:
+            await thread_to_completion(self._files.discard_quarantined, uid)
+        except LinuxError as error:
+            raise NotWritten(str(error)) from error
+        self.damaged.pop(uid, None)
 
 
-async def _on_disk(work: Callable[..., object], *words: Path | bytes) -> None:
-    """A caller that is cancelled waits: what is on disk must be what is remembered."""
-    task = asyncio.ensure_future(asyncio.to_thread(work, *words))
+class _Version(msgspec.Struct):
+    version: int
+
+
+def migrate(format_: int, data: bytes) -> ClaimInfo:
+    """Read format 0, whose JSON had a version of its own: always 1. Raises ValueError, NewerFormat."""
+    if format_ != 0:
+        raise ValueError(f"format {format_} is not supported")
+    version = checkpoint_format0.decode(data, _Version).version
+    if version != 1:
+        raise NewerFormat(version, FORMAT)
+    return checkpoint_format0.decode(data, ClaimInfo)
+
+
+def _check(key: str, claim: ClaimInfo) -> None:
+    if claim.uid != key:
+        raise ValueError(f"is the record of claim {claim.uid}")
+
+
+def salvage(uid: str, data: bytes) -> ClaimInfo:
+    """Read what a driver needs to unprepare a claim from a damaged file; without drivers if they are unknown. Pure.
+
+    An additional driver does no harm: unprepare of an unknown claim succeeds.
+    """
+    claim = _whole(uid, data) or ClaimInfo(
+        uid=uid, namespace=_word(b"namespace", data), name=_word(b"name", data), allocation="", drivers={}
+    )
+    return msgspec.structs.replace(claim, drivers=dict.fromkeys(claim.drivers), boots={}, users=(), leaving=True)
+
+
+class _Envelope(msgspec.Struct):
+    record: ClaimInfo
+
+
+def _whole(uid: str, data: bytes) -> ClaimInfo | None:
+    """A record whose checksum is wrong but whose names are plausible."""
     try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        task.exception()  # whoever asks next finds out
-        raise
-    except LinuxError as error:
-        raise NotWritten(str(error)) from error
+        if data.startswith(b'{"format"'):
+            claim = msgspec.json.decode(data, type=_Envelope).record
+        else:
+            claim = msgspec.json.decode(data.partition(b"\n")[2], type=ClaimInfo)
+    except msgspec.DecodeError:
+        return None
+    names = (uid, claim.namespace, claim.name, *claim.drivers)
+    return claim if claim.uid == uid and not any(map(dns_subdomain, names)) else None
+
+
+def _word(field: bytes, data: bytes) -> str:
+    match = re.search(_FIELD % field, data)
+    return match[1].decode() if match else ""

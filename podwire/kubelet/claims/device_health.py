@@ -1,4 +1,4 @@
-"""How the devices of a driver are, as it told last, as long as that is worth something. Pure; times are monotonic."""
+"""Health of a driver's devices as it reported it last, until the report expires. Pure; times are monotonic."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,12 +9,12 @@ HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 _NAMES: dict[int, str] = {health_v1_pb2.HEALTHY: HEALTHY, health_v1_pb2.UNHEALTHY: UNHEALTHY}
 
 TIMEOUT = 30.0
-"""Seconds for which news are good when their teller does not say."""
+"""Seconds until a report expires, unless it names a timeout."""
 MOST_DEVICES, MOST_MESSAGE = 16384, 1024
 
 Key = tuple[str, str]
 """Pool and device."""
-Told = health_v1_pb2.DeviceHealth | health_v1alpha1_pb2.DeviceHealth
+Report = health_v1_pb2.DeviceHealth | health_v1alpha1_pb2.DeviceHealth
 
 
 class DeviceHealth(NamedTuple):
@@ -25,40 +25,40 @@ class DeviceHealth(NamedTuple):
 
 class DeviceHealths:
     def __init__(self) -> None:
-        self._told: dict[Key, DeviceHealth] = {}
+        self._reports: dict[Key, DeviceHealth] = {}
 
-    def update(self, devices: Iterable[Told], now: float) -> set[Key]:
-        """The devices that are not as they were."""
+    def update(self, devices: Iterable[Report], now: float) -> set[Key]:
+        """Returns the devices whose health changed."""
         changed = set()
-        for each in devices:
-            key = each.device.pool_name, each.device.device_name
-            if key not in self._told and len(self._told) >= MOST_DEVICES:
+        for report in devices:
+            key = report.device.pool_name, report.device.device_name
+            if key not in self._reports and len(self._reports) >= MOST_DEVICES:
                 continue
-            good = each.health_check_timeout_seconds
-            status = _NAMES.get(each.health, UNKNOWN)
-            told = DeviceHealth(status, each.message[:MOST_MESSAGE], now + (good if good > 0 else TIMEOUT))
-            before = self._told.get(key)
-            if before is None or before[:2] != told[:2]:
+            timeout = report.health_check_timeout_seconds
+            status = _NAMES.get(report.health, UNKNOWN)
+            health = DeviceHealth(status, report.message[:MOST_MESSAGE], now + (timeout if timeout > 0 else TIMEOUT))
+            before = self._reports.get(key)
+            if before is None or before[:2] != health[:2]:
                 changed.add(key)
-            self._told[key] = told
+            self._reports[key] = health
         return changed
 
     def expire(self, now: float) -> set[Key]:
-        """Forget what is too old; which devices that was about."""
-        old = {key for key, each in self._told.items() if each.until <= now}
-        for each in old:
-            del self._told[each]
-        return old
+        """Forget expired reports; returns their devices."""
+        expired = {key for key, health in self._reports.items() if health.until <= now}
+        for key in expired:
+            del self._reports[key]
+        return expired
 
     def clear(self) -> set[Key]:
-        known = set(self._told)
-        self._told.clear()
+        known = set(self._reports)
+        self._reports.clear()
         return known
 
     def get(self, pool: str, device: str) -> DeviceHealth | None:
-        return self._told.get((pool, device))
+        return self._reports.get((pool, device))
 
     @property
     def next(self) -> float | None:
-        """When the next of them is too old."""
-        return min((each.until for each in self._told.values()), default=None)
+        """The time when the next report expires."""
+        return min((health.until for health in self._reports.values()), default=None)

@@ -1,8 +1,7 @@
-"""Why a pod has to wait for its claims, or with its end.
+"""Errors of the claim manager. Both are temporary; their messages are for events.
 
-ClaimsNotReady   nothing is started for the pod before it has them
-NotUnprepared    the pod has not ended before its drivers have let go
-Both may pass; their messages are for people, as events.
+ClaimsNotReady   nothing is started for the pod before its claims are prepared
+NotUnprepared    the pod has not ended before its drivers have unprepared its claims
 """
 
 WAITING = "WaitingForDynamicResources"
@@ -13,7 +12,7 @@ class ClaimsNotReady(Exception):
     reason = PREPARE
 
     @property
-    def told(self) -> str:
+    def event_message(self) -> str:
         return f"Failed to prepare dynamic resources: {self}"
 
 
@@ -21,5 +20,5 @@ class NotUnprepared(Exception):
     reason = UNPREPARE
 
     @property
-    def told(self) -> str:
+    def event_message(self) -> str:
         return f"Failed to unprepare dynamic resources: {self}"

@@ -1,10 +1,9 @@
-"""The claims of this node's pods: prepared by their drivers before anything is started, let go of when it has ended."""
+"""The claim manager: has drivers prepare claims before a pod starts and unprepare them after its end."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,236 +14,236 @@ from podwire.kubelet.claims.claim_info import ClaimInfo, ClaimUser
 from podwire.kubelet.claims.claim_watches import CLAIMS, ClaimWatches
 from podwire.kubelet.claims.device_health import Key
 from podwire.kubelet.claims.drivers import Drivers
-from podwire.kubelet.claims.errors import ClaimsNotReady, NotUnprepared
+from podwire.kubelet.claims.errors import WAITING, ClaimsNotReady, NotUnprepared
 from podwire.kubelet.claims.pod_claims import PodClaimRef
 from podwire.kubelet.claims.preparation import ClaimPreparation, gather
 from podwire.kubelet.claims.resource_slices import ResourceSlices
 from podwire.kubelet.claims.settings import ClaimSettings
-from podwire.kubelet.ports import Api, PluginSockets
+from podwire.kubelet.pods.wakeups import Wakeups
+from podwire.kubelet.ports import PluginSockets
 from podwire.linux.proc.processes import boot_id
 from podwire.objects import claims
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
-from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.client_side import Client, ClientError
+from podwire.protocols.k8sapi.client_side.events import WARNING, Reference
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.podresources import podresources_pb2 as pb
+from podwire.tasks.backoff import Pauses
 
 log = logging.getLogger(__name__)
 
-RELEASE_SECONDS = 1.0, 30.0
-"""Between two tries to have drivers let go, if nothing tells earlier that it may work now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listeners:
-    """Who is told what."""
-
-    waiting: Callable[[], None]
-    """Whoever waits for claims may have them now."""
-    pod: Callable[[str], None]
-    """Something that the pod of that uid uses or waits for is not as it was."""
-    reconcile: Callable[[], None]
-    """It is time to look whether all pods that use claims are still there."""
-    slow: Callable[[Pod, str], None]
-    """A pod waits for drivers, for longer than usual; for which."""
-    trouble: Callable[[str, ClaimUser, NotUnprepared], None]
-    """A pod of that namespace cannot end yet."""
-
 
 class ClaimManager:
-    """`loaded` is set when it is known who uses what: before that nobody may ask."""
+    """`load` comes first; `loaded` is set when drivers can register."""
 
     def __init__(
-        self, api: Api, door: PluginSockets, root: Path, node: str, settings: ClaimSettings, listeners: Listeners
+        self,
+        api: Client,
+        sockets: PluginSockets,
+        root: Path,
+        node: str,
+        settings: ClaimSettings,
+        wakeups: Wakeups,
+        recorder: Recorder,
     ) -> None:
         self._api = api
         self._settings = settings
-        self._listeners = listeners
-        self._ledger = ClaimCheckpoint(root / "claims")
-        self.drivers = Drivers(door, settings, self._moved, self._changed)
-        self._claims = ClaimPreparation(self._ledger, self.drivers, boot_id())
-        self._slices = ResourceSlices(api, node, self.drivers.connected, settings.slices)
-        self._watches = ClaimWatches(api, listeners.pod)
-        self._news, self._unused = asyncio.Event(), asyncio.Event()
-        self._settled = False
-        """Whether drivers have had the time to come."""
+        self._wakeups = wakeups
+        self._recorder = recorder
+        self._checkpoint = ClaimCheckpoint(root / "claims")
+        self.drivers = Drivers(sockets, settings, self._connection_changed, self._health_changed)
+        self._preparation = ClaimPreparation(self._checkpoint, self.drivers, boot_id())
+        self._slices = ResourceSlices(api, node, self.drivers.connected, settings)
+        self._watches = ClaimWatches(api, wakeups.claim_changed)
+        self._drivers_changed = asyncio.Event()
+        self._damaged_unused = asyncio.Event()
+        self._drivers_had_time = False
+        """Whether drivers have had the time to register."""
         self.loaded = asyncio.Event()
+
+    def load(self) -> None:
+        """Read the checkpoint. Blocks. Raises NewerFormat, LinuxError."""
+        self._checkpoint.load()
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await asyncio.to_thread(self._ledger.load)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.drivers.run(self.loaded), name="drivers")
-            group.create_task(self._slices.run(), name="devices of drivers that are gone")
+            group.create_task(self.drivers.run(self.loaded), name="DRA drivers")
+            group.create_task(self._slices.run(), name="ResourceSlices of drivers that are gone")
             group.create_task(self._watches.run(), name="claims that pods wait for")
             group.create_task(self._reconcile(), name="claims of pods that are gone")
-            group.create_task(self._let_go_of_lost(), name="claims whose records are damaged")
+            group.create_task(self._unprepare_damaged(), name="claims whose records are damaged")
 
     async def _reconcile(self) -> None:
         while True:
             await asyncio.sleep(self._settings.reconcile)
-            self._settled = True
-            self._listeners.reconcile()
+            self._drivers_had_time = True
+            self._wakeups.orphans_possible()
 
-    def look_for_lost(self, pods: Iterable[Pod]) -> None:
-        """These are all pods of this node. When each has its claims, a damaged record tells of nobody's."""
-        if self._settled and self._ledger.lost and all(each.finished or self._has(each) for each in pods):
-            self._unused.set()
+    def check_damaged(self, pods: Iterable[Pod]) -> None:
+        """`pods` are all pods of this node. When each has its claims, damaged records belong to claims without pods."""
+        if not self._drivers_had_time or not self._checkpoint.damaged:
+            return
+        if all(pod.finished or self._has_all(pod) for pod in pods):
+            self._damaged_unused.set()
 
-    def _has(self, pod: Pod) -> bool:
+    def _has_all(self, pod: Pod) -> bool:
         try:
             return self.has(pod)
         except ClaimsNotReady:
             return False
 
-    async def _let_go_of_lost(self) -> None:
+    async def _unprepare_damaged(self) -> None:
         while True:
-            await self._unused.wait()
-            self._unused.clear()
-            for uid in tuple(self._ledger.lost):
-                told = {"claim": self._ledger.lost[uid].name, "uid": uid}
+            await self._damaged_unused.wait()
+            self._damaged_unused.clear()
+            for uid in tuple(self._checkpoint.damaged):
+                about = {"claim": self._checkpoint.damaged[uid].name, "uid": uid}
                 try:
-                    await self._claims.let_go_of_lost(uid, self.drivers.names)
+                    await self._preparation.unprepare_damaged(uid, self.drivers.names)
                 except NotUnprepared as error:
-                    log.warning("a claim that nobody uses is not unprepared yet", extra={**told, "why": str(error)})
+                    log.warning("cannot unprepare claim with damaged record", extra={**about, "error": str(error)})
                 else:
-                    log.info("nothing is left of a claim whose record was damaged", extra=told)
+                    log.info("unprepared claim with damaged record", extra=about)
 
     @property
     def uids(self) -> set[str]:
         """Pods that use claims."""
-        return {user.uid for each in self._ledger.records.values() for user in each.users}
+        return {user.uid for claim in self._checkpoint.claims.values() for user in claim.users}
 
     async def prepare(self, pod: Pod) -> None:
-        """Have all claims of a pod prepared, before anything is made for it. ClaimsNotReady."""
-        if not pod_claims.wants(pod):
+        """Have drivers prepare all claims of a pod, before anything is made for it. Raises ClaimsNotReady."""
+        if not pod_claims.uses_claims(pod):
             return
-        seen: dict[str, str] = {}
+        versions: dict[str, str] = {}
         try:
-            found = await self._fetch(pod, pod_claims.uses(pod), seen)
-            with self._told_if_slow(pod, found):
-                await self._claims.prepare(ClaimUser(uid=pod.uid, name=pod.name), found)
+            fetched = await self._fetch(pod, pod_claims.claim_refs(pod), versions)
+            with self._event_if_slow(pod, fetched):
+                await self._preparation.prepare(ClaimUser(uid=pod.uid, name=pod.name), fetched)
         except ClaimsNotReady:
-            self._watches.wait(pod.uid, pod.namespace, seen)
+            self._watches.wait(pod.uid, pod.namespace, versions)
             raise
         self._watches.forget(pod.uid)
 
     @contextlib.contextmanager
-    def _told_if_slow(self, pod: Pod, wanted: Sequence[ResourceClaim]) -> Iterator[None]:
-        """A driver that hangs has its time, in which nobody else would say why nothing happens."""
+    def _event_if_slow(self, pod: Pod, requested: Sequence[ResourceClaim]) -> Iterator[None]:
+        """Record an event when drivers take long: a driver that hangs has `call` seconds until it fails."""
         slow = self._settings.slow
-        drivers = ", ".join(sorted({each.driver for claim in wanted for each in claim.allocated}))
-        names = ", ".join(each.name for each in wanted)
-        told = f"DRA driver {drivers} has not prepared ResourceClaim {names} for {slow:g} s"
-        telling = asyncio.get_running_loop().call_later(slow, self._listeners.slow, pod, told)
+        drivers = ", ".join(sorted({device.driver for claim in requested for device in claim.allocated}))
+        names = ", ".join(claim.name for claim in requested)
+        message = f"DRA driver {drivers} has not prepared ResourceClaim {names} for {slow:g} s"
+        timer = asyncio.get_running_loop().call_later(slow, self._recorder.tell, pod, WARNING, WAITING, message)
         try:
             yield
         finally:
-            telling.cancel()
+            timer.cancel()
 
-    async def _fetch(self, pod: Pod, wanted: Iterable[PodClaimRef], seen: dict[str, str]) -> list[ResourceClaim]:
-        """From the API server, all at the same time, and none that the pod must not use. ClaimsNotReady."""
-        named = list(wanted)
-        found = await gather(self._get(pod, use, seen) for use in named)
-        for use, claim in zip(named, found, strict=True):
-            pod_claims.check(pod, use, claim)
-            for driver in sorted({each.driver for each in claim.allocated}):
+    async def _fetch(self, pod: Pod, refs: Sequence[PodClaimRef], versions: dict[str, str]) -> list[ResourceClaim]:
+        """Get the claims from the API server, concurrently, and check that the pod may use them. ClaimsNotReady."""
+        fetched = await gather(self._get(pod, ref, versions) for ref in refs)
+        for ref, claim in zip(refs, fetched, strict=True):
+            pod_claims.check(pod, ref, claim)
+            for driver in sorted({device.driver for device in claim.allocated}):
                 if driver not in self.drivers:
                     raise ClaimsNotReady(f"DRA driver {driver} is not registered")
-        return found
+        return fetched
 
-    async def _get(self, pod: Pod, use: PodClaimRef, seen: dict[str, str]) -> ResourceClaim:
-        seen[use.name] = ""
+    async def _get(self, pod: Pod, ref: PodClaimRef, versions: dict[str, str]) -> ResourceClaim:
+        versions[ref.name] = ""
         try:
-            claim = claims.read(await self._api.get(CLAIMS, use.name, pod.namespace))
+            claim = claims.read(await self._api.get(CLAIMS, ref.name, pod.namespace))
         except (ApiError, ClientError, msgspec.ValidationError) as error:
-            raise ClaimsNotReady(f"fetch ResourceClaim {use.name}: {error}") from error
-        seen[use.name] = pod_claims.claim_fingerprint(claim)
+            raise ClaimsNotReady(f"fetch ResourceClaim {ref.name}: {error}") from error
+        versions[ref.name] = pod_claims.version(claim)
         return claim
 
     async def devices(self, pod: Pod, container: Container) -> tuple[str, ...]:
-        """The CDI devices of a container; to be asked right before it is made. ClaimsNotReady.
+        """CDI devices of a container, right before it is created. Raises ClaimsNotReady.
 
-        None of a pod's containers starts unless all its claims are prepared, whichever it wants itself.
+        No container of a pod starts unless all claims of the pod are prepared, whichever the container uses.
         """
-        if not pod_claims.wants(pod):
+        if not pod_claims.uses_claims(pod):
             return ()
         if not self.has(pod):
             await self.prepare(pod)
-        return pod_claims.cdi_devices(pod_claims.device_requests(pod, container), self._records(pod))
+        return pod_claims.cdi_devices(pod_claims.device_requests(pod, container), self._by_name(pod))
 
     def has(self, pod: Pod) -> bool:
-        """Whether all its claims were prepared for it. ClaimsNotReady when it cannot be told which they are."""
-        if not pod_claims.wants(pod):
+        """Whether all claims of the pod are prepared for it. Raises ClaimsNotReady if their names are not known yet."""
+        if not pod_claims.uses_claims(pod):
             return True
-        prepared = {each.name for each in self._ledger.of_pod(pod.uid) if each.prepared}
-        return all(each.name in prepared for each in pod_claims.uses(pod))
+        prepared = {claim.name for claim in self._checkpoint.of_pod(pod.uid) if claim.prepared}
+        return all(ref.name in prepared for ref in pod_claims.claim_refs(pod))
 
-    def _records(self, pod: Pod) -> dict[str, ClaimInfo]:
-        """By name."""
-        return {each.name: each for each in self._ledger.of_pod(pod.uid)}
+    def _by_name(self, pod: Pod) -> dict[str, ClaimInfo]:
+        return {claim.name: claim for claim in self._checkpoint.of_pod(pod.uid)}
 
     async def unprepare(self, uid: str) -> None:
-        """Nothing of the pod runs any more: drivers let go of what nobody else uses. NotUnprepared."""
+        """Have drivers unprepare claims that no other pod uses; nothing of this pod runs any more. NotUnprepared."""
         self._watches.forget(uid)
-        if await self._claims.unprepare(uid):
-            self._tell()
+        if await self._preparation.unprepare(uid):
+            self._notify_waiting()
 
     async def release(self, uid: str) -> None:
-        """The same, until it is done."""
-        pause, longest = RELEASE_SECONDS
+        """Unprepare until it succeeds: at once when a driver registers or connects, else with back-off."""
+        pauses = Pauses(*self._settings.unprepare_backoff)
         while True:
-            news = self._news
+            changed = self._drivers_changed
             try:
                 await self.unprepare(uid)
             except NotUnprepared as error:
-                self._complain(uid, error)
+                log.warning("cannot unprepare claims of pod", extra={"uid": uid, "error": str(error)})
+                self._record_not_unprepared(uid, error)
             else:
                 return
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await news.wait()
-            pause = min(pause * 2, longest)
+                async with asyncio.timeout(pauses.next()):
+                    await changed.wait()
 
-    def _complain(self, uid: str, error: NotUnprepared) -> None:
-        log.warning("claims not unprepared yet", extra={"uid": uid, "why": str(error)})
-        for record in self._ledger.of_pod(uid)[:1]:
-            for user in record.users:
+    def _record_not_unprepared(self, uid: str, error: NotUnprepared) -> None:
+        """The pod may be gone from the API: its name is taken from the checkpoint."""
+        for claim in self._checkpoint.of_pod(uid)[:1]:
+            for user in claim.users:
                 if user.uid == uid:
-                    self._listeners.trouble(record.namespace, user, error)
+                    pod = Reference(kind="Pod", namespace=claim.namespace, name=user.name, uid=user.uid)
+                    self._recorder.tell(pod, WARNING, error.reason, error.event_message)
 
     def annotations(self, pod: Pod, given: Mapping[str, str]) -> dict[str, str]:
-        """What its sandbox is told beside what it is `given` anyway."""
-        drivers = {name for each in self._ledger.of_pod(pod.uid) for name in each.drivers}
+        """Annotations of the pod's sandbox that change or are added to the `given` ones."""
+        drivers = {name for claim in self._checkpoint.of_pod(pod.uid) for name in claim.drivers}
         return required_plugins.requiring(given, required_plugins.plugins(drivers))
 
     def statuses(self, pod: Pod) -> dict[str, list[dict[str, object]]]:
-        """By container, how the devices are that it has, as its status shows that."""
-        records = self._records(pod)
-        found = {
-            each.name: status.statuses(pod_claims.device_requests(pod, each), records, self.drivers.health)
-            for each in (*pod.spec.init_containers, *pod.spec.containers)
-            if records and each.resources.claims
+        """By container: the health of its claimed devices as the pod's status shows it."""
+        by_name = self._by_name(pod)
+        if not by_name:
+            return {}
+        statuses = {
+            container.name: status.statuses(pod_claims.device_requests(pod, container), by_name, self.drivers.health)
+            for container in (*pod.spec.init_containers, *pod.spec.containers)
+            if container.resources.claims
         }
-        return {name: told for name, told in found.items() if told}
+        return {name: entries for name, entries in statuses.items() if entries}
 
     def dynamic_resources(self, pod: Pod, container: Container) -> list[pb.DynamicResource]:
-        """What a container has, as the pod-resources API tells it."""
-        records = self._records(pod)
-        return status.dynamic_resources(pod_claims.device_requests(pod, container), records) if records else []
+        """Claimed devices of a container as the pod-resources API shows them."""
+        by_name = self._by_name(pod)
+        return status.dynamic_resources(pod_claims.device_requests(pod, container), by_name) if by_name else []
 
-    def _moved(self, driver: str) -> None:
-        self._slices.moved(driver)
-        self._tell()
+    def _connection_changed(self, driver: str) -> None:
+        self._slices.connection_changed(driver)
+        self._notify_waiting()
 
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
-        self._listeners.waiting()
+    def _notify_waiting(self) -> None:
+        self._drivers_changed.set()
+        self._drivers_changed = asyncio.Event()
+        self._wakeups.claims_changed()
 
-    def _changed(self, driver: str, devices: set[Key]) -> None:
-        for record in self._ledger.records.values():
-            if any((each.pool, each.name) in devices for each in record.drivers.get(driver) or ()):
-                for user in record.users:
-                    self._listeners.pod(user.uid)
+    def _health_changed(self, driver: str, devices: set[Key]) -> None:
+        for claim in self._checkpoint.claims.values():
+            if any((device.pool, device.name) in devices for device in claim.drivers.get(driver) or ()):
+                for user in claim.users:
+                    self._wakeups.claim_changed(user.uid)

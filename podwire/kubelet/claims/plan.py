@@ -1,4 +1,4 @@
-"""Decides whom to ask for what when a pod comes or goes: values, before any of it is done. Pure."""
+"""Plans which drivers are asked to prepare or unprepare which claims of a pod. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ Batches = dict[str, list[ClaimInfo]]
 @dataclass(frozen=True, slots=True)
 class PreparePlan:
     noted: tuple[ClaimInfo, ...]
-    """Claims of the pod, as they must be on disk before anybody is asked."""
+    """Claims as they must be on disk before a driver is asked."""
     joined: tuple[ClaimInfo, ...]
-    """Claims that others use already, as they are on disk when all their drivers agree."""
+    """Claims that other pods use already, as they are recorded when all their drivers agree."""
     batches: Batches
 
 
 @dataclass(frozen=True, slots=True)
 class UnpreparePlan:
     kept: tuple[ClaimInfo, ...]
-    """Others use them."""
+    """Claims that other pods use."""
     leaving: tuple[ClaimInfo, ...]
     batches: Batches
 
@@ -34,25 +34,26 @@ class UnpreparePlan:
 def plan_prepare(
     user: ClaimUser, claims: Sequence[ResourceClaim], known: Mapping[str, ClaimInfo], boot: str
 ) -> PreparePlan:
-    """ClaimsNotReady as long as what was there before has not gone.
+    """Raises ClaimsNotReady as long as an earlier state of a claim is not unprepared.
 
-    `known` is by uid; `boot` is the machine's: what was prepared in an earlier one may have gone with it, so drivers
-    are asked again. They are also asked whether one more pod may use what they have prepared: an interface is in one
-    pod only. Since they are not told which pod it is for, those that have it already come first after a boot.
+    `known` is by uid; `boot` is the machine's boot id. What was prepared in an earlier boot may not exist any more, so
+    drivers are asked again. They are also asked when one more pod is to use a prepared claim, and may refuse: a network
+    interface is in one pod only. The call does not name the pod, so after a boot the pods that used the claim before
+    come first.
     """
-    names = {(each.namespace, each.name): each for each in known.values()}
+    names = {(claim.namespace, claim.name): claim for claim in known.values()}
     noted, joined, batches = list[ClaimInfo](), list[ClaimInfo](), Batches()
     for claim in claims:
         _check(claim, names.get((claim.namespace, claim.name)))
-        before = known.get(claim.uid, claim_info.new(claim))
-        joins, record = bool(before.users) and not before.used_by(user.uid), before.with_user(user)
-        (joined if joins else noted).append(record)
-        for driver, prepared in record.drivers.items():
-            if joins and prepared is not None and not record.ready(driver, boot):
+        before = known.get(claim.uid, claim_info.new_claim(claim))
+        joins, info = bool(before.users) and not before.used_by(user.uid), before.with_user(user)
+        (joined if joins else noted).append(info)
+        for driver, prepared in info.drivers.items():
+            if joins and prepared is not None and not info.ready(driver, boot):
                 why = f"is to be prepared again for {_named(before.users)} before others use it"
                 raise ClaimsNotReady(f"ResourceClaim {claim.name} {why}")
-            if joins or not record.ready(driver, boot):
-                batches.setdefault(driver, []).append(record)
+            if joins or not info.ready(driver, boot):
+                batches.setdefault(driver, []).append(info)
     return PreparePlan(tuple(noted), tuple(joined), batches)
 
 
@@ -67,24 +68,24 @@ def _check(claim: ResourceClaim, record: ClaimInfo | None) -> None:
     if record.allocation != claim_info.fingerprint(claim.allocated):
         why = f"was allocated anew, and what it had before is still prepared for {_named(record.users)}"
         raise ClaimsNotReady(f"ResourceClaim {claim.name} {why}")
-    if ended := [each for each in record.users if not claim.reserved_for(each.uid)]:
-        # It was prepared for those: whoever deleted them by force did not wait for drivers to let go.
+    if ended := [user for user in record.users if not claim.reserved_for(user.uid)]:
+        # Those pods were deleted by force, before drivers have unprepared the claim.
         raise ClaimsNotReady(f"ResourceClaim {claim.name} is still prepared for {_named(ended)}, which may not use it")
 
 
 def _named(users: Iterable[ClaimUser]) -> str:
-    return ", ".join(f"pod {each.name} ({each.uid})" for each in users) or "nobody"
+    return ", ".join(f"pod {user.name} ({user.uid})" for user in users) or "no pod"
 
 
 def plan_unprepare(uid: str, used: Iterable[ClaimInfo]) -> UnpreparePlan:
-    """Of the claims that a pod uses, drivers let go of those that nobody else does."""
+    """Claims that no other pod uses are unprepared."""
     kept, leaving, batches = [], [], Batches()
-    for each in used:
-        if len(each.users) > 1:
-            kept.append(each.without_user(uid))
+    for claim in used:
+        if len(claim.users) > 1:
+            kept.append(claim.without_user(uid))
             continue
-        record = msgspec.structs.replace(each, leaving=True)
-        leaving.append(record)
-        for driver in record.drivers:
-            batches.setdefault(driver, []).append(record)
+        last = msgspec.structs.replace(claim, leaving=True)
+        leaving.append(last)
+        for driver in last.drivers:
+            batches.setdefault(driver, []).append(last)
     return UnpreparePlan(tuple(kept), tuple(leaving), batches)

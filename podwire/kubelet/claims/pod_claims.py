@@ -1,4 +1,4 @@
-"""Which claims a pod uses, whether it may, and what of them each container gets. Pure."""
+"""The claims that a pod uses, whether it may use them, and the devices of each container. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -12,45 +12,45 @@ from podwire.objects.pods import Pod
 
 
 class PodClaimRef(NamedTuple):
-    """A claim by the name of the object."""
+    """A claim that a pod refers to, by the name of the object."""
 
     name: str
     generated: bool
-    """It was made for the pod, and must belong to it."""
+    """It was generated for the pod, and must be owned by it."""
 
 
 class DeviceRequest(NamedTuple):
-    """What a container asks for."""
+    """A claim, or one request of it, that a container uses."""
 
-    told: str
-    """As its status calls it: claim:NAME, or claim:NAME/REQUEST; empty for what stands for an extended resource."""
+    status_name: str
+    """Its name in the container's status: `claim:NAME` or `claim:NAME/REQUEST`; empty for an extended resource."""
     claim: str
     request: str
     """Empty for all."""
 
 
-def uses(pod: Pod) -> tuple[PodClaimRef, ...]:
-    """Each once, although a pod may name one twice. ClaimsNotReady while one was not made yet."""
-    found: dict[str, PodClaimRef] = {}
-    for each in claims.of_pod(pod):
+def claim_refs(pod: Pod) -> tuple[PodClaimRef, ...]:
+    """Each claim once, although a pod may name it twice. Raises ClaimsNotReady while one is not generated yet."""
+    refs: dict[str, PodClaimRef] = {}
+    for entry in claims.of_pod(pod):
         try:
-            name = claims.name_of(pod, each)
+            name = claims.name_of(pod, entry)
         except NotGenerated as error:
             raise ClaimsNotReady(str(error)) from None
         if name is not None:
-            found[name] = PodClaimRef(name, each.resource_claim_name is None)
+            refs[name] = PodClaimRef(name, entry.resource_claim_name is None)
     if extended := _extended(pod):
-        found[extended["resourceClaimName"]] = PodClaimRef(extended["resourceClaimName"], True)
-    return tuple(found.values())
+        refs[extended["resourceClaimName"]] = PodClaimRef(extended["resourceClaimName"], True)
+    return tuple(refs.values())
 
 
-def wants(pod: Pod) -> bool:
+def uses_claims(pod: Pod) -> bool:
     return bool(pod.spec.resource_claims or _extended(pod))
 
 
-def check(pod: Pod, use: PodClaimRef, claim: ResourceClaim) -> None:
-    """ClaimsNotReady when the pod must not use it, or not yet."""
-    if use.generated and claim.owner[1] != pod.uid:
+def check(pod: Pod, ref: PodClaimRef, claim: ResourceClaim) -> None:
+    """Raises ClaimsNotReady if the pod must not use the claim, or not yet."""
+    if ref.generated and claim.owner[1] != pod.uid:
         raise ClaimsNotReady(f"ResourceClaim {claim.ref} was not created for pod {pod.ref} (pod is not owner)")
     if not claim.reserved_for(pod.uid):
         who = f"pod {pod.name} ({pod.uid})"
@@ -59,19 +59,19 @@ def check(pod: Pod, use: PodClaimRef, claim: ResourceClaim) -> None:
         raise ClaimsNotReady(f"ResourceClaim {claim.name}: not allocated")
 
 
-def claim_fingerprint(claim: ResourceClaim) -> str:
-    """Another one when the claim has changed for its pods. What drivers write into its status is no reason to ask them
-    again: they write when they were asked."""
-    users = sorted(each.uid for each in claim.status.reserved_for)
+def version(claim: ResourceClaim) -> str:
+    """Changes when the claim changes for its pods. Drivers write the status of devices when they are asked to prepare
+    them, so that is not a reason to ask them again."""
+    users = sorted(user.uid for user in claim.status.reserved_for)
     allocation = fingerprint(claim.allocated) if claim.status.allocation is not None else ""
     return " ".join((claim.uid, claim.owner[1], allocation, *users))
 
 
 def device_requests(pod: Pod, container: Container) -> Iterator[DeviceRequest]:
-    """A claim that was not made yet is none."""
-    entries = {each.name: each for each in claims.of_pod(pod)}
-    for each in container.resources.claims:
-        entry, request = each.get("name", ""), each.get("request") or ""
+    """Claims that are not generated yet are left out."""
+    entries = {entry.name: entry for entry in claims.of_pod(pod)}
+    for used in container.resources.claims:
+        entry, request = used.get("name", ""), used.get("request") or ""
         if entry in entries and (name := _name(pod, entries[entry])) is not None:
             yield DeviceRequest(f"claim:{entry}/{request}" if request else f"claim:{entry}", name, request)
     extended = _extended(pod)
@@ -81,20 +81,20 @@ def device_requests(pod: Pod, container: Container) -> Iterator[DeviceRequest]:
 
 
 def devices(record: ClaimInfo, request: str) -> Iterator[tuple[str, PreparedDevice]]:
-    """With their drivers, those that a request was given; all for none."""
+    """Drivers and devices that satisfy a request; all devices if it is empty."""
     for driver, prepared in sorted(record.drivers.items()):
-        for each in prepared or ():
-            if not request or not each.requests or request in each.requests:
-                yield driver, each
+        for device in prepared or ():
+            if not request or not device.requests or request in device.requests:
+                yield driver, device
 
 
-def cdi_devices(wanted: Iterable[DeviceRequest], records: Mapping[str, ClaimInfo]) -> tuple[str, ...]:
-    """Each once."""
-    found: dict[str, None] = {}
-    for wish in wanted:
-        for _, device in devices(records[wish.claim], wish.request):
-            found |= dict.fromkeys(device.cdi)
-    return tuple(found)
+def cdi_devices(requests: Iterable[DeviceRequest], claims_: Mapping[str, ClaimInfo]) -> tuple[str, ...]:
+    """CDI device ids, each once."""
+    ids: dict[str, None] = {}
+    for request in requests:
+        for _, device in devices(claims_[request.claim], request.request):
+            ids |= dict.fromkeys(device.cdi)
+    return tuple(ids)
 
 
 def _name(pod: Pod, entry: PodClaim) -> str | None:

@@ -1,7 +1,7 @@
-"""Which plugins a pod's runtime must have, told by an annotation of its sandbox. Pure.
+"""NRI plugins that a pod's drivers require, named by an annotation of its sandbox. Pure.
 
-A driver that works through a plugin of the runtime has done half of its work when it has prepared a claim. Runtimes
-that know the annotation do not start the pod without the plugin; others do not care.
+A driver that works through an NRI plugin has done half of its work when it has prepared a claim. A runtime that knows
+the annotation does not start the pod without the plugin; others ignore it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,18 +12,18 @@ import yaml
 from podwire.protocols.nri.required import ANNOTATION, MAX_LENGTH
 
 PLUGINS = {"net.podwire.dev": "network-driver"}
-"""Of drivers, by their names."""
+"""By driver name."""
 
 
 def plugins(drivers: Iterable[str]) -> list[str]:
-    return sorted({PLUGINS[each] for each in drivers if each in PLUGINS})
+    return sorted({PLUGINS[driver] for driver in drivers if driver in PLUGINS})
 
 
 def requiring(annotations: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """What changes so that these plugins are required beside those that the pod names itself.
+    """Annotations that change so that these plugins are required in addition to those that the pod names itself.
 
-    The most specific list counts alone, so each that there is gets them all. One that cannot be read stays: the
-    runtime refuses the pod and says why.
+    Only the most specific list counts, so they are added to every list. A list that cannot be read stays as it is: the
+    runtime rejects the pod and says why.
     """
     wanted = list(names)
     if not wanted:

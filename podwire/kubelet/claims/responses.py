@@ -1,4 +1,4 @@
-"""What drivers answer, read and judged: for each claim either what was wanted or a sentence that says why not. Pure."""
+"""Responses of DRA drivers, validated: the result of each claim, or an error message. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,68 +14,67 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DriverResults(Generic[T]):
-    """By the uids of claims: those that are done."""
+    """`done` is by claim uid."""
 
     done: dict[str, T] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
 
-def failed(driver: str, call: str, why: object) -> DriverResults[T]:
-    """The call as a whole."""
-    return DriverResults(failures=[f"DRA driver {driver}: {call}: {why}"])
+def failed_call(driver: str, call: str, error: object) -> DriverResults[T]:
+    return DriverResults(failures=[f"DRA driver {driver}: {call}: {error}"])
 
 
 def prepared(
     driver: str,
-    asked: Sequence[ClaimInfo],
-    answer: dra_v1_pb2.NodePrepareResourcesResponse | dra_v1beta1_pb2.NodePrepareResourcesResponse,
+    claims: Sequence[ClaimInfo],
+    response: dra_v1_pb2.NodePrepareResourcesResponse | dra_v1beta1_pb2.NodePrepareResourcesResponse,
 ) -> DriverResults[tuple[PreparedDevice, ...]]:
-    judged: DriverResults[tuple[PreparedDevice, ...]] = DriverResults(
-        failures=list(_odd(driver, PREPARE, asked, answer.claims))
-    )
-    for record in asked:
-        if record.uid not in answer.claims:
+    failures = list(_mismatches(driver, PREPARE, claims, response.claims))
+    results: DriverResults[tuple[PreparedDevice, ...]] = DriverResults(failures=failures)
+    for claim in claims:
+        if claim.uid not in response.claims:
             continue
-        told = answer.claims[record.uid]
-        if why := told.error or _wrong(told.devices):
-            judged.failures.append(f"DRA driver {driver}: {PREPARE} failed for ResourceClaim {record.name}: {why}")
+        result = response.claims[claim.uid]
+        if error := result.error or _invalid(result.devices):
+            failures.append(f"DRA driver {driver}: {PREPARE} failed for ResourceClaim {claim.name}: {error}")
         else:
-            judged.done[record.uid] = tuple(map(_device, told.devices))
-    return judged
+            results.done[claim.uid] = tuple(map(_device, result.devices))
+    return results
 
 
 def unprepared(
     driver: str,
-    asked: Sequence[ClaimInfo],
-    answer: dra_v1_pb2.NodeUnprepareResourcesResponse | dra_v1beta1_pb2.NodeUnprepareResourcesResponse,
+    claims: Sequence[ClaimInfo],
+    response: dra_v1_pb2.NodeUnprepareResourcesResponse | dra_v1beta1_pb2.NodeUnprepareResourcesResponse,
 ) -> DriverResults[None]:
-    judged: DriverResults[None] = DriverResults(failures=list(_odd(driver, UNPREPARE, asked, answer.claims)))
-    for record in asked:
-        if record.uid not in answer.claims:
+    failures = list(_mismatches(driver, UNPREPARE, claims, response.claims))
+    results: DriverResults[None] = DriverResults(failures=failures)
+    for claim in claims:
+        if claim.uid not in response.claims:
             continue
-        if why := answer.claims[record.uid].error:
-            judged.failures.append(f"DRA driver {driver}: {UNPREPARE} failed for ResourceClaim {record.name}: {why}")
+        if error := response.claims[claim.uid].error:
+            failures.append(f"DRA driver {driver}: {UNPREPARE} failed for ResourceClaim {claim.name}: {error}")
         else:
-            judged.done[record.uid] = None
-    return judged
+            results.done[claim.uid] = None
+    return results
 
 
-def _odd(driver: str, call: str, asked: Sequence[ClaimInfo], claims: Mapping[str, object]) -> Iterable[str]:
-    """A driver must speak of all that it was asked for, and of nothing else."""
-    uids = {each.uid for each in asked}
-    for each in sorted(claims.keys() - uids):
-        yield f"DRA driver {driver}: {call} returned result for unknown claim UID {each}"
-    if skipped := uids - claims.keys():
+def _mismatches(driver: str, call: str, claims: Sequence[ClaimInfo], results: Mapping[str, object]) -> Iterable[str]:
+    """A driver must answer for every claim of the request, and for no other."""
+    uids = {claim.uid for claim in claims}
+    for uid in sorted(results.keys() - uids):
+        yield f"DRA driver {driver}: {call} returned result for unknown claim UID {uid}"
+    if skipped := uids - results.keys():
         yield f"DRA driver {driver}: {call} skipped {len(skipped)} ResourceClaims"
 
 
-def _wrong(devices: Iterable[dra_v1_pb2.Device | dra_v1beta1_pb2.Device]) -> str:
+def _invalid(devices: Iterable[dra_v1_pb2.Device | dra_v1beta1_pb2.Device]) -> str:
     for at, device in enumerate(devices):
-        for number, each in enumerate(device.cdi_device_ids):
-            kind, _, name = each.partition("=")
+        for number, id_ in enumerate(device.cdi_device_ids):
+            kind, _, name = id_.partition("=")
             vendor, _, class_ = kind.partition("/")
             if not (vendor and class_ and name):
-                return f"devices[{at}].cdi_device_ids[{number}]: {each!r} is no VENDOR/CLASS=NAME"
+                return f"devices[{at}].cdi_device_ids[{number}]: {id_!r} is not VENDOR/CLASS=NAME"
     return ""
 
 

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimSettings:
     call: float = 45.0
-    """For one call."""
+    """Timeout of one call to a driver."""
     slow: float = 5.0
-    """Until a pod says which drivers it waits for."""
+    """Until an event says which drivers a pod waits for."""
     slices: float = 30.0
-    """The devices of a driver that is away for longer are not offered any more."""
+    """The ResourceSlices of a driver that is not connected for longer are deleted."""
+    slices_retry: float = 5.0
+    """Until a failed deletion of ResourceSlices is retried."""
+    unprepare_backoff: tuple[float, float] = (1.0, 30.0)
+    """Between two attempts to unprepare the claims of a pod that is being removed: first and longest pause."""
     health_pause: float = 5.0
-    """Until a driver that stopped telling how its devices are is asked again."""
+    """Until the health stream of a driver that ended is opened again."""
     reconcile: float = 60.0
-    """Between two looks for claims of pods that are gone, should nobody have told that they are."""
-
-
-DEFAULT = ClaimSettings()
+    """Between two looks for claims of pods that are gone."""

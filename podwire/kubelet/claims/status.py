@@ -1,4 +1,4 @@
-"""What of a pod's claims others see: in its status, and by the pod-resources API. Pure."""
+"""Claimed devices in the status of a pod and in the pod-resources API. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -7,25 +7,27 @@ from podwire.kubelet.claims.device_health import UNKNOWN, DeviceHealth
 from podwire.kubelet.claims.pod_claims import DeviceRequest, devices
 from podwire.protocols.podresources import podresources_pb2 as pb
 
-Look = Callable[[str, str, str], DeviceHealth | None]
-"""By driver, pool and device: how it is, if anybody knows."""
+GetHealth = Callable[[str, str, str], DeviceHealth | None]
+"""By driver, pool and device: its health; None if unknown."""
 
 
-def statuses(wanted: Iterable[DeviceRequest], records: Mapping[str, ClaimInfo], look: Look) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
-    for wish in wanted:
-        record = records.get(wish.claim)
-        if record is None or not wish.told:
+def statuses(
+    requests: Iterable[DeviceRequest], claims: Mapping[str, ClaimInfo], get_health: GetHealth
+) -> list[dict[str, object]]:
+    statuses: list[dict[str, object]] = []
+    for request in requests:
+        claim = claims.get(request.claim)
+        if claim is None or not request.status_name:
             continue
-        told: dict[str, dict[str, str]] = {}
-        for driver, device in devices(record, wish.request):
+        resources: dict[str, dict[str, str]] = {}
+        for driver, device in devices(claim, request.request):
             id_ = device.cdi[0] if device.cdi else ""
-            if not id_ or id_ in told:  # two devices may have one CDI device between them
+            if not id_ or id_ in resources:  # two devices may share one CDI device
                 id_ = f"{driver}/{device.pool}/{device.name}"
-            told[id_] = {"resourceID": id_, **_health(look(driver, device.pool, device.name))}
-        if told:
-            found.append({"name": wish.told, "resources": list(told.values())})
-    return found
+            resources[id_] = {"resourceID": id_, **_health(get_health(driver, device.pool, device.name))}
+        if resources:
+            statuses.append({"name": request.status_name, "resources": list(resources.values())})
+    return statuses
 
 
 def _health(health: DeviceHealth | None) -> dict[str, str]:
@@ -34,25 +36,26 @@ def _health(health: DeviceHealth | None) -> dict[str, str]:
     return {"health": health.status, **({"message": health.message} if health.message else {})}
 
 
-def dynamic_resources(wanted: Iterable[DeviceRequest], records: Mapping[str, ClaimInfo]) -> list[pb.DynamicResource]:
-    """One for each claim."""
+def dynamic_resources(requests: Iterable[DeviceRequest], claims: Mapping[str, ClaimInfo]) -> list[pb.DynamicResource]:
+    """One message for each claim."""
     parts: dict[str, dict[tuple[str, PreparedDevice], None]] = {}
-    for wish in wanted:
-        if wish.claim in records:
-            parts.setdefault(wish.claim, {}).update(dict.fromkeys(devices(records[wish.claim], wish.request)))
+    for request in requests:
+        if request.claim in claims:
+            used = devices(claims[request.claim], request.request)
+            parts.setdefault(request.claim, {}).update(dict.fromkeys(used))
     return [
         pb.DynamicResource(
             claim_name=name,
-            claim_namespace=records[name].namespace,
-            claim_resources=[_resource(driver, device) for driver, device in found],
+            claim_namespace=claims[name].namespace,
+            claim_resources=[_resource(driver, device) for driver, device in used],
         )
-        for name, found in parts.items()
+        for name, used in parts.items()
     ]
 
 
 def _resource(driver: str, device: PreparedDevice) -> pb.ClaimResource:
     return pb.ClaimResource(
-        cdi_devices=[pb.CDIDevice(name=each) for each in device.cdi],
+        cdi_devices=[pb.CDIDevice(name=id_) for id_ in device.cdi],
         driver_name=driver,
         pool_name=device.pool,
         device_name=device.name,

@@ -1,20 +1,20 @@
-"""How a pod is called, its /etc/hosts and its resolv.conf. Pure."""
+"""DNS configuration of a pod: its host name, /etc/hosts and resolv.conf. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from podwire.objects.pods import DnsConfig, DnsOption, HostAlias, Pod
+from podwire.objects.pods import DnsOption, HostAlias, Pod
 from podwire.protocols.cri import cri_pb2 as pb
 
 LONGEST_HOSTNAME = 63
 """A label of DNS."""
 LONGEST_KERNEL_NAME = 64
-"""What the kernel keeps as nodename."""
+"""Characters that the kernel stores as the nodename."""
 
 MOST_SERVERS, MOST_SEARCHES, LONGEST_SEARCH_LINE, LONGEST_SEARCH = 3, 32, 2048, 253
-"""More than this resolvers do not read, or do not survive."""
+"""Limits of glibc's resolver."""
 CLUSTER_OPTIONS = ("ndots:5",)
-"""So that service.namespace.svc is looked for in the cluster first."""
+"""So that `service.namespace.svc` is tried with the search domains of the cluster first."""
 
 _MANAGED = "# Kubernetes-managed hosts file.\n"
 _MANAGED_HOST_NETWORK = "# Kubernetes-managed hosts file (host network).\n"
@@ -30,7 +30,7 @@ _LOCAL = (
 
 
 class NameTooLong(Exception):
-    """What a pod is to be called does not fit where the kernel keeps it."""
+    """The FQDN of a pod is longer than the kernel's nodename."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,25 @@ class NodeDns:
     options: tuple[str, ...] = ()
 
 
-def hostname_of(pod: Pod, cluster_domain: str) -> tuple[str, str]:
-    """The pod's name on its network, and the domain that it is in: empty without a subdomain."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DnsSettings:
+    cluster_servers: tuple[str, ...]
+    cluster_domain: str
+    node: NodeDns
+    node_hosts: str = ""
+    """The node's own /etc/hosts, for pods on its network."""
+
+
+def pod_hostname(pod: Pod, cluster_domain: str) -> tuple[str, str]:
+    """The pod's host name and its domain, which is empty without a subdomain."""
     hostname = (pod.spec.hostname or pod.name)[:LONGEST_HOSTNAME].rstrip("-.")
     subdomain = pod.spec.subdomain
     return hostname, f"{subdomain}.{pod.namespace}.svc.{cluster_domain}" if subdomain else ""
 
 
 def kernel_name(pod: Pod, cluster_domain: str) -> str:
-    """What `hostname` prints in the pod: the name alone, or with its domain if the pod wants that. NameTooLong."""
-    hostname, domain = hostname_of(pod, cluster_domain)
+    """The nodename of the pod: its host name, or its FQDN with setHostnameAsFQDN. Raises NameTooLong."""
+    hostname, domain = pod_hostname(pod, cluster_domain)
     if not pod.spec.set_hostname_as_fqdn or not domain:
         return hostname
     whole = f"{hostname}.{domain}"
@@ -64,7 +73,7 @@ def kernel_name(pod: Pod, cluster_domain: str) -> str:
 
 
 def hosts_file(pod: Pod, hostname: str, domain: str, ips: Sequence[str], *, node_hosts: str = "") -> str:
-    """The pod's /etc/hosts. On the node's network it is the node's own (`node_hosts`), with the pod's aliases."""
+    """The pod's /etc/hosts. On the node's network it is the node's own (`node_hosts`) with the pod's aliases."""
     aliases = _alias_lines(pod.spec.host_aliases)
     if pod.spec.host_network:
         return _MANAGED_HOST_NETWORK + node_hosts + aliases
@@ -74,12 +83,12 @@ def hosts_file(pod: Pod, hostname: str, domain: str, ips: Sequence[str], *, node
 
 
 def _alias_lines(aliases: Sequence[HostAlias]) -> str:
-    lines = "".join("\t".join((each.ip, *each.hostnames)) + "\n" for each in aliases)
+    lines = "".join("\t".join((alias.ip, *alias.hostnames)) + "\n" for alias in aliases)
     return _ALIASES + lines if lines else ""
 
 
 def node_dns(resolv_conf: str) -> NodeDns:
-    """What a resolv.conf says: servers add up, of search and options the last line counts."""
+    """Parses a resolv.conf: servers add up, of `search` and `options` the last line counts."""
     servers: list[str] = []
     searches: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
@@ -88,98 +97,83 @@ def node_dns(resolv_conf: str) -> NodeDns:
             case ["nameserver", server, *_]:
                 servers.append(server)
             case ["search", *names]:
-                searches = tuple(each if each == "." else each.removesuffix(".") for each in names)
+                searches = tuple(name if name == "." else name.removesuffix(".") for name in names)
             case ["options", *given]:
                 options = tuple(given)
     return NodeDns(tuple(servers), searches, options)
 
 
-def dns_of(pod: Pod, node: NodeDns, cluster_dns: Sequence[str], cluster_domain: str) -> tuple[pb.DNSConfig, str]:
-    """A pod's resolv.conf by its dnsPolicy and dnsConfig; and what to tell of it as MissingClusterDNS, if anything."""
-    wanted, warning = _wanted(pod, node, cluster_dns, cluster_domain)
-    kept = pb.DNSConfig(
-        servers=wanted.servers[:MOST_SERVERS], searches=_searches_kept(wanted.searches), options=wanted.options
-    )
-    return kept, warning
+def pod_dns(pod: Pod, settings: DnsSettings) -> tuple[pb.DNSConfig, str]:
+    """The pod's resolv.conf by its dnsPolicy and dnsConfig; the message of a MissingClusterDNS event, if any."""
+    requested, warning = _requested(pod, settings)
+    searches = _within_limits(requested.searches)
+    config = pb.DNSConfig(servers=requested.servers[:MOST_SERVERS], searches=searches, options=requested.options)
+    return config, warning
 
 
-def dns_left_out(pod: Pod, node: NodeDns, cluster_dns: Sequence[str], cluster_domain: str) -> tuple[str, ...]:
-    """What to tell as DNSConfigForming: resolvers could not take all that the pod's resolv.conf should say."""
-    wanted, _ = _wanted(pod, node, cluster_dns, cluster_domain)
-    told = []
-    if len(wanted.servers) > MOST_SERVERS:
-        line = " ".join(wanted.servers[:MOST_SERVERS])
-        told.append(
+def omitted(pod: Pod, settings: DnsSettings) -> tuple[str, ...]:
+    """Messages of DNSConfigForming events: what exceeded the limits of resolvers and was omitted."""
+    requested, _ = _requested(pod, settings)
+    messages = []
+    if len(requested.servers) > MOST_SERVERS:
+        line = " ".join(requested.servers[:MOST_SERVERS])
+        messages.append(
             "Nameserver limits were exceeded, some nameservers have been omitted, "
             f"the applied nameserver line is: {line}"
         )
-    if (kept := _searches_kept(wanted.searches)) != wanted.searches:
-        told.append(
+    if (kept := _within_limits(requested.searches)) != requested.searches:
+        messages.append(
             "Search Line limits were exceeded, some search paths have been omitted, "
             f"the applied search line is: {' '.join(kept)}"
         )
-    return tuple(told)
+    return tuple(messages)
 
 
-def _wanted(pod: Pod, node: NodeDns, cluster_dns: Sequence[str], cluster_domain: str) -> tuple[NodeDns, str]:
-    """Before limits."""
-    warning = ""
-    if pod.spec.dns_policy == "None":
+def _requested(pod: Pod, settings: DnsSettings) -> tuple[NodeDns, str]:
+    """The configuration before limits. With hostNetwork, ClusterFirst means the node's resolver."""
+    policy, warning, domain = pod.spec.dns_policy, "", settings.cluster_domain
+    cluster_first = policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not pod.spec.host_network)
+    if policy == "None":
         base = NodeDns()
-    elif not _asks_cluster(pod):
-        base = node
-    elif cluster_dns:
-        base = NodeDns(tuple(cluster_dns), _cluster_searches(pod, node, cluster_domain), CLUSTER_OPTIONS)
+    elif not cluster_first:
+        base = settings.node
+    elif settings.cluster_servers:
+        own = (f"{pod.namespace}.svc.{domain}", f"svc.{domain}", domain) if domain else ()
+        base = NodeDns(settings.cluster_servers, _unique((*own, *settings.node.searches)), CLUSTER_OPTIONS)
     else:
-        base, warning = node, _missing_cluster_dns(pod)
-    return _merged(base, pod.spec.dns_config), warning
-
-
-def _asks_cluster(pod: Pod) -> bool:
-    """On the node's network ClusterFirst means the node's resolver; the longer word is for those who mean it."""
-    policy = pod.spec.dns_policy
-    return policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not pod.spec.host_network)
-
-
-def _cluster_searches(pod: Pod, node: NodeDns, domain: str) -> tuple[str, ...]:
-    own = (f"{pod.namespace}.svc.{domain}", f"svc.{domain}", domain) if domain else ()
-    return _once((*own, *node.searches))
-
-
-def _missing_cluster_dns(pod: Pod) -> str:
-    return (
-        f'pod: "{pod.name}_{pod.namespace}({pod.uid})". kubelet does not have ClusterDNS IP configured and cannot '
-        'create Pod using "ClusterFirst" policy. Falling back to "Default" policy.'
-    )
-
-
-def _merged(base: NodeDns, config: DnsConfig | None) -> NodeDns:
+        base = settings.node
+        warning = (
+            f'pod: "{pod.name}_{pod.namespace}({pod.uid})". kubelet does not have ClusterDNS IP configured and cannot '
+            'create Pod using "ClusterFirst" policy. Falling back to "Default" policy.'
+        )
+    config = pod.spec.dns_config
     if config is None:
-        return base
-    return NodeDns(
-        _once((*base.servers, *config.nameservers)),
-        _once((*base.searches, *config.searches)),
+        return base, warning
+    merged = NodeDns(
+        _unique((*base.servers, *config.nameservers)),
+        _unique((*base.searches, *config.searches)),
         _options(base.options, config.options),
     )
+    return merged, warning
 
 
-def _options(base: Iterable[str], more: Iterable[DnsOption]) -> tuple[str, ...]:
-    """One of a name each; the pod's word is the last."""
-    merged = {name: value for name, _, value in (each.partition(":") for each in base)}
-    merged |= {each.name: each.value or "" for each in more}
+def _options(base: Iterable[str], own: Iterable[DnsOption]) -> tuple[str, ...]:
+    """Options by name; the pod's own override those of its policy."""
+    merged = {name: value for name, _, value in (option.partition(":") for option in base)}
+    merged |= {option.name: option.value or "" for option in own}
     return tuple(f"{name}:{value}" if value else name for name, value in merged.items())
 
 
-def _searches_kept(searches: tuple[str, ...]) -> tuple[str, ...]:
+def _within_limits(searches: tuple[str, ...]) -> tuple[str, ...]:
     kept: list[str] = []
     length = -1
-    for each in (each for each in searches[:MOST_SEARCHES] if len(each) <= LONGEST_SEARCH):
-        length += 1 + len(each)
+    for search in (search for search in searches[:MOST_SEARCHES] if len(search) <= LONGEST_SEARCH):
+        length += 1 + len(search)
         if length > LONGEST_SEARCH_LINE:
             break
-        kept.append(each)
+        kept.append(search)
     return tuple(kept)
 
 
-def _once(words: Iterable[str]) -> tuple[str, ...]:
+def _unique(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))

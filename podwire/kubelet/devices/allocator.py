@@ -1,4 +1,4 @@
-"""Has plugins allocate what a container holds, right before it is made, and remembers what they answered."""
+"""Has plugins allocate the devices of a container right before it is created, and records their responses."""
 
 import asyncio
 import logging
@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from podwire.failpoints import declare, failpoint
-from podwire.kubelet.devices import records
+from podwire.kubelet.devices import pod_devices
 from podwire.kubelet.devices.checkpoint import DeviceCheckpoint, NotWritten
 from podwire.kubelet.devices.errors import AllocationFailed
 from podwire.kubelet.devices.plugin import Plugin
-from podwire.kubelet.devices.records import AllocatedDevices
-from podwire.kubelet.devices.run_options import DeviceRunOptions, check, given
+from podwire.kubelet.devices.pod_devices import AllocatedDevices
+from podwire.kubelet.devices.run_options import DeviceRunOptions, check, run_options
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.grpc_status import RpcError
 
@@ -22,93 +22,86 @@ ALLOCATED = declare("devices.allocated", "a plugin has allocated a container's d
 
 
 class ContainerAllocator:
-    """`plugin` finds the one that brings a resource, or raises DevicesNotReady."""
+    """`plugin` returns the plugin of a resource, or raises DevicesNotReady."""
 
-    def __init__(self, ledger: DeviceCheckpoint, plugin: Callable[[str], Plugin]) -> None:
-        self._ledger = ledger
+    def __init__(self, checkpoint: DeviceCheckpoint, plugin: Callable[[str], Plugin]) -> None:
+        self._checkpoint = checkpoint
         self._plugin = plugin
         self._unwritten: set[str] = set()
-        self._noted = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Write what is noted, until cancelled."""
+        """Write changed records until cancelled."""
         while True:
-            await self._noted.wait()
-            self._noted.clear()
+            await self._changed.wait()
+            self._changed.clear()
             uids, self._unwritten = self._unwritten, set()
             for uid in uids:
                 try:
-                    await self._ledger.write(uid)
+                    await self._checkpoint.write(uid)
                 except NotWritten as error:
-                    log.warning("not written what a plugin allocated", extra={"uid": uid, "why": str(error)})
+                    log.warning("cannot record allocated devices", extra={"uid": uid, "error": str(error)})
 
     def write_later(self, uid: str) -> None:
         self._unwritten.add(uid)
-        self._noted.set()
+        self._changed.set()
 
-    async def container(self, uid: str, container: str, moment: str) -> DeviceRunOptions:
-        """What a container gets. Plugins that have answered at this moment, by the id of the sandbox, are not asked
-        again; those that want it are asked before each start. DevicesNotReady."""
-        held = self._held(uid, container)
-        answers = [await self._answer(uid, container, resource, moment) for resource in sorted(held)]
-        for resource in sorted(held):
-            await self._pre_start(self._held(uid, container).get(resource), resource)
-        return given(answers, records.annotation({resource: each.ids for resource, each in held.items()}))
+    async def allocate(self, uid: str, container: str, moment: str) -> DeviceRunOptions:
+        """Options of a container. A plugin that has allocated at this moment (the id of the sandbox) is not asked
+        again; one that requires PreStartContainer is asked before each start. Raises DevicesNotReady."""
+        devices = self._devices(uid, container)
+        responses = [await self._response(uid, container, resource, moment) for resource in sorted(devices)]
+        for resource in sorted(devices):
+            await self._pre_start(self._devices(uid, container).get(resource), resource)
+        ids = {resource: allocated.ids for resource, allocated in devices.items()}
+        return run_options(responses, pod_devices.annotation(ids))
 
-    async def again(self, uid: str, container: str, moment: str) -> None:
-        """Ask, whatever was answered before. DevicesNotReady."""
-        for resource, held in sorted(self._held(uid, container).items()):
-            await self._ask(uid, container, resource, held, moment)
+    async def allocate_again(self, uid: str, container: str, moment: str) -> None:
+        """Ask plugins to allocate, although they may have done so before. Raises DevicesNotReady."""
+        for resource, devices in sorted(self._devices(uid, container).items()):
+            await self._ask(uid, container, resource, devices, moment)
 
-    def _held(self, uid: str, container: str) -> Mapping[str, AllocatedDevices]:
-        record = self._ledger.get(uid)
-        return record.containers.get(container, {}) if record is not None else {}
+    def _devices(self, uid: str, container: str) -> Mapping[str, AllocatedDevices]:
+        pod = self._checkpoint.get(uid)
+        return pod.containers.get(container, {}) if pod is not None else {}
 
-    async def _answer(self, uid: str, container: str, resource: str, moment: str) -> pb.ContainerAllocateResponse:
-        held = self._held(uid, container)[resource]
-        if held.allocated == moment:
-            return pb.ContainerAllocateResponse.FromString(held.response)
-        return await self._ask(uid, container, resource, held, moment)
+    async def _response(self, uid: str, container: str, resource: str, moment: str) -> pb.ContainerAllocateResponse:
+        devices = self._devices(uid, container)[resource]
+        if devices.allocated == moment:
+            return pb.ContainerAllocateResponse.FromString(devices.response)
+        return await self._ask(uid, container, resource, devices, moment)
 
     async def _ask(
-        self, uid: str, container: str, resource: str, held: AllocatedDevices, moment: str
+        self, uid: str, container: str, resource: str, devices: AllocatedDevices, moment: str
     ) -> pb.ContainerAllocateResponse:
         plugin = self._plugin(resource)
         try:
-            answer = await plugin.allocate(held.ids)
-            check(answer)
+            response = await plugin.allocate(devices.ids)
+            check(response)
         except RpcError as error:
-            raise AllocationFailed(f"{_named(plugin)}: {_said(error)}") from error
+            raise AllocationFailed(f"{_named(plugin)}: {_text(error)}") from error
         failpoint(ALLOCATED)
-        wants = plugin.options.pre_start_required
-        data = answer.SerializeToString()
-        self._note(
-            uid,
-            container,
-            resource,
-            msgspec.structs.replace(held, allocated=moment, response=data, pre_start=wants),
-        )
-        return answer
-
-    def _note(self, uid: str, container: str, resource: str, held: AllocatedDevices) -> None:
-        """Written when there is time: should it be lost, the plugin is asked once more."""
-        if (record := self._ledger.get(uid)) is not None:
-            self._ledger.note(record.with_held(container, resource, held))
+        required, data = plugin.options.pre_start_required, response.SerializeToString()
+        allocated = msgspec.structs.replace(devices, allocated=moment, response=data, pre_start=required)
+        if (pod := self._checkpoint.get(uid)) is not None:
+            # Written in the background: if a crash loses it, the plugin is asked once more.
+            self._checkpoint.note(pod.with_devices(container, resource, allocated))
             self.write_later(uid)
+        return response
 
-    async def _pre_start(self, held: AllocatedDevices | None, resource: str) -> None:
-        if held is None or not held.pre_start:
+    async def _pre_start(self, devices: AllocatedDevices | None, resource: str) -> None:
+        if devices is None or not devices.pre_start:
             return
         plugin = self._plugin(resource)
         try:
-            await plugin.pre_start(held.ids)
+            await plugin.pre_start(devices.ids)
         except RpcError as error:
-            raise AllocationFailed(f"{_named(plugin)}: PreStartContainer: {_said(error)}") from error
+            raise AllocationFailed(f"{_named(plugin)}: PreStartContainer: {_text(error)}") from error
 
 
 def _named(plugin: Plugin) -> str:
     return f"device plugin of {plugin.resource} at {plugin.socket}"
 
 
-def _said(error: RpcError) -> str:
+def _text(error: RpcError) -> str:
     return str(error) or error.name

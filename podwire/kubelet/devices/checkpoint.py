@@ -1,178 +1,196 @@
-"""Who holds which devices: one durable file for each pod, so that no device is ever given twice, and none lost.
+"""The checkpoint of devices: which pod holds which devices, one record for each pod.
 
-A file is written before anybody is told that a pod has its devices, and removed before any of them is given to another.
+A record is on disk before anybody is told that the pod has its devices, and removed before any of them is given to
+another pod. So no device is ever held by two pods, and none is lost. Damaged files are quarantined, and the devices
+recovered from the runtime (`recovery.py`). A file that was written by a newer podwire stops the kubelet (`NewerFormat`)
+and is not touched.
 """
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from podwire.durable import files
+from podwire.durable.codecs import json_codec
+from podwire.durable.layout import Layout
+from podwire.durable.records import Records
 from podwire.failpoints import declare, failpoint
-from podwire.kubelet.devices.records import PodDevices, decode, decode_names, encode
-from podwire.kubelet.sealed import Damaged
+from podwire.kubelet import checkpoint_format0
+from podwire.kubelet.devices.pod_devices import PodDevices
 from podwire.linux.errors import LinuxError
+from podwire.tasks.keyed_locks import KeyedLocks
+from podwire.tasks.uncancelled import thread_to_completion
 
 log = logging.getLogger(__name__)
 
+FORMAT = 1
+LAYOUT = Layout(suffix="")
 RESOURCES = "resources"
-"""The file of the names of all resources that plugins ever brought here."""
+"""The record of the names of all resources that plugins have ever registered here."""
 
-CHOSEN = declare("devices.chosen", "a pod's devices are chosen; that is not on disk yet")
-HELD = declare("devices.held", "which devices a pod holds is on disk; nobody was told yet")
-RELEASED = declare("devices.released", "it is off the disk which devices a pod held; nobody was told yet")
+CHOSEN = declare("devices.chosen", "a pod's devices are selected; that is not on disk yet")
+HELD = declare("devices.held", "the devices that a pod holds are on disk; nobody was notified yet")
+RELEASED = declare("devices.released", "a pod's record of devices is off the disk; nobody was notified yet")
 
 
 class NotWritten(OSError):
-    """The disk does not take it; the message says why."""
+    """The checkpoint cannot be written; the message says why."""
 
 
 class DeviceCheckpoint:
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._records: dict[str, PodDevices] = {}
+        self._files = Records(
+            directory, json_codec(PodDevices), format=FORMAT, migrate=_migrate_pod, layout=LAYOUT, check=_check,
+            ignore=(RESOURCES,), directory_mode=0o750,
+        )  # fmt: skip
+        self._names = Records(
+            directory, json_codec(list[str]), format=FORMAT, migrate=_migrate_names, layout=LAYOUT, directory_mode=0o750
+        )
+        self._pods: dict[str, PodDevices] = {}
         self._holders: dict[str, dict[str, str]] = {}
-        """By resource and id, the uid of the pod."""
-        self._turns: dict[str, asyncio.Lock] = {}
+        """By resource and device id: the uid of the pod."""
+        self._locks = KeyedLocks()
         self._leaving: dict[str, PodDevices] = {}
-        """Pods whose files are being removed: their devices are still theirs."""
+        """Pods whose records are being removed: their devices are still theirs."""
         self.resources: set[str] = set()
 
     def load(self) -> list[str]:
-        """Read everything; the uids whose files are damaged. Blocks."""
-        self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-        files.sweep(self._directory)
-        damaged = []
-        for path in sorted(self._directory.iterdir()):
+        """Read everything; returns the uids of pods whose records are damaged. Blocks. Raises NewerFormat."""
+        self._files.sweep()
+        unreadable = []
+        for uid in sorted(self._files.keys()):
             try:
-                if path.name == RESOURCES:
-                    self.resources.update(decode_names(path.read_bytes()))
-                else:
-                    self.restore(decode(path.read_bytes()))
-            except (Damaged, OSError) as error:
-                log.warning("what is written of devices is damaged", extra={"file": str(path), "why": str(error)})
-                if path.name != RESOURCES:
-                    damaged.append(path.name)
-        return damaged
+                devices = self._files.get(uid)
+            except LinuxError as error:
+                log.warning("cannot read devices of pod", extra={"uid": uid, "error": str(error)})
+                unreadable.append(uid)
+                continue
+            if devices is not None:
+                self.restore(devices)
+        with contextlib.suppress(LinuxError):  # then plugins that register add the names again
+            self.resources.update(self._names.get(RESOURCES) or ())
+        damaged = {*unreadable, *self._files.quarantined()} - {RESOURCES}
+        return sorted(damaged - self._pods.keys())
 
-    def restore(self, record: PodDevices) -> None:
-        """Take a record for true, whatever it says; the resources that it names are known, too."""
-        self._records[record.uid] = record
-        self.resources.update(record.ids())
-        self._claim(record)
+    def restore(self, devices: PodDevices) -> None:
+        """Take a record for true, whatever it says; the resources that it names become known."""
+        self._pods[devices.uid] = devices
+        self.resources.update(devices.ids())
+        for resource, ids in devices.ids().items():
+            self._holders.setdefault(resource, {}).update(dict.fromkeys(ids, devices.uid))
 
     @property
     def uids(self) -> set[str]:
-        return {*self._records, *self._leaving}
+        return {*self._pods, *self._leaving}
 
     def get(self, uid: str) -> PodDevices | None:
-        return self._records.get(uid)
+        return self._pods.get(uid)
 
     def holders(self, resource: str) -> Mapping[str, str]:
-        """By id, the uid of the pod that has it."""
+        """By device id: the uid of the pod that holds it."""
         return self._holders.get(resource, {})
 
-    def clashes(self, record: PodDevices) -> bool:
-        """Whether another pod has any of its devices."""
+    def conflicts(self, devices: PodDevices) -> bool:
+        """Whether another pod holds any of these devices."""
         return any(
-            self.holders(resource).get(each, record.uid) != record.uid
-            for resource, ids in record.ids().items()
-            for each in ids
+            self.holders(resource).get(id_, devices.uid) != devices.uid
+            for resource, ids in devices.ids().items()
+            for id_ in ids
         )
 
-    async def hold(self, record: PodDevices) -> None:
-        """Give a pod these devices instead of those that it has; all or nothing. NotWritten.
+    async def hold(self, devices: PodDevices) -> None:
+        """Give a pod these devices instead of those that it has; all or nothing. Raises NotWritten.
 
-        Nobody else must have any: whoever finds that out and calls this does not wait in between.
+        The caller has found that no other pod holds any of them, and has not awaited anything since.
         """
-        if self.clashes(record):
-            raise LookupError(f"{record.namespace}/{record.name} was to have devices that another pod has")
-        before = self._records.get(record.uid)
-        self.restore(record)  # until the file is there, what the pod had is its own, too
+        if self.conflicts(devices):
+            raise LookupError(f"pod {devices.namespace}/{devices.name} cannot hold devices that another pod holds")
+        before = self._pods.get(devices.uid)
+        self.restore(devices)  # until the record is written, the pod holds its earlier devices, too
         try:
             failpoint(CHOSEN)
-            await self.write(record.uid)
+            await self.write(devices.uid)
             failpoint(HELD)
         except NotWritten:
-            del self._records[record.uid]
+            del self._pods[devices.uid]
             if before is not None:
-                self._records[record.uid] = before
+                self._pods[devices.uid] = before
             raise
         finally:
-            for each in (before, record):
-                if each is not None:
-                    self._let_go(each)
+            for candidate in (before, devices):
+                if candidate is not None:
+                    self._free(candidate)
 
-    def note(self, record: PodDevices) -> None:
-        """More is known of what a pod has; to be written when there is time."""
-        if record.uid in self._records:
-            self._records[record.uid] = record
+    def note(self, devices: PodDevices) -> None:
+        """Update a record in memory; `write` brings it to the disk."""
+        if devices.uid in self._pods:
+            self._pods[devices.uid] = devices
 
     async def release(self, uid: str) -> dict[str, set[str]]:
-        """The pod is gone: its devices, by resource, are nobody's now; nothing when it has none. NotWritten."""
-        record = self._records.pop(uid, None) or self._leaving.get(uid)
-        if record is None:
+        """The pod has ended; returns the devices, by resource, that are free now. Raises NotWritten."""
+        devices = self._pods.pop(uid, None) or self._leaving.get(uid)
+        if devices is None:
             return {}
-        self._leaving[uid] = record
+        self._leaving[uid] = devices
         await self.write(uid)
         failpoint(RELEASED)
         if self._leaving.pop(uid, None) is None:
             return {}
-        self._let_go(record)
-        return record.ids()
+        self._free(devices)
+        return devices.ids()
 
     async def write(self, uid: str) -> None:
-        """Have on disk what is known of a pod now. NotWritten."""
-        async with self._turns.setdefault(uid, asyncio.Lock()):
-            record = self._records.get(uid)
-            path = self._directory / uid
+        """Bring the record of a pod to the disk, or remove it there if the pod has none. Raises NotWritten."""
+        async with self._locks.hold(uid):
+            devices = self._pods.get(uid)
             try:
-                if record is None:
-                    await _to_its_end(asyncio.to_thread(files.remove_durably, path))
+                if devices is None:
+                    await thread_to_completion(self._files.remove, uid)
                 else:
-                    await _to_its_end(asyncio.to_thread(files.write_durably, path, encode(record)))
+                    await thread_to_completion(self._files.put, uid, devices)
             except LinuxError as error:
                 raise NotWritten(str(error)) from error
-        if uid not in self._records:
-            self._turns.pop(uid, None)
 
-    async def know(self, resources: Iterable[str]) -> None:
-        """Remember for ever that plugins bring these. NotWritten."""
+    async def add_resources(self, resources: Iterable[str]) -> None:
+        """Remember for ever that plugins register these resources. Raises NotWritten."""
         if new := set(resources) - self.resources:
             self.resources |= new
-            names = encode(sorted(self.resources))
             try:
-                await asyncio.to_thread(files.write_durably, self._directory / RESOURCES, names)
+                await thread_to_completion(self._names.put, RESOURCES, sorted(self.resources))
             except LinuxError as error:
                 raise NotWritten(str(error)) from error
 
-    def discard(self, uid: str) -> None:
-        """Remove a damaged file of which nothing is to be kept. Blocks."""
+    def discard_damaged(self, uid: str) -> None:
+        """Remove the quarantined files of a pod whose devices are recovered or free. Blocks."""
         with contextlib.suppress(LinuxError):
-            files.remove_durably(self._directory / uid)
+            self._files.discard_quarantined(uid)
 
-    def _claim(self, record: PodDevices) -> None:
-        for resource, ids in record.ids().items():
-            self._holders.setdefault(resource, {}).update(dict.fromkeys(ids, record.uid))
-
-    def _let_go(self, record: PodDevices) -> None:
-        """Of what this record says, all that the one that counts does not."""
-        now = self._records.get(record.uid)
+    def _free(self, devices: PodDevices) -> None:
+        """Free what this record names and the current one does not."""
+        now = self._pods.get(devices.uid)
         kept = now.ids() if now is not None else {}
-        for resource, ids in record.ids().items():
+        for resource, ids in devices.ids().items():
             holders = self._holders[resource]
-            for each in ids - kept.get(resource, set()):
-                if holders.get(each) == record.uid:
-                    del holders[each]
+            for id_ in ids - kept.get(resource, set()):
+                if holders.get(id_) == devices.uid:
+                    del holders[id_]
 
 
-async def _to_its_end(work: Coroutine[None, None, object]) -> None:
-    """A caller that is cancelled waits: what is on disk must be what is remembered."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        raise
+def _check(key: str, devices: PodDevices) -> None:
+    if devices.uid != key:
+        raise ValueError(f"is the record of pod {devices.uid}")
+
+
+def _migrate_pod(format_: int, data: bytes) -> PodDevices:
+    _require_format_0(format_)
+    return checkpoint_format0.decode(data, PodDevices)
+
+
+def _migrate_names(format_: int, data: bytes) -> list[str]:
+    _require_format_0(format_)
+    return checkpoint_format0.decode(data, list[str])
+
+
+def _require_format_0(format_: int) -> None:
+    if format_ != 0:
+        raise ValueError(f"format {format_} is not supported")

@@ -1,14 +1,14 @@
-"""Why a pod or a container has to wait for its devices.
+"""Errors of the device manager. They are temporary; the messages are for events and waiting reasons.
 
-DevicesNotReady     for a while, or until something changes; the message is for people
-  AllocationFailed  the plugin was asked and did not give them
+DevicesNotReady     a plugin is not registered, or too few devices are free or healthy
+  AllocationFailed  the plugin was asked to allocate and failed
 """
 
 WAITING, FAILED = "WaitingForDevices", "DeviceAllocationFailed"
 
 
 class DevicesNotReady(Exception):
-    """Told as an event, and as the reason why containers wait."""
+    """`reason` is for the event, and for the waiting state of containers."""
 
     reason = WAITING
 

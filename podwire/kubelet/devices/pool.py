@@ -1,4 +1,4 @@
-"""The devices of one resource: which there are, how they are, which are free. No I/O."""
+"""The devices of one resource: which exist, which are healthy, which are free. No I/O."""
 
 import heapq
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 Nodes = frozenset[int]
-"""NUMA nodes; of a device that is near to none in particular, empty."""
+"""NUMA nodes of a device; empty if it has none."""
 
 
 class Device(NamedTuple):
@@ -16,7 +16,7 @@ class Device(NamedTuple):
 
 
 class _Free:
-    """Free devices that are near to the same nodes, the first by name first; entries of others are skipped."""
+    """Free devices on the same NUMA nodes, as a heap by name; stale entries are skipped."""
 
     __slots__ = ("_heap", "members")
 
@@ -31,24 +31,24 @@ class _Free:
             self._heap = sorted(self.members)
 
     def first(self, count: int, without: set[str]) -> list[str]:
-        found: list[str] = []
+        ids: list[str] = []
         popped: list[str] = []
         before = ""
-        while self._heap and len(found) < count:
+        while self._heap and len(ids) < count:
             id_ = heapq.heappop(self._heap)
             if id_ == before or id_ not in self.members:
                 continue
             before = id_
             popped.append(id_)
             if id_ not in without:
-                found.append(id_)
-        for each in popped:
-            heapq.heappush(self._heap, each)
-        return found
+                ids.append(id_)
+        for id_ in popped:
+            heapq.heappush(self._heap, id_)
+        return ids
 
 
 class Pool:
-    """Finding a free device and taking it costs the logarithm of how many there are."""
+    """Finding and holding a free device takes O(log n)."""
 
     def __init__(self) -> None:
         self._devices: dict[str, Device] = {}
@@ -62,7 +62,7 @@ class Pool:
 
     @property
     def allocatable(self) -> int:
-        """Those that are healthy, held or not."""
+        """Healthy devices, held or not."""
         return self._healthy
 
     @property
@@ -73,80 +73,80 @@ class Pool:
         return self._devices.get(id_)
 
     def update(self, devices: Mapping[str, Device]) -> set[str]:
-        """These are all there are now; the ids of those that came, went or are not as they were."""
+        """Replace all devices; returns the ids of those that were added, removed or changed."""
         before = self._devices
-        changed = {id_ for id_, each in devices.items() if before.get(id_) != each}
+        changed = {id_ for id_, device in devices.items() if before.get(id_) != device}
         changed |= before.keys() - devices.keys()
         for id_ in changed:
-            self._leave(id_)
+            self._remove_free(id_)
         self._devices = dict(devices)
         for id_ in changed:
-            self._enter(id_)
-        self._healthy = sum(each.healthy for each in devices.values())
+            self._add_free(id_)
+        self._healthy = sum(device.healthy for device in devices.values())
         return changed
 
     def lose(self) -> set[str]:
-        """Nobody speaks for them any more: none is known to be healthy."""
-        return self.update({id_: each._replace(healthy=False) for id_, each in self._devices.items()})
+        """The plugin is gone: no device counts as healthy."""
+        return self.update({id_: device._replace(healthy=False) for id_, device in self._devices.items()})
 
     def hold(self, ids: Iterable[str]) -> None:
-        """They belong to somebody, whether they are here now or not."""
+        """A pod holds these devices, whether they exist now or not."""
         for id_ in ids:
-            self._leave(id_)
+            self._remove_free(id_)
             self._held.add(id_)
 
     def release(self, ids: Iterable[str]) -> None:
         for id_ in ids:
             self._held.discard(id_)
-            self._enter(id_)
+            self._add_free(id_)
 
     def is_free(self, id_: str) -> bool:
         device = self._devices.get(id_)
         return device is not None and device.healthy and id_ not in self._held
 
     def is_usable(self, id_: str) -> bool:
-        """By whoever holds it."""
+        """Whether the pod that holds it can use it."""
         device = self._devices.get(id_)
         return device is not None and device.healthy
 
     def sizes(self, without: Iterable[str] = ()) -> dict[Nodes, int]:
-        """How many are free near to the same nodes."""
-        sizes = {nodes: len(each.members) for nodes, each in self._free.items()}
+        """Numbers of free devices by NUMA nodes."""
+        sizes = {nodes: len(free.members) for nodes, free in self._free.items()}
         for id_ in without:
             if self.is_free(id_):
                 sizes[self._devices[id_].nodes] -= 1
         return sizes
 
     def all_sizes(self) -> dict[Nodes, int]:
-        """How many healthy ones, held or not, are near to the same nodes. As many steps as there are."""
-        return Counter(each.nodes for each in self._devices.values() if each.healthy)
+        """Numbers of healthy devices, held or not, by NUMA nodes. O(n)."""
+        return Counter(device.nodes for device in self._devices.values() if device.healthy)
 
     def free(self, near: Nodes = frozenset()) -> Iterator[str]:
-        """All that are free, near to any of these nodes if some are named. As many steps as there are."""
-        for nodes, each in self._free.items():
+        """Free devices, on any of these NUMA nodes if some are given. O(n)."""
+        for nodes, free in self._free.items():
             if fits(nodes, near):
-                yield from each.members
+                yield from free.members
 
     def first(self, count: int, without: set[str], near: Nodes = frozenset()) -> list[str]:
-        """So many free ones at most, near to these nodes first, then wherever they are."""
-        found: list[str] = []
+        """At most `count` free devices: those on the given NUMA nodes first, then any others."""
+        ids: list[str] = []
         order = sorted(self._free, key=lambda nodes: (not fits(nodes, near), not nodes, sorted(nodes)))
         for nodes in order:
-            found += self._free[nodes].first(count - len(found), without)
-        return found
+            ids += self._free[nodes].first(count - len(ids), without)
+        return ids
 
-    def _enter(self, id_: str) -> None:
+    def _add_free(self, id_: str) -> None:
         if self.is_free(id_):
-            place = self._free.setdefault(self._devices[id_].nodes, _Free())
-            if id_ not in place.members:
-                place.add(id_)
+            free = self._free.setdefault(self._devices[id_].nodes, _Free())
+            if id_ not in free.members:
+                free.add(id_)
 
-    def _leave(self, id_: str) -> None:
+    def _remove_free(self, id_: str) -> None:
         device = self._devices.get(id_)
-        if device is not None and (place := self._free.get(device.nodes)) is not None:
-            place.members.discard(id_)
+        if device is not None and (free := self._free.get(device.nodes)) is not None:
+            free.members.discard(id_)
 
 
 def fits(nodes: Nodes, near: Nodes) -> bool:
-    """Whether a device of these nodes is near enough."""
+    """Whether a device on these NUMA nodes is aligned with the nodes `near`."""
     return not near or not nodes or bool(nodes & near)

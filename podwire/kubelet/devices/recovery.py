@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from podwire.kubelet.devices.manager import DeviceManager
-from podwire.kubelet.devices.records import ANNOTATION, AllocatedDevices, PodDevices, read_annotation
+from podwire.kubelet.devices.pod_devices import ANNOTATION, AllocatedDevices, PodDevices, read_annotation
 from podwire.kubelet.pods.observed import NAME, NAMESPACE, UID
 from podwire.kubelet.ports import Cri
 from podwire.protocols.cri import cri_pb2 as pb
@@ -16,26 +16,27 @@ log = logging.getLogger(__name__)
 
 ASK_SECONDS, PAUSE_SECONDS = 10.0, 0.5
 REST = ""
-"""In place of a container's name: what its pod has, and no container that was made."""
+"""Stands for a container's name: devices of the pod that belong to none of its created containers."""
 
 
 class UnknownDevices(Exception):
-    """The runtime has the pod, and nobody knows with which devices."""
+    """The runtime has the pod, and its devices are unknown."""
 
 
 def recovered(uid: str, sandboxes: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> PodDevices | None:
-    """None for a pod of which the runtime has nothing, so that nothing uses its devices. Unknown."""
+    """Devices by the annotations of sandbox and containers; None if the runtime has nothing of the pod, so that nothing
+    uses its devices. Pure. Raises UnknownDevices."""
     if not sandboxes:
         return None
-    newest = max(sandboxes, key=lambda each: (each.metadata.attempt, each.created_at))
-    told = read_annotation(newest.annotations.get(ANNOTATION, ""))
-    if told is None:
-        raise UnknownDevices(f"sandbox {newest.id} does not say which devices it has")
+    newest = max(sandboxes, key=_age)
+    held = read_annotation(newest.annotations.get(ANNOTATION, ""))
+    if held is None:
+        raise UnknownDevices(f"sandbox {newest.id} has no annotation of devices")
     made: dict[str, dict[str, AllocatedDevices]] = {}
-    rest = {resource: set(ids) for resource, ids in told.items()}
-    for each in sorted(containers, key=lambda each: (each.metadata.attempt, each.created_at)):
-        for resource, ids in (read_annotation(each.annotations.get(ANNOTATION, "")) or {}).items():
-            made.setdefault(each.metadata.name, {})[resource] = AllocatedDevices(ids=tuple(ids))
+    rest = {resource: set(ids) for resource, ids in held.items()}
+    for container in sorted(containers, key=_age):
+        for resource, ids in (read_annotation(container.annotations.get(ANNOTATION, "")) or {}).items():
+            made.setdefault(container.metadata.name, {})[resource] = AllocatedDevices(ids=tuple(ids))
             rest.setdefault(resource, set()).difference_update(ids)
     left = {resource: AllocatedDevices(ids=tuple(sorted(ids))) for resource, ids in rest.items() if ids}
     return PodDevices(
@@ -47,8 +48,8 @@ def recovered(uid: str, sandboxes: Sequence[pb.PodSandbox], containers: Sequence
 
 
 async def restore(manager: DeviceManager, cri: Cri) -> None:
-    """Have the manager know everything; waits for the runtime if that has to be asked."""
-    for uid in await asyncio.to_thread(manager.load):
+    """Recover damaged records; waits for the runtime if it has to be asked."""
+    for uid in manager.damaged:
         await _recover(manager, cri, uid)
     manager.ready()
 
@@ -61,11 +62,11 @@ async def _recover(manager: DeviceManager, cri: Cri, uid: str) -> None:
             manager.block(uid, f"the record of pod {uid} is damaged, and {error}")
             return
         except RpcError as error:
-            log.info("runtime does not tell which devices pods have", extra={"why": str(error)})
+            log.info("cannot ask runtime for devices of pods", extra={"uid": uid, "error": str(error)})
             await asyncio.sleep(PAUSE_SECONDS)
         else:
             await asyncio.to_thread(manager.recover, uid, record)
-            log.warning("devices of a pod recovered", extra={"uid": uid, "found": record is not None})
+            log.warning("recovered devices of pod", extra={"uid": uid, "in_use": record is not None})
             return
 
 
@@ -75,3 +76,7 @@ async def _known(cri: Cri, uid: str) -> tuple[list[pb.PodSandbox], list[pb.Conta
     there = await cri.call(methods.LIST_POD_SANDBOX, sandboxes, timeout=ASK_SECONDS)
     inside = await cri.call(methods.LIST_CONTAINERS, containers, timeout=ASK_SECONDS)
     return list(there.items), list(inside.containers)
+
+
+def _age(member: pb.PodSandbox | pb.Container) -> tuple[int, int]:
+    return member.metadata.attempt, member.created_at

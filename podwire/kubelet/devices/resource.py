@@ -1,4 +1,4 @@
-"""One extended resource of this node: its devices, and the plugin that brings them, if it is here."""
+"""One extended resource of this node: its devices and its plugin."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,24 +14,24 @@ class Resource:
     name: str
     pool: Pool = field(default_factory=Pool)
     plugin: Plugin | None = None
-    """The last one that registered; it may be gone."""
+    """The last plugin that registered; it may be gone."""
     listed: bool = False
-    """This plugin has told which devices there are."""
-    told: bool = True
-    """The Node has it; not any more when its plugin was away for too long."""
+    """The plugin has sent its first list of devices."""
+    published: bool = True
+    """The Node shows it; not any more when its plugin was gone for longer than the grace period."""
 
     @property
     def ready(self) -> bool:
         return self.plugin is not None and not self.plugin.gone and self.listed
 
     @property
-    def trouble(self) -> str:
-        """Why nobody can be given its devices now; empty when they can."""
+    def error(self) -> str:
+        """Why its devices cannot be given to pods now; empty when they can."""
         if self.plugin is None:
             return f"the device plugin of {self.name} has not registered yet"
         if self.plugin.gone:
             return f"the device plugin of {self.name} is gone"
-        return "" if self.listed else f"the device plugin of {self.name} has not told its devices yet"
+        return "" if self.listed else f"the device plugin of {self.name} has not listed its devices yet"
 
     def health(self, id_: str) -> str:
         if not self.ready:
@@ -40,4 +40,4 @@ class Resource:
         return HEALTHY if device is not None and device.healthy else UNHEALTHY
 
     def healths(self, ids: Iterable[str]) -> list[dict[str, str]]:
-        return [{"resourceID": each, "health": self.health(each)} for each in ids]
+        return [{"resourceID": id_, "health": self.health(id_)} for id_ in ids]

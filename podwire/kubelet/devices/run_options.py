@@ -1,9 +1,9 @@
-"""What a container gets with its devices, from what their plugins answered. Pure."""
+"""Options of a container for its devices, from the responses of their plugins to Allocate. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from podwire.kubelet.devices.records import ANNOTATION
+from podwire.kubelet.devices.pod_devices import ANNOTATION
 from podwire.protocols.cri import cri_pb2 as cri
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.grpc_status import FailedPrecondition
@@ -22,9 +22,12 @@ NOTHING = DeviceRunOptions()
 
 
 def check(answer: pb.ContainerAllocateResponse) -> None:
-    """FailedPrecondition, which names the field."""
+    """Raises FailedPrecondition, which names the invalid field."""
     for name in answer.envs:
-        _require(bool(name) and "=" not in name and "\0" not in name, f"envs: {name!r} is no name of a variable")
+        _require(
+            bool(name) and "=" not in name and "\0" not in name,
+            f"envs: {name!r} is not a name of an environment variable",
+        )
     for at, mount in enumerate(answer.mounts):
         _require_path(f"mounts[{at}].container_path", mount.container_path)
         _require_path(f"mounts[{at}].host_path", mount.host_path)
@@ -32,14 +35,15 @@ def check(answer: pb.ContainerAllocateResponse) -> None:
         _require_path(f"devices[{at}].container_path", device.container_path)
         _require_path(f"devices[{at}].host_path", device.host_path)
         known = set(device.permissions) <= set("rwm")
-        _require(known, f"devices[{at}].permissions: {device.permissions!r} is more than r, w and m")
-    for at, each in enumerate(answer.cdi_devices):
-        kind, _, name = each.name.partition("=")
-        _require("/" in kind and bool(name), f"cdi_devices[{at}].name: {each.name!r} is no VENDOR/CLASS=NAME")
+        _require(known, f"devices[{at}].permissions: {device.permissions!r} must be of r, w and m")
+    for at, device_id in enumerate(answer.cdi_devices):
+        kind, _, name = device_id.name.partition("=")
+        valid = "/" in kind and bool(name)
+        _require(valid, f"cdi_devices[{at}].name: {device_id.name!r} is not VENDOR/CLASS=NAME")
 
 
-def given(answers: Iterable[pb.ContainerAllocateResponse], ids: str) -> DeviceRunOptions:
-    """All of them together; where two plugins name the same variable or place, the first has it."""
+def run_options(answers: Iterable[pb.ContainerAllocateResponse], ids: str) -> DeviceRunOptions:
+    """All responses merged; where two plugins name the same variable or path, the first one counts."""
     env: dict[str, str] = {}
     annotations: dict[str, str] = {}
     mounts: dict[str, cri.Mount] = {}
@@ -52,7 +56,7 @@ def given(answers: Iterable[pb.ContainerAllocateResponse], ids: str) -> DeviceRu
             mounts.setdefault(mount.container_path, _mount(mount))
         for device in answer.devices:
             devices.setdefault(device.container_path, _device(device))
-        cdi |= dict.fromkeys(each.name for each in answer.cdi_devices)
+        cdi |= dict.fromkeys(device_id.name for device_id in answer.cdi_devices)
     return DeviceRunOptions(
         env=env,
         mounts=tuple(mounts.values()),
@@ -73,9 +77,9 @@ def _device(device: pb.DeviceSpec) -> cri.Device:
 
 
 def _require_path(field_: str, path: str) -> None:
-    _require(path.startswith("/") and "\0" not in path, f"{field_}: {path!r} is no absolute path")
+    _require(path.startswith("/") and "\0" not in path, f"{field_}: {path!r} is not an absolute path")
 
 
-def _require(met: bool, why: str) -> None:
+def _require(met: bool, error: str) -> None:
     if not met:
-        raise FailedPrecondition(f"Allocate: {why}")
+        raise FailedPrecondition(f"Allocate: {error}")

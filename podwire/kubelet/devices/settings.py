@@ -1,4 +1,4 @@
-"""How devices are managed."""
+"""Settings of the device manager."""
 
 from dataclasses import dataclass, field
 
@@ -6,16 +6,16 @@ from podwire.kubelet.devices.plugin import Limits
 from podwire.kubelet.devices.topology import BEST_EFFORT
 
 AT_START, AT_ADMISSION = "container", "admission"
-"""When plugins are asked to allocate: right before a container is made, or for all of a pod before its sandbox is."""
+"""When plugins allocate: right before a container is created, or for the whole pod before its sandbox is created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSettings:
     grace: float = 300.0
-    """Seconds that the Node goes on naming a resource whose plugin has gone."""
+    """Seconds for which the Node keeps a resource whose plugin is gone."""
     allocate: str = AT_START
     topology: str = BEST_EFFORT
-    """How near to each other the devices of a container have to be."""
+    """Topology policy: the NUMA alignment of a container's devices."""
     limits: Limits = field(default_factory=Limits)
 
 

@@ -1,4 +1,4 @@
-"""How near to each other the devices of a container have to be: the policies of upstream's topology manager. Pure."""
+"""NUMA alignment of the devices of a container: the policies of the stock kubelet's topology manager. Pure."""
 
 from podwire.kubelet.devices.pool import Nodes
 
@@ -10,7 +10,7 @@ MESSAGE = "Resources cannot be allocated with Topology locality"
 
 
 class TopologyAffinityError(Exception):
-    """Devices that are free are too far from each other, by the node's policy. The pod fails, as upstream's does."""
+    """The free devices are not aligned as the policy requires. The pod fails, as with the stock kubelet."""
 
     reason = REASON
 
@@ -19,9 +19,9 @@ class TopologyAffinityError(Exception):
 
 
 def allowed(policy: str, near: Nodes, ideal: Nodes) -> bool:
-    """Whether devices may be near to these nodes, where all together could be near to the ideal ones were none taken.
+    """Whether devices may be on the nodes `near`; `ideal` are the nodes that would do if all devices were free.
 
-    Both are empty where there are no such nodes.
+    Both are empty on a machine without NUMA nodes.
     """
     match policy:
         case "single-numa-node":

@@ -1,4 +1,4 @@
-"""What the node has, and what of it is for pods. Pure."""
+"""Capacity of the node, and what of it is allocatable to pods. Pure."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ def capacity(facts: Facts, left: FreeResources, settings: NodeSettings) -> dict[
 
 
 def allocatable(has: Mapping[str, str], settings: NodeSettings) -> dict[str, str]:
-    """Less than there is by what is reserved, by huge pages, and by what must be left to be under no pressure."""
+    """Capacity minus reservations, huge pages and eviction thresholds."""
     kept = {name: parse(str(amount)) for name, amount in settings.reserved.items()}
     huge = sum(parse(amount).value() for name, amount in has.items() if name.startswith("hugepages-"))
     limits = settings.thresholds
@@ -40,5 +40,5 @@ def _less(amount: str, kept: Quantity | None, more: int) -> str:
 
 
 def binary(amount: int) -> str:
-    """As the API writes it itself, so that what was sent and what is stored can be compared."""
+    """In the API's canonical form, so that the status that was sent and the stored one can be compared."""
     return Quantity(amount * NANO, Format.BINARY_SI).canonical()

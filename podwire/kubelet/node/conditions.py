@@ -1,4 +1,4 @@
-"""How the node is: its four conditions, from what the runtime and the machine say. Pure."""
+"""Conditions of the node, from the status of the runtime and the resources of the machine. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -23,28 +23,30 @@ UNASKED = Readiness(False, "KubeletNotReady", "container runtime status check ma
 
 
 def readiness(status: pb.RuntimeStatus) -> Readiness:
-    """What the conditions of a runtime mean for the node; those that it does not report are not true."""
-    told = {each.type: each for each in status.conditions}
+    """Readiness of the node by the conditions of its runtime; a condition that is not reported is false."""
+    reported = {condition.type: condition for condition in status.conditions}
     wrong = [
-        f"{what}: {_shown(name, told)}"
+        f"{what}: {_describe(name, reported)}"
         for name, what in (
             ("RuntimeReady", "container runtime not ready"),
             ("NetworkReady", "container runtime network not ready"),
         )
-        if name not in told or not told[name].status
+        if name not in reported or not reported[name].status
     ]
     if not wrong:
         return Readiness(True)
     return Readiness(False, "KubeletNotReady", wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]")
 
 
-def _shown(name: str, told: Mapping[str, pb.RuntimeCondition]) -> str:
-    found = told.get(name)
-    return f"{name}=false reason:{found.reason} message:{found.message}" if found is not None else f"no {name}"
+def _describe(name: str, reported: Mapping[str, pb.RuntimeCondition]) -> str:
+    condition = reported.get(name)
+    if condition is None:
+        return f"no {name}"
+    return f"{name}=false reason:{condition.reason} message:{condition.message}"
 
 
 class _Words(NamedTuple):
-    """What is said of a pressure, and the event when it changes."""
+    """Reason and message of a pressure condition, and the event when it changes."""
 
     reason: str
     message: str
@@ -68,7 +70,7 @@ _WORDS = {
 
 
 def pressures(left: FreeResources, limits: Thresholds) -> dict[str, bool]:
-    """By condition. Where a file system makes inodes as they are needed, they do not run out."""
+    """By condition. A file system that creates inodes on demand does not run out of them."""
     short_of_inodes = left.inodes_size > 0 and left.inodes < limits.inodes * left.inodes_size
     return {
         MEMORY: left.memory < limits.memory,
@@ -78,23 +80,25 @@ def pressures(left: FreeResources, limits: Thresholds) -> dict[str, bool]:
 
 
 def conditions(runtime: Readiness, pressed: Mapping[str, bool]) -> list[Object]:
-    """Without times: what is to be said, whenever it is said."""
-    said = [_condition(each, pressed[each], *_WORDS[each, pressed[each]][:2]) for each in (MEMORY, DISK, PIDS)]
+    """Conditions without times."""
+    pressures_ = [
+        _condition(type_, pressed[type_], *_WORDS[type_, pressed[type_]][:2]) for type_ in (MEMORY, DISK, PIDS)
+    ]
     if runtime.ready:
-        return [*said, _condition(READY, True, "KubeletReady", "kubelet is posting ready status")]
-    return [*said, _condition(READY, False, runtime.reason or "KubeletNotReady", runtime.message)]
+        return [*pressures_, _condition(READY, True, "KubeletReady", "kubelet is posting ready status")]
+    return [*pressures_, _condition(READY, False, runtime.reason or "KubeletNotReady", runtime.message)]
 
 
 def _condition(type_: str, status: bool, reason: str, message: str) -> Object:
     return {"type": type_, "status": str(status), "reason": reason, "message": message}
 
 
-def dated(said: Sequence[Object], before: Sequence[Object], now: str) -> list[Object]:
-    """With the time of this report, and that since which each has been as it is."""
-    known = {each.get("type"): each for each in before}
+def dated(conditions_: Sequence[Object], before: Sequence[Object], now: str) -> list[Object]:
+    """Conditions with the times of this heartbeat and of their last transition."""
+    known = {condition.get("type"): condition for condition in before}
     return [
-        {**each, "lastHeartbeatTime": now, "lastTransitionTime": _since(each, known.get(each["type"]), now)}
-        for each in said
+        {**new, "lastHeartbeatTime": now, "lastTransitionTime": _since(new, known.get(new["type"]), now)}
+        for new in conditions_
     ]
 
 
@@ -104,10 +108,10 @@ def _since(condition: Object, before: Object | None, now: str) -> str:
     return str(before.get("lastTransitionTime") or now)
 
 
-def events(said: Sequence[Object], before: Sequence[Object]) -> list[str]:
-    """The reasons to tell: one for each condition that is new or has changed."""
-    known = {each.get("type"): each.get("status") for each in before}
-    return [_event(each) for each in said if known.get(each["type"]) != each["status"]]
+def events(conditions_: Sequence[Object], before: Sequence[Object]) -> list[str]:
+    """Event reasons: one for each condition that is new or has changed."""
+    known = {condition.get("type"): condition.get("status") for condition in before}
+    return [_event(new) for new in conditions_ if known.get(new["type"]) != new["status"]]
 
 
 def _event(condition: Object) -> str:

@@ -1,4 +1,4 @@
-"""The Node object: as it is registered, and what has to be changed of the one that the API has. Pure."""
+"""The Node object: as it is registered, and the patches of the one that the API has. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ NOT_READY: Object = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSnapshot:
-    """What the agent knows of its node at one moment."""
+    """What is known of the node at one moment."""
 
     facts: Facts
     left: FreeResources
@@ -28,7 +28,7 @@ class NodeSnapshot:
     runtime_version: str = ""
     images: tuple[ContainerImage, ...] = ()
     devices: Mapping[str, tuple[int, int] | None] = field(default_factory=dict)
-    """By resource that plugins bring: how many there are, and how many pods may have; None for one that is gone."""
+    """By resource of device plugins: capacity and allocatable; None for one that is gone."""
 
 
 def labels(seen: NodeSnapshot, settings: NodeSettings) -> dict[str, str]:
@@ -42,16 +42,19 @@ def labels(seen: NodeSnapshot, settings: NodeSettings) -> dict[str, str]:
 
 
 def status(seen: NodeSnapshot, settings: NodeSettings) -> Object:
-    """All that this node says of itself, its conditions without times."""
+    """The status of this node, its conditions without times."""
     has = capacity(seen.facts, seen.left, settings)
     pressed = conditions.pressures(seen.left, settings.thresholds)
     return {
         "addresses": [
-            *({"type": "InternalIP", "address": each} for each in seen.addresses),
+            *({"type": "InternalIP", "address": address} for address in seen.addresses),
             {"type": "Hostname", "address": settings.name},
         ],
-        "capacity": {**has, **{name: _count(each, 0) for name, each in seen.devices.items()}},
-        "allocatable": {**allocatable(has, settings), **{name: _count(each, 1) for name, each in seen.devices.items()}},
+        "capacity": {**has, **{name: _count(amounts, 0) for name, amounts in seen.devices.items()}},
+        "allocatable": {
+            **allocatable(has, settings),
+            **{name: _count(amounts, 1) for name, amounts in seen.devices.items()},
+        },
         "conditions": conditions.conditions(seen.runtime, pressed),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": settings.port}},
         "nodeInfo": _info(seen),
@@ -82,33 +85,33 @@ def _info(seen: NodeSnapshot) -> Object:
 
 
 def _images(images: Sequence[ContainerImage]) -> list[Object]:
-    """The largest, since they are worth the most to a scheduler that prefers nodes which have them."""
-    largest = sorted(images, key=lambda each: (-each.size_bytes, each.names))[:MOST_IMAGES]
-    return [{"names": list(each.names[:MOST_NAMES]), "sizeBytes": each.size_bytes} for each in largest]
+    """The largest images: they matter most to the scheduler's image locality score."""
+    largest = sorted(images, key=lambda image: (-image.size_bytes, image.names))[:MOST_IMAGES]
+    return [{"names": list(image.names[:MOST_NAMES]), "sizeBytes": image.size_bytes} for image in largest]
 
 
 def node(seen: NodeSnapshot, settings: NodeSettings, now: str) -> Object:
-    """As it is registered: whole, so that one request is enough."""
-    taints = [_taint(each.key, each.value, each.effect) for each in settings.taints]
+    """The Node as it is registered, with its status, so that one request is enough."""
+    taints = [_taint(taint.key, taint.value, taint.effect) for taint in settings.taints]
     if not seen.runtime.ready:
         taints.append(NOT_READY)
-    said = status(seen, settings)
+    current = status(seen, settings)
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": settings.name, "labels": labels(seen, settings)},
         "spec": {**_networks(settings), **({"taints": taints} if taints else {})},
         "status": {
-            **said,
-            "capacity": _there(said["capacity"]),
-            "allocatable": _there(said["allocatable"]),
-            "conditions": conditions.dated(said["conditions"], (), now),
+            **current,
+            "capacity": _existing(current["capacity"]),
+            "allocatable": _existing(current["allocatable"]),
+            "conditions": conditions.dated(current["conditions"], (), now),
         },
     }
 
 
-def _there(amounts: Object) -> Object:
-    return {name: each for name, each in amounts.items() if each is not None}
+def _existing(amounts: Object) -> Object:
+    return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
 def _taint(key: str, value: str, effect: str) -> Object:
@@ -120,14 +123,14 @@ def _networks(settings: NodeSettings) -> Object:
     return {"podCIDR": cidrs[0], "podCIDRs": cidrs} if cidrs else {}
 
 
-def reconciled(found: Object, seen: NodeSnapshot, settings: NodeSettings) -> Object | None:
-    """The merge patch that makes a node which is there already this one's; None if it is.
+def reconciled(stored: Object, seen: NodeSnapshot, settings: NodeSettings) -> Object | None:
+    """The merge patch by which this kubelet takes over an existing Node; None if nothing differs.
 
-    Labels that others gave stay, and so do taints. A network is given once: it stays when there is one.
+    Labels and taints that others set stay. A pod CIDR is set once: an existing one stays.
     """
-    told = found["metadata"].get("labels") or {}
-    missing = {key: value for key, value in labels(seen, settings).items() if told.get(key) != value}
-    networks = {} if (found.get("spec") or {}).get("podCIDR") else _networks(settings)
+    existing = stored["metadata"].get("labels") or {}
+    missing = {key: value for key, value in labels(seen, settings).items() if existing.get(key) != value}
+    networks = {} if (stored.get("spec") or {}).get("podCIDR") else _networks(settings)
     patch: Object = {
         **({"metadata": {"labels": missing}} if missing else {}),
         **({"spec": networks} if networks else {}),
@@ -135,43 +138,41 @@ def reconciled(found: Object, seen: NodeSnapshot, settings: NodeSettings) -> Obj
     return patch or None
 
 
-def report(found: Object, said: Object, now: str) -> Object:
-    """The strategic merge patch that brings a node's status up to date. Conditions and resources of others stay.
-
-    What is None in it, the API removes.
-    """
-    before = found.get("status") or {}
+def report(stored: Object, current: Object, now: str) -> Object:
+    """The strategic merge patch to the current status. Conditions and resources of others stay; null removes one."""
+    before = stored.get("status") or {}
     return {
-        "metadata": {"uid": found["metadata"]["uid"]},
+        "metadata": {"uid": stored["metadata"]["uid"]},
         "status": {
-            **said,
-            # Merging by type would make one of two addresses of a type.
-            "addresses": [*said["addresses"], {"$patch": "replace"}],
-            "allocatable": _allocatable(before, said),
-            "conditions": conditions.dated(said["conditions"], before.get("conditions") or (), now),
+            **current,
+            # A merge by type would keep only one of two addresses of the same type.
+            "addresses": [*current["addresses"], {"$patch": "replace"}],
+            "allocatable": _allocatable(before, current),
+            "conditions": conditions.dated(current["conditions"], before.get("conditions") or (), now),
         },
     }
 
 
-def _allocatable(before: Object, said: Object) -> Object:
-    """With all of what others advertise on this node: nothing here reserves any of it."""
-    given = {name: amount for name, amount in (before.get("capacity") or {}).items() if name not in said["capacity"]}
-    return {**given, **said["allocatable"]}
+def _allocatable(before: Object, current: Object) -> Object:
+    """Includes the whole capacity that others advertise on this node: nothing of it is reserved."""
+    capacity_ = before.get("capacity") or {}
+    others = {name: amount for name, amount in capacity_.items() if name not in current["capacity"]}
+    return {**others, **current["allocatable"]}
 
 
-def differs(found: Object, said: Object) -> bool:
-    """Whether the API's status says anything else than this, times aside."""
-    before = found.get("status") or {}
-    known = {each.get("type"): each for each in before.get("conditions") or ()}
+def differs(stored: Object, current: Object) -> bool:
+    """Whether the API's status differs from the current one, apart from times."""
+    before = stored.get("status") or {}
+    known = {condition.get("type"): condition for condition in before.get("conditions") or ()}
     return (
-        any(not _includes(known.get(each["type"]) or {}, each) for each in said["conditions"])
-        or any(not _includes(before.get(each) or {}, said[each]) for each in ("capacity", "nodeInfo"))
-        or not _includes(before.get("allocatable") or {}, _allocatable(before, said))
-        or any((before.get(each) or []) != said[each] for each in ("addresses", "images"))
-        or (before.get("daemonEndpoints") or {}) != said["daemonEndpoints"]
+        any(not _includes(known.get(new["type"]) or {}, new) for new in current["conditions"])
+        or any(not _includes(before.get(field_) or {}, current[field_]) for field_ in ("capacity", "nodeInfo"))
+        or not _includes(before.get("allocatable") or {}, _allocatable(before, current))
+        or any((before.get(field_) or []) != current[field_] for field_ in ("addresses", "images"))
+        or (before.get("daemonEndpoints") or {}) != current["daemonEndpoints"]
     )
 
 
-def _includes(found: Object, said: Object) -> bool:
-    """The API leaves out what is empty."""
-    return all(found.get(key, None if value is None else "") == value for key, value in said.items())
+def _includes(stored: Object, current: Object) -> bool:
+    """Whether the stored object has all these values; the API omits empty ones."""
+    return all(stored.get(key, None if value is None else "") == value for key, value in current.items())

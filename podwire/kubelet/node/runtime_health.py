@@ -1,12 +1,15 @@
-"""How the runtime is, asked when there is a reason to: it came back, its network's files changed, something failed."""
+"""Health of the container runtime, checked when there is a reason: it connected, CNI files changed, a check failed."""
 
 import asyncio
 import contextlib
 import logging
+from dataclasses import dataclass
 
-from podwire.kubelet.node import NodeAgent, readiness
-from podwire.kubelet.pods.dependencies import Kit
-from podwire.kubelet.pods.pod_workers import PodWorkers
+from podwire.kubelet.node.agent import NodeAgent
+from podwire.kubelet.node.conditions import readiness
+from podwire.kubelet.pods.limits import RuntimeLimits
+from podwire.kubelet.pods.wakeups import Wakeups
+from podwire.kubelet.ports import Cri
 from podwire.objects.nodes import ContainerImage
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
@@ -14,92 +17,95 @@ from podwire.protocols.grpc_status import RpcError
 
 log = logging.getLogger(__name__)
 
-ASK_SECONDS = 10.0
-AGAIN_SECONDS = 0.25, 5.0
-"""A runtime that is not ready may notice by itself that it is: asked again after so long, then ever more rarely."""
-NOW_AND_THEN_SECONDS = 30.0
-"""A runtime that is ready may stop being so without telling anybody."""
+
+@dataclass(slots=True)
+class RuntimeInfo:
+    """What the last check found."""
+
+    name: str = "podwire"
+    """The scheme of container ids."""
+    network_error: str = ""
+    """Why pods cannot have a network now; empty when they can."""
+    recursive_read_only: bool = False
+    """Whether the runtime can make mounts read-only including everything that is mounted below them."""
 
 
 class RuntimeHealth:
-    def __init__(self, kit: Kit, node: NodeAgent, workers: PodWorkers) -> None:
-        self._kit = kit
+    """Updates the RuntimeInfo and the Node's readiness."""
+
+    def __init__(
+        self, cri: Cri, node: NodeAgent, wakeups: Wakeups, runtime: RuntimeInfo, limits: RuntimeLimits
+    ) -> None:
+        self._cri = cri
         self._node = node
-        self._workers = workers
+        self._wakeups = wakeups
+        self._runtime = runtime
+        self._limits = limits
         self._reason = asyncio.Event()
-        self._here = False
-        self._pause = AGAIN_SECONDS[0]
+        self._connected = False
+        self._pause = limits.not_ready[0]
         self.known = asyncio.Event()
-        """How the runtime is, or that it is not there."""
+        """The first check is done, or the runtime does not answer."""
 
-    def came(self) -> None:
-        """The runtime answers (again)."""
-        if not self._here:
-            self._here = True
-            self.look()
+    def connected(self) -> None:
+        """The runtime was listed."""
+        if not self._connected:
+            self._connected = True
+            self.check()
 
-    def went(self, why: str) -> None:
-        self._here = False
-        self._node.runtime_is(False, "KubeletNotReady", f"container runtime is down: {why}")
+    def disconnected(self, error: str) -> None:
+        self._connected = False
+        self._node.set_runtime(False, "KubeletNotReady", f"container runtime is down: {error}")
         self.known.set()
 
-    def look(self) -> None:
-        """There is a reason to ask how it is."""
-        self._pause = AGAIN_SECONDS[0]
+    def check(self) -> None:
+        """There is a reason to check."""
+        self._pause = self._limits.not_ready[0]
         self._reason.set()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Check until cancelled."""
         pause: float | None = None
         while True:
-            await self._a_reason(pause)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._reason.wait()
+            self._reason.clear()
             ready = False
-            if self._here:
+            if self._connected:
                 try:
-                    ready = await self._ask()
+                    ready = await self._check()
                     self.known.set()
                 except RpcError as error:
-                    log.info("runtime does not tell how it is", extra={"why": str(error)})
-            pause = NOW_AND_THEN_SECONDS if ready else self._pause
-            self._pause = min(self._pause * 2, AGAIN_SECONDS[1])
+                    log.info("cannot check container runtime", extra={"error": str(error)})
+            pause = self._limits.ready if ready else self._pause
+            self._pause = min(self._pause * 2, self._limits.not_ready[1])
 
-    async def _a_reason(self, within: float | None) -> None:
-        """Somebody gives one, or the time is over."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                await self._reason.wait()
-        self._reason.clear()
-
-    async def _ask(self) -> bool:
-        cri = self._kit.cri
-        version = await cri.call(methods.VERSION, pb.VersionRequest(version="0.1.0"), timeout=ASK_SECONDS)
-        self._kit.runtime_name = version.runtime_name
-        self._node.runtime_version(version.runtime_name, version.runtime_version)
-        self._node.images_are(await self._images())
-        answer = await cri.call(methods.STATUS, pb.StatusRequest(), timeout=ASK_SECONDS)
-        self._kit.recursive_read_only = any(
-            each.features.recursive_read_only_mounts for each in answer.runtime_handlers
+    async def _check(self) -> bool:
+        cri, seconds = self._cri, self._limits.call
+        version = await cri.call(methods.VERSION, pb.VersionRequest(version="0.1.0"), timeout=seconds)
+        self._runtime.name = version.runtime_name
+        self._node.set_runtime_version(version.runtime_name, version.runtime_version)
+        listed = await cri.call(methods.LIST_IMAGES, pb.ListImagesRequest(), timeout=seconds)
+        self._node.set_images(
+            ContainerImage(names=(*image.repo_digests, *image.repo_tags), size_bytes=image.size)
+            for image in listed.images
         )
-        now = readiness(answer.status)
-        self._network(answer.status)
-        self._node.runtime_is(now.ready, now.reason, now.message)
+        response = await cri.call(methods.STATUS, pb.StatusRequest(), timeout=seconds)
+        self._runtime.recursive_read_only = any(
+            handler.features.recursive_read_only_mounts for handler in response.runtime_handlers
+        )
+        before, self._runtime.network_error = self._runtime.network_error, _network_error(response.status)
+        if before and not self._runtime.network_error:
+            self._wakeups.network_changed()
+        now = readiness(response.status)
+        self._node.set_runtime(now.ready, now.reason, now.message)
         return now.ready
 
-    async def _images(self) -> list[ContainerImage]:
-        answer = await self._kit.cri.call(methods.LIST_IMAGES, pb.ListImagesRequest(), timeout=ASK_SECONDS)
-        return [
-            ContainerImage(names=(*each.repo_digests, *each.repo_tags), size_bytes=each.size) for each in answer.images
-        ]
 
-    def _network(self, status: pb.RuntimeStatus) -> None:
-        condition = next((each for each in status.conditions if each.type == "NetworkReady"), None)
-        trouble = "" if condition is None or condition.status else _told(condition)
-        before, self._kit.network_trouble = self._kit.network_trouble, trouble
-        if before and not trouble:
-            self._workers.network_changed()
-
-
-def _told(condition: pb.RuntimeCondition) -> str:
-    return (
-        f"container runtime network not ready: NetworkReady=false reason:{condition.reason} message:{condition.message}"
-    )
+def _network_error(status: pb.RuntimeStatus) -> str:
+    condition = next((condition for condition in status.conditions if condition.type == "NetworkReady"), None)
+    if condition is None or condition.status:
+        return ""
+    why = f"NetworkReady=false reason:{condition.reason} message:{condition.message}"
+    return f"container runtime network not ready: {why}"

@@ -1,4 +1,4 @@
-"""What a node is told about itself, and what it asks its machine."""
+"""Settings of a node, and the interface to its machine."""
 
 import os
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """What must be left; with less, the node is under pressure. Memory in bytes, the rest as shares of the whole."""
+    """With less left, the node is under pressure. Memory in bytes, the others as shares of the whole."""
 
     memory: int = 100 * MEBI
     disk: float = 0.10
@@ -33,20 +33,38 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLimits:
+    """Intervals in seconds."""
+
+    lease_duration: int = 40
+    """A renewal holds for this long."""
+    lease_period: float = 10.0
+    """Between two renewals: three may fail."""
+    renew_timeout: float = 10.0
+    report_period: float = 300.0
+    """After this time the status is reported although nothing has changed."""
+    backoff: tuple[float, float] = (0.2, 5.0)
+    """First and longest pause between attempts of a failed request."""
+
+
+DEFAULT_LIMITS = NodeLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
     name: str
     addresses: tuple[str, ...] = ()
-    """The node's own; when empty, that of the machine's default route."""
+    """Addresses of the node; when empty, the one of the machine's default route."""
     pod_cidrs: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     max_pods: int = 110
     port: int = 10250
-    """Where the kubelet answers the API server."""
+    """Port of the kubelet's server."""
     reserved: Mapping[str, str] = field(default_factory=dict)
-    """Quantities by resource that pods do not get: what the system and the kubelet need themselves."""
+    """Quantities by resource that are reserved for the system and the kubelet."""
     directory: str = "/var/lib"
-    """On the disk that pods write to."""
+    """A directory on the disk that pods write to."""
     thresholds: Thresholds = Thresholds()
 
 

@@ -1,4 +1,4 @@
-"""What a plan may ask for: one value per deed."""
+"""Actions of a plan, as values. Pure."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ class RunSandbox:
 
 @dataclass(frozen=True, slots=True)
 class StopSandbox:
-    """It is of no use any more: what runs in it ends, its network goes."""
+    """Kills its containers and removes its network."""
 
     id: str
 
@@ -31,17 +31,17 @@ class StartContainer:
 
 @dataclass(frozen=True, slots=True)
 class KillContainer:
-    """End a running container; `why` is told."""
+    """Kill a running container; `message` is for the event."""
 
     container: Container
-    seen: ObservedContainer
-    why: str
+    running: ObservedContainer
+    message: str
     grace: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EndContainers:
-    """End all that runs, for good: apps together, then those that serve them."""
+    """Kill all running containers for good: apps together, then sidecars."""
 
     running: tuple[ObservedContainer, ...]
 
@@ -56,7 +56,7 @@ Action = RunSandbox | StopSandbox | RemoveSandbox | StartContainer | KillContain
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now, in this order, and when to look again if nothing happens before."""
+    """Actions in their order, and the time of the next look unless an event comes earlier."""
 
     actions: tuple[Action, ...] = ()
     wake_at: float | None = None

@@ -1,4 +1,4 @@
-"""Whether a pod that was bound to this node may run on it: the last word before anything is done for it. Pure."""
+"""Admission: whether a pod that is bound to this node may run on it. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from podwire.objects.taints import untolerated
 SAFE_SYSCTLS = frozenset(
     {
         "kernel.shm_rmid_forced",
-        *(f"net.ipv4.ip_{each}" for each in ("local_port_range", "local_reserved_ports", "unprivileged_port_start")),
+        *(f"net.ipv4.ip_{name}" for name in ("local_port_range", "local_reserved_ports", "unprivileged_port_start")),
         "net.ipv4.ping_group_range",
-        *(f"net.ipv4.tcp_{each}" for each in ("fin_timeout", "rmem", "syncookies", "wmem")),
-        *(f"net.ipv4.tcp_keepalive_{each}" for each in ("intvl", "probes", "time")),
+        *(f"net.ipv4.tcp_{name}" for name in ("fin_timeout", "rmem", "syncookies", "wmem")),
+        *(f"net.ipv4.tcp_keepalive_{name}" for name in ("intvl", "probes", "time")),
     }
 )
-"""Kept apart from other pods by their namespaces, and harmless to them."""
+"""Isolated from other pods by namespaces, and harmless to them."""
 
 _IPC = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 _OWN = ("cpu", "memory", "ephemeral-storage")
@@ -33,20 +33,19 @@ _PREFIX = "Pod was rejected: "
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The reason and message of a pod that failed because its node did not take it."""
+    """Reason and message in the status of a pod that was not admitted."""
 
     reason: str
     message: str
-    passes: bool = False
-    """Whether nothing is in its way but pods that are ending."""
+    temporary: bool = False
+    """Whether the pod will be admitted when pods that are terminating now have ended."""
 
     @property
-    def told(self) -> str:
-        """The message of the event."""
+    def event_message(self) -> str:
         return self.message.removeprefix(_PREFIX)
 
 
-class _Asked(NamedTuple):
+class _Request(NamedTuple):
     pod: Pod
     others: Sequence[Pod]
     node: Node
@@ -62,16 +61,16 @@ def admit(
     allowed_unsafe_sysctls: Sequence[str] = (),
     devices: Mapping[str, int | None] = MappingProxyType({}),
 ) -> Rejection | None:
-    """None if the pod may run beside the others that are on the node already; of several obstacles, the first.
+    """None if the pod may run together with the others on the node; else the first obstacle.
 
-    Sysctls may be allowed by name, or all below one: `net.core.*`. `devices` are the capacities of resources that
-    device plugins bring; while one is None nobody knows, and a pod is let in to wait.
+    Sysctls may be allowed by name, or all below one: `net.core.*`. `devices` are the capacities of resources of device
+    plugins; None while a capacity is unknown, and then the pod is admitted and waits.
     """
     if node is None:
         return _rejected("InvalidNodeInfo", "Kubelet cannot get node info.")
-    there = [each for each in others if not each.finished and each.uid != pod.uid]
-    asked = _Asked(pod, there, node, allowed_unsafe_sysctls, devices)
-    return next((found for check in _CHECKS if (found := check(asked)) is not None), None)
+    running = [other for other in others if not other.finished and other.uid != pod.uid]
+    request = _Request(pod, running, node, allowed_unsafe_sysctls, devices)
+    return next((rejection for check in _CHECKS if (rejection := check(request)) is not None), None)
 
 
 def _rejected(reason: str, why: str) -> Rejection:
@@ -82,20 +81,20 @@ def _predicate(name: str, why: str) -> Rejection:
     return _rejected(name, f"Predicate {name} failed: {why}")
 
 
-def _other_system(asked: _Asked) -> Rejection | None:
-    if asked.pod.metadata.labels.get(_OS, "linux") != "linux":
+def _other_system(request: _Request) -> Rejection | None:
+    if request.pod.metadata.labels.get(_OS, "linux") != "linux":
         why = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
         return _rejected("PodOSSelectorNodeLabelDoesNotMatch", why)
-    if asked.pod.spec.os is not None and asked.pod.spec.os.name != "linux":
+    if request.pod.spec.os is not None and request.pod.spec.os.name != "linux":
         return _rejected("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
     return None
 
 
-def _sysctls(asked: _Asked) -> Rejection | None:
-    spec = asked.pod.spec
-    for each in spec.security_context.sysctls:
-        name = _dotted(each.name)
-        if name not in SAFE_SYSCTLS and not any(_allows(pattern, name) for pattern in asked.sysctls):
+def _sysctls(request: _Request) -> Rejection | None:
+    spec = request.pod.spec
+    for sysctl in spec.security_context.sysctls:
+        name = _dotted(sysctl.name)
+        if name not in SAFE_SYSCTLS and not any(_allows(pattern, name) for pattern in request.sysctls):
             return _rejected("SysctlForbidden", f'forbidden sysctl: "{name}" not allowlisted')
         shared = (spec.host_network and name.startswith("net."), spec.host_ipc and name.startswith(_IPC))
         if any(shared):
@@ -105,8 +104,8 @@ def _sysctls(asked: _Asked) -> Rejection | None:
 
 
 def _dotted(name: str) -> str:
-    """Written with slashes, dots belong to names of interfaces."""
-    first = next((each for each in name if each in "./"), ".")
+    """Converts the notation with slashes, in which dots belong to names of interfaces."""
+    first = next((letter for letter in name if letter in "./"), ".")
     return name.translate(str.maketrans("./", "/.")) if first == "/" else name
 
 
@@ -114,27 +113,29 @@ def _allows(pattern: str, name: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def _resources(asked: _Asked) -> Rejection | None:
-    has = _allocatable(asked)
-    if len(asked.others) + 1 > (most := amount(has, "pods").value()):
-        return _out_of("pods", 1, len(asked.others), most)
-    wanted = {name: each for name, each in pod_requests(asked.pod).items() if each and (name in _OWN or name in has)}
+def _resources(request: _Request) -> Rejection | None:
+    has = _allocatable(request)
+    if len(request.others) + 1 > (most := amount(has, "pods").value()):
+        return _out_of("pods", 1, len(request.others), most)
+    requests = pod_requests(request.pod)
+    wanted = {name: amount for name, amount in requests.items() if amount and (name in _OWN or name in has)}
     if not wanted:
         return None
-    used = [pod_requests(each) for each in asked.others]
-    for name in (*(each for each in _OWN if each in wanted), *sorted(wanted.keys() - set(_OWN))):
+    used = [pod_requests(other) for other in request.others]
+    for name in (*(own for own in _OWN if own in wanted), *sorted(wanted.keys() - set(_OWN))):
         count = Quantity.milli if name == "cpu" else Quantity.value
         requested, capacity = count(wanted[name]), count(quantity(has.get(name, 0)))
-        taken = sum(count(each[name]) for each in used if name in each)
+        taken = sum(count(amounts[name]) for amounts in used if name in amounts)
         if requested > capacity - taken:
             return _out_of(name, requested, taken, capacity)
     return None
 
 
-def _allocatable(asked: _Asked) -> Quantities:
-    """Of devices all count, also those that are not healthy now: whoever gets one of these waits."""
-    known: dict[str, str | int | float] = {name: each for name, each in asked.devices.items() if each is not None}
-    others = {name: each for name, each in asked.node.status.allocatable.items() if name not in asked.devices}
+def _allocatable(request: _Request) -> Quantities:
+    """Unhealthy devices count, too: a pod that needs one of them is admitted and waits."""
+    devices = request.devices
+    known: dict[str, str | int | float] = {name: count for name, count in devices.items() if count is not None}
+    others = {name: amount for name, amount in request.node.status.allocatable.items() if name not in devices}
     return {**others, **known}
 
 
@@ -143,24 +144,24 @@ def _out_of(name: str, requested: int, used: int, capacity: int) -> Rejection:
     return _rejected(f"OutOf{name}", why)
 
 
-def _affinity(asked: _Asked) -> Rejection | None:
-    if wants(asked.pod.spec, asked.node):
+def _affinity(request: _Request) -> Rejection | None:
+    if wants(request.pod.spec, request.node):
         return None
     return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 
 
-def _ports(asked: _Asked) -> Rejection | None:
-    wanted = set(_host_ports(asked.pod))
+def _ports(request: _Request) -> Rejection | None:
+    wanted = set(_host_ports(request.pod))
     if not wanted:
         return None
-    taken = {each for other in asked.others for each in _host_ports(other)}
+    taken = {port for other in request.others for port in _host_ports(other)}
     if not any(one[:2] == other[:2] and _same_address(one[2], other[2]) for one in wanted for other in taken):
         return None
     return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 
 
 def _host_ports(pod: Pod) -> Iterator[tuple[str, int, str]]:
-    sidecars = (each for each in pod.spec.init_containers if each.sidecar)
+    sidecars = (container for container in pod.spec.init_containers if container.sidecar)
     for container in (*sidecars, *pod.spec.containers):
         for port in container.ports:
             if port.host_port > 0:
@@ -171,16 +172,16 @@ def _same_address(one: str, other: str) -> bool:
     return one == other or "0.0.0.0" in (one, other)
 
 
-def _taints(asked: _Asked) -> Rejection | None:
-    """What only says that no further pods shall come is the scheduler's business. Static pods have nowhere else."""
-    static = asked.pod.metadata.annotations.get(_SOURCE, "api") != "api"
-    found = untolerated(asked.node.spec.taints, asked.pod.spec.tolerations, ("NoExecute",))
-    if static or next(found, None) is None:
+def _taints(request: _Request) -> Rejection | None:
+    """NoSchedule is the scheduler's business. Static pods cannot run anywhere else, so they are admitted."""
+    static = request.pod.metadata.annotations.get(_SOURCE, "api") != "api"
+    taints = untolerated(request.node.spec.taints, request.pod.spec.tolerations, ("NoExecute",))
+    if static or next(taints, None) is None:
         return None
     return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 
 
-_CHECKS: tuple[Callable[[_Asked], Rejection | None], ...] = (
+_CHECKS: tuple[Callable[[_Request], Rejection | None], ...] = (
     _sysctls,
     _other_system,
     _resources,

@@ -1,11 +1,11 @@
-"""A container as the pod's status shows it. Pure."""
+"""The status of a container as the API shows it. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
-from podwire.kubelet.pods.plan import told_restarts
+from podwire.kubelet.pods.plan import next_attempt
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.objects.times import rfc3339
@@ -17,8 +17,8 @@ LOST = "The container could not be located when the pod was deleted.  The contai
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """What a status shows beside the pod and the runtime's side of it."""
+class StatusInputs:
+    """Inputs of a status beside the pod and its state in the runtime."""
 
     now: str
     """The time, as a timestamp."""
@@ -30,127 +30,128 @@ class View:
     """Ids of containers that are ready, and below, of those whose startup probe has succeeded."""
     started: frozenset[str] = frozenset()
     waiting: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """By container name: why it does not run, as a reason and a message."""
+    """By container name: reason and message of its waiting state."""
     messages: Mapping[str, str] = field(default_factory=dict)
-    """By container id: the last words of those that ended."""
+    """By container id: termination messages."""
     devices: Mapping[str, list[dict[str, object]]] = field(default_factory=dict)
-    """By container name: how the devices are that it has."""
+    """By container name: the health of its devices."""
     failure: tuple[str, str] | None = None
-    """Why the pod as a whole has failed: a reason and a message."""
+    """Reason and message of a pod that has failed as a whole."""
 
 
-def container_status(pod: Pod, container: Container, observed: ObservedPod, view: View) -> State:
+def container_status(pod: Pod, container: Container, observed: ObservedPod, inputs: StatusInputs) -> State:
     seen = observed.latest(container.name)
     if seen is None:
-        return {**_unseen(pod, container, observed, view), **_devices(container, view)}
+        return {**_unseen(pod, container, observed, inputs), **_devices(container, inputs)}
     return {
         "name": container.name,
-        **_states(seen, observed, view),
-        "ready": _ready(pod, container, seen, view),
+        **_states(seen, observed, inputs),
+        "ready": _ready(pod, container, seen, inputs),
         "restartCount": seen.attempt,
         "image": seen.image or container.image,
         "imageID": seen.image_ref,
-        "containerID": f"{view.runtime}://{seen.id}",
-        "started": seen.running and seen.id in view.started,
+        "containerID": f"{inputs.runtime}://{seen.id}",
+        "started": seen.running and seen.id in inputs.started,
         **({"user": {"linux": dict(seen.user)}} if seen.user is not None else {}),
-        **_devices(container, view),
+        **_devices(container, inputs),
     }
 
 
-def _devices(container: Container, view: View) -> State:
-    return {"allocatedResourcesStatus": view.devices[container.name]} if container.name in view.devices else {}
+def _devices(container: Container, inputs: StatusInputs) -> State:
+    return {"allocatedResourcesStatus": inputs.devices[container.name]} if container.name in inputs.devices else {}
 
 
-def _unseen(pod: Pod, container: Container, observed: ObservedPod, view: View) -> State:
-    """The runtime has none: it never had, or has lost what the API was told of."""
-    told = told_status(pod, container.name)
-    if "terminated" in told.get("state", {}):
-        return told
-    last = told.get("lastState") or {}
-    if "running" in told.get("state", {}) and not last:
+def _unseen(pod: Pod, container: Container, observed: ObservedPod, inputs: StatusInputs) -> State:
+    """The status of a container that the runtime does not have, or has lost since its status was reported."""
+    reported = reported_status(pod, container.name)
+    if "terminated" in reported.get("state", {}):
+        return reported
+    last = reported.get("lastState") or {}
+    if "running" in reported.get("state", {}) and not last:
         last = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": LOST}}
     return {
         "name": container.name,
-        "state": {"waiting": _waiting(pod, container, observed, view)},
+        "state": {"waiting": _waiting(pod, container, observed, inputs)},
         "lastState": last,
         "ready": False,
-        "restartCount": told_restarts(pod, container.name),
+        "restartCount": next_attempt(pod, container.name),
         "image": container.image,
         "imageID": "",
         "started": False,
     }
 
 
-def told_status(pod: Pod, name: str) -> State:
-    """What the API has of a container, if anything."""
-    told = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return next((each for each in told if each.get("name") == name), {})
+def reported_status(pod: Pod, name: str) -> State:
+    """The status that the API has of a container; empty if there is none."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return next((status for status in statuses if status.get("name") == name), {})
 
 
-def _states(seen: ObservedContainer, observed: ObservedPod, view: View) -> State:
-    """Now and before. What waits to be started again has ended before."""
-    before = next((each for each in observed.history(seen.name) if each.id != seen.id and each.exited), None)
-    last = {"terminated": terminated(before, view)} if before is not None else {}
+def _states(seen: ObservedContainer, observed: ObservedPod, inputs: StatusInputs) -> State:
+    """`state` and `lastState`. A container that waits for its restart has terminated before."""
+    history = observed.history(seen.name)
+    before = next((earlier for earlier in history if earlier.id != seen.id and earlier.exited), None)
+    last = {"terminated": terminated(before, inputs)} if before is not None else {}
     if seen.running:
         return {"state": {"running": {"startedAt": _time(seen.started_at)}}, "lastState": last}
     if seen.state == pb.CONTAINER_CREATED:
-        why = view.waiting.get(seen.name, ("ContainerCreating", ""))
-        return {"state": {"waiting": _told(*why)}, "lastState": last}
-    if seen.name in view.waiting:
-        state = {"waiting": _told(*view.waiting[seen.name])}
-        return {"state": state, "lastState": {"terminated": terminated(seen, view)}}
-    return {"state": {"terminated": terminated(seen, view)}, "lastState": last}
+        reason, message = inputs.waiting.get(seen.name, ("ContainerCreating", ""))
+        return {"state": {"waiting": _waiting_state(reason, message)}, "lastState": last}
+    if seen.name in inputs.waiting:
+        state = {"waiting": _waiting_state(*inputs.waiting[seen.name])}
+        return {"state": state, "lastState": {"terminated": terminated(seen, inputs)}}
+    return {"state": {"terminated": terminated(seen, inputs)}, "lastState": last}
 
 
-def terminated(seen: ObservedContainer, view: View) -> State:
+def terminated(seen: ObservedContainer, inputs: StatusInputs) -> State:
     reason = seen.reason or ("Completed" if seen.exit_code == 0 else "Error")
-    told = {
+    state = {
         "exitCode": seen.exit_code,
         "reason": reason,
-        "message": view.messages.get(seen.id) or seen.message,
+        "message": inputs.messages.get(seen.id) or seen.message,
         "startedAt": _time(seen.started_at),
         "finishedAt": _time(seen.finished_at),
-        "containerID": f"{view.runtime}://{seen.id}",
+        "containerID": f"{inputs.runtime}://{seen.id}",
     }
-    return {name: value for name, value in told.items() if value not in ("", None)}
+    return {name: value for name, value in state.items() if value not in ("", None)}
 
 
-def _waiting(pod: Pod, container: Container, observed: ObservedPod, view: View) -> State:
-    if container.name in view.waiting:
-        return _told(*view.waiting[container.name])
+def _waiting(pod: Pod, container: Container, observed: ObservedPod, inputs: StatusInputs) -> State:
+    if container.name in inputs.waiting:
+        return _waiting_state(*inputs.waiting[container.name])
     init = pod.spec.init_containers
-    behind = container in pod.spec.containers and init and not initialized(pod, observed, view)
+    behind = container in pod.spec.containers and init and not initialized(pod, observed, inputs)
     return {"reason": "PodInitializing" if behind or container in init else "ContainerCreating"}
 
 
-def initialized(pod: Pod, observed: ObservedPod, view: View) -> bool:
-    """All init containers have done their work, and the sidecars have started."""
-    return not uninitialized(pod, observed, view)
+def initialized(pod: Pod, observed: ObservedPod, inputs: StatusInputs) -> bool:
+    """Whether all init containers have succeeded and all sidecars have started."""
+    return not uninitialized(pod, observed, inputs)
 
 
-def uninitialized(pod: Pod, observed: ObservedPod, view: View) -> list[str]:
-    """The init containers that are not through."""
-    if any(observed.latest(each.name) is not None for each in pod.spec.containers):
+def uninitialized(pod: Pod, observed: ObservedPod, inputs: StatusInputs) -> list[str]:
+    """Names of init containers that have not succeeded, and of sidecars that have not started."""
+    if any(observed.latest(container.name) is not None for container in pod.spec.containers):
         return []
     names = []
-    for each in pod.spec.init_containers:
-        seen = observed.latest(each.name)
-        if each.sidecar:
-            through = seen is not None and seen.running and seen.id in view.started
+    for container in pod.spec.init_containers:
+        latest = observed.latest(container.name)
+        if container.sidecar:
+            done = latest is not None and latest.running and latest.id in inputs.started
         else:
-            through = seen is not None and seen.exited and seen.exit_code == 0
-        if not through:
-            names.append(each.name)
+            done = latest is not None and latest.exited and latest.exit_code == 0
+        if not done:
+            names.append(container.name)
     return names
 
 
-def _ready(pod: Pod, container: Container, seen: ObservedContainer, view: View) -> bool:
+def _ready(pod: Pod, container: Container, seen: ObservedContainer, inputs: StatusInputs) -> bool:
     if container in pod.spec.init_containers and not container.sidecar:
         return seen.exited and seen.exit_code == 0
-    return seen.running and seen.id in view.ready
+    return seen.running and seen.id in inputs.ready
 
 
-def _told(reason: str, message: str) -> State:
+def _waiting_state(reason: str, message: str) -> State:
     return {"reason": reason, "message": message} if message else {"reason": reason}
 
 

@@ -1,17 +1,17 @@
-"""Tells people when the runtime finds that a pod's network is not as it was made, and when it is again.
+"""Records events when the runtime's CNI CHECK of a pod's network fails, and when it succeeds again.
 
-CRI has no word for it, and a status must repeat a sandbox's annotations as they were given, so it is in what a runtime
-adds to a verbose status: `networkCheck` in its `info`. The hint to ask is an event CREATED for a sandbox that was seen
-already. A kubelet that knows nothing of this takes that event for a late one, and a runtime that knows nothing of it
-has no such `info`; neither is harmed.
+CRI has no field for the result, and a sandbox status must repeat its annotations as they were given, so the runtime
+puts it into the `info` of a verbose PodSandboxStatus, as `networkCheck`. It asks the kubelet to look by a CREATED event
+for a sandbox that exists already. The stock kubelet takes that for a late event; other runtimes have no such `info`.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from podwire.kubelet.pods.limits import RuntimeLimits
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.ports import Cri
 from podwire.objects.pods import Pod
@@ -25,77 +25,79 @@ log = logging.getLogger(__name__)
 
 INFO = "networkCheck"
 FAILED, RECOVERED = "NetworkCheckFailed", "NetworkCheckRecovered"
-ASK_SECONDS = 10.0
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What a runtime tells of the last CHECK."""
+class CheckResult(msgspec.Struct, frozen=True):
+    """Result of the last CHECK."""
 
     state: str
     message: str = ""
 
 
-def read(info: str) -> Told | None:
-    """None for what is not understood: another runtime may use the same word."""
+def read(info: str) -> CheckResult | None:
+    """None if it cannot be read: another runtime may use the same key."""
     try:
-        return msgspec.json.decode(info, type=Told)
+        return msgspec.json.decode(info, type=CheckResult)
     except msgspec.MsgspecError:
         return None
 
 
-def event(told: Told, before: str | None) -> tuple[str, str, str] | None:
-    """The event's type, reason and message; None when there is nothing new. `before` is the failure told last."""
-    if told.state == "failed":
-        message = told.message or "CHECK of the pod's network fails"
+def event(result: CheckResult, before: str | None) -> tuple[str, str, str] | None:
+    """Type, reason and message of the event; None when nothing changed. `before` is the failure recorded last."""
+    if result.state == "failed":
+        message = result.message or "CHECK of the pod's network fails"
         return None if message == before else (WARNING, FAILED, message)
     return None if before is None else (NORMAL, RECOVERED, "The pod's network is as it was made again")
 
 
 class NetworkChecks:
-    """Asks one after the other, out of the way of the pods' workers."""
+    """Asks the runtime for one sandbox after the other, apart from the pod workers."""
 
-    def __init__(self, cri: Cri, recorder: Recorder, pod: Callable[[str], Pod | None]) -> None:
-        """`pod` gives the pod of a uid."""
+    def __init__(self, cri: Cri, recorder: Recorder, pod: Callable[[str], Pod | None], limits: RuntimeLimits) -> None:
+        """`pod` returns the pod of a uid."""
         self._cri = cri
         self._recorder = recorder
         self._pod = pod
-        self._asked: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-        self._failed: dict[str, dict[str, str]] = {}
-        """The failure that was told last of each sandbox, by the uid of its pod."""
-        self.pods_known = asyncio.Event()
+        self._limits = limits
+        self._queue: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._failures: dict[str, dict[str, str]] = {}
+        """By pod uid and sandbox: the failure that was recorded last."""
+        self.pods_synced = asyncio.Event()
 
-    def look(self, uid: str, sandbox: str) -> None:
-        """Something may have changed."""
-        self._asked.put_nowait((uid, sandbox))
+    def check(self, uid: str, sandbox: str) -> None:
+        """The result for a sandbox may have changed."""
+        self._queue.put_nowait((uid, sandbox))
 
-    def look_at_all(self, pods: dict[str, ObservedPod]) -> None:
-        """The runtime came, and may have found something meanwhile."""
-        self._failed = {uid: failed for uid, failed in self._failed.items() if uid in pods}
+    def check_all(self, pods: Mapping[str, ObservedPod]) -> None:
+        """The runtime connected: results may have changed meanwhile."""
+        self._failures = {uid: failures for uid, failures in self._failures.items() if uid in pods}
         for uid, observed in pods.items():
             sandbox = observed.sandbox
             if sandbox is not None and sandbox.ready and not sandbox.host_network:
-                self.look(uid, sandbox.id)
+                self.check(uid, sandbox.id)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self.pods_known.wait()
+        await self.pods_synced.wait()
         while True:
-            uid, sandbox = await self._asked.get()
+            uid, sandbox = await self._queue.get()
             request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox, verbose=True)
             try:
-                answer = await self._cri.call(methods.POD_SANDBOX_STATUS, request, timeout=ASK_SECONDS)
-            except RpcError as error:  # it is gone, or the runtime is; when that comes back, all are looked at
-                log.debug("the network check is not known", extra={"sandbox": sandbox, "why": str(error)})
+                response = await self._cri.call(methods.POD_SANDBOX_STATUS, request, timeout=self._limits.call)
+            except (
+                RpcError
+            ) as error:  # the sandbox is gone, or the runtime is, and then all are checked when it is back
+                log.debug("cannot read network check", extra={"sandbox": sandbox, "error": str(error)})
                 continue
-            self._tell(uid, sandbox, read(answer.info.get(INFO, "")))
+            self._record(uid, sandbox, read(response.info.get(INFO, "")))
 
-    def _tell(self, uid: str, sandbox: str, told: Told | None) -> None:
+    def _record(self, uid: str, sandbox: str, result: CheckResult | None) -> None:
         pod = self._pod(uid)
         if pod is None:
-            self._failed.pop(uid, None)
+            self._failures.pop(uid, None)
             return
-        news = None if told is None else event(told, self._failed.get(uid, {}).get(sandbox))
-        if news is None:
+        change = None if result is None else event(result, self._failures.get(uid, {}).get(sandbox))
+        if change is None:
             return
-        self._recorder.tell(pod, *news)
-        self._failed[uid] = {sandbox: news[2]} if news[1] == FAILED else {}
+        self._recorder.tell(pod, *change)
+        self._failures[uid] = {sandbox: change[2]} if change[1] == FAILED else {}

@@ -1,4 +1,4 @@
-"""What the runtime has of a pod, as values: sandboxes and containers, the newest first. Pure."""
+"""A pod as the runtime has it: sandboxes and containers as values, the newest first. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from podwire.protocols.cri import cri_pb2 as pb
 
 NAME, NAMESPACE, UID = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid"
 CONTAINER = "io.kubernetes.container.name"
-"""Labels that every sandbox and container bears; a kubelet finds its own by them."""
+"""Labels of every sandbox and container, by which the kubelet finds those of a pod."""
 
 OWNER = "podwire.dev/kubelet"
-"""An annotation of every sandbox: the directory of the kubelet that made it, in which that one is alone."""
+"""Owner tag, an annotation of every sandbox: the root directory of the kubelet that created it."""
 
 HASH, RESTARTS = "io.kubernetes.container.hash", "io.kubernetes.container.restartCount"
 """Annotations of a container."""
 
 
-Outline = tuple[str, int]
+IdAndState = tuple[str, int]
 """The id of a sandbox or container, and its state."""
 
 
@@ -32,7 +32,7 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedContainer:
-    """A container that was made once, whatever became of it. Times in nanoseconds, 0 for none."""
+    """A container in any state. Times in nanoseconds, 0 for none."""
 
     id: str
     name: str
@@ -73,38 +73,39 @@ class ObservedPod:
         return self.sandboxes[0] if self.sandboxes else None
 
     def latest(self, name: str) -> ObservedContainer | None:
-        return next((each for each in self.containers if each.name == name), None)
+        return next((container for container in self.containers if container.name == name), None)
 
     def history(self, name: str) -> tuple[ObservedContainer, ...]:
-        return tuple(each for each in self.containers if each.name == name)
+        return tuple(container for container in self.containers if container.name == name)
 
     @property
-    def outline(self) -> set[Outline]:
-        """What of it is seen in the runtime's lists."""
-        sandboxes = {(each.id, pb.SANDBOX_READY if each.ready else pb.SANDBOX_NOTREADY) for each in self.sandboxes}
-        return {*sandboxes, *((each.id, each.state) for each in self.containers)}
+    def states(self) -> set[IdAndState]:
+        """The part of it that is in the runtime's lists."""
+        ready, not_ready = pb.SANDBOX_READY, pb.SANDBOX_NOTREADY
+        sandboxes = {(sandbox.id, ready if sandbox.ready else not_ready) for sandbox in self.sandboxes}
+        return {*sandboxes, *((container.id, container.state) for container in self.containers)}
 
     @property
     def running(self) -> tuple[ObservedContainer, ...]:
-        return tuple(each for each in self.containers if each.running)
+        return tuple(container for container in self.containers if container.running)
 
 
 NOTHING = ObservedPod()
 
 
-def of_sandbox(status: pb.PodSandboxStatus) -> Sandbox:
-    ips = (status.network.ip, *(each.ip for each in status.network.additional_ips))
+def observe_sandbox(status: pb.PodSandboxStatus) -> Sandbox:
+    ips = (status.network.ip, *(address.ip for address in status.network.additional_ips))
     return Sandbox(
         id=status.id,
         ready=status.state == pb.SANDBOX_READY,
         attempt=status.metadata.attempt,
         created_at=status.created_at,
-        ips=tuple(each for each in ips if each),
+        ips=tuple(ip for ip in ips if ip),
         host_network=status.linux.namespaces.options.network == pb.NODE,
     )
 
 
-def of_container(status: pb.ContainerStatus, sandbox: str) -> ObservedContainer:
+def observe_container(status: pb.ContainerStatus, sandbox: str) -> ObservedContainer:
     return ObservedContainer(
         id=status.id,
         name=status.metadata.name,
@@ -125,12 +126,16 @@ def of_container(status: pb.ContainerStatus, sandbox: str) -> ObservedContainer:
     )
 
 
-def together(sandboxes: Iterable[Sandbox], containers: Iterable[ObservedContainer]) -> ObservedPod:
-    """Newest first: by attempt, then by time (clocks may jump, attempts do not)."""
+def newest_first(sandboxes: Iterable[Sandbox], containers: Iterable[ObservedContainer]) -> ObservedPod:
+    """By attempt, then by time: clocks may jump, attempts do not."""
     return ObservedPod(
-        sandboxes=tuple(sorted(sandboxes, key=lambda each: (each.attempt, each.created_at), reverse=True)),
-        containers=tuple(sorted(containers, key=lambda each: (each.attempt, each.created_at), reverse=True)),
+        sandboxes=tuple(sorted(sandboxes, key=_age, reverse=True)),
+        containers=tuple(sorted(containers, key=_age, reverse=True)),
     )
+
+
+def _age(member: Sandbox | ObservedContainer) -> tuple[int, int]:
+    return member.attempt, member.created_at
 
 
 def _user(status: pb.ContainerStatus) -> dict[str, object] | None:

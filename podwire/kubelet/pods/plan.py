@@ -1,6 +1,6 @@
-"""Decides what a pod needs next from what it wants and what the runtime has. Pure; `worker.py` acts.
+"""Plans the next actions for a pod from its spec and its state in the runtime, as computePodActions does. Pure.
 
-Looked at again after every deed, so a plan may stop at the first thing that others have to wait for.
+The worker plans again after every action, so that a plan may stop at the first thing that others have to wait for.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,25 +18,18 @@ from podwire.kubelet.pods.actions import (
     StopSandbox,
 )
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod, Sandbox
+from podwire.kubelet.probes.threshold import Unhealthy
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 
 KEPT = 2
-"""Of each container the present one and the one before: `kubectl logs --previous` and lastState show that."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """A probe says that a running container must be killed."""
-
-    message: str
-    grace: int | None = None
+"""Instances of each container: the present one and its predecessor, for `kubectl logs --previous` and lastState."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known beside the pod and the runtime's side of it. Times are monotonic."""
+    """Inputs of a plan beside the pod and its state in the runtime. Times are monotonic."""
 
     now: float = 0.0
     sandbox_held: float = 0.0
@@ -47,28 +40,28 @@ class Facts:
     """No new start of the container of this name before this time."""
     started: frozenset[str] = frozenset()
     """Ids of running containers whose startup probe, if they have one, has succeeded."""
-    unhealthy: Mapping[str, Trouble] = field(default_factory=dict)
+    unhealthy: Mapping[str, Unhealthy] = field(default_factory=dict)
     """By container id."""
     hashes: Mapping[str, str] = field(default_factory=dict)
-    """By container name: what a container must have been made from."""
+    """By container name: the hash of its spec."""
     deadline: float | None = None
     """When activeDeadlineSeconds is over."""
 
 
 def plan(pod: Pod, observed: ObservedPod, facts: Facts) -> Plan:
-    """The next deeds for a pod that is not being deleted."""
+    """The next actions for a pod that is not being deleted."""
     if outcome(pod, observed) is not None or (facts.deadline is not None and facts.now >= facts.deadline):
-        return Plan(tuple(_ended(observed)))
+        return Plan(tuple(_stop_all(observed)))
     sandbox = observed.sandbox
     if sandbox is None or not sandbox.ready:
-        return _sandbox(sandbox, observed, facts)
+        return _new_sandbox(sandbox, observed, facts)
     kills, starts, wake_at = _containers(pod, observed, sandbox, facts)
-    times = [each for each in (wake_at, facts.deadline) if each is not None]
+    times = [time for time in (wake_at, facts.deadline) if time is not None]
     return Plan((*kills, *starts, *_leftovers(observed)), min(times, default=None))
 
 
 def outcome(pod: Pod, observed: ObservedPod) -> str | None:
-    """Succeeded or Failed once nothing of the pod will run again, else None."""
+    """Succeeded or Failed when no container of the pod will run again, else None."""
     if pod.finished:
         return pod.status.phase
     spec = pod.spec
@@ -77,15 +70,15 @@ def outcome(pod: Pod, observed: ObservedPod) -> str | None:
     if spec.restart_policy == "Never" and _failed_init(pod, observed):
         return "Failed"
     codes = []
-    for each in spec.containers:
-        seen = observed.latest(each.name)
-        if seen is None or not seen.exited or restarts(pod, each, seen):
+    for container in spec.containers:
+        latest = observed.latest(container.name)
+        if latest is None or not latest.exited or restarts(pod, container, latest):
             return None
-        codes.append(seen.exit_code)
+        codes.append(latest.exit_code)
     return "Failed" if any(codes) else "Succeeded"
 
 
-def restarts(pod: Pod, container: Container, seen: ObservedContainer) -> bool:
+def restarts(pod: Pod, container: Container, exited: ObservedContainer) -> bool:
     """Whether a container that exited starts again."""
     if container in pod.spec.ephemeral_containers:
         return False
@@ -94,27 +87,27 @@ def restarts(pod: Pod, container: Container, seen: ObservedContainer) -> bool:
     policy = pod.spec.restart_policy
     if container in pod.spec.init_containers and policy == "Always":
         policy = "OnFailure"
-    return policy == "Always" or (policy == "OnFailure" and seen.exit_code != 0)
+    return policy == "Always" or (policy == "OnFailure" and exited.exit_code != 0)
 
 
-def told_restarts(pod: Pod, name: str) -> int:
-    """The number of a container that the runtime knows nothing of: after the last that the API was told of."""
-    for each in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        if each.get("name") == name:
-            return int(each.get("restartCount", 0)) + (1 if each.get("containerID") else 0)
+def next_attempt(pod: Pod, name: str) -> int:
+    """The attempt of a container that the runtime does not know: after the last one in the API's status."""
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        if status.get("name") == name:
+            return int(status.get("restartCount", 0)) + (1 if status.get("containerID") else 0)
     return 0
 
 
 def _failed_init(pod: Pod, observed: ObservedPod) -> bool:
-    for each in pod.spec.init_containers:
-        seen = observed.latest(each.name)
-        if not each.sidecar and seen is not None and seen.exited and seen.exit_code != 0:
+    for container in pod.spec.init_containers:
+        latest = observed.latest(container.name)
+        if not container.sidecar and latest is not None and latest.exited and latest.exit_code != 0:
             return True
     return False
 
 
-def _ended(observed: ObservedPod) -> Iterator[Action]:
-    """Sidecars have nobody left to serve; then the network goes. Containers stay to be looked at."""
+def _stop_all(observed: ObservedPod) -> Iterator[Action]:
+    """Kill what still runs, such as sidecars, then remove the network. Exited containers stay for `kubectl logs`."""
     if observed.running:
         yield EndContainers(observed.running)
     for sandbox in observed.sandboxes:
@@ -122,9 +115,9 @@ def _ended(observed: ObservedPod) -> Iterator[Action]:
             yield StopSandbox(sandbox.id)
 
 
-def _sandbox(old: Sandbox | None, observed: ObservedPod, facts: Facts) -> Plan:
-    """A new one; of those that failed before it none piles up."""
-    times = [each for each in (facts.sandbox_held, facts.deadline) if each is not None]
+def _new_sandbox(old: Sandbox | None, observed: ObservedPod, facts: Facts) -> Plan:
+    """Replace the sandbox that failed, if there is one, so that none pile up."""
+    times = [time for time in (facts.sandbox_held, facts.deadline) if time is not None]
     if facts.now < facts.sandbox_held:
         return Plan(wake_at=min(times))
     if old is None:
@@ -132,20 +125,22 @@ def _sandbox(old: Sandbox | None, observed: ObservedPod, facts: Facts) -> Plan:
     return Plan((StopSandbox(old.id), *_leftovers(observed), RunSandbox(old.attempt + 1)))
 
 
-class _Course:
-    """Collects the deeds for containers, one after the other."""
+class _ContainerPlan:
+    """Collects the actions for containers, one container after the other."""
 
     def __init__(self, pod: Pod, observed: ObservedPod, sandbox: Sandbox, facts: Facts) -> None:
         self.pod = pod
         self.observed = observed
         self.facts = facts
-        self.here = {each.name: each for each in reversed(observed.containers) if each.sandbox == sandbox.id}
+        self.here = {
+            container.name: container for container in reversed(observed.containers) if container.sandbox == sandbox.id
+        }
         self.kills: list[Action] = []
         self.starts: list[Action] = []
         self.wake_at: float | None = None
 
-    def attend(self, container: Container) -> bool:
-        """See to one container; whether those after it may go on."""
+    def add(self, container: Container) -> bool:
+        """Plan for one container; returns whether the next init container may start."""
         seen = self.here.get(container.name)
         if seen is None:
             self._first(container)
@@ -153,7 +148,7 @@ class _Course:
         if seen.running:
             return self._running(container, seen)
         if seen.state == pb.CONTAINER_CREATED:
-            # It could not be started, or whoever made it died before; what it was made with may have changed since.
+            # Its start failed, or the kubelet died before it; its configuration may be outdated by now.
             self._start(container, seen.attempt, RemoveContainer(seen.id))
             return False
         if not restarts(self.pod, container, seen):
@@ -162,23 +157,23 @@ class _Course:
         return False
 
     def _first(self, container: Container) -> None:
-        """The first in this sandbox; in an earlier one it may have run, and even finished."""
+        """The container is new in this sandbox; in an earlier one it may have run, and even succeeded."""
         before = self.observed.latest(container.name)
         if before is None:
-            self._start(container, told_restarts(self.pod, container.name))
+            self._start(container, next_attempt(self.pod, container.name))
         elif container in self.pod.spec.init_containers or restarts(self.pod, container, before):
             self._start(container, before.attempt + 1)
 
     def _running(self, container: Container, seen: ObservedContainer) -> bool:
-        trouble = self.facts.unhealthy.get(seen.id)
-        if trouble is not None:
-            again = f"{trouble.message}, will be restarted"
-            why = again if restarts(self.pod, container, replace(seen, exit_code=1)) else trouble.message
-            self.kills.append(KillContainer(container, seen, why, trouble.grace))
+        unhealthy = self.facts.unhealthy.get(seen.id)
+        if unhealthy is not None:
+            restarted = restarts(self.pod, container, replace(seen, exit_code=1))
+            message = f"{unhealthy.message}, will be restarted" if restarted else unhealthy.message
+            self.kills.append(KillContainer(container, seen, message, unhealthy.grace_seconds))
         elif seen.hash and self.facts.hashes.get(container.name, seen.hash) != seen.hash:
-            # Whatever the restart policy says of ends: this one is replaced.
-            why = f"Container {container.name} definition changed, will be restarted"
-            self.kills.append(KillContainer(container, seen, why))
+            # Replaced whatever the restart policy is.
+            message = f"Container {container.name} definition changed, will be restarted"
+            self.kills.append(KillContainer(container, seen, message))
             self.starts.append(StartContainer(container, seen.attempt + 1))
         plain = container in self.pod.spec.init_containers and not container.sidecar
         return not plain and seen.id in self.facts.started
@@ -194,30 +189,30 @@ class _Course:
 def _containers(
     pod: Pod, observed: ObservedPod, sandbox: Sandbox, facts: Facts
 ) -> tuple[list[Action], list[Action], float | None]:
-    course = _Course(pod, observed, sandbox, facts)
-    initialized = any(each.name in course.here for each in pod.spec.containers)
-    for each in pod.spec.init_containers:
-        if initialized and not each.sidecar:
-            continue  # its container may have been removed since; the app would not run if it had not succeeded
-        if not course.attend(each) and not initialized:
+    course = _ContainerPlan(pod, observed, sandbox, facts)
+    initialized = any(container.name in course.here for container in pod.spec.containers)
+    for container in pod.spec.init_containers:
+        if initialized and not container.sidecar:
+            continue  # it succeeded, or the app would not run; its container may have been removed since
+        if not course.add(container) and not initialized:
             return course.kills, course.starts, course.wake_at
-    for each in (*pod.spec.containers, *pod.spec.ephemeral_containers):
-        course.attend(each)
+    for container in (*pod.spec.containers, *pod.spec.ephemeral_containers):
+        course.add(container)
     return course.kills, course.starts, course.wake_at
 
 
 def _leftovers(observed: ObservedPod) -> Iterator[Action]:
-    """Dead containers that nobody asks for any more, and dead sandboxes once they are empty."""
+    """Garbage collection: old instances of containers, and old sandboxes once they are empty."""
     kept: dict[str, int] = {}
-    inhabited = set()
-    for each in observed.containers:
-        kept[each.name] = kept.get(each.name, 0) + 1
-        if kept[each.name] > KEPT and each.exited:
-            yield RemoveContainer(each.id)
+    occupied = set()
+    for container in observed.containers:
+        kept[container.name] = kept.get(container.name, 0) + 1
+        if kept[container.name] > KEPT and container.exited:
+            yield RemoveContainer(container.id)
         else:
-            inhabited.add(each.sandbox)
+            occupied.add(container.sandbox)
     for old in observed.sandboxes[1:]:
         if old.ready:
             yield StopSandbox(old.id)
-        if old.id not in inhabited:
+        if old.id not in occupied:
             yield RemoveSandbox(old.id)

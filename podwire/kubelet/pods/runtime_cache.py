@@ -1,27 +1,31 @@
-"""What the runtime has, kept up to date by its events. One that sends none is asked: after each deed, and every second.
+"""Cache of the runtime's sandboxes and containers, kept up to date by its events (the evented PLEG of other kubelets).
 
-A runtime may serve others beside this kubelet: what does not bear its mark is not seen here, and so never ended.
-An event is only a hint that something changed: what is true now is asked for by the pod's worker, so that a late event
-never overwrites a later answer.
+A runtime that sends no events is listed after each action and every second. A runtime may serve others than this
+kubelet: sandboxes without its owner tag are ignored, and so never removed. An event is only a hint that something
+changed: the pod's worker then asks for the present state, so that a late event never overwrites a later answer.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Protocol
 
+from podwire.kubelet.pods.limits import RuntimeLimits
+from podwire.kubelet.pods.network_checks import NetworkChecks
 from podwire.kubelet.pods.observed import (
     NOTHING,
     OWNER,
     UID,
+    IdAndState,
     ObservedContainer,
     ObservedPod,
-    Outline,
     Sandbox,
-    of_container,
-    of_sandbox,
-    together,
+    newest_first,
+    observe_container,
+    observe_sandbox,
 )
+from podwire.kubelet.pods.wakeups import Wakeups
 from podwire.kubelet.ports import Cri
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
@@ -29,47 +33,45 @@ from podwire.protocols.grpc_status import NotFound, RpcError, Unimplemented
 
 log = logging.getLogger(__name__)
 
-ASK_SECONDS = 10.0
-"""How long a runtime may take to tell what it has."""
-RELIST_SECONDS = 1.0
-"""Between two looks at a runtime that sends no events."""
-AFTER_DEED_SECONDS = 0.1
-"""Until a pod for which something was done there is looked at again: what was started may have ended at once."""
-RECONNECT_SECONDS = 0.1, 1.0
-"""First and longest pause until a runtime that went away is called again."""
+
+class Connection(Protocol):
+    """Notified when the runtime answers and when it does not any more; RuntimeHealth is one."""
+
+    def connected(self) -> None: ...
+
+    def disconnected(self, error: str) -> None: ...
 
 
 class RuntimeCache:
-    """Tells of changes by pod uid; `came` and `went` are told when the runtime comes and goes, `network_checked` when
-    it may have more to say of a sandbox's network than before."""
-
     def __init__(
         self,
         cri: Cri,
         owner: str,
-        changed: Callable[[str], None],
-        came: Callable[[], None],
-        went: Callable[[str], None],
-        network_checked: Callable[[str, str], None] = lambda _uid, _sandbox: None,
+        wakeups: Wakeups,
+        connection: Connection,
+        network_checks: NetworkChecks,
+        limits: RuntimeLimits,
     ) -> None:
+        """`owner` is the owner tag of this kubelet's sandboxes."""
         self._cri = cri
         self._owner = owner
-        self._changed = changed
-        self._came = came
-        self._went = went
-        self._network_checked = network_checked
+        self._wakeups = wakeups
+        self._connection = connection
+        self._network_checks = network_checks
+        self._limits = limits
         self._pods: dict[str, ObservedPod] = {}
-        self._done_for: set[str] = set()
-        self._held: dict[str, dict[str, pb.ContainerEventResponse]] = {}
-        """The last event about each sandbox of pods that are being looked at: what it tells may be in the answer."""
-        self._deed = asyncio.Event()
-        self._whole_status = True
+        self._acted_on: set[str] = set()
+        self._deferred: dict[str, dict[str, pb.ContainerEventResponse]] = {}
+        """The last event about each sandbox of pods that are being refreshed: the answer may include its change."""
+        self._action = asyncio.Event()
+        self._containers_in_status = True
+        """Whether PodSandboxStatus includes the containers' statuses (CRI of Kubernetes 1.26 and later)."""
         self._listening = False
-        self._told_of_silence = False
-        self._here = False
-        """It has told everything since it was called last."""
+        self._logged_no_events = False
+        self._listed = False
+        """The runtime was listed since the last connection."""
         self.complete = asyncio.Event()
-        """Everything that the runtime has was seen at least once."""
+        """The runtime was listed at least once."""
 
     def observed(self, uid: str) -> ObservedPod:
         return self._pods.get(uid, NOTHING)
@@ -80,214 +82,211 @@ class RuntimeCache:
 
     @property
     def current(self) -> bool:
-        """Whether a pod that was never told of is not there."""
+        """Whether a pod that no event mentioned does not exist in the runtime."""
         return self._listening
 
     def forget(self, uid: str) -> None:
-        """All of it was removed."""
+        """Everything of the pod was removed."""
         self._pods.pop(uid, None)
-        self._done_for.discard(uid)
+        self._acted_on.discard(uid)
 
-    async def look(self, uid: str) -> ObservedPod:
-        """Ask what is true of one pod now."""
-        return self._keep(uid, await self._ask(uid))
+    async def refresh(self, uid: str) -> ObservedPod:
+        """Ask the runtime for the present state of one pod. Raises RpcError."""
+        return self._store(uid, await self._fetch(uid))
 
-    async def look_at(self, uid: str, sandbox: str) -> ObservedPod:
-        """As `look`, in one call where the runtime allows it, by somebody who has just done something there."""
+    async def refresh_sandbox(self, uid: str, sandbox: str) -> ObservedPod:
+        """Refresh after an action in a sandbox: in one call, where the runtime supports it. Raises RpcError."""
         if not self._listening:
-            self._done_for.add(uid)
-            self._deed.set()
-        with self._holding(uid):
-            return await self._look_at(uid, sandbox)
-
-    async def _look_at(self, uid: str, sandbox: str) -> ObservedPod:
-        if not self._whole_status:
-            return await self.look(uid)
-        request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox)
-        answer = await self._cri.call(methods.POD_SANDBOX_STATUS, request, timeout=ASK_SECONDS)
-        if not answer.timestamp:
-            return await self.look(uid)
-        before = self.observed(uid)
-        others = [each for each in before.sandboxes if each.id != sandbox]
-        elsewhere = [each for each in before.containers if each.sandbox != sandbox]
-        here = [of_container(each, sandbox) for each in answer.containers_statuses]
-        return self._keep(uid, together([*others, of_sandbox(answer.status)], [*elsewhere, *here]))
+            self._acted_on.add(uid)
+            self._action.set()
+        with self._deferred_events(uid):
+            if not self._containers_in_status:
+                return await self.refresh(uid)
+            request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox)
+            response = await self._cri.call(methods.POD_SANDBOX_STATUS, request, timeout=self._limits.call)
+            if not response.timestamp:
+                return await self.refresh(uid)
+            before = self.observed(uid)
+            others = [other for other in before.sandboxes if other.id != sandbox]
+            elsewhere = [container for container in before.containers if container.sandbox != sandbox]
+            here = [observe_container(status, sandbox) for status in response.containers_statuses]
+            sandboxes = [*others, observe_sandbox(response.status)]
+            return self._store(uid, newest_first(sandboxes, [*elsewhere, *here]))
 
     async def run(self) -> None:
         """Follow the runtime until cancelled."""
-        first, longest = RECONNECT_SECONDS
-        pause, why = first, ""
+        first, longest = self._limits.reconnect
+        pause, logged = first, ""
         while True:
-            self._here = False
+            self._listed = False
             try:
                 await self._follow()
             except RpcError as error:
-                self._went(str(error))
-                if str(error) != why:  # said once, not with every try
-                    why = str(error)
-                    log.info("runtime does not answer", extra={"why": why})
-            if self._here:
-                pause, why = first, ""
+                self._connection.disconnected(str(error))
+                if str(error) != logged:  # once, not with every attempt
+                    logged = str(error)
+                    log.info("container runtime does not answer", extra={"error": logged})
+            if self._listed:
+                pause, logged = first, ""
             else:
                 pause = min(pause * 2, longest)
             await asyncio.sleep(pause)
 
     async def _follow(self) -> None:
-        """A runtime that comes back may be another version of it, so it is asked anew what it can do."""
-        self._whole_status = True
+        """Follow one connection. The runtime may have been replaced by another version: its features are unknown."""
+        self._containers_in_status = True
         events = self._cri.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest())
-        hints = asyncio.create_task(self._hints(events))
+        reading = asyncio.create_task(self._read(events))
         try:
-            await asyncio.sleep(0)  # listens before it lists
-            await self._everything()
-            self._listening = not hints.done()
-            # Two calls may overtake each other: what happened while the runtime began to tell of events is seen by
-            # looking once more.
-            await asyncio.wait((hints,), timeout=RELIST_SECONDS)
-            if not hints.done():
-                await self._everything()
-            await hints
+            await asyncio.sleep(0)  # subscribe before listing
+            await self._list()
+            self._listening = not reading.done()
+            # The two calls may overtake each other: a change between the listing and the subscription is found by
+            # listing once more.
+            await asyncio.wait((reading,), timeout=self._limits.relist)
+            if not reading.done():
+                await self._list()
+            await reading
         except Unimplemented:
             self._listening = False
-            if not self._told_of_silence:
-                self._told_of_silence = True
-                log.warning("the runtime sends no container events; it is asked every second instead")
+            if not self._logged_no_events:
+                self._logged_no_events = True
+                log.warning("runtime sends no container events, listing it every second instead")
             await self._relist()
         finally:
             self._listening = False
-            hints.cancel()
-            await asyncio.gather(hints, return_exceptions=True)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
-    async def _hints(self, events: AsyncIterator[pb.ContainerEventResponse]) -> None:
+    async def _read(self, events: AsyncIterator[pb.ContainerEventResponse]) -> None:
         async for event in events:
             sandbox = event.pod_sandbox_status
             uid = sandbox.metadata.uid
             if not uid or not self._owns(sandbox.annotations):
                 continue
-            if self._is_made_again(uid, event):
-                self._network_checked(uid, sandbox.id)
-            if uid in self._held:
-                self._held[uid][sandbox.id] = event
-            else:
-                self._hint(uid, event)
+            if self._is_network_check(uid, event):
+                self._network_checks.check(uid, sandbox.id)
+            if uid in self._deferred:
+                self._deferred[uid][sandbox.id] = event
+            elif not self._is_known(uid, event):
+                self._wakeups.runtime_changed(uid)
 
-    def _is_made_again(self, uid: str, event: pb.ContainerEventResponse) -> bool:
-        """Whether a sandbox is told to be made that was seen before."""
+    def _is_network_check(self, uid: str, event: pb.ContainerEventResponse) -> bool:
+        """Whether an event reports the creation of a sandbox that exists already: see `network_checks.py`."""
         id_ = event.pod_sandbox_status.id
-        made = event.container_id == id_ and event.container_event_type == pb.CONTAINER_CREATED_EVENT
-        return made and any(each.id == id_ and each.ready for each in self.observed(uid).sandboxes)
-
-    def _hint(self, uid: str, event: pb.ContainerEventResponse) -> None:
-        if not self._known(uid, event):
-            self._changed(uid)
+        created = event.container_id == id_ and event.container_event_type == pb.CONTAINER_CREATED_EVENT
+        return created and any(sandbox.id == id_ and sandbox.ready for sandbox in self.observed(uid).sandboxes)
 
     @contextlib.contextmanager
-    def _holding(self, uid: str) -> Iterator[None]:
-        """A deed's own events come while it is looked at, and would have it looked at again."""
-        held = self._held.setdefault(uid, {})
+    def _deferred_events(self, uid: str) -> Iterator[None]:
+        """Events of an action arrive while its pod is refreshed, and would cause another refresh."""
+        deferred = self._deferred.setdefault(uid, {})
         try:
             yield
         finally:
-            self._held.pop(uid, None)
-            for event in held.values():
-                self._hint(uid, event)
+            self._deferred.pop(uid, None)
+            for event in deferred.values():
+                if not self._is_known(uid, event):
+                    self._wakeups.runtime_changed(uid)
 
     def _owns(self, annotations: Mapping[str, str]) -> bool:
         return annotations.get(OWNER) == self._owner
 
-    def _known(self, uid: str, event: pb.ContainerEventResponse) -> bool:
-        """Whether an event tells what was seen already."""
-        sandbox = of_sandbox(event.pod_sandbox_status)
-        containers = {each.id: of_container(each, sandbox.id) for each in event.containers_statuses}
+    def _is_known(self, uid: str, event: pb.ContainerEventResponse) -> bool:
+        """Whether the cache has the state that an event reports."""
+        sandbox = observe_sandbox(event.pod_sandbox_status)
+        reported = {status.id: observe_container(status, sandbox.id) for status in event.containers_statuses}
         observed = self.observed(uid)
-        seen = {each.id: each for each in observed.containers if each.sandbox == sandbox.id}
-        return sandbox in observed.sandboxes and containers == seen
+        cached = {container.id: container for container in observed.containers if container.sandbox == sandbox.id}
+        return sandbox in observed.sandboxes and reported == cached
 
     async def _relist(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            until = loop.time() + RELIST_SECONDS
+            until = loop.time() + self._limits.relist
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
                     while True:
-                        await self._deed.wait()
-                        await asyncio.sleep(AFTER_DEED_SECONDS)
-                        await self._look_after_deeds()
-            await self._everything()
+                        await self._action.wait()
+                        await asyncio.sleep(self._limits.after_action)
+                        await self._check_acted_on()
+            await self._list()
 
-    async def _look_after_deeds(self) -> None:
-        uids, self._done_for = self._done_for, set()
-        self._deed.clear()
+    async def _check_acted_on(self) -> None:
+        uids, self._acted_on = self._acted_on, set()
+        self._action.clear()
         for uid in uids:
-            if await self._ask(uid) != self.observed(uid):
-                self._changed(uid)
+            if await self._fetch(uid) != self.observed(uid):
+                self._wakeups.runtime_changed(uid)
 
-    async def _everything(self) -> None:
-        """Find out which pods changed; those that are not there any more did, too."""
-        sandboxes = await self._call_sandboxes(None)
-        containers = await self._call_containers(None)
-        uids = {each.id: each.metadata.uid for each in sandboxes}
-        listed: dict[str, set[Outline]] = {uid: set() for uid in (*self._pods, *uids.values())}
+    async def _list(self) -> None:
+        """Report the pods whose lists of ids and states differ from the cache, including those that are gone."""
+        sandboxes = await self._list_sandboxes(None)
+        containers = await self._list_containers(None)
+        uids = {sandbox.id: sandbox.metadata.uid for sandbox in sandboxes}
+        listed: dict[str, set[IdAndState]] = {uid: set() for uid in (*self._pods, *uids.values())}
         for sandbox in sandboxes:
             listed[uids[sandbox.id]].add((sandbox.id, sandbox.state))
         for container in containers:
             if container.pod_sandbox_id in uids:
                 listed[uids[container.pod_sandbox_id]].add((container.id, container.state))
-        for uid, outline in listed.items():
-            if outline == self.observed(uid).outline:
+        for uid, states in listed.items():
+            if states == self.observed(uid).states:
                 continue
             if not self.complete.is_set():
-                await self.look(uid)
-            # Later on this may be older than what a worker has seen meanwhile, so it is only a hint as well.
-            self._changed(uid)
-        self._here = True
+                await self.refresh(uid)
+            # Later on the listing may be older than what a worker has seen meanwhile, so it is a hint as well.
+            self._wakeups.runtime_changed(uid)
+        self._listed = True
         self.complete.set()
-        self._came()
+        self._connection.connected()
+        self._wakeups.orphans_possible()
+        if self._listening:  # once for each connection; a runtime without events is listed all the time
+            self._network_checks.check_all(self._pods)
 
-    def _keep(self, uid: str, now: ObservedPod) -> ObservedPod:
+    def _store(self, uid: str, now: ObservedPod) -> ObservedPod:
         if now == NOTHING:
             self._pods.pop(uid, None)
         else:
             self._pods[uid] = now
         return now
 
-    async def _ask(self, uid: str) -> ObservedPod:
+    async def _fetch(self, uid: str) -> ObservedPod:
         sandboxes: list[Sandbox] = []
         containers: list[ObservedContainer] = []
-        listed = await self._call_sandboxes(uid)
-        whole = self._whole_status
-        for each in listed:
+        listed = await self._list_sandboxes(uid)
+        included = self._containers_in_status
+        for sandbox in listed:
             try:
-                request = pb.PodSandboxStatusRequest(pod_sandbox_id=each.id)
-                answer = await self._cri.call(methods.POD_SANDBOX_STATUS, request, timeout=ASK_SECONDS)
+                request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox.id)
+                response = await self._cri.call(methods.POD_SANDBOX_STATUS, request, timeout=self._limits.call)
             except NotFound:
                 continue
-            sandboxes.append(of_sandbox(answer.status))
-            whole = whole and answer.timestamp != 0  # only a runtime that tells containers along with it sets this
-            containers += [of_container(status, each.id) for status in answer.containers_statuses]
-        if listed and not whole:
-            self._whole_status = False
-            containers = [each async for each in self._one_by_one(await self._call_containers(uid))]
-        return together(sandboxes, containers)
+            sandboxes.append(observe_sandbox(response.status))
+            included = included and response.timestamp != 0  # set only by a runtime that includes the containers
+            containers += [observe_container(status, sandbox.id) for status in response.containers_statuses]
+        if listed and not included:
+            self._containers_in_status = False
+            containers = []
+            for container in await self._list_containers(uid):
+                try:
+                    asked = pb.ContainerStatusRequest(container_id=container.id)
+                    answer = await self._cri.call(methods.CONTAINER_STATUS, asked, timeout=self._limits.call)
+                except NotFound:
+                    continue
+                containers.append(observe_container(answer.status, container.pod_sandbox_id))
+        return newest_first(sandboxes, containers)
 
-    async def _one_by_one(self, listed: Iterable[pb.Container]) -> AsyncIterator[ObservedContainer]:
-        for each in listed:
-            try:
-                request = pb.ContainerStatusRequest(container_id=each.id)
-                answer = await self._cri.call(methods.CONTAINER_STATUS, request, timeout=ASK_SECONDS)
-            except NotFound:
-                continue
-            yield of_container(answer.status, each.pod_sandbox_id)
-
-    async def _call_sandboxes(self, uid: str | None) -> list[pb.PodSandbox]:
+    async def _list_sandboxes(self, uid: str | None) -> list[pb.PodSandbox]:
         request = pb.ListPodSandboxRequest()
         if uid is not None:
             request.filter.label_selector[UID] = uid
-        answer = await self._cri.call(methods.LIST_POD_SANDBOX, request, timeout=ASK_SECONDS)
-        return [each for each in answer.items if self._owns(each.annotations)]
+        response = await self._cri.call(methods.LIST_POD_SANDBOX, request, timeout=self._limits.call)
+        return [sandbox for sandbox in response.items if self._owns(sandbox.annotations)]
 
-    async def _call_containers(self, uid: str | None) -> list[pb.Container]:
+    async def _list_containers(self, uid: str | None) -> list[pb.Container]:
         request = pb.ListContainersRequest()
         if uid is not None:
             request.filter.label_selector[UID] = uid
-        return list((await self._cri.call(methods.LIST_CONTAINERS, request, timeout=ASK_SECONDS)).containers)
+        response = await self._cri.call(methods.LIST_CONTAINERS, request, timeout=self._limits.call)
+        return list(response.containers)

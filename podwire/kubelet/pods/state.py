@@ -1,277 +1,287 @@
-"""What a kubelet remembers of one pod beside what the API and the runtime know; it may be lost in a restart."""
+"""State of one pod beyond the API's and the runtime's, by concern. A restart of the kubelet may lose all of it."""
 
 import asyncio
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from podwire.interfaces import Clock
 from podwire.kubelet.claims import ClaimsNotReady
-from podwire.kubelet.config.resources import qos_class
+from podwire.kubelet.config.container import container_hash
 from podwire.kubelet.devices import DevicesNotReady
+from podwire.kubelet.events import field_path
+from podwire.kubelet.paths import KubeletPaths
 from podwire.kubelet.pods import termination_message
-from podwire.kubelet.pods.container_status import View
-from podwire.kubelet.pods.dependencies import Kit
+from podwire.kubelet.pods.container_start import CannotStart
+from podwire.kubelet.pods.limits import PodLimits
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
-from podwire.kubelet.pods.plan import Facts, Trouble, restarts
-from podwire.kubelet.pods.start import CannotStart, field_path, hashes
+from podwire.kubelet.pods.plan import Facts, restarts
+from podwire.kubelet.probes import ProbeResults
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
-from podwire.objects.times import parse, rfc3339
+from podwire.objects.times import parse
 from podwire.protocols.k8sapi.client_side.events import WARNING
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
+from podwire.tasks.backoff import Backoff, Pauses
 
-VOLUME_SECONDS = 2.0, 60.0
-"""Between two tries to set volumes up, if nothing tells earlier that it may work now."""
+DeviceStatuses = dict[str, list[dict[str, object]]]
+"""By container: the entries of `allocatedResourcesStatus`."""
 
 
-DEVICE_SECONDS = 10.0
-"""Until a pod that waits for devices looks again, if nobody tells earlier that there are some."""
+class Retry:
+    """When one thing that failed may be tried again: `not_before` is monotonic, 0 for now."""
 
-FORCED_SECONDS = 1
-"""What containers have to end by themselves when their pod was deleted without asking us."""
+    def __init__(self, clock: Clock, pauses: tuple[float, float]) -> None:
+        self._clock = clock
+        self._pauses = Pauses(*pauses)
+        self.not_before = 0.0
+
+    def failed(self) -> float:
+        """The time of the next attempt: after each failure in a row the pause doubles."""
+        self.not_before = self._clock.monotonic() + self._pauses.next()
+        return self.not_before
+
+    def succeeded(self) -> None:
+        self.not_before = 0.0
+        self._pauses.reset()
+
+    def retry_now(self) -> None:
+        """Something that the failure may depend on has changed; should it fail again, the pause still doubles."""
+        self.not_before = 0.0
+
+    def hold_until(self, time: float) -> None:
+        self.not_before = time
+
+
+class AllocationState:
+    """Claims and devices that the pod waits for."""
+
+    def __init__(self, clock: Clock, limits: PodLimits) -> None:
+        self.waits_for_devices = False
+        self.waits_for_claims = False
+        self.claims = Retry(clock, limits.claim_backoff)
+        self._last_claims: DeviceStatuses = {}
+
+    @property
+    def waits(self) -> bool:
+        return self.waits_for_devices or self.waits_for_claims
+
+    def statuses(self, plugins: DeviceStatuses, claims: DeviceStatuses) -> DeviceStatuses:
+        """Health of the devices of each container. Claims are unprepared when the pod has ended; its status keeps what
+        was last known of their devices."""
+        self._last_claims = claims or self._last_claims
+        names = plugins.keys() | self._last_claims.keys()
+        return {name: [*plugins.get(name, ()), *self._last_claims.get(name, ())] for name in names}
+
+
+class ContainerStates:
+    """Why containers do not run, since when, and when each may start again. Times are monotonic.
+
+    A container that exits and is to run again waits for the crash back-off. One that was created but could not be
+    started counts as one that crashed at once. One that cannot be created waits until `CannotStart.retry_at`, or, if
+    that is None, for an event; then the longest volume back-off only keeps it from waiting for ever.
+    """
+
+    def __init__(self, clock: Clock, recorder: Recorder, limits: PodLimits) -> None:
+        self._clock = clock
+        self._recorder = recorder
+        self._longest_wait = limits.volume_backoff[1]
+        self._crashes = Backoff(*limits.crash_backoff)
+        self.waiting: dict[str, tuple[str, str]] = {}
+        """By container name: reason and message."""
+        self.not_before: dict[str, float] = {}
+        """By container name: the earliest time of its next start."""
+        self.messages: dict[str, str] = {}
+        """By container id: termination message."""
+        self._exited_at: dict[str, float] = {}
+        """By container id."""
+        self._failed_at: dict[str, float] = {}
+        """By container name: when it was created but could not be started."""
+        self._names: dict[str, str] = {}
+        """Container id to name."""
+
+    def retry_now(self) -> None:
+        """Forget back-offs."""
+        self.not_before.clear()
+        self._exited_at.clear()
+        self._failed_at.clear()
+        for name in self.waiting:
+            self._crashes.clear(name)
+
+    def hold_all(self, containers: Sequence[Container], reason: str, message: str) -> None:
+        for container in containers:
+            self.waiting[container.name] = (reason, message)
+
+    def may_start(self) -> None:
+        """Something that containers may wait for has changed; it does not shorten a crash back-off."""
+        for name, (reason, _) in self.waiting.items():
+            if reason != "CrashLoopBackOff":
+                self.not_before.pop(name, None)
+
+    def starts(self, container: Container) -> None:
+        exited = {self._names[id_] for id_ in self._exited_at if id_ in self._names}
+        if container.name in exited or container.name in self._failed_at:
+            self._crashes.tried(container.name, self._clock.monotonic())
+        self.not_before.pop(container.name, None)
+        self.waiting.pop(container.name, None)
+        self._failed_at.pop(container.name, None)
+
+    def cannot_start(self, container: Container, error: CannotStart) -> None:
+        self.waiting[container.name] = (error.reason, str(error))
+        now = self._clock.monotonic()
+        if error.created:
+            self._failed_at[container.name] = now
+        else:
+            self.not_before[container.name] = error.retry_at or now + self._longest_wait
+
+    async def observe(self, pod: Pod, observed: ObservedPod, paths: KubeletPaths) -> None:
+        """Note which containers exited, read their termination messages once, and hold back those that crash."""
+        now = self._clock.monotonic()
+        for container in observed.containers:
+            if container.exited and container.id not in self.messages:
+                self._exited_at.setdefault(container.id, now)
+                self.messages[container.id] = await asyncio.to_thread(_message, pod, container, paths)
+        for id_ in self.messages.keys() - {container.id for container in observed.containers}:
+            del self.messages[id_]
+            self._exited_at.pop(id_, None)
+        self._names = {container.id: container.name for container in observed.containers}
+        for spec in pod.spec.every_container:
+            self._hold_back(pod, spec, observed.latest(spec.name))
+
+    def _hold_back(self, pod: Pod, container: Container, latest: ObservedContainer | None) -> None:
+        name = container.name
+        if latest is None or latest.running or name in self.not_before:
+            return
+        if latest.exited and not restarts(pod, container, latest):
+            self.waiting.pop(name, None)
+            return
+        if not latest.exited and name not in self._failed_at:
+            return
+        until = self._crashes.until(name, self._exited_at.get(latest.id) or self._failed_at.get(name, 0.0))
+        if until <= self._clock.monotonic():
+            return
+        self.not_before[name] = until
+        pod_name = f"{pod.name}_{pod.namespace}({pod.uid})"
+        pause = _go_duration(self._crashes.delay(name))
+        message = f"back-off {pause} restarting failed container={name} pod={pod_name}"
+        self.waiting[name] = ("CrashLoopBackOff", message)
+        event = f"Back-off restarting failed container {name} in pod {pod_name}"
+        self._recorder.tell(pod, WARNING, "BackOff", event, field_path=field_path(pod, container))
 
 
 class PodState:
-    def __init__(self, kit: Kit, pod: Pod) -> None:
-        self._kit = kit
-        self._uid = pod.uid
-        self._qos = qos_class(pod)
+    def __init__(self, clock: Clock, recorder: Recorder, paths: KubeletPaths, limits: PodLimits) -> None:
+        self._clock = clock
+        self._paths = paths
+        self._limits = limits
         self._hashes: tuple[int, dict[str, str]] = (-1, {})
-        self._waiting: dict[str, tuple[str, str]] = {}
-        self._held: dict[str, float] = {}
-        self._ended: dict[str, float] = {}
-        """Container id to when its end was seen."""
-        self._broken: dict[str, float] = {}
-        """Container name to when it was made but could not be started."""
-        self._messages: dict[str, str] = {}
-        self._names: dict[str, str] = {}
-        """Container id to name."""
-        self._sandbox_held = 0.0
-        self._volumes_at: float | None = None
-        self._volume_pause = VOLUME_SECONDS[0]
+        self.containers = ContainerStates(clock, recorder, limits)
+        self.sandbox = Retry(clock, limits.sandbox_backoff)
+        self.volumes = Retry(clock, limits.volume_backoff)
         self.volumes_ready = False
-        self.waits_for_devices = False
-        self.waits_for_claims = False
-        self.claims_held = 0.0
-        """No new try before this time."""
-        self._claims: dict[str, list[dict[str, object]]] = {}
-        """By container, how what it has by claims was last: that is told of a pod that has ended, too."""
+        self.allocation = AllocationState(clock, limits)
         self.admitted = False
         self.rejected = False
         self.failure: tuple[str, str] | None = None
+        """Why the pod as a whole has failed: reason and message."""
 
-    def retry(self) -> None:
-        """Somebody wants everything tried again now."""
-        self._held.clear()
-        self._ended.clear()
-        self._broken.clear()
-        self._sandbox_held = 0.0
-        self._kit.sandboxes.clear(self._uid)
-        self._kit.preparing.clear(self._uid)
-        for name in self._waiting:
-            self._kit.crashes.clear(self._key(name))
-
-    def sandbox_failed(self) -> None:
-        now = self._kit.clock.monotonic()
-        self._kit.sandboxes.tried(self._uid, now)
-        self._sandbox_held = self._kit.sandboxes.until(self._uid, now)
-
-    def sandbox_made(self) -> None:
-        self._sandbox_held = 0.0
-        self._kit.sandboxes.clear(self._uid)
-
-    def sandbox_may_work(self) -> None:
-        """What sandboxes depend on has changed: no need to wait any longer."""
-        self._sandbox_held = 0.0
-
-    def volumes_failed(self) -> None:
-        self._volumes_at = self._kit.clock.monotonic() + self._volume_pause
-        self._volume_pause = min(self._volume_pause * 2, VOLUME_SECONDS[1])
-
-    def volumes_worked(self) -> None:
-        self.volumes_ready = True
-        self._volumes_at = None
-        self._volume_pause = VOLUME_SECONDS[0]
-
-    def devices_missing(self, pod: Pod, error: DevicesNotReady) -> None:
-        """Nothing is made for the pod before it has them."""
-        self.waits_for_devices = True
-        self._hold_all(pod, error.reason, str(error), self._kit.clock.monotonic() + DEVICE_SECONDS)
-
-    def claims_missing(self, pod: Pod, error: ClaimsNotReady) -> float:
-        """The same; when to try again, if nothing tells earlier."""
-        self.waits_for_claims = True
-        until = self.claims_failed()
-        self._hold_all(pod, error.reason, str(error), until)
-        return until
-
-    def claims_failed(self) -> float:
-        """When to try again to have them prepared, or let go of: each time a little later."""
-        now = self._kit.clock.monotonic()
-        self._kit.preparing.tried(self._uid, now)
-        self.claims_held = self._kit.preparing.until(self._uid, now)
-        return self.claims_held
-
-    def has_all(self) -> None:
-        """Claims and devices."""
-        self._kit.preparing.clear(self._uid)
-        if self.waits_for_devices or self.waits_for_claims:
-            self.waits_for_devices = self.waits_for_claims = False
-            self._waiting.clear()
-
-    def _hold_all(self, pod: Pod, reason: str, message: str, until: float) -> None:
-        self._sandbox_held = until
-        for each in (*pod.spec.init_containers, *pod.spec.containers):
-            self._waiting[each.name] = (reason, message)
-
-    def starts(self, container: Container) -> None:
-        key = self._key(container.name)
-        if container.name in self._ended_names() or container.name in self._broken:
-            self._kit.crashes.tried(key, self._kit.clock.monotonic())
-        self._held.pop(container.name, None)
-        self._waiting.pop(container.name, None)
-        self._broken.pop(container.name, None)
-
-    def cannot_start(self, container: Container, error: CannotStart) -> None:
-        self.waits_for_devices = self.waits_for_devices or isinstance(error.__cause__, DevicesNotReady)
-        self.waits_for_claims = self.waits_for_claims or isinstance(error.__cause__, ClaimsNotReady)
-        self._waiting[container.name] = (error.reason, str(error))
-        if error.made:  # then it is as if it had crashed at once
-            self._broken[container.name] = self._kit.clock.monotonic()
-            return
-        # Without a time it waits for a change; the longest time is only there so that nothing waits for ever.
-        self._held[container.name] = error.retry_at or self._kit.clock.monotonic() + VOLUME_SECONDS[1]
+    def retry_now(self) -> None:
+        """Somebody asked, by an annotation of the pod, that everything is tried again now."""
+        self.containers.retry_now()
+        self.sandbox.succeeded()
+        self.volumes.retry_now()
+        self.allocation.claims.succeeded()
 
     def may_start(self) -> None:
-        """Something that containers wait for has changed."""
-        for name, (reason, _) in self._waiting.items():
-            if reason != "CrashLoopBackOff":
-                self._held.pop(name, None)
-        self._volumes_at = None
-        if self.waits_for_devices or self.waits_for_claims:
-            self._sandbox_held = self.claims_held = 0.0
+        """Something that the pod may wait for has changed: an object, a device, a claim."""
+        self.containers.may_start()
+        self.volumes.retry_now()
+        if self.allocation.waits:
+            self.sandbox.retry_now()
+            self.allocation.claims.retry_now()
 
-    async def remember(self, pod: Pod, observed: ObservedPod) -> None:
-        """Note which containers ended, what they said, and how long they have to wait."""
-        now = self._kit.clock.monotonic()
-        for seen in observed.containers:
-            if seen.exited and seen.id not in self._messages:
-                self._ended.setdefault(seen.id, now)
-                self._messages[seen.id] = await asyncio.to_thread(self._last_words, pod, seen)
-        there = {each.id for each in observed.containers}
-        for id_ in self._messages.keys() - there:
-            del self._messages[id_]
-            self._ended.pop(id_, None)
-        self._names = {each.id: each.name for each in observed.containers}
-        for each in pod.spec.every_container:
-            self._hold_back(pod, each, observed.latest(each.name))
+    def devices_missing(self, pod: Pod, error: DevicesNotReady) -> float:
+        """Nothing is created for the pod before it has its devices. Returns the time of the next attempt."""
+        self.allocation.waits_for_devices = True
+        until = self._clock.monotonic() + self._limits.device_retry
+        self._hold(pod, error.reason, str(error), until)
+        return until
 
-    def facts(self, pod: Pod, observed: ObservedPod) -> Facts:
-        probes, by_name = self._kit.probes, {each.name: each for each in pod.spec.every_container}
-        running = [(by_name[each.name], each) for each in observed.running if each.name in by_name]
-        verdicts = {seen.id: probes.verdict(seen) for _, seen in running}
+    def claims_missing(self, pod: Pod, error: ClaimsNotReady) -> float:
+        """Nothing is created for the pod before its claims are prepared. Returns the time of the next attempt."""
+        self.allocation.waits_for_claims = True
+        until = self.allocation.claims.failed()
+        self._hold(pod, error.reason, str(error), until)
+        return until
+
+    def _hold(self, pod: Pod, reason: str, message: str, until: float) -> None:
+        self.sandbox.hold_until(until)
+        self.containers.hold_all((*pod.spec.init_containers, *pod.spec.containers), reason, message)
+
+    def allocated(self) -> None:
+        """The pod has all its claims and devices."""
+        self.allocation.claims.succeeded()
+        if self.allocation.waits:
+            self.allocation.waits_for_devices = self.allocation.waits_for_claims = False
+            self.containers.waiting.clear()
+
+    def cannot_start(self, container: Container, error: CannotStart) -> None:
+        self.allocation.waits_for_devices |= isinstance(error.__cause__, DevicesNotReady)
+        self.allocation.waits_for_claims |= isinstance(error.__cause__, ClaimsNotReady)
+        self.containers.cannot_start(container, error)
+
+    async def observe(self, pod: Pod, observed: ObservedPod) -> None:
+        await self.containers.observe(pod, observed, self._paths)
+
+    def facts(self, pod: Pod, probes: ProbeResults, status: Mapping[str, Any]) -> Facts:
+        """Inputs of the plan; `status` is the one that was reported last."""
+        if self._hashes[0] != pod.metadata.generation:
+            hashes = {container.name: container_hash(container) for container in pod.spec.every_container}
+            self._hashes = (pod.metadata.generation, hashes)
         return Facts(
-            now=self._kit.clock.monotonic(),
-            sandbox_held=self._sandbox_held,
-            volumes_held=self._volumes_at or 0.0,
-            held=self._held,
-            started=frozenset(seen.id for container, seen in running if probes.started(container, seen)),
-            unhealthy={
-                id_: Trouble(message=each.message, grace=each.grace_seconds)
-                for id_, each in verdicts.items()
-                if each is not None
-            },
-            hashes=self._wanted(pod),
-            deadline=self._deadline(pod),
+            now=self._clock.monotonic(),
+            sandbox_held=self.sandbox.not_before,
+            volumes_held=self.volumes.not_before,
+            held=self.containers.not_before,
+            started=probes.started,
+            unhealthy=probes.unhealthy,
+            hashes=self._hashes[1],
+            deadline=self._deadline(pod, status.get("startTime")),
         )
 
-    def view(self, pod: Pod, observed: ObservedPod) -> View:
-        probes, by_name = self._kit.probes, {each.name: each for each in pod.spec.every_container}
-        running = [(by_name[each.name], each) for each in observed.running if each.name in by_name]
-        return View(
-            now=rfc3339(self._kit.clock.wall()),
-            runtime=self._kit.runtime_name,
-            host_ips=self._kit.node().ips,
-            qos=self._qos,
-            ready=frozenset(seen.id for container, seen in running if probes.ready(container, seen)),
-            started=frozenset(seen.id for container, seen in running if probes.started(container, seen)),
-            waiting=self._waiting,
-            messages=self._messages,
-            devices=self._devices(pod),
-            failure=self.failure,
-        )
+    def _deadline(self, pod: Pod, start_time: str | None) -> float | None:
+        if self.failure is not None:
+            return 0.0
+        if pod.spec.active_deadline_seconds is None or start_time is None:
+            return None
+        left = parse(start_time) + pod.spec.active_deadline_seconds - self._clock.wall()
+        if left <= 0:
+            self.failure = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+        return self._clock.monotonic() + left
 
-    def _devices(self, pod: Pod) -> dict[str, list[dict[str, object]]]:
-        """By container, how the devices are that it has, of plugins and by claims."""
-        self._claims = self._kit.claims.statuses(pod) or self._claims
-        plugins = self._kit.devices.statuses(self._uid)
-        return {
-            name: [*plugins.get(name, ()), *self._claims.get(name, ())] for name in plugins.keys() | self._claims.keys()
-        }
-
-    def grace(self, pod: Pod, *, gone: bool, adopted: bool) -> int:
-        """Seconds for its containers to end by themselves; of a kubelet that came late, what is left of them."""
+    def grace_period(self, pod: Pod, *, gone: bool, adopted: bool) -> int:
+        """Seconds for containers to exit by themselves. `gone`: the API does not have the pod any more. `adopted`: it
+        was being deleted when this kubelet started, so that only the rest of its grace period is left."""
         if gone:
-            return FORCED_SECONDS
+            return self._limits.forced_grace
         given = pod.metadata.deletion_grace_period_seconds
         if given is None:
             return pod.spec.termination_grace_period_seconds
         if adopted and pod.metadata.deletion_timestamp is not None:
             # Timestamps are whole seconds, rounded down.
-            left = parse(pod.metadata.deletion_timestamp) + 1 - self._kit.clock.wall()
+            left = parse(pod.metadata.deletion_timestamp) + 1 - self._clock.wall()
             return max(0, min(given, int(left)))
         return given
 
-    def _hold_back(self, pod: Pod, container: Container, seen: ObservedContainer | None) -> None:
-        """A container that ended and starts again waits the longer, the more often it has."""
-        name = container.name
-        if seen is None or seen.running or name in self._held:
-            return
-        if seen.exited and not restarts(pod, container, seen):
-            self._waiting.pop(name, None)
-            return
-        if not seen.exited and name not in self._broken:
-            return
-        key = self._key(name)
-        until = self._kit.crashes.until(key, self._ended.get(seen.id) or self._broken.get(name, 0.0))
-        if until <= self._kit.clock.monotonic():
-            return
-        self._held[name] = until
-        pause = self._kit.crashes.delay(key)
-        about = f"container={name} pod={pod.name}_{pod.namespace}({pod.uid})"
-        self._waiting[name] = ("CrashLoopBackOff", f"back-off {_spoken(pause)} restarting failed {about}")
-        message = f"Back-off restarting failed container {name} in pod {pod.name}_{pod.namespace}({pod.uid})"
-        self._kit.recorder.tell(pod, WARNING, "BackOff", message, field_path=field_path(pod, container))
 
-    def _deadline(self, pod: Pod) -> float | None:
-        if pod.spec.active_deadline_seconds is None or self.failure is not None:
-            return None if self.failure is None else 0.0
-        start = self._kit.reports.latest(pod.uid).get("startTime")
-        if start is None:
-            return None
-        left = parse(start) + pod.spec.active_deadline_seconds - self._kit.clock.wall()
-        if left <= 0:
-            self.failure = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
-        return self._kit.clock.monotonic() + left
-
-    def _wanted(self, pod: Pod) -> dict[str, str]:
-        """What each container must have been made from; worked out once for each generation of the pod."""
-        if self._hashes[0] != pod.metadata.generation:
-            self._hashes = (pod.metadata.generation, hashes(pod))
-        return self._hashes[1]
-
-    def _last_words(self, pod: Pod, seen: ObservedContainer) -> str:
-        container = next((each for each in pod.spec.every_container if each.name == seen.name), None)
-        if container is None:
-            return ""
-        file = termination_message.message_file(self._kit.places.root, pod.uid, seen.name, seen.attempt)
-        return termination_message.read(container, Path(file), seen.log_path, seen.exit_code)
-
-    def _ended_names(self) -> set[str]:
-        return {self._names[each] for each in self._ended if each in self._names}
-
-    def _key(self, name: str) -> str:
-        return f"{self._uid}/{name}"
+def _message(pod: Pod, exited: ObservedContainer, paths: KubeletPaths) -> str:
+    container = next((spec for spec in pod.spec.every_container if spec.name == exited.name), None)
+    if container is None:
+        return ""
+    file = paths.termination_message(pod.uid, exited.name, exited.attempt)
+    return termination_message.read(container, file, exited.log_path, exited.exit_code)
 
 
-def _spoken(seconds: float) -> str:
-    """As Go says it: 10s, 1m20s, 5m0s."""
+def _go_duration(seconds: float) -> str:
+    """A duration as Go prints it: 10s, 1m20s, 5m0s."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"

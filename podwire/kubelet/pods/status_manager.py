@@ -1,4 +1,7 @@
-"""Tells the API server how pods are: the newest status of each, one request at a time, only what changed."""
+"""The status manager: patches the newest status of each pod in the API, one request at a time, only what changed.
+
+It also deletes a terminated pod from the API, after its last status was sent.
+"""
 
 import asyncio
 import contextlib
@@ -7,10 +10,10 @@ from dataclasses import dataclass, field
 
 from podwire.failpoints import declare, failpoint
 from podwire.kubelet.pods.container_status import State
-from podwire.kubelet.pods.status import changes
-from podwire.kubelet.ports import Api
+from podwire.kubelet.pods.limits import StatusLimits
+from podwire.kubelet.pods.status import status_patch
 from podwire.objects.pods import Pod
-from podwire.protocols.k8sapi.client_side import ClientError, PatchType
+from podwire.protocols.k8sapi.client_side import Client, ClientError, PatchType
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
@@ -18,173 +21,170 @@ from podwire.protocols.k8sapi.watch import Object
 log = logging.getLogger(__name__)
 
 PODS = Kind(group="", version="v1", resource="pods", kind="Pod", namespaced=True)
-ENDS = ("Succeeded", "Failed")
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+TERMINAL = ("Succeeded", "Failed")
 STARTING = ("ContainerCreating", "PodInitializing")
-MANNERS = 0.15
-"""Seconds until it is told that a pod is about to start: most run by then, and that is told at once."""
 
-SENT = declare("kubelet.status-sent", "the API server has a pod's status; nobody here has noted it yet")
+SENT = declare("kubelet.status-sent", "the API server has a pod's status; the kubelet has not noted it yet")
 
 
 @dataclass(slots=True)
-class _Sheet:
-    """One pod: what the API has, what it should have."""
+class _Entry:
+    """One pod: the status that the API has, and the one that it should have."""
 
     pod: Pod
-    told: State
+    stored: State
     version: int
     wanted: State | None = None
     sent: State | None = None
-    """What was wanted when it was sent last."""
-    kept: State | None = None
-    """What the API made of that."""
+    """The wanted status when it was sent last."""
+    stored_after_sent: State | None = None
+    """What the API made of it."""
     sending: bool = False
-    pressing: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there is more to tell than that the pod is about to start."""
+    urgent: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is more to report than that the pod is starting."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def patch(self) -> State:
-        """What is to be sent. What the API keeps in other words than ours is said once, not for ever."""
-        if self.wanted is None or (self.wanted == self.sent and self.told == self.kept):
+        """The patch to send. A status that the API stores in other words than ours is sent once, not for ever."""
+        if self.wanted is None or (self.wanted == self.sent and self.stored == self.stored_after_sent):
             return {}
-        return {} if self.overruled else changes(self.told, self.wanted)
+        return {} if self.overruled else status_patch(self.stored, self.wanted)
 
     @property
     def overruled(self) -> bool:
-        """Somebody else has ended the pod, and nothing leads back from there."""
-        return self.told.get("phase") in ENDS and self.wanted is not None and self.wanted.get("phase") not in ENDS
+        """Whether somebody else ended the pod: no transition leads out of a terminal phase."""
+        ended = self.stored.get("phase") in TERMINAL
+        return ended and self.wanted is not None and self.wanted.get("phase") not in TERMINAL
 
     @property
     def latest(self) -> State:
         if self.wanted is None:
-            return self.told
-        merged = {**self.told, **self.wanted, "conditions": _all_conditions(self.told, self.wanted)}
+            return self.stored
+        ours = self.wanted.get("conditions") or []
+        types = {condition["type"] for condition in ours}
+        others = [condition for condition in self.stored.get("conditions") or () if condition["type"] not in types]
+        merged = {**self.stored, **self.wanted, "conditions": [*ours, *others]}
         if self.overruled:
-            merged |= {name: self.told[name] for name in ("phase", "reason", "message") if name in self.told}
+            merged |= {name: self.stored[name] for name in ("phase", "reason", "message") if name in self.stored}
         return merged
 
-    def saw(self, status: State, version: int) -> None:
-        """An echo of what was overtaken since is nothing new."""
+    def update(self, status: State, version: int) -> None:
+        """Ignores a state that is older than the one that is known."""
         if version >= self.version:
-            self.told, self.version = status, version
+            self.stored, self.version = status, version
 
 
 class StatusManager:
-    """A status that is overtaken before it was sent is never sent."""
+    """A status that is superseded before it was sent is never sent."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Client, limits: StatusLimits) -> None:
         self._api = api
-        self._sheets: dict[str, _Sheet] = {}
-        self._group: asyncio.TaskGroup | None = None
+        self._limits = limits
+        self._entries: dict[str, _Entry] = {}
+        self._tasks: asyncio.TaskGroup | None = None
 
-    def saw(self, pod: Pod, object_: Object) -> None:
-        """What the API has, by a watch."""
+    def update(self, pod: Pod, object_: Object) -> None:
+        """The API has this status, by a watch."""
         status, version = dict(object_.get("status") or {}), _version(pod.metadata.resource_version)
-        sheet = self._sheets.get(pod.uid)
-        if sheet is None:
-            self._sheets[pod.uid] = _Sheet(pod, status, version)
+        entry = self._entries.get(pod.uid)
+        if entry is None:
+            self._entries[pod.uid] = _Entry(pod, status, version)
         else:
-            sheet.saw(status, version)
-            self._begin(sheet)
+            entry.update(status, version)
+            self._send_if_changed(entry)
 
     def latest(self, uid: str) -> State:
-        """The status as it is, or is about to be."""
-        sheet = self._sheets.get(uid)
-        return {} if sheet is None else sheet.latest
+        """The status that the API has or is about to have."""
+        entry = self._entries.get(uid)
+        return {} if entry is None else entry.latest
 
     def report(self, pod: Pod, status: State) -> None:
         """Have this sent; never waits."""
-        sheet = self._sheets.get(pod.uid)
-        if sheet is not None:
-            sheet.wanted = status
-            if not _starts(status):
-                sheet.pressing.set()
-            self._begin(sheet)
+        entry = self._entries.get(pod.uid)
+        if entry is not None:
+            entry.wanted = status
+            if not _is_starting(status):
+                entry.urgent.set()
+            self._send_if_changed(entry)
 
     async def sent(self, uid: str) -> None:
-        """Wait until nothing is on the way."""
-        sheet = self._sheets.get(uid)
-        if sheet is not None and sheet.sending:
-            await sheet.done.wait()
+        """Wait until no request for the pod is in flight."""
+        entry = self._entries.get(uid)
+        if entry is not None and entry.sending:
+            await entry.done.wait()
+
+    async def delete_pod(self, pod: Pod) -> None:
+        """Delete a terminated pod from the API, after its last status was sent. Raises ApiError, ClientError."""
+        await self.sent(pod.uid)
+        try:
+            await self._api.delete(PODS, pod.name, pod.namespace, grace_seconds=0, uid=pod.uid)
+        except ApiError as error:
+            if error.code not in (404, 409):  # deleted already, or replaced by another pod of that name
+                raise
 
     def forget(self, uid: str) -> None:
-        self._sheets.pop(uid, None)
+        self._entries.pop(uid, None)
 
     async def run(self) -> None:
         """Send until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
             try:
                 await asyncio.Event().wait()
             finally:
-                self._group = None  # a group that ends takes nobody new
+                self._tasks = None  # a task group that is shutting down refuses new tasks
 
-    def _begin(self, sheet: _Sheet) -> None:
-        if self._group is not None and not sheet.sending and sheet.patch:
-            sheet.sending = True
-            sheet.done.clear()
-            self._group.create_task(self._send(sheet), name=f"report {sheet.pod.ref}")
+    def _send_if_changed(self, entry: _Entry) -> None:
+        if self._tasks is not None and not entry.sending and entry.patch:
+            entry.sending = True
+            entry.done.clear()
+            self._tasks.create_task(self._send(entry), name=f"status of {entry.pod.ref}")
 
-    async def _send(self, sheet: _Sheet) -> None:
-        """Until the API has what is wanted, and the pod is still ours."""
-        pause = FIRST_PAUSE
+    async def _send(self, entry: _Entry) -> None:
+        """Send until the API has the wanted status, or the pod is forgotten."""
+        first, longest = self._limits.backoff
+        pause = first
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(MANNERS):
-                    await sheet.pressing.wait()
-            while (patch := sheet.patch) and self._sheets.get(sheet.pod.uid) is sheet:
+                async with asyncio.timeout(self._limits.starting_delay):
+                    await entry.urgent.wait()
+            while (patch := entry.patch) and self._entries.get(entry.pod.uid) is entry:
                 try:
-                    await self._patch(sheet, patch)
-                    pause = FIRST_PAUSE
+                    await self._patch(entry, patch)
+                    pause = first
                 except (ClientError, ApiError) as error:
-                    if isinstance(error, ApiError) and not _may_pass(error):
-                        _tell(sheet, error)
+                    about = {"pod": entry.pod.ref, "error": str(error)}
+                    if isinstance(error, ApiError) and error.code < 500 and error.code != 429:
+                        if error.code not in (404, 409):  # deleted, or replaced by another pod of that name
+                            log.warning("API server rejected pod status", extra=about)
                         return
-                    log.info("status not sent", extra={"pod": sheet.pod.ref, "why": str(error)})
+                    log.info("cannot send pod status", extra=about)
                     await asyncio.sleep(pause)
-                    pause = min(pause * 2, LONGEST_PAUSE)
+                    pause = min(pause * 2, longest)
         finally:
-            sheet.sending = False
-            sheet.done.set()
+            entry.sending = False
+            entry.done.set()
 
-    async def _patch(self, sheet: _Sheet, patch: State) -> None:
-        meta, wanted = sheet.pod.metadata, sheet.wanted
+    async def _patch(self, entry: _Entry, patch: State) -> None:
+        meta, wanted = entry.pod.metadata, entry.wanted
         body = {"metadata": {"uid": meta.uid}, "status": patch}
         now = await self._api.patch(
             PODS, meta.name, body, meta.namespace, type_=PatchType.STRATEGIC, subresource="status"
         )
         failpoint(SENT)
-        kept = dict(now.get("status") or {})
-        sheet.saw(kept, _version(now["metadata"].get("resourceVersion", "")))
-        sheet.sent, sheet.kept = wanted, kept
+        stored = dict(now.get("status") or {})
+        entry.update(stored, _version(now["metadata"].get("resourceVersion", "")))
+        entry.sent, entry.stored_after_sent = wanted, stored
 
 
-def _starts(status: State) -> bool:
-    """Whether the pod is about to start, and nothing has gone wrong so far."""
+def _is_starting(status: State) -> bool:
+    """Whether the pod is about to start and nothing has gone wrong so far."""
     containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
-    waiting = [each["state"].get("waiting") or {} for each in containers]
+    waiting = [container["state"].get("waiting") or {} for container in containers]
     return status.get("phase") == "Pending" and all(
-        each.get("reason") in STARTING and not each.get("message") for each in waiting
+        state.get("reason") in STARTING and not state.get("message") for state in waiting
     )
-
-
-def _may_pass(error: ApiError) -> bool:
-    """Whether the same request may succeed later: it is the server's trouble, not ours."""
-    return error.code >= 500 or error.code == 429
-
-
-def _tell(sheet: _Sheet, error: ApiError) -> None:
-    if error.code not in (404, 409):  # gone, or another pod of that name by now
-        log.warning("status refused", extra={"pod": sheet.pod.ref, "why": error.message})
-
-
-def _all_conditions(told: State, wanted: State) -> list[State]:
-    """Ours as they will be, those of others as they are."""
-    ours = wanted.get("conditions") or []
-    types = {each["type"] for each in ours}
-    return [*ours, *(each for each in told.get("conditions") or () if each["type"] not in types)]
 
 
 def _version(text: str) -> int:

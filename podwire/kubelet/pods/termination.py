@@ -1,141 +1,152 @@
-"""Ends what runs: one container, or a whole pod with all that was made for it."""
+"""Stops containers, and removes everything that was made for a pod."""
 
 import asyncio
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 from podwire.failpoints import declare, failpoint
-from podwire.kubelet.config.fields import NodeFacts
-from podwire.kubelet.pods.dependencies import Kit
+from podwire.interfaces import Clock
+from podwire.kubelet.claims import ClaimManager
+from podwire.kubelet.devices import DeviceManager
+from podwire.kubelet.events import ContainerEvents
+from podwire.kubelet.pods.dependencies import NodeContext
 from podwire.kubelet.pods.hooks import FAILED_PRE_STOP, HookFailed, run_hook
+from podwire.kubelet.pods.limits import PodLimits
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
-from podwire.kubelet.pods.start import field_path
+from podwire.kubelet.pods.runtime_cache import RuntimeCache
 from podwire.kubelet.pods.status import pod_ips
+from podwire.kubelet.ports import Cri
+from podwire.kubelet.probes import Prober
+from podwire.kubelet.volumes import VolumeManager
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
+from podwire.protocols.grpc_methods import Unary
 from podwire.protocols.grpc_status import NotFound
 from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
 
 log = logging.getLogger(__name__)
 
-CALL_SECONDS = 120.0
-AFTER_HOOK_SECONDS = 2
-"""What a container has left at least to end by itself, however long its preStop hook took."""
-
-
-STOPPED = declare("kubelet.containers-stopped", "a pod's containers have ended; it still has its network")
-DETACHED = declare("kubelet.sandboxes-stopped", "a pod has no network any more; its records and files are there")
+STOPPED = declare("kubelet.containers-stopped", "a pod's containers have exited; it still has its network")
+DETACHED = declare("kubelet.sandboxes-stopped", "a pod has no network any more; its records and files exist")
 REMOVED = declare("kubelet.pod-removed", "nothing of a pod is left on this node; the API server still has it")
 
 
 class PodTermination:
-    """Idempotent throughout: whatever is gone already is no error."""
+    """Every method is idempotent: what does not exist any more is not an error. All may raise RpcError."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+    def __init__(
+        self,
+        cri: Cri,
+        clock: Clock,
+        events: ContainerEvents,
+        node: NodeContext,
+        cache: RuntimeCache,
+        volumes: VolumeManager,
+        devices: DeviceManager,
+        claims: ClaimManager,
+        prober: Prober,
+        limits: PodLimits,
+    ) -> None:
+        self._cri = cri
+        self._clock = clock
+        self._events = events
+        self._node = node
+        self._cache = cache
+        self._volumes = volumes
+        self._devices = devices
+        self._claims = claims
+        self._prober = prober
+        self._limits = limits
 
-    async def container(self, pod: Pod, container: Container, seen: ObservedContainer, why: str, grace: int) -> None:
-        """The preStop hook within the grace period, TERM, and KILL when that is over. RpcError."""
-        where = field_path(pod, container)
-        self._kit.recorder.tell(pod, NORMAL, "Killing", _killing(container, why), field_path=where)
-        left = await self._before_stop(pod, container, seen, grace)
-        await self.stop(seen.id, left)
-
-    async def stop(self, id_: str, grace: int) -> None:
-        request = pb.StopContainerRequest(container_id=id_, timeout=grace)
-        try:
-            await self._kit.cri.call(methods.STOP_CONTAINER, request, timeout=grace + CALL_SECONDS)
-        except NotFound:
-            return
-
-    async def _before_stop(self, pod: Pod, container: Container, seen: ObservedContainer, grace: int) -> int:
-        """Run the preStop hook; gives the seconds that are left."""
+    async def kill_container(
+        self, pod: Pod, container: Container, running: ObservedContainer, message: str, grace: int
+    ) -> None:
+        """The preStop hook within the grace period, then SIGTERM, and SIGKILL when the period is over."""
+        message = message or f"Stopping container {container.name}"
+        self._events.record(pod, container, NORMAL, "Killing", message)
         hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
-        if hook is None or grace <= 0:
-            return grace
-        began = self._kit.clock.monotonic()
-        facts: NodeFacts = self._kit.node()
-        ips = pod_ips(pod, self._kit.view.observed(pod.uid), facts.ips)
-        try:
-            await run_hook(hook, pod, container, seen.id, ips, self._kit.prober, timeout=float(grace))
-        except HookFailed as error:
-            log.info("preStop hook failed", extra={"why": str(error)})
-            self._kit.recorder.tell(pod, WARNING, *FAILED_PRE_STOP, field_path=field_path(pod, container))
-        return max(AFTER_HOOK_SECONDS, grace - int(self._kit.clock.monotonic() - began))
+        if hook is not None and grace > 0:
+            began = self._clock.monotonic()
+            ips = pod_ips(pod, self._cache.observed(pod.uid), self._node.facts().ips)
+            try:
+                await run_hook(hook, pod, container, running.id, ips, self._prober, timeout=float(grace))
+            except HookFailed as error:
+                log.info("preStop hook failed, stopping container anyway", extra={"error": str(error)})
+                self._events.record(pod, container, WARNING, *FAILED_PRE_STOP)
+            left = grace - int(self._clock.monotonic() - began)
+            grace = max(self._limits.grace_after_hook, left)
+        await self.stop_container(running.id, grace)
 
-    async def containers(self, pod: Pod, running: Iterable[ObservedContainer], grace: int) -> None:
-        """All apps together, then the sidecars, the last one first, in what is left of the grace period. RpcError."""
-        began = self._kit.clock.monotonic()
-        by_name = {each.name: each for each in pod.spec.every_container}
-        order = [each.name for each in pod.spec.init_containers if each.sidecar]
-        sidecars = [each for each in running if each.name in order]
-        await self._all(pod, by_name, [each for each in running if each.name not in order], grace)
-        for each in sorted(sidecars, key=lambda seen: order.index(seen.name), reverse=True):
-            left = max(0, grace - int(self._kit.clock.monotonic() - began))
-            await self._all(pod, by_name, [each], left)
+    async def stop_container(self, id_: str, grace: int) -> None:
+        request = pb.StopContainerRequest(container_id=id_, timeout=grace)
+        await self._call(methods.STOP_CONTAINER, request, grace)
 
-    async def _all(self, pod: Pod, by_name: dict[str, Container], seen: list[ObservedContainer], grace: int) -> None:
+    async def kill_containers(self, pod: Pod, running: Sequence[ObservedContainer], grace: int) -> None:
+        """Kill all app containers together, then sidecars one by one in reverse order, within one grace period."""
+        began = self._clock.monotonic()
+        specs = {container.name: container for container in pod.spec.every_container}
+        sidecars = [container.name for container in pod.spec.init_containers if container.sidecar]
         async with asyncio.TaskGroup() as group:
-            for each in seen:
-                container = by_name.get(each.name, Container(name=each.name))
-                group.create_task(self.container(pod, container, each, "", grace))
+            for container in running:
+                if container.name not in sidecars:
+                    spec = specs.get(container.name, Container(name=container.name))
+                    group.create_task(self.kill_container(pod, spec, container, "", grace))
+        last_first = [container for name in reversed(sidecars) for container in running if container.name == name]
+        for container in last_first:
+            left = max(0, grace - int(self._clock.monotonic() - began))
+            await self.kill_container(pod, specs[container.name], container, "", left)
 
-    async def sandboxes(self, observed: ObservedPod) -> None:
-        """Take the network away; containers that still run end at once. RpcError."""
+    async def stop_sandboxes(self, observed: ObservedPod) -> None:
+        """Remove the pod's network; containers that still run are killed at once."""
         failpoint(STOPPED)
-        for each in observed.sandboxes:
-            await self.stop_sandbox(each.id)
+        for sandbox in observed.sandboxes:
+            await self.stop_sandbox(sandbox.id)
         failpoint(DETACHED)
 
     async def stop_sandbox(self, id_: str) -> None:
-        try:
-            request = pb.StopPodSandboxRequest(pod_sandbox_id=id_)
-            await self._kit.cri.call(methods.STOP_POD_SANDBOX, request, timeout=CALL_SECONDS)
-        except NotFound:
-            return
+        await self._call(methods.STOP_POD_SANDBOX, pb.StopPodSandboxRequest(pod_sandbox_id=id_))
 
     async def remove_sandbox(self, id_: str) -> None:
-        """With the containers in it."""
-        try:
-            request = pb.RemovePodSandboxRequest(pod_sandbox_id=id_)
-            await self._kit.cri.call(methods.REMOVE_POD_SANDBOX, request, timeout=CALL_SECONDS)
-        except NotFound:
-            return
+        """Remove a sandbox with its containers."""
+        await self._call(methods.REMOVE_POD_SANDBOX, pb.RemovePodSandboxRequest(pod_sandbox_id=id_))
 
     async def remove_container(self, id_: str) -> None:
+        await self._call(methods.REMOVE_CONTAINER, pb.RemoveContainerRequest(container_id=id_))
+
+    async def _call(self, method: Unary[Any, Any], request: Any, grace: int = 0) -> None:
         try:
-            request = pb.RemoveContainerRequest(container_id=id_)
-            await self._kit.cri.call(methods.REMOVE_CONTAINER, request, timeout=CALL_SECONDS)
+            await self._cri.call(method, request, timeout=grace + self._limits.runtime_call)
         except NotFound:
             return
 
-    async def free_devices(self, uid: str) -> bool:
-        """Of a pod that needs them no more; whether the disk let it."""
+    async def unprepare_claims(self, uid: str) -> None:
+        """Have drivers unprepare the pod's claims; returns when they have."""
+        await self._claims.release(uid)
+
+    async def release_devices(self, uid: str) -> bool:
+        """Release the devices of a pod that has ended. Returns False if the checkpoint could not be written."""
         try:
-            await self._kit.devices.release(uid)
+            await self._devices.release(uid)
         except OSError as error:
-            log.warning("devices not freed yet", extra={"why": str(error)})
+            log.warning("cannot release devices of pod", extra={"error": str(error)})
             return False
         return True
 
-    async def remove(self, uid: str, observed: ObservedPod) -> None:
-        """All that was made for a pod: in the runtime, its claims, devices, volumes, logs. RpcError, OSError."""
-        for each in observed.sandboxes:
-            await self.remove_sandbox(each.id)
-        await self._kit.claims.release(uid)
-        await self._kit.devices.release(uid)
-        await self._kit.volumes.remove(uid)
+    async def remove_pod(self, uid: str, observed: ObservedPod) -> None:
+        """Remove everything that was made for a pod: sandboxes, claims, devices, volumes, logs. OSError."""
+        for sandbox in observed.sandboxes:
+            await self.remove_sandbox(sandbox.id)
+        await self._claims.release(uid)
+        await self._devices.release(uid)
+        await self._volumes.remove(uid)
         await asyncio.to_thread(self._remove_files, uid)
         failpoint(REMOVED)
 
     def _remove_files(self, uid: str) -> None:
-        for each in self._kit.places.logs.glob(f"*_{uid}"):
-            shutil.rmtree(each, ignore_errors=True)
-        shutil.rmtree(self._kit.places.root / "pods" / uid, ignore_errors=True)
-
-
-def _killing(container: Container, why: str) -> str:
-    return why or f"Stopping container {container.name}"
+        for directory in self._node.paths.logs.glob(f"*_{uid}"):
+            shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(self._node.paths.pod(uid), ignore_errors=True)

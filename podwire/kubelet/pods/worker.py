@@ -1,7 +1,16 @@
-"""One pod of this node, from the first sight of it until nothing of it is left: looks, plans, acts, and sleeps.
+"""The worker of one pod, from the first sight of it until nothing of it is left: look, plan, act, sleep.
 
-Wakes when the pod changes, when something that it waits for changes, when the runtime tells of it, or at a time that
-the plan has named.
+Start of a pod (`_sync`)                                        End of a pod (`_end`)
+1. admission: may it run on this node?                          1. containers: preStop hooks, SIGTERM, SIGKILL
+2. claims are prepared, devices are held (fail-closed)          2. sandboxes are stopped: the network is removed
+3. the sandbox, and meanwhile the volumes                       3. claims are unprepared by their drivers
+4. init containers one by one, then app containers: image,      4. the last status is reported
+   devices, environment, mounts, create, start, postStart       5. sandboxes, devices, volumes, logs are removed
+5. the status is reported                                       6. the pod is deleted from the API
+
+A pod that ends by itself (phase Succeeded or Failed) goes through 2 to 4 of its end when it does, keeps its containers
+for `kubectl logs`, and its devices are free; 5 and 6 wait for its deletion. Every step is idempotent: after a crash of
+the kubelet the next one begins with the first step again. `wakeups.py` lists the events that wake a worker.
 """
 
 import asyncio
@@ -14,6 +23,7 @@ import msgspec
 from podwire import logs
 from podwire.kubelet.config.dns import NameTooLong
 from podwire.kubelet.config.environment import ConfigError
+from podwire.kubelet.config.resources import qos_class
 from podwire.kubelet.pods.actions import (
     Action,
     EndContainers,
@@ -25,15 +35,14 @@ from podwire.kubelet.pods.actions import (
     StopSandbox,
 )
 from podwire.kubelet.pods.admission import Rejection
-from podwire.kubelet.pods.allocation import PodAllocation
-from podwire.kubelet.pods.dependencies import Kit
+from podwire.kubelet.pods.container_start import CannotStart
+from podwire.kubelet.pods.container_status import StatusInputs
+from podwire.kubelet.pods.dependencies import PodDependencies
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.pods.plan import outcome, plan
-from podwire.kubelet.pods.start import CannotStart, ContainerStarter, NoHandler
+from podwire.kubelet.pods.sandbox_start import NoHandler
 from podwire.kubelet.pods.state import PodState
-from podwire.kubelet.pods.status import moved, pod_status, rejected
-from podwire.kubelet.pods.status_manager import PODS
-from podwire.kubelet.pods.termination import PodTermination
+from podwire.kubelet.pods.status import needs_sync, pod_status, rejected_status
 from podwire.kubelet.volumes import VolumesNotReady
 from podwire.objects.pods import Pod, PodStatus
 from podwire.objects.times import rfc3339
@@ -47,344 +56,355 @@ log = logging.getLogger(__name__)
 RETRY = "podwire.dev/retry"
 """The annotation by which a person asks to try again now."""
 
-FAULT_SECONDS = 5.0
-"""Until a pod is looked at again after something that nobody foresaw."""
-UNREACHABLE_SECONDS = 0.5
-"""Between two calls to an API server or a runtime that does not answer."""
-
 
 class PodWorker:
     """`run` ends when nothing of the pod is left."""
 
-    def __init__(self, kit: Kit, pod: Pod, admit: Callable[[Pod], Rejection | None]) -> None:
-        self._kit = kit
+    def __init__(self, dependencies: PodDependencies, pod: Pod, admit: Callable[[Pod], Rejection | None]) -> None:
+        self._deps = dependencies
+        self._limits = dependencies.limits
+        self._clock = dependencies.clock
+        self._recorder = dependencies.recorder
+        self._cache = dependencies.cache
         self._admit = admit
-        self._starting = ContainerStarter(kit)
-        self._ending = PodTermination(kit)
         self._woken = asyncio.Event()
-        self.to_end = asyncio.Event()
-        self._dirty = not kit.view.current
+        self.terminating = asyncio.Event()
+        self._stale = not self._cache.current
+        """The runtime must be asked; what the cache has of the pod may be old."""
         self._gone = False
-        """The API has no such pod any more."""
-        self._adopted_ending = pod.deleting
-        self._seen = kit.clock.monotonic()
+        """The API does not have the pod any more."""
+        self._adopted_terminating = pod.deleting
+        self._first_seen = self._clock.monotonic()
         self.pod = pod
-        self.memory = PodState(kit, pod)
-        self._provisions = PodAllocation(kit, self.memory)
+        self.state = PodState(self._clock, self._recorder, dependencies.node.paths, self._limits)
         if pod.deleting:
-            self.to_end.set()
+            self.terminating.set()
 
     def update(self, pod: Pod) -> None:
-        """The API has changed it."""
+        """The pod changed in the API."""
         if pod.metadata.annotations.get(RETRY) != self.pod.metadata.annotations.get(RETRY):
-            self.memory.retry()
+            self.state.retry_now()
         if pod.status.resource_claim_statuses != self.pod.status.resource_claim_statuses:
-            self.memory.may_start()
+            self.state.may_start()
         before, self.pod = self.pod, pod
         if pod.deleting:
-            self.to_end.set()
-        if moved(before, pod):
+            self.terminating.set()
+        if needs_sync(before, pod):
             self._woken.set()
 
     def deleted(self) -> None:
-        """The API has it no more: what runs ends, and nobody is told."""
+        """The API does not have the pod any more: it is terminated, and no status is reported."""
         self._gone = True
-        self.to_end.set()
+        self.terminating.set()
         self._woken.set()
 
-    def wake(self, *, look: bool = False) -> None:
-        """Something changed; with `look`, in the runtime."""
-        self._dirty = self._dirty or look
+    def wake(self) -> None:
+        self._woken.set()
+
+    def runtime_changed(self) -> None:
+        self._stale = True
+        if not self._cache.observed(self.pod.uid).sandboxes:
+            self.state.sandbox.retry_now()
+        self._woken.set()
+
+    def device_changed(self, problem: str) -> None:
+        if problem:
+            self._recorder.tell(self.pod, WARNING, "DeviceUnhealthy", problem)
         self._woken.set()
 
     @property
-    def taken(self) -> bool:
-        """It was let in, by this kubelet or by the one before it."""
-        return self.memory.admitted or self.pod.status.start_time is not None
+    def admitted(self) -> bool:
+        """Whether this kubelet, or the one before it, has admitted the pod."""
+        return self.state.admitted or self.pod.status.start_time is not None
 
     @property
     def ended(self) -> bool:
-        """It needs nothing of the node any more."""
-        return outcome(self.pod, self._kit.view.observed(self.pod.uid)) is not None
+        """Whether the pod needs no resources of the node any more."""
+        return outcome(self.pod, self._cache.observed(self.pod.uid)) is not None
 
     async def run(self) -> None:
-        with logs.about(pod=self.pod.ref):
-            self._kit.references.hold(self.pod)
-            try:
-                await self._live()
-                await self._end()
-            finally:
-                self._kit.references.release(self.pod.uid)
-                self._kit.probes.forget(self.pod.uid)
-                self._kit.reports.forget(self.pod.uid)
+        with logs.about(pod=self.pod.ref), contextlib.ExitStack() as stack:
+            stack.callback(self._deps.statuses.forget, self.pod.uid)
+            stack.callback(self._deps.probes.forget, self.pod.uid)
+            stack.callback(self._deps.objects.release, self.pod.uid)
+            self._deps.objects.hold(self.pod)
+            await self._live()
+            await self._end()
 
     async def _live(self) -> None:
-        """Until the pod is to end; whatever is being done for it then is given up."""
-        while not self.to_end.is_set():
+        """Sync until the pod is to terminate, which cancels the sync that is under way."""
+        while not self.terminating.is_set():
             self._woken.clear()
-            ending = asyncio.ensure_future(self.to_end.wait())
-            sync = asyncio.ensure_future(self._guarded_sync())
+            terminating = asyncio.ensure_future(self.terminating.wait())
+            sync = asyncio.ensure_future(self._sync_or_retry())
             try:
-                await asyncio.wait((sync, ending), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((sync, terminating), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                ending.cancel()
+                terminating.cancel()
                 if not sync.done():
                     sync.cancel()
                     await asyncio.wait((sync,))
             if not sync.cancelled():
                 await self._sleep(sync.result())
 
-    async def _guarded_sync(self) -> float | None:
-        """When to look again."""
-        now = self._kit.clock.monotonic
+    async def _sync_or_retry(self) -> float | None:
+        """Returns the time of the next sync. An error over one pod must not end the work for all others."""
         try:
             return await self._sync()
         except RpcError as error:
-            log.info("the runtime refused", extra={"why": str(error)})
-            self._dirty = True
-            return now() + UNREACHABLE_SECONDS
+            log.info("cannot sync pod: runtime call failed", extra={"error": str(error)})
+            self._stale = True
+            return self._clock.monotonic() + self._limits.unreachable_retry
         except Exception:
-            # A fault over one pod must not end the work for all others.
-            log.exception("pod not synced")
-            self._dirty = True
-            return now() + FAULT_SECONDS
+            log.exception("cannot sync pod: unexpected error")
+            self._stale = True
+            return self._clock.monotonic() + self._limits.fault_retry
 
     async def _sleep(self, until: float | None) -> None:
-        pause = None if until is None else max(0.0, until - self._kit.clock.monotonic())
+        pause = None if until is None else max(0.0, until - self._clock.monotonic())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._woken.wait()
 
-    async def _look(self) -> ObservedPod:
-        if self._dirty:
-            self._dirty = False
-            return await self._kit.view.look(self.pod.uid)
-        return self._kit.view.observed(self.pod.uid)
+    async def _observe(self) -> ObservedPod:
+        if self._stale:
+            self._stale = False
+            return await self._cache.refresh(self.pod.uid)
+        return self._cache.observed(self.pod.uid)
 
     async def _sync(self) -> float | None:
-        """1. Is it to run here?  2. Look, plan, act, until there is nothing to do.  3. When to look again."""
-        self._kit.references.hold(self.pod)
-        observed = await self._look()
-        if self._turned_away(observed):
+        """1. Admission.  2. Look, plan, act, until there is nothing to do.  3. Returns the time of the next sync."""
+        self._deps.objects.hold(self.pod)
+        observed = await self._observe()
+        if not self._admission(observed):
             return None
         if self.pod.status.phase == "Running":
-            await self._refresh_volumes()
+            try:
+                await self._deps.volumes.refresh(self.pod)
+            except VolumesNotReady as error:
+                log.info("cannot refresh volumes", extra={"error": str(error)})
         while True:
-            self._kit.probes.follow(self.pod, {each.name: each for each in observed.running}, self._ips(observed))
-            await self.memory.remember(self.pod, observed)
-            facts = self.memory.facts(self.pod, observed)
+            running = {container.name: container for container in observed.running}
+            self._deps.probes.follow(self.pod, running, self._ips(observed))
+            await self.state.observe(self.pod, observed)
+            results = self._deps.probes.results(self.pod, observed)
+            facts = self.state.facts(self.pod, results, self._deps.statuses.latest(self.pod.uid))
             todo = plan(self.pod, observed, facts)
-            if not todo.actions or not self._may_act(todo.actions):
+            if not todo.actions or not self._network_permits(todo.actions):
                 return await self._rest(observed, todo.wake_at)
             if isinstance(todo.actions[-1], RunSandbox):
-                again = await self._provisions.take(self.pod)
+                retry_at = await self._deps.allocation.allocate(self.pod, self.state)
                 self._report(observed)
-                if again is not None:
-                    return again
+                if retry_at is not None:
+                    return retry_at
             worked = await self._act(todo.actions, observed)
-            observed = await self._look()
+            observed = await self._observe()
             if not worked:
                 self._report(observed)
 
     async def _rest(self, observed: ObservedPod, wake_at: float | None) -> float | None:
-        """There is nothing to do. That a pod has ended nobody hears before its claims and devices are free."""
-        freed = True
-        if self.ended or self.memory.failure is not None:
-            again = await self._provisions.let_go(self.pod)
-            if again is not None:
-                return again
-            freed = await self._ending.free_devices(self.pod.uid)
-        elif observed.running and (again := await self._provisions.keep(self.pod)) is not None:
-            wake_at = min(again, wake_at or again)
+        """There is nothing to do. The end of a pod is reported after its claims and devices are released: others that
+        wait for its end may use them then."""
+        released = True
+        if self.ended or self.state.failure is not None:
+            retry_at = await self._deps.allocation.unprepare_claims(self.pod, self.state)
+            if retry_at is not None:
+                return retry_at
+            released = await self._deps.termination.release_devices(self.pod.uid)
+        elif observed.running:
+            retry_at = await self._deps.allocation.keep_claims(self.pod, self.state)
+            if retry_at is not None:
+                wake_at = min(retry_at, wake_at or retry_at)
         self._report(observed)
-        return wake_at if freed else self._kit.clock.monotonic() + FAULT_SECONDS
+        return wake_at if released else self._clock.monotonic() + self._limits.fault_retry
 
-    def _turned_away(self, observed: ObservedPod) -> bool:
-        if self.memory.admitted or observed.sandboxes or self.pod.finished:
-            self.memory.admitted = True
-            return False
-        if self.memory.rejected:
+    def _admission(self, observed: ObservedPod) -> bool:
+        if self.state.admitted or observed.sandboxes or self.pod.finished:
+            self.state.admitted = True
             return True
+        if self.state.rejected:
+            return False
         rejection = self._admit(self.pod)
         if rejection is None:
-            self.memory.admitted = True
+            self.state.admitted = True
+            return True
+        if rejection.temporary:
+            log.info("pod admission waits for terminating pods", extra={"error": rejection.event_message})
             return False
-        if rejection.passes:
-            log.info("the pod waits until others have ended", extra={"why": rejection.told})
-            return True
-        self.memory.rejected = True
-        self._kit.recorder.tell(self.pod, WARNING, rejection.reason, rejection.told)
-        status = rejected(self.pod, rejection.reason, rejection.message, rfc3339(self._kit.clock.wall()))
-        self._kit.reports.report(self.pod, status)
-        return True
-
-    def _may_act(self, actions: tuple[Action, ...]) -> bool:
-        """Without a network there is no sandbox, except for pods that need none."""
-        trouble = self._kit.network_trouble
-        if not trouble or self.pod.spec.host_network or not isinstance(actions[-1], RunSandbox):
-            return True
-        message = f"network is not ready: {trouble}"
-        self._kit.recorder.tell(self.pod, WARNING, "NetworkNotReady", message)
+        self.state.rejected = True
+        self._recorder.tell(self.pod, WARNING, rejection.reason, rejection.event_message)
+        now = rfc3339(self._clock.wall())
+        self._deps.statuses.report(self.pod, rejected_status(self.pod, rejection.reason, rejection.message, now))
         return False
 
-    async def _refresh_volumes(self) -> None:
-        try:
-            await self._kit.volumes.refresh(self.pod)
-        except VolumesNotReady as error:
-            log.info("volumes keep what they have", extra={"why": str(error)})
+    def _network_permits(self, actions: tuple[Action, ...]) -> bool:
+        """Without a network there is no sandbox, except for pods on the node's network."""
+        error = self._deps.runtime.network_error
+        if not error or self.pod.spec.host_network or not isinstance(actions[-1], RunSandbox):
+            return True
+        self._recorder.tell(self.pod, WARNING, "NetworkNotReady", f"network is not ready: {error}")
+        return False
 
     async def _act(self, actions: tuple[Action, ...], observed: ObservedPod) -> bool:
-        """Whether everything worked, so that looking again makes sense at once."""
-        worked = True
-        for each in actions:
-            match each:
+        """Returns whether everything worked."""
+        worked, termination = True, self._deps.termination
+        grace = self.pod.spec.termination_grace_period_seconds
+        for action in actions:
+            match action:
                 case RunSandbox(attempt):
                     worked = await self._run_sandbox(attempt)
                 case StartContainer():
-                    worked = await self._start(each, observed) and worked
-                case KillContainer(container, seen, why, grace):
-                    period = self.pod.spec.termination_grace_period_seconds if grace is None else grace
-                    await self._ending.container(self.pod, container, seen, why, period)
-                case EndContainers(running):
-                    await self._ending.containers(self.pod, running, self.pod.spec.termination_grace_period_seconds)
+                    worked = await self._start(action, observed) and worked
+                case KillContainer(container, running, message, own_grace):
+                    period = grace if own_grace is None else own_grace
+                    await termination.kill_container(self.pod, container, running, message, period)
+                case EndContainers(containers):
+                    await termination.kill_containers(self.pod, containers, grace)
                 case StopSandbox(id_):
-                    await self._ending.stop_sandbox(id_)
+                    await termination.stop_sandbox(id_)
                 case RemoveSandbox(id_):
-                    await self._ending.remove_sandbox(id_)
+                    await termination.remove_sandbox(id_)
                 case RemoveContainer(id_):
-                    await self._ending.remove_container(id_)
-            if not isinstance(each, RunSandbox | StartContainer):
-                self._dirty = True
+                    await termination.remove_container(id_)
+            if not isinstance(action, RunSandbox | StartContainer):
+                self._stale = True
         return worked
 
     async def _run_sandbox(self, attempt: int) -> bool:
-        """The volumes are made meanwhile: neither needs the other."""
-        preparing = asyncio.ensure_future(self._prepare())
+        """Volumes are set up meanwhile: neither needs the other."""
+        volumes = asyncio.ensure_future(self._set_up_volumes())
         try:
-            made = await self._make_sandbox(attempt)
-            return await preparing and made
+            created = await self._create_sandbox(attempt)
+            return await volumes and created
         finally:
-            preparing.cancel()
+            volumes.cancel()
 
-    async def _make_sandbox(self, attempt: int) -> bool:
+    async def _create_sandbox(self, attempt: int) -> bool:
         try:
-            id_ = await self._starting.sandbox(self.pod, attempt)
-            self._dirty = False  # until an event tells of something after this
-            await self._kit.view.look_at(self.pod.uid, id_)
+            id_ = await self._deps.sandboxes.run(self.pod, attempt)
+            self._stale = False  # until an event reports a later change
+            await self._cache.refresh_sandbox(self.pod.uid, id_)
         except (RpcError, ConfigError, NameTooLong, NoHandler) as error:
             message = f"Failed to create pod sandbox: {error}"
-            self._kit.recorder.tell(self.pod, WARNING, "FailedCreatePodSandBox", message)
-            self.memory.sandbox_failed()
-            self._dirty = True
+            self._recorder.tell(self.pod, WARNING, "FailedCreatePodSandBox", message)
+            self.state.sandbox.failed()
+            self._stale = True
             return False
-        self.memory.sandbox_made()
+        self.state.sandbox.succeeded()
         return True
 
-    async def _prepare(self) -> bool:
+    async def _set_up_volumes(self) -> bool:
         try:
-            await self._kit.volumes.prepare(self.pod)
+            await self._deps.volumes.prepare(self.pod)
         except VolumesNotReady as error:
-            for each in error.failures:
-                self._kit.recorder.tell(self.pod, WARNING, "FailedMount", each)
-            self.memory.volumes_failed()
+            for failure in error.failures:
+                self._recorder.tell(self.pod, WARNING, "FailedMount", failure)
+            self.state.volumes.failed()
             return False
-        self.memory.volumes_worked()
+        self.state.volumes.succeeded()
+        self.state.volumes_ready = True
         return True
 
     async def _start(self, action: StartContainer, observed: ObservedPod) -> bool:
-        if not self.memory.volumes_ready and not await self._prepare():
+        if not self.state.volumes_ready and not await self._set_up_volumes():
             return False
-        container = action.container
-        self.memory.starts(container)
+        self.state.containers.starts(action.container)
         try:
-            await self._starting.container(self.pod, container, action.attempt, observed)
+            await self._deps.containers.start(self.pod, action.container, action.attempt, observed)
         except CannotStart as error:
-            self.memory.cannot_start(container, error)
-            self._dirty = True
+            self.state.cannot_start(action.container, error)
+            self._stale = True
             return False
-        sandbox = observed.sandbox
-        if sandbox is not None:
-            self._dirty = False  # until an event tells of something after this
+        if observed.sandbox is not None:
+            self._stale = False  # until an event reports a later change
             try:
-                await self._kit.view.look_at(self.pod.uid, sandbox.id)
+                await self._cache.refresh_sandbox(self.pod.uid, observed.sandbox.id)
             except NotFound:
-                self._dirty = True
+                self._stale = True
         return True
 
     def _ips(self, observed: ObservedPod) -> tuple[str, ...]:
-        sandbox = observed.sandbox
         if self.pod.spec.host_network:
-            return self._kit.node().ips
-        return sandbox.ips if sandbox is not None else ()
+            return self._deps.node.facts().ips
+        return observed.sandbox.ips if observed.sandbox is not None else ()
 
     def _report(self, observed: ObservedPod) -> None:
         if self.pod.finished and not observed.containers:
-            return  # what there was to tell has been told, or belongs to whoever ended it
-        known = self._kit.reports.latest(self.pod.uid)
-        told = msgspec.structs.replace(self.pod, status=msgspec.convert(known, PodStatus)) if known else self.pod
-        status = pod_status(told, observed, self.memory.view(self.pod, observed))
+            return  # the last status was reported, or belongs to the one who ended the pod
+        known = self._deps.statuses.latest(self.pod.uid)
+        pod = msgspec.structs.replace(self.pod, status=msgspec.convert(known, PodStatus)) if known else self.pod
+        results = self._deps.probes.results(self.pod, observed)
+        inputs = StatusInputs(
+            now=rfc3339(self._clock.wall()),
+            runtime=self._deps.runtime.name,
+            host_ips=self._deps.node.facts().ips,
+            qos=qos_class(self.pod),
+            ready=results.ready,
+            started=results.started,
+            waiting=self.state.containers.waiting,
+            messages=self.state.containers.messages,
+            devices=self._deps.allocation.device_statuses(self.pod, self.state),
+            failure=self.state.failure,
+        )
+        status = pod_status(pod, observed, inputs)
         if status["phase"] == "Running" and known.get("phase", "Pending") == "Pending":
-            self._kit.pod_started(self._kit.clock.monotonic() - self._seen)
-        self._kit.reports.report(self.pod, status)
+            self._deps.pod_started(self._clock.monotonic() - self._first_seen)
+        self._deps.statuses.report(self.pod, status)
 
     async def _end(self) -> None:
-        """1. Containers.  2. Their network.  3. Claims.  4. Tell how they ended.  5. Remove all.  6. Let go."""
-        pause = UNREACHABLE_SECONDS
+        """Tries the steps of the pod's end until all of them succeed."""
+        pause = self._limits.unreachable_retry
         while True:
             try:
                 await self._end_once()
             except* RpcError as group:
-                log.info("the runtime refused", extra={"why": str(group.exceptions[0])})
-                self._kit.recorder.tell(self.pod, WARNING, "FailedKillPod", f"error killing pod: {group.exceptions[0]}")
+                error = str(group.exceptions[0])
+                log.info("cannot terminate pod: runtime call failed", extra={"error": error})
+                self._recorder.tell(self.pod, WARNING, "FailedKillPod", f"error killing pod: {error}")
             except* (ClientError, ApiError) as group:
-                log.info("the API server does not let go", extra={"why": str(group.exceptions[0])})
+                log.info("cannot delete pod from the API server", extra={"error": str(group.exceptions[0])})
             except* OSError as group:
-                log.warning("cannot remove", extra={"why": str(group.exceptions[0])})
+                log.warning("cannot remove files of pod", extra={"error": str(group.exceptions[0])})
             except* Exception:
-                log.exception("pod not ended")
+                log.exception("cannot terminate pod: unexpected error")
             else:
                 return
             await asyncio.sleep(pause)
-            pause = min(2 * pause, FAULT_SECONDS)
+            pause = min(2 * pause, self._limits.fault_retry)
 
     async def _end_once(self) -> None:
-        observed = await self._kit.view.look(self.pod.uid)
-        self._kit.probes.forget(self.pod.uid)
-        await self._stop(observed)
-        await self._ending.sandboxes(observed)
-        await self._kit.claims.release(self.pod.uid)
-        observed = await self._kit.view.look(self.pod.uid)
-        await self.memory.remember(self.pod, observed)
+        """The numbers are those of the module's docstring."""
+        uid, termination = self.pod.uid, self._deps.termination
+        observed = await self._cache.refresh(uid)
+        self._deps.probes.forget(uid)
+        await self._stop_containers(observed)  # 1
+        await termination.stop_sandboxes(observed)  # 2
+        await termination.unprepare_claims(uid)  # 3
+        observed = await self._cache.refresh(uid)
+        await self.state.observe(self.pod, observed)
         if not self._gone and observed.containers:
-            self._report(observed)
-        await self._ending.remove(self.pod.uid, observed)
-        self._kit.view.forget(self.pod.uid)
+            self._report(observed)  # 4
+        await termination.remove_pod(uid, observed)  # 5
+        self._cache.forget(uid)
         if not self._gone:
-            await self._kit.reports.sent(self.pod.uid)
-            await self._let_go()
+            await self._deps.statuses.delete_pod(self.pod)  # 6
 
-    async def _stop(self, observed: ObservedPod) -> None:
-        """Stop the containers; when less time is given meanwhile, they get that."""
-        grace = self.memory.grace(self.pod, gone=self._gone, adopted=self._adopted_ending)
-        stopping = asyncio.ensure_future(self._ending.containers(self.pod, observed.running, grace))
+    async def _stop_containers(self, observed: ObservedPod) -> None:
+        """Stop the containers; if the grace period is shortened meanwhile, stop them again with the shorter one."""
+        grace = self.state.grace_period(self.pod, gone=self._gone, adopted=self._adopted_terminating)
+        stopping = asyncio.ensure_future(self._deps.termination.kill_containers(self.pod, observed.running, grace))
         try:
             while not stopping.done():
                 self._woken.clear()
                 woken = asyncio.ensure_future(self._woken.wait())
                 await asyncio.wait((stopping, woken), return_when=asyncio.FIRST_COMPLETED)
                 woken.cancel()
-                less = self.memory.grace(self.pod, gone=self._gone, adopted=False)
-                if not stopping.done() and less < grace:
-                    grace = less
-                    await asyncio.gather(*(self._ending.stop(each.id, grace) for each in observed.running))
+                shorter = self.state.grace_period(self.pod, gone=self._gone, adopted=False)
+                if not stopping.done() and shorter < grace:
+                    grace = shorter
+                    stop = self._deps.termination.stop_container
+                    await asyncio.gather(*(stop(container.id, grace) for container in observed.running))
         finally:
             stopping.cancel()
             await asyncio.wait((stopping,))
         stopping.result()
-
-    async def _let_go(self) -> None:
-        try:
-            await self._kit.api.delete(PODS, self.pod.name, self.pod.namespace, grace_seconds=0, uid=self.pod.uid)
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise

@@ -1,22 +1,33 @@
-"""All probes of a node: which containers are asked, and how each stands."""
+"""The probe manager: runs the probes of all containers of this node and knows their results."""
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from podwire.interfaces import Clock
-from podwire.kubelet.pods.observed import ObservedContainer
+from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
 from podwire.kubelet.probes.ports import Prober
 from podwire.kubelet.probes.threshold import Unhealthy
-from podwire.kubelet.probes.worker import ProbeDependencies, Tell, Watched
+from podwire.kubelet.probes.worker import ContainerProbes, ProbeDependencies, RecordEvent
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 
 
-class Probes:
-    """Follows containers by their ids: one that was restarted is another one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResults:
+    """Of the running containers of one pod, by container id."""
 
-    `changed(pod uid)` is called whenever a result that matters has changed, `tell` for what people should know.
+    ready: frozenset[str] = frozenset()
+    started: frozenset[str] = frozenset()
+    unhealthy: Mapping[str, Unhealthy] = field(default_factory=dict)
+    """Containers that must be killed."""
+
+
+class Probes:
+    """Follows containers by id: one that was restarted is another one.
+
+    `changed` is called with the uid of a pod whose result has changed, `record` records events.
     """
 
     def __init__(
@@ -24,21 +35,21 @@ class Probes:
         prober: Prober,
         clock: Clock,
         changed: Callable[[str], None],
-        tell: Tell,
+        record: RecordEvent,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._means = ProbeDependencies(
-            prober=prober, clock=clock, changed=changed, tell=tell, sleep=sleep, chance=chance
+        self._deps = ProbeDependencies(
+            prober=prober, clock=clock, changed=changed, record=record, sleep=sleep, chance=chance
         )
         self._since = clock.monotonic()
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, ContainerProbes] = {}
         self._of_pod: dict[str, set[str]] = {}
         self._group: asyncio.TaskGroup | None = None
 
     def follow(self, pod: Pod, running: Mapping[str, ObservedContainer], ips: tuple[str, ...]) -> None:
-        """Ask these containers from now on, by their names, and no others of the pod."""
+        """Probe these containers, by name, from now on, and no others of the pod."""
         wanted = {seen.id: (container, seen) for container, seen in _probed(pod, running)}
         known = self._of_pod.get(pod.uid, set())
         for gone in known - wanted.keys():
@@ -47,7 +58,7 @@ class Probes:
             if id_ in known:
                 self._watched[id_].update(pod, ips)
             else:
-                self._watched[id_] = Watched(pod, container, seen, ips, self._means)
+                self._watched[id_] = ContainerProbes(pod, container, seen, ips, self._deps)
                 if self._group is not None:
                     self._watched[id_].begin(self._group, self._since)
         if wanted:
@@ -61,7 +72,7 @@ class Probes:
             self._watched.pop(id_).stop()
 
     def ready(self, container: Container, seen: ObservedContainer) -> bool:
-        """Running, started, and well by its readiness probe if it has one."""
+        """Whether it runs, is started and its readiness probe, if it has one, has succeeded."""
         if not seen.running:
             return False
         watched = self._watched.get(seen.id)
@@ -70,24 +81,35 @@ class Probes:
         return watched.ready
 
     def started(self, container: Container, seen: ObservedContainer) -> bool:
-        """Running, and past its startup probe if it has one."""
+        """Whether it runs and its startup probe, if it has one, has succeeded."""
         if not seen.running:
             return False
         watched = self._watched.get(seen.id)
         return container.startup_probe is None if watched is None else watched.started
 
-    def verdict(self, seen: ObservedContainer) -> Unhealthy | None:
-        """Why this container must be killed, if it must."""
+    def unhealthy(self, seen: ObservedContainer) -> Unhealthy | None:
+        """Why this container must be killed; None if it need not be."""
         watched = self._watched.get(seen.id)
-        return None if watched is None else watched.verdict
+        return None if watched is None else watched.unhealthy
+
+    def results(self, pod: Pod, observed: ObservedPod) -> ProbeResults:
+        """Results of the pod's running containers; containers that are not in its spec have none."""
+        specs = {container.name: container for container in pod.spec.every_container}
+        running = [(specs[container.name], container) for container in observed.running if container.name in specs]
+        unhealthy = {container.id: self.unhealthy(container) for _, container in running}
+        return ProbeResults(
+            ready=frozenset(container.id for spec, container in running if self.ready(spec, container)),
+            started=frozenset(container.id for spec, container in running if self.started(spec, container)),
+            unhealthy={id_: result for id_, result in unhealthy.items() if result is not None},
+        )
 
     async def run(self) -> None:
-        """Ask until cancelled. Whom we follow already is asked from now on."""
+        """Probe until cancelled, beginning with the containers that are followed already."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
-                for each in self._watched.values():
-                    each.begin(group, self._since)
+                for watched in self._watched.values():
+                    watched.begin(group, self._since)
                 await asyncio.get_running_loop().create_future()
             finally:
                 self._group = None

@@ -1,7 +1,7 @@
-"""From single results to what counts. Pure: results in, standing out.
+"""Thresholds of probes: from single results to the state of a probe. Pure.
 
-A probe must pass, or fail, so many times in a row before its standing changes. Startup and liveness probes settle:
-a startup probe once it has passed or failed, a liveness probe once it has failed; the next container begins anew.
+A probe must pass `successThreshold` or fail `failureThreshold` times in a row before its state changes. Final states
+are those of a startup probe that has passed or failed, and of a liveness probe that has failed.
 """
 
 import enum
@@ -27,19 +27,19 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeState:
-    """How a container stands with one of its probes."""
+    """The state of one probe of a container."""
 
     passed: bool | None
     """None: nothing is known yet."""
     last: bool | None = None
     run: int = 0
-    """How often in a row the last result came."""
-    settled: bool = False
+    """How often in a row the last result was the same."""
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unhealthy:
-    """A container that must be killed for the sake of its health."""
+    """A container that must be killed because a probe failed."""
 
     message: str
     """`Container app failed liveness probe`"""
@@ -55,27 +55,27 @@ BEGINNING = {
 
 
 def adopted(kind: Kind) -> ProbeState:
-    """Where a container stands that had passed before this kubelet came."""
-    return ProbeState(passed=True, settled=kind is Kind.STARTUP)
+    """The state of a probe that had passed before this kubelet started."""
+    return ProbeState(passed=True, final=kind is Kind.STARTUP)
 
 
-def after(kind: Kind, probe: Probe, standing: ProbeState, passed: bool) -> ProbeState:
-    """The standing after one more result."""
-    run = standing.run + 1 if standing.last == passed else 1
+def after(kind: Kind, probe: Probe, state: ProbeState, passed: bool) -> ProbeState:
+    """The state after one more result."""
+    run = state.run + 1 if state.last == passed else 1
     if run < (probe.success_threshold if passed else probe.failure_threshold):
-        return ProbeState(passed=standing.passed, last=passed, run=run)
-    settled = kind is Kind.STARTUP or (kind is Kind.LIVENESS and not passed)
-    return ProbeState(passed=passed, last=passed, run=run, settled=settled)
+        return ProbeState(passed=state.passed, last=passed, run=run)
+    final = kind is Kind.STARTUP or (kind is Kind.LIVENESS and not passed)
+    return ProbeState(passed=passed, last=passed, run=run, final=final)
 
 
-def verdict(kind: Kind, probe: Probe, standing: ProbeState, container: str) -> Unhealthy | None:
-    """Whether the container must be killed. Not being ready is no reason."""
-    if kind is Kind.READINESS or standing.passed is not False:
+def unhealthy(kind: Kind, probe: Probe, state: ProbeState, container: str) -> Unhealthy | None:
+    """Why the container must be killed, None if it need not be: a readiness probe is not a reason."""
+    if kind is Kind.READINESS or state.passed is not False:
         return None
     message = f"Container {container} failed {kind.value.lower()} probe"
     return Unhealthy(message=message, grace_seconds=probe.termination_grace_period_seconds)
 
 
 def next_due(due: float, period: float, now: float) -> float:
-    """When to ask again; rounds that were missed while an answer took its time are not made up for."""
+    """The time of the next probe; periods that were missed while an answer was slow are skipped."""
     return max(due + period, now)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from podwire.interfaces import Clock
-from podwire.kubelet.ports import Api
-from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.client_side import Client, ClientError
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
@@ -32,7 +31,7 @@ class Caller:
 class Reviewer:
     """Lets requests in, or raises ApiError."""
 
-    def __init__(self, api: Api, node: str, clock: Clock) -> None:
+    def __init__(self, api: Client, node: str, clock: Clock) -> None:
         self._api = api
         self._node = node
         self._callers: _Remembered[Caller | None] = _Remembered(clock)

@@ -1,14 +1,13 @@
-"""Where the volumes of pods lie below the kubelet's root. Pure.
+"""Paths of volumes below the kubelet's root. Pure.
 
-    pods/UID/volumes/kubernetes.io~TYPE/NAME    as every kubelet has it
-    pods/UID/volume-subpaths/NAME/CONTAINER/N   what a volumeMount with a subPath shows, bound there
+    pods/UID/volumes/kubernetes.io~TYPE/NAME    as with the stock kubelet
+    pods/UID/volume-subpaths/NAME/CONTAINER/N   bind mount of a volumeMount with a subPath
     secrets/UID/NAME                            a volume that may hold a secret or a token
 
-`secrets` is one tmpfs for the whole node, so that nothing secret touches the disk. Other kubelets mount one for each
-such volume, at its place below `pods`. The mount itself is cheap (some 10 µs); but every pod has a token, and every
-container begins with a copy of the whole table of mounts, so a node with a hundred pods would carry a hundred more
-through each start. And directories on a busy disk are not cheap (up to a millisecond each), so none are made there
-for what lies in memory.
+`secrets` is one tmpfs for the whole node, so that no secret touches the disk. The stock kubelet mounts a tmpfs for each
+such volume below `pods`. The mount itself is cheap (some 10 µs); but every pod has a token, and every container begins
+with a copy of the whole mount table, so a node with a hundred pods would copy a hundred more mounts at each start. And
+directories on a busy disk are not cheap (up to a millisecond each), so none are created there for volumes in memory.
 """
 
 from dataclasses import dataclass
@@ -54,14 +53,14 @@ class VolumePaths:
 
 
 def plain(name: str) -> str:
-    """A name that is one step of a path. API servers give no others; a place is no place to find out."""
+    """Checks that a name is a single path component, although the API server has validated it. Raises VolumeError."""
     if not name or name in (".", "..") or "/" in name or "\0" in name:
-        raise VolumeError(f"{name!r} is no name for a directory")
+        raise VolumeError(f"{name!r} is not a name of a directory")
     return name
 
 
 def type_of(volume: Volume) -> str:
-    """The last word of the plugin's name; empty for a host path, which has no directory, and for other types."""
+    """The last part of the volume plugin's name; empty for a host path, which has no directory, and for other types."""
     sources = {
         EMPTY_DIR: volume.empty_dir,
         CONFIG_MAP: volume.config_map,

@@ -1,4 +1,4 @@
-"""Does on the file system what was decided. Synchronous: called in a worker thread, once for all volumes of a pod."""
+"""Sets up volumes on the file system. Synchronous: called in a worker thread, once for all volumes of a pod."""
 
 import os
 import shutil
@@ -18,32 +18,32 @@ _PRIVATE, _OPEN, _SETGID = 0o750, 0o777, 0o2000
 
 
 class VolumeSetup:
-    def __init__(self, places: VolumePaths, mounts: Mounts) -> None:
-        self._places = places
+    def __init__(self, paths: VolumePaths, mounts: Mounts) -> None:
+        self._paths = paths
         self._mounts = mounts
         self._secrets_mounted = False
         self._mounting = threading.Lock()
 
-    def do(self, uid: str, steps: Iterable[Step]) -> list[str]:
-        """All of a pod's; what failed, in words for its event."""
+    def apply(self, uid: str, steps: Iterable[Step]) -> list[str]:
+        """Apply all steps of a pod; returns the failures, as messages for its event."""
         failures = []
         for step in steps:
             try:
-                self._places.pod(uid).mkdir(_PRIVATE, parents=True, exist_ok=True)
-                self._do(step)
+                self._paths.pod(uid).mkdir(_PRIVATE, parents=True, exist_ok=True)
+                self._apply(step)
             except (VolumeError, errors.LinuxError) as error:
                 failures.append(set_up_failed(step.volume, error))
             except OSError as error:
-                where = f"{error.filename}: " if error.filename else ""
-                failures.append(set_up_failed(step.volume, f"{where}{error.strerror}"))
+                path = f"{error.filename}: " if error.filename else ""
+                failures.append(set_up_failed(step.volume, f"{path}{error.strerror}"))
         return failures
 
-    def _do(self, step: Step) -> None:
+    def _apply(self, step: Step) -> None:
         match step:
             case Files():
                 self._write(step)
             case EmptyDirectory():
-                _make_scratch(step)
+                _make_directory(step)
             case MemoryMount():
                 self._mount_memory(step)
             case Check(source=source):
@@ -56,13 +56,13 @@ class VolumeSetup:
         atomic_writer.write(step.directory, step.contents, step.group)
 
     def _mount_secrets(self) -> None:
-        """Once for the node, when the first secret comes; a kubelet that starts again finds it."""
-        with self._mounting:  # pods are worked for side by side; a second mount would hide what is in the first
+        """Mounted once for the node, with the first secret; a restarted kubelet finds it mounted."""
+        with self._mounting:  # pods are set up concurrently; a second mount would hide the first one
             if self._secrets_mounted:
                 return
-            self._places.secrets.mkdir(parents=True, exist_ok=True)
-            if not self._mounts.is_mounted(self._places.secrets):
-                self._tmpfs(self._places.secrets, ["mode=0700", "nosuid", "nodev"])  # scripts in secrets may be run
+            self._paths.secrets.mkdir(parents=True, exist_ok=True)
+            if not self._mounts.is_mounted(self._paths.secrets):
+                self._tmpfs(self._paths.secrets, ["mode=0700", "nosuid", "nodev"])  # not noexec: secrets may be scripts
             self._secrets_mounted = True
 
     def _mount_memory(self, step: MemoryMount) -> None:
@@ -75,42 +75,42 @@ class VolumeSetup:
         options += [f"gid={step.group}"] if step.group is not None else []
         self._tmpfs(step.directory, options)
 
-    def _tmpfs(self, where: Path, options: Sequence[str]) -> None:
+    def _tmpfs(self, target: Path, options: Sequence[str]) -> None:
         try:
-            self._mounts.mount("tmpfs", where, "tmpfs", [*options, "noswap"])
+            self._mounts.mount("tmpfs", target, "tmpfs", [*options, "noswap"])
         except errors.Refused:  # before Linux 6.4
-            self._mounts.mount("tmpfs", where, "tmpfs", options)
+            self._mounts.mount("tmpfs", target, "tmpfs", options)
 
     def remove(self, uid: str) -> None:
-        """Everything of a pod; its directory last, so that who is killed here finds it again."""
-        places = (self._places.pod_secrets(uid), self._places.pod(uid))
-        self._unmount_below(*places)
-        for each in places:
+        """Remove everything of a pod; its directory last, so that a killed kubelet finds it again."""
+        directories = (self._paths.pod_secrets(uid), self._paths.pod(uid))
+        self._unmount_below(*directories)
+        for directory in directories:
             with suppress(FileNotFoundError):
-                shutil.rmtree(each)
+                shutil.rmtree(directory)
 
-    def _unmount_below(self, *places: Path) -> None:
-        """Also what containers mounted there; nothing is deleted while it shows something else."""
-        below = tuple(f"{each.resolve()}/" for each in places)
-        targets = [each.target for each in self._mounts.list() if each.target.startswith(below)]
+    def _unmount_below(self, *directories: Path) -> None:
+        """Unmount everything, including what containers mounted, so that nothing behind a mount is deleted."""
+        prefixes = tuple(f"{directory.resolve()}/" for directory in directories)
+        targets = [mount.target for mount in self._mounts.list() if mount.target.startswith(prefixes)]
         for target in reversed(targets):  # the last mounted is the uppermost
-            with suppress(errors.NoSuchMount):  # it went with another that it was a reflection of
+            with suppress(errors.NoSuchMount):  # it was unmounted with another one by propagation
                 try:
                     self._mounts.unmount(target)
                 except errors.Busy:
                     self._mounts.unmount(target, lazily=True)
 
     def close(self) -> None:
-        """Give the tmpfs for secrets back, unless there are still some."""
+        """Unmount the tmpfs for secrets unless there are still some."""
         self._secrets_mounted = False
         with suppress(errors.Busy, errors.NoSuchMount):
-            if self._mounts.is_mounted(self._places.secrets) and not any(self._places.secrets.iterdir()):
-                self._mounts.unmount(self._places.secrets)
-                self._places.secrets.rmdir()
+            if self._mounts.is_mounted(self._paths.secrets) and not any(self._paths.secrets.iterdir()):
+                self._mounts.unmount(self._paths.secrets)
+                self._paths.secrets.rmdir()
 
 
-def _make_scratch(step: EmptyDirectory) -> None:
-    """Whole or not at all, and once: what a container does to its permissions later stays."""
+def _make_directory(step: EmptyDirectory) -> None:
+    """Created atomically, and once: a container may change the permissions later."""
     if os.path.lexists(step.directory):
         return
     made = step.directory.with_name(f"..{step.directory.name}")

@@ -1,4 +1,4 @@
-"""What is to be done for a volume, as values; decided before any of it is done. Pure."""
+"""Steps of setting a volume up, as values: planned before any of them is applied. Pure."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,12 @@ from podwire.objects.quantity import parse
 from podwire.objects.volumes import EmptyDir, HostPath, Volume
 
 MEMORY = "Memory"
-REFUSED = ("persistent_volume_claim", "csi", "ephemeral", "image", "nfs", "iscsi")
+UNSUPPORTED = ("persistent_volume_claim", "csi", "ephemeral", "image", "nfs", "iscsi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Contents that are kept up to date, on disk or in memory."""
+    """Files that are kept up to date, on disk or in memory."""
 
     volume: str
     directory: Path
@@ -47,7 +47,7 @@ class MemoryMount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A path of the node."""
+    """A path of the node is checked, and created if its type says so."""
 
     volume: str
     source: HostPath
@@ -61,23 +61,23 @@ def has_contents(volume: Volume) -> bool:
 
 
 def check_type(volume: Volume) -> None:
-    """Refuse what nobody here can set up."""
+    """Raises VolumeError for unsupported types."""
     if volume.host_path is not None or type_of(volume):
         return
-    names = [each for each in REFUSED if getattr(volume, each) is not None]
-    told = f"of type {_camel(names[0])}" if names else "of this type"
-    raise VolumeError(f"volumes {told} are not supported by podwire")
+    names = [name for name in UNSUPPORTED if getattr(volume, name) is not None]
+    kind = f"of type {_camel(names[0])}" if names else "of this type"
+    raise VolumeError(f"volumes {kind} are not supported by podwire")
 
 
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
-    return first + "".join(each.title() for each in rest)
+    return first + "".join(word.title() for word in rest)
 
 
-def with_contents(places: VolumePaths, pod: Pod, volume: Volume, contents: Contents) -> Files:
+def with_contents(paths: VolumePaths, pod: Pod, volume: Volume, contents: Contents) -> Files:
     return Files(
         volume=volume.name,
-        directory=places.volume(pod.uid, volume),
+        directory=paths.volume(pod.uid, volume),
         contents=contents,
         group=pod.spec.security_context.fs_group,
         in_memory=type_of(volume) in IN_MEMORY,
@@ -85,12 +85,12 @@ def with_contents(places: VolumePaths, pod: Pod, volume: Volume, contents: Conte
 
 
 def without_contents(
-    places: VolumePaths, pod: Pod, volume: Volume, node: NodeFacts
+    paths: VolumePaths, pod: Pod, volume: Volume, node: NodeFacts
 ) -> EmptyDirectory | MemoryMount | Check:
     if volume.host_path is not None:
         return Check(volume=volume.name, source=volume.host_path)
     source = volume.empty_dir or EmptyDir()
-    directory, group = places.volume(pod.uid, volume), pod.spec.security_context.fs_group
+    directory, group = paths.volume(pod.uid, volume), pod.spec.security_context.fs_group
     if source.medium == MEMORY:
         size = memory_size(pod, source, node)
         return MemoryMount(volume=volume.name, directory=directory, group=group, size=size)
@@ -100,11 +100,11 @@ def without_contents(
 
 
 def memory_size(pod: Pod, source: EmptyDir, node: NodeFacts) -> int:
-    """The least of what it asks for, what the pod's containers may use together, and what the node has for pods."""
-    limits = [each.resources.limits.get("memory") for each in pod.spec.containers]
-    together = sum(_bytes(each) for each in limits if each is not None) if all(limits) else 0
+    """The minimum of its sizeLimit, the memory limits of all containers together, and the node's allocatable memory."""
+    limits = [container.resources.limits.get("memory") for container in pod.spec.containers]
+    together = sum(_bytes(limit) for limit in limits if limit is not None) if all(limits) else 0
     sizes = (_bytes(source.size_limit or 0), together, _bytes(node.allocatable.get("memory", 0)))
-    return min((each for each in sizes if each), default=0)
+    return min((size for size in sizes if size), default=0)
 
 
 def _bytes(amount: str | float) -> int:

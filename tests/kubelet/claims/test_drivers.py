@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from podwire.kubelet import plugin_manager
-from podwire.kubelet.claims import ClaimSettings, manager, resource_slices
+from podwire.kubelet.claims import ClaimSettings, manager
+from podwire.kubelet.plugin_manager import PluginLimits
 from podwire.kubelet.pods.status_manager import PODS
 from podwire.protocols.cri import cri_pb2
 from podwire.protocols.k8sapi.builtin import BUILTIN
@@ -17,7 +17,7 @@ from podwire.protocols.k8sapi.status import ApiError
 DRIVER, GONE = "nic.example.org", "gone.example.org"
 SLICES = BUILTIN.of_kind("resource.k8s.io/v1", "ResourceSlice")
 CLAIMS = BUILTIN.of_kind("resource.k8s.io/v1", "ResourceClaim")
-QUICK = ClaimSettings(slices=0.5, reconcile=0.5)
+QUICK = ClaimSettings(slices=0.5, slices_retry=0.1, reconcile=0.5)
 
 
 def told(driver):
@@ -80,8 +80,10 @@ async def test_a_driver_that_starts_again_is_asked_again(world, dra_driver, clai
 
 
 @pytest.mark.parametrize("moment", ["before_info", "before_notify"])
-async def test_a_driver_that_fails_as_it_registers_is_asked_again(world, dra_driver, claims, moment, monkeypatch):
-    monkeypatch.setattr(plugin_manager, "RETRY_SECONDS", (0.05, 1.0))
+async def test_a_driver_that_fails_as_it_registers_is_asked_again(world, dra_driver, claims, moment):
+    await world.stop()
+    world.plugin_limits = PluginLimits(backoff=(0.05, 1.0))
+    world.start()
     driver, failures = dra_driver(), [1, 2]
 
     def fails():
@@ -204,7 +206,7 @@ async def test_a_running_pod_keeps_its_claims_through_a_restart_and_its_containe
     await asyncio.to_thread(driver.leave)
     world.runtime.configs.clear()
     world.start()
-    await eventually(lambda: world.kubelet.workers.find("default", "p") is not None)
+    await eventually(lambda: world.kubelet.pod_workers.find("default", "p") is not None)
     world.runtime.ends("c", 1)
     await world.until(lambda each: each and each["status"]["containerStatuses"][0]["restartCount"] == 1)
     assert [each.name for each in world.runtime.configs["c"].CDI_devices] == before
@@ -358,14 +360,13 @@ async def test_what_a_driver_offers_stays_while_it_starts_again(world, dra_drive
     await offer(world)
     await asyncio.to_thread(driver.leave)
     offers = world.kubelet._claims._slices
-    await eventually(lambda: offers.awaited == {DRIVER})
+    await eventually(lambda: offers.waiting == {DRIVER})
     await asyncio.to_thread(driver.start)
-    await eventually(lambda: not offers.awaited)
+    await eventually(lambda: not offers.waiting)
     assert await offered(world) == ["nics"]
 
 
 async def test_an_api_server_that_does_not_withdraw_is_asked_again(world, dra_driver, monkeypatch):
-    monkeypatch.setattr(resource_slices, "RETRY_SECONDS", 0.1)
     await world.stop()
     delete, refusals = world.line.delete, [ApiError.from_status({"message": "not now"}, code=500)]
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podwire.durable.files import Durability
 from podwire.kubelet.claims.checkpoint import ClaimCheckpoint, NotWritten
 from podwire.kubelet.claims.claim_info import ClaimUser, PreparedDevice
 from podwire.kubelet.claims.errors import ClaimsNotReady, NotUnprepared
@@ -80,10 +81,10 @@ class Disk(ClaimCheckpoint):
         super().__init__(directory)
         self._full = iter(full)
 
-    async def put(self, record, *, durably=True):
+    async def put(self, claim, durability=Durability.POWER_LOSS):
         if next(self._full, False):
             raise NotWritten("no space left on device")
-        await super().put(record, durably=durably)
+        await super().put(claim, durability)
 
 
 async def lives(pod, kubelet, drivers, ended):
@@ -117,9 +118,9 @@ async def ends(pod, kubelet):
 async def history(directory, moods, full, deaths):
     drivers, ended = Drivers(moods), set()
     for steps in (*deaths, None):
-        ledger = Disk(directory, full if steps is not None else ())
-        ledger.load()
-        kubelet = ClaimPreparation(ledger, drivers, "boot")
+        checkpoint = Disk(directory, full if steps is not None else ())
+        checkpoint.load()
+        kubelet = ClaimPreparation(checkpoint, drivers, "boot")
         works = [
             asyncio.ensure_future(ends(pod, kubelet) if pod in ended else lives(pod, kubelet, drivers, ended))
             for pod in PODS
@@ -133,7 +134,7 @@ async def history(directory, moods, full, deaths):
         for _ in range(3):
             await asyncio.sleep(0)
     assert drivers.prepared == set()
-    assert ledger.records == {}
+    assert checkpoint.claims == {}
     assert list(directory.iterdir()) == []
 
 
@@ -148,11 +149,11 @@ def test_whatever_happens_no_pod_is_without_its_claims(moods, full, deaths):
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense"], ids=["empty", "nonsense"])
-def test_a_file_that_is_damaged_is_put_aside_and_forgotten(tmp_path, damage):
+def test_a_damaged_file_is_quarantined(tmp_path, damage):
     (tmp_path / "1").write_bytes(damage)
-    ledger = ClaimCheckpoint(tmp_path)
-    ledger.load()
-    assert ledger.records == {}
-    assert [each.name for each in tmp_path.iterdir()] == ["1.damaged"]
-    assert list(ledger.lost) == ["1"]
-    ledger.load()
+    for _ in range(2):
+        checkpoint = ClaimCheckpoint(tmp_path)
+        checkpoint.load()
+        assert checkpoint.claims == {}
+        assert [path.name for path in tmp_path.iterdir()] == ["1.damaged"]
+        assert list(checkpoint.damaged) == ["1"]

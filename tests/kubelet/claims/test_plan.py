@@ -47,21 +47,21 @@ def test_of_a_new_pod_each_driver_is_asked_once_for_all_its_claims():
     ],
 )
 def test_whoever_has_prepared_a_claim_is_not_asked_again_before_a_boot(drivers, boot, again):
-    before = claim_info.new(claim("1", "a", "d", "e")).with_user(P).with_drivers(drivers, boot)
+    before = claim_info.new_claim(claim("1", "a", "d", "e")).with_user(P).with_drivers(drivers, boot)
     plan = plan_prepare(P, [claim("1", "a", "d", "e")], known(before), BOOT)
     assert asked(plan.batches) == again
     assert (plan.noted, plan.joined) == ((before,), ())
 
 
 def test_whether_one_more_pod_may_use_a_claim_is_for_its_drivers_to_say():
-    before = claim_info.new(claim("1", "a", "d", "e")).with_user(P).with_drivers({"d": DONE, "e": DONE}, BOOT)
+    before = claim_info.new_claim(claim("1", "a", "d", "e")).with_user(P).with_drivers({"d": DONE, "e": DONE}, BOOT)
     plan = plan_prepare(Q, [claim("1", "a", "d", "e")], known(before), BOOT)
     assert asked(plan.batches) == {"d": ["1"], "e": ["1"]}
     assert (plan.noted, [each.users for each in plan.joined]) == ((), [(P, Q)])
 
 
 def test_after_a_boot_whoever_had_a_claim_has_it_prepared_before_another_pod_may():
-    before = claim_info.new(claim()).with_user(P).with_drivers({"d": DONE}, "earlier")
+    before = claim_info.new_claim(claim()).with_user(P).with_drivers({"d": DONE}, "earlier")
     with pytest.raises(ClaimsNotReady, match=r"mine is to be prepared again for pod p \(p\) before others use it"):
         plan_prepare(Q, [claim()], known(before), BOOT)
 
@@ -70,17 +70,17 @@ def test_after_a_boot_whoever_had_a_claim_has_it_prepared_before_another_pod_may
     ("before", "why"),
     [
         pytest.param(
-            claim_info.new(claim("0")),
+            claim_info.new_claim(claim("0")),
             "old ResourceClaim with same name mine and different UID 0 still exists",
             id="old",
         ),
         pytest.param(
-            msgspec.structs.replace(claim_info.new(claim()).with_user(Q), leaving=True),
+            msgspec.structs.replace(claim_info.new_claim(claim()).with_user(Q), leaving=True),
             "ResourceClaim mine is being unprepared for pod q (q)",
             id="leaving",
         ),
         pytest.param(
-            claim_info.new(claim(device="eth3")).with_user(Q),
+            claim_info.new_claim(claim(device="eth3")).with_user(Q),
             "ResourceClaim mine was allocated anew, and what it had before is still prepared for pod q (q)",
             id="allocated anew",
         ),
@@ -93,14 +93,14 @@ def test_a_pod_waits_until_what_was_there_before_has_gone(before, why):
 
 
 def test_a_pod_waits_until_drivers_have_let_go_of_what_was_prepared_for_one_that_was_deleted_by_force():
-    before = claim_info.new(claim()).with_user(Q).with_drivers({"d": DONE}, BOOT)
+    before = claim_info.new_claim(claim()).with_user(Q).with_drivers({"d": DONE}, BOOT)
     with pytest.raises(ClaimsNotReady, match=r"mine is still prepared for pod q \(q\), which may not use it"):
         plan_prepare(P, [claim(users="p")], known(before), BOOT)
 
 
 def test_drivers_let_go_with_the_last_user():
-    shared = claim_info.new(claim("1", "a", "d", "e")).with_user(P).with_user(Q)
-    own = claim_info.new(claim("2", "b", "d")).with_user(P)
+    shared = claim_info.new_claim(claim("1", "a", "d", "e")).with_user(P).with_user(Q)
+    own = claim_info.new_claim(claim("2", "b", "d")).with_user(P)
     plan = plan_unprepare("p", [shared, own])
     assert asked(plan.batches) == {"d": ["2"]}
     assert [(each.uid, each.users) for each in plan.kept] == [("1", (Q,))]

@@ -1,4 +1,4 @@
-"""Which claims a pod uses, whether it may, and what of them its containers get."""
+"""Which claims a pod claim_refs, whether it may, and what of them its containers get."""
 
 import pytest
 
@@ -8,10 +8,10 @@ from podwire.kubelet.claims.pod_claims import (
     PodClaimRef,
     cdi_devices,
     check,
-    claim_fingerprint,
+    claim_refs,
     device_requests,
-    uses,
-    wants,
+    uses_claims,
+    version,
 )
 from podwire.objects import claims, pods
 
@@ -68,13 +68,13 @@ EXTENDED = {
     ],
 )
 def test_a_pod_uses_each_claim_once(asked, found):
-    assert uses(asked) == found
-    assert wants(asked) is bool(asked.spec.resource_claims or found)
+    assert claim_refs(asked) == found
+    assert uses_claims(asked) is bool(asked.spec.resource_claims or found)
 
 
 def test_a_claim_that_was_not_made_yet_is_waited_for():
     with pytest.raises(ClaimsNotReady, match=r'^pod "default/p": ResourceClaim not created yet$'):
-        uses(pod([MADE]))
+        claim_refs(pod([MADE]))
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,9 @@ def test_a_container_gets_what_stands_for_its_extended_resource():
 
 
 def test_a_claim_has_changed_when_something_of_it_that_counts_has():
-    marks = [
-        claim_fingerprint(each) for each in (claim(), claim(owner="u"), claim(reserved="v"), claim(allocated=False))
-    ]
+    marks = [version(each) for each in (claim(), claim(owner="u"), claim(reserved="v"), claim(allocated=False))]
     assert len(set(marks)) == len(marks)
-    assert claim_fingerprint(claim()) == marks[0]
+    assert version(claim()) == marks[0]
 
 
 def test_a_claim_that_was_not_made_yet_gives_a_container_nothing():

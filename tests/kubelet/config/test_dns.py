@@ -1,5 +1,7 @@
 """How a pod is called, its hosts file, its resolv.conf."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,20 +10,22 @@ from podwire.kubelet.config.dns import (
     LONGEST_SEARCH_LINE,
     MOST_SEARCHES,
     MOST_SERVERS,
+    DnsSettings,
     NameTooLong,
     NodeDns,
-    dns_left_out,
-    dns_of,
-    hostname_of,
     hosts_file,
     kernel_name,
     node_dns,
+    omitted,
+    pod_dns,
+    pod_hostname,
 )
 from podwire.objects import pods
 
 DOMAIN = "cluster.local"
 NODE = NodeDns(("192.0.2.53",), ("corp.example",), ("timeout:1", "rotate"))
 CLUSTER = ("10.96.0.10",)
+SETTINGS = DnsSettings(cluster_servers=CLUSTER, cluster_domain=DOMAIN, node=NODE)
 CLUSTER_SEARCHES = ["shop.svc.cluster.local", "svc.cluster.local", "cluster.local", "corp.example"]
 
 
@@ -40,7 +44,7 @@ def pod(name="web", **spec):
     ],
 )
 def test_a_pod_is_called_by_its_hostname(given, hostname, domain):
-    assert hostname_of(given, DOMAIN) == (hostname, domain)
+    assert pod_hostname(given, DOMAIN) == (hostname, domain)
     assert kernel_name(given, DOMAIN) == hostname
 
 
@@ -131,12 +135,12 @@ DNS_CONFIG = {
     ],
 )
 def test_a_pods_resolver_follows_its_policy(spec, servers, searches, options):
-    dns, warning = dns_of(pod(**spec), NODE, CLUSTER, DOMAIN)
+    dns, warning = pod_dns(pod(**spec), SETTINGS)
     assert (list(dns.servers), list(dns.searches), list(dns.options), warning) == (servers, searches, options, "")
 
 
 def test_without_a_cluster_dns_the_node_is_asked_and_people_are_told():
-    dns, warning = dns_of(pod(), NODE, (), DOMAIN)
+    dns, warning = pod_dns(pod(), replace(SETTINGS, cluster_servers=()))
     assert list(dns.servers) == list(NODE.servers)
     assert warning == (
         'pod: "web_shop(u-1)". kubelet does not have ClusterDNS IP configured and cannot create Pod using '
@@ -148,23 +152,23 @@ def test_what_resolvers_cannot_take_is_left_out_and_told():
     servers = [f"192.0.2.{each}" for each in range(5)]
     searches = [f"{each}.example" for each in range(40)]
     given = pod(dnsPolicy="None", dnsConfig={"nameservers": servers, "searches": ["x" * 254, *searches]})
-    dns, _ = dns_of(given, NODE, CLUSTER, DOMAIN)
+    dns, _ = pod_dns(given, SETTINGS)
     assert list(dns.servers) == servers[:3]
     assert list(dns.searches) == searches[:31]
-    about_servers, about_searches = dns_left_out(given, NODE, CLUSTER, DOMAIN)
+    about_servers, about_searches = omitted(given, SETTINGS)
     assert about_servers.endswith("the applied nameserver line is: 192.0.2.0 192.0.2.1 192.0.2.2")
     assert about_searches.startswith("Search Line limits were exceeded, some search paths have been omitted")
-    assert dns_left_out(pod(), NODE, CLUSTER, DOMAIN) == ()
+    assert omitted(pod(), SETTINGS) == ()
 
 
 @given(st.lists(st.text("ab.", min_size=1, max_size=300), max_size=50), st.lists(st.text("1.", min_size=1), max_size=6))
 def test_no_resolv_conf_is_more_than_a_resolver_takes(searches, servers):
     given_ = pod(dnsPolicy="None", dnsConfig={"nameservers": servers, "searches": searches})
-    dns, _ = dns_of(given_, NODE, CLUSTER, DOMAIN)
+    dns, _ = pod_dns(given_, SETTINGS)
     assert len(dns.servers) <= MOST_SERVERS
     assert len(dns.searches) <= MOST_SEARCHES
     assert len(" ".join(dns.searches)) <= LONGEST_SEARCH_LINE
     left = iter(dict.fromkeys(searches))
     assert all(each in left for each in dns.searches), "order is kept"
     complete = set(dns.searches) == set(searches) and set(dns.servers) == set(servers)
-    assert bool(dns_left_out(given_, NODE, CLUSTER, DOMAIN)) != complete
+    assert bool(omitted(given_, SETTINGS)) != complete

@@ -4,10 +4,15 @@ import asyncio
 
 import pytest
 
+from podwire.durable.records import NewerFormat
 from podwire.kubelet.devices.checkpoint import RESOURCES, DeviceCheckpoint, NotWritten
-from podwire.kubelet.devices.records import AllocatedDevices, PodDevices, annotation, decode, encode, read_annotation
+from podwire.kubelet.devices.pod_devices import (
+    AllocatedDevices,
+    PodDevices,
+    annotation,
+    read_annotation,
+)
 from podwire.kubelet.devices.recovery import REST, UnknownDevices, recovered
-from podwire.kubelet.sealed import Damaged
 from podwire.protocols.cri import cri_pb2 as pb
 
 NIC = "example.org/nic"
@@ -33,7 +38,7 @@ def again(tmp_path):
 
 async def test_what_is_held_is_known_after_a_restart(ledger, tmp_path):
     await ledger.hold(record("u", "a", "b"))
-    await ledger.know([NIC])
+    await ledger.add_resources([NIC])
     other, damaged = again(tmp_path)
     assert damaged == []
     assert other.get("u") == record("u", "a", "b")
@@ -65,6 +70,7 @@ async def test_a_pod_may_have_others_instead(ledger):
 async def test_a_disk_that_takes_nothing_leaves_everything_as_it_was(ledger, tmp_path):
     await ledger.hold(record("u", "a"))
     (tmp_path / "devices").rename(tmp_path / "elsewhere")
+    (tmp_path / "devices").write_text("a file where the directory was")
     with pytest.raises(NotWritten):
         await ledger.hold(record("v", "b"))
     with pytest.raises(NotWritten):
@@ -92,11 +98,54 @@ async def test_damage_is_found_out(ledger, tmp_path, how):
     assert other.holders(NIC) == {"b": "v"}
 
 
-def test_every_changed_byte_is_damage():
-    data = encode(record("u", "a"))
-    for at in range(len(data)):
-        with pytest.raises(Damaged):
-            decode(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+async def test_every_changed_byte_is_damage(ledger, tmp_path):
+    await ledger.hold(record("u", "a"))
+    path = tmp_path / "devices" / "u"
+    data = path.read_bytes()
+    record_at = data.index(b"record")
+    for at in range(record_at, len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        other, damaged = again(tmp_path)
+        assert (damaged, other.uids) == (["u"], set()), at
+        other.discard_damaged("u")
+
+
+FORMAT_0 = (
+    b"""%s
+{"uid":"u","namespace":"default","name":"pod-u","containers":{"c":{"example.org/nic":{"ids":["a","b"],"allocated":"s",\
+"response":"CgA=","pre_start":false}}}}""".replace(b"\\\n", b"")
+    % b"a18c659c409edd85f680503d17f1f02f"
+)
+NAMES_0 = b"c60e3c436d321eda407821a5ee041fa0\n" + b'["example.org/nic","example.org/old"]'
+"""Files as podwire wrote them before checkpoints had envelopes."""
+
+
+async def test_files_of_format_0_are_loaded_and_rewritten(tmp_path):
+    directory = tmp_path / "devices"
+    directory.mkdir()
+    (directory / "u").write_bytes(FORMAT_0)
+    (directory / RESOURCES).write_bytes(NAMES_0)
+    checkpoint, damaged = again(tmp_path)
+    assert damaged == []
+    devices = checkpoint.get("u").containers["c"][NIC]
+    assert (devices.ids, devices.allocated, devices.response) == (("a", "b"), "s", b"\n\0")
+    assert checkpoint.resources == {NIC, "example.org/old"}
+    await checkpoint.write("u")
+    await checkpoint.add_resources(["example.org/new"])
+    assert (directory / "u").read_bytes().startswith(b'{"format":1,')
+    later, damaged = again(tmp_path)
+    assert (damaged, later.get("u")) == ([], checkpoint.get("u"))
+    assert later.resources == {NIC, "example.org/old", "example.org/new"}
+
+
+@pytest.mark.parametrize("name", ["u", RESOURCES])
+def test_file_of_a_newer_podwire_is_refused_and_not_touched(tmp_path, name):
+    (tmp_path / "devices").mkdir()
+    path, data = tmp_path / "devices" / name, b'{"format":9,"checksum":"00000000","record":{}}'
+    path.write_bytes(data)
+    with pytest.raises(NewerFormat, match="was written by a newer podwire"):
+        again(tmp_path)
+    assert path.read_bytes() == data
 
 
 def test_an_annotation_is_sorted_and_read_back():

@@ -67,7 +67,7 @@ def held(root):
         if each.name == "resources" or each.name.startswith("."):
             continue
         with contextlib.suppress(FileNotFoundError):
-            for container in json.loads(each.read_bytes().split(b"\n", 1)[1])["containers"].values():
+            for container in json.loads(each.read_bytes())["record"]["containers"].values():
                 found += container[NIC]["ids"]
     return sorted(found)
 

@@ -75,7 +75,7 @@ async def test_a_name_that_a_living_plugin_has_is_not_given_to_another(world, de
     with pytest.raises(grpc.RpcError) as refused:
         await registered(other)
     assert refused.value.code() == grpc.StatusCode.ALREADY_EXISTS
-    assert "nic.sock brings it" in refused.value.details()
+    assert "nic.sock" in refused.value.details()
 
 
 async def test_a_plugin_that_dies_leaves_devices_that_nobody_gets_until_it_is_back(world, device_plugin):
@@ -108,11 +108,11 @@ async def test_who_comes_back_to_a_kubelet_has_the_whole_grace_when_it_goes_agai
     await world.stop()
     world.start()
     await until(lambda: not plugin.socket.exists())
-    assert f"grace of {NIC}" in tasks()
+    assert f"grace period of {NIC}" in tasks()
     await asyncio.to_thread(plugin.kill)
     await registered(plugin)
     await node_has(world, "1", "1")
-    assert f"grace of {NIC}" not in tasks(), "what the start of the kubelet began is over"
+    assert f"grace period of {NIC}" not in tasks(), "what the start of the kubelet began is over"
 
 
 async def test_what_flaps_and_repeats_itself_is_counted_right(world, device_plugin, device):
@@ -186,7 +186,7 @@ async def test_where_no_socket_can_be_the_kubelet_goes_on_and_plugins_come_by_th
     plugin.directory = root / "plugins_registry"
     await asyncio.to_thread(plugin.serve)
     await node_has(world, "1", "1")
-    assert "device plugins cannot register" in caplog.text
+    assert "cannot listen for device plugins" in caplog.text
     await world.stop()
     (root / "device-plugins").unlink()
 
@@ -197,7 +197,7 @@ async def test_a_directory_whose_path_is_too_long_for_a_socket_harms_nobody(worl
     world.start()
     await world.make()
     await world.running()
-    assert "device plugins cannot register" in caplog.text
+    assert "cannot listen for device plugins" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ async def test_one_that_is_not_taken_there_is_told_why(world, device_plugin, roo
 async def test_a_file_that_is_no_socket_and_one_that_is_hidden_are_nobody(root):
     (root / "file").write_text("")
     (root / ".hidden").mkdir()
-    assert plugin_manager._sockets(root) == set()
+    assert plugin_manager._list_sockets(root) == set()
 
 
 def test_only_sockets_are_cleared_away(root):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwire.kubelet.devices.run_options import check, given
+from podwire.kubelet.devices.run_options import check, run_options
 from podwire.protocols.cri import cri_pb2 as cri
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.grpc_status import FailedPrecondition
@@ -13,7 +13,7 @@ def answer(**fields):
 
 
 def test_everything_that_a_plugin_answers_goes_into_the_container():
-    found = given(
+    found = run_options(
         [
             answer(
                 envs={"A": "1"},
@@ -39,15 +39,21 @@ def test_everything_that_a_plugin_answers_goes_into_the_container():
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"envs": {"A=B": ""}}, "envs: 'A=B' is no name of a variable"),
-        ({"mounts": [pb.Mount(container_path="in", host_path="/x")]}, "mounts[0].container_path: 'in' is no absolute"),
-        ({"mounts": [pb.Mount(container_path="/in")]}, "mounts[0].host_path: '' is no absolute path"),
-        ({"devices": [pb.DeviceSpec(container_path="/x", host_path="y")]}, "devices[0].host_path: 'y' is no absolute"),
+        ({"envs": {"A=B": ""}}, "envs: 'A=B' is not a name of an environment variable"),
+        (
+            {"mounts": [pb.Mount(container_path="in", host_path="/x")]},
+            "mounts[0].container_path: 'in' is not an absolute",
+        ),
+        ({"mounts": [pb.Mount(container_path="/in")]}, "mounts[0].host_path: '' is not an absolute path"),
+        (
+            {"devices": [pb.DeviceSpec(container_path="/x", host_path="y")]},
+            "devices[0].host_path: 'y' is not an absolute",
+        ),
         (
             {"devices": [pb.DeviceSpec(container_path="/x", host_path="/y", permissions="rx")]},
-            "devices[0].permissions: 'rx' is more than r, w and m",
+            "devices[0].permissions: 'rx' must be of r, w and m",
         ),
-        ({"cdi_devices": [pb.CDIDevice(name="nic")]}, "cdi_devices[0].name: 'nic' is no VENDOR/CLASS=NAME"),
+        ({"cdi_devices": [pb.CDIDevice(name="nic")]}, "cdi_devices[0].name: 'nic' is not VENDOR/CLASS=NAME"),
     ],
     ids=["variable", "mount to", "mount from", "device", "permissions", "CDI"],
 )

@@ -111,7 +111,7 @@ def test_a_plugin_is_asked_among_those_that_are_near():
         questions.append(question)
         return ["c", "b"]
 
-    chosen = led(select_devices([wish(nic=2)], {NIC: pool(*devices)}, asked=lambda _: True), answer)
+    chosen = led(select_devices([wish(nic=2)], {NIC: pool(*devices)}, has_preference=lambda _: True), answer)
     assert chosen == {"c": {NIC: ("c", "b")}}
     assert questions == [PreferenceQuery(resource=NIC, available=("a", "b", "c"), must=(), size=2)]
 
@@ -121,7 +121,8 @@ def test_a_plugin_is_asked_among_those_that_are_near():
 )
 def test_a_plugin_that_answers_nonsense_is_not_obeyed_in_that(answer):
     chosen = led(
-        select_devices([wish(nic=2)], {NIC: pool(*near((), "a", "b", "c"))}, asked=lambda _: True), lambda _: answer
+        select_devices([wish(nic=2)], {NIC: pool(*near((), "a", "b", "c"))}, has_preference=lambda _: True),
+        lambda _: answer,
     )
     ids = chosen["c"][NIC]
     assert len(set(ids)) == 2
@@ -165,7 +166,7 @@ def test_all_or_nothing_and_nothing_twice(devices, held, counts, answers):
     left = iter(answers)
     free = {each for each in (one.id for one in devices) if made.is_free(each)}
     try:
-        chosen = led(select_devices(wanted, {NIC: made}, asked=lambda _: True), lambda _: next(left, []))
+        chosen = led(select_devices(wanted, {NIC: made}, has_preference=lambda _: True), lambda _: next(left, []))
     except NotEnoughDevices:
         assert len(free) < total(wanted)[NIC]
         return

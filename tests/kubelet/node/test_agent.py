@@ -8,17 +8,18 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.kubelet.node import NodeAgent, NodeSettings, Readiness
-from podwire.kubelet.node import agent as agent_module
-from podwire.kubelet.node import lease as lease_module
+from podwire.kubelet.node import NodeAgent, NodeLimits, NodeSettings, Readiness
 from podwire.kubelet.node.agent import NODES
 from podwire.kubelet.node.lease import LEASES, NAMESPACE
+from podwire.kubelet.node.settings import DEFAULT_LIMITS
 from podwire.linux.machine import Facts, FreeResources
 from podwire.objects.nodes import ContainerImage
 from podwire.objects.times import parse
@@ -82,16 +83,14 @@ class Line:
 class Bench:
     """An agent, and all that it was given."""
 
-    def __init__(self, server, **settings) -> None:
+    def __init__(self, server, limits=DEFAULT_LIMITS, **settings) -> None:
         self.line = Line(LoopbackHttp(server.assembled.server.handle, ADMIN))
         self.machine = SmallMachine()
         self.told = []
         self.settings = NodeSettings(**{"name": "n1", "addresses": ("10.0.0.2",), **settings})
-        clock = SystemClock()
-        self.agent = NodeAgent(
-            Client(self.line), clock, self.machine, self.settings, lambda *event: self.told.append(event)
-        )
-        self.agent.runtime_version("podwire", "1")
+        recorder = SimpleNamespace(tell=lambda _about, *event: self.told.append(event))
+        self.agent = NodeAgent(Client(self.line), SystemClock(), self.machine, self.settings, recorder, limits)
+        self.agent.set_runtime_version("podwire", "1")
 
     @contextlib.asynccontextmanager
     async def at_work(self):
@@ -121,20 +120,21 @@ def api(server):
 
 
 @pytest.fixture
-def bench(server):
-    bench = Bench(server)
-    bench.agent.runtime_is(True)
+def bench(server, limits):
+    bench = Bench(server, limits)
+    bench.agent.set_runtime(True)
     return bench
 
 
 @pytest.fixture
-def hurried(monkeypatch):
-    """Everything that takes its time takes less of it."""
-    monkeypatch.setattr(agent_module, "PERIOD", 0.05)
-    monkeypatch.setattr(lease_module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(lease_module, "LONGEST_PAUSE", 0.05)
-    monkeypatch.setattr(agent_module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(agent_module, "LONGEST_PAUSE", 0.05)
+def limits():
+    """Intervals of the agent; `hurried` overrides them."""
+    return DEFAULT_LIMITS
+
+
+HURRIED = NodeLimits(lease_period=0.05, backoff=(0.01, 0.05))
+hurried = pytest.mark.parametrize("limits", [HURRIED], ids=["hurried"])
+"""Shortens all intervals."""
 
 
 async def eventually(check, seconds: float = 30.0):
@@ -187,7 +187,7 @@ async def test_a_node_that_is_not_ready_yet_says_so_and_then_that_it_is(server, 
         node = await eventually(lambda: find(api, NODES, "n1"))
         assert condition(node)["message"] == "container runtime status check may not have completed yet"
         assert node["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
-        bench.agent.runtime_is(*Readiness(True))
+        bench.agent.set_runtime(*Readiness(True))
         await soon(bench.agent.ready())
         assert condition(await api.get(NODES, "n1"))["reason"] == "KubeletReady"
 
@@ -195,7 +195,7 @@ async def test_a_node_that_is_not_ready_yet_says_so_and_then_that_it_is(server, 
 async def test_a_runtime_that_fails_is_told_at_once(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
-        bench.agent.runtime_is(False, "KubeletNotReady", "container runtime is down")
+        bench.agent.set_runtime(False, "KubeletNotReady", "container runtime is down")
 
         async def failed():
             return condition(await api.get(NODES, "n1"))["message"] == "container runtime is down"
@@ -204,7 +204,8 @@ async def test_a_runtime_that_fails_is_told_at_once(bench, api):
         assert bench.reasons[-1] == "NodeNotReady"
 
 
-async def test_the_lease_is_the_nodes_own_and_is_renewed(bench, api, hurried):
+@hurried
+async def test_the_lease_is_the_nodes_own_and_is_renewed(bench, api):
     async with bench.at_work():
         first = await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
         node = await api.get(NODES, "n1")
@@ -217,7 +218,8 @@ async def test_the_lease_is_the_nodes_own_and_is_renewed(bench, api, hurried):
         await eventually(renewed)
 
 
-async def test_a_lease_that_somebody_took_or_deleted_is_taken_back(bench, api, hurried):
+@hurried
+async def test_a_lease_that_somebody_took_or_deleted_is_taken_back(bench, api):
     async with bench.at_work():
         await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
         await api.patch(LEASES, "n1", {"spec": {"holderIdentity": "thief"}}, NAMESPACE)
@@ -231,7 +233,8 @@ async def test_a_lease_that_somebody_took_or_deleted_is_taken_back(bench, api, h
         await eventually(taken_back)
 
 
-async def test_a_node_that_is_deleted_is_registered_again(bench, api, hurried):
+@hurried
+async def test_a_node_that_is_deleted_is_registered_again(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
         before = await api.get(NODES, "n1")
@@ -254,13 +257,13 @@ async def test_a_node_that_is_deleted_is_registered_again(bench, api, hurried):
 
 async def test_a_node_that_was_there_is_taken_over(server, api):
     first = Bench(server, pod_cidrs=("10.1.0.0/24",))
-    first.agent.runtime_is(True)
+    first.agent.set_runtime(True)
     async with first.at_work():
         await soon(first.agent.ready())
     await api.patch(NODES, "n1", {"metadata": {"labels": {"zone": "b"}}, "spec": {"unschedulable": True}})
     again = Bench(server, pod_cidrs=("10.2.0.0/24",), labels={"rack": "a"}, addresses=("10.0.0.3", "fd00::3"))
     again.machine.boot = "boot-2"
-    again.agent.runtime_is(True)
+    again.agent.set_runtime(True)
     async with again.at_work():
         await soon(again.agent.ready())
         node = await api.get(NODES, "n1")
@@ -271,7 +274,8 @@ async def test_a_node_that_was_there_is_taken_over(server, api):
     assert again.reasons == ["Starting", "Rebooted"]
 
 
-async def test_a_server_that_is_not_there_yet_is_waited_for(bench, api, hurried):
+@hurried
+async def test_a_server_that_is_not_there_yet_is_waited_for(bench, api):
     bench.line.cut = True
     async with bench.at_work():
 
@@ -285,12 +289,13 @@ async def test_a_server_that_is_not_there_yet_is_waited_for(bench, api, hurried)
         assert await find(api, NODES, "n1")
 
 
-async def test_after_an_outage_the_newest_status_is_sent(bench, api, hurried):
+@hurried
+async def test_after_an_outage_the_newest_status_is_sent(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
         bench.line.cut = True
-        bench.agent.runtime_is(False, "KubeletNotReady", "down for a moment")
-        bench.agent.runtime_is(False, "KubeletNotReady", "down for good")
+        bench.agent.set_runtime(False, "KubeletNotReady", "down for a moment")
+        bench.agent.set_runtime(False, "KubeletNotReady", "down for good")
         before = len(bench.line.asked)
 
         async def tried():
@@ -305,11 +310,12 @@ async def test_after_an_outage_the_newest_status_is_sent(bench, api, hurried):
         await eventually(sent)
 
 
-async def test_pressure_and_images_are_told_with_the_next_look(bench, api, hurried):
+@hurried
+async def test_pressure_and_images_are_told_with_the_next_look(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
         bench.machine.memory = 1
-        bench.agent.images_are([ContainerImage(names=("busybox:1",), size_bytes=7)])
+        bench.agent.set_images([ContainerImage(names=("busybox:1",), size_bytes=7)])
 
         async def told():
             node = await api.get(NODES, "n1")
@@ -319,7 +325,8 @@ async def test_pressure_and_images_are_told_with_the_next_look(bench, api, hurri
         assert "NodeHasInsufficientMemory" in bench.reasons
 
 
-async def test_whoever_says_that_the_node_is_gone_is_contradicted(bench, api, hurried):
+@hurried
+async def test_whoever_says_that_the_node_is_gone_is_contradicted(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
         lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
@@ -335,7 +342,8 @@ async def test_whoever_says_that_the_node_is_gone_is_contradicted(bench, api, hu
         assert condition(node, "NetworkUnavailable")["reason"] == "RouteCreated"
 
 
-async def test_a_status_that_says_nothing_new_is_not_sent(bench, api, hurried):
+@hurried
+async def test_a_status_that_says_nothing_new_is_not_sent(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
         await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
@@ -349,8 +357,8 @@ async def test_a_status_that_says_nothing_new_is_not_sent(bench, api, hurried):
         assert (await api.get(NODES, "n1"))["metadata"]["resourceVersion"] == before
 
 
-async def test_a_status_that_is_old_is_sent_again(bench, api, hurried, monkeypatch):
-    monkeypatch.setattr(agent_module, "REPORT_PERIOD", 0.0)
+@pytest.mark.parametrize("limits", [replace(HURRIED, report_period=0.0)], ids=["at once"])
+async def test_a_status_that_is_old_is_sent_again(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
         before = (await api.get(NODES, "n1"))["metadata"]["resourceVersion"]

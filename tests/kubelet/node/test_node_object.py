@@ -224,11 +224,11 @@ def test_more_than_there_is_cannot_be_reserved():
 
 
 def test_a_lease_is_held_by_the_node_and_goes_with_it():
-    made = lease("n1", "u1", NOW)
+    made = lease("n1", "u1", NOW, 40)
     assert made["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}]
     assert made["spec"] == {"holderIdentity": "n1", "leaseDurationSeconds": 40, "renewTime": NOW}
     found = {**made, "metadata": {**made["metadata"], "resourceVersion": "7"}, "spec": {"leaseTransitions": 1}}
-    again = renewed(found, "n1", "u2", "later")
+    again = renewed(found, "n1", "u2", "later", 40)
     assert again["metadata"]["resourceVersion"] == "7"
     assert again["metadata"]["ownerReferences"][0]["uid"] == "u2"
     assert again["spec"] == {"leaseTransitions": 1, **made["spec"], "renewTime": "later"}

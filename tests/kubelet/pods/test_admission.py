@@ -200,7 +200,7 @@ def test_a_node_takes_a_pod(asked, others):
 def test_a_node_rejects_a_pod_and_says_why(asked, others, reason, message):
     found = admit(asked, others, node(**{"hugepages-2Mi": "0"}))
     assert found == Rejection(reason, f"Pod was rejected: {message}")
-    assert found.told == message
+    assert found.event_message == message
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from podwire.kubelet.pods.container_status import LOST, View, container_status, terminated, uninitialized
-from podwire.kubelet.pods.observed import NOTHING, ObservedContainer, ObservedPod, Sandbox, together
+from podwire.kubelet.pods.container_status import LOST, StatusInputs, container_status, terminated, uninitialized
+from podwire.kubelet.pods.observed import NOTHING, ObservedContainer, ObservedPod, Sandbox, newest_first
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
 
@@ -31,11 +31,11 @@ def one(name, state, attempt=0, **more):
 
 
 def seen(*containers) -> ObservedPod:
-    return together([BOX], containers)
+    return newest_first([BOX], containers)
 
 
 def view(**more):
-    return View(now=NOW, **more)
+    return StatusInputs(now=NOW, **more)
 
 
 def shown(observed, of=None, name="a", **more):

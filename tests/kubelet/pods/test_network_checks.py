@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from podwire.kubelet.pods.network_checks import FAILED, RECOVERED, NetworkChecks, Told, event, read
+from podwire.kubelet.pods.limits import RuntimeLimits
+from podwire.kubelet.pods.network_checks import FAILED, RECOVERED, CheckResult, NetworkChecks, event, read
 from podwire.kubelet.pods.observed import ObservedPod, Sandbox
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
@@ -21,11 +22,11 @@ WELL = "The pod's network is as it was made again"
 @pytest.mark.parametrize(
     ("told", "before", "news"),
     [
-        pytest.param(Told("ok"), None, None, id="well from the first"),
-        pytest.param(Told("failed", "no route"), None, ("Warning", FAILED, "no route"), id="it fails"),
-        pytest.param(Told("failed", "no route"), "no route", None, id="it still fails"),
-        pytest.param(Told("failed", "no link"), "no route", ("Warning", FAILED, "no link"), id="another failure"),
-        pytest.param(Told("ok"), "no route", ("Normal", RECOVERED, WELL), id="it is well again"),
+        pytest.param(CheckResult("ok"), None, None, id="well from the first"),
+        pytest.param(CheckResult("failed", "no route"), None, ("Warning", FAILED, "no route"), id="it fails"),
+        pytest.param(CheckResult("failed", "no route"), "no route", None, id="it still fails"),
+        pytest.param(CheckResult("failed", "no link"), "no route", ("Warning", FAILED, "no link"), id="another"),
+        pytest.param(CheckResult("ok"), "no route", ("Normal", RECOVERED, WELL), id="it is well again"),
     ],
 )  # fmt: skip
 def test_people_are_told_what_is_new(told, before, news):
@@ -66,12 +67,12 @@ class Room:
     def __init__(self):
         self.runtime, self.recorder = Runtime(), Recorder()
         self.pods = {each: pods.read({"metadata": {"name": each, "uid": each}, "spec": {}}) for each in "ab"}
-        self.checks = NetworkChecks(self.runtime, self.recorder, self.pods.get)
-        self.checks.pods_known.set()
+        self.checks = NetworkChecks(self.runtime, self.recorder, self.pods.get, RuntimeLimits())
+        self.checks.pods_synced.set()
 
     async def asked(self, count):
         async with asyncio.timeout(SECONDS):
-            while len(self.runtime.asked) < count or self.checks._asked.qsize():  # noqa: ASYNC110 - nobody tells
+            while len(self.runtime.asked) < count or self.checks._queue.qsize():  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.005)
         await asyncio.sleep(0.01)
 
@@ -89,7 +90,7 @@ async def room():
 async def test_a_pod_hears_once_that_its_network_fails_and_once_that_it_is_well(room):
     for at, found in enumerate([OK, NO, NO, OK, OK, None], 1):
         room.runtime.info["s"] = found
-        room.checks.look("a", "s")
+        room.checks.check("a", "s")
         await room.asked(at)
     assert room.recorder.told == [("a", FAILED), ("a", RECOVERED)]
 
@@ -97,10 +98,10 @@ async def test_a_pod_hears_once_that_its_network_fails_and_once_that_it_is_well(
 async def test_a_new_sandbox_begins_anew(room):
     room.runtime.info = {"s1": NO, "s2": OK}
     for at, each in enumerate(("s1", "s2"), 1):
-        room.checks.look("a", each)
+        room.checks.check("a", each)
         await room.asked(at)
     room.runtime.info["s2"] = NO
-    room.checks.look("a", "s2")
+    room.checks.check("a", "s2")
     await room.asked(3)
     assert room.recorder.told == [("a", FAILED), ("a", FAILED)]
 
@@ -108,14 +109,14 @@ async def test_a_new_sandbox_begins_anew(room):
 async def test_what_is_gone_or_nobodys_is_passed_over(room):
     room.runtime.info = {"s": NO, "t": NO}
     for uid, sandbox in (("a", "gone"), ("nobody", "t"), ("b", "s")):
-        room.checks.look(uid, sandbox)
+        room.checks.check(uid, sandbox)
     await room.asked(3)
     assert room.recorder.told == [("b", FAILED)]
 
 
 async def test_when_the_runtime_comes_pods_with_a_network_of_their_own_are_looked_at():
     room = Room()
-    room.checks.pods_known.clear()
+    room.checks.pods_synced.clear()
     room.runtime.info = {"s": NO}
     seen = {
         "a": ObservedPod(sandboxes=(Sandbox(id="s", ready=True), Sandbox(id="old", ready=False))),
@@ -123,11 +124,11 @@ async def test_when_the_runtime_comes_pods_with_a_network_of_their_own_are_looke
         "c": ObservedPod(sandboxes=(Sandbox(id="stopped", ready=False),)),
         "d": ObservedPod(),
     }
-    room.checks.look_at_all(seen)
+    room.checks.check_all(seen)
     running = asyncio.create_task(room.checks.run())
     await asyncio.sleep(0.05)
     assert room.runtime.asked == [], "the pods are not known yet"
-    room.checks.pods_known.set()
+    room.checks.pods_synced.set()
     await room.asked(1)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

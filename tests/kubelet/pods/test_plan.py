@@ -13,8 +13,9 @@ from podwire.kubelet.pods.actions import (
     StartContainer,
     StopSandbox,
 )
-from podwire.kubelet.pods.observed import NOTHING, ObservedContainer, Sandbox, together
-from podwire.kubelet.pods.plan import Facts, Trouble, outcome, plan, restarts
+from podwire.kubelet.pods.observed import NOTHING, ObservedContainer, Sandbox, newest_first
+from podwire.kubelet.pods.plan import Facts, outcome, plan, restarts
+from podwire.kubelet.probes.threshold import Unhealthy
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
 
@@ -68,7 +69,7 @@ def box(number=0, ready=True):
 
 def seen(*containers, boxes=None):
     """In one sandbox that is ready, if nothing else is said."""
-    return together(boxes or [box()], containers)
+    return newest_first(boxes or [box()], containers)
 
 
 def told(actions):
@@ -314,10 +315,10 @@ def test_a_sandbox_that_failed_is_tried_after_a_pause(now, deadline, deeds, wake
 )
 def test_an_unhealthy_container_is_killed_and_told_why(policy, why):
     (kill,) = planned(
-        pod(policy=policy), seen(run("a")), unhealthy={"a0": Trouble(message="it is ill", grace=3)}
+        pod(policy=policy), seen(run("a")), unhealthy={"a0": Unhealthy(message="it is ill", grace_seconds=3)}
     ).actions
     assert isinstance(kill, KillContainer)
-    assert (kill.seen.id, kill.why, kill.grace) == ("a0", why, 3)
+    assert (kill.running.id, kill.message, kill.grace) == ("a0", why, 3)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -325,7 +326,7 @@ def test_a_container_of_another_image_is_replaced_whatever_the_policy(policy):
     observed = seen(run("a", hash="old"), run("b", hash="same"))
     found = planned(pod("a", "b", policy=policy), observed, hashes={"a": "new", "b": "same"})
     assert told(found.actions) == ["kill a0", "start a1"]
-    assert found.actions[0].why == "Container a definition changed, will be restarted"
+    assert found.actions[0].message == "Container a definition changed, will be restarted"
 
 
 @pytest.mark.parametrize(
@@ -414,7 +415,7 @@ def test_a_plan_leads_somewhere(policy, states, ready):
         for name, (code, state) in states.items()
     }
     for _ in range(40):
-        observed = together(boxes.values(), containers.values())
+        observed = newest_first(boxes.values(), containers.values())
         deeds = planned(given_, observed).actions
         if not deeds:
             waiting = [each.id for each in observed.running if each.name == "i"]

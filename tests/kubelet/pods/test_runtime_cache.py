@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+from types import SimpleNamespace
 
 import pytest
 
+from podwire.kubelet.pods.limits import RuntimeLimits
 from podwire.kubelet.pods.observed import OWNER, UID
 from podwire.kubelet.pods.runtime_cache import RuntimeCache
 from podwire.protocols.cri import cri_pb2 as pb
@@ -125,9 +127,12 @@ async def until(condition):
 
 
 @contextlib.asynccontextmanager
-async def watching(runtime):
+async def watching(runtime, **limits):
     told = Told()
-    view = RuntimeCache(runtime, ME, told.changed, told.here, told.went.append, told.checked)
+    wakeups = SimpleNamespace(runtime_changed=told.changed, orphans_possible=lambda: None)
+    connection = SimpleNamespace(connected=told.here, disconnected=told.went.append)
+    checks = SimpleNamespace(check=told.checked, check_all=lambda _: None)
+    view = RuntimeCache(runtime, ME, wakeups, connection, checks, RuntimeLimits(**limits))
     running = asyncio.create_task(view.run())
     try:
         async with asyncio.timeout(SECONDS):
@@ -159,7 +164,7 @@ async def test_what_somebody_else_runs_there_is_not_seen(old, owner):
         runtime.add("ours")
         runtime.tell("ours")
         assert await told.next() == "ours"
-        assert (view.uids, await view.look("theirs")) == (set(), view.observed("none"))
+        assert (view.uids, await view.refresh("theirs")) == (set(), view.observed("none"))
 
 
 async def test_an_event_is_a_hint():
@@ -171,7 +176,7 @@ async def test_an_event_is_a_hint():
         runtime.tell("a")
         assert await told.next() == "a"
         assert view.observed("a").latest("c").running, "only asking overwrites what was seen"
-        assert (await view.look("a")).latest("c").exited
+        assert (await view.refresh("a")).latest("c").exited
 
 
 async def test_a_sandbox_that_is_made_a_second_time_has_more_to_tell_of_its_network():
@@ -190,26 +195,24 @@ async def test_a_sandbox_that_is_made_a_second_time_has_more_to_tell_of_its_netw
         assert (told.checks, told.waiting) == ([("a", "a")], 0), "nothing of the pod changed"
 
 
-async def test_a_silent_runtime_is_asked_again_soon_after_something_was_done_there(monkeypatch):
-    monkeypatch.setattr("podwire.kubelet.pods.runtime_cache.RELIST_SECONDS", 3600.0)
+async def test_a_silent_runtime_is_asked_again_soon_after_something_was_done_there():
     runtime = Runtime(old=True)
-    async with watching(runtime) as (view, told):
+    async with watching(runtime, relist=3600.0) as (view, told):
         runtime.add("a")
-        seen = await view.look_at("a", "a")
+        seen = await view.refresh_sandbox("a", "a")
         assert seen.latest("c").running
         runtime.set("a", pb.CONTAINER_EXITED)
         assert await told.next() == "a"
         runtime.calls.clear()
-        await view.look("a")
+        await view.refresh("a")
         assert "ListContainers" in runtime.calls, "it was learnt that a sandbox's status does not tell of containers"
 
 
-async def test_a_silent_runtime_is_asked_for_lists_only_while_nothing_changes(monkeypatch):
-    monkeypatch.setattr("podwire.kubelet.pods.runtime_cache.RELIST_SECONDS", 0.01)
+async def test_a_silent_runtime_is_asked_for_lists_only_while_nothing_changes():
     runtime = Runtime(old=True)
     for number in range(3):
         runtime.add(f"pod-{number}")
-    async with watching(runtime) as (view, told):
+    async with watching(runtime, relist=0.01) as (view, told):
         for _ in range(3):
             await told.next()
         runtime.calls.clear()
@@ -217,17 +220,16 @@ async def test_a_silent_runtime_is_asked_for_lists_only_while_nothing_changes(mo
         assert set(runtime.calls) == {"ListPodSandbox", "ListContainers"}
         runtime.set("pod-1", pb.CONTAINER_EXITED)
         assert await told.next() == "pod-1"
-        await view.look("pod-1")
+        await view.refresh("pod-1")
         del runtime.sandboxes["pod-2"]
         while await told.next() != "pod-2":
             pass
 
 
-async def test_silence_is_told_of_once_and_a_runtime_that_comes_back_is_asked_anew(monkeypatch, caplog):
-    monkeypatch.setattr("podwire.kubelet.pods.runtime_cache.RELIST_SECONDS", 0.01)
+async def test_silence_is_told_of_once_and_a_runtime_that_comes_back_is_asked_anew(caplog):
     runtime = Runtime(old=True)
     runtime.add("a")
-    async with watching(runtime) as (view, told):
+    async with watching(runtime, relist=0.01) as (view, told):
         await told.next()
         for old in (True, False):
             runtime.away, runtime.old = True, old
@@ -240,9 +242,9 @@ async def test_silence_is_told_of_once_and_a_runtime_that_comes_back_is_asked_an
         runtime.calls.clear()
         runtime.tell("a")
         assert await told.next() == "a"
-        assert (await view.look_at("a", "a")).latest("c").exited
+        assert (await view.refresh_sandbox("a", "a")).latest("c").exited
         assert [each.message for each in caplog.records].count(
-            "the runtime sends no container events; it is asked every second instead"
+            "runtime sends no container events, listing it every second instead"
         ) == 1
 
 
@@ -273,7 +275,7 @@ async def test_events_that_come_while_a_pod_is_looked_at_count_if_the_answer_doe
     async with watching(runtime) as (view, told):
         await until(lambda: told.came == 2)
         runtime.add("a")
-        seen = await view.look_at("a", "a")
+        seen = await view.refresh_sandbox("a", "a")
         assert seen.latest("c").running == answers_first
         assert told.waiting == looks
         runtime.set("a", pb.CONTAINER_UNKNOWN)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from podwire.kinds.patches import strategic
 from podwire.kinds.schema import Schemas
-from podwire.kubelet.pods.container_status import View
-from podwire.kubelet.pods.observed import NOTHING, ObservedContainer, Sandbox, together
-from podwire.kubelet.pods.status import changes, pod_status, rejected
+from podwire.kubelet.pods.container_status import StatusInputs
+from podwire.kubelet.pods.observed import NOTHING, ObservedContainer, Sandbox, newest_first
+from podwire.kubelet.pods.status import pod_status, rejected_status, status_patch
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
 
@@ -48,14 +48,16 @@ def end(name, code=0, attempt=0):
 
 
 def seen(*containers, ready=True, ips=("10.0.0.2",)):
-    return together([Sandbox(id="box", ready=ready, ips=ips)], containers)
+    return newest_first([Sandbox(id="box", ready=ready, ips=ips)], containers)
 
 
 def shown(of, observed, *, ready="all", **more):
     """All containers that run have started and are ready, if nothing else is said."""
     running = frozenset(each.id for each in observed.running)
     more.setdefault("started", running)
-    return pod_status(of, observed, View(now=NOW, ready=running if ready == "all" else frozenset(ready), **more))
+    return pod_status(
+        of, observed, StatusInputs(now=NOW, ready=running if ready == "all" else frozenset(ready), **more)
+    )
 
 
 def conditions(status):
@@ -242,7 +244,7 @@ def test_ephemeral_containers_have_a_list_of_their_own():
 
 
 def test_a_pod_that_was_not_let_in():
-    assert rejected(pod(), "OutOfpods", "too many", NOW) == {
+    assert rejected_status(pod(), "OutOfpods", "too many", NOW) == {
         "phase": "Failed",
         "reason": "OutOfpods",
         "message": "too many",
@@ -301,7 +303,7 @@ ENDS = {"Succeeded", "Failed"}
 def test_a_patch_leads_from_one_status_to_the_other(before, after):
     """And leaves alone what belongs to others."""
     held = {**before, "conditions": [*before["conditions"], FOREIGN]}
-    got = patched(held, changes(held, after))
+    got = patched(held, status_patch(held, after))
     wanted = {**after, "conditions": [*after["conditions"], FOREIGN]}
     if after["phase"] in ENDS and "podIP" not in after:
         wanted = {"podIP": None, "podIPs": None, **wanted}
@@ -310,22 +312,22 @@ def test_a_patch_leads_from_one_status_to_the_other(before, after):
 
 @given(before=SHOWN, after=SHOWN)
 def test_nothing_is_said_twice(before, after):
-    assert changes(patched(before, changes(before, after)), after) == {}
+    assert status_patch(patched(before, status_patch(before, after)), after) == {}
 
 
 @given(status=SHOWN)
 def test_what_is_as_it_should_be_needs_no_words(status):
-    assert changes(status, status) == {}
+    assert status_patch(status, status) == {}
 
 
 def test_a_new_pod_is_told_of_in_full():
     status = shown(pod(), seen(run("a")))
-    assert told(patched({"phase": "Pending"}, changes({"phase": "Pending"}, status))) == told(status)
+    assert told(patched({"phase": "Pending"}, status_patch({"phase": "Pending"}, status))) == told(status)
 
 
 def test_only_what_moved_is_sent():
     before = shown(pod(), seen(run("a")), ready="")
     after = shown(pod(status=before), seen(run("a")))
-    patch = changes(before, after)
+    patch = status_patch(before, after)
     assert patch.keys() == {"conditions", "containerStatuses"}
     assert {each["type"] for each in patch["conditions"]} == {"Ready", "ContainersReady"}

@@ -7,7 +7,7 @@ import pytest
 
 from podwire.apiserver import Pki, Settings, assemble
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.kubelet.pods import status_manager
+from podwire.kubelet.pods.limits import StatusLimits
 from podwire.kubelet.pods.status_manager import PODS, StatusManager
 from podwire.objects import pods
 from podwire.protocols.k8sapi.client_side import Client, ClientError, Scope, Unreachable
@@ -48,7 +48,10 @@ def pki(tmp_path_factory):
 class World:
     def __init__(self, api):
         self.api = api
-        self.reports = StatusManager(api)
+        self.reports = StatusManager(api, StatusLimits())
+
+    def limit(self, **limits):
+        self.reports._limits = StatusLimits(**limits)
 
     async def make(self, name="p"):
         """A new pod, as a kubelet sees it."""
@@ -56,7 +59,7 @@ class World:
         meta = {"name": name, "namespace": "default"}
         object_ = await self.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         pod = pods.read(object_)
-        self.reports.saw(pod, object_)
+        self.reports.update(pod, object_)
         return pod
 
     async def delete(self, pod):
@@ -77,7 +80,7 @@ class World:
     async def see(self, pod):
         """What the watch brings now."""
         object_ = await self.api.get(PODS, pod.name, pod.namespace)
-        self.reports.saw(pods.read(object_), object_)
+        self.reports.update(pods.read(object_), object_)
 
 
 @pytest.fixture
@@ -120,8 +123,8 @@ def starting(reason="ContainerCreating", message=""):
     return said("Pending") | {"containerStatuses": [{**container, "state": {"waiting": waiting}}]}
 
 
-async def test_that_a_pod_is_about_to_start_is_told_when_that_takes_long(world, monkeypatch):
-    monkeypatch.setattr(status_manager, "MANNERS", SOON)
+async def test_that_a_pod_is_about_to_start_is_told_when_that_takes_long(world):
+    world.limit(starting_delay=SOON)
     pod = await world.make()
     world.reports.report(pod, starting())
     await asyncio.sleep(0.05)
@@ -129,7 +132,7 @@ async def test_that_a_pod_is_about_to_start_is_told_when_that_takes_long(world, 
     world.reports.report(pod, said("Running"))
     await world.settled(pod)
     assert [each["phase"] for each in world.api.sent] == ["Running"]
-    monkeypatch.setattr(status_manager, "MANNERS", 0.01)
+    world.limit(starting_delay=0.01)
     slow = await world.make("slow")
     world.reports.report(slow, starting())
     await world.settled(slow)
@@ -145,8 +148,8 @@ async def test_that_a_pod_is_about_to_start_is_told_when_that_takes_long(world, 
         pytest.param(said("Failed"), id="an end"),
     ],
 )
-async def test_what_has_gone_wrong_is_told_at_once(world, monkeypatch, status):
-    monkeypatch.setattr(status_manager, "MANNERS", SOON)
+async def test_what_has_gone_wrong_is_told_at_once(world, status):
+    world.limit(starting_delay=SOON)
     pod = await world.make()
     world.reports.report(pod, starting())
     world.reports.report(pod, status)
@@ -186,8 +189,8 @@ async def test_what_is_overtaken_is_never_sent(world):
         pytest.param(ApiError(Reason.TOO_MANY_REQUESTS, "later"), id="too many requests"),
     ],
 )
-async def test_after_an_outage_the_latest_is_sent_once(world, trouble, monkeypatch):
-    monkeypatch.setattr(status_manager, "LONGEST_PAUSE", 0.05)
+async def test_after_an_outage_the_latest_is_sent_once(world, trouble):
+    world.limit(backoff=(0.05, 0.05))
     pod = await world.make()
     world.api.trouble = trouble
     world.reports.report(pod, said("Pending", "before"))
@@ -228,15 +231,15 @@ async def test_a_status_that_is_refused_is_told_and_not_repeated(world, caplog):
     world.api.trouble = ApiError(Reason.INVALID, "no such phase")
     world.reports.report(pod, said("Dancing"))
     await world.settled(pod)
-    assert [each.message for each in caplog.records] == ["status refused"]
+    assert [each.message for each in caplog.records] == ["API server rejected pod status"]
     world.api.trouble = None
     world.reports.report(pod, said("Running"))
     await world.settled(pod)
     assert (await world.status())["phase"] == "Running"
 
 
-async def test_nothing_is_sent_for_a_pod_that_was_forgotten(world, monkeypatch):
-    monkeypatch.setattr(status_manager, "LONGEST_PAUSE", 0.05)
+async def test_nothing_is_sent_for_a_pod_that_was_forgotten(world):
+    world.limit(backoff=(0.05, 0.05))
     pod = await world.make()
     world.api.trouble = Unreachable("nobody listens")
     world.reports.report(pod, said("Running"))
@@ -255,7 +258,7 @@ async def test_an_echo_that_was_overtaken_is_nothing_new(world):
     early = await world.api.get(PODS, pod.name, pod.namespace)
     world.reports.report(pod, said("Running"))
     await world.settled(pod)
-    world.reports.saw(pods.read(early), early)
+    world.reports.update(pods.read(early), early)
     await world.settled(pod)
     assert len(world.api.sent) == 1
     assert world.reports.latest(pod.uid)["phase"] == "Running"
@@ -308,7 +311,7 @@ async def test_what_the_server_keeps_in_other_words_is_not_said_for_ever(world):
     async with informer, asyncio.timeout(SOON):
         async for change in informer:
             if isinstance(change, Added | Updated):
-                world.reports.saw(pods.read(change.object), change.object)
+                world.reports.update(pods.read(change.object), change.object)
                 world.reports.report(pod, odd)
                 await world.settled(pod)
                 if change.object["status"].get("phase") == "Running":
@@ -333,9 +336,9 @@ def test_all_errors_of_a_line_that_is_cut_are_client_errors():
 async def test_nothing_is_begun_while_it_ends(world):
     """Whoever ends beside it may still have something to say, which nobody can send any more."""
     pod, other = await world.make(), await world.make("other")
-    reports_ = StatusManager(world.api)
+    reports_ = StatusManager(world.api, StatusLimits())
     for each in (pod, other):
-        reports_.saw(each, await world.api.get(PODS, each.name, each.namespace))
+        reports_.update(each, await world.api.get(PODS, each.name, each.namespace))
     words = []
 
     class LastWords:

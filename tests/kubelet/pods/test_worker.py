@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from podwire.kubelet.pods.observed import UID
-from podwire.kubelet.pods.start import RUNTIME_CLASSES
+from podwire.kubelet.pods.sandbox_start import RUNTIME_CLASSES
 from podwire.kubelet.pods.status_manager import PODS
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Internal, Unavailable
@@ -94,7 +94,7 @@ async def test_a_fault_over_one_pod_is_no_fault_of_others(world, caplog):
     await world.make("q")
     await world.running()
     await world.running("q")
-    assert "pod not synced" in {each.message for each in caplog.records}
+    assert "cannot sync pod: unexpected error" in {each.message for each in caplog.records}
 
 
 @pytest.mark.parametrize("call", ["RunPodSandbox", "CreateContainer", "StartContainer"])
@@ -113,8 +113,8 @@ async def test_a_pod_waits_for_the_room_of_one_that_is_ending(world):
     world.runtime.waits["StopPodSandbox"] = asyncio.Event()
     await world.api.delete(PODS, "first", "default", grace_seconds=0)
     await world.runtime.until("StopPodSandbox")
-    made = await world.make("second", containers=port)
-    await world.runtime.until_true(lambda: world.kubelet.workers.pod(made["metadata"]["uid"]) is not None)
+    await world.make("second", containers=port)
+    await world.runtime.until_true(lambda: world.kubelet.pod_workers.find("default", "second") is not None)
     world.runtime.waits.pop("StopPodSandbox").set()
     await world.running("second")
 
@@ -177,10 +177,10 @@ async def test_what_others_end_is_ended_and_their_reason_stays(world):
 
 
 async def test_a_pod_that_cannot_be_read_harms_nobody(world, caplog):
-    world.kubelet.workers.present({"metadata": {"name": "odd", "uid": "x"}, "spec": {"containers": 7}})
+    world.kubelet.pod_workers.present({"metadata": {"name": "odd", "uid": "x"}, "spec": {"containers": 7}})
     await world.make()
     await world.running()
-    assert "pod not understood" in {each.message for each in caplog.records}
+    assert "cannot read pod" in {each.message for each in caplog.records}
 
 
 async def test_what_belongs_to_no_pod_is_removed(world):

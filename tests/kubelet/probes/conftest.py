@@ -107,7 +107,7 @@ class Bench:
             self.answers,
             self.time,
             self.changed.append,
-            lambda pod, container, reason, message: self.told.append((container.name, reason, message)),
+            lambda pod, container, type_, reason, message: self.told.append((container.name, reason, message)),
             sleep=self.time.sleep,
             chance=lambda: self.chance,
         )

@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.kubelet.probes.threshold import BEGINNING, Kind, ProbeState, adopted, after, next_due, verdict
+from podwire.kubelet.probes.threshold import BEGINNING, Kind, ProbeState, adopted, after, next_due, unhealthy
 from podwire.objects.containers import Container, Probe
 
 RESULTS = {"+": True, "-": False}
 
 
 def played(kind: Kind, results: str, **numbers: int) -> ProbeState:
-    standing = BEGINNING[kind]
+    state = BEGINNING[kind]
     for each in results:
-        standing = after(kind, Probe(**numbers), standing, RESULTS[each])
-    return standing
+        state = after(kind, Probe(**numbers), state, RESULTS[each])
+    return state
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def played(kind: Kind, results: str, **numbers: int) -> ProbeState:
         pytest.param(Kind.STARTUP, "---", {}, False, True, id="so is one that fails"),
     ],
 )
-def test_a_standing_changes_when_results_come_often_enough_in_a_row(kind, results, numbers, passed, settled):
-    standing = played(kind, results, **numbers)
-    assert (standing.passed, standing.settled) == (passed, settled)
+def test_a_state_changes_when_results_come_often_enough_in_a_row(kind, results, numbers, passed, settled):
+    state = played(kind, results, **numbers)
+    assert (state.passed, state.final) == (passed, settled)
 
 
 @given(st.text("+-", max_size=30), st.integers(1, 5), st.integers(1, 5))
@@ -54,14 +54,14 @@ def test_readiness_is_the_last_run_that_was_long_enough(results, success, failur
         run = run + 1 if index and results[index - 1] == each else 1
         if run >= (success if each == "+" else failure):
             expected = RESULTS[each]
-    standing = played(Kind.READINESS, results, success_threshold=success, failure_threshold=failure)
-    assert standing.passed is expected
+    state = played(Kind.READINESS, results, success_threshold=success, failure_threshold=failure)
+    assert state.passed is expected
 
 
 @pytest.mark.parametrize("kind", [Kind.LIVENESS, Kind.STARTUP])
 def test_a_container_that_failed_must_be_killed_with_the_grace_that_the_probe_gives(kind):
     probe = Probe(failure_threshold=1, termination_grace_period_seconds=7)
-    found = verdict(kind, probe, played(kind, "-", failure_threshold=1), "app")
+    found = unhealthy(kind, probe, played(kind, "-", failure_threshold=1), "app")
     assert found is not None
     assert found.grace_seconds == 7
     assert found.message == f"Container app failed {kind.value.lower()} probe"
@@ -76,13 +76,13 @@ def test_a_container_that_failed_must_be_killed_with_the_grace_that_the_probe_gi
     ],
 )
 def test_others_are_let_live(kind, results):
-    assert verdict(kind, Probe(), played(kind, results), "app") is None
+    assert unhealthy(kind, Probe(), played(kind, results), "app") is None
 
 
-def test_a_container_that_passed_before_keeps_its_standing_and_does_not_start_again():
-    assert adopted(Kind.STARTUP).settled
+def test_a_container_that_passed_before_keeps_its_state_and_does_not_start_again():
+    assert adopted(Kind.STARTUP).final
     ready = adopted(Kind.READINESS)
-    assert (ready.passed, ready.settled) == (True, False)
+    assert (ready.passed, ready.final) == (True, False)
     assert after(Kind.READINESS, Probe(failure_threshold=1), ready, passed=False).passed is False
 
 

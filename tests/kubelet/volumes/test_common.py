@@ -44,7 +44,7 @@ async def test_the_common_pod_finds_its_token_its_certificate_and_its_namespace(
     said = claims((there / "token").read_text())
     assert said["kubernetes.io"]["pod"] == {"name": "web", "uid": pod.uid}
     assert said["sub"] == "system:serviceaccount:default:default"
-    assert node.volumes.left() == {pod.uid}
+    assert node.volumes.uids() == {pod.uid}
 
 
 async def test_nothing_secret_touches_the_disk_and_all_pods_share_one_mount(node):
@@ -93,7 +93,7 @@ async def test_removing_leaves_nothing_and_may_be_said_twice(node):
     pod = await common(node)
     await node.volumes.prepare(pod)
     await node.volumes.remove(pod.uid)
-    assert node.volumes.left() == set()
+    assert node.volumes.uids() == set()
     assert list((node.root / "secrets").iterdir()) == []
     await node.volumes.remove(pod.uid)
     await node.volumes.prepare(pod)
@@ -155,4 +155,4 @@ async def test_a_cancelled_prepare_is_over_when_the_next_call_begins(node):
     preparing.cancel()
     await asyncio.gather(preparing, return_exceptions=True)
     await node.volumes.remove(pod.uid)
-    assert node.volumes.left() == set()
+    assert node.volumes.uids() == set()

@@ -30,7 +30,7 @@ def test_one_mount_serves_all_who_come_at_once(tmp_path):
 
     def make(uid):
         step = Files(volume="s", directory=places.pod_secrets(uid) / "s", contents={}, group=None, in_memory=True)
-        failures.extend(work.do(uid, [step]))
+        failures.extend(work.apply(uid, [step]))
 
     threads = [threading.Thread(target=make, args=(uid,)) for uid in "abcd"]
     for each in threads:

@@ -67,7 +67,7 @@ async def test_a_directory_in_memory_is_found_again_and_removed(node):
     assert len(node.below()) == 1
     await again.remove(pod.uid)
     assert node.below() == []
-    assert again.left() == set()
+    assert again.uids() == set()
 
 
 def limited(*limits):

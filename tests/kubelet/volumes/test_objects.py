@@ -133,7 +133,7 @@ async def test_a_refresh_of_a_pod_that_has_no_volumes_yet_writes_nothing(node):
     await node.make("ConfigMap", "settings", data={"a": "1"})
     pod = await node.pod(volumes=[CONFIG])
     await node.volumes.refresh(pod)
-    assert node.volumes.left() == set()
+    assert node.volumes.uids() == set()
 
 
 async def test_projected_sources_lie_in_one_directory(node):
@@ -222,12 +222,12 @@ async def test_no_name_becomes_a_way_out(node, uid, name):
     meta = {"name": "x", "namespace": "default", "uid": uid}
     pod = pods.read({"metadata": meta, "spec": {"volumes": [{"name": name, "emptyDir": {}}]}})
     [told] = await refused(node, pod)
-    assert "is no name for a directory" in told
-    assert node.volumes.left() <= {"u"}
+    assert "is not a name of a directory" in told
+    assert node.volumes.uids() <= {"u"}
 
 
 async def test_an_api_that_does_not_answer_is_told_in_time(node, monkeypatch):
-    monkeypatch.setattr("podwire.kubelet.referenced_objects.SYNC_SECONDS", 0.01)
+    node.references._sync = 0.01
 
     class Silent:
         async def __aenter__(self):

@@ -21,7 +21,7 @@ async def test_what_a_container_mounted_in_its_volume_is_unmounted_and_not_delet
     await node.volumes.remove(pod.uid)
     assert (precious / "file").read_text() == "kept"
     assert node.below() == []
-    assert node.volumes.left() == set()
+    assert node.volumes.uids() == set()
 
 
 async def test_what_was_mounted_among_secrets_is_unmounted_too(node, tmp_path):
@@ -61,9 +61,9 @@ async def test_a_pod_that_a_killed_kubelet_left_is_found_and_removed(node):
     await node.mounts(pod)
     (node.root / "pods" / pod.uid / "etc-hosts").touch()
     again = node.another()
-    assert again.left() == {pod.uid}
+    assert again.uids() == {pod.uid}
     await again.remove(pod.uid)
-    assert again.left() == set()
+    assert again.uids() == set()
     assert node.below() == []
 
 
@@ -72,13 +72,13 @@ async def test_other_pods_are_not_touched(node):
     for each in (first, second):
         await node.volumes.prepare(each)
     await node.volumes.remove(first.uid)
-    assert node.volumes.left() == {second.uid}
+    assert node.volumes.uids() == {second.uid}
     assert node.volume(second, "v", "empty-dir").is_dir()
 
 
 @pytest.mark.parametrize("uid", ["..", "a/b", ""])
 async def test_what_is_no_uid_is_not_removed(node, uid):
     (node.root / "pods").mkdir(parents=True)
-    with pytest.raises(VolumeError, match="is no name for a directory"):
+    with pytest.raises(VolumeError, match="is not a name of a directory"):
         await node.volumes.remove(uid)
     assert (node.root / "pods").is_dir()

@@ -160,4 +160,4 @@ async def test_a_volume_with_parts_is_removed_whole(node):
     assert len(node.below()) == 2
     await node.volumes.remove(pod.uid)
     assert node.below() == []
-    assert node.volumes.left() == set()
+    assert node.volumes.uids() == set()

@@ -88,7 +88,7 @@ async def test_nobody_asks_for_the_tokens_of_a_pod_that_is_gone(node):
     node.clock.ahead += SECONDS
     await replaced(node, other, file, before)
     assert node.api.tokens == 3
-    assert node.volumes.left() == {other.uid}
+    assert node.volumes.uids() == {other.uid}
 
 
 async def test_the_token_of_a_pod_that_never_came_to_be_is_forgotten(node):

@@ -7,7 +7,7 @@ from podwire.protocols.cri import methods
 from podwire.transports import grpc_client
 
 FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
-SILENCE = "the runtime sends no container events"
+SILENCE = "runtime sends no container events"
 
 
 def pid_of(cluster, component):

@@ -26,7 +26,7 @@ class PodTrace:
         self.prober = NodeProber(cri._client, ProbeSockets())
         self.told: list[str] = []
         self._moved = asyncio.Condition()
-        self.probes = Probes(self.prober, SystemClock(), self._changed, self._tell)
+        self.probes = Probes(self.prober, SystemClock(), self._changed, self._record)
         self._notices: set[asyncio.Task[None]] = set()
 
     async def follow(self, **probes):
@@ -34,7 +34,7 @@ class PodTrace:
         self.pod = pods.read(
             {"metadata": {"name": "web", "namespace": "default", "uid": "u1"}, "spec": {"containers": [container]}}
         )
-        self.seen = observed.of_container(await self.cri.status(self.id), "")
+        self.seen = observed.observe_container(await self.cri.status(self.id), "")
         self.probes.follow(self.pod, {"main": self.seen}, ())
 
     @property
@@ -42,8 +42,8 @@ class PodTrace:
         return self.probes.ready(self.pod.spec.containers[0], self.seen)
 
     @property
-    def verdict(self):
-        return self.probes.verdict(self.seen)
+    def unhealthy(self):
+        return self.probes.unhealthy(self.seen)
 
     async def until(self, condition):
         async with asyncio.timeout(PATIENCE), self._moved:
@@ -52,7 +52,7 @@ class PodTrace:
     def _changed(self, _uid):
         self._notice()
 
-    def _tell(self, _pod, _container, reason, message):
+    def _record(self, _pod, _container, _type, reason, message):
         self.told.append(f"{reason}: {message}")
         self._notice()
 
@@ -99,12 +99,12 @@ async def test_a_container_becomes_ready_and_unready_as_its_command_says(story, 
     await story.until(lambda: story.ready)
     await cri.said(story.id, "rm /tmp/ready")
     await story.until(lambda: not story.ready)
-    assert story.verdict is None
+    assert story.unhealthy is None
 
 
 async def test_a_liveness_command_that_hangs_is_ended_each_time_and_leads_to_a_verdict(story, eventually):
     await story.follow(liveness=command("sleep 5678; true", timeoutSeconds=1, failureThreshold=2))
-    await story.until(lambda: story.verdict)
+    await story.until(lambda: story.unhealthy)
     failed = 'Unhealthy: Liveness probe failed: command timed out: "sh -c sleep 5678; true" timed out after 1s'
     assert story.told.count(failed) == 2
     await eventually(lambda: not running_in(story.id, "5678"), within=PATIENCE)
@@ -112,7 +112,7 @@ async def test_a_liveness_command_that_hangs_is_ended_each_time_and_leads_to_a_v
 
 async def test_a_command_that_says_a_gigabyte_has_failed(story, eventually):
     await story.follow(liveness=command("yes 8765 | head -c 1000000000", failureThreshold=1))
-    await story.until(lambda: story.verdict)
+    await story.until(lambda: story.unhealthy)
     assert len(story.told[0]) < 20_000
     await eventually(lambda: not running_in(story.id, "8765"), within=PATIENCE)
 

@@ -1,0 +1,97 @@
+"""Runs the sandbox of a pod: the action behind RunSandbox."""
+
+import asyncio
+from pathlib import Path
+
+from podwire.failpoints import declare, failpoint
+from podwire.kubelet.claims import ClaimManager
+from podwire.kubelet.config import dns
+from podwire.kubelet.config.sandbox import sandbox_config
+from podwire.kubelet.devices import DeviceManager
+from podwire.kubelet.devices.pod_devices import ANNOTATION as DEVICES
+from podwire.kubelet.pods.dependencies import NodeContext
+from podwire.kubelet.pods.limits import PodLimits
+from podwire.kubelet.pods.observed import OWNER
+from podwire.kubelet.ports import Cri
+from podwire.objects.pods import Pod
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.cri import methods
+from podwire.protocols.k8sapi.client_side import Client, ClientError
+from podwire.protocols.k8sapi.client_side.events import WARNING
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.status import ApiError
+
+RUNTIME_CLASSES = Kind(
+    group="node.k8s.io", version="v1", resource="runtimeclasses", kind="RuntimeClass", namespaced=False
+)
+
+SANDBOX_RUN = declare("kubelet.sandbox-run", "a pod has its sandbox; the kubelet has not noted it yet")
+
+
+class NoHandler(Exception):
+    """The runtime handler of a pod's RuntimeClass could not be looked up."""
+
+
+class SandboxStarter:
+    def __init__(
+        self,
+        api: Client,
+        cri: Cri,
+        recorder: Recorder,
+        node: NodeContext,
+        devices: DeviceManager,
+        claims: ClaimManager,
+        limits: PodLimits,
+    ) -> None:
+        self._api = api
+        self._cri = cri
+        self._recorder = recorder
+        self._node = node
+        self._devices = devices
+        self._claims = claims
+        self._limits = limits
+
+    def config(self, pod: Pod, attempt: int) -> pb.PodSandboxConfig:
+        """Raises ConfigError, NameTooLong."""
+        settings = self._node.dns
+        config = sandbox_config(
+            pod,
+            attempt=attempt,
+            hostname=dns.kernel_name(pod, settings.cluster_domain),
+            dns=dns.pod_dns(pod, settings)[0],
+            log_directory=str(self._node.paths.pod_logs(pod.namespace, pod.name, pod.uid)),
+        )
+        config.annotations[OWNER] = self._node.paths.owner
+        config.annotations.pop(DEVICES, None)  # a pod must not claim devices by an annotation of its own
+        if devices := self._devices.annotation(pod.uid):
+            config.annotations[DEVICES] = devices
+        for name, text in self._claims.annotations(pod, config.annotations).items():
+            config.annotations[name] = text
+        return config
+
+    async def run(self, pod: Pod, attempt: int) -> str:
+        """Returns the id of the new sandbox. Raises RpcError, NoHandler, ConfigError, NameTooLong."""
+        _, missing = dns.pod_dns(pod, self._node.dns)
+        if missing:
+            self._recorder.tell(pod, WARNING, "MissingClusterDNS", missing)
+        for message in dns.omitted(pod, self._node.dns):
+            self._recorder.tell(pod, WARNING, "DNSConfigForming", message)
+        config = self.config(pod, attempt)
+        await asyncio.to_thread(Path(config.log_directory).mkdir, 0o755, parents=True, exist_ok=True)
+        request = pb.RunPodSandboxRequest(config=config, runtime_handler=await self._handler(pod))
+        response = await self._cri.call(methods.RUN_POD_SANDBOX, request, timeout=self._limits.run_sandbox)
+        failpoint(SANDBOX_RUN)
+        return response.pod_sandbox_id
+
+    async def _handler(self, pod: Pod) -> str:
+        """The handler of the pod's RuntimeClass; without one, the runtime chooses. Raises NoHandler."""
+        name = pod.spec.runtime_class_name
+        if not name:
+            return ""
+        try:
+            runtime_class = await self._api.get(RUNTIME_CLASSES, name)
+        except (ApiError, ClientError) as error:
+            raise NoHandler(f"failed to lookup RuntimeClass {name}: {error}") from error
+        handler: str = runtime_class["handler"]
+        return handler

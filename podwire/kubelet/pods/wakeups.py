@@ -1,0 +1,95 @@
+"""Wakes pod workers: the one place that says which event lets which pod go on.
+
+A worker sleeps until its pod changes in the API, until a time that its plan named has come, or until one of the events
+below is reported. An event carries no state: the worker looks at everything again, so that a late or repeated event
+costs one look and is never wrong.
+
+    event              reported by                         wakes                       and lets it retry at once
+    runtime_changed    RuntimeCache                        the pod                     its sandbox, if it has none
+    objects_changed    ReferencedObjects                   pods that use the object    containers, volumes
+    probe_changed      Probes                              the pod                     -
+    network_changed    RuntimeHealth, CNI directories      every pod                   its sandbox
+    devices_changed    DeviceManager                       pods that wait for devices  sandbox, containers
+    device_changed     DeviceManager                       the pod (status, event)     -
+    claims_changed     ClaimManager                        pods that wait for claims   sandbox, containers, claims
+    claim_changed      ClaimManager                        the pod                     the same, if it waits for claims
+    resources_freed    PodWorkers (a worker has ended)     pods not admitted yet       -
+
+A change of a pod that has no worker, and everything in `orphans_possible`, wakes the collector of orphans instead.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from podwire.objects.pods import Pod
+
+if TYPE_CHECKING:
+    from podwire.kubelet.pods.worker import PodWorker
+
+
+class Wakeups:
+    """Handed to everything that reports events; `workers` is by pod uid and belongs to PodWorkers."""
+
+    def __init__(self) -> None:
+        self.workers: dict[str, PodWorker] = {}
+        self.unowned: set[str] = set()
+        """Pods in the runtime that had no worker when they changed."""
+        self.orphan_check = asyncio.Event()
+
+    def pod(self, uid: str) -> Pod | None:
+        return self.workers[uid].pod if uid in self.workers else None
+
+    def runtime_changed(self, uid: str) -> None:
+        worker = self.workers.get(uid)
+        if worker is None:
+            self.unowned.add(uid)
+            self.orphan_check.set()
+        else:
+            worker.runtime_changed()
+
+    def objects_changed(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            if (worker := self.workers.get(uid)) is not None:
+                worker.state.may_start()
+                worker.wake()
+
+    def probe_changed(self, uid: str) -> None:
+        if (worker := self.workers.get(uid)) is not None:
+            worker.wake()
+
+    def network_changed(self) -> None:
+        for worker in self.workers.values():
+            worker.state.sandbox.retry_now()
+            worker.wake()
+
+    def devices_changed(self) -> None:
+        for worker in self.workers.values():
+            if worker.state.allocation.waits_for_devices:
+                worker.state.may_start()
+                worker.wake()
+
+    def device_changed(self, uid: str, problem: str) -> None:
+        """`problem` is empty unless the devices that the pod holds became worse."""
+        if (worker := self.workers.get(uid)) is not None:
+            worker.device_changed(problem)
+
+    def claims_changed(self) -> None:
+        for uid, worker in self.workers.items():
+            if worker.state.allocation.waits_for_claims:
+                self.claim_changed(uid)
+
+    def claim_changed(self, uid: str) -> None:
+        if (worker := self.workers.get(uid)) is not None:
+            if worker.state.allocation.waits_for_claims:
+                worker.state.may_start()
+            worker.wake()
+
+    def resources_freed(self) -> None:
+        for worker in self.workers.values():
+            if not worker.admitted:
+                worker.wake()
+
+    def orphans_possible(self) -> None:
+        """The runtime was listed, all pods are known, or it is time to look for leftovers of pods that are gone."""
+        self.orphan_check.set()
