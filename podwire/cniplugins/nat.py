@@ -155,7 +155,7 @@ def list_tagged(
     """
     elements = KernelElements() if table is None else table
     try:
-        return {name: [each for each in elements.list(name) if selects(each.comment)] for name in sets}
+        return {name: [element for element in elements.list(name) if selects(element.comment)] for name in sets}
     except linux.Missing:
         return {name: [] for name in sets}
     finally:

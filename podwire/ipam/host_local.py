@@ -29,7 +29,7 @@ def _ignore(_line: str) -> None:
 
 
 class Request(NamedTuple):
-    """What configuration and arguments request."""
+    """The request of configuration and arguments."""
 
     sets: tuple[RangeSet, ...]
     addresses: tuple[Address, ...]

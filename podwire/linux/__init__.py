@@ -1,5 +1,5 @@
-"""The kernel: the only place with system calls and netlink. Synchronous, light to import, knows nothing of ours.
+"""System calls and netlink: the only package that has them. Synchronous, light to import, without podwire's concepts.
 
-Nothing is imported here, so that a program pays only for the files it asks for: daemons call them in worker threads,
-short-lived programs directly. `ports.py` says what a room can be handed.
+Nothing is imported here, so that a program pays only for the modules that it imports: daemons call them in worker
+threads, short-lived programs directly.
 """

@@ -1,12 +1,12 @@
-"""What the kernel says no with, named for what is wrong rather than for how it was noticed.
+"""Kernel errors, named after what is wrong.
 
-LinuxError                   an OSError: `errno`, and `operation`, what was tried, in words
-├── Exists                   what should be made is there already
+LinuxError                   an OSError: `errno`, and `operation`, what was tried
+├── Exists                   the object already exists
 │   ├── LinkExists, AddressExists, RouteExists, RuleExists, NeighbourExists
 │   ├── QdiscExists
 │   ├── ElementExists        an nft element, or one with the same key and other data
 │   └── NamespaceExists
-├── Missing                  what should be used is not there
+├── Missing                  the object does not exist
 │   ├── NoSuchLink, NoSuchAddress, NoSuchRoute, NoSuchRule, NoSuchNeighbour
 │   ├── NoSuchQdisc          none, or not ours
 │   ├── NoSuchTable, NoSuchSet, NoSuchElement
@@ -18,12 +18,12 @@ LinuxError                   an OSError: `errno`, and `operation`, what was trie
 ├── NotPermitted             a capability is missing
 ├── Unsupported              this kernel does not have it
 ├── OutOfResources                   no memory, no disk, no quota
-├── WrongKind                it is there and is something else (a namespace of another type, not a namespace)
+├── WrongKind                it is something else (a namespace of another type, not a namespace)
 ├── PathEscapes                  a path leads out of where it must stay
 ├── DeadlinePassed           a program or the kernel did not answer in time
 ├── TooMuchOutput            a program wrote more than it may
-├── BadRuleset               nft does not take this text; carries what it said
-└── Refused                  any other no; the kernel's own words are in the text
+├── BadRuleset               nft rejects the ruleset; has its message
+└── Refused                  any other error; the kernel's message is in the text
 """
 
 import errno
@@ -32,7 +32,7 @@ from collections.abc import Mapping
 
 
 class LinuxError(OSError):
-    """The kernel, or a program run on its behalf, said no to an operation."""
+    """The kernel, or a program such as nft, rejected an operation."""
 
     errno: int
 
@@ -194,7 +194,7 @@ class Refused(LinuxError):
 
 
 Names = Mapping[int, type[LinuxError]]
-"""What an errno means for one kind of operation."""
+"""Maps an errno to an error class, for one kind of operation."""
 
 GENERAL: Names = {
     errno.EPERM: NotPermitted,
@@ -227,13 +227,13 @@ GENERAL: Names = {
 
 
 def from_errno(number: int, operation: str, detail: str = "", names: Names | None = None) -> LinuxError:
-    """The error for an errno: as this kind of operation names it, else as all do, else `Refused`."""
+    """Returns the error for an errno: by `names`, else by GENERAL, else `Refused`."""
     kind = (names or {}).get(number) or GENERAL.get(number, Refused)
     return kind(number, operation, detail)
 
 
 def from_oserror(error: OSError, operation: str, names: Names | None = None) -> LinuxError:
-    """The same for an error that Python raised; one that has its name already keeps it."""
+    """Returns the error for an OSError; a LinuxError is returned unchanged."""
     if isinstance(error, LinuxError):
         return error
     return from_errno(error.errno or errno.EIO, operation, "" if error.filename is None else str(error.filename), names)

@@ -1,4 +1,4 @@
-"""This machine: what it is, what it has, and what is left of it."""
+"""Facts about this machine: hardware, kernel, addresses, free resources."""
 
 import os
 from typing import NamedTuple
@@ -7,43 +7,43 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import IP, Address, Path, Route
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
-"""The kernel's words to those of Go, which the API uses; all others are the same in both."""
+"""Names of architectures in the kernel and in Go, which the API uses; all others are the same in both."""
 
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti")
 
 
 class Facts(NamedTuple):
-    """What stays as long as the machine runs, or changes by somebody's hand. Sizes in bytes."""
+    """Facts that do not change by themselves while the machine runs. Sizes in bytes."""
 
     cpus: int
     memory: int
     swap: int
     hugepages: tuple[tuple[str, int], ...]
-    """Page size as the API writes it ("2Mi"), and the bytes set aside."""
+    """Page size as the API writes it ("2Mi"), and the reserved bytes."""
     kernel: str
     os_image: str
     architecture: str
-    """In Go's words: amd64, arm64."""
+    """Go's name: amd64, arm64."""
     machine_id: str
     system_uuid: str
     boot_id: str
 
 
 class FreeResources(NamedTuple):
-    """What is left at this moment: of memory, of the disk that a path is on, of process ids."""
+    """Free memory, disk space and process ids at this moment."""
 
     memory: int
     disk: int
     disk_size: int
     inodes: int
     inodes_size: int
-    """0 where the file system makes them as they are needed."""
+    """0 on a file system without a fixed number of inodes."""
     pids: int
     pids_size: int
 
 
 class KernelMachine:
-    """The machine as /proc, /sys and /etc below `root` tell it, and the network of the calling thread."""
+    """Reads /proc, /sys and /etc below `root`, and the network of the calling thread."""
 
     def __init__(self, root: Path = "/") -> None:
         self._root = os.fspath(root)
@@ -64,10 +64,10 @@ class KernelMachine:
         )
 
     def left(self, path: Path) -> FreeResources:
-        """The path need not be there yet: the disk is that of its nearest parent that is."""
+        """Returns the free resources; the disk is that of the path's nearest existing parent."""
         disk = os.statvfs(_nearest(os.fspath(path)))
         limits = [int(self._read(f"proc/sys/kernel/{each}") or 0) for each in ("pid_max", "threads-max")]
-        pids = min((each for each in limits if each), default=0)
+        pids = min((limit for limit in limits if limit), default=0)
         return FreeResources(
             memory=meminfo(self._read("proc/meminfo")).get("MemAvailable", 0),
             disk=disk.f_bavail * disk.f_frsize,
@@ -79,13 +79,13 @@ class KernelMachine:
         )
 
     def addresses(self) -> tuple[IP, ...]:
-        """By which others can reach this machine: those of its default routes first, then all other global ones."""
+        """Returns the addresses of this machine: those of its default routes first, then all other global ones."""
         with KernelNetwork() as network:
             routes = [route for family in (4, 6) for route in network.routes.list(family)]
             return reachable(routes, network.addresses.list())
 
     def _read(self, path: str) -> str:
-        """A file's text without the white space around it; empty when there is none, or none for us."""
+        """Returns a file's stripped text; empty if it cannot be read."""
         try:
             with open(os.path.join(self._root, path), encoding="utf-8", errors="replace") as file:
                 return file.read().strip()
@@ -101,7 +101,7 @@ class KernelMachine:
             names = os.listdir(directory)
         except OSError:
             return ()
-        sizes = sorted(int(each.removeprefix("hugepages-").removesuffix("kB")) for each in names)
+        sizes = sorted(int(name.removeprefix("hugepages-").removesuffix("kB")) for name in names)
         pages = {size: self._read(f"sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages") for size in sizes}
         return tuple((binary(size * 1024), size * 1024 * int(pages[size] or 0)) for size in sizes)
 
@@ -113,7 +113,7 @@ def meminfo(text: str) -> dict[str, int]:
 
 
 def counted(text: str) -> int:
-    """How many a list such as `0-3,8` names."""
+    """Counts the numbers of a list such as `0-3,8`."""
     count = 0
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
@@ -131,7 +131,7 @@ def os_release(text: str) -> str:
 
 
 def running(loadavg: str) -> int:
-    """How many threads there are: the second number of `1/93` in /proc/loadavg."""
+    """Returns the number of threads: the second number of `1/93` in /proc/loadavg."""
     words = loadavg.split()
     return int(words[3].partition("/")[2]) if len(words) > 3 else 0
 
@@ -146,13 +146,13 @@ def binary(size: int) -> str:
 
 
 def reachable(routes: list[Route], addresses: list[Address]) -> tuple[IP, ...]:
-    """Global addresses; first that from which the best default route of each family leaves, IPv4 before IPv6."""
-    usable = [each for each in addresses if _is_global(each)]
+    """Returns the global addresses; the source address of each family's best default route first, IPv4 before IPv6."""
+    usable = [address for address in addresses if _is_global(address)]
     best = sorted((each for each in routes if each.destination.prefixlen == 0), key=lambda each: each.metric)
     first: dict[int, IP] = {}
     for route in best:
-        leaves = [each.interface.ip for each in usable if each.ifindex == route.ifindex]
-        same = [each for each in leaves if each.version == route.destination.version]
+        candidates = [each.interface.ip for each in usable if each.ifindex == route.ifindex]
+        same = [ip for ip in candidates if ip.version == route.destination.version]
         source = route.source if route.source in same else next(iter(same), None)
         if source is not None:
             first.setdefault(source.version, source)

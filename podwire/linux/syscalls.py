@@ -1,4 +1,4 @@
-"""System calls that Python 3.11 does not offer, one thin function each; every failure is a named error."""
+"""System calls that Python 3.11 does not have, one thin function each; failures are LinuxErrors."""
 
 import ctypes
 import errno
@@ -53,7 +53,7 @@ def umount(target: str, flags: int) -> None:
 
 
 def exchange(one: str, other: str) -> bool:
-    """Let two files have each other's names, at once; False where there is no other, or no such thing."""
+    """Exchanges two files atomically; returns False if one does not exist, or if the file system cannot."""
     if _libc.renameat2(AT_FDCWD, _bytes(one), AT_FDCWD, _bytes(other), _EXCHANGE) == 0:
         return True
     if ctypes.get_errno() in _NO_EXCHANGE:
@@ -67,17 +67,17 @@ def die_with_parent(number: int) -> None:
 
 
 def set_name(name: str) -> None:
-    """What `ps` calls the calling thread; the kernel keeps 15 bytes."""
+    """Sets the name of the calling thread in `ps`; the kernel keeps 15 bytes."""
     _checked(_libc.prctl(_SET_NAME, name.encode(), 0, 0, 0), "take a name")
 
 
 def close_on_exec(first: int) -> None:
-    """No program that this process starts gets a descriptor from this number up, however many there are."""
+    """Sets close-on-exec for all descriptors from this number up."""
     syscall(CLOSE_RANGE, "keep descriptors from programs", first, 0xFFFFFFFF, _CLOEXEC)
 
 
 def filesystem_magic(descriptor: int) -> int:
-    """What kind of file system an open file lies on."""
+    """Returns the magic number of an open file's file system."""
     buffer = ctypes.create_string_buffer(256)
     _checked(_libc.fstatfs(descriptor, buffer), "ask for a file's file system")
     return ctypes.c_long.from_buffer(buffer).value
@@ -85,7 +85,7 @@ def filesystem_magic(descriptor: int) -> int:
 
 def syscall(number: int, operation: str, *arguments: int | bytes | None, names: errors.Names | None = None) -> int:
     """Any other call by its number; integers are passed as wide as a register."""
-    passed = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    passed = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     return _checked(_syscall(ctypes.c_long(number), *passed), operation, names)
 
 

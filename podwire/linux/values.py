@@ -1,4 +1,4 @@
-"""What the kernel is told and tells: links, addresses, routes and the like, as values."""
+"""Values: links, addresses, routes, mounts, limits and the like."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
@@ -27,7 +27,7 @@ class Link(NamedTuple):
     mtu: int
     up: bool
     state: str
-    """What the kernel makes of carrier and settings: up, down, lowerlayerdown, unknown, …"""
+    """Operational state (RFC 2863): up, down, lowerlayerdown, unknown, …"""
     master: int = 0
     peer: int = 0
     """The other end of a veth, the parent of a macvlan; an index in `peer_netns`."""
@@ -38,12 +38,12 @@ class Link(NamedTuple):
     hairpin: bool = False
     isolated: bool = False
     mode: str = ""
-    """Of a macvlan: who hears whom."""
+    """Mode of a macvlan."""
     all_multicast: bool = False
     queue: int = 0
-    """Packets that may wait to leave (txqueuelen)."""
+    """Length of the transmit queue (txqueuelen)."""
     xdp: bool = False
-    """Whether a program sees what comes in before anybody else."""
+    """Whether an XDP program is attached."""
 
 
 class Veth(NamedTuple):
@@ -65,7 +65,7 @@ class Bridge(NamedTuple):
     name: str
     mtu: int = 0
     mac: str = ""
-    """One that is given stays; one that is not follows the ports."""
+    """Without one, the bridge takes the MAC address of a port."""
     alias: str = ""
     up: bool = False
 
@@ -74,18 +74,18 @@ class Macvlan(NamedTuple):
     name: str
     parent: int
     mode: str = "bridge"
-    """bridge: all on one parent hear each other; private: they do not; vepa: by the switch; passthru: alone."""
+    """bridge: links of one parent reach each other; private: they do not; vepa: by the switch; passthru: one only."""
     netns: Path | None = None
     mtu: int = 0
     mac: str = ""
     alias: str = ""
-    """Only where it is made in its parent's namespace: a link is marked there, and then moved."""
+    """Only if it is made in its parent's namespace: a link is tagged there, and moved afterwards."""
     queue: int = 0
     """Broadcasts that may wait; 0 is the kernel's default."""
 
 
 class Ifb(NamedTuple):
-    """A link that hands back what leaves it to where it came from: a queue for packets that come in."""
+    """An intermediate functional block: a queue for incoming packets, which continue where they came from."""
 
     name: str
     mtu: int = 0
@@ -100,7 +100,7 @@ class Address(NamedTuple):
     ifindex: int
     interface: Interface
     protocol: int = PROTOCOL
-    """Whose it is; 0 where the kernel keeps none (before Linux 5.18)."""
+    """The owner tag; 0 on kernels before 5.18."""
     tentative: bool = False
     """Not usable yet: duplicate address detection goes on."""
 
@@ -121,11 +121,11 @@ class Route(NamedTuple):
     protocol: int = PROTOCOL
     kind: str = "unicast"
     others: tuple[IP, ...] = ()
-    """Gateways on the same link that take turns with the first. A list has a route for each of them."""
+    """Further gateways of a multipath route on the same link. `list` returns a route for each of them."""
 
 
 class Rule(NamedTuple):
-    """A rule of policy routing: who looks into which table."""
+    """A rule of policy routing: which packets use which table."""
 
     priority: int
     table: int
@@ -152,11 +152,11 @@ class PinnedNamespace(NamedTuple):
     name: str
     path: str
     inode: int
-    """The namespace's identity; 0 when nothing is pinned at the path any more."""
+    """The namespace's identity; 0 if nothing is pinned at the path."""
 
 
 class Bucket(NamedTuple):
-    """A token bucket: bytes per second, bytes that may leave at once after a pause, bytes that may wait."""
+    """A token bucket: rate in bytes per second, burst in bytes, limit of the queue in bytes."""
 
     rate: int
     burst: int
@@ -168,22 +168,22 @@ class Element(NamedTuple):
 
     key: bytes
     data: bytes | str = b""
-    """Bytes, or a verdict in words: `drop`, `jump CHAIN`."""
+    """Bytes, or a verdict: `drop`, `jump CHAIN`."""
     comment: str = ""
     """The owner tag, at most 127 bytes."""
     end: bytes = b""
-    """The last of the keys that it stands for, in a set of ranges."""
+    """The last key of the range, in a set of ranges."""
 
 
 class Counter(NamedTuple):
-    """What an nft counter says."""
+    """The value of an nft counter."""
 
     packets: int
     bytes: int
 
 
 class Change(NamedTuple):
-    """Elements that one set or map loses, and then gains."""
+    """Elements to delete from a set or map, and then to add."""
 
     set: str
     add: Sequence[Element] = ()
@@ -206,7 +206,7 @@ class Mount(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What a cgroup may use; None leaves the kernel's default, -1 takes a limit away."""
+    """Limits of a cgroup; None leaves the kernel's default, -1 removes a limit."""
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
@@ -221,12 +221,12 @@ class Limits(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What the processes of a cgroup have used, or use; None where no controller counts."""
+    """Resource usage of a cgroup; None without a controller."""
 
     cpu_nanoseconds: int | None
     memory: int | None
     working_set: int | None
-    """Memory that could not be taken away without harm: without inactive file pages."""
+    """Memory without inactive file pages."""
     rss: int | None
     page_faults: int | None
     major_page_faults: int | None

@@ -43,7 +43,7 @@ SETS = {
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if "host" not in pyfuncitem.fixturenames:
         return None
-    arguments = {each: pyfuncitem.funcargs[each] for each in pyfuncitem._fixtureinfo.argnames}
+    arguments = {argname: pyfuncitem.funcargs[argname] for argname in pyfuncitem._fixtureinfo.argnames}
 
     def run() -> None:
         try:
@@ -130,7 +130,7 @@ class Host:
         ipam = {
             "type": "host-local",
             "dataDir": str(self.root / "ipam"),
-            "ranges": [[{"subnet": each}] for each in subnets],
+            "ranges": [[{"subnet": subnet}] for subnet in subnets],
         }
         told = {"cniVersion": "1.1.0", "name": "net", "type": plugin, "dataDir": str(self.records), "ipam": ipam}
         return told | keys
@@ -201,15 +201,15 @@ class Host:
     def links(netns: str | None = None) -> dict[str, Link]:
         """By name."""
         with KernelNetwork(netns) as network:
-            return {each.name: each for each in network.links.list()}
+            return {link.name: link for link in network.links.list()}
 
     def left(self) -> dict[str, list[str]]:
         """What plugins have made and not taken away; the bridge may stay."""
         with KernelNetwork() as network:
-            links = [each.name for each in network.links.list() if each.kind != "bridge" and each.alias]
-        leases = [each.name for each in self.leases.iterdir()] if self.leases.exists() else []
-        leases = [each for each in leases if each != "lock" and not each.startswith("last_reserved_ip")]
-        records = [each.name for each in self.records.glob("*/*")]
+            links = [link.name for link in network.links.list() if link.kind != "bridge" and link.alias]
+        leases = [path.name for path in self.leases.iterdir()] if self.leases.exists() else []
+        leases = [lease for lease in leases if lease != "lock" and not lease.startswith("last_reserved_ip")]
+        records = [path.name for path in self.records.glob("*/*")]
         found = {"links": links, "leases": leases, "records": records, "elements": elements()}
         return {key: value for key, value in found.items() if value}
 
@@ -227,7 +227,7 @@ class Host:
             there.links.change(index, up=True)
             there.addresses.add(index, ip_interface("192.0.2.2/24"))
             there.addresses.add(index, ip_interface("2001:db8::2/64"))
-            while any(each.tentative for ends in (here, there) for each in ends.addresses.list()):
+            while any(address.tentative for ends in (here, there) for address in ends.addresses.list()):
                 time.sleep(0.001)
             while {here.links.get("wan").state, there.links.get("wan").state} != {"up"}:
                 time.sleep(0.001)
@@ -308,8 +308,8 @@ def way() -> str:
 def host(tmp_path, programs, way) -> Iterator[Host]:
     yield Host(tmp_path, programs, way)
     with suppress(FileNotFoundError):
-        for each in (tmp_path / "netns").iterdir():
-            each.unlink()  # what it pinned went with the mounts of the test's thread
+        for path in (tmp_path / "netns").iterdir():
+            path.unlink()  # what it pinned went with the mounts of the test's thread
 
 
 @pytest.fixture

@@ -162,7 +162,7 @@ def test_what_is_wrong_is_told_and_nothing_is_changed(host, what):
         codes[case] = error["code"]
     assert codes == {case: code for case, (_, _, code) in TABLE[what].items()}
     with KernelNetwork() as here:
-        assert [each.name for each in here.links.list()] == ["lo"]
+        assert [link.name for link in here.links.list()] == ["lo"]
     with KernelNetwork(host.namespaces.path("a")) as there:
-        assert [each.name for each in there.links.list()] == ["lo"]
+        assert [link.name for link in there.links.list()] == ["lo"]
     assert host.left() == {}

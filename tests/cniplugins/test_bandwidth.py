@@ -42,7 +42,7 @@ def config(host):
 
 def ifbs():
     with KernelNetwork() as here:
-        return [each for each in here.links.list() if each.kind == "ifb"]
+        return [link for link in here.links.list() if link.kind == "ifb"]
 
 
 def outside(config):
@@ -55,7 +55,7 @@ def traces(host, config):
     with KernelNetwork() as here:
         index = outside(config)
         hooks = (here.traffic.shaped(index), here.traffic.hooked(index))
-    return ifbs(), hooks, [each.name for each in host.records.glob("bandwidth/*")]
+    return ifbs(), hooks, [path.name for path in host.records.glob("bandwidth/*")]
 
 
 def tc(*arguments):
@@ -192,15 +192,15 @@ def test_garbage_is_collected(host, config):
     host.add("b", told | {"prevResult": host.add("b", host.bridge(*DUAL))})
     valid = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
     assert host.call("GC", "", told | valid, "") is None
-    assert [each.alias.split()[-1] for each in ifbs()] == ["net/b/eth0"]
-    assert [each.name for each in host.records.glob("bandwidth/*")] == ["net@b@eth0"]
+    assert [ifb.alias.split()[-1] for ifb in ifbs()] == ["net/b/eth0"]
+    assert [path.name for path in host.records.glob("bandwidth/*")] == ["net@b@eth0"]
 
 
 def test_an_ifb_that_has_lost_its_record_is_known_by_its_mark(host, config):
     told = config(**BOTH)
     host.add("a", told)
-    for each in host.records.glob("bandwidth/*"):
-        each.unlink()
+    for path in host.records.glob("bandwidth/*"):
+        path.unlink()
     assert host.call("GC", "", told | {"cni.dev/valid-attachments": []}, "") is None
     assert ifbs() == []
     assert host.call("STATUS", "", told, "") is None
@@ -346,7 +346,7 @@ def test_a_bucket_always_lets_the_largest_packet_pass(rate, burst, mtu):
 def test_the_reference_plugin_does_the_same(host, config):
     """The same result but for names, and the same buckets."""
     places = (Path("/usr/lib/cni"), Path(__file__).parents[2] / ".venv/debian/usr/lib/cni")
-    theirs = next(each for each in places if (each / "bandwidth").exists())
+    theirs = next(place for place in places if (place / "bandwidth").exists())
     found = []
     for pod, programs in (("a", host.programs), ("b", theirs)):
         told = config(pod, **BOTH, cniVersion="1.0.0")
@@ -357,7 +357,7 @@ def test_the_reference_plugin_does_the_same(host, config):
         )
         result = json.loads(done.stdout)
         names = [result["interfaces"][at]["name"] for at in (1, 3)]
-        kinds = [json.loads(tc("-j", "qdisc", "show", "dev", each)) for each in names]
+        kinds = [json.loads(tc("-j", "qdisc", "show", "dev", name)) for name in names]
         shown = [{each["kind"]: each["options"] for each in listed} for listed in kinds]
         found.append((names[1][:3], len(names[1]), len(result["interfaces"]), result["ips"][0]["interface"], shown))
     assert found[0] == found[1]

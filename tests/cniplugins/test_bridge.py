@@ -16,7 +16,7 @@ DUAL = ("10.88.0.0/24", "fd88::/64")
 
 def addresses(netns):
     with KernelNetwork(netns) as pod:
-        return {str(each.interface): each for each in pod.addresses.list(pod.links.get("eth0").ifindex)}
+        return {str(address.interface): address for address in pod.addresses.list(pod.links.get("eth0").ifindex)}
 
 
 @all_ways
@@ -30,8 +30,10 @@ def test_a_pod_gets_a_link_with_all_that_the_result_tells(host):
         assert (port.up, port.state, port.master) == (True, "up", here.links.get("cni0").ifindex)
         assert inside == {"name": "eth0", "mac": eth0.mac, "sandbox": pod, "mtu": 1400}
         assert (outside["mtu"], outside["mac"], eth0.mtu, eth0.up) == (1400, port.mac, 1400, True)
-        defaults = [each for family in (4, 6) for each in there.routes.list(family) if each.destination.prefixlen == 0]
-    assert [str(each.gateway) for each in defaults] == ["10.88.0.1", "fd88::1"]
+        defaults = [
+            route for family in (4, 6) for route in there.routes.list(family) if route.destination.prefixlen == 0
+        ]
+    assert [str(default.gateway) for default in defaults] == ["10.88.0.1", "fd88::1"]
     assert result["ips"] == [
         {"interface": 2, "address": "10.88.0.2/24", "gateway": "10.88.0.1"},
         {"interface": 2, "address": "fd88::2/64", "gateway": "fd88::1"},
@@ -177,8 +179,8 @@ def test_deleting_leaves_a_link_alone_that_took_the_name_of_ours(host):
 def test_deleting_gives_back_the_addresses_even_when_the_record_is_lost(host):
     host.pod("a")
     host.add("a", host.bridge())
-    for each in host.records.glob("*/*"):
-        each.write_bytes(b"")
+    for path in host.records.glob("*/*"):
+        path.write_bytes(b"")
     host.delete("a", host.bridge())
     assert set(host.left()) == {"links"}, "which goes with its namespace"
 
@@ -189,7 +191,7 @@ def test_an_address_that_went_to_another_pod_keeps_its_rules(host):
     config = host.bridge(ipMasq=True)
     config["ipam"]["ranges"] = [[{"subnet": "10.88.0.0/24", "rangeStart": "10.88.0.9", "rangeEnd": "10.88.0.9"}]]
     host.add("a", config)
-    [lost] = [each.read_bytes() for each in host.records.glob("bridge/*")]
+    [lost] = [path.read_bytes() for path in host.records.glob("bridge/*")]
     host.delete("a", config)
     result = host.add("b", config)
     (host.records / "bridge" / "net@a@eth0").write_bytes(lost)  # as if DEL had died before it could forget
@@ -206,7 +208,7 @@ def test_a_bridge_with_another_address_is_refused_or_changed_as_asked(host, refu
     assert host.left() == {}
     host.add("a", host.bridge("10.99.0.0/24", forceAddress=True))
     with KernelNetwork() as here:
-        has = {str(each.interface) for each in here.addresses.list(here.links.get("cni0").ifindex)}
+        has = {str(address.interface) for address in here.addresses.list(here.links.get("cni0").ifindex)}
     assert {each for each in has if "." in each} == {"10.99.0.1/24"}
 
 
@@ -291,9 +293,9 @@ def test_routes_have_all_that_the_configuration_says(host):
     ]
     result = host.add("a", config)
     with KernelNetwork(pod) as inside:
-        [nine] = [each for each in inside.routes.list(4) if str(each.destination) == "10.9.0.0/16"]
+        [nine] = [route for route in inside.routes.list(4) if str(route.destination) == "10.9.0.0/16"]
         [eight] = inside.routes.list(4, 77)
-        [six] = [each for each in inside.routes.list(6) if str(each.destination) == "fd99::/64"]
+        [six] = [route for route in inside.routes.list(6) if str(route.destination) == "fd99::/64"]
     assert (str(nine.gateway), nine.mtu, nine.advmss, nine.metric) == ("10.88.0.1", 1300, 1200, 50)
     assert (str(eight.gateway), str(six.gateway)) == ("10.88.0.7", "fd88::1")
     assert result["routes"][0] == {"dst": "10.9.0.0/16", "mtu": 1300, "advmss": 1200, "priority": 50}
@@ -305,7 +307,7 @@ def test_without_ipam_a_pod_gets_a_bare_link(host):
     config = host.bridge(isDefaultGateway=False, ipam={})
     result = host.add("a", config)
     assert "ips" not in result
-    assert addresses(pod).keys() <= {each for each in addresses(pod) if each.startswith("fe80")}
+    assert addresses(pod).keys() <= {address for address in addresses(pod) if address.startswith("fe80")}
     host.check("a", config, result)
     host.delete("a", config)
     assert host.left() == {}
@@ -341,7 +343,7 @@ def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host
     [
         pytest.param("gone", "namespace", id="missing"),
         pytest.param("file", "nothing is pinned", id="a file"),
-        pytest.param("/proc/self/ns/ipc", "no net namespace", id="of another kind"),
+        pytest.param("/proc/self/ns/ipc", "not a net namespace", id="of another kind"),
         pytest.param("/proc/thread-self/ns/net", "namespace of the host", id="the host's own"),
     ],
 )
@@ -351,7 +353,7 @@ def test_a_namespace_that_is_none_is_refused_before_anything_is_done(host, refus
     with refused(8, told):
         host.call("ADD", "a", host.bridge(), path)
     with KernelNetwork() as here:
-        assert [each.name for each in here.links.list()] == ["lo"]
+        assert [link.name for link in here.links.list()] == ["lo"]
     assert host.left() == {}
 
 
@@ -397,10 +399,14 @@ def _tamper(host, pod, result, what):
             case "mac":
                 there.links.change(eth0.ifindex, mac="02:00:00:00:00:09")
             case "address":
-                [own] = [each.interface for each in there.addresses.list(eth0.ifindex) if each.interface.version == 4]
+                [own] = [
+                    address.interface
+                    for address in there.addresses.list(eth0.ifindex)
+                    if address.interface.version == 4
+                ]
                 there.addresses.delete(eth0.ifindex, own)
             case "route":
-                [own] = [each for each in there.routes.list(4) if each.destination.prefixlen == 0]
+                [own] = [route for route in there.routes.list(4) if route.destination.prefixlen == 0]
                 there.routes.delete(own)
             case "bridge":
                 here.links.change(link, master=0)
@@ -466,13 +472,13 @@ def test_ipam_by_another_plugin_gets_the_whole_call_and_its_errors_are_ours(host
     assert result["ips"][0] == {"interface": 2, "address": "10.88.0.40/24", "gateway": "10.88.0.1"}
     host.check("a", config, result, **path)
     host.delete("a", config, **path)
-    calls = [each.split(" ", 2) for each in seen.read_text().splitlines()]
-    assert [each[0] for each in calls] == ["ADD", "CHECK", "DEL"]
+    calls = [line.split(" ", 2) for line in seen.read_text().splitlines()]
+    assert [call[0] for call in calls] == ["ADD", "CHECK", "DEL"]
     assert json.loads(calls[0][2]) == config
     (tmp_path / "seen.answer").write_text('{"code": 107, "msg": "all gone"}')
     with refused(107, "^all gone$"):
         host.add("a", config, **path)
-    assert [each.split(" ")[0] for each in seen.read_text().splitlines()][3:5] == ["ADD", "DEL"]
+    assert [line.split(" ")[0] for line in seen.read_text().splitlines()][3:5] == ["ADD", "DEL"]
     assert host.left() == {}
 
 

@@ -174,8 +174,8 @@ def test_a_full_disk_is_told_nothing_is_left_and_room_is_enough_to_go_on(host, r
         host.add("a", config)
     assert host.left() == left
     host.check("before", config, before)
-    for each in folder.glob("filled*"):
-        each.unlink()
+    for path in folder.glob("filled*"):
+        path.unlink()
     result = host.add("a", config)
     host.check("a", config, result)
     for each in ("before", "a"):
@@ -211,10 +211,10 @@ def test_several_gateways_to_one_place_take_turns(host, family):
     config = host.bridge(*DUAL, isDefaultGateway=False, isGateway=True)
     far, near = {4: ("10.9.0.0/16", "10.88.0"), 6: ("fd99::/64", "fd88:")}[family]
     gateways = [f"{near}{'.' if family == 4 else ':'}{last}" for last in (7, 8)]
-    config["ipam"]["routes"] = [{"dst": far, "gw": each} for each in gateways]
+    config["ipam"]["routes"] = [{"dst": far, "gw": gateway} for gateway in gateways]
     result = host.add("a", config)
     with KernelNetwork(pod) as inside:
-        there = [each for each in inside.routes.list(family) if str(each.destination) == far]
+        there = [route for route in inside.routes.list(family) if str(route.destination) == far]
         assert sorted(str(each.gateway) for each in there) == gateways
     host.check("a", config, result)
 

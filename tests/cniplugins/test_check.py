@@ -42,7 +42,7 @@ def tamper(what, path, result):
             case "forwarding":
                 KernelSysctls().write("net.ipv4.ip_forward", "0")
             case "MTU of a route":
-                [old] = [each for each in there.routes.list(4) if each.destination == ip_network("10.99.0.0/16")]
+                [old] = [route for route in there.routes.list(4) if route.destination == ip_network("10.99.0.0/16")]
                 there.routes.delete(old)
                 there.routes.add(Route(old.destination, old.gateway, old.ifindex, metric=7, mtu=1200))
             case "hairpin":
@@ -94,9 +94,9 @@ def everything(host):
     ruleset = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=True).stdout
     links = subprocess.run(["ip", "link"], capture_output=True, text=True, check=True).stdout
     files = {
-        str(each): (each.lstat().st_mtime_ns, each.lstat().st_ino)
+        str(path): (path.lstat().st_mtime_ns, path.lstat().st_ino)
         for top in ("ipam", "records")
-        for each in (host.root / top).rglob("*")
+        for path in (host.root / top).rglob("*")
     }
     return ruleset, links, files
 
@@ -112,8 +112,8 @@ def test_nothing_is_changed_by_looking(host, pod):
 
 def test_a_record_that_cannot_be_read_is_noticed_and_left_for_del(host, pod, refused):
     _, config, ports, result = pod()
-    for each in host.records.glob("*/net@a@eth0"):
-        each.write_bytes(b"{")
+    for path in host.records.glob("*/net@a@eth0"):
+        path.write_bytes(b"{")
     before = everything(host)
     with refused(3, "not attached"):
         host.check("a", config, result)

@@ -71,25 +71,25 @@ def test_a_namespace_that_vanishes_during_add_is_a_clean_error(host, tmp_path, e
 
 def test_many_pods_at_once_on_a_host_without_a_bridge_get_addresses_of_their_own(host):
     config = host.bridge(*DUAL, ipMasq=True)
-    names = [f"p{each}" for each in range(12)]
-    for each in names:
-        host.pod(each)
-    results = [_finished(each) for each in [host.run("ADD", each, config) for each in names]]
+    names = [f"p{number}" for number in range(12)]
+    for name in names:
+        host.pod(name)
+    results = [_finished(each) for each in [host.run("ADD", name, config) for name in names]]
     addresses = [each["address"] for result in results for each in result["ips"]]
     assert len(set(addresses)) == 24
     assert len({each["interfaces"][2]["mac"] for each in results}) == 12
     with KernelNetwork() as here:
-        assert [each.kind for each in here.links.list()].count("bridge") == 1
-    deleting = [host.run("DEL", each, config) for each in names[:6]]
-    for each in names[6:]:
-        host.pod(f"x{each}")
-    adding = [host.run("ADD", f"x{each}", config) for each in names[6:]]
+        assert [link.kind for link in here.links.list()].count("bridge") == 1
+    deleting = [host.run("DEL", name, config) for name in names[:6]]
+    for name in names[6:]:
+        host.pod(f"x{name}")
+    adding = [host.run("ADD", f"x{name}", config) for name in names[6:]]
     for each in deleting:
         _finished(each)
     later = [each["address"] for process in adding for each in _finished(process)["ips"]]
     kept = [each["address"] for result in results[6:] for each in result["ips"]]
     assert len(set(later + kept)) == len(later + kept)
-    for each in [*names[6:], *(f"x{each}" for each in names[6:])]:
+    for each in [*names[6:], *(f"x{name}" for name in names[6:])]:
         host.delete(each, config)
     assert host.left() == {}
 

@@ -35,7 +35,7 @@ def finished(process: subprocess.Popen) -> tuple[int, dict | None]:
 
 def links(netns: str | None = None) -> list[str]:
     with KernelNetwork(netns) as network:
-        return [each.name for each in network.links.list()]
+        return [link.name for link in network.links.list()]
 
 
 def test_the_host_is_the_namespace_of_the_caller_and_not_of_the_daemon(host):
@@ -58,7 +58,7 @@ def test_the_host_is_the_namespace_of_the_caller_and_not_of_the_daemon(host):
     assert (host.root / "where").read_text().strip() == f"net:[{os.stat(other).st_ino}]"  # noqa: PTH116 - as the kernel says it
     with visit(other):
         host.delete("a", config, CNI_PATH=str(script.parent))
-    assert [each for each in links(other) if each.startswith("veth")] == []
+    assert [link for link in links(other) if link.startswith("veth")] == []
 
 
 def test_relative_paths_begin_where_the_caller_is(host, tmp_path):
@@ -95,15 +95,15 @@ def test_who_sees_other_files_by_the_same_paths_does_it_without_the_daemon(host,
 
 
 def test_many_calls_at_once_are_all_answered(host):
-    names = [f"p{each}" for each in range(64)]
+    names = [f"p{number}" for number in range(64)]
     config = host.bridge(*DUAL, ipMasq=True)
-    for each in names:
-        host.pod(each)
+    for name in names:
+        host.pod(name)
     host.programs = host.begin()
-    results = [finished(each) for each in [host.run("ADD", each, config) for each in names]]
+    results = [finished(each) for each in [host.run("ADD", name, config) for name in names]]
     assert {code for code, _ in results} == {0}, [each for each in results if each[0]]
     assert len({each["address"] for _, result in results for each in result["ips"]}) == 128
-    assert {finished(each) for each in [host.run("DEL", each, config) for each in names]} == {(0, None)}
+    assert {finished(each) for each in [host.run("DEL", name, config) for name in names]} == {(0, None)}
     assert host.left() == {}
 
 
@@ -129,8 +129,8 @@ def asked(host, path: Path, verb: str, id_: str, config: dict) -> socket.socket:
     client = socket.socket(socket.AF_UNIX)
     client.connect(str(path))
     socket.send_fds(client, [head + b"bridge" + environment + stdin], files)
-    for each in files:
-        os.close(each)
+    for file in files:
+        os.close(file)
     return client
 
 
@@ -324,4 +324,4 @@ def test_more_callers_than_threads_wait_for_their_turn(host):
     host.begin()
     with ThreadPoolExecutor(24) as pool:
         calls = [pool.submit(host.call, "VERSION", "a", {"type": "bridge"}) for _ in range(48)]
-        assert {each.result(60)["cniVersion"] for each in calls} == {"1.1.0"}
+        assert {call.result(60)["cniVersion"] for call in calls} == {"1.1.0"}

@@ -63,7 +63,7 @@ def configs():
 
 @pytest.fixture(scope="session")
 def reference():
-    found = next((each for each in PLACES if (each / "bridge").exists()), None)
+    found = next((place for place in PLACES if (place / "bridge").exists()), None)
     assert found is not None, "scripts/setup unpacks the reference plugins"
     return found
 
@@ -90,7 +90,7 @@ def renamed(text, names):
 
 def lots(network):
     """Links with names that nobody chose."""
-    drawn = [each.name for each in network.links.list() if re.fullmatch(r"veth[0-9a-f]{8}", each.name)]
+    drawn = [link.name for link in network.links.list() if re.fullmatch(r"veth[0-9a-f]{8}", link.name)]
     return {each: f"veth#{at}" for at, each in enumerate(sorted(drawn))}
 
 
@@ -98,7 +98,7 @@ def shown(netns=None):
     """All that the kernel tells of a namespace: links, addresses, routes, sysctls."""
     with KernelNetwork(netns) as network:
         names = lots(network)
-        links = {each.ifindex: each for each in network.links.list()}
+        links = {link.ifindex: link for link in network.links.list()}
         told = {index: renamed(each.name, names) for index, each in links.items()}
         return {
             "links": sorted(
@@ -106,22 +106,22 @@ def shown(netns=None):
                 for index, each in links.items()
             ),
             "addresses": sorted(
-                (told[each.ifindex], str(each.interface))
-                for each in network.addresses.list()
-                if not each.interface.is_link_local
+                (told[address.ifindex], str(address.interface))
+                for address in network.addresses.list()
+                if not address.interface.is_link_local
             ),
             "routes": sorted(
                 (
-                    str(each.destination),
-                    str(each.gateway),
-                    told[each.ifindex],
-                    str(each.source),
-                    each.metric,
-                    each.scope,
+                    str(route.destination),
+                    str(route.gateway),
+                    told[route.ifindex],
+                    str(route.source),
+                    route.metric,
+                    route.scope,
                 )
                 for family in (4, 6)
-                for each in network.routes.list(family)
-                if not each.destination.is_link_local and not each.destination.is_multicast
+                for route in network.routes.list(family)
+                if not route.destination.is_link_local and not route.destination.is_multicast
             ),
             "sysctls": sysctls(netns, names),
         }
@@ -204,6 +204,6 @@ def test_the_same_configuration_gives_the_same_kernel(host, reference, programs,
         ranges = host.bridge(*DUAL)["ipam"] | {"dataDir": str(tmp_path / place.name), "routes": ROUTES}
         config = {"cniVersion": version, "name": "net", "ipam": ranges, "dataDir": str(host.records)} | keys
         outcomes.append(life(host, config, place))
-    ours, theirs = ({*flat(each)} for each in outcomes)
+    ours, theirs = ({*flat(outcome)} for outcome in outcomes)
     assert (sorted(ours - theirs), sorted(theirs - ours)) == ([], [])
     assert not list(host.records.glob("*/*"))

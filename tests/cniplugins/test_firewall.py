@@ -55,7 +55,7 @@ def elements():
 
 
 def traces(host):
-    return elements(), [each.name for each in host.records.glob("firewall/*")]
+    return elements(), [path.name for path in host.records.glob("firewall/*")]
 
 
 def address(config, family=4):
@@ -172,8 +172,8 @@ def test_garbage_is_collected(host, attach):
 def test_garbage_that_has_lost_its_record_is_known_by_its_marks(host, attach):
     told = attach("a", ingressPolicy="isolated")
     attach("b", ingressPolicy="isolated")
-    for each in host.records.glob("firewall/*"):
-        each.unlink()
+    for path in host.records.glob("firewall/*"):
+        path.unlink()
     valid = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
     assert host.call("GC", "", told | valid, "") is None
     assert {who for _, who in elements()} == {"b"}

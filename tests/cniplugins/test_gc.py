@@ -52,14 +52,14 @@ def owners(left):
 def test_what_is_not_valid_goes_and_what_is_stays_as_it_was(host, attached):
     config, results = attached("a", "b", "c")
     with KernelNetwork() as here:
-        before = {each.name for each in here.links.list()}
+        before = {link.name for link in here.links.list()}
     collect(host, config, "b", "unknown")
     left = host.left()
     assert owners(left) == {"b"}
     assert sorted(left["records"]) == ["net@b@eth0", "net@b@eth0"]
     assert {each.split(" ")[1] for each in left["elements"]} == {"b"}
     with KernelNetwork() as here:
-        gone = before - {each.name for each in here.links.list()}
+        gone = before - {link.name for link in here.links.list()}
     assert gone == {results["a"]["interfaces"][1]["name"], results["c"]["interfaces"][1]["name"]}
     host.check("b", config, results["b"])
     host.check("b", host.portmap(results["b"], MAPPING | {"hostPort": 8001}), results["b"])
@@ -115,8 +115,8 @@ def test_the_older_key_and_null_are_lists_too(host, told):
 
 def test_what_lost_its_record_is_found_by_its_marks(host, attached):
     config, results = attached("a", "b")
-    for each in host.records.glob("*/net@*"):
-        each.unlink()
+    for path in host.records.glob("*/net@*"):
+        path.unlink()
     collect(host, config, "b")
     left = host.left()
     assert owners(left) == {"b"}
@@ -135,8 +135,8 @@ def test_another_who_keeps_records_elsewhere_is_not_touched(host, attached, tmp_
 
 def test_a_record_that_cannot_be_read_goes_with_all_it_named(host, attached):
     config, _ = attached("a")
-    for each in host.records.glob("*/net@*"):
-        each.write_bytes(b"{")
+    for path in host.records.glob("*/net@*"):
+        path.write_bytes(b"{")
     collect(host, config)
     assert host.left() == {}
 
@@ -214,13 +214,13 @@ def test_many_gcs_beside_adds_and_dels_harm_nobody(host):
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=(each,)) for each in range(6)]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
     known = ["old", *(f"n{each}" for each in range(6))]
     for _ in range(5):
         host.call("GC", "", config | valid(*known), "")
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.join()
     assert failed == []
     for each, result in results.items():
         host.check(each, config, result)
@@ -252,6 +252,6 @@ def test_an_ipam_of_others_is_told_the_same(host, refused, tmp_path):
     with refused(50, "all gone"):
         host.call("STATUS", "", config, "")
     host.call("GC", "", config | valid(), "")
-    said = [each.split()[:2] for each in (programs / "said").read_text().splitlines()[3:]]
+    said = [line.split()[:2] for line in (programs / "said").read_text().splitlines()[3:]]
     assert said[0] == ["DEL", "a"]
     assert said[1][0] == "GC"

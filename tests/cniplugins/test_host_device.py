@@ -341,7 +341,11 @@ def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, plugge
             case "mac":
                 inside.links.change("eth0", mac="02:00:00:00:00:09")
             case "address":
-                [own] = [each.interface for each in inside.addresses.list(eth0.ifindex) if each.interface.version == 4]
+                [own] = [
+                    address.interface
+                    for address in inside.addresses.list(eth0.ifindex)
+                    if address.interface.version == 4
+                ]
                 inside.addresses.delete(eth0.ifindex, own)
             case "exchanged":
                 inside.links.change("eth0", alias="")

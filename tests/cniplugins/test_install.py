@@ -25,9 +25,9 @@ def installed(request, monkeypatch):
 
 def test_all_programs_are_put_in_place_and_can_be_replaced(tmp_path, installed):
     paths = install(str(tmp_path / "bin"))
-    assert [Path(each).name for each in paths] == NAMES
-    assert sorted(each.name for each in (tmp_path / "bin").iterdir()) == installed
-    assert {oct((tmp_path / "bin" / each).stat().st_mode & 0o7777) for each in NAMES} == {"0o755"}
+    assert [Path(path).name for path in paths] == NAMES
+    assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == installed
+    assert {oct((tmp_path / "bin" / name).stat().st_mode & 0o7777) for name in NAMES} == {"0o755"}
     assert install(str(tmp_path / "bin")) == paths
 
 
@@ -53,7 +53,7 @@ def test_what_is_not_ours_is_kept_unless_told_otherwise(tmp_path):
     (tmp_path / "portmap").write_text("theirs")
     with pytest.raises(Foreign, match="portmap"):
         install(str(tmp_path))
-    assert [each.name for each in tmp_path.iterdir()] == ["portmap"]
+    assert [path.name for path in tmp_path.iterdir()] == ["portmap"]
     install(str(tmp_path), force=True)
     assert b"podwire" in (tmp_path / "portmap").read_bytes()
 
@@ -66,7 +66,7 @@ def test_a_link_is_not_ours(tmp_path):
 
 def test_the_command_installs_and_tells_where(tmp_path, capsys):
     assert main(["cni", "install", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.split() == [str(tmp_path / each) for each in NAMES]
+    assert capsys.readouterr().out.split() == [str(tmp_path / name) for name in NAMES]
     (tmp_path / "bridge").write_text("theirs")
     assert main(["cni", "install", str(tmp_path)]) == 1
     assert "not ours" in capsys.readouterr().err

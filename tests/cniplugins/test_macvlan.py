@@ -55,7 +55,7 @@ def test_a_pod_gets_a_link_with_all_that_the_result_tells(host, way, wired):
         "dns": {"domain": "x"},
     }
     with KernelNetwork(pod) as inside:
-        [nine] = [each for each in inside.routes.list(4) if str(each.destination) == "10.9.0.0/16"]
+        [nine] = [route for route in inside.routes.list(4) if str(route.destination) == "10.9.0.0/16"]
     assert str(nine.gateway) == "10.88.0.1"
     assert KernelSysctls(pod).read("net.ipv4.conf.eth0.arp_notify") == "1"
     assert KernelSysctls(pod).read("net.ipv6.conf.eth0.ndisc_notify") == "1"
@@ -270,7 +270,11 @@ def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, wired)
             case "mac":
                 inside.links.change("eth0", mac=MAC)
             case "address":
-                [own] = [each.interface for each in inside.addresses.list(eth0.ifindex) if each.interface.version == 4]
+                [own] = [
+                    address.interface
+                    for address in inside.addresses.list(eth0.ifindex)
+                    if address.interface.version == 4
+                ]
                 inside.addresses.delete(eth0.ifindex, own)
             case "master":
                 config |= {"master": "wire1"}

@@ -18,8 +18,8 @@ OUTSIDE = {4: "192.0.2.2", 6: "2001:db8::2"}
 
 
 def drop(*families):
-    for each in families:
-        KernelRuleset().apply(IPTABLES.format(family=FAMILIES[each]))
+    for family in families:
+        KernelRuleset().apply(IPTABLES.format(family=FAMILIES[family]))
 
 
 def forward(family=4):
@@ -86,9 +86,9 @@ def test_one_rule_serves_all_pods_and_goes_with_the_last(host, attach):
 def test_the_last_ones_may_go_at_once(host, attach):
     drop(4, 6)
     before = forward()
-    told = {f"p{each}": attach(f"p{each}") for each in range(6)}
+    told = {f"p{number}": attach(f"p{number}") for number in range(6)}
     processes = [host.run("DEL", pod, each) for pod, each in told.items()]
-    assert [each.communicate(timeout=60)[0] for each in processes] == [b""] * len(told)
+    assert [process.communicate(timeout=60)[0] for process in processes] == [b""] * len(told)
     assert forward() == before
 
 

@@ -46,8 +46,8 @@ def test_what_is_attached_is_listed_with_its_owner(host, podwire):
     assert (first["container_id"], first["ips"], first["alive"]) == ("a", ["10.88.0.2/24"], False)
     assert (second["container_id"], second["plugins"], second["alive"]) == ("b", ["bridge", "portmap"], True)
     lines = podwire("list", "--data-dir", str(host.records)).stdout.splitlines()
-    assert [each.split()[1:6:2] for each in lines[1:]] == [["a", "10.88.0.2/24", "no"], ["b", "10.88.0.3/24", "yes"]]
-    assert [each.split()[6:] for each in lines[1:]] == [["-"], ["-"]], "nobody checks them"
+    assert [line.split()[1:6:2] for line in lines[1:]] == [["a", "10.88.0.2/24", "no"], ["b", "10.88.0.3/24", "yes"]]
+    assert [line.split()[6:] for line in lines[1:]] == [["-"], ["-"]], "nobody checks them"
 
 
 def test_what_a_runtime_found_of_a_pod_is_listed_with_it(host, podwire):

@@ -113,8 +113,8 @@ def test_a_port_that_is_taken_is_refused_by_the_name_of_its_owner(host, map_port
 
 def test_a_port_whose_owner_is_gone_without_a_record_can_be_taken(host, map_ports):
     map_ports("a", WEB)
-    for each in host.records.glob("portmap/*"):
-        each.unlink()
+    for path in host.records.glob("portmap/*"):
+        path.unlink()
     config = map_ports("b", WEB)
     host.check("b", config, config["prevResult"])
 
@@ -151,7 +151,9 @@ def test_keys_are_known_in_the_spelling_of_other_runtimes(host, map_ports, servi
 
 
 def test_twenty_ports_of_one_pod(host, map_ports, serving, seen):
-    map_ports("a", *({"hostPort": 8000 + each, "containerPort": 80 + each, "protocol": "tcp"} for each in range(20)))
+    map_ports(
+        "a", *({"hostPort": 8000 + number, "containerPort": 80 + number, "protocol": "tcp"} for number in range(20))
+    )
     with serving(host.namespaces.path("a"), 99) as server:
         assert seen(server, None, "127.0.0.1", 8019) is not None
 

@@ -23,11 +23,11 @@ def ptp(host, *subnets, **keys):
 
 
 def routes(network, family):
-    links = {each.ifindex: each.name for each in network.links.list()}
+    links = {link.ifindex: link.name for link in network.links.list()}
     return {
-        (str(each.destination), str(each.gateway), links.get(each.ifindex, ""), str(each.source))
-        for each in network.routes.list(family)
-        if not each.destination.is_link_local and not each.destination.is_multicast
+        (str(route.destination), str(route.gateway), links.get(route.ifindex, ""), str(route.source))
+        for route in network.routes.list(family)
+        if not route.destination.is_link_local and not route.destination.is_multicast
     }
 
 
@@ -42,7 +42,9 @@ def test_a_pod_and_the_host_get_all_that_the_result_tells(host, way):
         assert (near.up, near.mtu, near.mac, near.master) == (True, 1400, outside["mac"], 0)
         assert inside == {"name": "eth0", "mac": far.mac, "sandbox": pod, "mtu": 1400}
         gateways = {
-            str(each.interface) for each in here.addresses.list(near.ifindex) if not each.interface.is_link_local
+            str(address.interface)
+            for address in here.addresses.list(near.ifindex)
+            if not address.interface.is_link_local
         }
         assert gateways == {"10.88.0.1/32", "fd88::1/128"}
         assert ("10.88.0.2/32", "None", name, "None") in routes(here, 4)
@@ -52,12 +54,12 @@ def test_a_pod_and_the_host_get_all_that_the_result_tells(host, way):
             ("10.88.0.0/24", "10.88.0.1", "eth0", "10.88.0.2"),
             ("0.0.0.0/0", "10.88.0.1", "eth0", "None"),
         }
-        assert {each[:2] for each in routes(there, 6)} == {
+        assert {route[:2] for route in routes(there, 6)} == {
             ("fd88::1/128", "None"),
             ("fd88::/64", "fd88::1"),
             ("::/0", "fd88::1"),
         }
-        has = {str(each.interface): each.tentative for each in there.addresses.list(far.ifindex)}
+        has = {str(address.interface): address.tentative for address in there.addresses.list(far.ifindex)}
         assert (has["10.88.0.2/24"], has["fd88::2/64"]) == (False, False)
     assert result["ips"] == [
         {"interface": 1, "address": "10.88.0.2/24", "gateway": "10.88.0.1"},
@@ -76,7 +78,7 @@ def test_deleting_leaves_nothing(host, way):
     host.delete("a", config)
     assert host.left() == {}
     with KernelNetwork() as here:
-        assert [each.name for each in here.links.list()] == ["lo"]
+        assert [link.name for link in here.links.list()] == ["lo"]
     host.delete("a", config)
 
 
@@ -229,13 +231,19 @@ def _tamper(host, pod, result, what):
             case "near end":
                 here.links.change(name, up=False)
             case "address":
-                [own] = [each.interface for each in there.addresses.list(eth0.ifindex) if each.interface.version == 4]
+                [own] = [
+                    address.interface
+                    for address in there.addresses.list(eth0.ifindex)
+                    if address.interface.version == 4
+                ]
                 there.addresses.delete(eth0.ifindex, own)
             case "gateway":
-                [own] = [each.interface for each in here.addresses.list(near.ifindex) if each.interface.version == 4]
+                [own] = [
+                    address.interface for address in here.addresses.list(near.ifindex) if address.interface.version == 4
+                ]
                 here.addresses.delete(near.ifindex, own)
             case "route":
-                [own] = [each for each in here.routes.list(4) if str(each.destination) == "10.88.0.2/32"]
+                [own] = [route for route in here.routes.list(4) if str(route.destination) == "10.88.0.2/32"]
                 here.routes.delete(own)
             case "lease":
                 (host.leases / "10.88.0.2").unlink()

@@ -13,7 +13,7 @@ PLACES = (Path("/usr/lib/cni"), Path(__file__).parents[2] / ".venv/debian/usr/li
 
 @pytest.fixture(scope="session")
 def reference():
-    found = next((each for each in PLACES if (each / "bridge").exists()), None)
+    found = next((place for place in PLACES if (place / "bridge").exists()), None)
     assert found is not None, "scripts/setup unpacks the reference plugins"
     return found
 
@@ -25,8 +25,8 @@ def mixed(tmp_path, programs, reference):
     def make(**theirs):
         directory = tmp_path / "mixed"
         shutil.copytree(programs, directory)
-        for each in theirs:
-            shutil.copy(reference / each.replace("_", "-"), directory / each.replace("_", "-"))
+        for their in theirs:
+            shutil.copy(reference / their.replace("_", "-"), directory / their.replace("_", "-"))
         return directory
 
     return make
@@ -36,10 +36,12 @@ def seen(netns):
     """What a pod has got of the kernel, without what the kernel makes by itself."""
     with KernelNetwork(netns) as pod:
         link = pod.links.get("eth0")
-        addresses = {str(each.interface) for each in pod.addresses.list(link.ifindex)}
-        routes = {(str(each.destination), str(each.gateway)) for family in (4, 6) for each in pod.routes.list(family)}
-    linklocal = {each for each in addresses if each.startswith("fe80")}
-    return link.up, link.mtu, addresses - linklocal, {each for each in routes if not each[0].startswith("fe80")}
+        addresses = {str(address.interface) for address in pod.addresses.list(link.ifindex)}
+        routes = {
+            (str(route.destination), str(route.gateway)) for family in (4, 6) for route in pod.routes.list(family)
+        }
+    linklocal = {address for address in addresses if address.startswith("fe80")}
+    return link.up, link.mtu, addresses - linklocal, {route for route in routes if not route[0].startswith("fe80")}
 
 
 def told(result):
@@ -134,13 +136,13 @@ def test_an_operator_goes_to_ours_and_back_and_nobody_loses_or_shares_an_address
         host.programs = (programs, reference)[number % 2]
         result = host.add(f"c{number}", config)
         has[f"c{number}"] = tuple(each["address"] for each in result["ips"])
-    given = [each for addresses in has.values() for each in addresses]
+    given = [address for addresses in has.values() for address in addresses]
     assert len(set(given)) == len(given) == 20
     for number, id_ in enumerate(has):
         host.programs = (programs, reference)[number // 2 % 2]
         host.check(id_, config, {"cniVersion": "1.0.0", "ips": [{"address": each} for each in has[id_]]})
         host.delete(id_, config)
-        taken = {each.name for each in host.leases.iterdir()}
+        taken = {path.name for path in host.leases.iterdir()}
         assert not {each.partition("/")[0] for each in has[id_]} & taken
     host.programs = programs
     host.add("last", config)

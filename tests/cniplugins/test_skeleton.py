@@ -107,7 +107,7 @@ def test_an_id_that_could_leave_its_directory_is_refused(run, config, id_, comma
     told = run("bridge", ENVIRONMENT | {"CNI_CONTAINERID": id_, "CNI_COMMAND": command}, json.dumps(config).encode())[1]
     assert told["code"] == 4
     assert "CNI_CONTAINERID" in told["msg"]
-    assert [each.name for each in tmp_path.iterdir()] == []
+    assert [path.name for path in tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize("ifname", ["a" * 16, "eth/0", "eth:0", "e 0", ".", "..", "eth%d"])
@@ -124,7 +124,7 @@ def test_a_configuration_that_is_no_object_is_refused(run, stdin):
 @pytest.mark.parametrize(("name", "code"), [(None, 7), ("", 7), ("../x", 7), ("a/b", 7), (".x", 7), (5, 6)], ids=str)
 def test_a_network_without_a_proper_name_is_refused(run, config, name, code, tmp_path):
     assert run("host-local", ENVIRONMENT, json.dumps(config | {"name": name}).encode())[1]["code"] == code
-    assert [each.name for each in tmp_path.iterdir()] == []
+    assert [path.name for path in tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(("version", "code"), [("9.9.9", 1), ("0.0.1", 1), ("abc", 6), (1.1, 6)], ids=str)
@@ -136,11 +136,11 @@ def test_a_version_that_is_not_known_is_refused(run, config, version, code):
 
 def test_the_namespace_of_the_caller_is_refused_before_anything_is_done(run, config, tmp_path):
     assert run("bridge", ENVIRONMENT, json.dumps(config).encode())[1]["code"] == 8
-    assert [each.name for each in tmp_path.iterdir()] == []
+    assert [path.name for path in tmp_path.iterdir()] == []
 
 
 def test_unknown_keys_are_taken_however_many(run, config, tmp_path):
-    big = config | {f"key{each}": "x" * 1000 for each in range(1000)}
+    big = config | {f"key{number}": "x" * 1000 for number in range(1000)}
     told = run("host-local", ENVIRONMENT, json.dumps(big).encode())[1]
     assert told["ips"] == [{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}]
 
@@ -177,7 +177,7 @@ def test_a_plugin_works_without_home_search_path_and_working_directory(programs,
 
 @pytest.mark.parametrize("closed", ["1", "2", "1 2"])
 def test_closed_outputs_are_survived(programs, config, closed):
-    closing = " ".join(f"{each}>&-" for each in closed.split())
+    closing = " ".join(f"{word}>&-" for word in closed.split())
     done = subprocess.run(
         ["/bin/sh", "-c", f'exec "$1" {closing}', "sh", programs / "host-local"],
         input=json.dumps(config).encode(),

@@ -36,7 +36,7 @@ class Pod:
         self.record = record
         self.mac = result["interfaces"][2]["mac"]
         self.addresses = [ip_interface(each["address"]).ip for each in result["ips"]]
-        self.ip, self.ip6 = (each.packed for each in self.addresses)
+        self.ip, self.ip6 = (address.packed for address in self.addresses)
         self.ether = bytes.fromhex(self.mac.replace(":", ""))
         self.local = link_local(self.mac).packed
 

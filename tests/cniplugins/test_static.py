@@ -120,7 +120,7 @@ def test_a_bridge_takes_its_addresses_from_it(host, way):
     host.pod("a")
     asked = host.bridge(ipam=config()["ipam"], isDefaultGateway=True)
     result = host.add("a", asked)
-    assert result["ips"] == [{"interface": 2, **each} for each in ADDRESSES]
+    assert result["ips"] == [{"interface": 2, **address} for address in ADDRESSES]
     host.check("a", asked, result)
     host.delete("a", asked)
     assert host.left() == {}

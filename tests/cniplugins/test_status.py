@@ -14,8 +14,8 @@ def way(request):
 
 def snapshot(host):
     with KernelNetwork() as here:
-        links = sorted(each.name for each in here.links.list())
-    return host.left(), links, sorted(str(each) for each in host.root.glob("ipam/**/*"))
+        links = sorted(link.name for link in here.links.list())
+    return host.left(), links, sorted(str(path) for path in host.root.glob("ipam/**/*"))
 
 
 def status(host, config):

@@ -36,11 +36,11 @@ def said(path, body: bytes) -> socket.socket:
     client = socket.socket(socket.AF_UNIX)
     client.connect(str(path))
     client.settimeout(PATIENCE)
-    files = [os.open(each, os.O_RDONLY) for each in PLACES]
+    files = [os.open(place, os.O_RDONLY) for place in PLACES]
     if body:
         socket.send_fds(client, [body], files)
-    for each in files:
-        os.close(each)
+    for file in files:
+        os.close(file)
     return client
 
 

@@ -115,7 +115,7 @@ def test_garbage_is_collected(host, config):
     host.add("b", second)
     valid = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
     assert host.call("GC", "", first | valid, "") is None
-    assert [each.name for each in host.records.glob("tuning/*")] == ["net@b@eth0"]
+    assert [path.name for path in host.records.glob("tuning/*")] == ["net@b@eth0"]
     assert (seen(host, "a")[1], seen(host, "b")[1]) == (1500, 1300)
     assert host.call("STATUS", "", {key: first[key] for key in ("cniVersion", "name", "type")}, "") is None
 
@@ -299,7 +299,7 @@ def test_what_cannot_be_meant_is_refused(keys, code):
 def test_the_reference_plugin_does_the_same(host, config, tmp_path):
     """Its result, and the same kernel; promisc, mac and the others by their names."""
     places = (Path("/usr/lib/cni"), Path(__file__).parents[2] / ".venv/debian/usr/lib/cni")
-    theirs = next(each for each in places if (each / "tuning").exists())
+    theirs = next(place for place in places if (place / "tuning").exists())
     keys = {"mac": MAC, "mtu": 1300, "promisc": True, "allmulti": True, "sysctl": SYSCTL, "cniVersion": "1.0.0"}
     found = []
     for pod, programs in (("a", host.programs), ("b", theirs)):

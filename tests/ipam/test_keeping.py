@@ -34,7 +34,7 @@ def on(directory):
 
 
 def held(directory):
-    return {each.name for each in directory.iterdir() if each.name[0] not in "l@" and "@" not in each.name}
+    return {path.name for path in directory.iterdir() if path.name[0] not in "l@" and "@" not in path.name}
 
 
 def test_what_an_earlier_boot_left_is_freed_by_the_first_who_comes(on, directory):
@@ -43,7 +43,7 @@ def test_what_an_earlier_boot_left_is_freed_by_the_first_who_comes(on, directory
     on().take(C, SMALL, netns="/run/netns/c")
     assert held(directory) == {"10.1.0.4"}
     assert len(on.told) == 2
-    assert {each.name for each in directory.iterdir() if "@" in each.name} == {C.entry, C.file}
+    assert {path.name for path in directory.iterdir() if "@" in path.name} == {C.entry, C.file}
 
 
 def test_a_lease_of_this_boot_is_kept_even_without_its_namespace(on):
@@ -106,7 +106,7 @@ def test_what_is_not_valid_is_freed_and_a_second_time_nothing_is(on, directory):
     on().release_others(frozenset({B}))
     assert on().of(B) == (ip_address("10.1.0.3"), ip_address("fd00::3"))
     on().release_others(frozenset())
-    assert [each.name for each in directory.iterdir() if each.name[0] != "l"] == []
+    assert [path.name for path in directory.iterdir() if path.name[0] != "l"] == []
 
 
 def test_without_a_directory_there_is_nothing_to_do(on, directory):
@@ -153,7 +153,7 @@ def test_damage_is_told_and_its_address_is_given_to_nobody(on, directory, junk):
     directory.mkdir()
     damage(directory / "10.1.0.2", junk)
     given = [on().take(Owner(f"c{number}", "eth0"), SMALL) for number in range(4)]
-    assert ip_address("10.1.0.2") not in {each for addresses in given for each in addresses}
+    assert ip_address("10.1.0.2") not in {address for addresses in given for address in addresses}
     with pytest.raises(CniError, match="no free address"):
         on().take(A, SMALL)
     with pytest.raises(CniError, match="damaged"):

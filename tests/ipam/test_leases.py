@@ -30,11 +30,11 @@ def leases(tmp_path):
 
 
 def names(tmp_path):
-    return sorted(each.name for each in (tmp_path / "net").iterdir() if each.name[0] != "l")
+    return sorted(path.name for path in (tmp_path / "net").iterdir() if path.name[0] != "l")
 
 
 def texts(addresses):
-    return [str(each) for each in addresses]
+    return [str(address) for address in addresses]
 
 
 def test_an_owner_gets_one_address_of_each_set_and_gives_all_back(leases, tmp_path):
@@ -65,9 +65,9 @@ def test_an_address_rests_after_it_was_given_back_also_across_restarts(leases, t
 
 
 def test_a_full_pool_says_so_and_gives_exactly_what_comes_back(leases):
-    owners = [Owner(f"c{each}", "eth0") for each in range(5)]
-    for each in owners:
-        leases.take(each, SMALL)
+    owners = [Owner(f"c{number}", "eth0") for number in range(5)]
+    for owner in owners:
+        leases.take(owner, SMALL)
     with pytest.raises(CniError, match=r"no free address in 10\.1\.0\.1 to 10\.1\.0\.6") as caught:
         leases.take(A, SMALL)
     assert caught.value.code == 11
@@ -232,7 +232,7 @@ def test_many_processes_at_once_get_addresses_of_their_own(tmp_path):
 def test_of_too_many_exactly_as_many_succeed_as_there_are_addresses(tmp_path):
     addresses = takers(tmp_path, "10.1.0.0/27", 6, 8)
     assert len(addresses) == len(set(addresses)) == 29
-    owners = [each for each in names(tmp_path) if each.startswith("@")]
+    owners = [name for name in names(tmp_path) if name.startswith("@")]
     assert len(owners) == 29
 
 
@@ -283,7 +283,7 @@ class LeasesAlwaysAgree(RuleBasedStateMachine):
     @invariant()
     def everybody_has_what_it_got_and_nobody_else_has_it(self):
         assert {owner: self.leases.of(owner) for owner in self.has} == self.has
-        given = [each for addresses in self.has.values() for each in addresses]
+        given = [address for addresses in self.has.values() for address in addresses]
         assert len(set(given)) == len(given)
 
     def teardown(self):

@@ -20,9 +20,11 @@ def given_from(subnet, **keys):
     [
         pytest.param("10.1.0.0/30", {}, ["10.1.0.2"], id="the smallest"),
         pytest.param(
-            "10.1.0.0/29", {}, [f"10.1.0.{each}" for each in range(2, 7)], id="no network, gateway, broadcast"
+            "10.1.0.0/29", {}, [f"10.1.0.{number}" for number in range(2, 7)], id="no network, gateway, broadcast"
         ),
-        pytest.param("10.1.0.0/29", {"gateway": "10.1.0.6"}, [f"10.1.0.{each}" for each in range(1, 6)], id="gateway"),
+        pytest.param(
+            "10.1.0.0/29", {"gateway": "10.1.0.6"}, [f"10.1.0.{number}" for number in range(1, 6)], id="gateway"
+        ),
         pytest.param(
             "10.1.0.0/24", {"rangeStart": "10.1.0.9", "rangeEnd": "10.1.0.10"}, ["10.1.0.9", "10.1.0.10"], id="part"
         ),

@@ -46,7 +46,7 @@ def alone(work: Callable[[], None]) -> None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if "kernel" not in pyfuncitem.fixturenames:
         return None
-    arguments = {each: pyfuncitem.funcargs[each] for each in pyfuncitem._fixtureinfo.argnames}
+    arguments = {argname: pyfuncitem.funcargs[argname] for argname in pyfuncitem._fixtureinfo.argnames}
     alone(lambda: pyfuncitem.obj(**arguments))
     return True
 
@@ -141,9 +141,9 @@ def descriptors() -> set[tuple[str, str]]:
 
 def opened() -> set[tuple[str, str]]:
     found = set()
-    for each in os.listdir("/proc/self/fd"):  # noqa: PTH208 - closed before the first of them is looked at
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - closed before the first of them is looked at
         with suppress(FileNotFoundError):
-            found.add((each, str(Path(f"/proc/self/fd/{each}").readlink())))
+            found.add((name, str(Path(f"/proc/self/fd/{name}").readlink())))
     return found
 
 
@@ -176,8 +176,8 @@ def nothing_is_left(tmp_path_factory) -> Iterator[None]:
     yield
     base = str(tmp_path_factory.getbasetemp())
     assert [each.target for each in mounted() if each.target.startswith(base)] == []
-    assert [str(each) for each in Path("/sys/fs/cgroup").glob(f"*/{TAG}*")] == []
-    assert [str(each) for each in Path("/sys/fs/cgroup").glob(f"{TAG}*")] == []
+    assert [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{TAG}*")] == []
+    assert [str(path) for path in Path("/sys/fs/cgroup").glob(f"{TAG}*")] == []
     assert set(children()) <= others
     if len(opened()) > len(files) + 4:  # garbage is collected only then: in a process that ran many tests it takes long
         assert len(descriptors()) <= len(files) + 4, "descriptors leak"

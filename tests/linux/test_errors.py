@@ -16,8 +16,8 @@ def classes(kind=LinuxError):
 
 
 def test_the_tree_in_the_docstring_is_the_tree():
-    ours = [each for each in classes() if each.__module__.startswith("podwire.linux")]  # rooms may have more
-    assert [each.__name__ for each in ours if each.__name__ not in errors.__doc__] == []
+    ours = [class_ for class_ in classes() if class_.__module__.startswith("podwire.linux")]  # rooms may have more
+    assert [our.__name__ for our in ours if our.__name__ not in errors.__doc__] == []
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_a_named_error_keeps_its_name():
 def test_nothing_here_is_the_name_of_a_builtin():
     import builtins
 
-    assert [each.__name__ for each in classes() if hasattr(builtins, each.__name__)] == []
+    assert [class_.__name__ for class_ in classes() if hasattr(builtins, class_.__name__)] == []

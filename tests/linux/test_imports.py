@@ -8,7 +8,7 @@ import pytest
 
 import podwire.linux
 
-ROOM = Path(podwire.linux.__file__).parent
+PACKAGE = Path(podwire.linux.__file__).parent
 ALLOWED = {
     "podwire",
     # what the work needs
@@ -29,16 +29,16 @@ print(*(each for each in sys.modules if each.startswith("podwire")))
 
 def pulled_in(module: str) -> tuple[set[str], set[str]]:
     """What a bare interpreter has more of after the import: packages of others, modules of ours."""
-    script = LIST.format(root=str(ROOM.parents[1]), module=module)
+    script = LIST.format(root=str(PACKAGE.parents[1]), module=module)
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
     others, ours = done.stdout.splitlines()
     return set(others.split()), set(ours.split())
 
 
 @pytest.mark.parametrize(
-    "module", sorted(".".join(path.relative_to(ROOM).with_suffix("").parts) for path in ROOM.rglob("[a-z]*.py"))
+    "module", sorted(".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.rglob("[a-z]*.py"))
 )
-def test_a_file_is_light_to_import_and_knows_only_this_room(module):
+def test_a_file_is_light_to_import_and_knows_only_this_package(module):
     others, ours = pulled_in(module)
     assert others - {"collections_abc", "sre", "typing", "stat"} <= ALLOWED
-    assert {each for each in ours if not each.startswith("podwire.linux")} == {"podwire"}
+    assert {our for our in ours if not our.startswith("podwire.linux")} == {"podwire"}

@@ -87,7 +87,7 @@ def test_this_machine_tells_of_itself(tmp_path):
     assert facts.memory > left.memory > 0
     assert facts.kernel == os.uname().release
     assert facts.boot_id
-    assert all(not each.is_loopback for each in real.addresses())
+    assert all(not address.is_loopback for address in real.addresses())
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import podwire.linux
 
-ROOM = Path(podwire.linux.__file__).parent
-README = (ROOM / "README.md").read_text()
+PACKAGE = Path(podwire.linux.__file__).parent
+README = (PACKAGE / "README.md").read_text()
 
 
 def test_it_tells_what_it_does_what_it_speaks_what_is_where_and_how_to_try_it():
@@ -22,5 +22,7 @@ def test_the_example_works():
 def test_every_file_is_named_and_no_other():
     section = re.split(r"^## ", README, flags=re.MULTILINE)[3]
     told = set(re.findall(r"`([a-z0-9_]+(?:\.py|/))`", section))
-    there = {each.name for each in ROOM.glob("*.py")} | {f"{each.parent.name}/" for each in ROOM.glob("*/__init__.py")}
+    there = {path.name for path in PACKAGE.glob("*.py")} | {
+        f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")
+    }
     assert told == there - {"__init__.py"}

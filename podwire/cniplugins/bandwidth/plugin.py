@@ -92,7 +92,9 @@ def _host_end(ends: Ends, ifname: str, previous: Result) -> Link:
         link = None
     if link is None or link.kind != "veth" or link.peer != inside.ifindex:
         raise CniError(Code.BAD_CONFIG, f"{ifname} has no veth peer on this host, where traffic could be limited")
-    if previous.interfaces and not any(each.name == link.name and not each.sandbox for each in previous.interfaces):
+    if previous.interfaces and not any(
+        interface.name == link.name and not interface.sandbox for interface in previous.interfaces
+    ):
         raise CniError(Code.BAD_CONFIG, f"prevResult does not contain {link.name}, the peer of {ifname}")
     return link
 

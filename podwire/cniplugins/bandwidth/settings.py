@@ -12,7 +12,7 @@ LATENCY = 0.025
 BURST = 0.1
 """Default burst, as seconds at the full rate."""
 _FRAMES = 4
-"""A default burst has room for at least this many packets."""
+"""A default burst is at least as long as this many packets."""
 _HEADER = 64
 """Bytes of a frame beyond the MTU: Ethernet header, VLAN tags."""
 _UNSET: tuple[int, ...] = (0, (1 << 31) - 1, (1 << 32) - 1)

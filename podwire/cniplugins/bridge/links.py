@@ -57,4 +57,4 @@ def _conflicting(gateway: Interface, present: list[Interface], gateways: tuple[I
     others = [address for address in present if address.version == gateway.version and address not in gateways]
     if gateway.version == 4:
         return others
-    return [each for each in others if each.network.overlaps(gateway.network) and not each.is_link_local]
+    return [other for other in others if other.network.overlaps(gateway.network) and not other.is_link_local]

@@ -67,7 +67,7 @@ def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
 
 
 class Plan(NamedTuple):
-    """What the addresses of a pod mean for its link and for the bridge."""
+    """Addresses, routes and MAC address of the pod's link, and gateways of the bridge."""
 
     ips: tuple[IP, ...] = ()
     gateways: tuple[Interface, ...] = ()

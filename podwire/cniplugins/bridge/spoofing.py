@@ -64,7 +64,7 @@ Elements = list[tuple[str, Element]]
 
 
 class Guard(NamedTuple):
-    """What is checked."""
+    """The checks of a port."""
 
     mac: bool = False
     ip: bool = False

@@ -1,7 +1,7 @@
-"""Control groups, of version 1, 2 or both: a group is one path, made in every tree that there is.
+"""Control groups, of version 1, 2 or both: a group is one path, made in every hierarchy.
 
-Whoever is put into a group is in it in all trees, so that one of version 2 can be killed at once even where version 1
-does the counting. Paths are relative to the roots of the trees: `podwire/pod-…/container-…`.
+A process is in its group in all hierarchies, so that `cgroup.kill` of version 2 works even where version 1 does the
+accounting. Paths are relative to the roots of the trees: `podwire/pod-…/container-…`.
 """
 
 import errno
@@ -33,7 +33,7 @@ class KernelCgroups:
         self._home = layout.homes(self.trees)
 
     def create(self, path: str) -> None:
-        """Make a group and those above it; one that is there stays as it is."""
+        """Creates a group and its parents; existing ones are unchanged."""
         steps = plain_steps(path)
         for tree in self.trees:
             for parent, child in zip(("", *steps), steps, strict=False):
@@ -54,8 +54,8 @@ class KernelCgroups:
 
     def limit(self, path: str, limits: Limits) -> None:
         """NoSuchCgroup, Unsupported, Refused for a number that the kernel does not take, Busy below what is in use."""
-        for each in layout.settings(limits, self._home):
-            self._set(path, each)
+        for setting in layout.settings(limits, self._home):
+            self._set(path, setting)
 
     def _set(self, path: str, setting: Setting) -> None:
         directory = _join(self._home[setting.controller], path)
@@ -71,7 +71,7 @@ class KernelCgroups:
             raise type(error)(error.errno, operation) from error
 
     def remove(self, path: str) -> None:
-        """Remove a group and all below it; nothing happens when there is none. Busy while a process is in it."""
+        """Removes a group and all below it, if it exists. Raises Busy while a process is in it."""
         for tree in self.trees:
             top = _join(tree, path)
             for directory, _, _ in sorted(os.walk(top), reverse=True):
@@ -92,17 +92,17 @@ class KernelCgroups:
         return sorted(found - {f"{path}/."})
 
     def doors(self, path: str) -> list[str]:
-        """The files into which a process that is to be in the group writes `0`, one of each tree."""
+        """Returns the `cgroup.procs` files that a process writes `0` to in order to join, one per hierarchy."""
         return [f"{_join(tree, path)}/cgroup.procs" for tree in self.trees]
 
     def enter(self, path: str, pid: int) -> None:
-        """Put a process in. NoSuchCgroup, NoSuchProcess."""
+        """Moves a process into a group. Raises NoSuchCgroup, NoSuchProcess."""
         for door in self.doors(path):
             names: errors.Names = {**_NAMES, errno.ESRCH: errors.NoSuchProcess}
             _write(door, str(pid), f"put process {pid} into the cgroup {path}", names)
 
     def pids(self, path: str) -> list[int]:
-        """Who is in the group or below it, in any tree."""
+        """Returns the processes in the group and below it, in any hierarchy."""
         found: set[int] = set()
         for tree in self.trees:
             for directory, _, _ in os.walk(_join(tree, path)):
@@ -121,10 +121,10 @@ class KernelCgroups:
         return layout.usage(read, self._home)
 
     def kill(self, path: str, patience: float = 10.0) -> None:
-        """Kill all in the group and below, and wait until they have ended. Busy when one does not in that many seconds.
+        """Kills all processes in the group and below, and waits for their end. Raises Busy after `patience` seconds.
 
-        1. Version 2 kills its whole subtree at once.  2. Who is left in a tree of version 1 is frozen, so that it
-        cannot fork, killed and thawed.  3. Again, until nobody is there.
+        1. `cgroup.kill` of version 2 kills the whole subtree.  2. Processes left in a hierarchy of version 1 are
+        frozen, so that they cannot fork, killed and thawed.  3. Both are repeated until the group is empty.
         """
         until = monotonic() + patience
         if os.getpid() in self.pids(path):
@@ -177,10 +177,10 @@ class KernelCgroups:
 
 
 def warm_up() -> None:
-    """Move this process to where it is already, in one tree of version 1.
+    """Moves this process into the group that it is in already, in one hierarchy of version 1.
 
-    The kernel waits for all processors before it moves a process, 6 to 8 ms, and then keeps the way open for about 12:
-    who is going to put a process into a group soon calls this while something else is being done.
+    The kernel waits 6 to 8 ms for all processors before it moves a process, and not again for about 12 ms: a caller
+    that will move a process soon calls this while it does something else.
     """
     for line in (_read("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -197,11 +197,11 @@ def _opened(pids: list[int]) -> Iterator[int]:
 
 
 def plain_steps(path: str) -> list[str]:
-    """A path and those above it, the uppermost first. PathEscapes when it is not plain."""
+    """Returns a path and its parents, the uppermost first. Raises PathEscapes for `..` and the like."""
     parts = path.split("/")
     if not all(parts) or "." in parts or ".." in parts:
         raise errors.PathEscapes(errno.EXDEV, f"use the cgroup {path!r}", "its path must be relative and plain")
-    return ["/".join(parts[: each + 1]) for each in range(len(parts))]
+    return ["/".join(parts[: number + 1]) for number in range(len(parts))]
 
 
 def _join(tree: Tree, path: str) -> str:

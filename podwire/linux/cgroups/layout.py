@@ -1,4 +1,4 @@
-"""Which cgroup trees there are, and what a limit or a number is called in each. No I/O."""
+"""The cgroup hierarchies of a machine, and the files of limits and counters in each. No I/O."""
 
 import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from podwire.linux import errors
 from podwire.linux.values import Limits, Mount, Usage
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "freezer", "devices", "blkio", "io", "hugetlb")
-"""Those that limit, count or stop what a pod does; groups are made in no other tree."""
+"""Controllers that podwire uses; groups are created in no other hierarchy."""
 
 
 class Tree(NamedTuple):
@@ -30,11 +30,11 @@ class Setting(NamedTuple):
 def trees(mounts: Iterable[Mount], unified: Callable[[str], str]) -> list[Tree]:
     """The trees in which groups are made; `unified` tells a version 2 tree's own list of controllers."""
     found: dict[tuple[int, frozenset[str]], Tree] = {}
-    for each in mounts:
-        if each.kind == "cgroup":
-            tree = Tree(1, each.target, frozenset(each.super_options) & frozenset(CONTROLLERS))
-        elif each.kind == "cgroup2":
-            tree = Tree(2, each.target, frozenset(unified(each.target).split()) & frozenset(CONTROLLERS))
+    for mount in mounts:
+        if mount.kind == "cgroup":
+            tree = Tree(1, mount.target, frozenset(mount.super_options) & frozenset(CONTROLLERS))
+        elif mount.kind == "cgroup2":
+            tree = Tree(2, mount.target, frozenset(unified(mount.target).split()) & frozenset(CONTROLLERS))
         else:
             continue
         if tree.controllers or tree.version == 2:
@@ -43,12 +43,12 @@ def trees(mounts: Iterable[Mount], unified: Callable[[str], str]) -> list[Tree]:
 
 
 def homes(found: Sequence[Tree]) -> dict[str, Tree]:
-    """Each controller's tree."""
+    """Returns the hierarchy of each controller."""
     return {controller: tree for tree in reversed(found) for controller in tree.controllers}
 
 
 def settings(limits: Limits, home: Mapping[str, Tree]) -> list[Setting]:
-    """What is to be written, in this order. Unsupported when a limit has no controller."""
+    """Returns the files to write, in this order. Raises Unsupported for a limit without a controller."""
     version = {controller: tree.version for controller, tree in home.items()}
     made: list[Setting] = []
     for controller, wanted in (

@@ -1,7 +1,7 @@
-"""What happens to files and directories, told by the kernel through one descriptor.
+"""Events of files and directories (inotify).
 
-A machine gives each user 128 of these descriptors in all, so a process should have one and share it. Nothing here
-waits: `read` takes what was told so far, and an event loop watches `fileno()`.
+Each user has 128 inotify descriptors in all, so a process should share one. Nothing here blocks: `read` returns the
+events so far, and an event loop watches `fileno()`.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from podwire.linux import errors
 MODIFY, ATTRIB, CLOSE_WRITE, MOVED_FROM, MOVED_TO = 0x2, 0x4, 0x8, 0x40, 0x80
 CREATE, DELETE, DELETE_SELF, MOVE_SELF = 0x100, 0x200, 0x400, 0x800
 OVERFLOW, GONE = 0x4000, 0x8000
-"""These two are told unasked: that some were not told (of no watch, -1), and that a watch is over."""
+"""Events that are always reported: the queue has overflowed (watch -1), and a watch was removed."""
 ONLY_DIRECTORY, IS_DIRECTORY = 0x01000000, 0x40000000
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -26,7 +26,7 @@ class Event(NamedTuple):
     watch: int
     mask: int
     name: str
-    """Of the entry of a watched directory; empty for the watched thing itself."""
+    """Name of an entry of a watched directory; empty for the watched file itself."""
 
 
 class Inotify:
@@ -51,7 +51,7 @@ class Inotify:
         return int(watch)
 
     def add_nearest(self, directory: str | os.PathLike[str], mask: int) -> int:
-        """Watch a directory, or the nearest one above it that is there, so that its coming is seen."""
+        """Watches a directory, or its nearest parent that exists, so that its creation is reported."""
         path = os.path.abspath(directory)
         try:
             return self.add(path, mask | ONLY_DIRECTORY)
@@ -68,7 +68,7 @@ class Inotify:
         _libc.inotify_rm_watch(self._descriptor, watch)
 
     def read(self) -> list[Event]:
-        """What was told since the last time."""
+        """Returns the events since the last call."""
         try:
             data = os.read(self._descriptor, _BUFFER)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Mounts: made, changed, undone, listed; those of the calling thread's mount namespace."""
+"""Mounts of the calling thread's mount namespace."""
 
 import os
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ class KernelMounts:
     def mount(self, source: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
         """Mount a file system; options as in fstab. NoSuchPath, Unsupported, NotPermitted."""
         flags = 0
-        for each in options:
-            flags |= _FLAGS.get(each, 0)
-        rest = ",".join(each for each in options if each not in _FLAGS)
+        for option in options:
+            flags |= _FLAGS.get(option, 0)
+        rest = ",".join(option for option in options if option not in _FLAGS)
         names = os.fspath(target)
         try:
             syscalls.mount(source, names, kind, flags, rest or None)
@@ -41,7 +41,7 @@ class KernelMounts:
             raise
 
     def bind(self, source: Path, target: Path, *, recursive: bool = False, read_only: bool = False) -> None:
-        """Show a file or directory at a second place; if it cannot be made read-only there, it is not shown."""
+        """Bind-mounts a file or directory; undoes it if it cannot be made read-only."""
         flags = _BIND | (_RECURSIVE if recursive else 0)
         syscalls.mount(os.fspath(source), os.fspath(target), None, flags, None)
         if read_only:
@@ -52,7 +52,7 @@ class KernelMounts:
                 raise
 
     def make_read_only(self, target: Path, *, recursive: bool = False) -> None:
-        """This mount, and all below it if so told; what is mounted elsewhere from the same source stays as it is."""
+        """Makes a mount read-only, and with `recursive` all below it; other mounts of the same source are unchanged."""
         where = os.fspath(target)
         change = b"".join(each.to_bytes(8, "little") for each in (_ATTRIBUTE_READ_ONLY, 0, 0, 0))
         flags = _AT_RECURSIVE if recursive else 0
@@ -67,7 +67,7 @@ class KernelMounts:
                     _remount_read_only(each)
 
     def set_propagation(self, target: Path, how: str) -> None:
-        """private, slave, shared or unbindable; with an `r` in front for all below it too."""
+        """Sets the propagation: private, slave, shared or unbindable; with a leading `r` recursively."""
         recursive = how not in _PROPAGATION
         flags = _PROPAGATION[how[1:] if recursive else how] | (_RECURSIVE if recursive else 0)
         try:
@@ -76,7 +76,7 @@ class KernelMounts:
             raise errors.NoSuchMount(error.errno, f"make {os.fspath(target)} {how}") from error
 
     def unmount(self, target: Path, *, lazily: bool = False) -> None:
-        """The uppermost mount there. NoSuchMount; Busy unless `lazily`, which hides it now and ends it when unused."""
+        """Unmounts the topmost mount. Raises NoSuchMount; Busy, unless `lazily` (MNT_DETACH)."""
         syscalls.umount(os.fspath(target), _NOFOLLOW | (_DETACH if lazily else 0))
 
     def list(self) -> list[Mount]:
@@ -89,13 +89,13 @@ class KernelMounts:
 
 def _remount_read_only(mount: Mount) -> None:
     kept = 0
-    for each in mount.options:
-        kept |= _FLAGS.get(each, 0)
+    for option in mount.options:
+        kept |= _FLAGS.get(option, 0)
     syscalls.mount(None, mount.target, None, _BIND | _REMOUNT | _READ_ONLY | kept, None)
 
 
 def mounted() -> list[Mount]:
-    """What the calling thread sees."""
+    """Returns the mounts that the calling thread sees."""
     with open("/proc/thread-self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         return parse_mountinfo(file.read())
 
@@ -123,7 +123,7 @@ def _parsed(line: str) -> Mount:
 
 
 def _plain(word: str) -> str:
-    r"""Without the kernel's escapes: `\040` for a space and so on."""
+    r"""Decodes the kernel's escapes: `\040` for a space and so on."""
     if "\\" not in word:
         return word
     first, *rest = word.split("\\")

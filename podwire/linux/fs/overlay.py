@@ -43,7 +43,7 @@ def mount_overlay(
 
 @cache
 def supports_single_layers() -> bool:
-    """Whether this kernel takes layers one by one."""
+    """Whether this kernel accepts one layer per `fsconfig` call."""
     try:
         context = syscalls.syscall(syscalls.FSOPEN, "open the overlay file system", b"overlay", _CLOEXEC)
         try:
@@ -61,12 +61,12 @@ def _by_fsconfig(target: str, layers: Sequence[str], writable: dict[str, str], o
     held: list[int] = []
     try:
         _set(context, "source", "overlay")
-        for each in layers:
-            _set(context, "lowerdir+", _short(each, held))
+        for layer in layers:
+            _set(context, "lowerdir+", _short(layer, held))
         for key, value in writable.items():
             _set(context, key, _escaped(_short(value, held)))
-        for each in options:
-            key, equals, value = each.partition("=")
+        for option in options:
+            key, equals, value = option.partition("=")
             _set(context, key, value if equals else None)
         syscalls.syscall(syscalls.FSCONFIG, operation, context, _CREATE, None, None, 0)
         mount = syscalls.syscall(syscalls.FSMOUNT, operation, context, _CLOEXEC, 0)
@@ -90,7 +90,7 @@ def _set(context: int, key: str, value: str | None) -> None:
 
 
 def _short(path: str, held: list[int]) -> str:
-    """A name of the path that fits; a long one is opened and named by its descriptor."""
+    """Returns a path that fits into fsconfig; a long one is opened and named by its descriptor."""
     if len(path.encode("utf-8", "surrogateescape")) <= _LONGEST:
         return path
     try:
@@ -105,7 +105,7 @@ def _escaped(path: str) -> str:
 
 
 def _said(context: int) -> str:
-    """What the kernel has to say about a failure; each message begins with its kind and a space."""
+    """Returns the kernel's messages about a failure; each begins with its level and a space."""
     told = []
     try:
         while True:
@@ -115,13 +115,13 @@ def _said(context: int) -> str:
 
 
 def mount_relative(target: str, layers: Sequence[str], writable: dict[str, str], options: Sequence[str]) -> None:
-    """The same by `mount(2)`, for kernels that do not take layers one by one."""
-    absolute = [os.path.abspath(each) for each in layers]
+    """Mounts by `mount(2)`, for kernels that do not accept layers one by one."""
+    absolute = [os.path.abspath(layer) for layer in layers]
     shared = os.path.commonpath(absolute)
     names = [os.path.relpath(each, shared) for each in absolute]
     text = ",".join(
         [
-            "lowerdir=" + ":".join(_written(each).replace(":", "\\:") for each in names),
+            "lowerdir=" + ":".join(_written(name).replace(":", "\\:") for name in names),
             *(f"{key}={_written(os.path.abspath(value))}" for key, value in writable.items()),
             *options,
         ]

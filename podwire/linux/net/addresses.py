@@ -28,10 +28,10 @@ class KernelAddresses:
         self._netlink = netlink
 
     def add(self, index: int, interface: Interface, *, dad: bool = False, prefix_route: bool = True) -> None:
-        """Give a link an address, tagged as ours. AddressExists, NoSuchLink.
+        """Adds an address, tagged as ours. Raises AddressExists, NoSuchLink.
 
-        Without `dad` an IPv6 address can be used at once: nobody is asked whether somebody else has it.
-        Without `prefix_route` the address brings no route to its network.
+        Without `dad` an IPv6 address is usable at once, without duplicate address detection. Without `prefix_route` the
+        kernel adds no route to its network.
         """
         flags = (0 if dad else _NODAD) | (0 if prefix_route else _NO_PREFIX_ROUTE)
         body = _body(index, interface) + u32(_FLAGS, flags) + u8(_PROTO, PROTOCOL)
@@ -64,8 +64,8 @@ def _scope(interface: Interface) -> int:
 
 def _parsed(body: bytes) -> Address:
     family, length, _, _, index = _MESSAGE.unpack_from(body)
-    told = wire.attributes(body, _MESSAGE.size)
-    packed = told.get(_LOCAL) or told.get(_ADDRESS) or IPv4Address(0).packed
+    attrs = wire.attributes(body, _MESSAGE.size)
+    packed = attrs.get(_LOCAL) or attrs.get(_ADDRESS) or IPv4Address(0).packed
     interface: Interface = IPv4Interface((packed, length)) if family == 2 else IPv6Interface((packed, length))
-    tentative = bool(wire.number(told.get(_FLAGS)) & _TENTATIVE)
-    return Address(index, interface, wire.number(told.get(_PROTO)), tentative)
+    tentative = bool(wire.number(attrs.get(_FLAGS)) & _TENTATIVE)
+    return Address(index, interface, wire.number(attrs.get(_PROTO)), tentative)

@@ -1,4 +1,4 @@
-"""The system call `bpf`, as far as others' programs are looked at and taken off; none is loaded."""
+"""The system call `bpf`, for listing and detaching programs of others; nothing is loaded."""
 
 import ctypes
 import errno
@@ -10,7 +10,7 @@ from podwire.linux.net import wire
 
 PROGRAM_BY_ID, QUERY = 13, 16
 TCX = (46, 47)
-"""Where programs are: for what comes in, for what leaves."""
+"""TCX hooks: ingress, egress."""
 
 _NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
 _LEAST = 128
@@ -24,7 +24,7 @@ _NAME_AT, _NAME = 64, 16
 
 
 def call(command: int, attributes: bytes, operation: str) -> tuple[int, bytes]:
-    """What the call returns, and what it wrote. Unsupported, LinuxError."""
+    """Returns the result of the call, and the attributes that it wrote. Raises Unsupported, LinuxError."""
     number = _NUMBERS.get(os.uname().machine)
     if number is None:
         raise errors.Unsupported(errno.ENOSYS, operation, "its number is not known on this machine")
@@ -34,19 +34,19 @@ def call(command: int, attributes: bytes, operation: str) -> tuple[int, bytes]:
 
 
 def opened(command: int, number: int, operation: str) -> int:
-    """A descriptor of what has this number."""
+    """Opens a program or link by its id."""
     return call(command, _ID.pack(number, 0, 0), operation)[0]
 
 
 def info(descriptor: int, operation: str) -> bytes:
-    """What the kernel tells of a program, or of what holds one on a link."""
-    told = ctypes.create_string_buffer(_LEAST)
-    call(_INFO, _INFO_ASKED.pack(descriptor, len(told), ctypes.addressof(told)), operation)
-    return told.raw
+    """Returns the kernel's info of a program or BPF link."""
+    buffer = ctypes.create_string_buffer(_LEAST)
+    call(_INFO, _INFO_ASKED.pack(descriptor, len(buffer), ctypes.addressof(buffer)), operation)
+    return buffer.raw
 
 
 def on_hook(ifindex: int, hook: int) -> list[tuple[int, int]]:
-    """The programs of a link of the calling thread's namespace, in order, each with what holds it there, or 0."""
+    """Returns the programs on a hook of a link, in order, each with the id of its BPF link, or 0."""
     programs, links = (ctypes.c_uint32 * _MOST)(), (ctypes.c_uint32 * _MOST)()
     asked = _QUERIED.pack(ifindex, hook, 0, 0, ctypes.addressof(programs), _MOST, 0, 0, ctypes.addressof(links), 0, 0)
     try:
@@ -58,13 +58,13 @@ def on_hook(ifindex: int, hook: int) -> list[tuple[int, int]]:
 
 
 def name_of(program: int) -> str:
-    """What its author calls a program, as far as that fits 15 letters; its number where nobody gave it a name."""
+    """Returns a program's name (up to 15 letters), or its id if it has none."""
     try:
         descriptor = opened(PROGRAM_BY_ID, program, f"open program {program}")
     except errors.LinuxError:  # it went meanwhile
         return f"#{program}"
     try:
-        told = info(descriptor, f"ask for program {program}")
+        details = info(descriptor, f"ask for program {program}")
     finally:
         os.close(descriptor)
-    return wire.string(told[_NAME_AT : _NAME_AT + _NAME]) or f"#{program}"
+    return wire.string(details[_NAME_AT : _NAME_AT + _NAME]) or f"#{program}"

@@ -1,4 +1,4 @@
-"""Connections that the kernel remembers: those of an address are forgotten when the address gets a new owner."""
+"""Connection tracking: deletes the entries of an address before it gets a new owner."""
 
 import errno
 from collections.abc import Iterator
@@ -33,13 +33,13 @@ class KernelConntrack:
         self._netlink.close()
 
     def flush(self, address: IP) -> int:
-        """Forget every connection that the address opened or answers; says how many there were."""
+        """Deletes every connection from or to the address; returns their number."""
         head = _MESSAGE.pack(_FAMILY[address.version], 0, 0)
         return self._forget(head, set(self._found(head, address)), f"forget a connection of {address}")
 
     def forget(self, address: IP) -> None:
-        """The same without a count: the kernel (6.8) picks them out by itself, in a thirtieth of the time, as it passes
-        by the empty parts of its table. Not for IPv6, where its filter takes the others: it is inverted."""
+        """Deletes like `flush`, without a count. A kernel from 6.8 filters by itself, in a thirtieth of the time; not
+        for IPv6, where its filter is inverted."""
         if address.version == 4:
             head = _MESSAGE.pack(_FAMILY[4], _FILTERED, 0)
             requests = [
@@ -52,17 +52,17 @@ class KernelConntrack:
         return None
 
     def flush_port(self, family: int, protocol: int, port: int) -> int:
-        """Forget every connection to a port, whatever the address (4, 6); says how many there were.
+        """Deletes every connection to a port on any address of a family (4, 6); returns their number.
 
-        One that never ends, as UDP's, would go on by the rules of the time when it began.
+        A UDP flow that never pauses would otherwise keep the translation of the time when it began.
         """
         head = _MESSAGE.pack(_FAMILY[family], 0, 0)
         found = set()
         for body in self._netlink.dump(Request(_GET, 0, head, "list connections", _ERRORS)):
-            told = wire.attributes(body, _MESSAGE.size)
-            ports = wire.attributes(wire.attributes(told.get(_ORIGINAL, b"")).get(_TUPLE_PROTO, b""))
+            attrs = wire.attributes(body, _MESSAGE.size)
+            ports = wire.attributes(wire.attributes(attrs.get(_ORIGINAL, b"")).get(_TUPLE_PROTO, b""))
             if ports.get(_NUMBER) == bytes((protocol,)) and ports.get(_TO_PORT) == port.to_bytes(2, "big"):
-                found.add(nested(_ORIGINAL, told[_ORIGINAL]) + attribute(_ID, told[_ID]))
+                found.add(nested(_ORIGINAL, attrs[_ORIGINAL]) + attribute(_ID, attrs[_ID]))
         return self._forget(head, found, f"forget a connection to port {port}")
 
     def _forget(self, head: bytes, bodies: set[bytes], operation: str) -> int:
@@ -76,11 +76,11 @@ class KernelConntrack:
         return count
 
     def _found(self, head: bytes, address: IP) -> Iterator[bytes]:
-        """Original tuple and id of each connection whose packets, in either direction, come from the address."""
+        """Yields original tuple and id of each connection with packets from the address, in either direction."""
         for body in self._dumped(head, address):
-            told = wire.attributes(body, _MESSAGE.size)
-            if address.packed in (_source(told.get(each, b""), address) for each in (_ORIGINAL, _REPLY)):
-                yield nested(_ORIGINAL, told[_ORIGINAL]) + attribute(_ID, told[_ID])
+            attrs = wire.attributes(body, _MESSAGE.size)
+            if address.packed in (_source(attrs.get(each, b""), address) for each in (_ORIGINAL, _REPLY)):
+                yield nested(_ORIGINAL, attrs[_ORIGINAL]) + attribute(_ID, attrs[_ID])
 
     def _dumped(self, head: bytes, address: IP) -> list[bytes]:
         """At least those. Each dump makes the kernel look through its whole table, which is mostly empty: of few
@@ -98,9 +98,9 @@ class KernelConntrack:
             return self._netlink.dump(everything)  # before Linux 5.8
 
     def _count(self) -> int:
-        """How many connections there are in this namespace."""
-        told = self._netlink.ask(Request(_STATS, 0, _MESSAGE.pack(0, 0, 0), "count connections", _ERRORS))
-        return wire.big(wire.attributes(told, _MESSAGE.size).get(_ENTRIES))
+        """Returns the number of connections of this namespace."""
+        attrs = self._netlink.ask(Request(_STATS, 0, _MESSAGE.pack(0, 0, 0), "count connections", _ERRORS))
+        return wire.big(wire.attributes(attrs, _MESSAGE.size).get(_ENTRIES))
 
 
 def _from(address: IP, direction: int) -> bytes:

@@ -1,7 +1,7 @@
-"""Links that are deleted without waiting for the kernel to tidy up.
+"""Deletion of links without waiting for the kernel's clean-up.
 
-The kernel tells everybody of a link's end after a millisecond: from then on it is in no list, has no name, no address
-and no packet. Whoever asked for it is answered only when no processor can hold it any more, 10 to 30 ms later.
+The kernel announces a deletion after a millisecond: from then on the link is in no list, has no name, no address and no
+packets. The request is answered 10 to 30 ms later, when no processor can have a reference (RCU).
 """
 
 import errno
@@ -22,9 +22,9 @@ _CHUNK = 1 << 16
 
 
 def delete_link(ifindex: int, later: Callable[[Callable[[], None]], None]) -> None:
-    """Delete a link of the calling thread's namespace; returns when it is gone for everybody. NoSuchLink.
+    """Deletes a link of the calling thread's namespace; returns when the deletion is announced. Raises NoSuchLink.
 
-    `later` does in another thread, or at once, what is handed to it.
+    `later` runs the work in another thread, or at once.
     """
     failed: list[errors.LinuxError] = []
     ours, theirs = socketpair(AF_UNIX, SOCK_STREAM)
@@ -52,7 +52,7 @@ def delete_link(ifindex: int, later: Callable[[Callable[[], None]], None]) -> No
 
 
 def _wait(ifindex: int, watcher: socket, done: socket) -> None:
-    """Until the kernel tells everybody, or answers."""
+    """Waits for the announcement or the answer."""
     poll = select.poll()
     poll.register(done, select.POLLIN)
     poll.register(watcher, select.POLLIN)
@@ -67,11 +67,11 @@ def _wait(ifindex: int, watcher: socket, done: socket) -> None:
         except OSError as error:
             if error.errno != errno.ENOBUFS:
                 raise
-            poll.unregister(watcher)  # more was told than there is room for: the answer comes, too
+            poll.unregister(watcher)  # announcements were lost: wait for the answer
 
 
 def _tells(messages: bytes, ifindex: int) -> bool:
-    """Whether a link has gone; that it left a bridge is told by the same kind, of another family."""
+    """Whether messages announce the deletion of a link; one of another family says that it left a bridge."""
     at = 0
     while at < len(messages):
         length, kind, *_ = HEADER.unpack_from(messages, at)

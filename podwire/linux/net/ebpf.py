@@ -1,8 +1,4 @@
-"""Programs of eBPF that look at what passes a link, by their names: classifiers (tc), and those of TCX. Of XDP the link
-itself tells.
-
-No program is needed to find out, and nothing is changed.
-"""
+"""Names of the eBPF programs on a link: tc classifiers and TCX. `Link.xdp` has the third kind. Changes nothing."""
 
 from struct import Struct
 from typing import NamedTuple
@@ -26,7 +22,7 @@ class Filtered(NamedTuple):
 
 
 def classifiers(netlink: Netlink) -> dict[int, list[str]]:
-    """The links of a namespace that have classifiers of eBPF, and what those are called by whoever put them there."""
+    """Returns the links of a namespace with eBPF classifiers, and the names of these."""
     found: dict[int, list[str]] = {}
     for ifindex, parent in _places(netlink):
         if names := _names(netlink, ifindex, parent):
@@ -49,18 +45,20 @@ def _names(netlink: Netlink, ifindex: int, parent: int) -> list[str]:
         bodies = netlink.dump(request)
     except errors.LinuxError:  # it went meanwhile
         return []
-    told = [wire.attributes(each, _MESSAGE.size) for each in bodies]
-    options = [wire.attributes(each[_OPTIONS]) for each in told if _is_program(each)]
-    return [wire.string(each.get(_BPF_NAME, b"")) or bpf.name_of(wire.number(each.get(_BPF_ID))) for each in options]
+    attrs = [wire.attributes(body, _MESSAGE.size) for body in bodies]
+    options = [wire.attributes(each[_OPTIONS]) for each in attrs if _is_program(each)]
+    return [
+        wire.string(option.get(_BPF_NAME, b"")) or bpf.name_of(wire.number(option.get(_BPF_ID))) for option in options
+    ]
 
 
-def _is_program(told: dict[int, bytes]) -> bool:
+def _is_program(attrs: dict[int, bytes]) -> bool:
     """The kernel tells of each kind of filter first, and then of each filter, with its options."""
-    return wire.string(told.get(_KIND, b"")) == "bpf" and _OPTIONS in told
+    return wire.string(attrs.get(_KIND, b"")) == "bpf" and _OPTIONS in attrs
 
 
 def tcx(ifindex: int) -> list[str]:
-    """The programs of a link of the calling thread's namespace; none where it cannot be told."""
+    """Returns the TCX programs of a link of the calling thread's namespace; none on a kernel without TCX."""
     try:
         return [bpf.name_of(program) for hook in bpf.TCX for program, _ in bpf.on_hook(ifindex, hook)]
     except errors.LinuxError:

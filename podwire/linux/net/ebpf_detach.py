@@ -1,7 +1,7 @@
-"""Programs of eBPF taken off a link: XDP and TCX, by whichever way they were put there.
+"""Detaches eBPF programs from a link: XDP and TCX, however they were attached.
 
-Classifiers of tc need no care: the kernel drops them with the queues of a link that moves. A program that nobody else
-holds is gone once it is taken off, so nothing here can be undone.
+The kernel drops tc classifiers with the qdiscs of a link that moves. A program without another reference ends when it
+is detached, so nothing here can be undone.
 """
 
 import errno
@@ -29,7 +29,7 @@ _ERRORS: errors.Names = {errno.ENODEV: errors.NoSuchLink}
 
 
 def detach_programs(netlink: Netlink, ifindex: int) -> int:
-    """Take all off a link of the calling thread's namespace, which the socket is of; returns how many. Unsupported."""
+    """Detaches all programs from a link of the calling thread's namespace; returns their number. Raises Unsupported."""
     return _detach_xdp(netlink, ifindex) + sum(_detach_tcx(ifindex, hook) for hook in bpf.TCX)
 
 
@@ -62,8 +62,8 @@ def _detach_link(number: int) -> None:
 def _detach_xdp(netlink: Netlink, ifindex: int) -> int:
     head = _LINK_MESSAGE.pack(0, 0, ifindex, 0, 0)
     body = netlink.ask(Request(_GET_LINK, 0, head, f"find link {ifindex}", _ERRORS))
-    told = wire.attributes(wire.attributes(body, _LINK_MESSAGE.size).get(_XDP, b""))
-    attached = wire.number(told.get(_XDP_ATTACHED))
+    attrs = wire.attributes(wire.attributes(body, _LINK_MESSAGE.size).get(_XDP, b""))
+    attached = wire.number(attrs.get(_XDP_ATTACHED))
     if not attached:
         return 0
     operation = f"detach XDP from link {ifindex}"
@@ -73,7 +73,7 @@ def _detach_xdp(netlink: Netlink, ifindex: int) -> int:
     try:
         netlink.do(Request(_SET_LINK, 0, head + off, operation, _ERRORS))
     except errors.LinuxError as error:
-        link = _xdp_link(ifindex, wire.number(told.get(_XDP_PROGRAM)))
+        link = _xdp_link(ifindex, wire.number(attrs.get(_XDP_PROGRAM)))
         if not link:
             raise errors.Unsupported(error.errno, operation, error.detail) from error
         _detach_link(link)
@@ -99,8 +99,8 @@ def _is_for(number: int, ifindex: int, program: int) -> bool:
     except errors.LinuxError:  # it went meanwhile
         return False
     try:
-        told = bpf.info(opened, "ask for the link of a program")
+        attrs = bpf.info(opened, "ask for the link of a program")
     finally:
         os.close(opened)
-    kind, _, held, interface = _INFO_TOLD.unpack_from(told)
+    kind, _, held, interface = _INFO_TOLD.unpack_from(attrs)
     return (kind, held, interface) == (_XDP_LINK, program, ifindex)

@@ -1,7 +1,4 @@
-"""What a link's hardware or driver does by itself (features), and the flags that only its driver knows, by netlink.
-
-The socket is one of generic netlink and belongs to one namespace; links are named by their indexes.
-"""
+"""Features and private flags of a link's driver, by ethtool's generic netlink. Links are named by their indexes."""
 
 import errno
 from collections.abc import Mapping
@@ -30,7 +27,7 @@ class Features(NamedTuple):
     """By the kernel's names, as `tx-tcp-segmentation`."""
 
     wanted: frozenset[str]
-    """Those that are asked for; what others depend on can keep them off."""
+    """Requested features; dependencies may keep one inactive."""
     active: frozenset[str]
     changeable: frozenset[str]
 
@@ -51,20 +48,20 @@ class Ethtool:
 
     def features(self, index: int) -> Features:
         """NoSuchLink."""
-        told = self._ask(_GET_FEATURES, index, "features")
-        return Features(*(_names(told.get(kind, b"")) for kind in (_WANTED, _ACTIVE, _CAN)))
+        attrs = self._ask(_GET_FEATURES, index, "features")
+        return Features(*(_names(attrs.get(kind, b"")) for kind in (_WANTED, _ACTIVE, _CAN)))
 
     def set_features(self, index: int, values: Mapping[str, bool]) -> None:
-        """Ask for some and not for others; a name that the kernel does not know is Refused. NoSuchLink."""
+        """Requests features. Raises Refused for a name that the kernel does not know; NoSuchLink."""
         self._set(_SET_FEATURES, index, _WANTED, values, "features")
 
     def flags(self, index: int) -> dict[str, bool]:
         """The driver's private flags; none for a driver that has none. NoSuchLink."""
         try:
-            told = self._ask(_GET_FLAGS, index, "private flags")
+            attrs = self._ask(_GET_FLAGS, index, "private flags")
         except errors.Unsupported:
             return {}
-        return _bits(told.get(_FLAGS, b""))
+        return _bits(attrs.get(_FLAGS, b""))
 
     def set_flags(self, index: int, values: Mapping[str, bool]) -> None:
         """Unsupported by a driver that has none; NoSuchLink."""
@@ -85,7 +82,7 @@ class Ethtool:
         self._netlink.do(Request(self._number(), 0, body, f"set the {what} of link {index}", _ERRORS))
 
     def _number(self) -> int:
-        """The kernel's number for this conversation, which it gives out when it starts."""
+        """Returns ethtool's generic netlink family id."""
         if not self._family:
             body = _HEAD.pack(_GET_FAMILY, 1, 0) + text(_FAMILY_NAME, "ethtool")
             answer = self._netlink.ask(Request(_CONTROL, 0, body, "find ethtool", {errno.ENOENT: errors.Unsupported}))
@@ -94,11 +91,11 @@ class Ethtool:
 
 
 def _bits(packed: bytes) -> dict[str, bool]:
-    told = wire.attributes(packed)
+    attrs = wire.attributes(packed)
     found = {}
-    for _, bit in wire.iter_attributes(told.get(_BITS, b"")):
+    for _, bit in wire.iter_attributes(attrs.get(_BITS, b"")):
         each = wire.attributes(bit)
-        found[wire.string(each.get(_BIT_NAME, b""))] = _BIT_VALUE in each or _NO_MASK in told
+        found[wire.string(each.get(_BIT_NAME, b""))] = _BIT_VALUE in each or _NO_MASK in attrs
     return found
 
 

@@ -129,14 +129,14 @@ def encode_attributes(attributes: Attributes) -> tuple[bytes, int, int]:
 
 
 def _parse_details(body: bytes) -> LinkDetails:
-    told = wire.attributes(body, _MESSAGE.size)
+    attrs = wire.attributes(body, _MESSAGE.size)
 
     def size(kind: int) -> int | None:
-        return wire.number(told[kind]) if kind in told else None
+        return wire.number(attrs[kind]) if kind in attrs else None
 
     return LinkDetails(
         link=parsed(body),
-        permanent_mac=told.get(_PERMANENT, b"").hex(":"),
+        permanent_mac=attrs.get(_PERMANENT, b"").hex(":"),
         gso_max_size=size(_GSO),
         gso_max_segments=size(_GSO_SEGMENTS),
         gro_max_size=size(_GRO),
@@ -144,6 +144,6 @@ def _parse_details(body: bytes) -> LinkDetails:
         gro_ipv4_max_size=size(_GRO_IPV4),
         tso_max_size=size(_TSO),
         alt_names=tuple(
-            wire.string(name) for kind, name in wire.iter_attributes(told.get(_PROPERTIES, b"")) if kind == _ALT_NAME
+            wire.string(name) for kind, name in wire.iter_attributes(attrs.get(_PROPERTIES, b"")) if kind == _ALT_NAME
         ),
     )

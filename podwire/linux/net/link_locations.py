@@ -1,7 +1,7 @@
-"""Where the links of devices are, followed by what the kernel tells of them. Pure.
+"""Locations of devices' links, followed by netlink events. Pure.
 
-A link is known by its index where it is; when it moves, the kernel tells its number in the next place. So it is found
-again whatever it is called by then.
+A link is identified by its namespace and index. When it moves, the event has the namespace and index of its new
+location, so it is found again under any name.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -14,11 +14,11 @@ Key = Hashable
 
 
 class Elsewhere(NamedTuple):
-    """In another namespace: its number and the link's index there, or None when only its absence is known."""
+    """In another namespace: the namespace's id and the link's index there, or None if only its absence is known."""
 
     place: tuple[int, int] | None = None
     link: Link | None = None
-    """How it was there when last heard of."""
+    """The link as of the last event."""
 
 
 class LinkLocations:
@@ -28,18 +28,18 @@ class LinkLocations:
         self._deleted: set[Key] = set()
         self._indices: set[int] = set()
         self._newcomers: tuple[set[int], set[int]] = (set(), set())
-        """Links that came between the last looks: where one came from may be told a moment after it was seen."""
+        """Indexes that appeared between the last listings: the event with their origin may come after the listing."""
         self._missed: dict[int, Key] = {}
-        """Those that a look did not find, by the index that they had: what became of them is told a moment later."""
+        """Devices that a listing did not have, by their last index: the event that explains it may come later."""
 
     def at_home(self, key: Key, ifindex: int) -> None:
-        """This link is the device, and is on the host."""
+        """Notes that a device is this link of the host."""
         if self._home.get(ifindex) != key or key in self._away or key in self._deleted:  # at most looks it is as it was
             self.forget(key)
             self._home[ifindex] = key
 
     def elsewhere(self, key: Key, netns: int, link: Link) -> None:
-        """This link, found in another namespace, is the device."""
+        """Notes that a device is this link of another namespace."""
         self.forget(key)
         self._away[key] = Elsewhere((netns, link.ifindex), link)
 
@@ -55,27 +55,27 @@ class LinkLocations:
         return self._home.get(ifindex)
 
     def follows(self, ifindex: int) -> bool:
-        """Whether what is told of a link of the host is of use: it is a device, or was one a moment ago."""
+        """Whether events of a link of the host matter: it is a device, or was one at the last listing."""
         return ifindex in self._home or ifindex in self._missed
 
     def away(self, key: Key) -> Elsewhere | None:
         return self._away.get(key)
 
     def deleted(self, key: Key) -> bool:
-        """Whether its link is known to be no more."""
+        """Whether its link is known to be deleted."""
         return key in self._deleted
 
-    def learn(self, told: Iterable[LinkEvent | NamespaceEnded]) -> None:
-        for each in told:
-            if isinstance(each, NamespaceEnded):
-                self._lose(lambda place, netns=each.netns: place[0] == netns)  # type: ignore[misc]  # a default binds it
-            elif each.netns is None:
-                self._here(each)
+    def learn(self, events: Iterable[LinkEvent | NamespaceEnded]) -> None:
+        for event in events:
+            if isinstance(event, NamespaceEnded):
+                self._lose(lambda place, netns=event.netns: place[0] == netns)  # type: ignore[misc]  # a default binds it
+            elif event.netns is None:
+                self._here(event)
             else:
-                self._there(each.netns, each)
+                self._there(event.netns, event)
 
     def present(self, indices: Iterable[int]) -> None:
-        """All links of the host: a device that is on none of them, and of which nothing was told, is away somewhere."""
+        """Notes all links of the host: a device without a link and without an event is in an unknown namespace."""
         there = set(indices)
         self._newcomers = (self._newcomers[1], there - self._indices)
         self._indices = there
@@ -84,7 +84,7 @@ class LinkLocations:
             self._away.setdefault(key, Elsewhere())
 
     def doubt(self) -> None:
-        """Something was not told: nobody is known to be anywhere but here."""
+        """Events were lost: locations in other namespaces are unknown."""
         self._lose(lambda _place: True)
 
     def _lose(self, lost: Callable[[tuple[int, int]], bool]) -> None:
@@ -118,6 +118,6 @@ class LinkLocations:
                 self._returning(seen.went[1], key)
 
     def _returning(self, ifindex: int, key: Key) -> None:
-        """If it is the host that it goes to, this is its index there; one that the host had before is another link."""
-        if ifindex not in self._indices or any(ifindex in each for each in self._newcomers):
+        """Notes the index of a link that returns to the host; an index that the host already had is another link's."""
+        if ifindex not in self._indices or any(ifindex in newcomer for newcomer in self._newcomers):
             self._home.setdefault(ifindex, key)

@@ -1,7 +1,7 @@
-"""Links that leave for other network namespaces, and how they fare there, seen from the one that they left.
+"""Events and queries of links in other network namespaces, as seen from one.
 
-The kernel has a number for each namespace that a link went to. By it we hear of a link wherever it is, and ask
-for it, without entering the namespace and without knowing a path to it.
+The kernel has an id for each namespace that a link moved to (nsid). By it events of the link arrive here
+(NETLINK_LISTEN_ALL_NSID) and queries reach it, without entering the namespace and without a path to it.
 """
 
 import errno
@@ -40,24 +40,24 @@ _ERRORS: errors.Names = {
 
 
 class LinkEvent(NamedTuple):
-    """A link that came, changed or went."""
+    """A link appeared, changed or disappeared."""
 
     link: Link
     gone: bool = False
     netns: int | None = None
-    """The kernel's number of the namespace where this happened; None is the one that listens."""
+    """The id of the namespace of the event; None is the listener's own."""
     went: tuple[int, int] | None = None
-    """Of one that is gone because it moved: the number of the namespace where it is now, and its index there."""
+    """If it moved: the id of its new namespace, and its index there."""
 
 
 class NamespaceEnded(NamedTuple):
-    """A namespace is no more. What was in it went without a word: links of software ended, others are on the host."""
+    """A namespace ended. There are no events for its links: virtual ones are deleted, physical ones are on the host."""
 
     netns: int
 
 
 class LinkMoves:
-    """One socket that hears of links, here and in every namespace that this one has a number for."""
+    """A socket for events of links, in this namespace and in all that have an id here."""
 
     def __init__(self, netns: Path | int | None = None) -> None:
         """In the namespace at a path or behind a descriptor; None is the calling thread's own."""
@@ -67,7 +67,7 @@ class LinkMoves:
             with visit(netns):
                 self._socket = _opened()
         self.lost = False
-        """Whether more was told than there was room for; whoever reads it sets it back."""
+        """Whether events were lost; the reader resets it."""
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -76,7 +76,7 @@ class LinkMoves:
         self._socket.close()
 
     def read(self) -> list[LinkEvent | NamespaceEnded]:
-        """What was told since the last time."""
+        """Returns the events since the last call."""
         found: list[LinkEvent | NamespaceEnded] = []
         while True:
             try:
@@ -92,21 +92,21 @@ class LinkMoves:
 
 
 class RemoteLinks:
-    """Links in other namespaces, by the numbers that the kernel has for these."""
+    """Queries links of other namespaces, by the ids of these."""
 
     def __init__(self, netlink: Netlink) -> None:
         self._netlink = netlink
 
     def namespaces(self) -> list[int]:
         request = Request(_GET_ID, 0, _ID_MESSAGE.pack(0), "list namespaces", _ERRORS)
-        told = (wire.attributes(each, _ID_MESSAGE.size) for each in self._netlink.dump(request))
-        return [_signed(each[_NAMESPACE_ID]) for each in told if _NAMESPACE_ID in each]
+        attrs = (wire.attributes(each, _ID_MESSAGE.size) for each in self._netlink.dump(request))
+        return [_signed(each[_NAMESPACE_ID]) for each in attrs if _NAMESPACE_ID in each]
 
     def number(self, netns: int) -> int | None:
-        """The number of the namespace behind a descriptor; None as long as no link has led there."""
+        """Returns the id of the namespace of a descriptor; None until a link has moved there."""
         body = _ID_MESSAGE.pack(0) + u32(_NAMESPACE_FD, netns)
-        told = self._netlink.ask(Request(_GET_ID, 0, body, "find a namespace's number", _ERRORS))
-        found = _signed(wire.attributes(told, _ID_MESSAGE.size)[_NAMESPACE_ID])
+        attrs = self._netlink.ask(Request(_GET_ID, 0, body, "find a namespace's number", _ERRORS))
+        found = _signed(wire.attributes(attrs, _ID_MESSAGE.size)[_NAMESPACE_ID])
         return found if found >= 0 else None
 
     def links(self, netns: int) -> list[Link]:
@@ -116,7 +116,7 @@ class RemoteLinks:
         return [parsed(each) for each in self._netlink.dump(request)]
 
     def find(self, wanted: Mapping[tuple[str, str], Hashable]) -> dict[Hashable, tuple[int, Link]]:
-        """Those of the wanted that are in other namespaces, by MAC address and kind: a pod calls them what it likes."""
+        """Finds links in other namespaces by MAC address and kind, because a pod may rename them."""
         found: dict[Hashable, tuple[int, Link]] = {}
         for netns in self.namespaces() if wanted else ():
             try:
@@ -128,7 +128,7 @@ class RemoteLinks:
 
 
 def no_carrier(link: Link) -> str:
-    """Why a link cannot carry anything; a link that is down does not know."""
+    """Returns why a link cannot pass packets; empty for a link that is down, whose carrier is unknown."""
     return f"{link.name} has no carrier" if link.up and link.state in _NO_CARRIER else ""
 
 
@@ -136,7 +136,7 @@ def _opened() -> socket:
     made = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, ROUTE)
     try:
         for option in (SO_RCVBUF, _BUFFER_FORCED):
-            with suppress(OSError):  # with less room something is lost sooner
+            with suppress(OSError):  # a smaller buffer loses events sooner
                 made.setsockopt(SOL_SOCKET, option, _ROOM)
         made.setsockopt(_SOL_NETLINK, _LISTEN_ALL, 1)
         made.bind((0, _LINKS | _NAMESPACES))
@@ -173,7 +173,7 @@ def _messages(data: bytes, netns: int | None) -> Iterator[LinkEvent | NamespaceE
 
 
 def _went(body: bytes) -> tuple[int, int] | None:
-    told = wire.attributes(body, _MESSAGE.size)
-    if _NEW_NAMESPACE not in told:
+    attrs = wire.attributes(body, _MESSAGE.size)
+    if _NEW_NAMESPACE not in attrs:
         return None
-    return _signed(told[_NEW_NAMESPACE]), wire.number(told.get(_NEW_INDEX))
+    return _signed(attrs[_NEW_NAMESPACE]), wire.number(attrs.get(_NEW_INDEX))

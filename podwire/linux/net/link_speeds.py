@@ -1,4 +1,4 @@
-"""How fast links are, by ethtool's oldest question, which every driver answers."""
+"""Link speeds, by ethtool's oldest ioctl, which every driver supports."""
 
 import ctypes
 import fcntl
@@ -17,7 +17,7 @@ _UNKNOWN = (0, 0xFFFF, 0xFFFFFFFF)
 
 
 class Speeds:
-    """Of the links of one namespace; open until it is closed."""
+    """Speeds of the links of one namespace."""
 
     def __init__(self, netns: Path | int | None = None) -> None:
         """In the namespace at a path or behind a descriptor; None is the calling thread's own."""
@@ -28,7 +28,7 @@ class Speeds:
                 self._socket = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)
 
     def of(self, link: str) -> int | None:
-        """Megabits per second; None when nobody knows."""
+        """Returns the speed in Mbit/s; None if it is unknown."""
         settings = ctypes.create_string_buffer(_SETTINGS.pack(_GET_SETTINGS, 0, 0, 0, 0), _SETTINGS.size)
         request = _REQUEST.pack(link.encode()[:15], ctypes.addressof(settings))
         try:

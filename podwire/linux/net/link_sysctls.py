@@ -1,4 +1,4 @@
-"""The parameters that each link has of its own, read and put back as a whole: the kernel forgets them when it moves."""
+"""Snapshot and restore of a link's sysctls, which the kernel resets when the link moves."""
 
 import os
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from podwire.linux.net.links import checked_name
 _ROOT = "/proc/sys/net"
 _FAMILIES = ("ipv4", "ipv6")
 _ROOM = 256
-_OF_THE_MOMENT = frozenset(("mc_forwarding", "stable_secret"))  # told by a daemon that listens; a secret
+_NOT_SAVED = frozenset(("mc_forwarding", "stable_secret"))  # set by a multicast routing daemon; a secret
 
 
 def read_all(link: str) -> dict[str, str]:
-    """Of a link in the calling thread's namespace, as `ipv4/arp_ignore`. NoSuchLink."""
+    """Returns the sysctls of a link of the calling thread's namespace, as `ipv4/arp_ignore`. Raises NoSuchLink."""
     found: dict[str, str] = {}
     for family in _FAMILIES:
         directory = f"{_ROOT}/{family}/conf/{checked_name(link)}"
@@ -25,11 +25,11 @@ def read_all(link: str) -> dict[str, str]:
 
 def _read(directory: str) -> list[tuple[str, str]]:
     found = []
-    there = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # the way there is gone once, not 50 times
+    there = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # resolves the path once, not 50 times
     try:
         for name in os.listdir(there):
-            if name not in _OF_THE_MOMENT:
-                with suppress(OSError):  # one that cannot be read cannot be put back either
+            if name not in _NOT_SAVED:
+                with suppress(OSError):  # a value that cannot be read cannot be restored
                     found.append((name, _value(name, there)))
     finally:
         os.close(there)
@@ -45,7 +45,7 @@ def _value(name: str, directory: int) -> str:
 
 
 def write(link: str, values: Mapping[str, str]) -> None:
-    """In the calling thread's namespace; names are those of `read_all`. NoSuchSysctl, Refused."""
+    """Writes sysctls of a link of the calling thread's namespace. Raises NoSuchSysctl, Refused."""
     for name, value in values.items():
         family, _, parameter = name.partition("/")
         path = f"{_ROOT}/{family}/conf/{checked_name(link)}/{parameter}"
@@ -62,7 +62,7 @@ def write(link: str, values: Mapping[str, str]) -> None:
 
 
 def restore(link: str, wanted: Mapping[str, str]) -> tuple[str, ...]:
-    """Write those that are different; returns what could not be written, in words."""
+    """Writes the values that differ; returns an error message for each that could not be written."""
     now, failed = read_all(link), []
     for name, value in wanted.items():
         if now.get(name) != value:

@@ -1,4 +1,4 @@
-"""Network interfaces by rtnetlink: made, found, changed, moved, deleted."""
+"""Network interfaces by rtnetlink."""
 
 import errno
 import os
@@ -41,8 +41,8 @@ def checked_name(name: str) -> str:
     """A name that the kernel takes as it is; a `%` would be filled in by the kernel, so it is refused here."""
     bad = not name or len(name.encode()) > 15 or name in (".", "..")
     if bad or any(each in "/:%\0" or each.isspace() for each in name):
-        told = "1 to 15 bytes without '/', ':', '%' and spaces"
-        raise errors.Refused(errno.EINVAL, f"name a link {name!r}", told)
+        rule = "1 to 15 bytes without '/', ':', '%' and spaces"
+        raise errors.Refused(errno.EINVAL, f"name a link {name!r}", rule)
     return name
 
 
@@ -207,7 +207,7 @@ def _new_bridge(new: Bridge) -> Request:
 def _new_macvlan(new: Macvlan) -> Request:
     if new.mode not in _MODES:
         raise errors.Refused(
-            errno.EINVAL, f"add macvlan {new.name}", f"mode {new.mode!r} is none of {', '.join(_MODES)}"
+            errno.EINVAL, f"add macvlan {new.name}", f"mode {new.mode!r} must be one of {', '.join(_MODES)}"
         )
     if new.alias and new.netns is not None:
         raise errors.Refused(errno.EINVAL, f"add macvlan {new.name}", "it is marked first, and then moved")
@@ -224,29 +224,29 @@ def _new_macvlan(new: Macvlan) -> Request:
 def parsed(body: bytes) -> Link:
     """A link as the kernel tells of it: when asked, or by itself."""
     _, _, index, flags, _ = _MESSAGE.unpack_from(body)
-    told = wire.attributes(body, _MESSAGE.size)
-    info = wire.attributes(told.get(_LINKINFO, b""))
+    attrs = wire.attributes(body, _MESSAGE.size)
+    info = wire.attributes(attrs.get(_LINKINFO, b""))
     port = wire.attributes(info.get(_INFO_SLAVE_DATA, b""))
     kind = wire.string(info.get(_INFO_KIND, b""))
     own = wire.attributes(info.get(_INFO_DATA, b"")) if kind == "macvlan" else {}
-    state = wire.number(told.get(_OPERSTATE))
+    state = wire.number(attrs.get(_OPERSTATE))
     return Link(
         ifindex=index,
-        name=wire.string(told[_NAME]),
+        name=wire.string(attrs[_NAME]),
         kind=kind,
-        mac=told.get(_ADDRESS, b"").hex(":"),
-        mtu=wire.number(told.get(_MTU)),
+        mac=attrs.get(_ADDRESS, b"").hex(":"),
+        mtu=wire.number(attrs.get(_MTU)),
         up=bool(flags & _UP),
         state=_STATES[state] if state < len(_STATES) else "unknown",
-        master=wire.number(told.get(_MASTER)),
-        peer=wire.number(told.get(_LINK)),
-        peer_netns=wire.number(told[_LINK_NETNSID]) if _LINK_NETNSID in told else None,
-        alias=wire.string(told.get(_ALIAS, b"")),
+        master=wire.number(attrs.get(_MASTER)),
+        peer=wire.number(attrs.get(_LINK)),
+        peer_netns=wire.number(attrs[_LINK_NETNSID]) if _LINK_NETNSID in attrs else None,
+        alias=wire.string(attrs.get(_ALIAS, b"")),
         promiscuous=bool(flags & _PROMISCUOUS),
         hairpin=bool(wire.number(port.get(_PORT_HAIRPIN))),
         isolated=bool(wire.number(port.get(_PORT_ISOLATED))),
         all_multicast=bool(flags & _ALL_MULTICAST),
-        queue=wire.number(told.get(_QUEUE)),
-        xdp=bool(wire.number(wire.attributes(told.get(_XDP, b"")).get(_XDP_ATTACHED))),
+        queue=wire.number(attrs.get(_QUEUE)),
+        xdp=bool(wire.number(wire.attributes(attrs.get(_XDP, b"")).get(_XDP_ATTACHED))),
         mode=_MODE_NAMES.get(wire.number(own.get(_MACVLAN_MODE)), ""),
     )

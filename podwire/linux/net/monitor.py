@@ -1,7 +1,7 @@
-"""What changes in a network namespace, told by the kernel as it happens: links, addresses, routes, rules, traffic
-control and parameters by rtnetlink, the nft ruleset by nfnetlink.
+"""Netlink events of a network namespace: links, addresses, routes, rules, traffic control and sysctls by rtnetlink, the
+nft ruleset by nfnetlink.
 
-Nothing here waits: `read` takes what was told so far, and an event loop watches `fileno()`. A monitor belongs to the
+Nothing here blocks: `read` returns the events so far, and an event loop watches `fileno()`. A monitor belongs to the
 namespace that it was opened in, and keeps that alive until it is closed.
 """
 
@@ -57,7 +57,7 @@ _ELEMENTS, _USERDATA = 3, 6
 
 
 class Changed(NamedTuple):
-    """One thing that came, changed or went."""
+    """One object that appeared, changed or disappeared."""
 
     what: str
     gone: bool = False
@@ -69,7 +69,7 @@ class Changed(NamedTuple):
 
 
 class Monitor:
-    """One socket that hears all changes of one namespace, of links and routes, or of the nft ruleset."""
+    """A socket for all events of one namespace: of links and routes, or of the nft ruleset."""
 
     def __init__(self, netns: Path | int | None = None, *, protocol: int = ROUTE) -> None:
         """In the namespace at a path or behind a descriptor; None is the calling thread's own."""
@@ -93,7 +93,7 @@ class Monitor:
         self._socket.close()
 
     def read(self) -> list[Changed]:
-        """What was told since the last time; ANYTHING where more was told than there was room for."""
+        """Returns the events since the last call; ANYTHING if some were lost."""
         found: list[Changed] = []
         while True:
             try:
@@ -102,7 +102,7 @@ class Monitor:
                 return found
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
-                    raise errors.from_oserror(error, "hear what changes") from error
+                    raise errors.from_oserror(error, "receive netlink events") from error
                 found.append(Changed(ANYTHING))
             else:
                 found += messages(data, self._parse)
@@ -112,7 +112,7 @@ def _opened(protocol: int) -> socket:
     made = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol)
     try:
         for option in (SO_RCVBUF, _BUFFER_FORCED):
-            with suppress(OSError):  # with less room ANYTHING comes sooner
+            with suppress(OSError):  # a smaller buffer loses events sooner
                 made.setsockopt(SOL_SOCKET, option, _ROOM)
         made.bind((0, _GROUPS[protocol]))
     except BaseException:
@@ -134,7 +134,7 @@ def messages(data: bytes, parse: Callable[[int, bytes], Changed | None]) -> Iter
 
 
 def _route(kind: int, body: bytes) -> Changed | None:
-    """Each kind of thing has four messages, of which the first is that it is new and the second that it is gone."""
+    """Each object type has four message types; the first announces a new one, the second a deleted one."""
     base, verb = kind & ~3, kind & 3
     if verb > 1 or base not in _READERS:
         return None
@@ -148,18 +148,18 @@ def _link(body: bytes, gone: bool) -> Changed:
 
 
 def _address(body: bytes, gone: bool) -> Changed | None:
-    """Link-local ones come, settle and go with their links."""
+    """Ignores link-local addresses, which come and go with their links."""
     if body[0] == _INET6 and body[3] == _LINK_SCOPE:
         return None
     return Changed(ADDRESS, gone, _INDEXED.unpack_from(body)[1])
 
 
 def _next_hop(body: bytes, gone: bool) -> Changed | None:
-    """Those in the local table follow from addresses."""
+    """Ignores the local table, which follows from addresses."""
     if _ROUTE_HEAD.unpack_from(body)[4] == _LOCAL_TABLE:
         return None
-    told = wire.attributes(body, _ROUTE_HEAD.size)
-    return Changed(NEXT_HOP, gone, wire.number(told.get(_OUT)))
+    attrs = wire.attributes(body, _ROUTE_HEAD.size)
+    return Changed(NEXT_HOP, gone, wire.number(attrs.get(_OUT)))
 
 
 def _traffic(body: bytes, gone: bool) -> Changed:
@@ -167,7 +167,7 @@ def _traffic(body: bytes, gone: bool) -> Changed:
 
 
 def _parameter(body: bytes, _gone: bool) -> Changed | None:
-    """Only those of all links at once: what links come with is told of each."""
+    """Reports changes for all links only: each new link has events of its own sysctls."""
     of = wire.number(wire.attributes(body, 4).get(_PARAMETER_OF))
     return Changed(PARAMETER) if of == _OF_ALL else None
 

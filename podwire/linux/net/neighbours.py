@@ -1,4 +1,4 @@
-"""Who has which MAC address, by rtnetlink."""
+"""Neighbour entries by rtnetlink."""
 
 import errno
 from ipaddress import ip_address
@@ -60,7 +60,7 @@ def _head(index: int, address: IP, state: int) -> bytes:
 
 def _parsed(body: bytes) -> Neighbour | None:
     family, index, state, _, _ = _MESSAGE.unpack_from(body)
-    told = wire.attributes(body, _MESSAGE.size)
-    if family not in _FAMILY.values() or state & _NOARP or _MAC not in told or _ADDRESS not in told:
+    attrs = wire.attributes(body, _MESSAGE.size)
+    if family not in _FAMILY.values() or state & _NOARP or _MAC not in attrs or _ADDRESS not in attrs:
         return None
-    return Neighbour(index, ip_address(told[_ADDRESS]), told[_MAC].hex(":"), bool(state & _PERMANENT))
+    return Neighbour(index, ip_address(attrs[_ADDRESS]), attrs[_MAC].hex(":"), bool(state & _PERMANENT))

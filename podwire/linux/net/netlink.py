@@ -224,6 +224,6 @@ def _refusal(kind: int, flags: int, body: bytes) -> Refusal | None:
         return Refusal(number)
     # An error repeats the request, or at least its header, before its attributes.
     repeated = 0 if kind == _DONE else 16 if flags & _CAPPED else int.from_bytes(body[4:8], byteorder)
-    told = wire.attributes(body, 4 + ((repeated + 3) & ~3))
-    offset = wire.number(told[_ACK_OFFSET]) if _ACK_OFFSET in told else None
-    return Refusal(number, wire.string(told.get(_ACK_MESSAGE, b"")), offset)
+    attrs = wire.attributes(body, 4 + ((repeated + 3) & ~3))
+    offset = wire.number(attrs[_ACK_OFFSET]) if _ACK_OFFSET in attrs else None
+    return Refusal(number, wire.string(attrs.get(_ACK_MESSAGE, b"")), offset)

@@ -79,16 +79,16 @@ class FrameSocket:
     def set_promiscuous(self) -> None:
         """Also what is sent to hardware addresses that are not the link's, until the socket is closed."""
         try:
-            told = _REQUEST.pack(self._ifindex, _PROMISCUOUS, 0, b"")
-            self._socket.setsockopt(_SOL_PACKET, _MEMBERSHIP, told)
+            membership = _REQUEST.pack(self._ifindex, _PROMISCUOUS, 0, b"")
+            self._socket.setsockopt(_SOL_PACKET, _MEMBERSHIP, membership)
         except OSError as error:
             raise errors.from_oserror(error, "hear all frames", _NAMES) from error
 
     @property
     def mac(self) -> bytes:
-        """That of the link."""
-        told: bytes = self._socket.getsockname()[4]
-        return told
+        """Returns the MAC address of the link."""
+        mac: bytes = self._socket.getsockname()[4]
+        return mac
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -131,7 +131,7 @@ class DatagramSocket:
             raise errors.from_oserror(error, f"send UDP to {to[0]}", _NAMES) from error
 
     def read(self) -> list[Datagram]:
-        """What came. That an earlier one could not be delivered is told here by the kernel, and is no news."""
+        """Returns received datagrams. ICMP errors of earlier ones are reported here, too, and are ignored."""
         found: list[Datagram] = []
         while True:
             try:
@@ -177,8 +177,8 @@ def _opened(ifindex: int, kind: int, program: bytes) -> socket:
     try:
         if program:
             held = ctypes.create_string_buffer(program, len(program))
-            told = _PROGRAM.pack(len(program) // _INSTRUCTION.size, ctypes.addressof(held))
-            made.setsockopt(SOL_SOCKET, _ATTACH_FILTER, told)
+            bpf_filter = _PROGRAM.pack(len(program) // _INSTRUCTION.size, ctypes.addressof(held))
+            made.setsockopt(SOL_SOCKET, _ATTACH_FILTER, bpf_filter)
         made.setsockopt(_SOL_PACKET, _AUXDATA, 1)
         made.bind((if_indextoname(ifindex), kind))
     except BaseException:
@@ -225,4 +225,4 @@ def _to_port(port: int) -> bytes:
         (answer, 0, 0, _LARGEST),
         (answer, 0, 0, 0),
     )
-    return b"".join(_INSTRUCTION.pack(*each) for each in lines)
+    return b"".join(_INSTRUCTION.pack(*line) for line in lines)

@@ -37,19 +37,19 @@ class KernelRoutes:
 
     def add(self, route: Route) -> None:
         """RouteExists, NoSuchLink, Unreachable."""
-        self._netlink.do(Request(_NEW, CREATE | EXCL, _body(route), f"add route {told(route)}", _ERRORS))
+        self._netlink.do(Request(_NEW, CREATE | EXCL, _body(route), f"add route {describe(route)}", _ERRORS))
 
     def replace(self, route: Route) -> None:
         """Add it, in place of one with the same destination, table and metric if there is one."""
-        self._netlink.do(Request(_NEW, CREATE | REPLACE, _body(route), f"replace route {told(route)}", _ERRORS))
+        self._netlink.do(Request(_NEW, CREATE | REPLACE, _body(route), f"replace route {describe(route)}", _ERRORS))
 
     def delete(self, route: Route) -> None:
         """NoSuchRoute; what the route does not say (a gateway, a link) is not compared."""
         body = _body(route, deleting=True)
-        self._netlink.do(Request(_DELETE, 0, body, f"delete route {told(route)}", _ERRORS))
+        self._netlink.do(Request(_DELETE, 0, body, f"delete route {describe(route)}", _ERRORS))
 
     def list(self, family: int, table: int | None = MAIN) -> list[Route]:
-        """Of IPv4 or IPv6 (4, 6), in one table, or in all when it is None."""
+        """Lists routes of IPv4 or IPv6 (4, 6), of one table, or of all if it is None."""
         body = _MESSAGE.pack(_FAMILY[family], 0, 0, 0, 0, 0, 0, 0, 0)
         if table is not None:
             body += u32(_TABLE, table)
@@ -61,8 +61,8 @@ class KernelRoutes:
         return [each for each in found if table in (None, each.table)]
 
 
-def told(route: Route) -> str:
-    """A route in words."""
+def describe(route: Route) -> str:
+    """Describes a route for error messages."""
     via = f" via {route.gateway}" if route.gateway else ""
     out = f" on link {route.ifindex}" if route.ifindex else ""
     return f"{route.destination}{via}{out}" + (f" in table {route.table}" if route.table != MAIN else "")
@@ -159,8 +159,8 @@ def _parsed(body: bytes) -> Iterator[Route]:
     )
     if _MULTIPATH not in found:
         yield route
-    for ifindex, told in _hops(found.get(_MULTIPATH, b"")):
-        yield route._replace(ifindex=ifindex, gateway=_way(told))
+    for ifindex, attrs in _hops(found.get(_MULTIPATH, b"")):
+        yield route._replace(ifindex=ifindex, gateway=_way(attrs))
 
 
 def _way(found: dict[int, bytes]) -> IPv4Address | IPv6Address | None:

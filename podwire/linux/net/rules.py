@@ -37,7 +37,7 @@ class KernelRules:
         self._netlink.do(Request(_DELETE, 0, _body(rule), f"delete rule {rule.priority}", _ERRORS))
 
     def list(self, family: int) -> list[Rule]:
-        """Of IPv4 or IPv6 (4, 6); the kernel's own three too, by protocol 2."""
+        """Lists rules of IPv4 or IPv6 (4, 6), including the kernel's own three (protocol 2)."""
         body = _MESSAGE.pack(_FAMILY[family], 0, 0, 0, 0, 0, 0)
         return [_parsed(each) for each in self._netlink.dump(Request(_GET, 0, body, "list rules", _ERRORS))]
 
@@ -68,17 +68,17 @@ def _network(family: int, length: int, packed: bytes | None) -> Network | None:
 
 def _parsed(body: bytes) -> Rule:
     family, to_length, from_length, _, table, _, _ = _MESSAGE.unpack_from(body)
-    told = wire.attributes(body, _MESSAGE.size)
-    mark = wire.number(told.get(_MARK))
+    attrs = wire.attributes(body, _MESSAGE.size)
+    mark = wire.number(attrs.get(_MARK))
     return Rule(
-        priority=wire.number(told.get(_PRIORITY)),
-        table=wire.number(told.get(_TABLE), table),
+        priority=wire.number(attrs.get(_PRIORITY)),
+        table=wire.number(attrs.get(_TABLE), table),
         family=_VERSION[family],
-        source=_network(family, from_length, told.get(_FROM)),
-        destination=_network(family, to_length, told.get(_TO)),
-        input=wire.string(told.get(_INPUT, b"")),
-        output=wire.string(told.get(_OUTPUT, b"")),
+        source=_network(family, from_length, attrs.get(_FROM)),
+        destination=_network(family, to_length, attrs.get(_TO)),
+        input=wire.string(attrs.get(_INPUT, b"")),
+        output=wire.string(attrs.get(_OUTPUT, b"")),
         mark=mark,
-        mask=wire.number(told.get(_MASK)) if _MARK in told else 0,
-        protocol=wire.number(told.get(_PROTOCOL)),
+        mask=wire.number(attrs.get(_MASK)) if _MARK in attrs else 0,
+        protocol=wire.number(attrs.get(_PROTOCOL)),
     )

@@ -1,4 +1,4 @@
-"""IP addresses exactly as they are: kept, and given back later with all that the kernel was told of them."""
+"""Snapshot and restore of IP addresses with all their attributes."""
 
 import errno
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class _Fields(NamedTuple):
 
 
 class SavedAddress(_Fields):
-    """One address. Two that differ only in how long they are still valid are the same."""
+    """One address. Two that differ only in their remaining lifetimes are equal."""
 
     __slots__ = ()
 
@@ -52,34 +52,34 @@ class SavedAddress(_Fields):
 
     @property
     def interface(self) -> Interface:
-        """The address itself, with the length of its network."""
-        told = dict(self.attributes)
-        packed = bytes.fromhex(told.get(_LOCAL) or told.get(_ADDRESS, ""))
+        """The address with its prefix length."""
+        attrs = dict(self.attributes)
+        packed = bytes.fromhex(attrs.get(_LOCAL) or attrs.get(_ADDRESS, ""))
         return IPv4Interface((packed, self.prefix)) if self.family == 2 else IPv6Interface((packed, self.prefix))
 
 
 class SavedAddresses:
-    """Reads and writes them on one netlink socket."""
+    """Reads and writes addresses on one netlink socket."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
     def list(self) -> dict[int, tuple[SavedAddress, ...]]:
-        """By the index of their link, in the kernel's order; without those that routers advertise."""
+        """Returns addresses by the index of their link, in the kernel's order, without advertised ones."""
         found: dict[int, tuple[SavedAddress, ...]] = {}
         for body in self._netlink.dump(Request(_GET, 0, _MESSAGE.pack(0, 0, 0, 0, 0), "list addresses", _ERRORS)):
             index = _MESSAGE.unpack_from(body)[4]
-            told = wire.attributes(body, _MESSAGE.size)
-            if wire.number(told.get(_PROTOCOL)) != _ADVERTISED:
-                found[index] = (*found.get(index, ()), _kept(body, told))
+            attrs = wire.attributes(body, _MESSAGE.size)
+            if wire.number(attrs.get(_PROTOCOL)) != _ADVERTISED:
+                found[index] = (*found.get(index, ()), _kept(body, attrs))
         return found
 
     def add(self, index: int, address: SavedAddress) -> None:
-        """In place of the same one if it is there. NoSuchLink."""
+        """Adds or replaces an address. Raises NoSuchLink."""
         self._netlink.do(_request(_NEW, CREATE | REPLACE, index, address, "add"))
 
     def restore(self, index: int, wanted: Sequence[SavedAddress], found: Sequence[SavedAddress]) -> None:
-        """Make a link's addresses what is wanted; those that are right, or the kernel's own, stay. NoSuchLink."""
+        """Deletes and adds addresses until a link has the wanted ones; the kernel's own stay. Raises NoSuchLink."""
         for each in found:
             if each not in wanted and (_PROTOCOL, f"{_LINK_LOCAL:02x}") not in each.attributes:
                 self._netlink.do(_request(_DELETE, 0, index, each, "delete"))
@@ -88,15 +88,15 @@ class SavedAddresses:
                 self.add(index, each)
 
 
-def _kept(body: bytes, told: dict[int, bytes]) -> SavedAddress:
+def _kept(body: bytes, attrs: dict[int, bytes]) -> SavedAddress:
     family, prefix, flags, scope, _ = _MESSAGE.unpack_from(body)
-    preferred, valid = _LIFETIMES.unpack(told[_CACHE])[:2] if _CACHE in told else (_FOR_EVER, _FOR_EVER)
+    preferred, valid = _LIFETIMES.unpack(attrs[_CACHE])[:2] if _CACHE in attrs else (_FOR_EVER, _FOR_EVER)
     return SavedAddress(
         family,
         prefix,
         scope,
-        wire.number(told.get(_FLAGS), flags) & _ASKED_FOR,
-        tuple((kind, told[kind].hex()) for kind in _KEPT if kind in told),
+        wire.number(attrs.get(_FLAGS), flags) & _ASKED_FOR,
+        tuple((kind, attrs[kind].hex()) for kind in _KEPT if kind in attrs),
         preferred,
         valid,
     )

@@ -1,4 +1,4 @@
-"""Neighbours of a link that somebody set for good, exactly as they are: kept, and given back later."""
+"""Snapshot and restore of permanent neighbour entries."""
 
 import errno
 from collections.abc import Sequence
@@ -36,13 +36,13 @@ class SavedNeighbour(NamedTuple):
 
 
 class SavedNeighbours:
-    """Of one namespace."""
+    """Neighbour entries of one namespace."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
     def list(self, index: int) -> tuple[SavedNeighbour, ...]:
-        """Those that stay for good, and those that the link answers for."""
+        """Returns permanent entries, and proxy entries."""
         return (*self._list(index, 0), *self._list(index, _PROXY))
 
     def _list(self, index: int, flags: int) -> tuple[SavedNeighbour, ...]:
@@ -53,13 +53,13 @@ class SavedNeighbours:
         return tuple(each for each in kept if each is not None)
 
     def add(self, index: int, neighbour: SavedNeighbour) -> None:
-        """In place of another one with the same address. NoSuchLink."""
+        """Adds or replaces an entry. Raises NoSuchLink."""
         head = _MESSAGE.pack(neighbour.family, index, neighbour.state, neighbour.flags, neighbour.kind)
         body = head + b"".join(attribute(kind, bytes.fromhex(value)) for kind, value in neighbour.attributes)
         self._netlink.do(Request(_NEW, CREATE | REPLACE, body, f"add neighbour {neighbour.address}", _ERRORS))
 
     def restore(self, index: int, wanted: Sequence[SavedNeighbour]) -> None:
-        """Add those that are missing."""
+        """Adds missing entries."""
         found = self.list(index) if wanted else ()
         for each in wanted:
             if each not in found:
@@ -68,9 +68,9 @@ class SavedNeighbours:
 
 def _kept(body: bytes, index: int) -> SavedNeighbour | None:
     family, whose, state, flags, kind = _MESSAGE.unpack_from(body)
-    told = wire.attributes(body, _MESSAGE.size)
+    attrs = wire.attributes(body, _MESSAGE.size)
     stays = state & _PERMANENT or flags & _PROXY
-    if whose != index or family not in _FAMILIES or not stays or _ADDRESS not in told:
+    if whose != index or family not in _FAMILIES or not stays or _ADDRESS not in attrs:
         return None
-    attributes = tuple((number, told[number].hex()) for number in _KEPT if number in told)
+    attributes = tuple((number, attrs[number].hex()) for number in _KEPT if number in attrs)
     return SavedNeighbour(family, state & _PERMANENT, flags, kind, attributes)

@@ -1,6 +1,6 @@
-"""Queues that somebody gave a link (qdiscs, classes), kept and given back: the kernel drops them when a link moves.
+"""Snapshot and restore of a link's qdiscs and classes, which the kernel drops when the link moves.
 
-Filters are not: what a filter is made of cannot always be told by the kernel. They are counted, and told as lost.
+Filters are not saved: the kernel cannot dump all of their parts. They are counted, and reported as lost.
 """
 
 import errno
@@ -20,7 +20,7 @@ _ROOT, _HOOK = 0xFFFFFFFF, 0xFFFFFFF1
 _HOOKS = (0xFFFFFFF2, 0xFFFFFFF3)  # of clsact: what comes in, what leaves
 _HTB_INIT = 2
 _MADE_OF_CLASSES = frozenset(("drr", "hfsc", "htb", "qfq"))
-"""Kinds whose classes somebody makes; those of others are there by themselves."""
+"""Kinds with configurable classes; those of other kinds exist by themselves."""
 
 _ERRORS: errors.Names = {errno.ENODEV: errors.NoSuchLink, errno.EEXIST: errors.QdiscExists}
 
@@ -31,29 +31,29 @@ class SavedQdisc(NamedTuple):
     parent: int
     kind: str
     options: str
-    """In hex; what they mean is between the kernel and the kind."""
+    """In hex, opaque."""
     filters: int = 0
 
 
 class SavedQdiscs:
-    """Of one namespace."""
+    """Qdiscs of one namespace."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
     def list(self, index: int) -> tuple[SavedQdisc, ...]:
-        """Those of a link that somebody made; those that the kernel gives every link have no handle."""
+        """Returns the configured qdiscs of a link; the kernel's default ones have no handle."""
         queues = [each for each in self._dump(_GET_QDISC, index) if each.handle >> 16]
         if not queues:
             return ()
         classes = [each for each in self._dump(_GET_CLASS, index) if each.kind in _MADE_OF_CLASSES]
-        counted = [each._replace(filters=self._filters(index, each)) for each in queues]
+        counted = [queue._replace(filters=self._filters(index, queue)) for queue in queues]
         return tuple(sorted((*counted, *classes), key=_order))
 
     def _dump(self, kind: int, index: int) -> tuple[SavedQdisc, ...]:
         request = Request(kind, 0, _MESSAGE.pack(0, index, 0, 0, 0), f"list the queues of link {index}", _ERRORS)
         bodies = [each for each in self._netlink.dump(request) if _MESSAGE.unpack_from(each)[1] == index]
-        return tuple(_kept(each, is_class=kind == _GET_CLASS) for each in bodies)
+        return tuple(_kept(body, is_class=kind == _GET_CLASS) for body in bodies)
 
     def _filters(self, index: int, queue: SavedQdisc) -> int:
         parents = _HOOKS if queue.kind == "clsact" else (queue.handle,)
@@ -67,7 +67,7 @@ class SavedQdiscs:
         return found
 
     def restore(self, index: int, wanted: Sequence[SavedQdisc]) -> tuple[str, ...]:
-        """Make those that are missing; returns what could not be had again, in words."""
+        """Adds missing qdiscs and classes; returns a message for each that was lost."""
         found = {each.handle for each in self.list(index)} if wanted else set()
         lost = []
         for each in wanted:
@@ -87,28 +87,28 @@ class SavedQdiscs:
         if queue.options:
             body += attribute(_OPTIONS, bytes.fromhex(queue.options))
         what = "class" if queue.is_class else "queue"
-        told = f"{queue.handle >> 16:x}:" + (f"{queue.handle & 0xFFFF:x}" if queue.is_class else "")
-        self._netlink.do(Request(kind, flags, body, f"make the {queue.kind} {what} {told} of link {index}", _ERRORS))
+        handle = f"{queue.handle >> 16:x}:" + (f"{queue.handle & 0xFFFF:x}" if queue.is_class else "")
+        self._netlink.do(Request(kind, flags, body, f"make the {queue.kind} {what} {handle} of link {index}", _ERRORS))
 
 
 def _order(queue: SavedQdisc) -> tuple[int, bool, bool]:
-    """What hangs on the link, then classes, the upper ones first, then what hangs on classes."""
+    """Sorts qdiscs of the link before classes, parents before children, and qdiscs of classes last."""
     on_link = queue.parent in (_ROOT, _HOOK) and not queue.is_class
     return (0 if on_link else 1 if queue.is_class else 2), queue.parent != _ROOT, bool(queue.parent & 0xFFFF)
 
 
 def _kept(body: bytes, *, is_class: bool) -> SavedQdisc:
     _, _, handle, parent, _ = _MESSAGE.unpack_from(body)
-    told = wire.attributes(body, _MESSAGE.size)
-    kind, options = wire.string(told.get(_KIND, b"")), told.get(_OPTIONS, b"")
+    attrs = wire.attributes(body, _MESSAGE.size)
+    kind, options = wire.string(attrs.get(_KIND, b"")), attrs.get(_OPTIONS, b"")
     if kind == "htb" and not is_class:
         options = _as_asked(options)
     return SavedQdisc(is_class, handle, parent, kind, options.hex())
 
 
 def _as_asked(options: bytes) -> bytes:
-    """The kernel tells its version of htb in full, and takes no more than the first part of it."""
-    told = wire.attributes(options)
-    whole = wire.number(told[_HTB_INIT][:4])
-    told[_HTB_INIT] = wire.U32.pack(whole >> 16 or whole) + told[_HTB_INIT][4:]
-    return b"".join(attribute(kind, value) for kind, value in told.items())
+    """Shortens the version in htb's options: the kernel dumps all of it, and accepts the major number only."""
+    attrs = wire.attributes(options)
+    whole = wire.number(attrs[_HTB_INIT][:4])
+    attrs[_HTB_INIT] = wire.U32.pack(whole >> 16 or whole) + attrs[_HTB_INIT][4:]
+    return b"".join(attribute(kind, value) for kind, value in attrs.items())

@@ -1,6 +1,6 @@
-"""Routes of a link exactly as they are: kept, and given back later with all that the kernel was told of them.
+"""Snapshot and restore of a link's routes with all their attributes.
 
-Left out are those that come by themselves: the kernel's own, by addresses, and those that routers advertise.
+Routes that come by themselves are left out: the kernel's own, and those from router advertisements.
 """
 
 import errno
@@ -44,7 +44,7 @@ class SavedRoute(NamedTuple):
     kind: int
     flags: int
     attributes: tuple[tuple[int, str], ...]
-    """By the kernel's numbers, in hex. In a multipath route the link is 0 wherever it is ours."""
+    """By the kernel's numbers, in hex. In a multipath route the index of our link is 0."""
 
     @property
     def destination(self) -> Network:
@@ -55,8 +55,8 @@ class SavedRoute(NamedTuple):
 
     @property
     def gateway(self) -> IP | None:
-        told = dict(self.attributes)
-        packed = bytes.fromhex(told.get(_GATEWAY, "") or told.get(_VIA, "")[4:])
+        attrs = dict(self.attributes)
+        packed = bytes.fromhex(attrs.get(_GATEWAY, "") or attrs.get(_VIA, "")[4:])
         return ip_address(packed) if packed else None
 
     @property
@@ -66,23 +66,23 @@ class SavedRoute(NamedTuple):
 
     @property
     def shares(self) -> bool:
-        """Whether other links carry it, too."""
+        """Whether it is a multipath route."""
         return _MULTIPATH in dict(self.attributes)
 
     @property
     def to_link(self) -> bool:
-        """Whether others may need it to reach their gateways."""
+        """Whether it has no gateway, so that gateways of other routes may be behind it."""
         return self.gateway is None and not self.shares
 
 
 class SavedRoutes:
-    """Of one namespace."""
+    """Routes of one namespace."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
     def list(self, index: int) -> tuple[SavedRoute, ...]:
-        """Those of a link in all tables but the kernel's local one, in the kernel's order."""
+        """Returns the routes of a link in all tables but the local one, in the kernel's order."""
         return tuple(each for family in (2, 10) for each in self._list(family, index))
 
     def _list(self, family: int, index: int) -> Iterator[SavedRoute]:
@@ -93,17 +93,17 @@ class SavedRoutes:
                 yield found
 
     def leads_out(self, index: int) -> bool:
-        """Whether a default route of the main table goes through a link, whoever made it."""
+        """Whether any default route of the main table uses a link."""
         for family in (2, 10):
             body = _MESSAGE.pack(family, 0, 0, 0, MAIN, 0, 0, 0, 0) + u32(_OUT, index)
             for each in self._netlink.dump(Request(_GET, 0, body, f"list the routes of link {index}", _ERRORS)):
-                told = wire.attributes(each, _MESSAGE.size)
-                if _MESSAGE.unpack_from(each)[1] == 0 and _uses(told, index):
+                attrs = wire.attributes(each, _MESSAGE.size)
+                if _MESSAGE.unpack_from(each)[1] == 0 and _uses(attrs, index):
                     return True
         return False
 
     def add(self, index: int, route: SavedRoute, *, alone: bool = False) -> None:
-        """RouteExists, with `alone` also for another one to the same destination; Unreachable, when its gateway is."""
+        """Adds a route. Raises RouteExists, with `alone` also for another one to the same destination; Unreachable."""
         head = _MESSAGE.pack(
             route.family,
             route.prefix,
@@ -115,8 +115,8 @@ class SavedRoutes:
             route.kind,
             route.flags,
         )
-        told = [(kind, bytes.fromhex(value)) for kind, value in route.attributes]
-        parts = [attribute(kind, _own(value, 0, index) if kind == _MULTIPATH else value) for kind, value in told]
+        attrs = [(kind, bytes.fromhex(value)) for kind, value in route.attributes]
+        parts = [attribute(kind, _own(value, 0, index) if kind == _MULTIPATH else value) for kind, value in attrs]
         if not route.shares:
             parts.append(u32(_OUT, index))
         # Of a route that several links carry, the kernel keeps what is left when one goes; others may be to the same.
@@ -124,7 +124,7 @@ class SavedRoutes:
         self._netlink.do(Request(_NEW, flags, head + b"".join(parts), f"add route {route.destination}", _ERRORS))
 
     def restore(self, index: int, wanted: Sequence[SavedRoute]) -> tuple[str, ...]:
-        """Add those that are missing, those without a gateway first; returns what could not be added, in words."""
+        """Adds missing routes, those without a gateway first; returns a message for each that could not be added."""
         found = self.list(index)
         failed = []
         for each in sorted((each for each in wanted if each not in found), key=lambda each: not each.to_link):
@@ -139,19 +139,19 @@ class SavedRoutes:
 
 def _kept(body: bytes, index: int) -> SavedRoute | None:
     family, prefix, source_prefix, tos, table, protocol, scope, kind, flags = _MESSAGE.unpack_from(body)
-    told = wire.attributes(body, _MESSAGE.size)
-    table = wire.number(told.get(_TABLE), table)
-    if protocol in (_KERNEL, _ADVERTISED) or table == LOCAL or flags & _CLONED or not _uses(told, index):
+    attrs = wire.attributes(body, _MESSAGE.size)
+    table = wire.number(attrs.get(_TABLE), table)
+    if protocol in (_KERNEL, _ADVERTISED) or table == LOCAL or flags & _CLONED or not _uses(attrs, index):
         return None
-    if _MULTIPATH in told:
-        told[_MULTIPATH] = _own(told[_MULTIPATH], index, 0)
-    attributes = tuple((number, told[number].hex()) for number in sorted(told.keys() - _COMES_AND_GOES))
+    if _MULTIPATH in attrs:
+        attrs[_MULTIPATH] = _own(attrs[_MULTIPATH], index, 0)
+    attributes = tuple((number, attrs[number].hex()) for number in sorted(attrs.keys() - _COMES_AND_GOES))
     return SavedRoute(family, prefix, source_prefix, tos, table, protocol, scope, kind, flags & _ASKED_FOR, attributes)
 
 
-def _uses(told: dict[int, bytes], index: int) -> bool:
-    """Older kernels list the routes of all links, whatever they are asked."""
-    return wire.number(told.get(_OUT)) == index or index in _links(told.get(_MULTIPATH, b""))
+def _uses(attrs: dict[int, bytes], index: int) -> bool:
+    """Filters, because older kernels list the routes of all links."""
+    return wire.number(attrs.get(_OUT)) == index or index in _links(attrs.get(_MULTIPATH, b""))
 
 
 def _links(hops: bytes) -> Iterator[int]:
@@ -163,7 +163,7 @@ def _links(hops: bytes) -> Iterator[int]:
 
 
 def _own(hops: bytes, was: int, becomes: int) -> bytes:
-    """The same with another index of our link, and without what tells how each hop fares."""
+    """Replaces the index of our link in a multipath route, and removes status flags."""
     changed, at = bytearray(hops), 0
     while at + _HOP.size <= len(hops):
         length, flags, weight, index = _HOP.unpack_from(hops, at)

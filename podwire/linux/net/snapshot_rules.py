@@ -1,4 +1,4 @@
-"""Rules of policy routing exactly as they are, to be had in another namespace too."""
+"""Snapshot of policy routing rules with all their attributes, for use in another namespace."""
 
 import errno
 from struct import Struct
@@ -33,7 +33,7 @@ class SavedRule(NamedTuple):
     input: str
     output: str
     attributes: tuple[tuple[int, str], ...]
-    """Those besides, by the kernel's numbers, in hex."""
+    """The other attributes, by the kernel's numbers, in hex."""
 
     @property
     def priority(self) -> int:
@@ -48,13 +48,13 @@ class SavedRule(NamedTuple):
 
 
 class SavedRules:
-    """Of one namespace."""
+    """Rules of one namespace."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
     def list(self) -> tuple[SavedRule, ...]:
-        """Without the kernel's own."""
+        """Returns all rules but the kernel's own."""
         bodies = [
             body
             for family in (2, 10)
@@ -91,19 +91,19 @@ def _body(rule: SavedRule) -> bytes:
 
 def _kept(body: bytes) -> SavedRule | None:
     family, to_length, from_length, tos, table, action, flags = _MESSAGE.unpack_from(body)
-    told = wire.attributes(body, _MESSAGE.size)
-    if wire.number(told.get(_PROTOCOL)) == _KERNEL:
+    attrs = wire.attributes(body, _MESSAGE.size)
+    if wire.number(attrs.get(_PROTOCOL)) == _KERNEL:
         return None
-    others = tuple((number, told[number].hex()) for number in sorted(told.keys() - {_INPUT, _OUTPUT}))
+    others = tuple((number, attrs[number].hex()) for number in sorted(attrs.keys() - {_INPUT, _OUTPUT}))
     return SavedRule(
         family,
         to_length,
         from_length,
         tos,
-        wire.number(told.get(_TABLE), table),
+        wire.number(attrs.get(_TABLE), table),
         action,
         flags & _ASKED_FOR,
-        wire.string(told.get(_INPUT, b"")),
-        wire.string(told.get(_OUTPUT, b"")),
+        wire.string(attrs.get(_INPUT, b"")),
+        wire.string(attrs.get(_OUTPUT, b"")),
         others,
     )

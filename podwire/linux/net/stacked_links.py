@@ -63,8 +63,8 @@ def make(netlink: Sender, new: Stacked, attributes: Attributes, netns: int | Non
     try:
         netlink.do(Request(_NEW, CREATE | EXCL, head + body + below + there + info, operation, ERRORS))
     except errors.Unsupported as error:
-        told = error.detail or f"this kernel is built without {FEATURES[new.kind]}"
-        raise errors.Unsupported(error.errno, operation, told) from error
+        reason = error.detail or f"this kernel is built without {FEATURES[new.kind]}"
+        raise errors.Unsupported(error.errno, operation, reason) from error
 
 
 def supports(netlink: Sender, kind: str) -> bool:
@@ -93,8 +93,8 @@ def _mode(new: Stacked, modes: Mapping[str, int], default: str) -> int:
     try:
         return modes[new.mode or default]
     except KeyError:
-        told = f"mode {new.mode!r} is none of {', '.join(modes)}"
-        raise errors.Refused(errno.EINVAL, f"add {new.kind}", told) from None
+        reason = f"mode {new.mode!r} must be one of {', '.join(modes)}"
+        raise errors.Refused(errno.EINVAL, f"add {new.kind}", reason) from None
 
 
 _DATA: Mapping[str, Callable[[Stacked], list[bytes]]] = {

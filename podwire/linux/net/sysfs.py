@@ -1,4 +1,4 @@
-"""What sysfs tells of a link's hardware. The root is handed in, so that a tree of files can stand for any machine.
+"""Hardware of a link, read from sysfs. The root is a parameter, so that a directory tree can simulate a machine.
 
 Nothing here raises: what cannot be read, or makes no sense, is not there.
 """
@@ -17,7 +17,7 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2})+")
 
 
 class Hardware(NamedTuple):
-    """Of a link that has none, all is empty."""
+    """All fields are empty for a link without hardware."""
 
     driver: str = ""
     pci: str = ""
@@ -62,7 +62,7 @@ class Sysfs:
             parent=_target(f"{pci}/physfn"),
             vendor=_line(f"{pci}/vendor"),
             device=_line(f"{pci}/device"),
-            root=next((each for each in pci.split("/") if _ROOT.fullmatch(each)), ""),
+            root=next((part for part in pci.split("/") if _ROOT.fullmatch(part)), ""),
             parent_link=next(iter(_names(f"{pci}/physfn/net")), ""),
             total_vfs=_number(f"{pci}/sriov_totalvfs") or 0,
             vfs=_number(f"{pci}/sriov_numvfs") or 0,
@@ -75,8 +75,8 @@ class Sysfs:
         A tree that stands for a machine need not say.
         """
         there = f"{self._links}/{link}"
-        told = _line(f"{there}/address")
-        same = not _MAC.fullmatch(told) or told == mac
+        address = _line(f"{there}/address")
+        same = not _MAC.fullmatch(address) or address == mac
         return os.path.isdir(there) and same and _number(f"{there}/ifindex") in (None, ifindex)
 
     def mtu(self, link: str) -> int | None:
@@ -108,12 +108,12 @@ class Sysfs:
     @staticmethod
     def _links_of(rdma: str) -> set[str]:
         """The links that ports of an RDMA device are on."""
-        places = [f"{rdma}/ports/{each}/gid_attrs/ndevs" for each in _names(f"{rdma}/ports")]
-        return {_line(f"{place}/{each}") for place in places for each in _names(place)}
+        places = [f"{rdma}/ports/{name}/gid_attrs/ndevs" for name in _names(f"{rdma}/ports")]
+        return {_line(f"{place}/{name}") for place in places for name in _names(place)}
 
     @staticmethod
     def _is_of(pci: str, verbs: str, rdma: str) -> bool:
-        """Of several RDMA devices on one PCI device, each has files of its own."""
+        """Each RDMA device of a PCI device has files of its own."""
         return _line(f"{pci}/infiniband_verbs/{verbs}/ibdev") in ("", rdma)
 
 
@@ -144,7 +144,7 @@ def _names(directory: str) -> list[str]:
 
 
 def _line(path: str) -> str:
-    """What a small file says; empty when it says nothing."""
+    """Returns the first line of a file; empty if it cannot be read."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError):
@@ -158,8 +158,8 @@ def _line(path: str) -> str:
 
 
 def _number(path: str) -> int | None:
-    told = _line(path)
-    return int(told) if re.fullmatch(r"-?[0-9]{1,18}", told, re.ASCII) else None
+    text = _line(path)
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text, re.ASCII) else None
 
 
 def _not_negative(number: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""How fast packets may pass a link, by rtnetlink: a token bucket for what leaves it, a detour for what comes in.
+"""Rate limits of a link by rtnetlink: a token bucket for outgoing packets, a redirect through an ifb for incoming ones.
 
 What leaves a link waits in its root qdisc. What comes in has no queue: it is sent through another link, an ifb, whose
 root qdisc holds it back, and comes in after that.
@@ -14,7 +14,7 @@ from podwire.linux.net.wire import CREATE, EXCL, Request, attribute, nested, tex
 from podwire.linux.values import Bucket
 
 HANDLE = 0x7077 << 16
-"""The owner tag of our buckets: no other handle is ever deleted."""
+"""The handle of our qdiscs, which is their owner tag: no other handle is deleted."""
 _NEW_QDISC, _DELETE_QDISC, _GET_QDISC, _NEW_FILTER, _GET_FILTER = 36, 37, 38, 44, 46
 _MESSAGE = Struct("=BxxxiIII")  # family, index, handle, parent, info
 _ROOT, _INGRESS, _INGRESS_HANDLE = 0xFFFFFFFF, 0xFFFFFFF1, 0xFFFF0000
@@ -46,13 +46,13 @@ _GONE: errors.Names = {**_ERRORS, errno.EINVAL: errors.NoSuchQdisc}  # there is 
 
 
 class KernelTraffic:
-    """Of the links of one namespace, named by their indexes."""
+    """Traffic control of the links of one namespace, by their indexes."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
     def shape(self, index: int, bucket: Bucket) -> None:
-        """Hold back what leaves a link. QdiscExists where somebody does so already; NoSuchLink."""
+        """Limits outgoing packets. Raises QdiscExists if the link has another root qdisc; NoSuchLink."""
         rate = _RATE.pack(0, _ETHERNET, 0, 0, 0, min(bucket.rate, _MOST))
         parameters = _PARAMETERS.pack(rate, bytes(_RATE.size), bucket.limit, 0, 0)
         options = [
@@ -82,18 +82,18 @@ class KernelTraffic:
         self._netlink.do(Request(_DELETE_QDISC, 0, body, f"unshape link {index}", _GONE))
 
     def redirect(self, index: int, to: int) -> None:
-        """Let all that comes in by a link pass the queue of another first. QdiscExists, NoSuchLink."""
+        """Redirects incoming packets of a link through another link. Raises QdiscExists, NoSuchLink."""
         operation = f"redirect link {index} to {to}"
         hook = _MESSAGE.pack(0, index, _INGRESS_HANDLE, _INGRESS, 0) + text(_KIND, "ingress")
         self._netlink.do(Request(_NEW_QDISC, CREATE | EXCL, hook, operation, _ERRORS))
         self._netlink.do(Request(_NEW_FILTER, CREATE | EXCL, _detour(index, to), operation, _ERRORS))
 
     def hooked(self, index: int) -> bool:
-        """Whether somebody looks at what comes in by a link, to redirect it or to do something else with it."""
+        """Whether a link has an ingress or clsact qdisc."""
         return self._qdisc(index, _INGRESS_HANDLE) is not None
 
     def redirected(self, index: int) -> int:
-        """Where all that comes in goes; 0 when it goes nowhere else."""
+        """Returns the link that incoming packets are redirected to; 0 without a redirect."""
         body = _MESSAGE.pack(0, index, 0, _INGRESS_HANDLE, 0)
         try:
             found = self._netlink.dump(Request(_GET_FILTER, 0, body, f"find the filters of link {index}", _GONE))
@@ -107,9 +107,9 @@ class KernelTraffic:
         self._netlink.do(Request(_DELETE_QDISC, 0, body, f"end the redirection of link {index}", _GONE))
 
 
-def _bucket(told: dict[int, bytes]) -> Bucket:
-    rated, _, limit, ticks, _ = _PARAMETERS.unpack_from(told[_TBF_PARAMETERS])
-    rate = wire.number(told[_TBF_RATE64]) if _TBF_RATE64 in told else _RATE.unpack(rated)[-1]
+def _bucket(attrs: dict[int, bytes]) -> Bucket:
+    rated, _, limit, ticks, _ = _PARAMETERS.unpack_from(attrs[_TBF_PARAMETERS])
+    rate = wire.number(attrs[_TBF_RATE64]) if _TBF_RATE64 in attrs else _RATE.unpack(rated)[-1]
     return Bucket(rate, round(ticks * _TICK * rate), limit)
 
 
@@ -127,7 +127,7 @@ def _target(body: bytes) -> int:
     """The link that a filter sends packets to; 0 when it does something else."""
     options = wire.attributes(wire.attributes(body, _MESSAGE.size).get(_OPTIONS, b""))
     for _, action in wire.iter_attributes(options.get(_ACTIONS, b"")):
-        told = wire.attributes(wire.attributes(action).get(_ACTION_OPTIONS, b""))
-        if _MIRRED_PARAMETERS in told:
-            return int(_MIRRED.unpack_from(told[_MIRRED_PARAMETERS])[-1])
+        attrs = wire.attributes(wire.attributes(action).get(_ACTION_OPTIONS, b""))
+        if _MIRRED_PARAMETERS in attrs:
+            return int(_MIRRED.unpack_from(attrs[_MIRRED_PARAMETERS])[-1])
     return 0

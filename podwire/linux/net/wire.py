@@ -28,7 +28,7 @@ class Request(NamedTuple):
     operation: str
     errors: Names
     held: tuple[int, ...] = ()
-    """Descriptors that the body names; whoever sends the request closes them afterwards."""
+    """Descriptors that the body names; the sender closes them after the request."""
 
 
 def attribute(kind: int, value: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Chains of anybody's nft tables, and their rules, as far as one must know of them."""
+"""Base chains of all nft tables, and their rules, as far as podwire needs them."""
 
 from struct import Struct
 from typing import NamedTuple
@@ -18,13 +18,13 @@ _DROP = 0
 
 
 class Chain(NamedTuple):
-    """One that the kernel calls by itself."""
+    """A base chain: the kernel calls it at a hook."""
 
     family: str
     table: str
     name: str
     drops: bool = False
-    """What none of its rules decides."""
+    """Whether its policy is drop."""
 
     def __str__(self) -> str:
         return f"{self.family} {self.table} {self.name}"
@@ -37,26 +37,26 @@ class Rule(NamedTuple):
 
 class KernelChains:
     def __init__(self, netlink: Netlink) -> None:
-        """By a socket to netfilter that somebody keeps."""
+        """Uses a netfilter socket of the caller."""
         self._netlink = netlink
 
     def forwarding(self) -> list[Chain]:
-        """Those that decide what this host passes on."""
+        """Returns the base chains of the forward hook."""
         found = []
         for body in self._netlink.dump(Request(_GET_CHAIN, 0, _MESSAGE.pack(0, 0, 0), "list chains", {})):
-            told, family = wire.attributes(body, _MESSAGE.size), _FAMILIES.get(body[0])
-            hook = wire.attributes(told.get(_HOOK, b""))
+            attrs, family = wire.attributes(body, _MESSAGE.size), _FAMILIES.get(body[0])
+            hook = wire.attributes(attrs.get(_HOOK, b""))
             if family is not None and _NUMBER in hook and wire.big(hook[_NUMBER]) == FORWARD:
-                drops = _POLICY in told and wire.big(told[_POLICY]) == _DROP
-                found.append(Chain(family, wire.string(told[_TABLE]), wire.string(told[_NAME]), drops))
+                drops = _POLICY in attrs and wire.big(attrs[_POLICY]) == _DROP
+                found.append(Chain(family, wire.string(attrs[_TABLE]), wire.string(attrs[_NAME]), drops))
         return found
 
     def rules(self, chain: Chain) -> list[Rule]:
-        """In their order; none when the chain is gone."""
+        """Returns the rules in order; none if the chain no longer exists."""
         family = next(number for number, name in _FAMILIES.items() if name == chain.family)
         body = _MESSAGE.pack(family, 0, 0) + text(_TABLE, chain.table) + text(_RULE_CHAIN, chain.name)
         found = []
         for each in self._netlink.dump(Request(_GET_RULE, 0, body, f"list rules of {chain}", {})):
-            told = wire.attributes(each, _MESSAGE.size)
-            found.append(Rule(wire.big(told[_HANDLE]), told.get(_EXPRESSIONS, b"")))
+            attrs = wire.attributes(each, _MESSAGE.size)
+            found.append(Rule(wire.big(attrs[_HANDLE]), attrs.get(_EXPRESSIONS, b"")))
         return found

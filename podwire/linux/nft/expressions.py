@@ -50,10 +50,10 @@ _ADDRESS_AND_PORT, _PORT_ONLY = 3, 2
 
 
 def rule(*expressions: Expression) -> bytes:
-    return b"".join(attribute(_ELEMENT, each) for each in expressions)
+    return b"".join(attribute(_ELEMENT, expression) for expression in expressions)
 
 
-def told(packed: bytes) -> Iterator[tuple[str, dict[int, bytes]]]:
+def expressions_of(packed: bytes) -> Iterator[tuple[str, dict[int, bytes]]]:
     """Name and attributes of each expression of a rule."""
     for _, each in wire.iter_attributes(packed):
         parts = wire.attributes(each)
@@ -64,7 +64,7 @@ def same(ours: bytes, theirs: bytes) -> bool:
     """Whether a rule that was read is one that we would write; kernels may tell more of it than they were told."""
     if ours == theirs:
         return True
-    mine, found = list(told(ours)), list(told(theirs))
+    mine, found = list(expressions_of(ours)), list(expressions_of(theirs))
     return len(mine) == len(found) and all(
         name == other and wanted.items() <= has.items()
         for (name, wanted), (other, has) in zip(mine, found, strict=True)

@@ -39,7 +39,7 @@ def joined(*fields: bytes) -> bytes:
     """`a . b . c`: each field fills whole words. A single field stands as it is."""
     if len(fields) == 1:
         return fields[0]
-    return b"".join(each + b"\0" * (-len(each) % 4) for each in fields)
+    return b"".join(field + b"\0" * (-len(field) % 4) for field in fields)
 
 
 def comment(text: str) -> bytes:

@@ -1,7 +1,7 @@
 """Our nftables table: its ruleset set once by the `nft` program, the elements of its sets and maps by netlink.
 
-A transaction happens whole or not at all. The socket is kept: closing one after a deletion waits for the kernel's
-deferred work, milliseconds each time.
+A transaction is atomic. The socket stays open: closing one after a deletion waits milliseconds for the kernel's
+deferred work.
 """
 
 import errno
@@ -54,11 +54,11 @@ class KernelElements:
         return KernelElements(None, self._table, family, self._netlink)
 
     def tables(self) -> KernelTables:
-        """Whole ones, by the same socket."""
+        """Returns whole tables, by the same socket."""
         return KernelTables(netlink=self._netlink)
 
     def chains(self) -> KernelChains:
-        """Anybody's, by the same socket."""
+        """Returns chains of all tables, by the same socket."""
         return KernelChains(self._netlink)
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class KernelElements:
 
     def change(self, *changes: Change) -> None:
         """One transaction over several sets, in the order given."""
-        messages = [each for change in changes for each in self._messages(change)]
+        messages = [message for change in changes for message in self._messages(change)]
         if not messages:
             return
         framed = transaction(messages)
@@ -86,7 +86,7 @@ class KernelElements:
     def _messages(self, change: Change) -> Iterator[Message]:
         for kind, flags, elements in ((_DELETE, 0, change.delete), (_NEW, CREATE | EXCL, change.add)):
             for start in range(0, len(elements), _PER_MESSAGE):
-                packed = [_packed(each, kind == _NEW) for each in elements[start : start + _PER_MESSAGE]]
+                packed = [_packed(element, kind == _NEW) for element in elements[start : start + _PER_MESSAGE]]
                 yield kind, REQUEST | flags, self._head(change.set) + nested(_ELEMENTS, *packed)
 
     def _head(self, name: str) -> bytes:
@@ -97,15 +97,15 @@ class KernelElements:
         return [_parsed(each) for each in self._listed(name)]
 
     def counted(self, name: str) -> dict[bytes, Counter]:
-        """How often each was found, by key, in a set whose elements count. NoSuchTable, NoSuchSet."""
+        """Returns counters by key, of a set whose elements have counters. Raises NoSuchTable, NoSuchSet."""
         return dict(_counts(each) for each in self._listed(name))
 
     def _listed(self, name: str) -> Iterator[bytes]:
         names: errors.Names = {errno.ENOENT: errors.NoSuchSet}
         request = Request(_GET, 0, self._head(name), f"list elements of {name}", names)
         for body in self._netlink.dump(request):
-            told = wire.attributes(body, _MESSAGE.size)
-            yield from (each for _, each in wire.iter_attributes(told.get(_ELEMENTS, b"")))
+            attrs = wire.attributes(body, _MESSAGE.size)
+            yield from (each for _, each in wire.iter_attributes(attrs.get(_ELEMENTS, b"")))
 
 
 class KernelRuleset:
@@ -124,8 +124,8 @@ class KernelRuleset:
 
     def _told(self, what: str, done: Finished) -> None:
         if done.code != 0:
-            told = done.stderr.decode("utf-8", "replace").strip()
-            raise errors.BadRuleset(errno.EINVAL, f"{what} the nft ruleset", told)
+            message = done.stderr.decode("utf-8", "replace").strip()
+            raise errors.BadRuleset(errno.EINVAL, f"{what} the nft ruleset", message)
 
     def delete_table(self, table: str = TABLE, family: str = "inet") -> None:
         """The table with all that is in it; nothing happens when there is none."""
@@ -156,11 +156,11 @@ def _packed(element: Element, whole: bool) -> bytes:
 
 
 def _parsed(body: bytes) -> Element:
-    told = wire.attributes(body)
-    key = wire.attributes(told.get(_KEY, b"")).get(_VALUE, b"")
-    data = wire.attributes(told.get(_DATA, b""))
-    comment = keys.commented(told.get(_USERDATA, b""))
-    end = wire.attributes(told.get(_KEY_END, b"")).get(_VALUE, b"")
+    attrs = wire.attributes(body)
+    key = wire.attributes(attrs.get(_KEY, b"")).get(_VALUE, b"")
+    data = wire.attributes(attrs.get(_DATA, b""))
+    comment = keys.commented(attrs.get(_USERDATA, b""))
+    end = wire.attributes(attrs.get(_KEY_END, b"")).get(_VALUE, b"")
     if _VERDICT not in data:
         return Element(key, data.get(_VALUE, b""), comment, end)
     verdict = wire.attributes(data[_VERDICT])
@@ -169,14 +169,14 @@ def _parsed(body: bytes) -> Element:
 
 
 def _counts(body: bytes) -> tuple[bytes, Counter]:
-    told = wire.attributes(body)
-    key = wire.attributes(told.get(_KEY, b"")).get(_VALUE, b"")
-    data = wire.attributes(wire.attributes(told.get(_EXPRESSION, b"")).get(_EXPRESSION_DATA, b""))
+    attrs = wire.attributes(body)
+    key = wire.attributes(attrs.get(_KEY, b"")).get(_VALUE, b"")
+    data = wire.attributes(wire.attributes(attrs.get(_EXPRESSION, b"")).get(_EXPRESSION_DATA, b""))
     return key, Counter(wire.big(data.get(_COUNTED_PACKETS)), wire.big(data.get(_COUNTED_BYTES)))
 
 
 def _named(kind: int, body: bytes, refusal: Refusal, operation: str) -> errors.LinuxError:
-    """What is missing or there already: the kernel points at the attribute of the request that it stumbled on."""
+    """Returns the error by the attribute that the kernel rejected: what is missing or exists already."""
     at = None if refusal.offset is None else refusal.offset - wire.HEADER.size
     pointed = None if at is None else wire.ATTRIBUTE.unpack_from(body, at)[1] & wire.TYPE_MASK
     missing = {_TABLE: errors.NoSuchTable, _SET: errors.NoSuchSet} if at is not None and at < _elements_at(body) else {}
@@ -190,7 +190,7 @@ def _named(kind: int, body: bytes, refusal: Refusal, operation: str) -> errors.L
 
 
 def _elements_at(body: bytes) -> int:
-    """Where the elements begin; before them are the names of table and set."""
+    """Returns the offset of the elements, behind the names of table and set."""
     at = _MESSAGE.size
     while at < len(body):
         length, kind = wire.ATTRIBUTE.unpack_from(body, at)

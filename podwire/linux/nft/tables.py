@@ -1,7 +1,7 @@
 """Whole nft tables by netlink: sets, chains and rules, read, put and deleted, each in one transaction.
 
-For tables that are made where somebody waits, the `nft` program takes longer to start than the kernel to work; and its
-language cannot say all that the kernel can do.
+For tables that are made while a caller waits: the `nft` program takes longer to start than the kernel to work, and its
+language does not have everything that the kernel can do.
 """
 
 import errno
@@ -83,7 +83,7 @@ class Table(NamedTuple):
 
 def same(ours: Table, theirs: Table) -> bool:
     """Whether what was read is what we would put; the order of chains says nothing, and sets are not read."""
-    mine, found = ({each.name: each for each in table.chains} for table in (ours, theirs))
+    mine, found = ({chain.name: chain for chain in table.chains} for table in (ours, theirs))
     return mine.keys() == found.keys() and all(_same(mine[each], found[each]) for each in mine)
 
 
@@ -96,7 +96,7 @@ def _same(ours: Chain, theirs: Chain) -> bool:
 
 
 class KernelTables:
-    """Those of one namespace, on a socket that is kept until `close`."""
+    """Tables of one namespace, on a socket that stays open until `close`."""
 
     def __init__(self, netns: Path | int | None = None, netlink: Netlink | None = None) -> None:
         """By a socket to netfilter that somebody keeps, or by an own one."""
@@ -118,10 +118,10 @@ class KernelTables:
         rules: dict[str, list[bytes]] = {}
         body = _HEAD + text(_RULE_TABLE, name)
         for each in self._netlink.dump(Request(_GET_RULE, 0, body, f"list rules of {name}", {})):
-            told = wire.attributes(each, _MESSAGE.size)
-            if wire.string(told[_RULE_TABLE]) == name:
-                rules.setdefault(wire.string(told[_RULE_CHAIN]), []).append(told.get(_RULE_EXPRESSIONS, b""))
-        chains = [_chain(told, rules) for told in self._chains(name)]
+            attrs = wire.attributes(each, _MESSAGE.size)
+            if wire.string(attrs[_RULE_TABLE]) == name:
+                rules.setdefault(wire.string(attrs[_RULE_CHAIN]), []).append(attrs.get(_RULE_EXPRESSIONS, b""))
+        chains = [_chain(attrs, rules) for attrs in self._chains(name)]
         return Table(name, tuple(chains))
 
     def exists(self, name: str) -> bool:
@@ -134,9 +134,9 @@ class KernelTables:
 
     def _chains(self, name: str) -> Iterator[dict[int, bytes]]:
         for each in self._netlink.dump(Request(_GET_CHAIN, 0, _HEAD, f"list chains of {name}", {})):
-            told = wire.attributes(each, _MESSAGE.size)
-            if wire.string(told[_CHAIN_TABLE]) == name:
-                yield told
+            attrs = wire.attributes(each, _MESSAGE.size)
+            if wire.string(attrs[_CHAIN_TABLE]) == name:
+                yield attrs
 
     def put(self, table: Table, *, instead: bool = False) -> None:
         """Make it, or give the one that is there these rules; its elements stay. Refused when its sets are others.
@@ -178,7 +178,7 @@ def _messages(table: Table) -> list[Message]:
         where = _HEAD + text(_RULE_TABLE, table.name) + text(_RULE_CHAIN, chain.name)
         messages.append((_DELETE_RULE, REQUEST, where))
         # appended, else each would go before the one told earlier
-        messages += [(_NEW_RULE, new | _APPEND, where + attribute(_RULE_EXPRESSIONS, each)) for each in chain.rules]
+        messages += [(_NEW_RULE, new | _APPEND, where + attribute(_RULE_EXPRESSIONS, rule)) for rule in chain.rules]
     return messages
 
 
@@ -211,18 +211,18 @@ def _new_set(table: str, number: int, spec: Set) -> bytes:
 
 def _length(fields: Sequence[Field]) -> int:
     """A single field stands as it is, several fill whole words each."""
-    return fields[0].length if len(fields) == 1 else sum((each.length + 3) & ~3 for each in fields)
+    return fields[0].length if len(fields) == 1 else sum((field.length + 3) & ~3 for field in fields)
 
 
-def _chain(told: dict[int, bytes], rules: dict[str, list[bytes]]) -> Chain:
-    name = wire.string(told[_CHAIN_NAME])
+def _chain(attrs: dict[int, bytes], rules: dict[str, list[bytes]]) -> Chain:
+    name = wire.string(attrs[_CHAIN_NAME])
     chain = Chain(name, tuple(rules.get(name, ())))
-    if _CHAIN_HOOK not in told:
+    if _CHAIN_HOOK not in attrs:
         return chain
-    hook = wire.attributes(told[_CHAIN_HOOK])
+    hook = wire.attributes(attrs[_CHAIN_HOOK])
     priority = _PRIORITY.unpack(hook[_HOOK_PRIORITY])[0]
     return chain._replace(
-        hook=wire.big(hook[_HOOK_NUMBER]), priority=priority, kind=wire.string(told.get(_CHAIN_TYPE, b""))
+        hook=wire.big(hook[_HOOK_NUMBER]), priority=priority, kind=wire.string(attrs.get(_CHAIN_TYPE, b""))
     )
 
 

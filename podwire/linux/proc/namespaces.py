@@ -1,7 +1,7 @@
-"""Network and IPC namespaces: made, pinned to paths, visited, removed.
+"""Network and IPC namespaces: created, pinned to paths, visited, removed.
 
 A namespace lives as long as a process is in it, a socket of it is open, or a path pins it. `setns` moves one thread:
-whatever visits goes back before it returns, and a thread that makes a namespace ends with its work.
+a visit returns to the own namespace at its end, and a namespace is created in a thread that ends afterwards.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def open_namespace(path: Path, kind: str = "net") -> int:
         os.close(handle)
     if fcntl.ioctl(opened, _GET_TYPE) != KINDS[kind]:
         os.close(opened)
-        raise errors.WrongKind(errno.EINVAL, f"open the namespace {where}", f"it is no {kind} namespace")
+        raise errors.WrongKind(errno.EINVAL, f"open the namespace {where}", f"it is not a {kind} namespace")
     return opened
 
 
@@ -86,7 +86,7 @@ class visit:  # noqa: N801 - reads as a verb: `with visit(path):`
 
 
 def in_thread(work: Callable[[], T]) -> T:
-    """Do it in a thread of its own, which ends with it: namespaces and working directories changed there stay there."""
+    """Runs work in a thread of its own, whose namespaces and working directory end with it."""
     done: list[T] = []
     failed: list[BaseException] = []
 
@@ -169,7 +169,7 @@ class KernelNamespaces:
             names = sorted(os.listdir(self._directory))
         except FileNotFoundError:
             return []
-        return [PinnedNamespace(each, f"{self._directory}/{each}", self._inode(each)) for each in names]
+        return [PinnedNamespace(name, f"{self._directory}/{name}", self._inode(name)) for name in names]
 
     def _inode(self, name: str) -> int:
         try:

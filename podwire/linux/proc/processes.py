@@ -1,4 +1,4 @@
-"""Programs run to their end or spawned, and processes held by descriptors instead of by numbers that are used again."""
+"""Runs programs, and refers to processes by pidfds instead of by pids, which are reused."""
 
 import errno
 import fcntl
@@ -18,7 +18,7 @@ _CHUNK = 1 << 16
 
 
 class Finished(NamedTuple):
-    """How a program ended: its exit code, or minus the signal that killed it."""
+    """Exit code of a program, or minus the signal that killed it, and its output."""
 
     code: int
     stdout: bytes
@@ -44,10 +44,10 @@ def run(
 ) -> Finished:
     """Run a program to its end, in a process group of its own that dies with the deadline (seconds from now).
 
-    Without `group` it is in ours: whoever kills that kills it, too, and the deadline kills the program alone.
+    Without `group` it stays in the caller's process group, and the deadline kills the program alone.
 
     NoSuchPath, NotPermitted when it cannot be started; DeadlinePassed, TooMuchOutput when it was killed for that.
-    What it leaves running in the background keeps nobody waiting.
+    Background processes that it leaves are not waited for.
     """
     ends = [os.pipe() for _ in range(3)]
     theirs = ends[0][0], ends[1][1], ends[2][1]
@@ -101,7 +101,7 @@ def spawn(
 
 
 def _program(name: str, env: Mapping[str, str]) -> str:
-    """Where a program is, looked for on the PATH that it will have itself."""
+    """Finds a program on the PATH of its own environment."""
     if "/" in name:
         return name
     for directory in env.get("PATH", os.defpath).split(":"):
@@ -113,7 +113,7 @@ def _program(name: str, env: Mapping[str, str]) -> str:
 
 def _above_standard(files: tuple[int, ...]) -> list[int]:
     """The same files with numbers from 3 up, so that putting one in its place never overwrites another."""
-    return [each if each > 2 else _raised(each) for each in files]
+    return [file if file > 2 else _raised(file) for file in files]
 
 
 def _raised(file: int) -> int:
@@ -132,16 +132,16 @@ def _keep_descriptors() -> None:
 
 
 def _close(files: Sequence[int]) -> None:
-    for each in files:
+    for file in files:
         with suppress(OSError):
-            os.close(each)
+            os.close(file)
 
 
 def _converse(child: Child, files: list[int], stdin: bytes, until: float, limit: int, name: str) -> tuple[bytes, bytes]:
     """Feed and read it until it exits. Takes from `files` what it closes."""
     write, *reads = files
     poll = _polled(child.pidfd, write, reads)
-    waiting, output = memoryview(stdin), {each: bytearray() for each in reads}
+    waiting, output = memoryview(stdin), {read: bytearray() for read in reads}
     exited = False
     while not exited:
         left = until - monotonic()
@@ -153,9 +153,9 @@ def _converse(child: Child, files: list[int], stdin: bytes, until: float, limit:
             files.remove(write)
             os.close(write)
         exited = child.pidfd in ready
-        for each in reads if exited else ready & set(reads):  # after its end, all that it wrote is there
-            if not _take(each, output[each]) and not exited:
-                poll.unregister(each)
+        for read in reads if exited else ready & set(reads):  # after its end, all that it wrote is there
+            if not _take(read, output[read]) and not exited:
+                poll.unregister(read)
         if sum(map(len, output.values())) > limit:
             raise errors.TooMuchOutput(errno.EFBIG, f"run {name}", f"more than {limit} bytes")
     return bytes(output[reads[0]]), bytes(output[reads[1]])
@@ -167,13 +167,13 @@ def _polled(pidfd: int, write: int, reads: Sequence[int]) -> "select.poll":
     poll.register(write, select.POLLOUT)
     for each in (write, *reads):
         os.set_blocking(each, False)
-    for each in reads:
-        poll.register(each, select.POLLIN)
+    for read in reads:
+        poll.register(read, select.POLLIN)
     return poll
 
 
 def _feed(file: int, waiting: memoryview) -> memoryview:
-    """What is still to be written; nothing when the program does not want it."""
+    """Writes to the program; returns the rest, which is empty if the program has closed its standard input."""
     try:
         return waiting[os.write(file, waiting[:_CHUNK]) :]
     except BlockingIOError:

@@ -1,7 +1,7 @@
-"""Where the time of a piece of work goes, for whoever asks: each moment counts for the innermost step that it is in.
+"""A stopwatch for the steps of a piece of work, of one thread: time counts for the innermost step.
 
-Of one thread. Without a stopwatch, a step costs a look at a variable of the thread. Programs that live for milliseconds
-import this, so it asks for little.
+Without a stopwatch a step costs a look at a thread-local variable. Short-lived programs import this, so it imports
+little.
 """
 
 from threading import local
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 REST = "rest"
-"""What is in no step."""
+"""Time outside of all steps."""
 
 
 class Stopwatch:
@@ -32,14 +32,14 @@ class Stopwatch:
         _own.stopwatch = None
 
     def turn(self, name: str) -> str:
-        """From now on it is this step; the one that it was."""
+        """Switches to a step; returns the previous one."""
         now, before = perf_counter(), self._name
         self.seconds[before] = self.seconds.get(before, 0.0) + now - self._since
         self._name, self._since = name, now
         return before
 
     def begin(self, name: str) -> str:
-        """A step begins; the one that it is in."""
+        """Begins a step; returns the enclosing one."""
         self.times[name] = self.times.get(name, 0) + 1
         return self.turn(name)
 

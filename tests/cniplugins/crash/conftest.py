@@ -136,7 +136,7 @@ class Network:
         if how != "DEL" and self.kind != "host-device":  # with its namespace a device that is no hardware ends
             self.host.namespaces.remove("a")
         if how == "GC":
-            self.collect(*(each for each in self.results if each != "a"))
+            self.collect(*(result for result in self.results if result != "a"))
         else:
             self.delete("a", netns=None if how == "DEL" else "")
 
@@ -144,11 +144,11 @@ class Network:
         """How many pods there is an address for, found by giving all of them."""
         leases = Leases(str(self.host.leases))
         sets = ranges.parse_sets(self.configs("a")[0]["ipam"])
-        probes = [Owner(f"probe{each}", "eth0") for each in range(ROOM + 1)]
+        probes = [Owner(f"probe{number}", "eth0") for number in range(ROOM + 1)]
         with suppress(CniError):
-            for each in probes:
-                leases.take(each, sets)
-        return sum(bool(leases.release(each)) for each in probes)
+            for probe in probes:
+                leases.take(probe, sets)
+        return sum(bool(leases.release(probe)) for probe in probes)
 
     def dies(self, verb: str, id_: str, config: dict, point: str) -> bool:
         """Whether the plugin's program passes a failpoint, and so is killed there; else it must succeed."""
@@ -163,16 +163,16 @@ class Network:
     def is_home(self, id_: str) -> bool:
         """Whether the device of a pod is where it was."""
         with KernelNetwork() as here:
-            there = {each.name: each for each in here.links.list()}
+            there = {link.name: link for link in here.links.list()}
         return self.kind != "host-device" or (there[f"dev-{id_}"].up, there[f"dev-{id_}"].alias) == (True, "")
 
     def settled(self, how: str) -> None:
         """After all is given back: nothing is left of pod a, b has noticed nothing, and the pool is whole."""
-        others = [each for each in self.results if each != "a"]
-        for each in others:
-            self.check(each)
+        others = [result for result in self.results if result != "a"]
+        for other in others:
+            self.check(other)
             assert self.room() == ROOM - len(others), how
-            self.delete(each)
+            self.delete(other)
         assert self.host.left() == {}, how
         assert not SOAK or leakcheck(self.host) == [], how
         assert self.room() == ROOM, how
@@ -184,7 +184,7 @@ def leakcheck(host) -> list[Leftover]:
     return leaks(found(Options(socket=host.root / "cri.sock", prefix=host.root)), ())
 
 
-ROOM = min(ranges.size(each) for each in ranges.parse_sets({"ranges": [[{"subnet": each}] for each in SUBNETS]}))
+ROOM = min(ranges.size(each) for each in ranges.parse_sets({"ranges": [[{"subnet": subnet}] for subnet in SUBNETS]}))
 
 
 Called = Callable[..., tuple[int, str]]
@@ -238,7 +238,7 @@ class Attack(NamedTuple):
 def by_program(host, verb: str, config: dict, *rules: str, programs: Path | None = None) -> tuple[int, str]:
     """A plugin's program under strace: its exit code, and what was seen."""
     trace = host.root / "strace"
-    words = ["strace", "-f", "-qq", "-o", trace, *(word for each in rules for word in ("-e", each))]
+    words = ["strace", "-f", "-qq", "-o", trace, *(word for rule in rules for word in ("-e", rule))]
     done = subprocess.run(
         [*words, (programs or host.programs) / config["type"]],
         input=json.dumps(config).encode(),
@@ -258,7 +258,7 @@ def by_forwarder(host, verb: str, config: dict, *rules: str) -> tuple[int, str]:
 def by_daemon(host, verb: str, config: dict, *rules: str) -> tuple[int, str]:
     """The same, when it is the daemon that is watched."""
     trace = host.root / "strace"
-    words = ["strace", "-f", "-qq", "-o", trace, *(word for each in rules for word in ("-e", each))]
+    words = ["strace", "-f", "-qq", "-o", trace, *(word for rule in rules for word in ("-e", rule))]
     with host.daemon_process() as daemon, subprocess.Popen([*words, "-p", str(daemon.pid)]) as watching:
         eventually(lambda: watching.poll() is not None or _is_watched(daemon.pid))
         process = host.run(verb, "a", config)
@@ -286,7 +286,7 @@ def eventually(look: Callable[[], object]) -> None:
 def _is_watched(pid: int) -> bool:
     tasks = list(Path(f"/proc/{pid}/task").iterdir())
     try:
-        return all("\nTracerPid:\t0\n" not in (each / "status").read_text() for each in tasks)
+        return all("\nTracerPid:\t0\n" not in (task / "status").read_text() for task in tasks)
     except FileNotFoundError:
         return False  # a thread has ended meanwhile: look again
 
@@ -314,8 +314,8 @@ class Step(NamedTuple):
 
 def declared() -> set[str]:
     """All failpoints that plugins and their IPAM pass."""
-    for each in PLUGINS.values():
-        import_module(each)
+    for plugin in PLUGINS.values():
+        import_module(plugin)
     return {each for each in KNOWN if each.partition(".")[0] in FAMILIES and each != THE_RUNTIMES}
 
 

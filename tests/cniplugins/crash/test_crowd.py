@@ -32,14 +32,16 @@ class Crowd:
 
     def was_given(self, id_: str, addresses: list[str]) -> None:
         with self._lock:
-            self.doubles += [f"{each}: {self.living[each]} and {id_}" for each in addresses if each in self.living]
+            self.doubles += [
+                f"{address}: {self.living[address]} and {id_}" for address in addresses if address in self.living
+            ]
             self.living |= dict.fromkeys(addresses, id_)
             self.done += bool(addresses)
 
     def gives_back(self, addresses: list[str]) -> None:
         with self._lock:
-            for each in addresses:
-                del self.living[each]
+            for address in addresses:
+                del self.living[address]
 
     def call(self, chance, verb: str, id_: str, netns: str, *, may_die: bool) -> dict | None:
         """What was printed; None when it was not done, or nobody knows whether it was."""
@@ -79,8 +81,8 @@ def whole(host) -> int:
     """How many addresses can be given of those that there are too few of."""
     sets = ranges.parse_sets(host.bridge(*SUBNETS)["ipam"])
     leases, size = Leases(str(host.leases)), ranges.size(sets[0])
-    for each in range(size):
-        leases.take(Owner(f"probe{each}", "eth0"), sets)
+    for number in range(size):
+        leases.take(Owner(f"probe{number}", "eth0"), sets)
     leases.release_others(frozenset())
     return size
 
@@ -89,12 +91,12 @@ def whole(host) -> int:
 def test_no_address_has_two_owners_and_none_is_lost(host, chance, soak, leakcheck):
     seconds = 60.0 if soak else 5.0
     crowd = Crowd(host)
-    for each in range(WORKERS):
-        host.pod(f"w{each}")
+    for number in range(WORKERS):
+        host.pod(f"w{number}")
     with host.daemon_process() as daemon, ThreadPoolExecutor(WORKERS) as pool:
         until = time.monotonic() + seconds
         seeds = [type(chance)(chance.random()) for _ in range(WORKERS)]
-        working = [pool.submit(crowd.work, each, seeds[each], until) for each in range(WORKERS)]
+        working = [pool.submit(crowd.work, number, seeds[number], until) for number in range(WORKERS)]
         time.sleep(seconds / 2)
         daemon.kill()
         daemon.wait(60)

@@ -28,15 +28,15 @@ def _true_boot():
 
 def fill(network, names: list[str]) -> None:
     """Pods for the whole pool, all at once."""
-    for each in names:
-        network.begin(each)
+    for name in names:
+        network.begin(name)
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(network.add, names))
 
 
 @pytest.mark.parametrize("kind", ["bridge", "ptp"])
 def test_pods_start_at_once_in_a_pool_that_was_full_and_nothing_is_left_of_the_old(hosts, network, kind):
-    before, after = [f"old{each}" for each in range(5)], [f"new{each}" for each in range(5)]
+    before, after = [f"old{number}" for number in range(5)], [f"new{number}" for number in range(5)]
     first = []
 
     def yesterday(host):

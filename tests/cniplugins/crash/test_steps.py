@@ -7,7 +7,7 @@ RECOVERIES = ("DEL", "DEL without the namespace", "GC")
 
 
 def test_every_failpoint_is_a_step_of_some_chain(declared, steps):
-    assert {each.point for each in steps} == declared
+    assert {step.point for step in steps} == declared
 
 
 def die(network, step):

@@ -49,9 +49,9 @@ def spawned():
         return children[-1]
 
     yield start
-    for each in children:
-        each.kill()
-        each.wait()
+    for child in children:
+        child.kill()
+        child.wait()
 
 
 def entered(cgroups, path, child_script):
@@ -163,7 +163,7 @@ def test_use_is_counted(kernel, group):
 
 @pytest.mark.parametrize("version", [2, 1], ids=["at once", "frozen, for want of version 2"])
 def test_no_child_escapes_the_kill_however_fast_it_forks(kernel, group, version):
-    trees = [each for each in kernel.cgroups.trees if each.version == 1 or version == 2]
+    trees = [tree for tree in kernel.cgroups.trees if tree.version == 1 or version == 2]
     if not trees:
         pytest.skip("no cgroup tree of version 1")
     cgroups = KernelCgroups(trees)
@@ -218,8 +218,8 @@ def test_a_number_that_makes_no_sense_is_refused(kernel, group):
 def test_whoever_writes_into_every_door_is_in(kernel, group, spawned):
     kernel.cgroups.create(group)
     child = spawned()
-    for each in kernel.cgroups.doors(group):
-        Path(each).write_text(str(child.pid))
+    for door in kernel.cgroups.doors(group):
+        Path(door).write_text(str(child.pid))
     assert kernel.cgroups.pids(group) == [child.pid]
 
 
@@ -240,8 +240,8 @@ def test_the_tree_of_a_unified_machine_is_one():
 
 
 def test_limits_have_their_names_in_each_version():
-    first = {each: Tree(1, f"/{each}", frozenset((each,))) for each in CONTROLLERS}
-    second = {each: Tree(2, "/", frozenset(CONTROLLERS)) for each in CONTROLLERS}
+    first = {controller: Tree(1, f"/{controller}", frozenset((controller,))) for controller in CONTROLLERS}
+    second = {controller: Tree(2, "/", frozenset(CONTROLLERS)) for controller in CONTROLLERS}
     assert settings(ALL, first) == [
         Setting("cpu", "cpu.shares", "1024"),
         Setting("cpu", "cpu.cfs_period_us", "100000"),
@@ -262,8 +262,8 @@ def test_limits_have_their_names_in_each_version():
         Setting("hugetlb", "hugetlb.2MB.max", "0"),
     ]
     none = Limits(cpu_quota=-1, memory=-1, pids=-1)
-    assert [each.value for each in settings(none, first)] == ["-1", "-1", "max"]
-    assert [each.value for each in settings(none, second)] == ["max 100000", "max", "max"]
+    assert [setting.value for setting in settings(none, first)] == ["-1", "-1", "max"]
+    assert [setting.value for setting in settings(none, second)] == ["max 100000", "max", "max"]
     assert settings(Limits(), {}) == []
 
 

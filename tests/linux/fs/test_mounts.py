@@ -17,7 +17,7 @@ def places(tmp_path):
 
 
 def the(kernel, target):
-    return [each for each in kernel.mounts.list() if each.target == str(target)][-1]
+    return [mount for mount in kernel.mounts.list() if mount.target == str(target)][-1]
 
 
 def test_a_file_system_is_mounted_and_unmounted(kernel, places):

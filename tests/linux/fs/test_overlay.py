@@ -39,11 +39,11 @@ def way(request, monkeypatch):
 def test_the_topmost_layer_wins_and_writes_go_to_the_upper_one(kernel, tmp_path, places, way):
     lower = layers(tmp_path, 3)
     mount_overlay(places["merged"], lower, upper=places["upper"], work=places["work"])
-    assert sorted(each.name for each in places["merged"].iterdir()) == ["common", "own-0", "own-1", "own-2"]
+    assert sorted(path.name for path in places["merged"].iterdir()) == ["common", "own-0", "own-1", "own-2"]
     assert (places["merged"] / "common").read_text() == "0"
     (places["merged"] / "new").touch()
     assert (places["upper"] / "new").exists()
-    (found,) = [each for each in kernel.mounts.list() if each.target == str(places["merged"])]
+    (found,) = [mount for mount in kernel.mounts.list() if mount.target == str(places["merged"])]
     assert found.kind == "overlay"
 
 
@@ -56,7 +56,7 @@ def test_without_an_upper_layer_nothing_is_written(kernel, tmp_path, places, way
 def test_options_are_handed_on(kernel, tmp_path, places, way):
     where = places["merged"]
     mount_overlay(where, layers(tmp_path, 1), upper=places["upper"], work=places["work"], options=["volatile"])
-    (found,) = [each for each in kernel.mounts.list() if each.target == str(where)]
+    (found,) = [mount for mount in kernel.mounts.list() if mount.target == str(where)]
     assert {"volatile", "fsync=volatile"} & set(found.super_options)
 
 

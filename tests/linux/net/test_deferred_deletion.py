@@ -21,8 +21,8 @@ def later():
         threads[-1].start()
 
     yield start
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.join()
 
 
 def test_a_link_is_gone_when_it_returns_and_its_name_is_free(kernel, later):
@@ -32,22 +32,22 @@ def test_a_link_is_gone_when_it_returns_and_its_name_is_free(kernel, later):
             network.links.add(Veth("v0", "v1", master=network.links.get("br0").ifindex, up=True))
             network.links.change("v1", up=True)
             delete_link(network.links.get("v0").ifindex, later)
-            assert [each.name for each in network.links.list()] == ["lo", "br0"]
+            assert [link.name for link in network.links.list()] == ["lo", "br0"]
 
 
 def test_it_does_the_same_without_another_thread(kernel):
     with KernelNetwork() as network:
         network.links.add(Veth("v0", "v1"))
         delete_link(network.links.get("v0").ifindex, lambda work: work())
-        assert [each.name for each in network.links.list()] == ["lo"]
+        assert [link.name for link in network.links.list()] == ["lo"]
 
 
 def test_what_else_goes_is_not_taken_for_it(kernel, later):
     """Many links go at once, each in its own thread; each returns only when its own is gone."""
     with KernelNetwork() as network:
-        for each in range(8):
-            network.links.add(Veth(f"a{each}", f"b{each}"))
-        indices = [network.links.get(f"a{each}").ifindex for each in range(8)]
+        for number in range(8):
+            network.links.add(Veth(f"a{number}", f"b{number}"))
+        indices = [network.links.get(f"a{number}").ifindex for number in range(8)]
         left: list[str] = []
 
         def delete(index: int) -> None:
@@ -56,10 +56,10 @@ def test_what_else_goes_is_not_taken_for_it(kernel, later):
                 left.append(network.links.get(index).name)
 
         threads = [threading.Thread(target=delete, args=(each,)) for each in indices]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         assert left == []
 
 

@@ -28,7 +28,7 @@ def test_a_link_is_heard_of_wherever_it_goes(kernel, tmp_path):
         number, there = left.went
         with Netlink() as netlink:
             assert number in RemoteLinks(netlink).namespaces()
-            assert [each.name for each in RemoteLinks(netlink).links(number) if each.ifindex == there] == ["eth0"]
+            assert [link.name for link in RemoteLinks(netlink).links(number) if link.ifindex == there] == ["eth0"]
         with KernelNetwork(pod) as inside:
             inside.links.change("eth0", up=True)
             changed = [each for each in travels.read() if isinstance(each, LinkEvent) and each.netns == number]

@@ -85,7 +85,7 @@ def test_a_name_is_given_once_and_nothing_is_left_of_the_second(kernel, host, ne
     assert str(failed.value).startswith(
         f"add {'bridge' if isinstance(new, Bridge) else 'veth'} {new.name}: File exists"
     )
-    assert [each.name for each in network.links.list()] == [each.name for each in before]
+    assert [link.name for link in network.links.list()] == [each.name for each in before]
 
 
 def test_a_peers_name_is_taken_in_its_own_namespace_only(kernel, host):
@@ -93,7 +93,7 @@ def test_a_peers_name_is_taken_in_its_own_namespace_only(kernel, host):
     here.links.add(Veth("p1", "eth0", other))
     with pytest.raises(errors.LinkExists):
         here.links.add(Veth("p2", "eth0", other))
-    assert [each.name for each in here.links.list()] == ["lo", "p1"]
+    assert [link.name for link in here.links.list()] == ["lo", "p1"]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_name_that_the_kernel_does_not_take_as_it_is_is_refused(kernel, host, 
     network, _ = host("a")
     with pytest.raises(errors.Refused, match="name a link"):
         network.links.add(Bridge(name))
-    assert [each.name for each in network.links.list()] == ["lo"]
+    assert [link.name for link in network.links.list()] == ["lo"]
 
 
 def test_a_mac_address_must_be_one(kernel, host):
@@ -135,7 +135,7 @@ def test_a_link_that_is_not_there_is_missing_to_every_call(kernel, host):
     ):
         with pytest.raises((errors.NoSuchLink, errors.Refused)):
             call()
-    assert [each.name for each in network.links.list()] == ["lo"]
+    assert [link.name for link in network.links.list()] == ["lo"]
 
 
 def test_a_link_that_is_not_there_says_what_was_tried(kernel, host):
@@ -194,7 +194,7 @@ def test_a_bridge_that_goes_lets_its_ports_go(kernel, host):
     network.links.add(Bridge("br0"))
     network.links.add(Veth("a0", "a1", master=network.links.get("br0").ifindex))
     network.links.delete("br0")
-    assert {(each.name, each.master) for each in network.links.list()} == {("lo", 0), ("a0", 0), ("a1", 0)}
+    assert {(link.name, link.master) for link in network.links.list()} == {("lo", 0), ("a0", 0), ("a1", 0)}
 
 
 def test_a_ports_flags_are_set_one_by_one(kernel, host, told):
@@ -224,7 +224,7 @@ def test_a_link_moves_and_arrives_down_under_its_new_name(kernel, host):
     here.links.move("a0", other, "eth0")
     moved = there.links.get("eth0")
     assert (moved.up, moved.kind, moved.alias) == (False, "veth", "mine")
-    assert [each.name for each in here.links.list()] == ["lo", "a1"]
+    assert [link.name for link in here.links.list()] == ["lo", "a1"]
     with pytest.raises(errors.NoSuchLink):
         here.links.get("a0")
 
@@ -253,7 +253,7 @@ def test_a_deleted_end_takes_its_peer_with_it(kernel, host):
     (here, _), (there, other) = host("a"), host("b")
     here.links.add(Veth("p1", "eth0", other))
     there.links.delete("eth0")
-    assert [each.name for each in here.links.list()] == ["lo"]
+    assert [link.name for link in here.links.list()] == ["lo"]
 
 
 def test_a_namespace_that_ends_takes_both_ends_with_it(kernel, host, tmp_path, eventually):
@@ -261,7 +261,7 @@ def test_a_namespace_that_ends_takes_both_ends_with_it(kernel, host, tmp_path, e
     made = kernel.namespaces(tmp_path / "other")
     here.links.add(Veth("p1", "eth0", made.create("b").path))
     made.remove("b")
-    eventually(lambda: [each.name for each in here.links.list()] == ["lo"])
+    eventually(lambda: [link.name for link in here.links.list()] == ["lo"])
 
 
 def test_an_open_network_keeps_its_namespace_alive(kernel, host, tmp_path, eventually):
@@ -273,7 +273,7 @@ def test_an_open_network_keeps_its_namespace_alive(kernel, host, tmp_path, event
     made.remove("b")
     assert there.links.get("eth0").name == "eth0"
     there.close()
-    eventually(lambda: [each.name for each in here.links.list()] == ["lo"])
+    eventually(lambda: [link.name for link in here.links.list()] == ["lo"])
 
 
 def test_a_macvlan_stands_on_its_parent(kernel, host, told):
@@ -290,7 +290,7 @@ def test_a_macvlan_stands_on_its_parent(kernel, host, told):
     (seen,) = told("ip", "-j", "-d", "link", "show", "m0", netns=path)
     assert seen["linkinfo"]["info_data"]["mode"] == "bridge"
     here.links.delete("a0")
-    assert [each.name for each in there.links.list()] == ["lo"]
+    assert [link.name for link in there.links.list()] == ["lo"]
     with pytest.raises(errors.Refused, match=r"none of|Invalid"):
         here.links.add(Macvlan("m1", 1, "nothing"))
 
@@ -315,7 +315,7 @@ def test_a_macvlan_is_marked_where_it_is_made_and_keeps_its_mark_and_mode_when_i
     assert seen["linkinfo"]["info_data"]["bcqueuelen"] == 2000
     with pytest.raises(errors.Refused, match="marked first"):
         here.links.add(Macvlan("m1", parent, netns=other, alias="mine"))
-    assert [each.name for each in here.links.list()] == ["lo", "a1", "a0"]
+    assert [link.name for link in here.links.list()] == ["lo", "a1", "a0"]
 
 
 def test_a_link_comes_home_under_its_old_name(kernel, host):
@@ -336,4 +336,4 @@ def test_a_link_whose_new_name_is_taken_stays_where_it_is(kernel, host):
     with pytest.raises(errors.LinkExists):
         here.links.move("a0", other, "eth0")
     assert here.links.get("a0").up
-    assert [each.name for each in there.links.list()] == ["lo", "eth0"]
+    assert [link.name for link in there.links.list()] == ["lo", "eth0"]

@@ -132,8 +132,8 @@ def test_more_than_there_is_room_for_means_that_anything_may_have_changed(kernel
         same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
     with KernelNetwork() as network:
         network.links.change("lo", up=True)
-        for each in range(40):
-            network.links.change("lo", alias=str(each))
+        for number in range(40):
+            network.links.change("lo", alias=str(number))
     assert Changed(monitor.ANYTHING) in told.read()
     with KernelNetwork() as network:
         network.links.change("lo", alias="last")

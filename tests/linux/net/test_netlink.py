@@ -39,7 +39,7 @@ def test_a_socket_stays_in_its_namespace(kernel, network, tmp_path):
     path = kernel.namespaces(tmp_path).create("one").path
     there = network(path)
     there.links.add(Bridge("br0"))
-    assert [each.name for each in network().links.list()] == ["lo"]
+    assert [link.name for link in network().links.list()] == ["lo"]
     assert "br0" not in Path("/proc/thread-self/net/dev").read_text()
 
 
@@ -72,13 +72,13 @@ def test_threads_share_a_socket(kernel, network):
         found = here.links.get(f"b{number}")
         with pytest.raises(errors.NoSuchLink):
             here.links.get(f"c{number}")
-        assert any(each.name == f"a{number}" for each in here.links.list())
+        assert any(link.name == f"a{number}" for link in here.links.list())
         here.links.delete(found.ifindex)
         return found.name
 
     with ThreadPoolExecutor(6) as pool:
         assert list(pool.map(work, range(12))) == [f"b{number}" for number in range(12)]
-    assert [each.name for each in here.links.list()] == ["lo"]
+    assert [link.name for link in here.links.list()] == ["lo"]
 
 
 def test_lists_stay_whole_while_others_change_things(kernel, network):
@@ -96,7 +96,7 @@ def test_lists_stay_whole_while_others_change_things(kernel, network):
     thread.start()
     try:
         for _ in range(20):
-            names = [each.name for each in here.links.list()]
+            names = [link.name for link in here.links.list()]
             assert len(set(names)) == len(names)
             assert {f"fixed{number}" for number in range(40)} <= set(names)
     finally:
@@ -109,7 +109,7 @@ def test_many_links_are_listed(kernel, network):
     with here.batch() as batch:
         for number in range(40):
             batch.links.add(Bridge(f"br{number}", alias=f"podwire:{number}"))
-    assert {each.alias for each in here.links.list()} == {"", *(f"podwire:{number}" for number in range(40))}
+    assert {link.alias for link in here.links.list()} == {"", *(f"podwire:{number}" for number in range(40))}
 
 
 def test_descriptors_of_namespaces_are_closed_also_when_the_kernel_refuses(kernel, network, tmp_path, descriptors):
@@ -156,5 +156,5 @@ def test_an_address_waits_only_if_it_is_told_to(kernel, network):
     index = here.links.get("a0").ifindex
     here.addresses.add(index, ip_interface("fd00::1/64"), dad=True)
     here.addresses.add(index, ip_interface("fd00::2/64"))
-    found = {str(each.interface.ip): each.tentative for each in here.addresses.list(index)}
+    found = {str(address.interface.ip): address.tentative for address in here.addresses.list(index)}
     assert (found["fd00::1"], found["fd00::2"]) == (True, False)

@@ -27,12 +27,12 @@ def pod(host):
 
 
 def ours(addresses) -> list[Address]:
-    return [each for each in addresses if not each.interface.is_link_local]
+    return [address for address in addresses if not address.interface.is_link_local]
 
 
 def sane(routes) -> list[Route]:
     """Without the link-local ones that the kernel adds to IPv6 in its own time."""
-    return sorted((each for each in routes if not each.destination.is_link_local), key=str)
+    return sorted((route for route in routes if not route.destination.is_link_local), key=str)
 
 
 def test_addresses_are_there_as_ours_and_can_be_used_at_once(kernel, pod, told):
@@ -53,16 +53,16 @@ def test_addresses_are_listed_for_one_link_or_for_all(kernel, pod):
     bridge = network.links.get("br0").ifindex
     network.addresses.add(2, IF4)
     network.addresses.add(bridge, ip_interface("10.2.0.1/16"))
-    assert [each.ifindex for each in ours(network.addresses.list(bridge))] == [bridge]
-    assert {each.ifindex for each in ours(network.addresses.list())} == {2, bridge}
+    assert [our.ifindex for our in ours(network.addresses.list(bridge))] == [bridge]
+    assert {our.ifindex for our in ours(network.addresses.list())} == {2, bridge}
 
 
 def test_a_loopback_that_comes_up_has_its_addresses(kernel, host):
     network, _ = host("a")
     network.links.change("lo", up=True)
-    found = {str(each.interface) for each in network.addresses.list(1)}
+    found = {str(address.interface) for address in network.addresses.list(1)}
     assert found == {"127.0.0.1/8", "::1/128"}
-    assert all(each.protocol != PROTOCOL for each in network.addresses.list(1))
+    assert all(address.protocol != PROTOCOL for address in network.addresses.list(1))
 
 
 @pytest.mark.parametrize("interface", [IF4, IF6], ids=str)
@@ -100,7 +100,7 @@ def test_the_first_ipv4_address_of_a_network_takes_the_later_ones_with_it(kernel
     for each in ("10.1.0.5/24", "10.1.0.6/24", "10.9.0.1/24"):
         network.addresses.add(2, ip_interface(each))
     network.addresses.delete(2, ip_interface("10.1.0.5/24"))
-    assert [str(each.interface) for each in ours(network.addresses.list(2))] == ["10.9.0.1/24"]
+    assert [str(our.interface) for our in ours(network.addresses.list(2))] == ["10.9.0.1/24"]
 
 
 def test_a_later_ipv4_address_goes_alone(kernel, pod):
@@ -108,7 +108,7 @@ def test_a_later_ipv4_address_goes_alone(kernel, pod):
     for each in ("10.1.0.5/24", "10.1.0.6/24"):
         network.addresses.add(2, ip_interface(each))
     network.addresses.delete(2, ip_interface("10.1.0.6/24"))
-    assert [str(each.interface) for each in ours(network.addresses.list(2))] == ["10.1.0.5/24"]
+    assert [str(our.interface) for our in ours(network.addresses.list(2))] == ["10.1.0.5/24"]
     assert [each.destination for each in sane(network.routes.list(4))] == [IF4.network]
 
 
@@ -143,8 +143,8 @@ def test_default_routes_are_there_as_ours(kernel, pod, told):
     network.routes.add(Route(ALL6, GW6, 2))
     four = Route(ALL4, GW4, 2, metric=7, mtu=1400, advmss=1300, scope=0, protocol=PROTOCOL)
     six = Route(ALL6, GW6, 2, metric=1024, scope=0, protocol=PROTOCOL)
-    assert [each for each in network.routes.list(4) if each.protocol == PROTOCOL] == [four]
-    assert [each for each in network.routes.list(6) if each.protocol == PROTOCOL] == [six]
+    assert [route for route in network.routes.list(4) if route.protocol == PROTOCOL] == [four]
+    assert [route for route in network.routes.list(6) if route.protocol == PROTOCOL] == [six]
     (seen,) = told("ip", "-j", "route", "show", "default", netns=path)
     assert (seen["gateway"], seen["dev"], seen["protocol"], seen["metric"]) == (
         "10.1.0.1",
@@ -163,7 +163,7 @@ def test_a_route_finds_its_link_by_its_gateway(kernel, pod):
     network.addresses.add(2, IF6)
     network.routes.add(Route(ALL4, GW4))
     network.routes.add(Route(ALL6, GW6))
-    found = [each for family in (4, 6) for each in network.routes.list(family) if each.gateway]
+    found = [route for family in (4, 6) for route in network.routes.list(family) if route.gateway]
     assert [each.ifindex for each in found] == [2, 2]
 
 
@@ -177,7 +177,7 @@ def test_a_route_is_added_once_and_replaced_any_time(kernel, pod, all_, gateway)
         network.routes.add(Route(all_, gateway + 1, 2))
     network.routes.replace(Route(all_, gateway + 2, 2))
     network.routes.replace(Route(all_, gateway + 2, 2, metric=9))
-    found = {(each.gateway, each.metric) for each in network.routes.list(all_.version) if each.gateway}
+    found = {(route.gateway, route.metric) for route in network.routes.list(all_.version) if route.gateway}
     assert found == {(gateway + 2, 0 if all_.version == 4 else 1024), (gateway + 2, 9)}
 
 
@@ -189,7 +189,7 @@ def test_a_gateway_that_cannot_be_reached_is_refused_unless_said_to_be_on_the_li
         network.routes.add(Route(all_, gateway, 2))
     assert failed.value.operation == f"add route {all_} via {gateway} on link 2"
     network.routes.add(Route(all_, gateway, 2, onlink=True))
-    (found,) = [each for each in network.routes.list(all_.version) if each.gateway]
+    (found,) = [route for route in network.routes.list(all_.version) if route.gateway]
     assert (found.gateway, found.onlink) == (gateway, True)
 
 
@@ -236,7 +236,7 @@ def test_routes_go_when_their_link_goes_down_and_the_connected_one_comes_back(ke
     network.links.change(2, up=False)
     assert sane(network.routes.list(4)) == []
     assert sane(network.routes.list(6)) == []
-    assert [each.interface for each in ours(network.addresses.list(2))] == [IF4], "IPv6 addresses go too"
+    assert [our.interface for our in ours(network.addresses.list(2))] == [IF4], "IPv6 addresses go too"
     network.links.change(2, up=True)
     assert [each.destination for each in sane(network.routes.list(4))] == [IF4.network]
 
@@ -258,7 +258,9 @@ def test_a_deletion_compares_what_it_says(kernel, pod, all_, gateway):
         with pytest.raises(errors.NoSuchRoute):
             network.routes.delete(wrong)
     network.routes.delete(Route(all_))
-    assert [each.metric for each in network.routes.list(all_.version) if each.gateway] == [6], "another owner's stays"
+    assert [route.metric for route in network.routes.list(all_.version) if route.gateway] == [6], (
+        "another owner's stays"
+    )
     network.routes.delete(Route(all_, protocol=3))
 
 
@@ -268,9 +270,9 @@ def test_tables_are_apart(kernel, pod):
     for table in (MAIN, 100, 70_000):
         network.routes.add(Route(ALL4, GW4, 2, table=table))
     for table in (100, 70_000):
-        assert [each.table for each in network.routes.list(4, table)] == [table]
+        assert [route.table for route in network.routes.list(4, table)] == [table]
     assert network.routes.list(4, 101) == []
-    found = {each.table for each in network.routes.list(4, None)} - {LOCAL}
+    found = {route.table for route in network.routes.list(4, None)} - {LOCAL}
     assert found == {MAIN, 100, 70_000}
 
 
@@ -296,8 +298,8 @@ def test_rules_choose_tables(kernel, host, told):
     six = Rule(101, 100, 6, destination=ip_network("fd00::/8"), mark=5, mask=0xFF)
     network.rules.add(four)
     network.rules.add(six)
-    assert [each for each in network.rules.list(4) if each.protocol == PROTOCOL] == [four]
-    assert [each for each in network.rules.list(6) if each.protocol == PROTOCOL] == [six]
+    assert [rule for rule in network.rules.list(4) if rule.protocol == PROTOCOL] == [four]
+    assert [rule for rule in network.rules.list(6) if rule.protocol == PROTOCOL] == [six]
     (seen,) = [each for each in told("ip", "-j", "-d", "rule", netns=path) if each["priority"] == 100]
     assert (seen["src"], seen["iif"], seen["table"]) == ("10.1.0.5", "lo", "1000")
     with pytest.raises(errors.RuleExists):
@@ -359,8 +361,8 @@ def test_a_batch_makes_its_changes_together(kernel, host):
         batch.routes.add(Route(ALL4, GW4, 2))
         batch.routes.add(Route(ALL6, GW6, 2))
         assert ours(pod.addresses.list(2)) == [], "nothing happens before the end of the block"
-    assert [each.interface for each in ours(pod.addresses.list(2))] == [IF4, IF6]
-    assert [each.gateway for family in (4, 6) for each in pod.routes.list(family) if each.gateway] == [GW4, GW6]
+    assert [our.interface for our in ours(pod.addresses.list(2))] == [IF4, IF6]
+    assert [route.gateway for family in (4, 6) for route in pod.routes.list(family) if route.gateway] == [GW4, GW6]
 
 
 def test_a_batch_goes_on_after_an_error_and_tells_all(kernel, host):
@@ -376,7 +378,7 @@ def test_a_batch_goes_on_after_an_error_and_tells_all(kernel, host):
     with pytest.raises(errors.NoSuchLink, match=r"add address 10.1.0.5/24 to link 77") as failed:
         told_to_fail()
     assert [each.split(":")[:2] for each in failed.value.__notes__] == [["also", " change link eth7"]]
-    assert IF4 in [each.interface for each in network.addresses.list(1)]
+    assert IF4 in [address.interface for address in network.addresses.list(1)]
 
 
 def test_a_batch_answers_questions_after_what_it_was_told(kernel, host):
@@ -396,7 +398,7 @@ def test_a_batch_that_is_given_up_changes_nothing(kernel, host):
 
     with pytest.raises(ZeroDivisionError):
         given_up()
-    assert [each.name for each in network.links.list()] == ["lo"]
+    assert [link.name for link in network.links.list()] == ["lo"]
 
 
 def test_a_large_batch_is_not_lost_in_buffers(kernel, host):

@@ -23,7 +23,7 @@ from podwire.linux.values import Veth
 
 def ip(words):
     done = subprocess.run(["ip", "-j", "-d", *words.split()], capture_output=True, text=True, check=True)
-    return [each for each in json.loads(done.stdout or "[]") if each]
+    return [load for load in json.loads(done.stdout or "[]") if load]
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def test_a_kept_route_tells_what_it_is(kernel):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("route add 10.2.0.0/16 via 10.0.0.9 dev v0 src 10.0.0.1")
         ip("route add 10.3.0.0/16 dev v0")
-        far, near = sorted(SavedRoutes(netlink).list(index), key=lambda each: each.destination)
+        far, near = sorted(SavedRoutes(netlink).list(index), key=lambda savedroute: savedroute.destination)
         assert (far.destination, far.gateway, far.source) == (
             ip_network("10.2.0.0/16"),
             ip_address("10.0.0.9"),
@@ -202,8 +202,8 @@ QUEUES = [
 @pytest.mark.parametrize("commands", QUEUES, ids=["a bucket", "a queue", "classes", "a hook"])
 def test_queues_that_somebody_made_come_back(kernel, commands):
     with links() as (index, netlink):
-        for each in commands:
-            tc(each)
+        for command in commands:
+            tc(command)
         before = tc("qdisc show dev v0"), tc("class show dev v0")
         kept = SavedQdiscs(netlink).list(index)
         assert len(kept) == len(commands)

@@ -68,7 +68,7 @@ def test_a_kernel_is_asked_for_a_kind_and_makes_nothing(cable, kind):
 def test_a_mode_that_is_none_is_refused(cable):
     parent, here, _, there = cable()
     os.close(there)
-    with pytest.raises(errors.Refused, match="mode 'l9' is none of private, vepa, bridge, passthru"):
+    with pytest.raises(errors.Refused, match="mode 'l9' must be one of private, vepa, bridge, passthru"):
         make(here, Stacked("macvlan", parent=parent, mode="l9"), Attributes(name="net1"))
 
 
@@ -93,6 +93,6 @@ def test_a_link_moves_and_changes_in_one_message(cable):
     DetailedLinks(pod).change(found.link.ifindex, Attributes(alias="", promiscuous=True, all_multicast=True, up=True))
     again = DetailedLinks(pod).get(found.link.ifindex).link
     assert (again.alias, again.promiscuous, again.all_multicast, again.up) == ("", True, True, True)
-    assert [each.link.name for each in DetailedLinks(pod).list()] == ["lo", "net1"]
+    assert [detailedlink.link.name for detailedlink in DetailedLinks(pod).list()] == ["lo", "net1"]
     with pytest.raises(errors.NoSuchLink):
         DetailedLinks(pod).change(99, Attributes(mtu=1300))

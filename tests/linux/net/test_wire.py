@@ -17,7 +17,7 @@ def test_attributes_are_read_as_they_were_written(pairs):
 
 @given(KINDS, st.lists(st.tuples(KINDS, st.binary(max_size=9)), max_size=4))
 def test_a_nest_holds_its_attributes(kind, pairs):
-    packed = wire.nested(kind, *(wire.attribute(*each) for each in pairs))
+    packed = wire.nested(kind, *(wire.attribute(*pair) for pair in pairs))
     ((found, inner),) = wire.iter_attributes(packed)
     assert (found, list(wire.iter_attributes(inner))) == (kind, pairs)
 

@@ -37,7 +37,7 @@ def port(value: int) -> bytes:
 
 
 def chain(name, rules, **hook) -> Chain:
-    return Chain(name, tuple(do.rule(*each) for each in rules), **hook)
+    return Chain(name, tuple(do.rule(*rule) for rule in rules), **hook)
 
 
 def table(last="drop") -> Table:

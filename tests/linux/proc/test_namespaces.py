@@ -61,7 +61,7 @@ def test_a_network_is_opened_only_where_one_is_pinned(kernel, tmp_path):
     with pytest.raises(errors.NoSuchNamespace):
         kernel.network(tmp_path / "nowhere")
     path = kernel.namespaces(tmp_path, "ipc").create("ipc").path
-    with pytest.raises(errors.WrongKind, match="no net namespace"):
+    with pytest.raises(errors.WrongKind, match="not a net namespace"):
         kernel.network(path)
     pinned = kernel.namespaces(tmp_path)
     gone = pinned.create("gone").path

@@ -82,7 +82,7 @@ def chains(*resources):
 
 
 def names(rule):
-    return [name for name, _ in expressions.told(rule)]
+    return [name for name, _ in expressions.expressions_of(rule)]
 
 
 def test_there_are_chains_only_for_what_is_redirected():
