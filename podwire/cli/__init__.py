@@ -1,1 +1,1 @@
-"""One file per command, no logic."""
+"""The command line: one file per command; the work is done in cluster, inspect and the components."""

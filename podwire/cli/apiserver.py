@@ -19,44 +19,47 @@ DATA_DIR = Path("/var/lib/podwire/apiserver")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--data-dir", type=Path, default=DATA_DIR, help="state: keys, certificates, the store (%(default)s)"
+        "--data-dir", type=Path, default=DATA_DIR, help="keys, certificates and the store (default: %(default)s)"
     )
     parser.add_argument(
         "--listen",
         type=address,
         default=("127.0.0.1", 6443),
         metavar="ADDRESS:PORT",
-        help="where to serve (127.0.0.1:6443); port 0 is a free one",
+        help="address to serve on; port 0 picks a free one (default: 127.0.0.1:6443)",
     )
     parser.add_argument(
         "--store",
         metavar="URL",
-        help="sqlite:// (in the data directory, the default), memory://, or etcd://HOST:PORT[,…]",
+        help="sqlite:// (default, in the data directory), memory:// or etcd://HOST:PORT[,…]",
     )
     parser.add_argument(
-        "--write-kubeconfig", type=Path, metavar="FILE", help="the admin's kubeconfig (DATA_DIR/kubeconfig)"
+        "--write-kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="path for the admin kubeconfig (default: DATA_DIR/kubeconfig)",
     )
     parser.add_argument(
         "--service-cluster-ip-range", type=ipaddress.ip_network, default="10.96.0.0/16", metavar="CIDR",
-        help="addresses of services (%(default)s)",
+        help="addresses of services (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--token-auth-file",
         type=_token_file,
         default={},
         metavar="FILE",
-        help='static tokens, a line each: token,user,uid[,"group,group"]',
+        help='static tokens, one per line: token,user,uid[,"group,group"]',
     )
     parser.add_argument(
         "--kubelet-certificate-authority",
         type=Path,
         metavar="FILE",
-        help="who signs the certificates of kubelets; without it, any is taken",
+        help="CA of the kubelets' serving certificates (default: accept any)",
     )
     parser.add_argument(
         "--no-controllers",
         action="store_true",
-        help="do not run the controllers in this process (see podwire controllers)",
+        help="do not run the controllers in this process; see `podwire controllers`",
     )
     add_logging(parser)
 
@@ -81,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _token_file(path: str) -> dict[str, User]:
-    """The users of a file of static tokens; a line that cannot be read is named by its number."""
+    """Returns the users of a file of static tokens; an invalid line is named by its number."""
     users = {}
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:

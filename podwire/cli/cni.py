@@ -1,4 +1,4 @@
-"""`podwire cni`: our CNI plugins, for any runtime."""
+"""`podwire cni`: installs CNI plugins, runs their daemon, lists attachments and address pools."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 from podwire.cli import cni_calls
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped, seconds
+from podwire.cli.options import add_logging, add_output, run_until_stopped, seconds
 from podwire.cluster import cni_daemon
 from podwire.cluster.daemons import tune_garbage_collector
 from podwire.cniplugins.attachments import DATA
@@ -26,30 +26,34 @@ CONF = "/etc/cni/net.d"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    installing = verbs.add_parser("install", help="put our plugins into a directory")
+    installing = verbs.add_parser("install", help="Install our plugins into a directory")
     installing.add_argument("directory", type=Path, nargs="?", default=DIRECTORY, metavar="DIR")
-    installing.add_argument("--force", action="store_true", help="also in place of programs that are not ours")
-    installing.add_argument("--socket", type=Path, default=Path(SOCKET), help=f"where their daemon listens ({SOCKET})")
-    serving = verbs.add_parser("daemon", help="do what they are asked, in a twentieth of the time")
-    serving.add_argument("--socket", type=Path, help=f"where to listen (PREFIX{SOCKET})")
+    installing.add_argument("--force", action="store_true", help="overwrite programs that are not ours")
+    installing.add_argument(
+        "--socket", type=Path, default=Path(SOCKET), help=f"socket of their daemon (default: {SOCKET})"
+    )
+    serving = verbs.add_parser("daemon", help="Run the daemon that does their work, 20 times faster")
+    serving.add_argument("--socket", type=Path, help=f"socket to listen on (default: PREFIX{SOCKET})")
     serving.add_argument(
-        "--prefix", type=Path, default=Path("/"), help="the directory below which everything is kept (/)"
+        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
     )
     serving.add_argument(
         "--grace",
         type=seconds,
         default=Limits().grace,
         metavar="SECONDS",
-        help="how long calls that go on have left when a signal ends it (%(default)g)",
+        help="time for running calls after a signal (default: %(default)g)",
     )
     add_logging(serving)
-    listing = verbs.add_parser("list", help="what is attached on this host, and whether its owner is alive")
-    listing.description = "What is attached on this host, whether its owner is alive, and what CHECK found last."
-    listing.add_argument("--data-dir", default=DATA, metavar="DIR", help=f"where records are ({DATA})")
-    counting = verbs.add_parser("pools", help="how many addresses are leased, and how many are left")
-    counting.add_argument("--conf-dir", default=CONF, metavar="DIR", help=f"where networks are configured ({CONF})")
-    for parser_ in (listing, counting):
-        parser_.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    listing = verbs.add_parser("list", help="List attachments of this host, and whether their owners are alive")
+    listing.description = "List attachments of this host, whether their owners are alive, and the last result of CHECK."
+    listing.add_argument("--data-dir", default=DATA, metavar="DIR", help=f"directory of the records (default: {DATA})")
+    counting = verbs.add_parser("pools", help="List address pools: leased and free addresses")
+    counting.add_argument(
+        "--conf-dir", default=CONF, metavar="DIR", help=f"directory of network configurations (default: {CONF})"
+    )
+    for verb in (listing, counting):
+        add_output(verb)
     cni_calls.configure(verbs)
 
 
@@ -64,7 +68,7 @@ def _install(arguments: argparse.Namespace) -> int:
         socket = str(arguments.socket.absolute())
         paths = install(str(arguments.directory), force=arguments.force, socket=socket)
     except Foreign as error:
-        raise UserError(f"{error}: not ours, and --force is not given; nothing was changed") from error
+        raise UserError(f"{error}: not ours; nothing was changed; use --force to overwrite") from error
     except (OSError, ValueError) as error:
         raise UserError(str(error)) from error
     for path in paths:
@@ -82,14 +86,17 @@ def _daemon(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     try:
-        found = attached(arguments.data_dir)
+        attachments = attached(arguments.data_dir)
         checks = load_results(Path(arguments.data_dir).absolute().parent / CHECKS)
     except OSError as error:
         raise UserError(str(error)) from error
     if arguments.output == "json":
         print(
             json.dumps(
-                [attachment._asdict() | {"check": _check(checks.get(attachment.container_id))} for attachment in found],
+                [
+                    attachment._asdict() | {"check": _check(checks.get(attachment.container_id))}
+                    for attachment in attachments
+                ],
                 indent=2,
             )
         )
@@ -106,7 +113,7 @@ def _list(arguments: argparse.Namespace) -> int:
             ),
             _checked(checks.get(attachment.container_id)),
         )
-        for attachment in found
+        for attachment in attachments
     ]
     _print_table(("NETWORK", "CONTAINER", "INTERFACE", "IPS", "AGE", "ALIVE", "CHECK"), rows)
     return 0
@@ -125,18 +132,19 @@ def _checked(latest: LatestCheck | None) -> str:
 
 def _pools(arguments: argparse.Namespace) -> int:
     try:
-        told = list(pools(arguments.conf_dir))
+        entries = list(pools(arguments.conf_dir))
     except OSError as error:
         raise UserError(str(error)) from error
-    found = [pool for pool in told if isinstance(pool, Pool)]
-    wrong = [error for error in told if isinstance(error, Unreadable)]
-    for each in wrong:
-        print(f"podwire: {each.path}: {each.reason}", file=sys.stderr)
+    pools_ = [pool for pool in entries if isinstance(pool, Pool)]
+    wrong = [error for error in entries if isinstance(error, Unreadable)]
+    for bad in wrong:
+        print(f"podwire: {bad.path}: {bad.reason}", file=sys.stderr)
     if arguments.output == "json":
-        print(json.dumps([_pool(pool) for pool in found], indent=2))
+        print(json.dumps([_pool(pool) for pool in pools_], indent=2))
     else:
         rows = [
-            (pool.network, pool.ranges, str(pool.used), str(pool.free), str(pool.dead), _oldest(pool)) for pool in found
+            (pool.network, pool.ranges, str(pool.used), str(pool.free), str(pool.dead), _oldest(pool))
+            for pool in pools_
         ]
         _print_table(("NETWORK", "RANGES", "USED", "FREE", "DEAD", "OLDEST"), rows)
     return 1 if wrong else 0

@@ -1,4 +1,4 @@
-"""`podwire cni add`, `del`, `check`, `gc`, `status` and `version`: ask the plugins of a network, as a runtime does."""
+"""`podwire cni add|del|check|gc|status|version`: calls the plugins of a network, as a runtime does."""
 
 import argparse
 import json
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - the only name that its type has
 
 VERBS = {
-    "add": "attach a network namespace to a network, and print the result",
-    "del": "detach it again, also when the namespace or the configuration is gone",
-    "check": "whether what was attached is still as it was made",
-    "gc": "give back what belongs to nobody that is attached (cniVersion 1.1.0 and newer)",
-    "status": "whether a network takes more (cniVersion 1.1.0 and newer)",
-    "version": "which versions the plugins of a network support",
+    "add": "Attach a network namespace to a network, and print the result",
+    "del": "Detach it again, also without the namespace or the configuration",
+    "check": "Check that an attachment is unchanged",
+    "gc": "Release resources of attachments that no longer exist (cniVersion 1.1.0)",
+    "status": "Check that a network accepts attachments (cniVersion 1.1.0)",
+    "version": "Print the versions that the plugins of a network support",
 }
 _ATTACHING = ("add", "del", "check")
 
@@ -34,39 +34,49 @@ _ATTACHING = ("add", "del", "check")
 def configure(verbs: "Verbs") -> None:
     for verb, summary in VERBS.items():
         parser = verbs.add_parser(verb, help=summary, description=summary)
-        parser.add_argument("network", metavar="NETWORK", help="the name in its configuration")
+        parser.add_argument("network", metavar="NETWORK", help="name of the network in its configuration")
         if verb in _ATTACHING:
             _configure_target(parser, verb)
         if verb == "gc":
             parser.add_argument(
                 "--valid", action="append", default=[], type=_attachment, metavar="ID/IFNAME",
-                help="stays, as does what podwire remembers; may be given again",
+                help="keep this attachment, besides those that podwire recorded; repeatable",
             )  # fmt: skip
         parser.add_argument(
-            "--conf-dir", type=Path, default=CONF, metavar="DIR", help=f"where networks are configured ({CONF})"
+            "--conf-dir",
+            type=Path,
+            default=CONF,
+            metavar="DIR",
+            help=f"directory of network configurations (default: {CONF})",
         )
         parser.add_argument(
             "--bin-dir", type=Path, action="append", metavar="DIR",
-            help=f"where plugins are; may be given again (CNI_PATH, else {BIN})",
+            help=f"directory of plugins; repeatable (default: $CNI_PATH, else {BIN})",
         )  # fmt: skip
         parser.add_argument(
-            "--state-dir", type=Path, default=STATE, metavar="DIR", help=f"where attachments are remembered ({STATE})"
+            "--state-dir",
+            type=Path,
+            default=STATE,
+            metavar="DIR",
+            help=f"directory of attachment records (default: {STATE})",
         )
-        parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="json for errors, too")
         parser.add_argument(
-            "--timings", action="store_true", help="tell on standard error where the time went, step by step"
+            "-o",
+            "--output",
+            choices=("text", "json"),
+            default="text",
+            help="json: errors are JSON, too (default: %(default)s)",
         )
+        parser.add_argument("--timings", action="store_true", help="print the time of each step to standard error")
 
 
 def _configure_target(parser: argparse.ArgumentParser, verb: str) -> None:
     optional: dict[str, Any] = {} if verb == "add" else {"nargs": "?", "default": ""}
-    parser.add_argument("netns", metavar="NETNS", help="the path of the namespace, such as /run/netns/a", **optional)
-    parser.add_argument("--container-id", metavar="ID", help="whose it is (made from the path)")
-    parser.add_argument("--ifname", default="eth0", metavar="NAME", help="the interface inside (eth0)")
+    parser.add_argument("netns", metavar="NETNS", help="path of the namespace, such as /run/netns/a", **optional)
+    parser.add_argument("--container-id", metavar="ID", help="CNI_CONTAINERID (default: derived from the path)")
+    parser.add_argument("--ifname", default="eth0", metavar="NAME", help="name of the interface inside (default: eth0)")
     parser.add_argument("--args", default="", metavar="KEY=VALUE;…", help="CNI_ARGS")
-    parser.add_argument(
-        "--capabilities", type=_object, default={}, metavar="JSON", help="values for plugins that declare them, by name"
-    )
+    parser.add_argument("--capabilities", type=_object, default={}, metavar="JSON", help="capability arguments by name")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -76,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         _VERBS[arguments.verb](_tool(arguments, timings), arguments)
     except (PluginFailed, CniError, OSError) as error:
         if arguments.output == "json":
-            print(json.dumps(_told(error), indent=2))
+            print(json.dumps(_error_json(error), indent=2))
         raise UserError(_line(error)) from error
     finally:
         if timings is not None:
@@ -85,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_timings(timings: Timings, output: str) -> None:
-    """Beside what is printed, also of a call that failed."""
+    """Printed besides the result, also for a failed call."""
     if output == "json":
         print(json.dumps([asdict(step) for step in timings.steps], indent=2), file=sys.stderr)
         return
@@ -108,7 +118,7 @@ def _tool(arguments: argparse.Namespace, timings: Timings | None) -> Tool:
 
 def _target(arguments: argparse.Namespace) -> Target:
     if not arguments.netns and not arguments.container_id:
-        raise UserError("NETNS or --container-id must say what is meant")
+        raise UserError("NETNS or --container-id is required")
     return Target(
         id=arguments.container_id or id_of(arguments.netns),
         ifname=arguments.ifname,
@@ -129,7 +139,7 @@ def _version(tool: Tool, arguments: argparse.Namespace) -> None:
         return
     print(f"network {arguments.network}: {version}")
     for kind, versions_ in supported.items():
-        print(f"{kind}: {', '.join(versions_)}{'' if version in versions_ else f' (and not {version})'}")
+        print(f"{kind}: {', '.join(versions_)}{'' if version in versions_ else f' (not {version})'}")
 
 
 _VERBS = {
@@ -143,30 +153,30 @@ _VERBS = {
 
 
 def _line(error: Exception) -> str:
-    """A plugin's code is in its sentence; one of ours is put before it."""
-    told = f"code {int(error.code)}: {error}" if isinstance(error, CniError) else str(error)
-    return " ".join(told.split())
+    """Returns the error in one line. An error of a plugin contains its code; for ours, the code is added."""
+    text = f"code {int(error.code)}: {error}" if isinstance(error, CniError) else str(error)
+    return " ".join(text.split())
 
 
-def _told(error: Exception) -> dict[str, Any]:
-    """As the specification's error."""
+def _error_json(error: Exception) -> dict[str, Any]:
+    """Returns the error in the format of the specification."""
     refusal = error.cni_error if isinstance(error, PluginFailed) else error
-    told = refusal if isinstance(refusal, CniError) else CniError(0, str(error))
-    return encode(told, versions.LATEST) | ({"plugin": error.plugin} if isinstance(error, PluginFailed) else {})
+    cni_error = refusal if isinstance(refusal, CniError) else CniError(0, str(error))
+    return encode(cni_error, versions.LATEST) | ({"plugin": error.plugin} if isinstance(error, PluginFailed) else {})
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"no JSON: {error}") from error
+        raise argparse.ArgumentTypeError(f"not valid JSON: {error}") from error
     if not isinstance(value, dict):
-        raise argparse.ArgumentTypeError("no JSON object")
+        raise argparse.ArgumentTypeError("must be a JSON object")
     return value
 
 
 def _attachment(text: str) -> tuple[str, str]:
     id_, _, ifname = text.partition("/")
     if not id_ or not ifname:
-        raise argparse.ArgumentTypeError(f"{text!r} is no ID/IFNAME")
+        raise argparse.ArgumentTypeError(f"{text!r} is not ID/IFNAME")
     return id_, ifname

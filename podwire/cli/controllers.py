@@ -1,4 +1,4 @@
-"""`podwire controllers`: the controllers alone, against any API server."""
+"""`podwire controllers`: runs the controllers against any API server."""
 
 import argparse
 from pathlib import Path
@@ -12,15 +12,15 @@ from podwire.transports import credentials
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubeconfig", required=True, metavar="FILE", help="kubeconfig with the cluster-admin role")
     parser.add_argument(
-        "--kubeconfig", required=True, metavar="FILE", help="the API server, and an identity that may do everything"
+        "--context", default="", metavar="NAME", help="context of the kubeconfig (default: its current one)"
     )
-    parser.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
     parser.add_argument(
         "--root-ca-file",
         type=Path,
         metavar="FILE",
-        help="the CA that pods are told to trust (the kubeconfig's own)",
+        help="CA that is distributed to pods (default: that of the kubeconfig)",
     )
     add_logging(parser)
 
@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     try:
         access = credentials.load(arguments.kubeconfig, context=arguments.context)
-        credentials.ssl_context(access)  # what cannot be used is told before anything runs
+        credentials.ssl_context(access)  # bad credentials are reported before anything runs
         root_ca = _root_ca(arguments.root_ca_file or access.ca.file, access.ca.text)
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error

@@ -1,4 +1,4 @@
-"""`podwire demo`: see it work."""
+"""`podwire demo`: plays the demo."""
 
 import argparse
 import contextlib
@@ -29,20 +29,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=(CLUSTER, API),
         default=CLUSTER,
-        help="a whole cluster in five acts, one for each flow, or a tour of the API server alone (%(default)s)",
+        help="a whole cluster in five acts, or a tour of the API server (default: %(default)s)",
     )
     parser.add_argument(
-        "--act", type=int, choices=range(1, ACTS + 1), default=0, metavar="N", help="only this act of the five"
+        "--act", type=int, choices=range(1, ACTS + 1), default=0, metavar="N", help="play only this act (1 to 5)"
     )
-    parser.add_argument("--keep", action="store_true", help="leave it up; says how to go on and how to remove it")
+    parser.add_argument("--keep", action="store_true", help="keep it running, and print how to remove it")
     parser.add_argument(
         "--format",
         choices=("text", "mermaid", "html"),
         default="text",
-        help="how diagrams are drawn (%(default)s); html goes into files here, one for each act",
+        help="format of diagrams; html is written to files in this directory (default: %(default)s)",
     )
     parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="json: every step at the end (%(default)s)"
+        "-o",
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="json: all steps at the end (default: %(default)s)",
     )
 
 
@@ -50,27 +54,30 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.what == CLUSTER and os.geteuid() != 0:
         raise UserError("needs root, for namespaces, links and mounts; `podwire demo api` does not")
     if arguments.what == API and arguments.act:
-        raise UserError("--act is about the cluster: the tour of the API server has no acts")
-    wish = DemoOptions(only=arguments.act, keep=arguments.keep, form=arguments.format, columns=_columns())
+        raise UserError("--act is for the cluster demo: the tour of the API server has no acts")
+    options = DemoOptions(only=arguments.act, keep=arguments.keep, form=arguments.format, columns=_columns())
     show = _json if arguments.output == "json" else _text
-    with SignalGuard() as stops, contextlib.closing((play_api if arguments.what == API else play)(wish, stops)) as told:
+    with (
+        SignalGuard() as signals,
+        contextlib.closing((play_api if arguments.what == API else play)(options, signals)) as events,
+    ):
         try:
-            show(told, keep=arguments.keep)
+            show(events, keep=arguments.keep)
         except Failed as error:
             print(f"\npodwire demo: {error}; the end of the logs:\n{error.log}", file=sys.stderr)
             return 1
         except (NoKubectl, NotUp, NotCleared) as error:
             raise UserError(str(error)) from error
-    return stops.code
+    return signals.code
 
 
 def _columns() -> int:
     return shutil.get_terminal_size(fallback=(140, 24)).columns - INDENT
 
 
-def _text(told: Iterator[DemoEvent], *, keep: bool) -> None:
+def _text(events: Iterator[DemoEvent], *, keep: bool) -> None:
     number = 0
-    for event in told:
+    for event in events:
         match event:
             case ActStarted():
                 print(f"\n{'':=<{_columns() + INDENT}}\nAct {event.number}: {event.title}\n{event.sentence}")
@@ -88,7 +95,7 @@ def _text(told: Iterator[DemoEvent], *, keep: bool) -> None:
 
 
 def _fitted(line: str, width: int) -> list[str]:
-    """Sentences are wrapped, tables and tokens cut."""
+    """Wraps sentences, and cuts tables and tokens."""
     if len(line) > width and (" " not in line or "   " in line.strip()):
         return [f"{line[: width - 1]}…"]
     return textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False) or [""]
@@ -96,32 +103,32 @@ def _fitted(line: str, width: int) -> list[str]:
 
 def _closing(closing: Summary, steps: int, *, keep: bool) -> None:
     if closing.table:
-        print(f"\n{'':=<{_columns() + INDENT}}\nThe acts side by side, as they went just now:\n")
+        print(f"\n{'':=<{_columns() + INDENT}}\nComparison of the acts in this run:\n")
         print("\n".join(closing.table))
     memory = f"{closing.memory_bytes / 1e6:.0f} MB"
-    print(f"\n{steps} steps in {closing.seconds:.1f} s; all processes together took {memory} of memory.")
+    print(f"\n{steps} steps in {closing.seconds:.1f} s; all processes used {memory} of memory.")
     if keep:
-        print("It is still up. Next:")
+        print("It is still running. Next:")
         for visit in closing.visits:
             print(f"  {_here(visit)}")
         print(f"To remove it:\n  {_here(closing.end)}")
     else:
-        print("Everything is gone again. Next:  podwire demo --keep")
+        print("Everything was removed. Next:  podwire demo --keep")
 
 
 def _here(command: str) -> str:
-    """As it can be typed in this very shell, which may not know where podwire is."""
+    """Returns the command as it can be typed in this shell, where podwire may not be on PATH."""
     if command.startswith("podwire ") and shutil.which("podwire") is None:
         return f"{os.path.relpath(sys.argv[0])} {command.removeprefix('podwire ')}"
     return command
 
 
-def _json(told: Iterator[DemoEvent], *, keep: bool) -> None:
-    """Also when a step fails: the steps until then."""
+def _json(events: Iterator[DemoEvent], *, keep: bool) -> None:
+    """Prints JSON also after a failed step, with the steps until then."""
     steps: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
     try:
-        for event in told:
+        for event in events:
             match event:
                 case StepFinished():
                     steps.append(_step(event))

@@ -1,4 +1,4 @@
-"""`podwire device-plugin`: network devices as extended resources, for any kubelet."""
+"""`podwire device-plugin`: offers network devices as extended resources to any kubelet."""
 
 import argparse
 from pathlib import Path
@@ -15,14 +15,14 @@ _KUBELET = Path("/var/lib/kubelet")
 
 EPILOG = """\
 The file has `pools`, each with a name and one of:
-  links that the host has
+  links of the host
     interfaces: {names: [ens*], drivers: [...], pciAddresses: [...],
                  numaNodes: [...]}
-  links that are made
+  links that are created
     make: {kind: veth|macvlan|tap, parent: LINK, count: N}
   device files
     files: {paths: [/dev/net/tun], count: N}
-A pod asks for them by `resources.limits`: net.podwire.dev/POOL.
+A pod requests them in `resources.limits`: net.podwire.dev/POOL.
 See docs/device-plugin.md.
 """
 
@@ -30,16 +30,18 @@ See docs/device-plugin.md.
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the pools, in YAML")
-    parser.add_argument("--check", action="store_true", help="only say whether the file can be used")
-    where = parser.add_argument_group("where things are")
-    for flag, default, told in (
-        ("--kubelet-dir", _KUBELET, "the kubelet's directory, with device-plugins and pod-resources"),
-        ("--state-dir", Path("/var/lib/podwire/device-plugin"), "what devices were like before pods had them"),
-        ("--cdi-dir", Path("/var/run/cdi"), "where CDI files are put, for pools with cdi: true"),
-        ("--sysfs", Path("/sys"), "what tells of drivers, PCI addresses and NUMA nodes"),
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="YAML file with the pools of devices"
+    )
+    parser.add_argument("--check", action="store_true", help="only validate the file")
+    where = parser.add_argument_group("paths")
+    for flag, default, summary in (
+        ("--kubelet-dir", _KUBELET, "directory of the kubelet"),
+        ("--state-dir", Path("/var/lib/podwire/device-plugin"), "state of devices before pods got them"),
+        ("--cdi-dir", Path("/var/run/cdi"), "CDI files, for pools with cdi: true"),
+        ("--sysfs", Path("/sys"), "sysfs, for drivers, PCI addresses and NUMA nodes"),
     ):
-        where.add_argument(flag, type=Path, default=default, metavar="DIR", help=f"{told} ({default})")
+        where.add_argument(flag, type=Path, default=default, metavar="DIR", help=f"{summary} (default: {default})")
     add_logging(parser)
 
 
@@ -73,5 +75,5 @@ async def _work(options: Options) -> None:
     tune_garbage_collector()
     try:
         await offer(options)
-    except OSError as error:  # the state's directory, or the kernel's sockets
+    except OSError as error:  # the state directory, or netlink
         raise UserError(str(error)) from error

@@ -1,25 +1,26 @@
-"""`podwire doctor`: what this machine lacks."""
+"""`podwire doctor`: checks what this machine lacks."""
 
 import argparse
 import dataclasses
 import json
 
+from podwire.cli.options import add_output
 from podwire.inspect.doctor import Finding, examine
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """1 only when something is missing without which nothing runs."""
-    found = examine()
+    """Returns 1 only if something is missing that every cluster needs."""
+    findings = examine()
     if arguments.output == "json":
-        print(json.dumps([dataclasses.asdict(finding) for finding in found], indent=2))
+        print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
     else:
-        for finding in found:
+        for finding in findings:
             _show(finding)
-    return 1 if any(finding.needed and not finding.ok for finding in found) else 0
+    return 1 if any(finding.needed and not finding.ok for finding in findings) else 0
 
 
 def _show(finding: Finding) -> None:

@@ -1,4 +1,4 @@
-"""`podwire failpoints`: every place where a test can make podwire fail."""
+"""`podwire failpoints`: lists the failpoints for fault injection."""
 
 import argparse
 import importlib
@@ -7,10 +7,11 @@ import pkgutil
 
 import podwire
 from podwire import failpoints
+from podwire.cli.options import add_output
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`podwire hardware`: profiles of simulated hardware, and the cables of a node's cards."""
+"""`podwire hardware`: shows hardware profiles, and plugs or unplugs simulated cards."""
 
 import argparse
 import json
@@ -14,24 +14,27 @@ from podwire.cluster.hardware.switch import plug
 from podwire.cluster.up import state
 from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.cluster.up.node_namespaces import NodeNamespaces
-from podwire.cluster.up.state import BrokenState, NewerState
+from podwire.cluster.up.state import BrokenState
+from podwire.durable.records import NewerFormat
 from podwire.linux.net.network import KernelNetwork
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("profiles", help="the profiles that come with podwire")
-    showing = verbs.add_parser("show", help="what a profile has, or whether a file can be used as one")
-    showing.add_argument("profile", metavar="PROFILE", help="a YAML file, or the name of a profile")
+    verbs.add_parser("profiles", help="List the profiles that come with podwire")
+    showing = verbs.add_parser("show", help="Show a profile, or validate a file")
+    showing.add_argument("profile", metavar="PROFILE", help="YAML file, or name of a profile")
     form = showing.add_mutually_exclusive_group()
-    form.add_argument("-o", "--output", choices=("table", "json"), default="table", help="how it is printed (table)")
-    form.add_argument("--yaml", action="store_true", help="the profile itself, to begin one's own with")
-    for verb, told in (("unplug", "pull a card's cable: its carrier goes"), ("plug", "put it in again")):
-        cable = verbs.add_parser(verb, help=told)
-        cable.add_argument("card", metavar="CARD", help="its name in the profile; VFs are CARDv0, CARDv1, …")
-        cable.add_argument("--node", metavar="NODE", help="whose card it is (the first node's)")
+    form.add_argument(
+        "-o", "--output", choices=("table", "json"), default="table", help="output format (default: %(default)s)"
+    )
+    form.add_argument("--yaml", action="store_true", help="print the YAML file, as a template")
+    for verb, summary in (("unplug", "Unplug the cable of a card: it loses its carrier"), ("plug", "Plug it in again")):
+        cable = verbs.add_parser(verb, help=summary)
+        cable.add_argument("card", metavar="CARD", help="name of the card in the profile; VFs are CARDv0, CARDv1, …")
+        cable.add_argument("--node", metavar="NODE", help="node of the card (default: the first)")
         cable.add_argument(
-            "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the directory that the cluster is below (/)"
+            "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
         )
 
 
@@ -57,30 +60,30 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.yaml:
         print(profile_yaml.text_of(arguments.profile), end="")
     elif arguments.output == "json":
-        print(json.dumps([_told(function) for function in functions(profile)], indent=2))
+        print(json.dumps([_as_json(function) for function in functions(profile)], indent=2))
     else:
         _print_table(profile)
     return 0
 
 
-def _told(each: Function) -> dict[str, Any]:
-    found: dict[str, Any] = {"pci": each.pci}
-    found |= {"kind": "gpu" if each.gpu else "vf" if each.physical else "nic", "name": each.name}
-    found |= {"numaNode": each.numa, "pcieRoot": each.root, "driver": each.driver, "mac": each.mac, "rdma": each.rdma}
-    found |= {"vendor": each.vendor, "device": each.device, "physicalFunction": each.physical}
-    return {key: value for key, value in found.items() if value not in ("", None)}
+def _as_json(each: Function) -> dict[str, Any]:
+    fields: dict[str, Any] = {"pci": each.pci}
+    fields |= {"kind": "gpu" if each.gpu else "vf" if each.physical else "nic", "name": each.name}
+    fields |= {"numaNode": each.numa, "pcieRoot": each.root, "driver": each.driver, "mac": each.mac, "rdma": each.rdma}
+    fields |= {"vendor": each.vendor, "device": each.device, "physicalFunction": each.physical}
+    return {key: value for key, value in fields.items() if value not in ("", None)}
 
 
 def _print_table(profile: Profile) -> None:
     rows = [("PCI", "KIND", "NAME", "NUMA", "ROOT", "DRIVER", "MAC", "RDMA")]
     for function in functions(profile):
-        told = _told(function)
+        fields = _as_json(function)
         name = function.gpu.model if function.gpu else function.name
         numa = "-" if function.numa is None else str(function.numa)
         rows.append(
             (
                 function.pci,
-                told["kind"],
+                fields["kind"],
                 name,
                 numa,
                 function.root,
@@ -100,24 +103,24 @@ def _cable(arguments: argparse.Namespace) -> int:
         known = state.load(layout.record)
         if known is None or known.hardware is None:
             raise UserError(
-                f"no cluster with simulated hardware below {layout.prefix}; `podwire up --hardware` makes one"
+                f"no cluster with simulated hardware below {layout.prefix}; `podwire up --hardware` creates one"
             )
         _check_name(arguments.card, known.hardware)
         names = [node.name for node in known.nodes]
         if (node := arguments.node or names[0]) not in names:
-            raise UserError(f"there is no node {node}; there is {', '.join(names)}")
+            raise UserError(f"no node {node}; the nodes are {', '.join(names)}")
         with KernelNetwork(NodeNamespaces(layout, node).switch) as switch:
             plug(switch, arguments.card, plugged=arguments.verb == "plug")
-    except (BadPrefix, BrokenState, NewerState, OSError) as error:
+    except (BadPrefix, BrokenState, NewerFormat, OSError) as error:
         raise UserError(str(error)) from error
     return 0
 
 
 def _check_name(card: str, profile: Profile) -> None:
-    """The switch has links that are no card's."""
+    """The switch has other links than those of cards."""
     names = [link.name for link in links(functions(profile))]
     if card not in names:
-        raise UserError(f"there is no card {card}; there are {', '.join(names)}")
+        raise UserError(f"no card {card}; the cards are {', '.join(names)}")
 
 
 _VERBS: dict[str, Callable[[argparse.Namespace], int]] = {

@@ -1,4 +1,4 @@
-"""`podwire image`: the images of this machine, from archives or made here."""
+"""`podwire image`: images of this machine, imported from archives or built here."""
 
 import argparse
 import json
@@ -16,22 +16,35 @@ STORE = Path("var/lib/podwire/images")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="show the images")
+    listing = verbs.add_parser("list", help="List images")
     listing.add_argument("image", nargs="?", default="", help="only this name, repository or id")
-    taking = verbs.add_parser("import", help="take in an OCI image layout or what `docker save` wrote")
-    taking.add_argument("archive", type=Path, help="a directory or a tar, plain or in gzip")
-    taking.add_argument("--name", default="", help="the name to give it, instead of the one in the archive")
-    removing = verbs.add_parser("remove", help="remove images, with all their names")
-    removing.add_argument("image", nargs="+", help="a name or an id")
-    building = verbs.add_parser("build-root", help="make an image of this host's static busybox")
+    taking = verbs.add_parser("import", help="Import an OCI image layout or the output of `docker save`")
+    taking.add_argument("archive", type=Path, help="directory or tar file, plain or gzip")
+    taking.add_argument("--name", default="", help="name of the image, instead of the one in the archive")
+    removing = verbs.add_parser("remove", help="Remove images with all their names")
+    removing.add_argument("image", nargs="+", help="name or id")
+    building = verbs.add_parser("build-root", help="Build an image from this host's static busybox")
     building.add_argument("--name", default=ROOT_REFERENCE)
     building.add_argument("--busybox", type=Path, default=BUSYBOX, metavar="FILE")
     building.add_argument(
-        "--command", dest="words", type=shlex.split, default=["sh"], metavar="WORDS", help="what it runs (sh)"
+        "--command",
+        dest="words",
+        type=shlex.split,
+        default=["sh"],
+        metavar="WORDS",
+        help="command of the image (default: sh)",
     )
-    building.add_argument("--archive", type=Path, metavar="FILE", help="write it there, for any runtime, and not here")
+    building.add_argument(
+        "--archive", type=Path, metavar="FILE", help="write an archive for any runtime, instead of storing the image"
+    )
     for verb in (listing, taking, removing, building):
-        verb.add_argument("--prefix", type=Path, default=Path("/"), metavar="DIR", help=f"the store is DIR/{STORE}")
+        verb.add_argument(
+            "--prefix",
+            type=Path,
+            default=Path("/"),
+            metavar="DIR",
+            help=f"directory of the cluster; images are in DIR/{STORE} (default: /)",
+        )
         verb.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
@@ -68,7 +81,7 @@ def _remove(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
     for name in arguments.image:
         image = images.status(name)
         if image is None:
-            raise UserError(f"there is no image {name!r}")
+            raise UserError(f"no image {name!r}")
         found[image.id] = image
     for id_ in found:
         images.remove(id_)

@@ -1,16 +1,14 @@
-"""`podwire kubeconfig`: where a cluster's kubeconfig is."""
+"""`podwire kubeconfig`: prints the path of a cluster's kubeconfig."""
 
 import argparse
-from pathlib import Path
 
 from podwire.cli.main import UserError
+from podwire.cli.options import add_prefix
 from podwire.cluster.up.layout import BadPrefix, layout_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the directory below which everything is kept (/)"
-    )
+    add_prefix(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -19,6 +17,6 @@ def run(arguments: argparse.Namespace) -> int:
     except BadPrefix as error:
         raise UserError(str(error)) from error
     if not path.exists():
-        raise UserError(f"{path} is not there yet; `podwire up` writes it")
+        raise UserError(f"{path} does not exist yet; `podwire up` writes it")
     print(path)
     return 0

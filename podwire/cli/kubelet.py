@@ -1,4 +1,4 @@
-"""`podwire kubelet`: run the pods that are bound to this node."""
+"""`podwire kubelet`: runs the pods that are bound to this node."""
 
 import argparse
 import ipaddress
@@ -24,31 +24,42 @@ ENDPOINT = "unix:///run/podwire/cri.sock"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--kubeconfig", type=Path, required=True, metavar="FILE", help="the API server, and this node's identity"
+        "--kubeconfig", type=Path, required=True, metavar="FILE", help="kubeconfig with this node's identity"
     )
     parser.add_argument(
         "--container-runtime-endpoint",
         "--runtime",
         default=ENDPOINT,
         metavar="unix:///PATH",
-        help="the container runtime's socket (%(default)s)",
+        help="socket of the container runtime (default: %(default)s)",
     )
     parser.add_argument(
-        "--hostname-override", "--node-name", metavar="NAME", help="the node's name (the host's, in lower case)"
+        "--hostname-override",
+        "--node-name",
+        metavar="NAME",
+        help="name of the node (default: the host name in lower case)",
     )
     parser.add_argument(
-        "--root-dir", type=Path, default=Path("/var/lib/kubelet"), metavar="DIR", help="volumes and state (%(default)s)"
+        "--root-dir",
+        type=Path,
+        default=Path("/var/lib/kubelet"),
+        metavar="DIR",
+        help="volumes and state (default: %(default)s)",
     )
     parser.add_argument(
-        "--pod-logs-dir", type=Path, default=Path("/var/log/pods"), metavar="DIR", help="containers' logs (%(default)s)"
+        "--pod-logs-dir",
+        type=Path,
+        default=Path("/var/log/pods"),
+        metavar="DIR",
+        help="logs of containers (default: %(default)s)",
     )
     parser.add_argument(
         "--cni-dir",
         type=Path,
         action="append",
         metavar="DIR",
-        help="network configurations or plugins: when they change, pods that wait for a network try again; "
-        f"may be given again ({', '.join(map(str, CNI_DIRS))})",
+        help="directory of CNI configurations or plugins; a change retries pods that wait for a network; "
+        f"repeatable (default: {', '.join(map(str, CNI_DIRS))})",
     )
     _configure_node(parser)
     _configure_devices(parser)
@@ -57,61 +68,77 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_node(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the node")
-    group.add_argument("--node-ip", type=_addresses, default=(), metavar="IP[,IP]", help="its addresses")
-    group.add_argument("--pod-cidr", type=_networks, default=(), metavar="CIDR[,CIDR]", help="its pods' addresses")
-    group.add_argument("--node-labels", type=_labels, default={}, metavar="KEY=VALUE[,…]")
-    group.add_argument("--register-with-taints", type=_taints, default=(), metavar="KEY=VALUE:EFFECT[,…]")
-    group.add_argument("--max-pods", type=int, default=110, metavar="N", help="how many pods it takes (%(default)s)")
+    group = parser.add_argument_group("node")
+    group.add_argument("--node-ip", type=_addresses, default=(), metavar="IP[,IP]", help="addresses of the node")
+    group.add_argument("--pod-cidr", type=_networks, default=(), metavar="CIDR[,CIDR]", help="addresses of its pods")
+    group.add_argument("--node-labels", type=_labels, default={}, metavar="KEY=VALUE[,…]", help="labels of the node")
     group.add_argument(
-        "--cluster-dns", type=_addresses, default=(), metavar="IP[,IP]", help="the cluster's DNS servers"
+        "--register-with-taints", type=_taints, default=(), metavar="KEY=VALUE:EFFECT[,…]", help="taints of the node"
     )
-    group.add_argument("--cluster-domain", default="cluster.local", metavar="NAME", help="(%(default)s)")
+    group.add_argument(
+        "--max-pods", type=int, default=110, metavar="N", help="number of pods at most (default: %(default)s)"
+    )
+    group.add_argument(
+        "--cluster-dns", type=_addresses, default=(), metavar="IP[,IP]", help="DNS servers of the cluster"
+    )
+    group.add_argument(
+        "--cluster-domain",
+        default="cluster.local",
+        metavar="NAME",
+        help="DNS domain of the cluster (default: %(default)s)",
+    )
     group.add_argument(
         "--resolv-conf",
         type=Path,
         default=Path("/etc/resolv.conf"),
         metavar="FILE",
-        help="the node's own (%(default)s)",
+        help="resolver configuration of the node (default: %(default)s)",
     )
 
 
 def _configure_devices(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("devices, which plugins bring that register below the root directory")
+    group = parser.add_argument_group("devices of plugins")
     group.add_argument(
         "--device-allocate",
         choices=(AT_START, AT_ADMISSION),
         default=AT_START,
-        help="when a plugin is asked to allocate: before each container is made, or once for a whole pod before its "
-        "sandbox is (%(default)s)",
+        help="when Allocate is called: before each container is created, or once for all containers before the "
+        "sandbox is created (default: %(default)s)",
     )
     group.add_argument(
         "--topology-manager-policy",
         choices=POLICIES,
         default=BEST_EFFORT,
-        help="how near to one NUMA node the devices of a container have to be; a pod whose devices are not, fails "
-        "(%(default)s)",
+        help="NUMA alignment of the devices of a container (default: %(default)s)",
     )
     group.add_argument(
         "--device-plugin-grace",
         type=seconds,
         default=DEFAULT.grace,
         metavar="SECONDS",
-        help="how long the node names a resource whose plugin has gone (%(default)s)",
+        help="how long a resource stays on the node after its plugin ended (default: %(default)s)",
     )
 
 
 def _configure_server(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the server for logs, exec and attach")
+    group = parser.add_argument_group("server for logs, exec and attach")
     group.add_argument(
-        "--address", type=_address, default="0.0.0.0", metavar="IP", help="where it listens (%(default)s)"
+        "--address", type=_address, default="0.0.0.0", metavar="IP", help="address to listen on (default: %(default)s)"
     )
-    group.add_argument("--port", type=int, default=10250, metavar="N", help="(%(default)s)")
+    group.add_argument("--port", type=int, default=10250, metavar="N", help="port to listen on (default: %(default)s)")
     group.add_argument(
-        "--tls-cert-file", type=Path, metavar="FILE", help="(a self-signed one below the root directory)"
+        "--tls-cert-file",
+        type=Path,
+        metavar="FILE",
+        help="serving certificate (default: self-signed, below the root directory)",
     )
-    group.add_argument("--tls-private-key-file", type=Path, metavar="FILE")
-    group.add_argument("--client-ca-file", type=Path, metavar="FILE", help="who signs for its callers")
+    group.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="key of the certificate")
+    group.add_argument(
+        "--client-ca-file",
+        type=Path,
+        metavar="FILE",
+        help="CA of client certificates (default: that of the kubeconfig)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -145,7 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
         socket_of(options.runtime_endpoint)
         credentials.ssl_context(
             credentials.load(options.kubeconfig)
-        )  # what cannot be used is told before anything runs
+        )  # bad credentials are reported before anything runs
         return run_until_stopped(_work(options), arguments)
     except (OSError, BadKubeconfig, BadEndpoint, RunsAlready, CannotListen, NewerFormat) as error:
         raise UserError(str(error)) from error

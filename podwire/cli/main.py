@@ -1,6 +1,6 @@
-"""`podwire`: reads the command line and hands over to one file per command.
+"""`podwire`: parses the command line and calls the module of the command.
 
-Commands are imported when they are asked for, so that `--help` and small ones start fast.
+A command is imported when it is used, so that `--help` and small commands start fast.
 """
 
 import argparse
@@ -26,82 +26,91 @@ class Command:
     summary: str
 
 
-COMMANDS = (
-    Command("up", "podwire.cli.up", "bring a whole cluster up on this machine"),
-    Command("down", "podwire.cli.down", "remove a cluster, with its pods and all that it made"),
-    Command("status", "podwire.cli.status", "how a cluster is: its processes, its node, its addresses"),
-    Command("kubeconfig", "podwire.cli.kubeconfig", "print where a cluster's kubeconfig is"),
-    Command("node", "podwire.cli.node", "run a program on a node, among its standard paths and links"),
-    Command("hardware", "podwire.cli.hardware", "cards and GPUs that nobody has: profiles, cables"),
-    Command("doctor", "podwire.cli.doctor", "what this machine lacks, and what helps"),
-    Command("demo", "podwire.cli.demo", "bring a cluster up, run pods, draw their way, leave no trace"),
-    Command("apiserver", "podwire.cli.apiserver", "serve the Kubernetes API over SQLite, etcd or memory"),
-    Command("controllers", "podwire.cli.controllers", "namespaces, accounts, owners: what follows from objects"),
-    Command("scheduler", "podwire.cli.scheduler", "find a node for every pod that has none, and bind it"),
-    Command("kubelet", "podwire.cli.kubelet", "run the pods that are bound to this node, on any CRI runtime"),
-    Command("image", "podwire.cli.image", "images without a registry: import, build, list, remove"),
-    Command("runtime", "podwire.cli.runtime", "run pod sandboxes and containers for whoever speaks CRI"),
-    Command("cni", "podwire.cli.cni", "CNI plugins for any runtime: put them into a directory"),
-    Command("nri", "podwire.cli.nri", "plugins of NRI, and tools for who writes them"),
-    Command("nri-network", "podwire.cli.nri_network", "policies, routes and mesh of a node's pods, as an NRI plugin"),
-    Command("policy", "podwire.cli.policy", "which NetworkPolicy lets a packet through, or does not"),
-    Command("manifests", "podwire.cli.manifests", "print what puts a part of podwire onto any cluster"),
-    Command("device-plugin", "podwire.cli.device_plugin", "offer a node's network devices to its kubelet"),
-    Command("network-driver", "podwire.cli.network_driver", "offer a node's interfaces to claims, and attach them"),
-    Command("trace", "podwire.cli.trace", "draw the way of a pod as it went, arrow by arrow"),
-    Command("retry", "podwire.cli.retry", "have what a pod waits for tried again, now"),
-    Command("leakcheck", "podwire.cli.leakcheck", "list what podwire made on this host and no pod explains"),
-    Command("failpoints", "podwire.cli.failpoints", "list the places where a test can make podwire fail"),
-)
+GROUPS = {
+    "clusters": (
+        Command("up", "podwire.cli.up", "Start a cluster on this machine"),
+        Command("down", "podwire.cli.down", "Remove a cluster with its pods and everything it created"),
+        Command("status", "podwire.cli.status", "Show the processes, nodes and addresses of a cluster"),
+        Command("kubeconfig", "podwire.cli.kubeconfig", "Print the path of a cluster's kubeconfig"),
+        Command("node", "podwire.cli.node", "Run a program on a node, with its paths and links"),
+        Command("hardware", "podwire.cli.hardware", "Show hardware profiles; plug and unplug simulated cards"),
+        Command("demo", "podwire.cli.demo", "Start a cluster, run pods, draw their traces, remove it"),
+    ),
+    "diagnostics": (
+        Command("trace", "podwire.cli.trace", "Draw the start of a pod as a sequence diagram"),
+        Command("doctor", "podwire.cli.doctor", "Check what this machine lacks, and what would help"),
+        Command("leakcheck", "podwire.cli.leakcheck", "List leftovers: resources that no pod uses any more"),
+        Command("policy", "podwire.cli.policy", "Explain which NetworkPolicy allows or denies a connection"),
+        Command("retry", "podwire.cli.retry", "Retry now whatever a pod is waiting for"),
+        Command("failpoints", "podwire.cli.failpoints", "List the failpoints for fault injection in tests"),
+    ),
+    "components, each usable alone with any Kubernetes": (
+        Command("apiserver", "podwire.cli.apiserver", "Serve the Kubernetes API from SQLite, etcd or memory"),
+        Command("controllers", "podwire.cli.controllers", "Run the controllers for namespaces, owners and accounts"),
+        Command("scheduler", "podwire.cli.scheduler", "Bind pods to nodes"),
+        Command("kubelet", "podwire.cli.kubelet", "Run the pods of this node on any CRI runtime"),
+        Command("runtime", "podwire.cli.runtime", "Run pod sandboxes and containers for CRI clients"),
+        Command("image", "podwire.cli.image", "Import, build, list and remove images, without a registry"),
+        Command("cni", "podwire.cli.cni", "Install CNI plugins, run their daemon, call them by hand"),
+        Command("nri", "podwire.cli.nri", "Write, test and observe NRI plugins"),
+        Command("nri-network", "podwire.cli.nri_network", "Apply policies and routes to pods, as an NRI plugin"),
+        Command("device-plugin", "podwire.cli.device_plugin", "Offer network devices to a kubelet"),
+        Command("network-driver", "podwire.cli.network_driver", "Publish interfaces as DRA devices, and attach them"),
+        Command("manifests", "podwire.cli.manifests", "Print manifests that install a component on any cluster"),
+    ),
+}
 
-DESCRIPTION = "The whole way of a Kubernetes pod onto its network, one command per participant."
+COMMANDS = tuple(command for group in GROUPS.values() for command in group)
+
+DESCRIPTION = "A small, complete Kubernetes for one machine, with one command per component."
 
 EPILOG = """\
 exit codes: 0 ok, 1 failed, 2 usage
 
 try:
   podwire demo                                     see it work
-  podwire up --detach                              a cluster; `down` removes it
+  podwire up --detach                              start a cluster
+  podwire down                                     remove it again
   podwire apiserver --data-dir /tmp/pw --listen 127.0.0.1:6443
   kubectl --kubeconfig /tmp/pw/kubeconfig get namespaces
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is for the shell."""
-    gc.disable()  # starting makes little garbage, and looking for it is a tenth of the time; daemons enable it when up
+    """Runs one command; returns the exit code."""
+    gc.disable()  # start-up makes little garbage, and collecting takes a tenth of its time; daemons enable it when up
     try:
-        return _heard(list(sys.argv[1:] if arguments is None else arguments))
+        return _run_and_flush(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except OSError as error:
-        if (code := _unwritten(error)) is None:
+        if (code := _code_of_write_error(error)) is None:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter tries once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter writes again at exit
         return code
     finally:
         gc.enable()
 
 
-def _heard(given: Sequence[str]) -> int:
-    """Run it; all that it says is written when it returns, whatever way it ends."""
+def _run_and_flush(given: Sequence[str]) -> int:
+    """Runs a command; its output is flushed when it returns, however it ends."""
     try:
         return _run(given)
     finally:
-        if sys.stdout is not None:  # else it was closed before we began
+        if sys.stdout is not None:  # None if it was closed before the start
             sys.stdout.flush()
 
 
-def _unwritten(error: OSError) -> int | None:
-    """The exit code when there is nobody to talk to any more, or no room; None for another error."""
+def _code_of_write_error(error: OSError) -> int | None:
+    """Returns the exit code when the output is closed or the disk is full; None for another error."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        print(f"podwire: {error.filename or 'what was to be written'}: {error.strerror}", file=sys.stderr)
+        print(f"podwire: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         return 1
-    return 128 + signal.SIGPIPE if error.errno == errno.EPIPE and _nobody_listens() else None
+    return 128 + signal.SIGPIPE if error.errno == errno.EPIPE and _output_is_closed() else None
 
 
-def _nobody_listens() -> bool:
-    """Whether the output goes into a pipe that has no other end any more, as `| head` leaves it."""
+def _output_is_closed() -> bool:
+    """Whether the output is a pipe without a reader, as after `| head`."""
     output = select.poll()
     output.register(sys.stdout, 0)
     return any(event & select.POLLERR for _, event in output.poll(0))
@@ -122,14 +131,16 @@ def _run(given: Sequence[str]) -> int:
 
 
 class UserError(Exception):
-    """Something that the user can mend; told in one line, without a traceback."""
+    """An error that the user can fix; printed in one line, without a traceback."""
 
 
 def _page() -> str:
-    """What the help says first; argparse would break these lines."""
+    """Returns the text before the options; argparse would wrap these lines."""
     width = max(len(command.name) for command in COMMANDS)
-    lines = [f"  {command.name:{width}}  {command.summary}" for command in COMMANDS]
-    return "\n".join([DESCRIPTION, "", "commands:", *lines])
+    lines = [DESCRIPTION]
+    for title, group in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {command.name:{width}}  {command.summary}" for command in group)]
+    return "\n".join(lines)
 
 
 def _parse(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
@@ -142,14 +153,14 @@ def _parse(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.Name
     )
     parser.add_argument("--version", action="version", version=f"podwire {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="podwire", help=argparse.SUPPRESS)
-    wanted = next((word for word in given if not word.startswith("-")), "")
+    name = next((word for word in given if not word.startswith("-")), "")
     for command in COMMANDS:
         below = commands.add_parser(command.name, help=command.summary, description=command.summary)
-        if command.name == wanted:
+        if command.name == name:
             importlib.import_module(command.module).configure(below)
     return parser, parser.parse_args(given)
 
 
 if __name__ == "__main__":
-    # By its own name: commands raise the UserError of that module, not of the one that was run.
+    # By its module name: commands raise UserError of that module, not of __main__.
     sys.exit(importlib.import_module("podwire.cli.main").main())

@@ -1,4 +1,4 @@
-"""`podwire manifests`: what puts a part of podwire onto any cluster, as YAML for `kubectl apply -f -`."""
+"""`podwire manifests`: prints manifests that install a component on any cluster, for `kubectl apply -f -`."""
 
 import argparse
 import ipaddress
@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from podwire.cli.main import UserError
-from podwire.cli.options import say
+from podwire.cli.options import write_line
 from podwire.dradriver.config import load
 from podwire.dradriver.publish.manifests import Deployment, network_driver
 from podwire.nriplugins.network.manifests import Settings, manifests
@@ -19,40 +19,43 @@ STANDARD, DRIVER = Settings(), Deployment()
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_subparsers(dest="part", metavar="PART", required=True)
-    network = parts.add_parser("nri-network", help="the network plugin: definitions, identity, DaemonSet")
-    network.add_argument("--image", default=STANDARD.image, help="an image that has podwire and nft (%(default)s)")
+    network = parts.add_parser("nri-network", help="Print the network plugin: CRDs, RBAC, DaemonSet")
+    network.add_argument("--image", default=STANDARD.image, help="image with podwire and nft (default: %(default)s)")
     _configure(network, STANDARD.namespace, STANDARD.port)
     driver = parts.add_parser(
-        "network-driver", help="the network driver: identity, admission policies, device classes, DaemonSet"
+        "network-driver", help="Print the network driver: RBAC, admission policies, device classes, DaemonSet"
     )
-    driver.add_argument("--image", default=DRIVER.image, help="an image that has podwire (%(default)s)")
+    driver.add_argument("--image", default=DRIVER.image, help="image with podwire (default: %(default)s)")
     _configure(driver, DRIVER.namespace, DRIVER.port)
-    driver.add_argument(
-        "--config", type=Path, metavar="FILE", help="what every node offers, and pools of addresses, in YAML"
-    )
+    driver.add_argument("--config", type=Path, metavar="FILE", help="YAML configuration of the driver")
 
 
 def _configure(parser: argparse.ArgumentParser, namespace: str, port: int) -> None:
-    parser.add_argument("--namespace", default=namespace, help="where the DaemonSet is (%(default)s)")
-    parser.add_argument("--port", type=int, default=port, help="of its pages on each node's loopback (%(default)s)")
+    parser.add_argument("--namespace", default=namespace, help="namespace of the DaemonSet (default: %(default)s)")
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=port,
+        help="port of /metrics, /healthz and /readyz on the loopback of each node (default: %(default)s)",
+    )
     parser.add_argument(
         "--kubeconfig",
         default="",
         metavar="PATH",
-        help="a file of every node, for clusters whose service accounts may not do enough",
+        help="file on every node, instead of the service account",
     )
     parser.add_argument(
         "--api-server",
-        type=_place,
+        type=_host_and_port,
         default=("", ""),
         metavar="HOST:PORT",
-        help="for clusters whose nodes do not reach the Service of the API server",
+        help="address of the API server, for nodes that do not reach its Service",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     objects = _network_driver(arguments) if arguments.part == "network-driver" else _nri_network(arguments)
-    say(yaml.dump_all(objects, Dumper=_Plain, sort_keys=False, width=LONGEST_LINE).rstrip())
+    write_line(yaml.dump_all(objects, Dumper=_Plain, sort_keys=False, width=LONGEST_LINE).rstrip())
     return 0
 
 
@@ -86,7 +89,7 @@ def _network_driver(arguments: argparse.Namespace) -> list[dict[str, object]]:
 
 
 def _text(path: Path) -> str:
-    """Of a file that the driver can use: it is told here, not by pods that fail."""
+    """Returns a file after validation, so that errors are reported here and not by failing pods."""
     try:
         load(path)
         return path.read_text(encoding="utf-8")
@@ -97,7 +100,7 @@ def _text(path: Path) -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """What occurs twice is written twice, and what has lines is written in lines: people read it."""
+    """Writes repeated values without anchors, and multi-line strings as blocks."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the same for all
         return True
@@ -110,11 +113,11 @@ def _lines(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Plain.add_representer(str, _lines)
 
 
-def _place(text: str) -> tuple[str, str]:
+def _host_and_port(text: str) -> tuple[str, str]:
     host, separator, port = text.rpartition(":")
     host = host.strip("[]")
     if not separator or not host or not port.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no HOST:PORT such as 192.0.2.1:6443")
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT such as 192.0.2.1:6443")
     if ":" in host:
         ipaddress.ip_address(host)
     return host, port

@@ -1,4 +1,4 @@
-"""`podwire node`: programs on a node."""
+"""`podwire node`: runs programs on a node."""
 
 import argparse
 import os
@@ -10,21 +10,22 @@ from podwire.cluster.up import state
 from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.nodes import trace_socket
-from podwire.cluster.up.state import BrokenState, NewerState
+from podwire.cluster.up.state import BrokenState
+from podwire.durable.records import NewerFormat
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    executing = verbs.add_parser("exec", help="run a program where a node's standard paths and links are")
+    executing = verbs.add_parser("exec", help="Run a program in the namespaces of a node")
     executing.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the directory below which everything is kept (/)"
+        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
     )
     executing.add_argument("node", metavar="NODE")
-    executing.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help="and its arguments")
+    executing.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help="program with arguments")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Become the program; its exit code is ours."""
+    """Replaces this process by the program."""
     program = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if not program:
         raise UserError(f"name a program: `podwire node exec {arguments.node} -- ip link`")
@@ -35,23 +36,23 @@ def run(arguments: argparse.Namespace) -> int:
         os.execvp(program[0], program)  # noqa: S606 - the user's own program, without a shell
     except FileNotFoundError as error:
         raise UserError(f"{program[0]}: not found on node {arguments.node}") from error
-    except (BadPrefix, NewerState, BrokenState, OSError) as error:
+    except (BadPrefix, NewerFormat, BrokenState, OSError) as error:
         raise UserError(str(error)) from error
 
 
 def _enter(prefix: Path, name: str) -> Path:
-    """Where the collector of traces listens, as it is seen from there."""
+    """Enters the node; returns the socket of the trace collector as seen from there."""
     layout = layout_of(prefix)
     known = state.load(layout.record)
     if known is None:
-        raise UserError(f"there is no cluster below {layout.prefix}; `podwire up` makes one")
+        raise UserError(f"no cluster below {layout.prefix}; `podwire up` creates one")
     node = next((node for node in known.nodes if node.name == name), None)
     if node is None:
-        raise UserError(f"there is no node {name}; there is {', '.join(node.name for node in known.nodes)}")
+        raise UserError(f"no node {name}; the nodes are {', '.join(node.name for node in known.nodes)}")
     if not node.own:
         return layout.trace_socket
     space = NodeNamespaces(layout, name)
-    if not space.stands():
-        raise UserError(f"the namespaces of {name} are not there; `podwire up` makes them")
+    if not space.exists():
+        raise UserError(f"the namespaces of {name} do not exist; `podwire up` creates them")
     space.enter()
     return trace_socket(layout, name)

@@ -1,6 +1,6 @@
-"""`podwire nri`: plugins of NRI, and what helps those who write them.
+"""`podwire nri`: tools for writing and testing NRI plugins.
 
-Each subcommand is a module with `configure(parser)` and `run(arguments) -> exit code`, imported when it is asked for.
+Each subcommand is a module with `configure(parser)` and `run(arguments) -> exit code`, imported when it is used.
 """
 
 import argparse
@@ -11,16 +11,16 @@ from typing import Any
 from podwire.cli.main import Command
 
 SUBCOMMANDS = (
-    Command("new", "podwire.cli.nri_new", "begin a plugin of your own, with a test"),
-    Command("logger", "podwire.cli.nri_logger", "log what a runtime does with pods and containers"),
-    Command("play", "podwire.cli.nri_play", "play the life of a pod to a plugin, and check what it does"),
-    Command("fake-plugin", "podwire.cli.nri_fake", "a plugin that does what a script says, to test a runtime"),
-    Command("proxy", "podwire.cli.nri_proxy", "watch what passes between a runtime and its plugins"),
+    Command("new", "podwire.cli.nri_new", "Create a new plugin with a test"),
+    Command("logger", "podwire.cli.nri_logger", "Log all events of pods and containers"),
+    Command("play", "podwire.cli.nri_play", "Send the events of a pod to a plugin, and check its replies"),
+    Command("fake-plugin", "podwire.cli.nri_fake", "Run a scripted plugin, to test a runtime"),
+    Command("proxy", "podwire.cli.nri_proxy", "Show the messages between a runtime and its plugins"),
 )
 
 
-class _Late(argparse.ArgumentParser):
-    """A parser that learns its flags when it has something to parse."""
+class _LazyParser(argparse.ArgumentParser):
+    """A parser that imports its options when it is used."""
 
     module = ""
 
@@ -30,18 +30,18 @@ class _Late(argparse.ArgumentParser):
         module, self.module = importlib.import_module(self.module), ""
         module.configure(self)
         if getattr(module, "PROGRAM", False):
-            # What is behind `--` is another program's: no flag of ours, and told apart from what stands before.
+            # Arguments after `--` belong to the other program.
             given = list(args or ())
             at = given.index("--") if "--" in given else len(given)
             args, program = given[:at], given[at + 1 :]
             self.set_defaults(program=program)
-        # Flags between NAME and [DIR]; it comes back here for the parts.
+        # Options between NAME and [DIR]; argparse calls this again for the parts.
         mixed = getattr(module, "INTERMIXED", False)
         return self.parse_known_intermixed_args(args, namespace) if mixed else self.parse_known_args(args, namespace)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True, parser_class=_Late)
+    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True, parser_class=_LazyParser)
     for subcommand in SUBCOMMANDS:
         verbs.add_parser(
             subcommand.name, help=subcommand.summary, description=subcommand.summary

@@ -1,4 +1,4 @@
-"""`podwire nri fake-plugin`: a scripted plugin, to test a runtime with."""
+"""`podwire nri fake-plugin`: a scripted plugin, to test a runtime."""
 
 import argparse
 import asyncio
@@ -14,23 +14,23 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from podwire.cli.main import UserError
-from podwire.cli.options import say
+from podwire.cli.options import write_line
 from podwire.nri.fake import FakePlugin, Leaves, Script, read_script
 from podwire.nri.script import BadScript
 
 SOCKET = "/var/run/nri/nri.sock"
 LAUNCHED = "NRI_PLUGIN_SOCKET"
-"""Set by a runtime that starts its plugins itself: the number of a connected socket."""
+"""Set by a runtime that starts its plugins: the descriptor of a connected socket."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "script", type=Path, nargs="?", metavar="SCRIPT.yaml", help="without one, a plugin that changes nothing"
+        "script", type=Path, nargs="?", metavar="SCRIPT.yaml", help="script (default: a plugin that changes nothing)"
     )
     parser.add_argument(
-        "--socket", default=os.environ.get("NRI_SOCKET", SOCKET), help=f"where the runtime listens ({SOCKET})"
+        "--socket", default=os.environ.get("NRI_SOCKET", SOCKET), help=f"NRI socket of the runtime (default: {SOCKET})"
     )
-    parser.add_argument("--record", type=Path, metavar="FILE", help="a line of JSON for everything that is received")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write every message as a line of JSON")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
 
 
@@ -45,18 +45,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"{arguments.script}: {error}") from error
     with _recording(arguments.record) as record:
 
-        def tell(facts: Mapping[str, Any]) -> None:
+        def report(facts: Mapping[str, Any]) -> None:
             if record is not None:
                 record.write(json.dumps(facts) + "\n")
                 record.flush()
             if not arguments.quiet:
-                say(_line(facts))
+                write_line(_line(facts))
 
-        return asyncio.run(_talk(FakePlugin(script, tell), arguments.socket))
+        return asyncio.run(_talk(FakePlugin(script, report), arguments.socket))
 
 
 def _named(script: Script) -> Script:
-    """Who a runtime says it is, unless the script says otherwise."""
+    """Returns the script with the runtime's name and index for the plugin, unless the script has its own."""
     if LAUNCHED not in os.environ or script.name != Script().name:
         return script
     name, index = os.environ.get("NRI_PLUGIN_NAME", script.name), os.environ.get("NRI_PLUGIN_IDX", script.index)
@@ -94,7 +94,7 @@ async def _talk(plugin: FakePlugin, path: str) -> int:
 
 
 def _line(facts: Mapping[str, Any]) -> str:
-    """One line for people."""
+    """Formats a message for people."""
     what = facts.get("call") or facts.get("event")
     about = " ".join(filter(None, (facts.get("pod"), facts.get("container"))))
     via = f"via {facts['via']}" if "via" in facts else ""

@@ -1,4 +1,4 @@
-"""`podwire nri logger`: the plugin that logs everything."""
+"""`podwire nri logger`: runs the plugin that logs everything."""
 
 import argparse
 

@@ -1,10 +1,10 @@
-"""`podwire nri-network`: policies, routes and mesh of a node's pods, on any runtime that speaks NRI."""
+"""`podwire nri-network`: applies policies, routes and mesh rules to pods, on any runtime with NRI."""
 
 import argparse
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, add_node, run_until_stopped, say
+from podwire.cli.options import add_logging, add_node, first_error, run_until_stopped, write_line
 from podwire.cluster import nri_network
 from podwire.cluster.daemons import tune_garbage_collector
 from podwire.cluster.nri_network import Options
@@ -17,10 +17,12 @@ from podwire.transports import credentials
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_node(parser)
-    parser.add_argument("--socket", type=Path, metavar="PATH", help=f"where the runtime listens ({SOCKET})")
-    parser.add_argument("--index", metavar="NN", help="two digits; plugins are asked in this order (50)")
+    parser.add_argument("--socket", type=Path, metavar="PATH", help=f"NRI socket of the runtime (default: {SOCKET})")
+    parser.add_argument("--index", metavar="NN", help="two digits; plugins are called in this order (default: 50)")
     parser.add_argument(
-        "--remove", action="store_true", help="take away all that it set on this node and in its pods, and end"
+        "--remove",
+        action="store_true",
+        help="remove everything that the plugin configured on this node and in its pods, and exit",
     )
     add_logging(parser)
 
@@ -38,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         address=host,
         port=port,
     )
-    try:  # what cannot be used is told before anything runs
+    try:  # bad credentials are reported before anything runs
         credentials.ssl_context(nri_network.access_of(options))
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
@@ -47,10 +49,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _remove() -> int:
     try:
-        found = nri_network.remove()
+        namespaces = nri_network.remove()
     except OSError as error:
         raise UserError(str(error)) from error
-    say(f"removed; namespaces: {found}" if found else "nothing was there")
+    write_line(f"removed; namespaces: {namespaces}" if namespaces else "nothing was there")
     return 0
 
 
@@ -59,9 +61,4 @@ async def _work(options: Options) -> None:
     try:
         await nri_network.run(options)
     except* (ApiError, NriError, OSError) as failures:
-        raise UserError(str(_first(failures))) from failures
-
-
-def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+        raise UserError(str(first_error(failures))) from failures

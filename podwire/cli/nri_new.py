@@ -1,4 +1,4 @@
-"""`podwire nri new`: a plugin to begin with, and a test that it passes."""
+"""`podwire nri new`: creates a plugin with a test."""
 
 import argparse
 from pathlib import Path
@@ -7,13 +7,15 @@ from podwire.cli.main import UserError
 from podwire.nriplugins.starter import BadStarter, files, write
 
 INTERMIXED = True
-"""Flags may stand between the arguments."""
+"""Options may be placed between the arguments."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="letters, digits and _.+-")
-    parser.add_argument("directory", metavar="DIR", type=Path, nargs="?", help="where to write it (./NAME)")
-    parser.add_argument("--index", default="50", metavar="NN", help="two digits; plugins are asked in this order (50)")
+    parser.add_argument("directory", metavar="DIR", type=Path, nargs="?", help="directory to create (default: ./NAME)")
+    parser.add_argument(
+        "--index", default="50", metavar="NN", help="two digits; plugins are called in this order (default: 50)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

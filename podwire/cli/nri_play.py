@@ -1,4 +1,4 @@
-"""`podwire nri play`: the life of a pod, played to a plugin."""
+"""`podwire nri play`: sends the events of a pod to a plugin, and checks its replies."""
 
 import argparse
 import asyncio
@@ -12,19 +12,19 @@ import uvloop
 
 from podwire import logs
 from podwire.cli.main import UserError
-from podwire.cli.options import say
+from podwire.cli.options import write_line
 from podwire.nri.play import How, Result, Script, play, read_script, report
 from podwire.nri.play.outcome import Outcome
 from podwire.nri.script import BadScript
 from podwire.protocols.nri.names import BadName, PluginId, from_file
 
 EPILOG = """\
-The program finds the socket in NRI_SOCKET, or wherever {socket} stands among its arguments.
-exit codes: 0 all as expected, 1 something is not, 2 the script or the command line is wrong
+The program gets the socket in NRI_SOCKET, and in place of {socket} in its arguments.
+exit codes: 0 as expected, 1 not as expected, 2 invalid script or command line
 """
 
 PROGRAM = True
-"""What comes after `--` is `arguments.program`."""
+"""Arguments after `--` are `arguments.program`."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,11 +32,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--launch", type=_named, metavar="NN-NAME", help="start it as a pre-installed plugin")
-    parser.add_argument("--generation", choices=("old", "new"), help="as a runtime before NRI 0.12 speaks, or since")
+    parser.add_argument(
+        "--generation", choices=("old", "new"), help="protocol of runtimes before NRI 0.12 (old) or since (new)"
+    )
     parser.add_argument("--format", choices=("text", "json", "junit"), default="text")
-    parser.add_argument("--plugin-output", type=Path, metavar="FILE", help="where what the plugin prints goes (stderr)")
+    parser.add_argument(
+        "--plugin-output", type=Path, metavar="FILE", help="file for the output of the plugin (default: stderr)"
+    )
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="error")
-    parser.add_argument("script", type=Path, nargs="?", metavar="SCRIPT.yaml", help="without one, the life of one pod")
+    parser.add_argument(
+        "script", type=Path, nargs="?", metavar="SCRIPT.yaml", help="script (default: the life cycle of one pod)"
+    )
 
 
 def _named(text: str) -> PluginId:
@@ -49,12 +55,12 @@ def _named(text: str) -> PluginId:
 def run(arguments: argparse.Namespace) -> int:
     try:
         if not arguments.program:
-            raise BadScript("which plugin? Its program comes after --")
+            raise BadScript("no plugin given: add `-- PROGRAM`")
         script = _script(arguments.script, arguments.generation)
     except BadScript as error:
         print(f"podwire nri play: {error}", file=sys.stderr)
         return 2
-    # Warnings are heard, for the report, also where they are not shown.
+    # Warnings are collected for the report even if they are not shown.
     logs.set_up(level="warning" if arguments.log_level == "error" else arguments.log_level)
     logging.getLogger().handlers[0].setLevel(arguments.log_level.upper())
     output = 2
@@ -64,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     shown = arguments.format == "text"
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         result = runner.run(play(script, how, _print if shown else lambda _: None))
-    _tell(result, arguments.format)
+    _print_result(result, arguments.format)
     return 0 if result.ok else 1
 
 
@@ -87,14 +93,14 @@ def _opened(path: Path) -> int:
 
 
 def _print(done: Outcome) -> None:
-    say("\n".join(report.lines(done)))
+    write_line("\n".join(report.lines(done)))
 
 
-def _tell(result: Result, form: str) -> None:
+def _print_result(result: Result, form: str) -> None:
     match form:
         case "json":
-            say(report.as_json(result))
+            write_line(report.as_json(result))
         case "junit":
-            say(report.as_junit(result))
+            write_line(report.as_junit(result))
         case _:
-            say("\n".join(report.verdict(result)))
+            write_line("\n".join(report.verdict(result)))

@@ -1,4 +1,4 @@
-"""`podwire nri proxy`: what passes between a runtime and its plugins."""
+"""`podwire nri proxy`: shows the messages between a runtime and its plugins."""
 
 import argparse
 import asyncio
@@ -14,19 +14,19 @@ import uvloop
 from podwire import logs
 from podwire.cli.main import UserError
 from podwire.cli.nri_fake import LAUNCHED, SOCKET
-from podwire.cli.options import say
+from podwire.cli.options import write_line
 from podwire.nri.play.plugin import How, Process, connecting, launched
 from podwire.nri.proxy import Proxy, Seen, Summary
 from podwire.nri.proxy.summary import line
 from podwire.protocols.nri.names import PluginId
 
 PROGRAM = True
-"""What comes after `--` is `arguments.program`."""
+"""Arguments after `--` are `arguments.program`."""
 
 EPILOG = """\
 Plugins connect to --listen, and each gets a connection of its own to the runtime at --connect. A program after -- is
-started as a plugin that finds the socket in NRI_SOCKET, or wherever {socket} stands among its arguments; the proxy ends
-with it. A proxy that a runtime starts as a pre-installed plugin starts that program in the same way.
+started as a plugin that gets the socket in NRI_SOCKET, and in place of {socket} in its arguments; the proxy ends with
+it. A proxy that a runtime starts as a pre-installed plugin starts that program in the same way.
 """
 
 
@@ -37,11 +37,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "--listen", type=Path, default=Path("nri-proxy.sock"), help="where plugins connect (nri-proxy.sock)"
+        "--listen", type=Path, default=Path("nri-proxy.sock"), help="socket for plugins (default: nri-proxy.sock)"
     )
-    parser.add_argument("--connect", type=Path, default=Path(SOCKET), help=f"where the runtime listens ({SOCKET})")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="json: one object a line")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write there instead of to stdout")
+    parser.add_argument(
+        "--connect", type=Path, default=Path(SOCKET), help=f"NRI socket of the runtime (default: {SOCKET})"
+    )
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="json: one object per line (default: %(default)s)"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="output file (default: stdout)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Printer:
-    """Tells each thing as it is seen, and the summary at the end."""
+    """Prints each message, and a summary at the end."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         """Raises OSError."""
@@ -62,13 +66,15 @@ class _Printer:
         self._file = arguments.output.open("w", encoding="utf-8") if arguments.output else sys.stdout
         self._summary = Summary()
 
-    def tell(self, seen: Seen) -> None:
+    def print_message(self, seen: Seen) -> None:
         self._summary.add(seen)
-        say(json.dumps(seen.plain()) if self._json else line(seen), self._file)
+        write_line(json.dumps(seen.plain()) if self._json else line(seen), self._file)
 
     def end(self) -> None:
-        told = json.dumps({"summary": self._summary.plain()}) if self._json else "\n".join(["", *self._summary.lines()])
-        say(told, self._file)
+        summary = (
+            json.dumps({"summary": self._summary.plain()}) if self._json else "\n".join(["", *self._summary.lines()])
+        )
+        write_line(summary, self._file)
         if self._file is not sys.stdout:
             self._file.close()
 
@@ -86,7 +92,7 @@ async def _until_stopped(printer: _Printer, arguments: argparse.Namespace) -> in
 
 
 async def _work(printer: _Printer, arguments: argparse.Namespace) -> int:
-    proxy = Proxy(arguments.connect, printer.tell)
+    proxy = Proxy(arguments.connect, printer.print_message)
     how = How(argv=arguments.program)
     if LAUNCHED in os.environ:
         return await _installed(proxy, how)
@@ -97,9 +103,9 @@ async def _work(printer: _Printer, arguments: argparse.Namespace) -> int:
 
 
 async def _installed(proxy: Proxy, how: How) -> int:
-    """This process is a pre-installed plugin: it starts the real one, and sits between it and the runtime."""
+    """This process is a pre-installed plugin: starts the real one, and relays between it and the runtime."""
     if not how.argv:
-        raise UserError("which plugin? Its program comes after --")
+        raise UserError("no plugin given: add `-- PROGRAM`")
     plugin = PluginId(os.environ.get("NRI_PLUGIN_IDX", ""), os.environ.get("NRI_PLUGIN_NAME", ""))
     runtime = await asyncio.open_connection(sock=socket.socket(fileno=int(os.environ[LAUNCHED])))
     process, ours = launched(how, plugin)

@@ -1,4 +1,4 @@
-"""Flags that several commands share, and how a daemon's command runs."""
+"""Options that several commands share, and how a daemon command runs."""
 
 import argparse
 import ipaddress
@@ -17,29 +17,55 @@ from podwire.cluster import daemons
 
 def add_logging(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("logs")
+    group.add_argument("--log-format", choices=("text", "json"), default="text", help="(default: %(default)s)")
     group.add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="text for people, json for machines"
+        "--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: %(default)s)"
     )
-    group.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
 
 
 NODE_NAME = "NODE_NAME"
 
 
-def add_node(parser: argparse.ArgumentParser) -> None:
-    """Of whoever works on a node beside the kubelet, as a pod or not."""
+def add_prefix(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="the API server (that of the pod's own service account)"
+        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
     )
-    parser.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="output format (default: %(default)s)"
+    )
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Returns the first exception of nested groups."""
+    first = group.exceptions[0]
+    return first_error(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def add_node(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of a component that runs on a node, as a pod or not."""
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="kubeconfig of the API server (default: the pod's service account)",
+    )
+    parser.add_argument(
+        "--context", default="", metavar="NAME", help="context of the kubeconfig (default: its current one)"
+    )
     parser.add_argument(
         "--node-name",
         default=this_node(),
         metavar="NAME",
-        help=f"as the API server knows this node (${NODE_NAME}, else the host's name)",
+        help=f"name of this node (default: ${NODE_NAME}, else the host name)",
     )
     parser.add_argument(
-        "--listen", type=address, metavar="ADDRESS:PORT", help="serve /metrics, /healthz and /readyz there (nowhere)"
+        "--listen",
+        type=address,
+        metavar="ADDRESS:PORT",
+        help="serve /metrics, /healthz and /readyz here (default: not at all)",
     )
 
 
@@ -48,7 +74,7 @@ def this_node() -> str:
 
 
 def address(text: str) -> tuple[str, int]:
-    """HOST:PORT of a flag: an IP address (IPv6 in brackets) and a port, 0 for a free one."""
+    """Parses HOST:PORT: an IP address (IPv6 in brackets) and a port, 0 for a free one."""
     host, separator, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     try:
@@ -57,34 +83,34 @@ def address(text: str) -> tuple[str, int]:
     except ValueError:
         separator = ""
     if not separator or not 0 <= number <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no ADDRESS:PORT such as 127.0.0.1:6443 or [::1]:6443")
+        raise argparse.ArgumentTypeError(f"{text!r} is not ADDRESS:PORT such as 127.0.0.1:6443 or [::1]:6443")
     return host, number
 
 
 def seconds(text: str) -> float:
-    """Of a flag: none or more, and not for ever."""
+    """Parses a finite number of seconds."""
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return number
 
 
-def say(text: str, file: TextIO | None = None) -> None:
-    """Print, and go on when nobody reads any more, as behind `| head`."""
+def write_line(text: str, file: TextIO | None = None) -> None:
+    """Prints a line; goes on when the reader is gone, as after `| head`."""
     try:
         print(text, file=file, flush=True)
     except BrokenPipeError:
-        # Whatever comes later, also what Python writes when it ends, goes nowhere.
+        # Later output, also at exit, goes to /dev/null.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, (file or sys.stdout).fileno())
         os.close(nowhere)
 
 
 def run_until_stopped(work: Coroutine[Any, Any, None], arguments: argparse.Namespace) -> int:
-    """Run a daemon until it ends or a signal asks it to; a clean stop is exit code 0."""
+    """Runs a daemon until it ends or a signal arrives; a clean stop is exit code 0."""
     logs.set_up(level=arguments.log_level, form=arguments.log_format)
     daemons.run_until_stopped(work, (signal.SIGTERM, signal.SIGINT))
     return 0

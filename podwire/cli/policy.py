@@ -1,4 +1,4 @@
-"""`podwire policy`: what NetworkPolicies make of packets."""
+"""`podwire policy`: explains decisions of NetworkPolicies."""
 
 import argparse
 import asyncio
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from podwire.cli.main import UserError
-from podwire.cli.options import say
+from podwire.cli.options import write_line
 from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.inspect.policy_explain import explained
 from podwire.nriplugins.network.policy.explain import Unknown
@@ -20,40 +20,44 @@ from podwire.protocols.k8sapi.status import ApiError
 
 WITHOUT_PORTS = "ICMP"
 DENIED = 3
-"""The exit code of a packet that does not pass."""
+"""The exit code for a denied connection."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     explaining = verbs.add_parser(
         "explain",
-        help="which policy and rule decides, in each direction",
-        description="Which policy and rule decides on a connection, in each direction. "
-        f"Exit code 0: it is allowed; {DENIED}: it is denied. A Service is judged by the address of its pod.",
+        help="Explain which policy and rule decides, in each direction",
+        description="Explain which policy and rule decides on a connection, in each direction. "
+        f"Exit code 0: allowed; {DENIED}: denied. For a Service, use the address of its pod.",
     )
     explaining.add_argument("source", metavar="FROM", help="[NAMESPACE/]POD, or an address")
     explaining.add_argument("destination", metavar="TO", help="[NAMESPACE/]POD, or an address")
     explaining.add_argument("port", metavar="PORT[/PROTOCOL]", type=_port, help="80, 53/UDP, 80/SCTP, or ICMP")
-    explaining.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the API server ($KUBECONFIG, or PREFIX's)")
-    explaining.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
     explaining.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="below which a cluster of `podwire up` is (/)"
+        "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig (default: $KUBECONFIG, or that of the cluster)"
+    )
+    explaining.add_argument(
+        "--context", default="", metavar="NAME", help="context of the kubeconfig (default: its current one)"
+    )
+    explaining.add_argument(
+        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
     )
     explaining.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
 def run(arguments: argparse.Namespace) -> int:
     port, protocol = arguments.port
-    asked = explained(
+    explanation = explained(
         _kubeconfig(arguments), arguments.source, arguments.destination, port, protocol, context=arguments.context
     )
     try:
-        found = asyncio.run(asked)
+        result = asyncio.run(explanation)
     except (BadKubeconfig, ApiError, ClientError, Unknown, Broken, OSError) as error:
         raise UserError(str(error)) from error
-    text = str(found) if arguments.output == "text" else msgspec.json.encode(found, enc_hook=str).decode()
-    say(text)
-    return 0 if found.allowed else DENIED
+    text = str(result) if arguments.output == "text" else msgspec.json.encode(result, enc_hook=str).decode()
+    write_line(text)
+    return 0 if result.allowed else DENIED
 
 
 def _kubeconfig(arguments: argparse.Namespace) -> Path:
@@ -73,5 +77,5 @@ def _port(text: str) -> tuple[int, str]:
     port, _, protocol = text.partition("/")
     protocol = protocol.upper() or "TCP"
     if not port.isdecimal() or not 1 <= int(port) <= 65535 or protocol not in PROTOCOLS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no PORT[/PROTOCOL] such as 80, 53/UDP or 80/SCTP, nor ICMP")
+        raise argparse.ArgumentTypeError(f"{text!r} is not PORT[/PROTOCOL] such as 80, 53/UDP or 80/SCTP, or ICMP")
     return int(port), protocol

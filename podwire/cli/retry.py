@@ -1,4 +1,4 @@
-"""`podwire retry`: have everything that a pod waits for tried again, now."""
+"""`podwire retry`: retries now whatever a pod is waiting for."""
 
 import argparse
 import asyncio
@@ -13,12 +13,14 @@ from podwire.protocols.k8sapi.status import ApiError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pod", metavar="[NAMESPACE/]POD", help="whose back-offs end")
-    parser.add_argument("-n", "--namespace", default="default", help="where a POD without one is (%(default)s)")
+    parser.add_argument("pod", metavar="[NAMESPACE/]POD", help="pod whose back-offs end")
+    parser.add_argument("-n", "--namespace", default="default", help="namespace of POD (default: %(default)s)")
     parser.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the cluster below this directory (/)"
+        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
     )
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="another cluster, with podwire's kubelet")
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig of another cluster that runs podwire's kubelet"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,5 +33,5 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(error.message) from error
     except (OSError, BadPrefix, BadKubeconfig, ClientError) as error:
         raise UserError(str(error)) from error
-    print(f"pod {options.namespace}/{options.name} is tried again")
+    print(f"retrying pod {options.namespace}/{options.name}")
     return 0

@@ -1,11 +1,11 @@
-"""`podwire runtime`: run pods and containers for whoever speaks CRI."""
+"""`podwire runtime`: runs pods and containers for CRI clients."""
 
 import argparse
 import asyncio
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped, seconds
+from podwire.cli.options import add_logging, add_prefix, run_until_stopped, seconds
 from podwire.cluster import nri
 from podwire.cluster.runtime import OCI_RUNTIMES, NoRuntime, Options, RunsAlready, running
 from podwire.nri.adaptation.configuration import BadConfiguration
@@ -16,36 +16,43 @@ from podwire.transports.unix_sockets import CannotListen
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--socket", type=Path, help="where to listen (PREFIX/run/podwire/cri.sock)")
+    parser.add_argument("--socket", type=Path, metavar="PATH", help="CRI socket (default: PREFIX/run/podwire/cri.sock)")
+    add_prefix(parser)
     parser.add_argument(
-        "--prefix", type=Path, default=Path("/"), help="the directory below which everything is kept (/)"
+        "--cni-conf-dir", type=Path, metavar="DIR", help="network configurations (default: PREFIX/etc/cni/net.d)"
     )
-    parser.add_argument("--cni-conf-dir", type=Path, help="network configurations (PREFIX/etc/cni/net.d)")
     parser.add_argument(
-        "--cni-bin-dir", type=Path, action="append", default=[], help="plugins; may be given again (PREFIX/opt/cni/bin)"
+        "--cni-bin-dir",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="CNI plugins; repeatable (default: PREFIX/opt/cni/bin)",
     )
-    parser.add_argument("--oci-runtime", choices=OCI_RUNTIMES, help="what runs the containers (crun, else runc)")
+    parser.add_argument("--oci-runtime", choices=OCI_RUNTIMES, help="OCI runtime (default: crun, else runc)")
     add_checking(parser)
     add_nri(parser)
     add_logging(parser)
 
 
-def add_checking(parser: argparse.ArgumentParser) -> None:
+def add_checking(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
     parser.add_argument(
         "--cni-check-interval", type=seconds, default=INTERVAL, metavar="SECONDS",
-        help=f"how often CNI plugins are asked to CHECK each pod's network; 0 is never ({INTERVAL:g})",
+        help=f"interval of CNI CHECK for each pod; 0 is never (default: {INTERVAL:g})",
     )  # fmt: skip
     parser.add_argument(
         "--cni-check-action", choices=ACTIONS, default=REPORT,
-        help="what is done when a pod's network is not as it was made: report it in the pod's status and events, or "
-        f"also restart the pod in a new sandbox ({REPORT})",
+        help="what to do when CHECK fails: report it in status and events, or also restart the pod in a new sandbox "
+        f"(default: {REPORT})",
     )  # fmt: skip
 
 
 def add_nri(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-nri", action="store_true", help="let no NRI plugin in, and start none")
-    parser.add_argument("--nri-config", type=Path, help=f"what is decided about NRI plugins (PREFIX/{nri.FILE})")
-    parser.add_argument("--nri-socket", type=Path, help="where NRI plugins connect (PREFIX/run/nri/nri.sock)")
+    parser.add_argument("--no-nri", action="store_true", help="disable NRI")
+    parser.add_argument(
+        "--nri-config", type=Path, metavar="FILE", help=f"NRI configuration (default: PREFIX/{nri.FILE})"
+    )
+    parser.add_argument("--nri-socket", type=Path, metavar="PATH", help="NRI socket (default: PREFIX/run/nri/nri.sock)")
 
 
 def nri_options(arguments: argparse.Namespace) -> nri.Options:

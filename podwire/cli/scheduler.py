@@ -1,10 +1,10 @@
-"""`podwire scheduler`: a node for every pod, against any API server."""
+"""`podwire scheduler`: binds pods to nodes, with any API server."""
 
 import argparse
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped
+from podwire.cli.options import add_logging, first_error, run_until_stopped
 from podwire.cluster.daemons import tune_garbage_collector
 from podwire.cluster.scheduler import Options
 from podwire.cluster.scheduler import run as schedule
@@ -19,15 +19,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="the API server, and an identity that may see nodes, bind pods and write their status and events",
+        help="kubeconfig of an identity that may list nodes, bind pods, and write their status and events",
     )
-    parser.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
+    parser.add_argument(
+        "--context", default="", metavar="NAME", help="context of the kubeconfig (default: its current one)"
+    )
     add_logging(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     options = Options(kubeconfig=arguments.kubeconfig, context=arguments.context)
-    try:  # what cannot be used is told before anything runs
+    try:  # bad credentials are reported before anything runs
         credentials.ssl_context(credentials.load(options.kubeconfig, context=options.context))
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
@@ -42,9 +44,4 @@ async def _work(options: Options) -> None:
         refusals, others = failures.split(ApiError)
         if refusals is None or others is not None:
             raise
-        raise UserError(f"this API server cannot be watched: {_first(refusals)}") from failures
-
-
-def _first(group: ExceptionGroup[Exception]) -> Exception:
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, ExceptionGroup) else first
+        raise UserError(f"cannot watch this API server: {first_error(refusals)}") from failures

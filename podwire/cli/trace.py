@@ -1,4 +1,4 @@
-"""`podwire trace`: the way of a pod, drawn as it went."""
+"""`podwire trace`: draws the start of a pod as it was recorded."""
 
 import argparse
 import asyncio
@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from podwire.cli.main import UserError
-from podwire.cli.trace_otlp import send
-from podwire.cli.trace_shown import as_json, diff_as_json, listed
+from podwire.cli.trace_output import as_json, diff_as_json, listed, send
 from podwire.cluster.tracing import CollectorOptions, catch_up
 from podwire.trace import tables
 from podwire.trace.check import annotated, brief, check
@@ -31,41 +30,53 @@ from podwire.trace.text import text
 
 FORMATS = ("text", "mermaid", "json", "html")
 SLOWEST = 5
-WATCHERS = 10
-"""Of 19: how much nicer to others."""
+FOLLOW_NICENESS = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_argument_group("which pod; without any, a list of those that were seen")
-    which.add_argument("pod", nargs="?", metavar="[NAMESPACE/]POD", help="the newest pod of that name, or a pod's UID")
-    which.add_argument("-n", "--namespace", default="default", help="where a POD without one is (%(default)s)")
-    which.add_argument("--last", action="store_true", help="the pod that was started last")
+    which = parser.add_argument_group("which pod (default: list all recorded pods)")
+    which.add_argument("pod", nargs="?", metavar="[NAMESPACE/]POD", help="newest pod of that name, or UID of a pod")
+    which.add_argument("-n", "--namespace", default="default", help="namespace of POD (default: %(default)s)")
+    which.add_argument("--last", action="store_true", help="the pod that was created last")
+    which.add_argument("--slow", action="store_true", help="the slowest start, after a table of the slowest")
     which.add_argument(
-        "--slow", action="store_true", help="the slowest start of those kept, after a table of the slowest"
+        "--top", type=_count, default=SLOWEST, metavar="N", help="rows of that table (default: %(default)s)"
     )
-    which.add_argument("--top", type=_count, default=SLOWEST, metavar="N", help="rows of that table (%(default)s)")
-    what = parser.add_argument_group("what to do with it; without any, it is drawn")
-    what.add_argument("--follow", action="store_true", help="wait for the pod and draw on while things happen")
-    what.add_argument("--check", choices=FLOWS, metavar="FLOW", help=f"compare with a flow: {', '.join(FLOWS)}")
+    what = parser.add_argument_group("action (default: draw it)")
+    what.add_argument("--follow", action="store_true", help="wait for the pod, and draw calls as they happen")
     what.add_argument(
-        "--diff", nargs=2, metavar=("A", "B"), help="two pods side by side: why is the start of B slower?"
+        "--check", choices=FLOWS, metavar="FLOW", help=f"compare with an expected flow: {', '.join(FLOWS)}"
     )
-    what.add_argument("--otlp", metavar="URL", help="send it to a collector of OpenTelemetry: http://HOST:4318")
-    how = parser.add_argument_group("how")
-    how.add_argument("--format", choices=FORMATS, default="text", help="html is one file with all in it (%(default)s)")
-    how.add_argument("-o", "--output", dest="format", choices=FORMATS, help="the same as --format")
-    how.add_argument("--brief", action="store_true", help="only the arrows of a flow, not all that happened")
+    what.add_argument("--diff", nargs=2, metavar=("A", "B"), help="compare two pods: why is the start of B slower?")
+    what.add_argument("--otlp", metavar="URL", help="send it to an OpenTelemetry collector: http://HOST:4318")
+    how = parser.add_argument_group("format")
     how.add_argument(
-        "--flow", choices=FLOWS, default="pod", metavar="FLOW", help="which, and whose notes (%(default)s)"
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="output format; html is one self-contained file (default: %(default)s)",
     )
-    how.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="of text (%(default)s)")
-    how.add_argument("--raw", action="store_true", help="with secrets, if the collector kept them; only for root")
-    how.add_argument("--prefix", type=Path, default=Path("/"), help="the directory below which everything is kept (/)")
+    how.add_argument("-o", "--output", dest="format", choices=FORMATS, help="same as --format")
+    how.add_argument("--brief", action="store_true", help="only the arrows of the flow, not all calls")
+    how.add_argument(
+        "--flow",
+        choices=FLOWS,
+        default="pod",
+        metavar="FLOW",
+        help="flow for --brief and for notes (default: %(default)s)",
+    )
+    how.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: %(default)s)"
+    )
+    how.add_argument("--raw", action="store_true", help="show secrets, if the collector kept them; only for root")
+    how.add_argument(
+        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
+    )
 
 
 def _count(given: str) -> int:
     if not given.isdecimal() or int(given) < 1:
-        raise argparse.ArgumentTypeError(f"{given!r} is no number of rows")
+        raise argparse.ArgumentTypeError(f"{given!r} is not a number of rows")
     return int(given)
 
 
@@ -73,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse(arguments)
     directory = _directory(arguments.prefix)
     if arguments.follow and arguments.pod:
-        return _follow(directory, *_named(arguments, arguments.pod), arguments)
+        return _follow(directory, *_pod_name(arguments, arguments.pod), arguments)
     catch_up(CollectorOptions.below(arguments.prefix))
     traces = _read(directory)
     if arguments.diff:
@@ -94,39 +105,39 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse(arguments: argparse.Namespace) -> None:
-    """What does not go together."""
+    """Rejects options that cannot be combined."""
     chosen = [bool(value) for value in (arguments.pod, arguments.last, arguments.slow, arguments.diff)]
     todo = [bool(value) for value in (arguments.follow, arguments.check, arguments.diff, arguments.otlp)]
     if arguments.raw and os.geteuid() != 0:
         raise UserError("--raw shows secrets, and only root may see them")
     if sum(chosen) > 1:
-        raise UserError("POD, --last, --slow and --diff choose pods each in its own way: only one of them")
+        raise UserError("use only one of POD, --last, --slow and --diff")
     if sum(todo) > 1:
-        raise UserError("--follow, --check, --diff and --otlp do different things: only one of them")
+        raise UserError("use only one of --follow, --check, --diff and --otlp")
     if any(todo) and not any(chosen):
         raise UserError("--follow, --check and --otlp need a POD, --last or --slow")
     if arguments.brief and (arguments.format == "json" or any(todo)):
-        raise UserError("--brief is about drawing: it goes with none of --follow, --check, --diff, --otlp and json")
+        raise UserError("--brief is for diagrams: it cannot be combined with --follow, --check, --diff, --otlp or json")
     if arguments.follow and arguments.format != "text":
         raise UserError("--follow draws text")
     if (arguments.check or arguments.diff) and arguments.format not in ("text", "json"):
-        raise UserError("--check and --diff tell text or json")
+        raise UserError("--check and --diff print text or json")
 
 
 def _directory(prefix: Path) -> Path:
-    """Where the records are, if they may be read."""
+    """Returns the directory of the records, if it can be read."""
     directory = CollectorOptions.below(prefix).directory
     try:
         os.listdir(directory)  # noqa: PTH208 - whether it can be listed is the question
     except FileNotFoundError as error:
-        raise UserError(f"nothing was recorded below {prefix}: there is no {directory}") from error
+        raise UserError(f"nothing was recorded below {prefix}: {directory} does not exist") from error
     except OSError as error:
         raise UserError(f"{directory}: {error.strerror}") from error
     return directory
 
 
 def _read(directory: Path) -> PodTraces:
-    """All that was recorded; what of it is broken is named."""
+    """Reads all records; broken files are reported."""
     traces, reader = PodTraces(), Reader(directory)
     try:
         traces.learn(reader.more())
@@ -137,7 +148,7 @@ def _read(directory: Path) -> PodTraces:
     return traces
 
 
-def _named(arguments: argparse.Namespace, pod: str) -> tuple[str, str]:
+def _pod_name(arguments: argparse.Namespace, pod: str) -> tuple[str, str]:
     namespace, _, name = pod.rpartition("/")
     return namespace or arguments.namespace, name
 
@@ -147,18 +158,18 @@ def _chosen(traces: PodTraces, arguments: argparse.Namespace) -> PodTrace:
         return _found(traces, arguments, arguments.pod)
     if arguments.slow:
         if not (starts := _slowest(traces)):
-            raise UserError("no pod that was seen runs yet, so none was slow")
+            raise UserError("no recorded pod is Running yet")
         return starts[0]
-    if not (told := traces.all()):
-        raise UserError("no pod was seen yet")
-    return told[-1]
+    if not (all_traces := traces.all()):
+        raise UserError("no pods recorded yet")
+    return all_traces[-1]
 
 
 def _found(traces: PodTraces, arguments: argparse.Namespace, pod: str) -> PodTrace:
-    namespace, name = _named(arguments, pod)
+    namespace, name = _pod_name(arguments, pod)
     trace = traces.find(namespace, name) or traces.find_id(pod)
     if trace is None:
-        raise UserError(plain(f"no pod {namespace}/{name} was seen; `podwire trace` lists those that were"))
+        raise UserError(plain(f"no pod {namespace}/{name} was recorded; `podwire trace` lists all"))
     return trace
 
 
@@ -171,12 +182,12 @@ def _shown(traces: PodTraces, trace: PodTrace, arguments: argparse.Namespace) ->
         return as_json(_records(traces, trace, raw=arguments.raw))
     flow = load(arguments.flow)
     drawn = shorten(annotated(brief(trace, flow) if arguments.brief else trace, flow))
-    ways: dict[str, Callable[[], str]] = {
+    renderers: dict[str, Callable[[], str]] = {
         "text": lambda: text(drawn, _width(), colours=_colours(arguments)),
         "mermaid": lambda: mermaid(drawn),
         "html": lambda: html(drawn, _records(traces, trace, raw=arguments.raw), trace),
     }
-    return ways[arguments.format]()
+    return renderers[arguments.format]()
 
 
 def _records(traces: PodTraces, trace: PodTrace, *, raw: bool) -> list[Record]:
@@ -200,11 +211,11 @@ def _colours(arguments: argparse.Namespace) -> bool:
 
 
 def _list(traces: PodTraces, form: str) -> int:
-    told = traces.all()
+    all_traces = traces.all()
     if form == "json":
-        print(json.dumps([listed(pod_trace) for pod_trace in told], indent=2))
+        print(json.dumps([listed(pod_trace) for pod_trace in all_traces], indent=2))
     elif form == "text":
-        print(tables.seen(told) if told else "no pod was seen yet")
+        print(tables.seen(all_traces) if all_traces else "no pods recorded yet")
     else:
         raise UserError(f"--format {form} draws one pod: name a POD, --last or --slow")
     return 0
@@ -224,21 +235,21 @@ def _check(trace: PodTrace, name: str, form: str) -> int:
 
 def _diff(traces: PodTraces, arguments: argparse.Namespace) -> int:
     first, second = (_found(traces, arguments, pod) for pod in arguments.diff)
-    told = diff(first, second)
+    comparison = diff(first, second)
     if arguments.format == "json":
-        print(diff_as_json(told))
+        print(diff_as_json(comparison))
     else:
-        print(tables.compared(told, colours=_colours(arguments)), end="")
+        print(tables.compared(comparison, colours=_colours(arguments)), end="")
     return 0
 
 
 def _follow(directory: Path, namespace: str, name: str, arguments: argparse.Namespace) -> int:
-    """Until somebody ends it. Who watches makes way for those who are watched."""
-    os.nice(WATCHERS)
+    """Runs until interrupted, with low priority, so that it does not slow down what it watches."""
+    os.nice(FOLLOW_NICENESS)
 
     async def draw() -> None:
         async for line in follow(directory, namespace, name, _width(), colours=_colours(arguments)):
             print(line, flush=True)
 
     asyncio.run(draw())
-    raise UserError(f"{directory} is gone, and with it what was to be followed")
+    raise UserError(f"{directory} was removed")

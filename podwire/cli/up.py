@@ -1,10 +1,11 @@
-"""`podwire up`: a cluster on this machine."""
+"""`podwire up`: starts a cluster on this machine."""
 
 import argparse
 import os
 from pathlib import Path
 
 from podwire.cli.main import UserError
+from podwire.cli.options import add_prefix
 from podwire.cli.progress import progress
 from podwire.cli.runtime import add_checking, checking
 from podwire.cluster.hardware.profile import BadProfile
@@ -14,11 +15,13 @@ from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.node_namespaces import NotBuilt
 from podwire.cluster.up.preparation import Prepared, Refused, UpOptions
 from podwire.cluster.up.slot_claims import NoSlot, SlotClaims
-from podwire.cluster.up.state import BrokenState, NewerState
+from podwire.cluster.up.state import BrokenState
 from podwire.cluster.up.stop import StillThere
 from podwire.cluster.up.supervisor import Event
 from podwire.dradriver.config import Config as NetworkDriver
 from podwire.dradriver.config import load as load_network_driver
+from podwire.durable.locks import FileLock
+from podwire.durable.records import NewerFormat
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.images.build import ROOT_REFERENCE
 from podwire.trace.otlp_endpoint import BadEndpoint, endpoint
@@ -26,34 +29,51 @@ from podwire.trace.otlp_endpoint import BadEndpoint, endpoint
 PLUGINS = Path("/var/lib/podwire/cni/bin")
 
 
+EPILOG = """\
+examples:
+  podwire up --detach                            one node, in the background
+  podwire up --detach --prefix /tmp/pw --nodes 3 three nodes, next to other clusters
+  podwire up --hardware two-numa                 with simulated network cards and GPUs
+  podwire up --runtime unix:///run/containerd/containerd.sock
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
     parser.add_argument(
-        "--detach", action="store_true", help="return when all nodes are ready; go on in the background"
+        "--detach", action="store_true", help="return when all nodes are ready, and run in the background"
     )
-    parser.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the directory below which everything is kept (/)"
+    add_prefix(parser)
+    cluster = parser.add_argument_group("cluster")
+    cluster.add_argument("--nodes", type=int, metavar="N", help="number of nodes, 1 to 16 (default: unchanged, or 1)")
+    cluster.add_argument(
+        "--store",
+        metavar="URL",
+        help="store of the API server: sqlite://, memory:// or etcd://HOST:PORT[,…] (default: sqlite://)",
     )
-    parser.add_argument("--store", metavar="URL", help="sqlite://, memory:// or etcd://HOST:PORT[,…] (sqlite://)")
-    parser.add_argument(
-        "--runtime", type=_runtime, metavar="RUNTIME", help="podwire, or unix:///… of a CRI runtime that runs (podwire)"
+    cluster.add_argument(
+        "--runtime",
+        type=_runtime,
+        metavar="RUNTIME",
+        help="podwire, or unix:///… of a running CRI runtime (default: podwire)",
     )
-    parser.add_argument("--nodes", type=int, metavar="N", help="how many nodes, 1 to 16 (as many as there are, or 1)")
-    add_checking(parser)
-    parser.add_argument(
-        "--otlp", type=_endpoint, metavar="URL", help="send the trace to a collector of OpenTelemetry, too"
-    )
-    parser.add_argument(
+    network = parser.add_argument_group("network and devices")
+    add_checking(network)
+    network.add_argument(
         "--hardware",
         metavar="PROFILE",
-        help="simulated network cards and GPUs: a YAML file, or a name that `podwire hardware profiles` lists",
+        help="simulated network cards and GPUs: a YAML file, or a profile of `podwire hardware profiles`",
     )
-    parser.add_argument(
+    network.add_argument(
         "--network-driver",
         nargs="?",
         const="",
         metavar="FILE",
-        help="run `podwire network-driver` on the node, with its YAML file if one is given",
+        help="run `podwire network-driver` on each node, with an optional YAML file",
     )
+    trace = parser.add_argument_group("trace")
+    trace.add_argument("--otlp", type=_endpoint, metavar="URL", help="send traces to an OpenTelemetry collector, too")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,10 +90,10 @@ def run(arguments: argparse.Namespace) -> int:
             network_driver=_network_driver(arguments.network_driver),
         )
         layout = layout_of(arguments.prefix)
-        if launch.make_room(layout, wanted):
-            print("stopped, to be started with more nodes; pods go on", flush=True)
+        if launch.stop_for_more_nodes(layout, wanted):
+            print("stopped to add nodes; pods keep running", flush=True)
         with launch.held(layout, wanted, SlotClaims()) as (prepared, lock):
-            _tell_place(prepared)
+            _print_placement(prepared)
             return _detached(prepared, lock) if arguments.detach else _attached(prepared, lock)
     except status_file.PrefixLocked as error:
         return _already(layout, error)
@@ -81,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--network-driver: {error}") from error
     except BadProfile as error:
         raise UserError(f"--hardware: {error}") from error
-    except (BadPrefix, NoSlot, NotBuilt, Refused, StillThere, BrokenState, NewerState, OSError) as error:
+    except (BadPrefix, NoSlot, NotBuilt, Refused, StillThere, BrokenState, NewerFormat, OSError) as error:
         raise UserError(str(error)) from error
 
 
@@ -94,7 +114,7 @@ def _network_driver(file: str | None) -> NetworkDriver | None:
 
 def _runtime(text: str) -> str:
     if text != "podwire" and not text.startswith("unix:///"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither podwire nor unix:///…")
+        raise argparse.ArgumentTypeError(f"{text!r} must be podwire or unix:///…")
     return text
 
 
@@ -106,31 +126,31 @@ def _endpoint(text: str) -> str:
 
 
 def _already(layout: Layout, held: status_file.PrefixLocked) -> int:
-    told = status_file.read(layout)
-    if told is None or not told.up or told.pid != held.pid:
+    status = status_file.read(layout)
+    if status is None or not status.up or status.pid != held.pid:
         raise UserError(f"{held}; wait for it, or `podwire down{_flag(layout)}`") from held
-    print(f"it is up already, by process {held.pid}")
-    _tell_next(layout)
+    print(f"already up (process {held.pid})")
+    _print_next_steps(layout)
     return 0
 
 
-def _attached(prepared: Prepared, lock: int) -> int:
+def _attached(prepared: Prepared, lock: FileLock) -> int:
     lines = progress(prepared.layout, launch.names(prepared))
 
     def report(event: Event) -> None:
         lines(event)
         if not event.component and event.what == "up":
-            _tell_next(prepared.layout)
-            print("Ctrl-C stops it and keeps its state", flush=True)
+            _print_next_steps(prepared.layout)
+            print("Ctrl-C stops the cluster and keeps its state", flush=True)
 
     if not launch.supervise(prepared, lock, report):
         return 1
-    print(f"stopped; its state is kept: `podwire up{_flag(prepared.layout)}` goes on,", flush=True)
+    print(f"stopped; the state is kept: `podwire up{_flag(prepared.layout)}` continues,", flush=True)
     print(f"`podwire down{_flag(prepared.layout)}` removes everything")
     return 0
 
 
-def _detached(prepared: Prepared, lock: int) -> int:
+def _detached(prepared: Prepared, lock: FileLock) -> int:
     lines = progress(prepared.layout, launch.names(prepared))
     up = False
     for event in launch.detach(prepared, lock):
@@ -138,23 +158,23 @@ def _detached(prepared: Prepared, lock: int) -> int:
         up = up or (not event.component and event.what == "up")
     if not up:
         return 1
-    _tell_next(prepared.layout)
+    _print_next_steps(prepared.layout)
     return 0
 
 
-def _tell_place(prepared: Prepared) -> None:
+def _print_placement(prepared: Prepared) -> None:
     layout, slot = prepared.layout, prepared.slot
     for owner in prepared.owners:
-        print(f"the host has {owner}", flush=True)
+        print(f"in use on the host: {owner}", flush=True)
     names = [node.name for node in prepared.nodes]
     if len(names) > 1:
-        where = f"nodes {names[0]} to {names[-1]} in namespaces of their own"
+        where = f"nodes {names[0]} to {names[-1]} in their own namespaces"
     else:
-        where = f"node {names[0]} {'in namespaces of its own' if prepared.own else 'on the host itself'}"
+        where = f"node {names[0]} {'in its own namespaces' if prepared.own else 'on the host itself'}"
     print(f"cluster below {layout.prefix}, slot {slot.number}: {where}", flush=True)
 
 
-def _tell_next(layout: Layout) -> None:
+def _print_next_steps(layout: Layout) -> None:
     known = state.load(layout.record)
     print(f"kubeconfig  {layout.kubeconfig}")
     if known is not None and known.runtime == "podwire":

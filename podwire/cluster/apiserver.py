@@ -16,9 +16,9 @@ from podwire.apiserver.identity.users import MASTERS, User
 from podwire.apiserver.ports import Kubelets
 from podwire.cluster import tracing
 from podwire.cluster.apiserver_controllers import run_in_process
-from podwire.cluster.files import write_private
 from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.store_tap import tapped_store
+from podwire.durable.files import write_durably
 from podwire.linux.machine import KernelMachine
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.store import AnyStore, open_store
@@ -176,8 +176,8 @@ def _write_credentials(options: Options, pki: Pki, port: int) -> None:
     )
     for serving in options.servings:
         certificate, key = pki.issue_server(serving.name, names=[serving.name], ips=serving.ips)
-        write_private(serving.key, key)
-        write_private(serving.certificate, certificate)
+        _write(serving.key, key)
+        _write(serving.certificate, certificate)
     for identity in (*options.identities, admin):
         _write_kubeconfig(identity, pki, f"https://{_url_host(identity.host or options.host)}:{port}")
 
@@ -190,4 +190,10 @@ def _write_kubeconfig(identity: Identity, pki: Pki, url: str) -> None:
         certificate=Pem(certificate.decode()),
         key=Pem(key.decode()),
     )
-    write_private(identity.kubeconfig, write_kubeconfig(access).encode())
+    _write(identity.kubeconfig, write_kubeconfig(access).encode())
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replaces a file atomically and durably, readable by its owner only."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(path, data)

@@ -2,15 +2,15 @@
 
 import asyncio
 import contextlib
-import fcntl
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.cluster import tracing
 from podwire.cluster.kubelet_plugins import PluginSockets
 from podwire.cluster.kubelet_server import Serving, serving
+from podwire.durable.locks import FileLock, LockHeld, lock_file
 from podwire.kubelet import Dependencies, Kubelet, KubeletPaths, KubeletSettings
 from podwire.kubelet.claims import ClaimSettings
 from podwire.kubelet.config.dns import DnsSettings, node_dns
@@ -87,7 +87,7 @@ async def run(options: Options) -> None:
     1. Lock the directory.  2. Connect to the API server and the runtime.  3. Serve.  4. Run the kubelet.
     """
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(_alone(options.root_dir))
+        stack.enter_context(_lock(options.root_dir))
         access = credentials.load(options.kubeconfig)
         api_tap = tracing.api_tap(KUBELET, options.node_name)
         connecting = http_client.connect(access, user_agent=USER_AGENT, tap=api_tap, callee=API_SERVER)
@@ -168,16 +168,13 @@ def _text(path: Path) -> str:
         return ""
 
 
-@contextlib.contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """Nobody else may keep pods there; the kernel lets go of the lock when this process ends."""
+def _lock(root: Path) -> FileLock:
+    """Locks the directory of a kubelet; the kernel releases the lock when this process ends. Raises RunsAlready."""
     root.mkdir(mode=0o750, parents=True, exist_ok=True)
-    with (root / "kubelet.lock").open("w", encoding="ascii") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunsAlready(f"another kubelet uses {root}; stop it, or give this one its own --root-dir") from error
-        yield
+    try:
+        return lock_file(root / "kubelet.lock", name="kubelet", mode=0o644)
+    except LockHeld as error:
+        raise RunsAlready(f"another kubelet uses {root}; stop it, or give this one its own --root-dir") from error
 
 
 async def changes_below(directories: tuple[Path, ...]) -> AsyncIterator[None]:

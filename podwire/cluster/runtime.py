@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import logging
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from podwire.cluster.nri import Nri as BuiltNri
 from podwire.cluster.nri import Options as Nri
 from podwire.cluster.nri import build as build_nri
 from podwire.cluster.nri import settings as nri_settings
+from podwire.durable.locks import FileLock, LockHeld, lock_file
 from podwire.interfaces import Clock
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.fs.mounts import KernelMounts
@@ -164,7 +164,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
 async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     clock = SystemClock()
     events = Events(clock)
-    stack.enter_context(_alone(options.state))
+    stack.enter_context(_lock(options.state))
     images = await asyncio.to_thread(lambda: Images(options.state / "images", owner=options.name))
     stack.callback(images.close)
     network = _network(options)
@@ -200,18 +200,15 @@ async def _resume(parts: _Parts, service: RuntimeService, stack: contextlib.Asyn
     await stack.enter_async_context(Reconciler(parts.network, _orphan_removal(service, parts.kernel)).running())
 
 
-@contextlib.contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """Nobody else may recover and sweep what is ours; the kernel lets go of the lock when this process ends."""
+def _lock(state: Path) -> FileLock:
+    """Locks the state of a runtime: no other may recover or remove our sandboxes. Raises RunsAlready."""
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (state / "runtime.lock").open("w", encoding="ascii") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunsAlready(
-                f"another podwire runtime uses {state}; stop it, or give this one its own --prefix"
-            ) from error
-        yield
+    try:
+        return lock_file(state / "runtime.lock", name="runtime", mode=0o644)
+    except LockHeld as error:
+        raise RunsAlready(
+            f"another podwire runtime uses {state}; stop it, or give this one its own --prefix"
+        ) from error
 
 
 def _orphan_removal(service: RuntimeService, kernel: SandboxKernel) -> Callable[[set[str]], Awaitable[None]]:

@@ -1,4 +1,4 @@
-"""What became of a claim, asked for by hand: where the cluster is, on which node to look, what is seen there."""
+"""Explains the state of a claim: finds the cluster, the node to look at, and what is there."""
 
 import asyncio
 import os
@@ -21,20 +21,20 @@ from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.transports import credentials, http_client
 
 BUSY_SECONDS = 5.0
-"""How long whoever works for claims is waited for."""
+"""How long to wait for a driver that is working on claims."""
 IN_A_POD = "KUBERNETES_SERVICE_HOST"
 _HERE = Layout(Path("/"))
 
 
 class NoCluster(Exception):
-    """There is nobody to ask; says what was looked for."""
+    """No cluster or node was found; says where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     name: str
     state: Path
-    """Of its driver, as the node sees it."""
+    """Directory of its driver, as the node sees it."""
     kubelet: Path = KUBELET
     space: NodeNamespaces | None = None
     """None: this process is on the node."""
@@ -47,7 +47,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ApiObjects:
     """What the API server has."""
 
     claim: Object
@@ -55,27 +55,25 @@ class Told:
     events: Sequence[Object]
 
 
-def named(options: Options) -> Cluster:
-    """By flags, or by the pod that this is: this node alone. Raises BadKubeconfig."""
+def cluster_of_options(options: Options) -> Cluster:
+    """Returns the cluster of the options, or of the pod in which this runs: this node only. Raises BadKubeconfig."""
     node = Node(name=options.node, state=options.state, kubelet=options.kubelet)
     return Cluster(access=access_of(options), nodes=(node,))
 
 
-def is_named(options: Options, environ: Mapping[str, str] = os.environ) -> bool:
+def has_access(options: Options, environ: Mapping[str, str] = os.environ) -> bool:
     return options.kubeconfig is not None or IN_A_POD in environ
 
 
-def found(prefix: Path, environ: Mapping[str, str] = os.environ) -> Cluster:
-    """Of `podwire up`. Raises NoCluster, BadPrefix, NewerState, BrokenState, BadKubeconfig."""
+def find_cluster(prefix: Path, environ: Mapping[str, str] = os.environ) -> Cluster:
+    """Returns the cluster of `podwire up`. Raises NoCluster, BadPrefix, NewerFormat, BrokenState, BadKubeconfig."""
     layout = layout_of(prefix)
     if layout.is_default and (name := environ.get(tracing.NODE)) and _identity(_HERE).exists():
         node = Node(name=name, state=_HERE.state / "network-driver")
         return Cluster(access=credentials.load(_identity(_HERE)), nodes=(node,))
     known = state.load(layout.record)
     if known is None:
-        raise NoCluster(
-            f"there is no cluster below {layout.prefix}; `podwire up` makes one, --kubeconfig names another"
-        )
+        raise NoCluster(f"no cluster below {layout.prefix}; `podwire up` creates one, --kubeconfig names another")
     nodes = tuple(_node(layout, node) for node in known.nodes)
     return Cluster(access=credentials.load(layout.kubeconfig), nodes=nodes)
 
@@ -91,53 +89,53 @@ def _node(layout: Layout, record: NodeRecord) -> Node:
 
 
 def explain(cluster: Cluster, namespace: str, name: str, *, on: str = "") -> list[str]:
-    """Lines for people; `on` is the node to look at, without it the one that the claim is on.
+    """Returns lines for people; `on` is the node to look at (default: the node of the claim).
 
     Raises ApiError, ClientError, OSError, NoCluster. Blocks.
     """
-    told = asyncio.run(_told(cluster.access, namespace, name))
-    node = chosen(cluster.nodes, told, on)
-    sight = _seen(node, told.claim["metadata"]["uid"])
-    return explained(told.claim, pods=told.pods, events=told.events, node=node.name, sight=sight)
+    objects = asyncio.run(_read_objects(cluster.access, namespace, name))
+    node = choose_node(cluster.nodes, objects, on)
+    sight = _seen(node, objects.claim["metadata"]["uid"])
+    return explained(objects.claim, pods=objects.pods, events=objects.events, node=node.name, sight=sight)
 
 
-async def _told(access: Access, namespace: str, name: str) -> Told:
+async def _read_objects(access: Access, namespace: str, name: str) -> ApiObjects:
     async with http_client.connect(access, user_agent=COMPONENT) as http:
         client, within = Client(http), Scope(namespace=namespace)
         claim = await client.get(CLAIMS, name, namespace)
-        return Told(claim, (await client.list(PODS, within)).items, (await client.list(EVENTS, within)).items)
+        return ApiObjects(claim, (await client.list(PODS, within)).items, (await client.list(EVENTS, within)).items)
 
 
-def chosen(nodes: Sequence[Node], told: Told, on: str) -> Node:
-    """Where the claim's devices are, else where its pods are; if nobody knows, the first. Raises NoCluster."""
+def choose_node(nodes: Sequence[Node], objects: ApiObjects, on: str) -> Node:
+    """Returns the node of the claim's devices, else of its pods, else the first. Raises NoCluster."""
     by_name = {node.name: node for node in nodes}
     if on and on not in by_name:
-        raise NoCluster(f"there is no node {on}; there is {', '.join(by_name)}")
-    allocation = (told.claim.get("status") or {}).get("allocation") or {}
-    reserved = {reference["uid"] for reference in (told.claim.get("status") or {}).get("reservedFor") or ()}
-    wanted = [
+        raise NoCluster(f"no node {on}; the nodes are {', '.join(by_name)}")
+    allocation = (objects.claim.get("status") or {}).get("allocation") or {}
+    reserved = {reference["uid"] for reference in (objects.claim.get("status") or {}).get("reservedFor") or ()}
+    candidates = [
         on,
         *(
             result["pool"]
             for result in (allocation.get("devices") or {}).get("results") or ()
             if result["driver"] == DRIVER
         ),
-        *(pod["spec"].get("nodeName") or "" for pod in told.pods if pod["metadata"]["uid"] in reserved),
+        *(pod["spec"].get("nodeName") or "" for pod in objects.pods if pod["metadata"]["uid"] in reserved),
     ]
-    return next((by_name[name] for name in wanted if name in by_name), nodes[0])
+    return next((by_name[name] for name in candidates if name in by_name), nodes[0])
 
 
 def _seen(node: Node, uid: str) -> Sight:
     """Raises OSError, NoCluster. Blocks."""
     if node.space is None:
         return asyncio.run(_look(node, uid))
-    if not node.space.stands():
-        raise NoCluster(f"the namespaces of {node.name} are not there; `podwire up` makes them")
+    if not node.space.exists():
+        raise NoCluster(f"the namespaces of {node.name} do not exist; `podwire up` creates them")
     return node.space.inside(lambda: asyncio.run(_look(node, uid)))
 
 
 async def _look(node: Node, uid: str) -> Sight:
-    """In the calling thread, which is on the node."""
+    """Runs in the calling thread, which is on the node."""
     try:
         async with InstanceLock(sockets(node.kubelet, DRIVER).lock).held(patience=BUSY_SECONDS):
             return seen_on_host(node.state, uid)

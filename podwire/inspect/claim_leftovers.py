@@ -1,4 +1,4 @@
-"""Looks for what the network driver and the kubelet made for claims: links, files; and whose records there are."""
+"""Finds resources of claims: links, CDI files, damaged records; and claims that have records."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from podwire.linux.net.network import KernelNetwork
 _CDI = f"{DRIVER}-claim@"
 
 
-def found(state: Path, run: Path, kubelet: Path) -> Iterator[Leftover]:
-    """On the calling thread's node. What is damaged is nobody's: it says that something may have been left behind."""
+def find_resources(state: Path, run: Path, kubelet: Path) -> Iterator[Leftover]:
+    """Searches the node of the calling thread. A damaged record has no owner: its resources may be left over."""
     for directory in (run / "cdi", state / "network-driver/cdi"):
         for path in directory.glob(f"{_CDI}*.json"):
             yield Leftover("CDI file", str(path), path.stem.removeprefix(_CDI))
@@ -28,6 +28,6 @@ def found(state: Path, run: Path, kubelet: Path) -> Iterator[Leftover]:
 
 
 def owners(state: Path) -> Iterator[str]:
-    """Claims that the driver has records of."""
+    """Returns the claims that the driver has records of."""
     for path in (state / "network-driver/records").glob("*/*.json"):
         yield unquote(path.name.partition("~")[0])

@@ -1,4 +1,4 @@
-"""Looks for what `up` made on this host: by the marks that everything bears, never by podwire's own memory."""
+"""Finds resources that `up` created on this host, by their owner tags, never by records."""
 
 import contextlib
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from podwire.cluster.up import component_processes, host_network, nodes
+from podwire.cluster.up import component_processes, host_network, nodes, state
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.slot_claims import SlotClaims
@@ -19,30 +19,30 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc import processes
 
 OWNER = "cluster"
-"""Whose all of this is: the cluster that the record tells of."""
+"""The owner of these resources: the cluster of the record."""
 
 NFT_SECONDS = 10.0
 
 
-def found(layout: Layout, claims: SlotClaims) -> set[Leftover]:
-    """All that belongs to the cluster below a prefix, and all that its pods have, on the host and on its nodes."""
+def find_resources(layout: Layout, claims: SlotClaims) -> set[Leftover]:
+    """Returns all resources of the cluster below a prefix, and of its pods, on the host and on its nodes."""
     seen = set(_own(layout, claims))
     for name in layout.nodes():
-        seen |= leftovers.found(nodes.runtime_on_host(layout, name))
+        seen |= leftovers.find_resources(nodes.runtime_on_host(layout, name))
     for space in _spaces(layout):
-        seen |= space.inside(partial(leftovers.found, nodes.runtime_on_node(layout, space.name)))
+        seen |= space.inside(partial(leftovers.find_resources, nodes.runtime_on_node(layout, space.name)))
     return seen
 
 
 def owners(layout: Layout) -> set[str]:
-    """Sandboxes and containers that have a record, and the cluster itself if it has one."""
+    """Returns recorded sandboxes and containers, and the cluster itself if it has a record."""
     known = {owner for name in layout.nodes() for owner in leftovers.owners(nodes.runtime_on_host(layout, name))}
-    return known | {OWNER} if layout.record.exists() else known
+    return known | {OWNER} if state.exists(layout.record) else known
 
 
 def _spaces(layout: Layout) -> list[NodeNamespaces]:
     names = [path.name for path in layout.pins.iterdir()] if layout.pins.is_dir() else []
-    return [space for name in names if (space := NodeNamespaces(layout, name)).stands()]
+    return [space for name in names if (space := NodeNamespaces(layout, name)).exists()]
 
 
 def _own(layout: Layout, claims: SlotClaims) -> Iterator[Leftover]:
@@ -64,13 +64,13 @@ def _namespaces(layout: Layout) -> Iterator[Leftover]:
 def _links(layout: Layout) -> Iterator[Leftover]:
     with contextlib.closing(KernelNetwork()) as network:
         for link in network.links.list():
-            if link.alias == host_network.mark_of(layout):
+            if link.alias == host_network.owner_tag(layout):
                 yield Leftover("link", link.name, OWNER)
 
 
 def _tables(layout: Layout) -> Iterator[Leftover]:
-    """The nft tables whose comment says that they are this cluster's; none where there is no nft."""
-    mark = f'comment "{host_network.mark_of(layout)}"'
+    """Finds nft tables whose comment is the owner tag of this cluster; none without nft."""
+    mark = f'comment "{host_network.owner_tag(layout)}"'
     for name in re.findall(rf"\b{TABLES}\d+\b", _nft("list", "tables", "inet")):
         if mark in _nft("list", "table", "inet", name):
             yield Leftover("nft table", name, OWNER)

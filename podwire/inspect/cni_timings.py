@@ -1,6 +1,6 @@
-"""How long the plugins of a call take, and what ours spend it on: they tell when they are asked to.
+"""Measures the plugins of a call, and the steps of ours: they report them when TIMINGS is set in their environment.
 
-Ours tell the same way through the daemon and without it. Of somebody else's, only the whole is known.
+Ours report the same way with and without the daemon. For other plugins, only the total is known.
 """
 
 import json
@@ -14,7 +14,7 @@ from podwire.cniplugins.skeleton import TIMINGS
 from podwire.linux.proc.processes import Finished, run
 
 START, WHOLE = "start", "whole"
-"""Until a program of ours began, and from its end; all of it."""
+"""Time until a program of ours began and after its end; the total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Step:
 
 
 class Timings:
-    """Stands where `podwire.linux.proc.processes.run` stands, and keeps what each program took."""
+    """Replaces `podwire.linux.proc.processes.run`, and measures each program."""
 
     def __init__(self, program: Callable[..., Finished] = run) -> None:
         self._program = program
@@ -37,24 +37,24 @@ class Timings:
         begun = time.perf_counter()
         done = self._program(argv, env={**env, TIMINGS: "1"}, **more)
         whole = time.perf_counter() - begun
-        told, said = _parted(done.stderr)
+        reported, stderr = _parted(done.stderr)
         plugin, verb = Path(argv[0]).name, env.get("CNI_COMMAND", "")
-        inside = [Step(plugin, verb, name, seconds, times) for name, (seconds, times) in told.items()]
+        inside = [Step(plugin, verb, name, seconds, times) for name, (seconds, times) in reported.items()]
         if inside:
             self.steps.append(Step(plugin, verb, START, max(0.0, whole - sum(step.seconds for step in inside))))
         self.steps += [*sorted(inside, key=lambda step: -step.seconds), Step(plugin, verb, WHOLE, whole)]
-        return done._replace(stderr=said)
+        return done._replace(stderr=stderr)
 
 
 def _parted(stderr: bytes) -> tuple[dict[str, tuple[float, int]], bytes]:
-    """What a plugin told of its time, and what else it said."""
+    """Separates the timings of a plugin from its other output."""
     mark = f"{TIMINGS} ".encode()
     lines = stderr.splitlines(keepends=True)
-    told = [json.loads(line.removeprefix(mark)) for line in lines if line.startswith(mark)]
-    return (told[-1] if told else {}), b"".join(line for line in lines if not line.startswith(mark))
+    timings = [json.loads(line.removeprefix(mark)) for line in lines if line.startswith(mark)]
+    return (timings[-1] if timings else {}), b"".join(line for line in lines if not line.startswith(mark))
 
 
 def rows(steps: Iterable[Step]) -> list[tuple[str, ...]]:
-    """A table's, with its head."""
+    """Returns a table with its header."""
     body = [(step.plugin, step.verb, step.name, str(step.times), f"{step.seconds * 1e3:.2f}") for step in steps]
     return [("PLUGIN", "VERB", "STEP", "TIMES", "MS"), *body]

@@ -1,7 +1,7 @@
 """CNI from the command line: attaches any network namespace to any configured network, with any plugins.
 
-Everything is remembered as a runtime remembers it, so that `delete` and `check` work later, without the configuration
-and, for `delete`, without the namespace.
+Attachments are recorded as a runtime records them, so that `delete` and `check` work later without the configuration,
+and `delete` without the namespace.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ STATE = Path("/var/lib/podwire/cni")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Where things are; the command line's flags."""
+    """Paths, as on the command line."""
 
     network: str
     conf_dir: Path = CONF
@@ -46,7 +46,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What is attached: an interface of a namespace."""
+    """The interface of a namespace that is attached."""
 
     id: str
     ifname: str = "eth0"
@@ -56,17 +56,17 @@ class Target:
 
 
 def id_of(netns: str) -> str:
-    """The id of a namespace that nobody gave one: the same for the same path, also when it is gone."""
+    """Returns the id for a namespace path without one; the same path always gives the same id."""
     return f"podwire-{hashlib.sha256(str(Path(netns).absolute()).encode()).hexdigest()[:20]}"
 
 
 class Tool:
-    """The verbs. They raise PluginFailed, CniError, and OSError for the disk."""
+    """The verbs. Raise PluginFailed, CniError, and OSError for the disk."""
 
     def __init__(self, options: Options, run: Callable[..., Finished] = run) -> None:
         """`run` runs a plugin's program, as podwire.linux.proc.processes.run does."""
         if not is_id(options.network):
-            raise CniError(Code.BAD_CONFIG, f"{options.network!r} is no name of a network")
+            raise CniError(Code.BAD_CONFIG, f"{options.network!r} is not a valid network name")
         self._options = options
         self._chain = Chain(Plugins(options.bin_dirs, run=run))
         self._conflists = Conflists(options.conf_dir)
@@ -82,17 +82,21 @@ class Tool:
             if network.name == self._options.network:
                 return network
         trouble = self._conflists.problem()
-        told = f"no network {self._options.network} in {self._options.conf_dir}" + (f" ({trouble})" if trouble else "")
-        raise CniError(Code.BAD_CONFIG, told)
+        message = f"no network {self._options.network} in {self._options.conf_dir}" + (
+            f" ({trouble})" if trouble else ""
+        )
+        raise CniError(Code.BAD_CONFIG, message)
 
     def add(self, target: Target) -> Object:
-        """The result, as the last plugin printed it. When one fails, everything is given back first."""
+        """Returns the result of the last plugin. When one fails, everything is released first."""
         network = self.network()
         attached = _described(target, network, identity(target.netns))
         with self._exclusion.shared(network.name):
             if (target.id, target.ifname) in self._memory.load():
-                told = f"{target.id} {target.ifname} is attached to {network.name} already, or was not wholly deleted"
-                raise CniError(Code.BAD_CONFIG, f"{told}: del it first")
+                message = (
+                    f"{target.id} {target.ifname} is attached to {network.name} already, or was not completely deleted"
+                )
+                raise CniError(Code.BAD_CONFIG, f"{message}: del it first")
             self._memory.write(attached)
             try:
                 result = self._chain.add(attached)
@@ -109,8 +113,8 @@ class Tool:
         return failed.error.followed_by(left)
 
     def delete(self, target: Target) -> None:
-        """With what is remembered; else with the configuration, since plugins clean up by ids."""
-        attached = self._remembered(target)
+        """Uses the recorded attachment; else the configuration, because plugins clean up by id."""
+        attached = self._recorded(target)
         if attached is None:
             attached = _described(target, self.network(), 0)
         with self._exclusion.shared(attached.name):
@@ -120,34 +124,35 @@ class Tool:
         self._memory.remove(attached.id, attached.ifname)
 
     def check(self, target: Target) -> None:
-        attached = self._remembered(target)
+        attached = self._recorded(target)
         if attached is None:
-            told = f"{target.id} {target.ifname} is not attached to {self._options.network}, as far as is remembered"
-            raise CniError(Code.UNKNOWN_CONTAINER, told)
+            message = f"{target.id} {target.ifname} has no recorded attachment to {self._options.network}"
+            raise CniError(Code.UNKNOWN_CONTAINER, message)
         with self._exclusion.shared(attached.name):
             self._chain.check(attached)
 
     def gc(self, stay: Iterable[tuple[str, str]]) -> None:
-        """Give back what belongs to nobody.
+        """Releases resources of attachments that no longer exist.
 
-        These stay, and what a runtime remembers in the same place, and what was attached here and has its namespace.
+        Kept are: `stay`, the records of a runtime in the same directory, and recorded attachments whose namespace
+        exists.
         """
         network = self.network()
         if not at_least(network.version, VERBS["GC"].since):
             raise CniError(Code.INCOMPATIBLE_VERSION, _too_old("GC", network))
         if network.disable_gc:
-            _log.warning("nothing is collected: disableGC is set", extra={"network": network.name})
+            _log.warning("skipped garbage collection: disableGC is set", extra={"network": network.name})
             return
         runtime = AttachmentCache(self._options.state / "cache")
         with self._exclusion.exclusive(network.name):
-            left = self._forget_the_dead()
+            left = self._delete_orphans()
             known = valid_attachments(self._memory.load() | runtime.load(), network.name)
             left += self._chain.gc(network, {*stay, *known})
         if left:
             raise left[0].followed_by(left[1:])
 
-    def _forget_the_dead(self) -> list[PluginFailed]:
-        """DEL what has lost its namespace; GC is no substitute for it."""
+    def _delete_orphans(self) -> list[PluginFailed]:
+        """Calls DEL for attachments that have lost their namespace; GC does not replace it."""
         left: list[PluginFailed] = []
         for attached in self._memory.load().values():
             if attached is None or verified_netns(attached.netns, attached.netns_inode):
@@ -165,20 +170,20 @@ class Tool:
         self._chain.status(network)
 
     def versions(self) -> tuple[str, dict[str, list[str]]]:
-        """The version that the network is run with, and what each of its plugins supports."""
+        """Returns the version of the network, and the versions that each of its plugins supports."""
         network = self.network()
         return network.version, self._chain.versions(network)
 
-    def _remembered(self, target: Target) -> CachedAttachment | None:
-        """None when there is nothing that can be read."""
+    def _recorded(self, target: Target) -> CachedAttachment | None:
+        """Returns None without a readable record."""
         return self._memory.load().get((target.id, target.ifname))
 
 
 def _described(target: Target, network: NetworkList, inode: int) -> CachedAttachment:
     if not is_id(target.id):
-        raise CniError(Code.BAD_ENVIRONMENT, f"{target.id!r} is no id that CNI plugins take")
+        raise CniError(Code.BAD_ENVIRONMENT, f"{target.id!r} is not a valid CNI_CONTAINERID")
     if not is_ifname(target.ifname):
-        raise CniError(Code.BAD_ENVIRONMENT, f"{target.ifname!r} is no name of an interface")
+        raise CniError(Code.BAD_ENVIRONMENT, f"{target.ifname!r} is not a valid CNI_IFNAME")
     return CachedAttachment(
         id=target.id,
         ifname=target.ifname,

@@ -1,4 +1,4 @@
-"""What this machine has of what a cluster needs: each thing tried for real where that leaves no trace."""
+"""Checks what this machine has of what a cluster needs; each feature is tried, without leaving anything behind."""
 
 import os
 import resource
@@ -29,23 +29,23 @@ SYS_RESOURCE = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
     needed: bool
-    """Whether nothing runs without it."""
+    """Whether every cluster needs it."""
     detail: str = ""
     helps: str = ""
-    """The command, or the change, that helps."""
+    """A command or change that helps."""
 
 
-Look = Callable[[], Finding]
+Check = Callable[[], Finding]
 
 
 def examine() -> list[Finding]:
-    """Everything, the most basic first."""
-    return [look() for look in LOOKS]
+    """Runs all checks, the most basic first."""
+    return [check() for check in CHECKS]
 
 
 def _root() -> Finding:
@@ -53,7 +53,7 @@ def _root() -> Finding:
     return Finding(name="root", ok=ok, needed=True, detail=f"user {os.geteuid()}", helps="sudo podwire …")
 
 
-def _tried(name: str, work: Callable[[], object], helps: str, *, needed: bool = True) -> Finding:
+def _try(name: str, work: Callable[[], object], helps: str, *, needed: bool = True) -> Finding:
     try:
         in_thread(work)
     except (LinuxError, OSError) as error:
@@ -62,49 +62,49 @@ def _tried(name: str, work: Callable[[], object], helps: str, *, needed: bool = 
 
 
 def _in_new_network(work: Callable[[KernelNetwork], None] = lambda _: None) -> Callable[[], None]:
-    def there() -> None:
+    def run() -> None:
         syscalls.unshare(syscalls.NEWNET)
         with KernelNetwork() as network:
             work(network)
 
-    return there
+    return run
 
 
 def _network_namespaces() -> Finding:
-    return _tried("network namespaces", _in_new_network(), "a kernel with CONFIG_NET_NS, and CAP_SYS_ADMIN")
+    return _try("network namespaces", _in_new_network(), "a kernel with CONFIG_NET_NS, and CAP_SYS_ADMIN")
 
 
 def _veth() -> Finding:
     work = _in_new_network(lambda network: network.links.add(Veth("a", "b")))
-    return _tried("veth links", work, "modprobe veth")
+    return _try("veth links", work, "modprobe veth")
 
 
 def _bridge() -> Finding:
     work = _in_new_network(lambda network: network.links.add(Bridge("a")))
-    return _tried("bridges", work, "modprobe bridge")
+    return _try("bridges", work, "modprobe bridge")
 
 
 def _nft() -> Finding:
     rules = "add table inet t\nadd chain inet t c { type nat hook postrouting priority srcnat; }\n"
     rules += "add rule inet t c masquerade\n"
     work = _in_new_network(lambda _: KernelRuleset().apply(rules))
-    return _tried("nftables with NAT", work, "apt install nftables; modprobe nft_masq nft_chain_nat")
+    return _try("nftables with NAT", work, "apt install nftables; modprobe nft_masq nft_chain_nat")
 
 
 def _overlay() -> Finding:
-    def there() -> None:
+    def mount() -> None:
         with tempfile.TemporaryDirectory(prefix="podwire-doctor-") as directory:
             mount_namespaces.unshare_mounts()
             mounts = KernelMounts()
             mounts.set_propagation("/", "rprivate")
-            places = {name: Path(directory, name) for name in ("lower", "upper", "work", "merged")}
-            for place in places.values():
+            directories = {name: Path(directory, name) for name in ("lower", "upper", "work", "merged")}
+            for place in directories.values():
                 place.mkdir()
-            told = [f"{name}dir={places[name]}" for name in ("lower", "upper", "work")]
-            mounts.mount("overlay", places["merged"], "overlay", told)
-            mounts.unmount(places["merged"])
+            options = [f"{name}dir={directories[name]}" for name in ("lower", "upper", "work")]
+            mounts.mount("overlay", directories["merged"], "overlay", options)
+            mounts.unmount(directories["merged"])
 
-    return _tried("overlayfs", there, "modprobe overlay; a /tmp that is no overlay itself")
+    return _try("overlayfs", mount, "modprobe overlay; a /tmp that is not an overlay itself")
 
 
 def _ipv6() -> Finding:
@@ -115,11 +115,11 @@ def _ipv6() -> Finding:
 
 
 def _cgroups() -> Finding:
-    there = {name for tree in KernelCgroups().trees for name in tree.controllers}
-    missing = [controller for controller in CONTROLLERS if controller not in there]
+    controllers = {name for tree in KernelCgroups().trees for name in tree.controllers}
+    missing = [controller for controller in CONTROLLERS if controller not in controllers]
     detail = f"missing: {', '.join(missing)}" if missing else ""
     helps = "mount the cgroup file systems (systemd does), or boot with cgroup_enable=memory"
-    return Finding(name="cgroup controllers", ok=not missing, needed=not there, detail=detail, helps=helps)
+    return Finding(name="cgroup controllers", ok=not missing, needed=not controllers, detail=detail, helps=helps)
 
 
 def _oci_runtime() -> Finding:
@@ -127,12 +127,12 @@ def _oci_runtime() -> Finding:
     return Finding(name="crun or runc", ok=bool(path), needed=True, detail=path or "", helps="apt install crun")
 
 
-def _program(name: str, package: str, why: str) -> Look:
-    def look() -> Finding:
+def _program(name: str, package: str, why: str) -> Check:
+    def check() -> Finding:
         path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
         return Finding(name=name, ok=bool(path), needed=False, detail=path or why, helps=f"apt install {package}")
 
-    return look
+    return check
 
 
 def _shim() -> Finding:
@@ -144,7 +144,7 @@ def _shim() -> Finding:
 
 def _busybox() -> Finding:
     ok = BUSYBOX.exists()
-    detail = str(BUSYBOX) if ok else "no image is made for the first pod"
+    detail = str(BUSYBOX) if ok else "no image is built for the first pod"
     return Finding(name="busybox", ok=ok, needed=False, detail=detail, helps="apt install busybox-static")
 
 
@@ -163,10 +163,10 @@ def _inotify() -> Finding:
 
 
 def _sys_resource() -> Finding:
-    told = Path("/proc/self/status").read_text(encoding="ascii")
-    effective = int(next(line.split()[1] for line in told.splitlines() if line.startswith("CapEff:")), 16)
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    effective = int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), 16)
     ok = bool(effective >> SYS_RESOURCE & 1)
-    detail = "" if ok else "pods cannot be shielded from the OOM killer; higher limits of open files are refused"
+    detail = "" if ok else "OOM scores of pods and open-file limits cannot be changed"
     return Finding(name="CAP_SYS_RESOURCE", ok=ok, needed=False, detail=detail, helps="run on a host that grants it")
 
 
@@ -182,7 +182,7 @@ def _kernel() -> Finding:
     return Finding(name="kernel", ok=numbers >= (5, 10), needed=False, detail=release, helps="Linux 5.10 or newer")
 
 
-LOOKS: tuple[Look, ...] = (
+CHECKS: tuple[Check, ...] = (
     _root,
     _kernel,
     _network_namespaces,
@@ -194,7 +194,7 @@ LOOKS: tuple[Look, ...] = (
     _oci_runtime,
     _ipv6,
     _forwarding,
-    _program("kubectl", "kubernetes-client", "nothing here needs it, but you will"),
+    _program("kubectl", "kubernetes-client", "optional, but recommended"),
     _shim,
     _busybox,
     _open_files,

@@ -1,45 +1,45 @@
-"""What podwire made on this host, against what it knows: whatever no record explains has leaked. Pure."""
+"""Compares resources that podwire created with its records: a resource without an owner is a leftover. Pure."""
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 
 class Leftover(NamedTuple):
-    """Something that podwire made, known by the mark of its owner."""
+    """A resource that podwire created, identified by its owner tag."""
 
     kind: str
     name: str
     owner: str
-    """The id of the sandbox or the container that it was made for."""
+    """The id of the sandbox, container or claim for which it was created."""
 
 
 def leaks(traces: Iterable[Leftover], owners: Collection[str]) -> list[Leftover]:
-    """Those whose owner nobody knows."""
+    """Returns resources whose owner is unknown."""
     return sorted(trace for trace in set(traces) if trace.owner not in owners)
 
 
 def lasting(first: Iterable[Leftover], second: Iterable[Leftover]) -> list[Leftover]:
-    """Those that two looks found: what was about to be removed, or just made, is none."""
+    """Returns resources that two looks found: others were just being created or removed."""
     return sorted(set(first) & set(second))
 
 
 def owner_of_link(alias: str) -> str | None:
-    """`podwire:TOKEN NETWORK/ID/IFNAME`; None for a link that no pod has."""
-    mark, _, rest = alias.partition(" ")
+    """Parses `podwire:TOKEN NETWORK/ID/IFNAME`; None for a link without a pod."""
+    tag, _, rest = alias.partition(" ")
     parts = rest.split("/")
-    return parts[1] if mark.startswith("podwire:") and len(parts) > 1 else None
+    return parts[1] if tag.startswith("podwire:") and len(parts) > 1 else None
 
 
 def owner_of_element(comment: str) -> str | None:
-    """`TOKEN ID IFNAME` of an nft element; None for one that no pod has."""
+    """Parses `TOKEN ID IFNAME` of an nft element; None for one without a pod."""
     parts = comment.split(" ")
     return parts[1] if len(parts) > 1 else None
 
 
-def table(found: Iterable[Leftover]) -> str:
+def table(leftovers: Iterable[Leftover]) -> str:
     rows = [
         ("KIND", "NAME", "OWNER"),
-        *((leftover.kind, leftover.name, leftover.owner[:13] or "-") for leftover in found),
+        *((leftover.kind, leftover.name, leftover.owner[:13] or "-") for leftover in leftovers),
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Looks for what podwire made on this host: by the marks that everything bears, never by podwire's own memory."""
+"""Finds resources that podwire created on this node, by their owner tags, never by records."""
 
 import contextlib
 import re
@@ -28,16 +28,16 @@ NFT_SECONDS = 10.0
 _COMMENT = re.compile(rb'"comment": ?"([^"]*)"')
 
 
-def found(options: Options) -> set[Leftover]:
-    """All traces in the calling thread's network and mount namespaces, and below the prefix."""
-    looks: tuple[Callable[[Options], Iterator[Leftover]], ...] = (
-        _namespaces, _mounts, _groups, _processes, _links, _elements, _judged, _files, _claims,
+def find_resources(options: Options) -> set[Leftover]:
+    """Returns all resources in the network and mount namespaces of the calling thread, and below the prefix."""
+    searches: tuple[Callable[[Options], Iterator[Leftover]], ...] = (
+        _namespaces, _mounts, _groups, _processes, _links, _elements, _policy_addresses, _files, _claims,
     )  # fmt: skip
-    return {leftover for look in looks for leftover in look(options)}
+    return {leftover for search in searches for leftover in search(options)}
 
 
 def owners(options: Options) -> set[str]:
-    """The ids of all sandboxes and containers that have a record, and the uids of claims that have one."""
+    """Returns the ids of recorded sandboxes, containers and claims."""
     return {*(str(record["id"]) for record in _records(options, "*")), *claim_leftovers.owners(options.state)}
 
 
@@ -48,7 +48,7 @@ def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _claims(options: Options) -> Iterator[Leftover]:
-    return claim_leftovers.found(options.state, options.run, options.prefix / "var/lib/kubelet")
+    return claim_leftovers.find_resources(options.state, options.run, options.prefix / "var/lib/kubelet")
 
 
 def _namespaces(options: Options) -> Iterator[Leftover]:
@@ -58,11 +58,11 @@ def _namespaces(options: Options) -> Iterator[Leftover]:
 
 
 def _mounts(options: Options) -> Iterator[Leftover]:
-    places = (options.run / "podwire/shm", options.state / "runtime/containers")
+    parents = (options.run / "podwire/shm", options.state / "runtime/containers")
     for mount in mounted():
-        for place in places:
-            if Path(mount.target).is_relative_to(place) and mount.target != str(place):
-                yield Leftover("mount", mount.target, Path(mount.target).relative_to(place).parts[0])
+        for parent in parents:
+            if Path(mount.target).is_relative_to(parent) and mount.target != str(parent):
+                yield Leftover("mount", mount.target, Path(mount.target).relative_to(parent).parts[0])
 
 
 def _groups(options: Options) -> Iterator[Leftover]:
@@ -71,24 +71,24 @@ def _groups(options: Options) -> Iterator[Leftover]:
 
 
 def _processes(options: Options) -> Iterator[Leftover]:
-    """Whoever is in a container's cgroup, and the shims, which are in none.
+    """Finds processes in cgroups of containers, and shims, which are in none.
 
-    On every node the shims are called alike; ours are those in the network namespace that we look from.
+    Shims have the same command line on every node; ours are those in our network namespace.
     """
     cgroups = KernelCgroups()
     for group in _groups(options):
         for pid in cgroups.pids(group.name):
             yield Leftover("process", str(pid), group.owner)
     here = Path("/proc/thread-self/ns/net").stat().st_ino
-    homes = f"{options.state}/runtime/containers/".encode()
+    containers = f"{options.state}/runtime/containers/".encode()
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (path / "cmdline").read_bytes().split(b"\0")
-            below = next((word for word in words if word.startswith(homes)), None)
+            below = next((word for word in words if word.startswith(containers)), None)
             if below is None or not any(word.endswith(b"podwire-shim") for word in words):
                 continue
             if of_process(int(path.name), "net") == here:
-                yield Leftover("shim", path.name, below.removeprefix(homes).decode().partition("/")[0])
+                yield Leftover("shim", path.name, below.removeprefix(containers).decode().partition("/")[0])
 
 
 def _links(_options: Options) -> Iterator[Leftover]:
@@ -99,7 +99,7 @@ def _links(_options: Options) -> Iterator[Leftover]:
 
 
 def _elements(_options: Options) -> Iterator[Leftover]:
-    """The elements of our nft tables; none where there is no table, or no nft that could have made one."""
+    """Finds elements of our nft tables; none without a table, or without nft."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     for family in ("inet", "bridge"):
         try:
@@ -111,31 +111,31 @@ def _elements(_options: Options) -> Iterator[Leftover]:
                 yield Leftover("nft element", comment.decode(), owner)
 
 
-def _judged(options: Options) -> Iterator[Leftover]:
-    """Addresses that policies hold of pods of this node: a pod is beside itself in these sets."""
+def _policy_addresses(options: Options) -> Iterator[Leftover]:
+    """Finds addresses that policies hold for pods of this node: a pod is a pair with itself in these sets."""
     owners = {
         address: record["id"] for record in _records(options, "sandboxes") for address in record.get("addresses") or ()
     }
     with contextlib.closing(KernelElements(None, POLICIES)) as table:
         for name in ("self4", "self6"):
-            with contextlib.suppress(LinuxError):  # there are no policies
+            with contextlib.suppress(LinuxError):  # no policies
                 for element in table.list(name):
                     first, second = element.key[: len(element.key) // 2], element.key[len(element.key) // 2 :]
                     if first == second:
                         address = str(ip_address(first))
-                        yield Leftover("judged address", address, owners.get(address, ""))
+                        yield Leftover("policy address", address, owners.get(address, ""))
 
 
 def _files(options: Options) -> Iterator[Leftover]:
-    places = {
+    directories = {
         "sandbox": options.state / "runtime/sandboxes",
         "container": options.state / "runtime/containers",
         "writable layer": options.state / "images/containers",
         "shared memory": options.run / "podwire/shm",
         "OCI state": options.run / "podwire/crun",
     }
-    for kind, place in places.items():
-        for path in place.glob("*"):
+    for kind, directory in directories.items():
+        for path in directory.glob("*"):
             yield Leftover(kind, str(path), path.name)
     for path in (options.state / "cni/cache").glob("*@*"):
         yield Leftover("CNI attachment", str(path), path.name.partition("@")[0])

@@ -1,4 +1,4 @@
-"""What an API server says of NetworkPolicies, pods, namespaces and nodes, as the model that decides on packets."""
+"""Explains a connection: reads NetworkPolicies, pods, namespaces and nodes from an API server into the policy model."""
 
 from ipaddress import ip_address
 from pathlib import Path
@@ -28,8 +28,10 @@ async def explained(
 async def _model(client: Client) -> Model:
     model = Model()
     for node in (await client.list(NODES)).items:
-        told = (node.get("status") or {}).get("addresses") or ()
-        addresses = [address["address"] for address in told if address.get("type") in ("InternalIP", "ExternalIP")]
+        all_addresses = (node.get("status") or {}).get("addresses") or ()
+        addresses = [
+            address["address"] for address in all_addresses if address.get("type") in ("InternalIP", "ExternalIP")
+        ]
         model.put_node(_name(node), map(ip_address, addresses))
     for namespace in (await client.list(NAMESPACES)).items:
         model.put_namespace(_name(namespace), metadata(namespace).get("labels") or {})

@@ -1,4 +1,4 @@
-"""Tells the kubelet, by way of the API, to try again what a pod waits for."""
+"""Asks the kubelet, through the API, to retry now what a pod is waiting for."""
 
 import time
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ class Options:
 
 
 async def retry(options: Options) -> None:
-    """An annotation that changes is the request: it travels where pods travel, and leaves a trace of who asked when.
+    """Changes an annotation of the pod: it reaches the kubelet with the pod, and records when the retry was requested.
 
     Raises ApiError, ClientError.
     """
     kind = BUILTIN.of_kind("v1", "Pod")
     if kind is None:
-        raise ApiError(Reason.NOT_FOUND, "no pods")
+        raise ApiError(Reason.NOT_FOUND, "the API has no kind Pod")
     async with http_client.connect(credentials.load(options.kubeconfig), user_agent="podwire-retry") as http:
         patch = {"metadata": {"annotations": {RETRY: rfc3339_micro(time.time())}}}
         await Client(http).patch(kind, options.name, patch, options.namespace)

@@ -136,10 +136,10 @@ def test_what_could_not_be_deleted_is_remembered_for_the_next_del(place, netns):
     ("verb", "words", "said"),
     [
         ("add", ["/no/such/netns"], "/no/such/netns"),
-        ("add", ["NETNS", "--container-id", "a/b"], "'a/b' is no id"),
-        ("add", ["NETNS", "--ifname", "much-too-long-a-name"], "is no name of an interface"),
+        ("add", ["NETNS", "--container-id", "a/b"], "'a/b' is not a valid CNI_CONTAINERID"),
+        ("add", ["NETNS", "--ifname", "much-too-long-a-name"], "is not a valid CNI_IFNAME"),
         ("del", [], "NETNS or --container-id"),
-        ("check", ["--container-id", "c1"], "code 3: c1 eth0 is not attached to net"),
+        ("check", ["--container-id", "c1"], "code 3: c1 eth0 has no recorded attachment to net"),
     ],
 )
 def test_what_cannot_be_meant_is_told_before_any_plugin_is_asked(place, netns, verb, words, said):

@@ -56,9 +56,7 @@ def test_the_tour_is_played_to_its_end(place):
         "Next:  podwire demo --keep",
     ):
         assert words in re.sub(r"\n +", " ", done.stdout) + done.stdout
-    assert re.search(
-        r"^18 steps in [0-9.]+ s; all processes together took \d+ MB of memory\.$", done.stdout, re.MULTILINE
-    )
+    assert re.search(r"^18 steps in [0-9.]+ s; all processes used \d+ MB of memory\.$", done.stdout, re.MULTILINE)
 
 
 def test_json_tells_every_step_with_its_exit_code_and_duration(place):
@@ -90,7 +88,7 @@ def test_without_any_kubectl_the_two_places_are_named(place, tmp_path):
     nowhere = environment(place, PATH=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=nowhere, check=False)
     assert done.returncode == 1
-    assert done.stderr == "podwire demo: no kubectl: neither on PATH nor at /no/kubectl\n"
+    assert done.stderr == "podwire demo: kubectl is neither on PATH nor at /no/kubectl\n"
 
 
 def fake_kubectl(folder: Path, script: str) -> str:
@@ -109,7 +107,7 @@ def test_a_step_that_breaks_its_promise_ends_the_demo_with_the_servers_log(place
     done = subprocess.run([PODWIRE, "demo", "api"], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 1
     assert "something else" in done.stdout
-    assert "the step 'namespaces' did not do what it promises" in done.stderr
+    assert "the step 'namespaces' did not show what was expected" in done.stderr
     assert "apiserver: API server is serving" in done.stderr
     done = subprocess.run([PODWIRE, "demo", "api", "-o", "json"], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 1

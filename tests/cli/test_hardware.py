@@ -32,7 +32,7 @@ def test_a_profile_is_shown_as_a_table_as_json_and_as_it_is(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        pytest.param(["show", "nope"], "no profile of that name: sriov, two-numa", id="no such profile"),
+        pytest.param(["show", "nope"], "nor one of the profiles sriov, two-numa", id="no such profile"),
         pytest.param(
             ["unplug", "ens1", "--prefix", "/tmp/pw-none"], "no cluster with simulated hardware", id="no cluster"
         ),
@@ -49,4 +49,4 @@ def test_a_field_that_is_wrong_is_named(capsys, tmp_path):
     file = tmp_path / "own.yaml"
     file.write_text("nics: [{name: nic0, pci: 0000:3b:00.0, numa: 3}]")
     assert main(["hardware", "show", str(file)]) == 1
-    assert "nics[0].numa: there is no node 3: numaNodes is 1" in capsys.readouterr().err
+    assert "nics[0].numa: node 3 does not exist: numaNodes is 1" in capsys.readouterr().err

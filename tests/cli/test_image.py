@@ -43,7 +43,7 @@ def test_what_goes_wrong_is_one_line(image, tmp_path):
     (tmp_path / "text").write_text("no archive")
     assert image("import", tmp_path / "text", fails=True).startswith("podwire image: text: ")
     assert "No such file" in image("import", tmp_path / "nowhere", fails=True)
-    assert image("remove", "other", fails=True) == "podwire image: there is no image 'other'\n"
+    assert image("remove", "other", fails=True) == "podwire image: no image 'other'\n"
     assert image("build-root", "--busybox", "/etc/passwd", fails=True).count("\n") == 1
 
 

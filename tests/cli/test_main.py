@@ -17,7 +17,7 @@ from podwire.cli.main import COMMANDS, main
 HELP = """\
 usage: podwire [-h] [--version] COMMAND ...
 
-The whole way of a Kubernetes pod onto its network, one command per participant.
+A small, complete Kubernetes for one machine, with one command per component.
 """
 
 names = pytest.mark.parametrize("name", [each.name for each in COMMANDS])
@@ -79,9 +79,9 @@ def test_a_flag_that_a_command_does_not_know_is_a_mistake(capsys, name):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        pytest.param(("apiserver", "--listen", "localhost:6443"), "is no ADDRESS:PORT", id="a host name to listen on"),
-        pytest.param(("apiserver", "--listen", "127.0.0.1:70000"), "is no ADDRESS:PORT", id="a port that is too high"),
-        pytest.param(("apiserver", "--listen", "127.0.0.1"), "is no ADDRESS:PORT", id="no port"),
+        pytest.param(("apiserver", "--listen", "localhost:6443"), "is not ADDRESS:PORT", id="a host name to listen on"),
+        pytest.param(("apiserver", "--listen", "127.0.0.1:70000"), "is not ADDRESS:PORT", id="a port that is too high"),
+        pytest.param(("apiserver", "--listen", "127.0.0.1"), "is not ADDRESS:PORT", id="no port"),
         pytest.param(("apiserver", "--service-cluster-ip-range", "10.96.0.1/16"), "10.96.0.1/16", id="host bits set"),
         pytest.param(("apiserver", "--token-auth-file", "/no/file"), "/no/file: No such file", id="a missing file"),
         pytest.param(("apiserver", "--log-level", "loud"), "invalid choice: 'loud'", id="an unknown level"),
@@ -161,7 +161,7 @@ def test_who_stops_listening_hears_nothing_more(unbuffered, listed):
 def test_output_that_finds_no_room_is_told_in_one_line(unbuffered, listed):
     with Path("/dev/full").open("wb") as full:
         done = said_to(full.fileno(), *LISTING, str(listed), PYTHONUNBUFFERED=unbuffered)
-    assert (done.returncode, done.stderr) == (1, "podwire: what was to be written: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "podwire: standard output: No space left on device\n")
 
 
 def test_an_error_that_is_not_the_output_s_is_not_taken_for_it(monkeypatch):

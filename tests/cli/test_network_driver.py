@@ -53,5 +53,5 @@ def test_explain_without_a_cluster_says_where_it_looked(capsys, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with tempfile.TemporaryDirectory(prefix="pw-", dir="/tmp") as prefix:  # a prefix must be short
         assert main(["network-driver", "explain", "lan", "--prefix", prefix]) == 1
-    told = f"there is no cluster below {prefix}; `podwire up` makes one, --kubeconfig names another"
+    told = f"no cluster below {prefix}; `podwire up` creates one, --kubeconfig names another"
     assert capsys.readouterr().err == f"podwire network-driver: {told}\n"

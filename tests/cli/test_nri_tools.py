@@ -54,7 +54,7 @@ def test_play_says_what_came_and_its_code_is_whether_that_was_expected(tmp_path)
     ("text", "words", "says"),
     [
         ("step: []", ["--", "true"], "script.yaml:1: step: is not known"),
-        ("", [], "Its program comes after --"),
+        ("", [], "no plugin given: add `-- PROGRAM`"),
     ],
 )
 def test_play_does_not_begin_with_what_it_cannot_understand(tmp_path, text, words, says):

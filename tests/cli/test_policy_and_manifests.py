@@ -11,7 +11,7 @@ def test_what_is_no_port_is_refused_as_usage(port, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["policy", "explain", "a", "b", port])
     assert ended.value.code == 2
-    assert "is no PORT[/PROTOCOL]" in capsys.readouterr().err
+    assert "is not PORT[/PROTOCOL]" in capsys.readouterr().err
 
 
 def test_a_cluster_that_is_not_there_is_told_in_one_line(capsys, tmp_path):
@@ -39,4 +39,4 @@ def test_manifests_are_yaml_with_nothing_left_to_look_up(capsys):
 def test_an_api_server_without_a_port_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["manifests", "nri-network", "--api-server", "192.0.2.1"])
-    assert "is no HOST:PORT" in capsys.readouterr().err
+    assert "is not HOST:PORT" in capsys.readouterr().err

@@ -42,10 +42,10 @@ def screen(text):
 def test_plain_lines_tell_each_thing_once():
     assert told(Lines).splitlines() == [
         "  runtime    ready        40 ms",
-        "  apiserver  died     exit code 1; it is started again",
+        "  apiserver  died     exit code 1; restarting",
         "  apiserver  ready        50 ms",
         "  cluster    ready       300 ms",
-        "  runtime    died     killed by SIGKILL; it is started again",
+        "  runtime    died     killed by SIGKILL; restarting",
     ]
 
 
@@ -54,7 +54,7 @@ def test_a_terminal_has_one_line_for_each_component_until_all_are_up():
         "  apiserver  ready        50 ms",
         "  runtime    ready        40 ms",
         "  cluster    ready       300 ms",
-        "  runtime    died     killed by SIGKILL; it is started again",
+        "  runtime    died     killed by SIGKILL; restarting",
         "",
     ]
 
@@ -70,7 +70,7 @@ def test_a_component_that_fails_for_good_is_shown_with_the_end_of_its_log(tmp_pa
     layout.log("runtime").write_text("".join(f"line {each}\n" for each in range(40)))
     Lines(layout, io.StringIO())(Event(component="", what="failed", seconds=1.0, detail="runtime"))
     said = capsys.readouterr().err.splitlines()
-    assert "runtime does not come up" in said[0]
+    assert "runtime did not start" in said[0]
     assert said[-1] == "  line 39"
     assert len(said) == 16
 
@@ -78,4 +78,4 @@ def test_a_component_that_fails_for_good_is_shown_with_the_end_of_its_log(tmp_pa
 @pytest.mark.parametrize("kind", [Lines, Live])
 def test_a_component_without_a_log_fails_all_the_same(kind, tmp_path, capsys):
     kind(Layout(tmp_path), io.StringIO())(Event(component="", what="failed", seconds=1.0, detail="runtime"))
-    assert "runtime does not come up" in capsys.readouterr().err
+    assert "runtime did not start" in capsys.readouterr().err

@@ -134,19 +134,19 @@ def test_each_format_draws_the_same_pod(trace):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["web", "--last"], "only one of them"),
-        (["--slow", "--last"], "only one of them"),
-        (["web", "--diff", "a", "b"], "only one of them"),
-        (["web", "--check", "pod", "--follow"], "only one of them"),
+        (["web", "--last"], "use only one of"),
+        (["--slow", "--last"], "use only one of"),
+        (["web", "--diff", "a", "b"], "use only one of"),
+        (["web", "--check", "pod", "--follow"], "use only one of"),
         (["--otlp", "http://x"], "need a POD"),
         (["--check", "pod"], "need a POD"),
         (["web", "--follow", "--format", "html"], "--follow draws text"),
         (["web", "--check", "pod", "--format", "html"], "text or json"),
         (["--diff", "web", "late", "--format", "mermaid"], "text or json"),
         (["--format", "html"], "--format html draws one pod"),
-        (["--diff", "web", "nobody"], "no pod default/nobody was seen"),
-        (["web", "--brief", "--format", "json"], "--brief is about drawing"),
-        (["no\x1bbody"], "no pod default/no\\x1bbody was seen"),
+        (["--diff", "web", "nobody"], "no pod default/nobody was recorded"),
+        (["web", "--brief", "--format", "json"], "--brief is for diagrams"),
+        (["no\x1bbody"], "no pod default/no\\x1bbody was recorded"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else None,
 )
@@ -158,7 +158,7 @@ def test_what_does_not_go_together_is_said_in_one_line(words, told, trace):
 
 def test_nothing_was_slow_where_nothing_ran(tmp_path, capsys):
     CollectorOptions.below(tmp_path).directory.mkdir(parents=True)
-    for words, told in ((["--slow"], "none was slow"), (["--last"], "no pod was seen yet")):
+    for words, told in ((["--slow"], "no recorded pod is Running yet"), (["--last"], "no pods recorded yet")):
         assert main(["trace", *words, "--prefix", str(tmp_path)]) == 1
         assert told in capsys.readouterr().err
 
@@ -189,14 +189,14 @@ def test_following_ends_with_what_is_followed(kept, podwire_process):
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (
         1,
-        f"podwire trace: {directory} is gone, and with it what was to be followed\n",
+        f"podwire trace: {directory} was removed\n",
     )
 
 
 def test_a_number_of_rows_is_a_number(kept, capsys):
     with pytest.raises(SystemExit):
         main(["trace", "--slow", "--top", "0", "--prefix", str(kept)])
-    assert "'0' is no number of rows" in capsys.readouterr().err
+    assert "'0' is not a number of rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("url", ["collector:4317", "ftp://x"])

@@ -103,7 +103,7 @@ async def test_a_server_that_is_no_api_server_is_told_in_one_line(tmp_path):
         (tmp_path / "kubeconfig").write_text(write_kubeconfig(Access(server=f"http://127.0.0.1:{port}")))
         code, words = await told(tmp_path / "kubeconfig")
     assert code == 1
-    assert words == "podwire scheduler: this API server cannot be watched: not here\n"
+    assert words == "podwire scheduler: cannot watch this API server: not here\n"
 
 
 @contextlib.asynccontextmanager

@@ -19,7 +19,7 @@ def leaked(node):
     (state / "network-driver").parent.mkdir(exist_ok=True)
     if not (state / "network-driver").exists():
         (state / "network-driver").symlink_to(node.root / "state")
-    found = claim_leftovers.found(state, node.root, node.kubelet.directory)
+    found = claim_leftovers.find_resources(state, node.root, node.kubelet.directory)
     return leaks(found, set(claim_leftovers.owners(state)))
 
 

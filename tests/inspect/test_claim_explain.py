@@ -10,7 +10,7 @@ from podwire.cluster.up import state
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.state import NodeRecord, State
 from podwire.inspect import claim_explain
-from podwire.inspect.claim_explain import NoCluster, Node, Told, chosen
+from podwire.inspect.claim_explain import ApiObjects, NoCluster, Node, choose_node
 
 NODES = tuple(Node(name=each, state=Path("/state")) for each in ("node-1", "node-2"))
 KUBECONFIG = """\
@@ -34,7 +34,7 @@ def told(*, pool="", driver="net.podwire.dev", bound=""):
     result = {"driver": driver, "pool": pool, "device": "lan1"}
     status = {"allocation": {"devices": {"results": [result]}}} if pool else {}
     pod = {"metadata": {"uid": "p1"}, "spec": {"nodeName": bound}}
-    return Told({"status": {**status, "reservedFor": [{"uid": "p1"}]}}, [pod], ())
+    return ApiObjects({"status": {**status, "reservedFor": [{"uid": "p1"}]}}, [pod], ())
 
 
 CHOICES = {
@@ -49,24 +49,24 @@ CHOICES = {
 
 @pytest.mark.parametrize(("about", "on", "node"), CHOICES.values(), ids=CHOICES)
 def test_it_looks_where_the_claim_is(about, on, node):
-    assert chosen(NODES, about, on).name == node
+    assert choose_node(NODES, about, on).name == node
 
 
 def test_a_node_that_is_none_is_refused_with_those_that_there_are():
-    with pytest.raises(NoCluster, match="there is no node node-9; there is node-1, node-2"):
-        chosen(NODES, told(), "node-9")
+    with pytest.raises(NoCluster, match="no node node-9; the nodes are node-1, node-2"):
+        choose_node(NODES, told(), "node-9")
 
 
 def test_without_a_cluster_it_says_where_it_looked(prefix):
-    with pytest.raises(NoCluster, match=f"there is no cluster below {prefix}; `podwire up` makes one"):
-        claim_explain.found(prefix, {})
+    with pytest.raises(NoCluster, match=f"no cluster below {prefix}; `podwire up` creates one"):
+        claim_explain.find_cluster(prefix, {})
 
 
 def test_it_finds_the_nodes_of_a_cluster_with_its_prefix(prefix):
     layout = Layout(prefix)
     state.save(layout.record, State(slot=1, nodes=(NodeRecord(name="node-1", number=1, own=False),)))
     layout.kubeconfig.write_text(KUBECONFIG)
-    cluster = claim_explain.found(prefix, {})
+    cluster = claim_explain.find_cluster(prefix, {})
     assert cluster.access.server == "http://127.0.0.1:1"
     assert cluster.nodes == (Node(name="node-1", state=prefix / "var/lib/podwire/network-driver"),)
 
@@ -81,4 +81,4 @@ def test_it_finds_the_nodes_of_a_cluster_with_its_prefix(prefix):
     ids=["nothing is said", "a kubeconfig", "in a pod"],
 )
 def test_flags_and_the_pods_own_account_come_first(options, environ, named):
-    assert claim_explain.is_named(options, environ) is named
+    assert claim_explain.has_access(options, environ) is named

@@ -2,7 +2,7 @@ import pytest
 
 from podwire.cluster.runtime import Options
 from podwire.inspect.leakcheck import Leftover, lasting, leaks, owner_of_element, owner_of_link, table
-from podwire.inspect.leftovers import found
+from podwire.inspect.leftovers import find_resources
 
 KNOWN = Leftover("netns", "/run/netns/podwire-a", "a")
 LOST = Leftover("mount", "/run/podwire/shm/b", "b")
@@ -48,7 +48,7 @@ def test_what_plugins_have_on_disk_is_a_trace_of_its_pod(tmp_path):
         each.parent.mkdir(parents=True)
     record.touch()
     lease.symlink_to("10.1.0.5")
-    traces = found(Options(socket=tmp_path / "cri.sock", prefix=tmp_path))
+    traces = find_resources(Options(socket=tmp_path / "cri.sock", prefix=tmp_path))
     assert {each for each in traces if each.owner == "lost"} == {
         Leftover("CNI record", str(record), "lost"),
         Leftover("lease", str(lease), "lost"),

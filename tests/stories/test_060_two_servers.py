@@ -100,15 +100,15 @@ def an_address_of_somebody_else(folder):
 
 
 def no_port(folder):
-    return ["--data-dir", folder, "--listen", "127.0.0.1"], None, 2, "is no ADDRESS:PORT"
+    return ["--data-dir", folder, "--listen", "127.0.0.1"], None, 2, "is not ADDRESS:PORT"
 
 
 def a_name_for_an_address(folder):
-    return ["--data-dir", folder, "--listen", "localhost:1"], None, 2, "is no ADDRESS:PORT"
+    return ["--data-dir", folder, "--listen", "localhost:1"], None, 2, "is not ADDRESS:PORT"
 
 
 def an_impossible_port(folder):
-    return ["--data-dir", folder, "--listen", "127.0.0.1:70000"], None, 2, "is no ADDRESS:PORT"
+    return ["--data-dir", folder, "--listen", "127.0.0.1:70000"], None, 2, "is not ADDRESS:PORT"
 
 
 def an_unknown_flag(folder):

@@ -111,7 +111,7 @@ def test_on_a_free_host_the_node_is_the_host_and_down_gives_it_back_as_it_was(ho
     assert host.run_pod().startswith("10.244.0.")
     assert "podwire-" in host.told("ls", "/run/netns")
     assert "podwire0" in host.told("ip", "-br", "link")
-    assert host.told(PODWIRE, "leakcheck").strip() == "nothing is left"
+    assert host.told(PODWIRE, "leakcheck").strip() == "no leftovers"
     address = host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP} {.metadata.uid}")
     host.kill_all()
     host.told(PODWIRE, "up", "--detach")
@@ -119,15 +119,15 @@ def test_on_a_free_host_the_node_is_the_host_and_down_gives_it_back_as_it_was(ho
     host.told(PODWIRE, "down")
     assert set(host.tree()) - set(host.before) == set()
     assert host.told("nft", "list", "tables") == ""
-    assert host.told(PODWIRE, "leakcheck").strip() == "nothing is left"
+    assert host.told(PODWIRE, "leakcheck").strip() == "no leftovers"
 
 
 def test_whoever_is_on_the_host_already_is_named_and_left_alone(host: Host):
     host.told("sh", "-c", "mkdir -p /etc/cni/net.d && echo '{}' >/etc/cni/net.d/05-theirs.conflist")
     before = host.tree()
     said = host.told(PODWIRE, "up", "--detach")
-    assert "the host has the network configuration /etc/cni/net.d/05-theirs.conflist" in said
-    assert "in namespaces of its own" in said
+    assert "in use on the host: the network configuration /etc/cni/net.d/05-theirs.conflist" in said
+    assert "in its own namespaces" in said
     assert host.run_pod()
     assert host.told("ls", "/etc/cni/net.d").split() == ["05-theirs.conflist"]
     on_node = host.told(PODWIRE, "node", "exec", "node-1", "--", "ls", "/etc/cni/net.d")

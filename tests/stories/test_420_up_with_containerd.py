@@ -158,7 +158,7 @@ def test_pods_run_on_containerd_set_up_as_the_guide_says(host: Host, tmp_path: P
     host.told(PODWIRE, "down")
     assert host.told("nft", "list", "tables") == ""
     assert host.told(program("ctr"), "-n", "k8s.io", "containers", "list", "-q") == ""
-    assert host.told(PODWIRE, "leakcheck").strip() == "nothing is left"
+    assert host.told(PODWIRE, "leakcheck").strip() == "no leftovers"
 
 
 def test_a_runtime_that_does_not_answer_is_named(host: Host):

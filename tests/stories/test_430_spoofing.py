@@ -157,4 +157,4 @@ def test_a_pod_that_poses_as_another_is_not_heard_and_an_honest_one_is(cluster: 
     assert cluster.arrived(liar, honest, frames) == ["its own ARP claim", "its own address"]
     for one, other in (("liar", "honest"), ("honest", "liar")):
         assert cluster.kubectl("exec", one, "--", "wget", "-qO-", f"http://{ips[other][0]}/x") == "hello\n"
-    assert cluster.podwire("leakcheck").strip() == "nothing is left"
+    assert cluster.podwire("leakcheck").strip() == "no leftovers"

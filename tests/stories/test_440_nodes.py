@@ -149,7 +149,7 @@ def test_pods_of_three_nodes_reach_each_other_as_what_they_are(cluster: Cluster)
         called["spec"]["nodeName"]
     }
     cluster.kubectl("delete", "pod", *NAMES)
-    assert cluster.podwire("leakcheck") == "nothing is left\n"
+    assert cluster.podwire("leakcheck") == "no leftovers\n"
     cluster.podwire("down")
     assert cluster.left() == []
 
@@ -177,7 +177,7 @@ def test_a_node_that_loses_its_runtime_is_not_ready_and_the_others_are(cluster: 
     os.kill(supervisor, signal.SIGKILL)
     cluster.podwire("down")
     assert cluster.left() == []
-    assert cluster.podwire("leakcheck") == "nothing is left\n"
+    assert cluster.podwire("leakcheck") == "no leftovers\n"
 
 
 def test_a_cluster_grows_while_its_pods_go_on_and_does_not_shrink(cluster: Cluster):

@@ -128,7 +128,7 @@ def test_every_step_of_every_act_is_told_played_and_kept_and_nothing_is_left(vis
     for arrow in ("kubectl apply", "RunPodSandbox", "ADD bridge", "CreateContainer web", "crun run"):
         assert f"│ {arrow}" in output
     assert re.search(r"^POST to Running( +\d+\.\d ms){5}$", output, re.MULTILINE)
-    assert re.search(r"^\d+ steps in [0-9.]+ s; all processes together took \d+ MB of memory\.$", output, re.MULTILINE)
+    assert re.search(r"^\d+ steps in [0-9.]+ s; all processes used \d+ MB of memory\.$", output, re.MULTILINE)
     assert "Traceback" not in output
     visitor.finds_nothing(output)
 
@@ -233,6 +233,6 @@ def test_a_step_that_breaks_its_promise_ends_it_with_all_that_was_said(visitor, 
     code, output = visitor.reads(PODWIRE, "demo", PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert code == 1
     assert "it is late" in output
-    assert "the step 'web runs' did not do what it promises" in output
+    assert "the step 'web runs' did not show what was expected" in output
     assert "kubelet: " in output  # the end of its log
     visitor.finds_nothing(output)

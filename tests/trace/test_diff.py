@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from podwire.cli.trace_shown import diff_as_json
+from podwire.cli.trace_output import diff_as_json
 from podwire.trace.diff import diff, kind_of
 from podwire.trace.tables import compared
 

@@ -297,7 +297,7 @@ UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
 async def test_why_a_story_could_not_be_sent_is_said_in_one_line(collector, kept, capsys, nowhere):
     gone = nowhere.removesuffix("/v1/traces")
     assert await asyncio.to_thread(main, ["trace", "--last", "--otlp", gone, "--prefix", str(kept)]) == 1
-    assert f"{gone}/v1/traces takes nothing: " in capsys.readouterr().err
+    assert f"{gone}/v1/traces cannot be reached: " in capsys.readouterr().err
     collector.answers = [web.Response(status=403, text="no\x1b[2J\nmore")]
     assert await asyncio.to_thread(main, ["trace", "--last", "--otlp", collector.url, "--prefix", str(kept)]) == 1
     assert capsys.readouterr().err.endswith("answers 403: no\\x1b[2J\n")

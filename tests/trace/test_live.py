@@ -12,7 +12,7 @@ import pytest
 from podwire.cli.main import main
 from podwire.cluster import tracing
 from podwire.cluster.apiserver import Options, running
-from podwire.cluster.store_tap import watched_store
+from podwire.cluster.store_tap import tapped_store
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import parse
 from podwire.trace.pod_trace import PodTraces, Turn
@@ -153,7 +153,7 @@ async def test_without_a_collector_nothing_is_watched(tmp_path, monkeypatch):
     monkeypatch.delenv(tracing.VARIABLE, raising=False)
     assert tracing.tap("APIServer") is None
     store = object()
-    assert watched_store(store, None) is store
+    assert tapped_store(store, None) is store
     async with running(Options(data_dir=tmp_path / "data", port=0, store_url="memory://")) as server:
         assert type(server.assembled.engine.store).__module__ == "podwire.store.memory"
 
@@ -177,7 +177,7 @@ def test_a_pod_that_was_not_seen_is_named(tmp_path, capsys):
     assert main(["trace", "web", "-n", "shop", "--prefix", str(tmp_path)]) == 1
     assert "no pod shop/web was seen" in capsys.readouterr().err
     assert main(["trace", "--prefix", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "no pod was seen yet\n"
+    assert capsys.readouterr().out == "no pods recorded yet\n"
 
 
 def test_secrets_that_were_kept_are_shown_to_root_who_asks_for_them(tmp_path, capsys, records):

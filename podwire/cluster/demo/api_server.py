@@ -1,4 +1,4 @@
-"""An API server in a temporary folder: up within the context, gone without a trace after it."""
+"""An API server in a temporary directory, for the demo: it exists while the context is open."""
 
 import contextlib
 import http.client
@@ -21,15 +21,15 @@ STOP_SECONDS = 10.0
 TAIL = 15
 
 FIRST_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
-"""No pod is taken before its service account is there; a controller makes it right after the start."""
+"""Pods are rejected before this service account exists; a controller creates it right after the start."""
 
 
 class NotUp(Exception):
-    """The API server did not come up; carries the end of its log."""
+    """The API server did not start; has the end of its log."""
 
 
-class Stage:
-    """A folder with a server's state, its log and the tour's manifests; the server is a child process."""
+class DemoApiServer:
+    """A directory with a server's state, its log and the manifests; the server is a child process."""
 
     def __init__(self, folder: Path, stops: SignalGuard) -> None:
         self.folder = folder
@@ -41,13 +41,13 @@ class Stage:
         write(API, folder)
         words = [sys.executable, "-m", "podwire.cli.main", *self.command.split()[1:]]
         with (folder / "log").open("wb") as log:
-            # A session of its own: Ctrl-C reaches the demo, which then ends the server in good order.
+            # Its own session: Ctrl-C reaches the demo, which then stops the server.
             self.process = subprocess.Popen(  # noqa: S603 - our own program
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def wait_until_up(self, begin: float) -> None:
-        """Until /readyz says so; then, uncounted, until the first service account is there."""
+        """Waits until /readyz succeeds; then, without counting the time, for the first service account."""
         end = begin + UP_SECONDS
         while not self.kubeconfig.exists():
             self._pause(end)
@@ -81,24 +81,24 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(stops: SignalGuard, *, keep: bool) -> Iterator[Stage]:
-    """A stage for as long as the context is open; with `keep`, for longer, unless something goes wrong."""
+def api_server(stops: SignalGuard, *, keep: bool) -> Iterator[DemoApiServer]:
+    """Runs a server while the context is open; with `keep`, also afterwards, unless something fails."""
     with contextlib.ExitStack() as undo:
         folder = Path(tempfile.mkdtemp(prefix="podwire-demo-"))
         undo.callback(shutil.rmtree, folder)
-        stage = Stage(folder, stops)
-        undo.callback(stage.stop)
-        yield stage
+        server = DemoApiServer(folder, stops)
+        undo.callback(server.stop)
+        yield server
         if keep:
             undo.pop_all()
 
 
 def _answers(access: Access, path: str) -> bool:
-    where = urlsplit(access.server)
-    wire = http.client.HTTPSConnection(where.netloc, context=credentials.ssl_context(access), timeout=UP_SECONDS)
-    with contextlib.closing(wire):
+    url = urlsplit(access.server)
+    connection = http.client.HTTPSConnection(url.netloc, context=credentials.ssl_context(access), timeout=UP_SECONDS)
+    with contextlib.closing(connection):
         try:
-            wire.request("GET", path)
-            return wire.getresponse().status == http.client.OK
+            connection.request("GET", path)
+            return connection.getresponse().status == http.client.OK
         except OSError:
             return False

@@ -1,42 +1,42 @@
-"""A tour of the API server, as a table of steps."""
+"""The tour of the API server, as a table of steps."""
 
 from podwire.cluster.demo.step import Step
 
 
 def steps(minor: int) -> list[Step]:
-    """The tour for a kubectl of this minor version: older ones say some things differently."""
+    """Returns the tour for a kubectl of this minor version: older ones print some things differently."""
     return [*_PODS, *_FERRIES, *_refusals(minor), *_NAMESPACE, *_identity(minor)]
 
 
 _PODS = [
     Step(
         name="namespaces",
-        sentence="The namespaces of every cluster are there.",
+        sentence="The default namespaces exist.",
         command="kubectl get namespaces",
         shows="kube-system",
     ),
     Step(
         name="apply a pod",
-        sentence="A pod goes in. It is stored, given its defaults and checked, all as upstream does it.",
+        sentence="Create a pod. Defaulting and validation follow upstream.",
         command="kubectl apply -f pod.yaml",
         shows="pod/web created",
     ),
     Step(
         name="look at the pod",
-        sentence="It stays Pending: there is no scheduler and no node in this act.",
+        sentence="It stays Pending: there is no scheduler and no node.",
         command="kubectl get pod web -o wide",
         shows="Pending",
     ),
     Step(
         name="describe the pod",
-        sentence="kubectl describe reads it whole; these are its first lines.",
+        sentence="kubectl describe works; these are its first lines.",
         command="kubectl describe pod web",
         lines=9,
         shows="app=web",
     ),
     Step(
         name="watch a change",
-        sentence="One kubectl watches while another changes a label; the watch sees it at once.",
+        sentence="One kubectl watches while another changes a label; the watch shows it at once.",
         command="kubectl get pods -L tier --watch",
         meanwhile="kubectl label pod web tier=front",
         shows="front",
@@ -46,31 +46,31 @@ _PODS = [
 _FERRIES = [
     Step(
         name="define a kind",
-        sentence="A custom resource definition makes ferries a kind of their own, with columns.",
+        sentence="Create a custom resource definition with printer columns.",
         command="kubectl apply -f ferries.yaml",
         shows="ferries.harbour.example.com created",
     ),
     Step(
         name="the kind is served",
-        sentence="The server says when it serves them.",
+        sentence="Wait until the server serves it.",
         command="kubectl wait --for=condition=Established crd/ferries.harbour.example.com",
         shows="condition met",
     ),
     Step(
         name="a namespace",
-        sentence="A namespace for what follows.",
+        sentence="Create a namespace.",
         command="kubectl create namespace shop",
         shows="created",
     ),
     Step(
         name="apply a ferry",
-        sentence="A ferry goes in like any other object.",
+        sentence="Create a custom resource.",
         command="kubectl apply -f ferry.yaml",
         shows="created",
     ),
     Step(
         name="look at the ferry",
-        sentence="It shows the definition's columns; nobody gave it seats, so it has the default.",
+        sentence="kubectl shows the printer columns; seats has its default.",
         command="kubectl get ferries -n shop",
         shows="40",
     ),
@@ -82,16 +82,16 @@ def _refusals(minor: int) -> list[Step]:
     return [
         Step(
             name="a wrong value",
-            sentence="A ferry with -3 seats is refused, and the reason names the field.",
+            sentence="A ferry with -3 seats is rejected, and the error names the field.",
             command="kubectl apply -f sunk.yaml",
             refused=True,
             shows="seats",
         ),
         Step(
             name="a wrong field",
-            sentence="A pod with a misspelt field is refused too."
+            sentence="A pod with a misspelt field is rejected, too."
             if strict
-            else "A misspelt field only earns a warning from this kubectl, which does not ask for more.",
+            else "A misspelt field gives only a warning, because this kubectl does not request strict validation.",
             command="kubectl apply -f misspelt.yaml",
             refused=strict,
             shows='unknown field "',
@@ -102,19 +102,19 @@ def _refusals(minor: int) -> list[Step]:
 _NAMESPACE = [
     Step(
         name="fill the namespace",
-        sentence="A ConfigMap keeps the ferry company.",
+        sentence="Create a ConfigMap in the namespace.",
         command="kubectl create configmap timetable -n shop --from-literal=first=06:30",
         shows="created",
     ),
     Step(
         name="delete the namespace",
-        sentence="The namespace is deleted; kubectl returns when everything in it is gone.",
+        sentence="Delete the namespace; kubectl returns when everything in it is gone.",
         command="kubectl delete namespace shop",
         shows="deleted",
     ),
     Step(
         name="nothing is left",
-        sentence="Nothing is left of it.",
+        sentence="Its objects are deleted.",
         command="kubectl get configmaps,ferries -n shop",
         shows="No resources found",
     ),
@@ -129,13 +129,13 @@ def _identity(minor: int) -> list[Step]:
     return [
         Step(
             name="who am I",
-            sentence="Who is asking: the client certificate in the kubeconfig says so.",
+            sentence="The identity in the client certificate of the kubeconfig.",
             command=f"kubectl {me}",
             shows="kubernetes-admin",
         ),
         Step(
             name="a token",
-            sentence="And a token for a service account, such as pods are given.",
+            sentence="A token of a service account, as pods get it.",
             command=f"kubectl {token}",
             shows="ey",
         ),

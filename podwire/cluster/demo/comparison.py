@@ -1,4 +1,4 @@
-"""The acts side by side: how long each phase took and what was written, in this very run; then what holds in any."""
+"""Compares the acts of a run: the time of each phase, the objects applied; then properties that hold in any run."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -15,16 +15,16 @@ from podwire.trace.segments import Reader
 GAP = "  "
 NARROWEST = 12
 NAMESPACE = "default"
-ALWAYS = "And what one run does not show; tests do:"
+ALWAYS = "Not visible in one run, but tested:"
 
 
 def comparison(acts: Sequence[Act], directory: Path, width: int) -> list[str]:
-    """Lines of a table, one column for each act; times are those of this very run, files those that it applied."""
+    """Returns the lines of a table with a column for each act."""
     pod_traces = PodTraces()
     pod_traces.learn(Reader(directory).more())
     traces = {act.number: pod_traces.find(NAMESPACE, act.pod) for act in acts}
     head = ["", *(f"{act.number}. {act.title}" for act in acts)]
-    measured = [head, *_times(acts, traces), ["was written", *(", ".join(written(act)) for act in acts)]]
+    measured = [head, *_times(acts, traces), ["objects applied", *(", ".join(written(act)) for act in acts)]]
     always = _words(acts)
     first = max(len(row[0]) for row in (*measured, *always))
     column = max(NARROWEST, (width - first) // max(1, len(acts)) - len(GAP))
@@ -33,7 +33,7 @@ def comparison(acts: Sequence[Act], directory: Path, width: int) -> list[str]:
 
 
 def written(act: Act) -> list[str]:
-    """The kinds of objects in the files that an act uses; a file that has none is named itself."""
+    """Returns the kinds of objects in the files of an act; a file without objects is named itself."""
     used = {word.rpartition("/")[2] for step in act.steps for word in step.command.split()}
     return list(dict.fromkeys(kind for name in CLUSTER if name in used for kind in _kinds(name)))
 
@@ -44,7 +44,7 @@ def _kinds(name: str) -> Iterator[str]:
 
 
 def _times(acts: Sequence[Act], traces: dict[int, PodTrace | None]) -> list[list[str]]:
-    """Phases, which sum up to the start, then the parts in them."""
+    """Returns the phases, which add up to the start, then their parts."""
     columns = [_seconds(traces[act.number]) for act in acts]
     names = list(dict.fromkeys(name for times in columns for name in times))
     return [[name, *(_milliseconds(times.get(name)) for times in columns)] for name in names]
@@ -64,8 +64,8 @@ def _milliseconds(seconds: float | None) -> str:
 
 def _words(acts: Sequence[Act]) -> list[list[str]]:
     return [
-        ["the scheduler knew", *(act.scheduler for act in acts)],
-        ["while the plugin is dead", *(act.dies for act in acts)],
+        ["scheduler knows", *(act.scheduler for act in acts)],
+        ["if the plugin is down", *(act.dies for act in acts)],
     ]
 
 

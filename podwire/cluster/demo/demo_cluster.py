@@ -1,4 +1,4 @@
-"""A place for a whole cluster: a short path, and whatever happens, nothing of the cluster is left after it."""
+"""A cluster in a temporary directory, for the demo: whatever happens, it is removed at the end."""
 
 import contextlib
 import os
@@ -21,11 +21,11 @@ from podwire.nriplugins.network.manifests import Settings, manifests
 
 NAME = "pwdemo-"
 PLUGIN = "nri-network.yaml"
-"""What `podwire manifests nri-network` prints."""
+"""The output of `podwire manifests nri-network`."""
 _RANDOM = 8
 """Characters that mkdtemp adds."""
 
-TOLD = ("apiserver", "scheduler", "kubelet", "runtime")
+LOGGED = ("apiserver", "scheduler", "kubelet", "runtime")
 TAIL = 8
 
 
@@ -34,10 +34,10 @@ class NotCleared(Exception):
 
 
 @contextlib.contextmanager
-def staged(*, keep: bool) -> Iterator[Layout]:
-    """The layout of a cluster that is not up yet; with `keep` it may stay, unless something goes wrong."""
+def temporary_layout(*, keep: bool) -> Iterator[Layout]:
+    """Gives the layout of a cluster that is not up yet; with `keep` it may stay, unless something fails."""
     with contextlib.ExitStack() as undo:
-        folder = Path(tempfile.mkdtemp(prefix=NAME, dir=_place()))
+        folder = Path(tempfile.mkdtemp(prefix=NAME, dir=_parent_directory()))
         layout = Layout(folder.resolve())
         undo.callback(_clear, layout)
         write({**CLUSTER, PLUGIN: yaml.safe_dump_all(manifests(Settings()), sort_keys=False)}, folder)
@@ -46,34 +46,34 @@ def staged(*, keep: bool) -> Iterator[Layout]:
             undo.pop_all()
 
 
-def _place() -> Path:
-    """Where temporary things go, if a prefix there is short enough."""
+def _parent_directory() -> Path:
+    """Returns the directory for temporary files, if prefixes in it are short enough."""
     usual = Path(tempfile.gettempdir()).resolve()
-    long = len(os.fsencode(usual)) + len(f"/{NAME}") + _RANDOM
-    return usual if long <= LONGEST else Path("/tmp")  # noqa: S108 - mkdtemp makes a name of its own there
+    length = len(os.fsencode(usual)) + len(f"/{NAME}") + _RANDOM
+    return usual if length <= LONGEST else Path("/tmp")  # noqa: S108 - mkdtemp makes a name of its own there
 
 
 def _clear(layout: Layout) -> None:
     try:
         _remove(layout)
     except (NotRemoved, PrefixLocked, StillThere, OSError) as error:
-        raise NotCleared(f"not everything is removed: {error}; try `podwire down --prefix {layout.prefix}`") from error
+        raise NotCleared(f"cannot remove everything: {error}; try `podwire down --prefix {layout.prefix}`") from error
     shutil.rmtree(layout.prefix)
 
 
 def _remove(layout: Layout) -> None:
     try:
         down(layout, SlotClaims())
-    except PrefixLocked as held:  # by an `up` of this demo, which was ended before it could tell of itself
+    except PrefixLocked as held:  # by an `up` of this demo that was killed before it wrote its status
         kill([held.pid] if held.pid else [])
         down(layout, SlotClaims())
 
 
 def memory_bytes(layout: Layout) -> int:
-    """Of all processes of the cluster together."""
+    """Returns the memory of all processes of the cluster."""
     return sum(component.memory_bytes for component in status(layout).components)
 
 
 def log_tails(layout: Layout) -> str:
-    """The last that the participants wrote."""
-    return "\n".join(f"{name}: {line}" for name in TOLD for line in launch.tail(layout, name, TAIL))
+    """Returns the last log lines of the main components."""
+    return "\n".join(f"{name}: {line}" for name in LOGGED for line in launch.tail(layout, name, TAIL))

@@ -1,4 +1,4 @@
-"""What the demo applies, as files that a visitor may read and change."""
+"""The manifests of the demo, as files that users can read and change."""
 
 from collections.abc import Mapping
 from pathlib import Path

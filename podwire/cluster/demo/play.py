@@ -12,7 +12,7 @@ from podwire.cluster.demo.comparison import comparison
 from podwire.cluster.demo.shell import shell
 from podwire.cluster.demo.signals import SignalGuard
 from podwire.cluster.demo.step import Step
-from podwire.cluster.demo.step_runner import ActStarted, DemoEvent, StepFinished, StepStarted, Summary, played
+from podwire.cluster.demo.step_runner import ActStarted, DemoEvent, StepFinished, StepStarted, Summary, run_steps
 from podwire.cluster.tracing import CollectorOptions
 from podwire.linux.proc.processes import memory_of
 
@@ -24,43 +24,43 @@ DemoEvents = Generator[DemoEvent, None, None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What a visitor wants to see."""
+    """Options of the demo."""
 
     only: int = 0
     """One act; 0 is all of them."""
     keep: bool = False
     form: str = "text"
-    """How diagrams are drawn."""
+    """The format of diagrams."""
     columns: int = 120
 
 
-def play(wish: DemoOptions, stops: SignalGuard) -> DemoEvents:
-    """A cluster, and on it the acts: each step before and after, then the closing.
+def play(options: DemoOptions, stops: SignalGuard) -> DemoEvents:
+    """Starts a cluster and plays the acts on it; yields events.
 
-    Raises Failed, NoKubectl, NotCleared; the stage is gone by then, but for what NotCleared tells.
+    Raises Failed, NoKubectl, NotCleared. The cluster is removed by then, except for what NotCleared names.
     """
     begin = time.perf_counter()
-    with demo_cluster.staged(keep=wish.keep) as layout:
-        typing = shell(layout.prefix, layout.kubeconfig, stops, wish.columns)
-        context = DemoContext(layout=layout, minor=typing.minor, form=wish.form)
-        wanted = [act for act in acts(context) if wish.only in (0, act.number)]
+    with demo_cluster.temporary_layout(keep=options.keep) as layout:
+        shell_ = shell(layout.prefix, layout.kubeconfig, stops, options.columns)
+        context = DemoContext(layout=layout, minor=shell_.minor, form=options.form)
+        chosen = [act for act in acts(context) if options.only in (0, act.number)]
 
         def log() -> str:
             return demo_cluster.log_tails(layout)
 
         with contextlib.ExitStack() as running:
-            yield from played(typing, first_steps(context), log, running)
-            for act in wanted:
+            yield from run_steps(shell_, first_steps(context), log, running)
+            for act in chosen:
                 yield ActStarted(act.number, act.title, act.sentence)
-                yield from played(typing, act.steps, log, running)
+                yield from run_steps(shell_, act.steps, log, running)
             memory = demo_cluster.memory_bytes(layout)
-            table = comparison(wanted, CollectorOptions.below(layout.prefix).directory, wish.columns)
-        yield from played(typing, [] if wish.keep else last_steps(context), log, contextlib.ExitStack())
-        stops.heed()  # a cluster that stays is one that somebody was told of
-        yield _closing(context, wanted, time.perf_counter() - begin, memory, table)
+            table = comparison(chosen, CollectorOptions.below(layout.prefix).directory, options.columns)
+        yield from run_steps(shell_, [] if options.keep else last_steps(context), log, contextlib.ExitStack())
+        stops.heed()  # a cluster is kept only if its summary is printed
+        yield _summary(context, chosen, time.perf_counter() - begin, memory, table)
 
 
-def _closing(
+def _summary(
     context: DemoContext, played_acts: Sequence[Act], seconds: float, memory: int, table: Sequence[str]
 ) -> Summary:
     layout = context.layout
@@ -77,28 +77,28 @@ def _closing(
     )
 
 
-def play_api(wish: DemoOptions, stops: SignalGuard) -> DemoEvents:
-    """The API server alone, without a cluster. Raises NotUp besides."""
+def play_api(options: DemoOptions, stops: SignalGuard) -> DemoEvents:
+    """Plays the tour of the API server, without a cluster. Raises NotUp besides."""
     begin = time.perf_counter()
-    with api_server.staged(stops, keep=wish.keep) as stage, contextlib.ExitStack() as running:
-        typing = shell(stage.folder, stage.kubeconfig, stops, wish.columns)
+    with api_server.api_server(stops, keep=options.keep) as server, contextlib.ExitStack() as running:
+        shell_ = shell(server.folder, server.kubeconfig, stops, options.columns)
         start = StepStarted(
             "start",
             "An API server starts, with a new certificate authority and an empty SQLite store.",
-            f"{stage.command} &\nexport KUBECONFIG={stage.kubeconfig}",
+            f"{server.command} &\nexport KUBECONFIG={server.kubeconfig}",
         )
         yield start
-        stage.wait_until_up(begin)
-        output = f"{stage.url} is ready after {stage.ready_ms:.0f} ms"
-        yield StepFinished(scene=start, exit_code=0, output=output, shown=[output], milliseconds=stage.ready_ms)
-        yield from played(typing, api_tour.steps(typing.minor), stage.log_tail, running)
+        server.wait_until_up(begin)
+        output = f"{server.url} is ready after {server.ready_ms:.0f} ms"
+        yield StepFinished(scene=start, exit_code=0, output=output, shown=[output], milliseconds=server.ready_ms)
+        yield from run_steps(shell_, api_tour.steps(shell_.minor), server.log_tail, running)
         stops.heed()
         yield Summary(
             seconds=time.perf_counter() - begin,
-            memory_bytes=memory_of(stage.process.pid),
-            kubeconfig=stage.kubeconfig,
-            visits=(f"kubectl --kubeconfig {stage.kubeconfig} get pods",),
-            end=f"kill {stage.process.pid} && rm -r {stage.folder}",
+            memory_bytes=memory_of(server.process.pid),
+            kubeconfig=server.kubeconfig,
+            visits=(f"kubectl --kubeconfig {server.kubeconfig} get pods",),
+            end=f"kill {server.process.pid} && rm -r {server.folder}",
         )
 
 

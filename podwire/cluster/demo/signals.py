@@ -1,4 +1,4 @@
-"""Signals that end a demo: once, and never in the middle of what must be whole."""
+"""Signals that end a demo: handled once, and never while something is half created or half removed."""
 
 import contextlib
 import signal
@@ -10,15 +10,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalGuard:
-    """Whoever ends the demo politely gets it to clean up first.
+    """Defers signals, so that the demo cleans up first.
 
-    A signal is noted when it comes, and felt where the demo waits: there it is SystemExit. So nothing that is being
-    made or removed is left halfway, and a second Ctrl-C changes nothing.
+    A signal is noted when it arrives, and raises SystemExit only where the demo waits. So nothing is left half created,
+    and a second Ctrl-C changes nothing.
     """
 
     def __init__(self) -> None:
         self.code = 0
-        """The exit code of who was stopped by a signal."""
+        """The exit code after a signal."""
         self._waits = False
         self._undo = contextlib.ExitStack()
 
@@ -36,14 +36,14 @@ class SignalGuard:
             self.heed()
 
     def heed(self) -> None:
-        """Raise SystemExit if somebody wants us to end."""
+        """Raises SystemExit if a signal has arrived."""
         if self.code:
             self._waits = False
             raise SystemExit(self.code)
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Here a signal is felt at once."""
+        """Here a signal takes effect at once."""
         self._waits = True
         try:
             self.heed()

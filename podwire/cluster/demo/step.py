@@ -1,4 +1,4 @@
-"""A step of a demo, as data."""
+"""A step of the demo, as data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,38 +7,38 @@ from string import Template
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One command, and what is to be seen in it."""
+    """One command, and the output that is expected."""
 
     name: str
     sentence: str
     command: str
-    """As it is typed; `$name` stands for what an earlier step has learned."""
+    """As it is typed; `$name` is replaced by what an earlier step has learned."""
     refused: bool = False
-    """The cluster is meant to say no."""
+    """The command is expected to fail."""
     since: str = ""
-    """The first line worth showing begins with this."""
+    """The first line to print begins with this."""
     lines: int = 12
-    """So many lines are shown; of the rest, how many there are."""
+    """Lines to print; of the rest, only the number."""
     shows: str = ""
-    """Words without which the output is not what was promised."""
+    """Text that the output must contain."""
     learns: tuple[str, ...] = ()
-    """Names for the words of the output, which later commands use."""
+    """Names for the words of the output, for later commands."""
     meanwhile: str = ""
-    """A command that is given while the first one watches; the watch ends when it has shown `shows`."""
+    """A command to run while the first one watches; the watch ends when it has shown `shows`."""
     then: str = ""
-    """What a visitor types besides; it is only shown."""
+    """An additional command that is only printed."""
     saves: str = ""
-    """A file that the output is written to instead of being shown."""
+    """A file for the output, instead of printing it."""
     stays: bool = False
-    """It is a process that goes on, in the background, once it has shown `shows`."""
+    """A background process, once it has shown `shows`."""
 
     def possible(self, known: Mapping[str, str]) -> bool:
-        """Whether all that its command uses was learned: where there is no IPv6, some things are not."""
+        """Whether all variables of the command are known: without IPv6, some are not."""
         return Template(self.command).is_valid() and set(Template(self.command).get_identifiers()) <= set(known)
 
     def typed(self, known: Mapping[str, str]) -> str:
         return Template(self.command).substitute(known)
 
-    def kept(self, ran_code: int, output: str) -> bool:
-        """Whether it did what it promises."""
+    def succeeded(self, ran_code: int, output: str) -> bool:
+        """Whether the result is as expected."""
         return (ran_code != 0) is self.refused and self.shows in output

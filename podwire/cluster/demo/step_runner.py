@@ -1,4 +1,4 @@
-"""What a demo tells while it is played, and how its steps are played."""
+"""The events of a demo, and how its steps are run."""
 
 import contextlib
 import subprocess
@@ -23,7 +23,7 @@ class ActStarted:
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
-    """A step that is about to be played; `command` is what a person would type."""
+    """A step is about to run; `command` is what a user would type."""
 
     name: str
     sentence: str
@@ -32,7 +32,7 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFinished:
-    """How it went; of the output, these lines are worth showing."""
+    """The result of a step; `shown` are the lines to print."""
 
     scene: StepStarted
     exit_code: int
@@ -43,35 +43,37 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """How it went, all in all."""
+    """The result of the demo."""
 
     seconds: float
     memory_bytes: int
     kubeconfig: Path
     visits: Sequence[str]
-    """Commands for who keeps it up."""
+    """Commands to try, if the cluster is kept."""
     end: str
     """The command that removes it."""
     table: Sequence[str] = ()
-    """How the acts compare."""
+    """The comparison of the acts."""
 
 
 DemoEvent = ActStarted | StepStarted | StepFinished | Summary
 
 
 class Failed(Exception):
-    """A step did not do what it promises; carries the end of the logs."""
+    """The output of a step was not as expected; has the end of the logs."""
 
     def __init__(self, scene: StepStarted, log: str) -> None:
-        super().__init__(f"the step {scene.name!r} did not do what it promises")
+        super().__init__(f"the step {scene.name!r} did not show what was expected")
         self.log = log
 
 
-def played(
+def run_steps(
     shell: Shell, steps: Sequence[Step], log: Callable[[], str], running: contextlib.ExitStack
 ) -> Iterator[StepStarted | StepFinished]:
-    """Each step before and after; those that need what nobody could learn are left out. What stays in the background
-    ends with `running`. Raises Failed."""
+    """Yields each step before and after it ran; steps whose variables are unknown are skipped. Raises Failed.
+
+    Background processes end with `running`.
+    """
     known: dict[str, str] = {}
     for step in steps:
         if not step.possible(known):
@@ -80,31 +82,31 @@ def played(
         scene = StepStarted(step.name, step.sentence, _shown(step, command))
         yield scene
         begun = time.perf_counter()
-        ran = _ran(shell, step, command, running)
+        ran = _run_step(shell, step, command, running)
         taken = (time.perf_counter() - begun) * 1e3
-        kept = step.kept(ran.code, ran.output)
-        shown = _worth_showing(step, ran.output) if kept else ran.output.splitlines()
+        succeeded = step.succeeded(ran.code, ran.output)
+        shown = _worth_showing(step, ran.output) if succeeded else ran.output.splitlines()
         yield StepFinished(scene=scene, exit_code=ran.code, output=ran.output, shown=shown, milliseconds=taken)
-        if not kept:
+        if not succeeded:
             raise Failed(scene, log())
         known |= dict(zip(step.learns, ran.output.split(), strict=False))
 
 
-def _ran(shell: Shell, step: Step, command: str, running: contextlib.ExitStack) -> Ran:
+def _run_step(shell: Shell, step: Step, command: str, running: contextlib.ExitStack) -> Ran:
     if step.meanwhile:
         return _watch(shell, step)
-    return _stay(shell, step, command, running) if step.stays else shell.run(command)
+    return _start_background(shell, step, command, running) if step.stays else shell.run(command)
 
 
-def _stay(shell: Shell, step: Step, command: str, running: contextlib.ExitStack) -> Ran:
-    """Start it, and wait until it has shown what it promises."""
+def _start_background(shell: Shell, step: Step, command: str, running: contextlib.ExitStack) -> Ran:
+    """Starts a process, and waits until it has printed the expected text."""
     process = running.enter_context(shell.start(command))
     running.callback(process.terminate)
     timer = threading.Timer(SECONDS, process.kill)
     timer.start()
     seen = []
     try:
-        with shell.stops.waiting():
+        with shell.signals.waiting():
             for line in process.stdout or ():
                 seen.append(line)
                 if step.shows in line:
@@ -116,7 +118,7 @@ def _stay(shell: Shell, step: Step, command: str, running: contextlib.ExitStack)
 
 
 def _drain(process: subprocess.Popen[str]) -> None:
-    """Nobody reads what it says from now on, and it must not wait for anybody."""
+    """Reads and drops further output, so that the process never blocks."""
     with contextlib.suppress(ValueError, OSError):  # the pipe is closed at the end
         for _ in process.stdout or ():
             pass
@@ -130,7 +132,7 @@ def _worth_showing(step: Step, output: str) -> list[str]:
 
 
 def worth_showing(output: str, since: str, count: int) -> list[str]:
-    """The lines from the one that begins with `since`; of what is too much, how much it is."""
+    """Returns the lines from the one that begins with `since`; for long output, a count of the rest."""
     lines = output.rstrip("\n").splitlines()
     first = next((number for number, line in enumerate(lines) if line.startswith(since)), 0)
     rest = lines[first:]
@@ -150,14 +152,14 @@ def _shown(step: Step, command: str) -> str:
 
 
 def _watch(shell: Shell, step: Step) -> Ran:
-    """Start the watch; when it shows the present, give the other command; end it when it shows the change."""
-    with shell.start(step.command) as watching, _ended(watching, SECONDS):
+    """Starts a watch; when it has shown the present state, runs the other command; ends when the change is shown."""
+    with shell.start(step.command) as watching, _terminated(watching, SECONDS):
         lines = iter(watching.stdout or ())
-        with shell.stops.waiting():
-            seen = [next(lines, ""), next(lines, "")]  # the columns, and the pod as it is
+        with shell.signals.waiting():
+            seen = [next(lines, ""), next(lines, "")]  # the header, and the pod as it is
         ran = shell.run(step.meanwhile)
         seen.append(ran.output)
-        with shell.stops.waiting():
+        with shell.signals.waiting():
             for line in lines:
                 seen.append(line)
                 if step.shows in line:
@@ -166,8 +168,8 @@ def _watch(shell: Shell, step: Step) -> Ran:
 
 
 @contextlib.contextmanager
-def _ended(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
-    """The process ends with the context, or when it takes too long."""
+def _terminated(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
+    """Terminates the process at the end of the context, or when it takes too long."""
     timer = threading.Timer(seconds, process.kill)
     timer.start()
     try:

@@ -1,1 +1,1 @@
-"""Hardware that a node does not have: network cards, virtual functions and GPUs of a profile, as links and as files."""
+"""Simulated hardware of a node: network cards, SR-IOV functions, RDMA devices and GPUs."""

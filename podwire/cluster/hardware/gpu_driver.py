@@ -1,6 +1,6 @@
-"""The driver of the simulated GPUs: publishes them, and answers a kubelet that prepares claims.
+"""The DRA driver of the simulated GPUs: publishes them, and answers a kubelet that prepares claims.
 
-Nothing is to be prepared, so it keeps no state: which GPUs a claim has stands in the claim.
+There is nothing to prepare, so it has no state: the claim says which GPUs it has.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from podwire.cluster.hardware.gpus import DRIVER, KIND, Gpu, Refused, cdi_spec, given, gpus, slice_spec
+from podwire.cluster.hardware.gpus import DRIVER, KIND, Gpu, Refused, allocated_gpus, cdi_spec, gpus, slice_spec
 from podwire.cluster.hardware.pci_functions import functions
 from podwire.cluster.hardware.profile import Profile
 from podwire.durable.files import write_durably
@@ -31,7 +31,7 @@ from podwire.transports import credentials, grpc_server, http_client
 _log = logging.getLogger("podwire.hardware")
 
 RETRY_SECONDS = 0.5
-"""Until an API server that did not take the slice is asked again."""
+"""Delay before publishing is retried."""
 TABLE: tuple[Method, ...] = (*dra.PLUGIN_V1, *dra.PLUGIN_V1BETA1)
 CLASS = {
     "apiVersion": "resource.k8s.io/v1",
@@ -59,7 +59,7 @@ class Paths:
 
 
 async def drive(profile: Profile, node: str, kubeconfig: Path, paths: Paths | None = None) -> None:
-    """Until cancelled. Raises BadKubeconfig, CannotListen."""
+    """Works until cancelled. Raises BadKubeconfig, CannotListen."""
     access = credentials.load(kubeconfig)
     async with http_client.connect(access, user_agent="podwire-gpu-driver") as http:
         await GpuDriver(Client(http), node, gpus(node, functions(profile)), paths or Paths()).run()
@@ -69,11 +69,12 @@ class GpuDriver:
     def __init__(self, client: Client, node: str, found: Sequence[Gpu], paths: Paths) -> None:
         self._client, self._node, self._gpus, self._paths = client, node, found, paths
         self._changed = asyncio.Event()
-        self._trouble = ""
+        self._last_error = ""
 
     async def run(self) -> None:
-        """Until cancelled. 1. The CDI file.  2. The sockets, the kubelet's way in last.  3. The slice, kept so."""
-        await asyncio.to_thread(self._describe)
+        """Works until cancelled. 1. The CDI file.  2. The sockets, the registration socket last.  3. The slice, kept
+        published."""
+        await asyncio.to_thread(self._write_cdi_file)
         plugin, registry = self._paths.kubelet / "plugins" / DRIVER, self._paths.kubelet / "plugins_registry"
         for directory in (plugin, registry):
             directory.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -89,16 +90,16 @@ class GpuDriver:
                 tasks.create_task(
                     self._follow(SLICES, f"spec.driver={DRIVER},spec.nodeName={self._node}"), name="slices"
                 )
-                tasks.create_task(self._keep(), name="publish")
+                tasks.create_task(self._keep_published(), name="publish")
 
-    def _describe(self) -> None:
+    def _write_cdi_file(self) -> None:
         self._paths.cdi.mkdir(mode=0o755, parents=True, exist_ok=True)
         write_durably(self._paths.cdi / f"{DRIVER}.json", json.dumps(cdi_spec(self._gpus), indent=1).encode(), 0o644)
 
-    # What is published.
+    # Publishing.
 
     async def _follow(self, kind: Kind, selector: str) -> None:
-        """Nodes change all the time: only one that comes or goes matters."""
+        """Nodes change all the time: only a new or deleted one matters."""
         async with self._client.informer(kind, Scope(field_selector=selector)) as informer:
             seen = ""
             async for change in informer:
@@ -107,18 +108,18 @@ class GpuDriver:
                     seen = uid
                     self._changed.set()
 
-    async def _keep(self) -> None:
-        """Kubelets remove the slices of their node when they start; whatever happens to ours, it is put back."""
+    async def _keep_published(self) -> None:
+        """Kubelets delete the slices of their node when they start; ours is published again."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             try:
                 await self._publish()
-                self._trouble = ""
+                self._last_error = ""
             except (ApiError, ClientError) as error:
-                if str(error) != self._trouble:
-                    _log.info("GPUs not published yet", extra={"why": str(error)})
-                self._trouble = str(error)
+                if str(error) != self._last_error:
+                    _log.info("cannot publish GPUs yet", extra={"error": str(error)})
+                self._last_error = str(error)
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
 
     async def _publish(self) -> None:
@@ -127,21 +128,21 @@ class GpuDriver:
         node = await self._client.get(NODES, self._node)
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": node["metadata"]["uid"]}
         meta: dict[str, Any] = {"name": f"{self._node}-{DRIVER}", "ownerReferences": [owner]}
-        wanted = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": meta}
+        slice_ = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": meta}
         try:
-            there = await self._client.get(SLICES, meta["name"])
+            published = await self._client.get(SLICES, meta["name"])
         except ApiError as error:
             if error.code != 404:
                 raise
-            await self._client.create({**wanted, "spec": slice_spec(self._node, self._gpus)})
-            _log.info("published", extra={"gpus": len(self._gpus)})
+            await self._client.create({**slice_, "spec": slice_spec(self._node, self._gpus)})
+            _log.info("published simulated GPUs", extra={"gpus": len(self._gpus)})
             return
-        generation = int(there["spec"]["pool"].get("generation", 0))
-        if there["spec"] != slice_spec(self._node, self._gpus, generation):
-            meta["resourceVersion"] = there["metadata"]["resourceVersion"]
-            await self._client.replace({**wanted, "spec": slice_spec(self._node, self._gpus, generation + 1)})
+        generation = int(published["spec"]["pool"].get("generation", 0))
+        if published["spec"] != slice_spec(self._node, self._gpus, generation):
+            meta["resourceVersion"] = published["metadata"]["resourceVersion"]
+            await self._client.replace({**slice_, "spec": slice_spec(self._node, self._gpus, generation + 1)})
 
-    # What a kubelet asks.
+    # Calls of the kubelet.
 
     def _registration(self, endpoint: Path) -> Mapping[str, Handler]:
         async def get_info(_request: pb.InfoRequest) -> pb.PluginInfo:
@@ -156,7 +157,7 @@ class GpuDriver:
             if request.plugin_registered:
                 self._changed.set()
             else:
-                _log.error("the kubelet refuses the driver", extra={"why": request.error})
+                _log.error("kubelet rejected GPU driver", extra={"error": request.error})
             return pb.RegistrationStatusResponse()
 
         return {registration.GET_INFO.name: get_info, registration.NOTIFY_REGISTRATION_STATUS.name: notify}
@@ -174,7 +175,7 @@ class GpuDriver:
                 answer = response.claims[claim.uid]
                 try:
                     found = await self._client.get(CLAIMS, claim.name, claim.namespace)
-                    for allocated in given(found, claim.uid, self._node, self._gpus):
+                    for allocated in allocated_gpus(found, claim.uid, self._node, self._gpus):
                         cdi = [f"{KIND}={allocated.device}"]
                         answer.devices.add(
                             request_names=[allocated.request],

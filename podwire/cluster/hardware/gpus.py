@@ -1,7 +1,7 @@
-"""What the simulated GPUs of a node are to Kubernetes: devices of a ResourceSlice, devices of a CDI file. Pure.
+"""The simulated GPUs of a node for Kubernetes: devices of a ResourceSlice and of a CDI file. Pure.
 
-They compute nothing. They are there so that devices of two drivers can be asked for together: a card and a GPU below
-one PCIe root.
+They compute nothing. They exist so that devices of two drivers can be requested together: a card and a GPU below one
+PCIe root.
 """
 
 import uuid
@@ -29,7 +29,7 @@ class Gpu(NamedTuple):
 
 
 def gpus(node: str, functions: Iterable[Function]) -> list[Gpu]:
-    """Numbered as they stand in the profile; a GPU's UUID follows from its node and its address."""
+    """Numbered in the order of the profile; the UUID follows from node and address."""
     found = [function for function in functions if function.gpu is not None]
     return [
         Gpu(f"gpu-{number}", f"GPU-{uuid.uuid5(_FAMILY, f'{node} {function.pci}')}", function)
@@ -60,7 +60,7 @@ def _attributes(each: Gpu) -> dict[str, Any]:
 
 
 def cdi_spec(found: Iterable[Gpu]) -> dict[str, Any]:
-    """A container that has one finds its UUID: `PODWIRE_GPU_0` for gpu-0, and so on."""
+    """A container with a GPU finds its UUID in the environment: `PODWIRE_GPU_0` for gpu-0, and so on."""
     return {
         "cdiVersion": "0.5.0",
         "kind": KIND,
@@ -74,18 +74,18 @@ def cdi_spec(found: Iterable[Gpu]) -> dict[str, Any]:
     }
 
 
-class Given(NamedTuple):
+class AllocatedGpu(NamedTuple):
     """A device of a claim."""
 
     request: str
     device: str
 
 
-def given(claim: Mapping[str, Any], uid: str, node: str, found: Iterable[Gpu]) -> list[Given]:
-    """Which of these GPUs a claim was given. Raises Refused."""
+def allocated_gpus(claim: Mapping[str, Any], uid: str, node: str, found: Iterable[Gpu]) -> list[AllocatedGpu]:
+    """Returns the GPUs that were allocated to a claim. Raises Refused."""
     read: ResourceClaim = claims.read(claim)
     if read.metadata.uid != uid:
-        raise Refused(f"{read.metadata.name} is another claim by now: {read.metadata.uid}")
+        raise Refused(f"{read.metadata.name} was replaced by another claim: {read.metadata.uid}")
     allocation = read.status.allocation
     if allocation is None:
         raise Refused(f"{read.metadata.name} has no allocation")
@@ -93,5 +93,5 @@ def given(claim: Mapping[str, Any], uid: str, node: str, found: Iterable[Gpu]) -
     mine = [result for result in allocation.devices.results if result.driver == DRIVER]
     for result in mine:
         if result.pool != node or result.device not in known:
-            raise Refused(f"{result.pool}/{result.device} is no GPU of node {node}")
-    return [Given(result.request, result.device) for result in mine]
+            raise Refused(f"{result.pool}/{result.device} is not a GPU of node {node}")
+    return [AllocatedGpu(result.request, result.device) for result in mine]

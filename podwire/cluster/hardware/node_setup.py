@@ -1,7 +1,4 @@
-"""A node's hardware from nothing: its files when its mount namespace is made, its links as soon as its network stands.
-
-Each step can be done again: what is there stays, also when it is in a pod just now.
-"""
+"""Sets up the hardware of a node: files with its mount namespace, links with its network. Idempotent."""
 
 import os
 from collections.abc import Callable
@@ -13,7 +10,7 @@ from podwire.cluster.hardware import switch
 from podwire.cluster.hardware.pci_functions import functions, links
 from podwire.cluster.hardware.profile import Profile
 from podwire.cluster.hardware.reconciler import CardReconciler
-from podwire.cluster.hardware.sysfs_mount import plant
+from podwire.cluster.hardware.sysfs_mount import mount_profile
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.mount_namespaces import is_pinned
 from podwire.linux.proc.namespaces import KernelNamespaces, open_namespace
@@ -34,19 +31,19 @@ class Space(Protocol):
 
 
 def furnishing(profile: Profile | None) -> Callable[[], None] | None:
-    """What is to be mounted in the node's own mount namespace."""
-    return partial(plant, profile) if profile is not None else None
+    """Returns the function that mounts the profile's files in the node's mount namespace."""
+    return partial(mount_profile, profile) if profile is not None else None
 
 
-def set_up(profile: Profile, space: Space, mark: str) -> None:
-    """1. The switch.  2. Cards that it lacks, up.  3. Their entries in sysfs."""
+def set_up(profile: Profile, space: Space, tag: str) -> None:
+    """1. The switch.  2. Missing cards, up.  3. Their entries in sysfs."""
     if not is_pinned(space.switch, "net"):
         KernelNamespaces(space.switch.parent, "net").create(space.switch.name)
     far = open_namespace(space.switch)
     try:
         with KernelNetwork(far) as network, KernelNetwork(space.net) as node:
-            made = switch.install(network, space.net, links(functions(profile)), mark)
-            switch.turn_on(node, made)
-        space.inside(lambda: CardReconciler(profile, far, mark).settle())
+            created = switch.install(network, space.net, links(functions(profile)), tag)
+            switch.turn_on(node, created)
+        space.inside(lambda: CardReconciler(profile, far, tag).reconcile())
     finally:
         os.close(far)

@@ -1,4 +1,4 @@
-"""The PCI functions that a profile stands for: each with its address, its place below a root, and what it is. Pure."""
+"""The PCI functions of a profile: address, position below a root, and kind of device. Pure."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,9 +6,9 @@ from typing import NamedTuple
 from podwire.cluster.hardware.profile import Gpu, Nic, Profile, address, numa_of, parts, root_of
 
 NETWORK, DISPLAY, BRIDGE = 0x020000, 0x030200, 0x060400
-"""Classes of PCI devices: Ethernet controller, 3D controller, PCI bridge."""
+"""PCI classes: Ethernet controller, 3D controller, PCI bridge."""
 FIRST_VF = 0x10
-"""Device and function of the first virtual function on a bus: 02.0, behind the cards."""
+"""Device and function of the first virtual function on a bus: 02.0, after the cards."""
 
 
 class Function(NamedTuple):
@@ -16,7 +16,7 @@ class Function(NamedTuple):
 
     pci: str
     place: str
-    """Below /sys: devices/ROOT/…/ADDRESS."""
+    """The path below /sys: devices/ROOT/…/ADDRESS."""
     root: str
     kind: int
     vendor: str
@@ -24,35 +24,35 @@ class Function(NamedTuple):
     driver: str
     numa: int | None = None
     nic: Nic | None = None
-    """The card that it is, or is a virtual function of."""
+    """The card, or the card of a virtual function."""
     name: str = ""
-    """Of its link."""
+    """The name of its link."""
     mac: str = ""
     rdma: str = ""
     physical: str = ""
-    """Of a virtual function: the address of its card."""
+    """For a virtual function: the address of its card."""
     gpu: Gpu | None = None
 
 
 def functions(profile: Profile) -> list[Function]:
-    """All, cards before their virtual functions."""
+    """Returns all functions, cards before their virtual functions."""
     ports = _Ports(profile)
     used = {device.pci for device in profile.devices}
-    found: list[Function] = []
+    result: list[Function] = []
     for nic in profile.nics:
-        found.append(_card(profile, nic, ports))
-        found += _virtual(found[-1], nic, used)
-    found += [_gpu(profile, gpu, ports) for gpu in profile.gpus]
-    return found
+        result.append(_card(profile, nic, ports))
+        result += _virtual(result[-1], nic, used)
+    result += [_gpu(profile, gpu, ports) for gpu in profile.gpus]
+    return result
 
 
-def links(found: list[Function]) -> list[Function]:
-    """Those that have a link."""
-    return [function for function in found if function.name]
+def links(functions_: list[Function]) -> list[Function]:
+    """Returns the functions that have a link."""
+    return [function for function in functions_ if function.name]
 
 
 def bridges(profile: Profile) -> list[Function]:
-    """The ports of roots by which buses of their own are reached."""
+    """Returns the ports of roots that lead to buses of their own."""
     ports = _Ports(profile)
     for device in profile.devices:
         ports.above(device)
@@ -63,13 +63,13 @@ def bridges(profile: Profile) -> list[Function]:
 
 
 def mac_of(pci: str) -> str:
-    """One that follows from an address: locally administered, the same after every start."""
+    """Returns a locally administered MAC that follows from an address, so that it is the same after every start."""
     domain, bus, devfn = parts(pci)
     return f"02:70:77:{domain & 0xFF:02x}:{bus:02x}:{devfn:02x}"
 
 
 class _Ports:
-    """Which port of a root leads to which bus."""
+    """Assigns ports of roots to buses."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -77,7 +77,7 @@ class _Ports:
         self.made: dict[tuple[str, int], tuple[str, int | None]] = {}
 
     def above(self, device: Nic | Gpu) -> str:
-        """The path of the directory that a device's is in; on the root's own bus there is no port between."""
+        """Returns the directory that contains a device's; on the root's own bus there is no port in between."""
         root = root_of(self._profile, device)
         domain, bus, _ = parts(device.pci)
         first = int(root.name[8:], 16)

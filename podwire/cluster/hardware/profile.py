@@ -1,4 +1,4 @@
-"""What a machine is said to have: NUMA nodes, PCIe roots, network cards, GPUs. Values, and what cannot be. Pure."""
+"""A hardware profile: NUMA nodes, PCIe roots, network cards, GPUs; and its validation. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ MOST_FUNCTIONS = 512
 MOST_VFS = 128
 """Virtual functions of one card."""
 MOST_ON_BUS = 240
-"""Virtual functions of one bus: 256 functions, without the cards' own devices 00 and 01."""
+"""Virtual functions of one bus: 256 functions, without the cards' devices 00 and 01."""
 MOST_BUSES = 30
 """Buses behind the ports of one root."""
 RESERVED = ("lo", "eth0", "podwire0")
-"""Links that a node has anyway: its way out, and the bridge of its pods."""
+"""Links that every node has: its uplink, and the bridge of its pods."""
 
 _ADDRESS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
 
 
 class BadProfile(ValueError):
-    """The field, and what is wrong with it."""
+    """Names the field and the error."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}" if field else reason)
@@ -77,10 +77,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parts(address: str) -> tuple[int, int, int]:
-    """Domain, bus, and device and function in one number."""
+    """Returns domain, bus, and device and function in one number."""
     found = _ADDRESS.fullmatch(address)
     if found is None:
-        raise BadProfile("pci", f"{address!r} is no PCI address, such as 0000:3b:00.0")
+        raise BadProfile("pci", f"{address!r} is not a PCI address such as 0000:3b:00.0")
     domain, bus, device, function = (int(group, 16) for group in found.groups())
     return domain, bus, device << 3 | function
 
@@ -90,7 +90,7 @@ def address(domain: int, bus: int, devfn: int) -> str:
 
 
 def root_of(profile: Profile, device: Nic | Gpu) -> Root:
-    """The one that it names; else the one whose buses its own is among; else one of its own."""
+    """Returns the named root; else the root whose buses include its own; else a new one."""
     if device.root:
         known = next((root for root in profile.roots if root.name == device.root), None)
         return known or Root(name=device.root)
@@ -105,7 +105,7 @@ def numa_of(profile: Profile, device: Nic | Gpu) -> int | None:
 
 
 def checked(profile: Profile) -> Profile:
-    """The same. Raises BadProfile for what no machine can have together."""
+    """Returns the profile. Raises BadProfile for contradictions."""
     for field, reason in _faults(profile):
         raise BadProfile(field, reason)
     return profile
@@ -113,7 +113,7 @@ def checked(profile: Profile) -> Profile:
 
 def _faults(profile: Profile) -> Iterator[tuple[str, str]]:
     if not profile.nics and not profile.gpus:
-        yield "nics", "neither nics nor gpus: there is nothing to simulate"
+        yield "nics", "the profile has neither nics nor gpus"
     for at, root in enumerate(profile.roots):
         yield from _numa_faults(f"pcieRoots[{at}].numa", root.numa, profile)
     for field, device in _devices(profile):
@@ -128,7 +128,7 @@ def _faults(profile: Profile) -> Iterator[tuple[str, str]]:
         if len(longest) > 15:
             yield f"nics[{at}].name", f"{longest} is too long for a link: 15 characters at most"
         if nic.name in RESERVED:
-            yield f"nics[{at}].name", f"{nic.name} is a link that the node has anyway"
+            yield f"nics[{at}].name", f"{nic.name} is the name of a link that every node has"
 
 
 def _devices(profile: Profile) -> Iterator[tuple[str, Nic | Gpu]]:
@@ -140,7 +140,7 @@ def _devices(profile: Profile) -> Iterator[tuple[str, Nic | Gpu]]:
 
 def _numa_faults(field: str, numa: int | None, profile: Profile) -> Iterator[tuple[str, str]]:
     if numa is not None and numa >= profile.numa_nodes:
-        yield field, f"there is no node {numa}: numaNodes is {profile.numa_nodes}"
+        yield field, f"node {numa} does not exist: numaNodes is {profile.numa_nodes}"
 
 
 def _root_faults(field: str, device: Nic | Gpu, profile: Profile) -> Iterator[tuple[str, str]]:
@@ -170,7 +170,7 @@ def _twice(profile: Profile) -> Iterator[tuple[str, str]]:
     for field, key, value in _names(profile):
         first = owners.setdefault((key, value), field)
         if first != field:
-            yield f"{field}.{key}", f"{value} is that of {first} already"
+            yield f"{field}.{key}", f"{value} is used by {first} already"
 
 
 def _names(profile: Profile) -> Iterator[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""Profiles out of YAML, read strictly: a field that nobody knows must not quietly give a node other hardware."""
+"""Reads profiles from YAML, strictly: an unknown field is an error."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ import yaml
 from podwire.cluster.hardware.profile import MOST_VFS, BadProfile, Gpu, Nic, Profile, Root, checked, parts
 from podwire.protocols.settings import Loader
 
-SHELF = Path(__file__).with_name("profiles")
+PROFILES = Path(__file__).with_name("profiles")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
 _ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
@@ -18,22 +18,22 @@ _ID = re.compile(r"(?:0x)?([0-9a-f]{4})")
 _MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
 
 Read = Callable[[str, Any], Any]
-"""Makes a value of what stands in a field. Raises BadProfile."""
+"""Converts the value of a field. Raises BadProfile."""
 T = TypeVar("T")
 
 
 def names() -> list[str]:
-    """The profiles that come with podwire."""
-    return sorted(path.stem for path in SHELF.glob("*.yaml"))
+    """Returns the profiles that come with podwire."""
+    return sorted(path.stem for path in PROFILES.glob("*.yaml"))
 
 
 def text_of(which: str) -> str:
-    """Of a file, or of a profile that comes with podwire. Raises BadProfile."""
+    """Returns the text of a file, or of a profile that comes with podwire. Raises BadProfile."""
     known = which in names()
     try:
-        return (SHELF / f"{which}.yaml" if known else Path(which)).read_text(encoding="utf-8")
+        return (PROFILES / f"{which}.yaml" if known else Path(which)).read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise BadProfile("", f"{which}: no such file, and no profile of that name: {', '.join(names())}") from error
+        raise BadProfile("", f"{which}: is neither a file nor one of the profiles {', '.join(names())}") from error
     except (OSError, UnicodeError) as error:
         raise BadProfile("", f"{which}: {error}") from error
 
@@ -46,11 +46,11 @@ def load(which: str) -> Profile:
     except BadProfile as error:
         raise BadProfile("", f"{which}: {error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadProfile("", f"{which} is not YAML: {' '.join(str(error).split())}") from error
+        raise BadProfile("", f"{which} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 class _Loader(Loader):
-    """One that takes `0000:10:00.0` and `02:00:00:00:00:01` for text: YAML 1.1 has them as numbers of base 60."""
+    """Reads `0000:10:00.0` and `02:00:00:00:00:01` as text: in YAML 1.1 they are numbers of base 60."""
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -58,7 +58,7 @@ for _first in "0123456789":
     _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"(?:0|[1-9][0-9]{0,8})$"), [_first])
 
 
-def profile(found: object) -> Profile:
+def profile(data: object) -> Profile:
     """Raises BadProfile."""
     keys = {
         "numaNodes": _between(1, 64),
@@ -66,34 +66,34 @@ def profile(found: object) -> Profile:
         "nics": _list_of(_nic),
         "gpus": _list_of(_gpu),
     }
-    return checked(_made(Profile, "", found, keys))
+    return checked(_made(Profile, "", data, keys))
 
 
-def _root(field: str, found: object) -> Root:
-    return _made(Root, field, found, {"name": _like(_ROOT, "pci0000:3a"), "numa": _between(0, 63)}, ("name",))
+def _root(field: str, data: object) -> Root:
+    return _made(Root, field, data, {"name": _like(_ROOT, "pci0000:3a"), "numa": _between(0, 63)}, ("name",))
 
 
-def _nic(field: str, found: object) -> Nic:
-    return _made(Nic, field, found, {**_PCI_FIELDS, **_NIC_FIELDS}, ("name", "pci"))
+def _nic(field: str, data: object) -> Nic:
+    return _made(Nic, field, data, {**_PCI_FIELDS, **_NIC_FIELDS}, ("name", "pci"))
 
 
-def _gpu(field: str, found: object) -> Gpu:
-    return _made(Gpu, field, found, {**_PCI_FIELDS, "model": _text}, ("pci",))
+def _gpu(field: str, data: object) -> Gpu:
+    return _made(Gpu, field, data, {**_PCI_FIELDS, "model": _text}, ("pci",))
 
 
 _RENAMED = {"numaNodes": "numa_nodes", "pcieRoots": "roots", "vfDevice": "vf_device", "vfDriver": "vf_driver"}
 
 
-def _made(kind: type[T], field: str, found: object, keys: Mapping[str, Read], needed: tuple[str, ...] = ()) -> T:
-    if not isinstance(found, dict):
-        raise BadProfile(field, f"is not a mapping with {', '.join(keys)}")
-    for key in found:
+def _made(kind: type[T], field: str, data: object, keys: Mapping[str, Read], needed: tuple[str, ...] = ()) -> T:
+    if not isinstance(data, dict):
+        raise BadProfile(field, f"must be a mapping with {', '.join(keys)}")
+    for key in data:
         if key not in keys:
-            raise BadProfile(_below(field, key), f"is no field; there are {', '.join(keys)}")
+            raise BadProfile(_below(field, key), f"unknown field; must be one of {', '.join(keys)}")
     for key in needed:
-        if key not in found:
-            raise BadProfile(_below(field, key), "is needed")
-    read = {_RENAMED.get(str(key), str(key)): keys[key](_below(field, key), value) for key, value in found.items()}
+        if key not in data:
+            raise BadProfile(_below(field, key), "is required")
+    read = {_RENAMED.get(str(key), str(key)): keys[key](_below(field, key), value) for key, value in data.items()}
     return kind(**read)
 
 
@@ -104,7 +104,7 @@ def _below(field: str, key: object) -> str:
 def _list_of(read: Read) -> Read:
     def reading(field: str, value: object) -> tuple[Any, ...]:
         if not isinstance(value, list) or not value:
-            raise BadProfile(field, "is no list of at least one")
+            raise BadProfile(field, "must be a list with at least one item")
         return tuple(read(f"{field}[{at}]", item) for at, item in enumerate(value))
 
     return reading
@@ -113,7 +113,7 @@ def _list_of(read: Read) -> Read:
 def _between(low: int, high: int) -> Read:
     def reading(field: str, value: object) -> int:
         if not isinstance(value, int) or not low <= value <= high:
-            raise BadProfile(field, f"{value!r} is not a number from {low} to {high}")
+            raise BadProfile(field, f"{value!r} must be a number from {low} to {high}")
         return value
 
     return reading
@@ -124,7 +124,7 @@ def _like(pattern: re.Pattern[str], such_as: str) -> Read:
         text = str(value).lower() if isinstance(value, str | int) else ""
         found = pattern.fullmatch(text)
         if found is None:
-            raise BadProfile(field, f"{value!r} is not one such as {such_as}")
+            raise BadProfile(field, f"{value!r} must look like {such_as}")
         return text
 
     return reading
@@ -140,25 +140,25 @@ def _address(field: str, value: object) -> str:
     try:
         parts(text)
     except BadProfile as error:
-        raise BadProfile(field, f"{value!r} is no PCI address, such as 0000:3b:00.0") from error
+        raise BadProfile(field, f"{value!r} is not a PCI address such as 0000:3b:00.0") from error
     return text
 
 
 def _link(field: str, value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise BadProfile(field, f"{value!r} is no name: a letter and up to 14 letters, digits, '_', '.', '-'")
+        raise BadProfile(field, f"{value!r} is not a link name: a letter and up to 14 letters, digits, '_', '.', '-'")
     return value
 
 
 def _word(field: str, value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", value):
-        raise BadProfile(field, f"{value!r} is no name: up to 63 letters, digits, '_', '.', '-'")
+        raise BadProfile(field, f"{value!r} is not a name: up to 63 letters, digits, '_', '.', '-'")
     return value
 
 
 def _text(field: str, value: object) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= 64 or not value.isprintable():
-        raise BadProfile(field, f"{value!r} is no text of 1 to 64 characters")
+        raise BadProfile(field, f"{value!r} must be text of 1 to 64 characters")
     return value
 
 

@@ -1,9 +1,8 @@
-"""Keeps `/sys/class/net` of a node in step with its links, and its cards whole.
+"""Reconciles `/sys/class/net` of a node with its links, and recreates cards whose links ended.
 
-A card's entry stays where it was while its link is in a pod, and its live files are not there then: whoever hears that
-the link is back finds its hardware at once, without a moment in which it has none. For the same reason a card that
-gets another name has both for a moment: who brings a link home renames it on the way. An entry of any other link comes
-and goes with the link.
+The entry of a card stays while its link is in a pod, without its live files: a watcher that sees the link return finds
+its hardware at once. For the same reason a card that is renamed has both entries for a moment: a link is renamed on the
+way back from a pod. The entry of any other link follows the link.
 """
 
 import asyncio
@@ -28,29 +27,31 @@ from podwire.linux.net.network import KernelNetwork
 _log = logging.getLogger("podwire.hardware")
 
 NEVER = ("device", "subsystem", "speed", "duplex", "iflink")
-"""What a card says of itself, whatever its link is made of."""
+"""Files that a card provides itself, whatever its link is."""
 
-LINGER_SECONDS = 1.0
-"""How long a card is found by its old name, too."""
+OLD_NAME_SECONDS = 1.0
+"""How long a renamed card keeps its old entry."""
 
 
-class Places(NamedTuple):
-    """What is in class/net, and below which names each card has a directory."""
+class ClassNet(NamedTuple):
+    """The entries of class/net, and the names under which each card has a directory."""
 
     entries: dict[str, str]
-    """Names, and where their symlinks lead."""
+    """Names, and the targets of their symlinks."""
     cards: dict[str, frozenset[str]]
     """By the card's own name."""
 
 
-def settled(
+def desired_entries(
     cards: Mapping[str, Function],
     present: Mapping[str, str],
     others: Collection[str],
     known: Mapping[str, frozenset[str]],
-) -> Places:
-    """How it should be. `present` are the names of cards that are on the node, `known` those that each is shown by and
-    may go on to be shown by."""
+) -> ClassNet:
+    """Returns the desired entries. Pure.
+
+    `present` has the present names of cards that are on the node, `known` the names under which each is shown already.
+    """
     taken = {*others, *present.values()}
     entries = {other: class_entry(other, None) for other in others}
     shown_as = {}
@@ -58,78 +59,79 @@ def settled(
         now = present.get(name)
         shown_as[name] = known.get(name, frozenset()) | {now or name}
         for one in shown_as[name]:
-            if one == now or one not in taken:  # while a card is elsewhere, another link may have its name
+            if one == now or one not in taken:  # while a card is in a pod, another link may have its name
                 entries[one] = class_entry(one, card)
-    return Places(entries, shown_as)
+    return ClassNet(entries, shown_as)
 
 
 class CardReconciler:
-    """On the node. `far` is a descriptor of the switch's namespace, which the node has no path to."""
+    """Runs on the node. `far` is a descriptor of the switch's namespace, to which the node has no path."""
 
-    def __init__(self, profile: Profile, far: int, mark: str, root: Path = SYS) -> None:
+    def __init__(self, profile: Profile, far: int, tag: str, root: Path = SYS) -> None:
         self._cards = {link.name: link for link in links(functions(profile))}
-        self._far, self._mark, self._root = far, mark, root
-        self._trouble = ""
+        self._far, self._tag, self._root = far, tag, root
+        self._last_error = ""
 
     async def run(self) -> None:
-        """Until cancelled: after each change of links, here or on the switch."""
+        """Works until cancelled: reconciles after each change of links, here or on the switch."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
         with contextlib.ExitStack() as stack:
             for link_monitor in (monitor.Monitor(), monitor.Monitor(self._far)):
                 stack.callback(link_monitor.close)
-                loop.add_reader(link_monitor.fileno(), _hear, link_monitor, changed)
+                loop.add_reader(link_monitor.fileno(), _on_link_event, link_monitor, changed)
                 stack.callback(loop.remove_reader, link_monitor.fileno())
             changed.set()
-            lingers = True
+            keep_old = True
             while True:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LINGER_SECONDS if lingers else None):
+                    async with asyncio.timeout(OLD_NAME_SECONDS if keep_old else None):
                         await changed.wait()
-                lingers = changed.is_set()
+                keep_old = changed.is_set()
                 changed.clear()
-                self.settle(lingering=lingers)
+                self.reconcile(keep_old_names=keep_old)
 
-    def settle(self, *, lingering: bool = False) -> None:
-        """1. Cards that ended are made anew.  2. Entries follow names. What fails is told once, and tried at the next
+    def reconcile(self, *, keep_old_names: bool = False) -> None:
+        """1. Recreate cards that ended.  2. Update entries. A failure is logged once, and retried after the next
         change."""
         try:
             with KernelNetwork(self._far) as far, KernelNetwork() as node:
-                for card in switch.install(far, switch.own_namespace(), self._cards.values(), self._mark):
-                    _log.info("made anew", extra={"card": card.name})
+                for card in switch.install(far, switch.own_namespace(), self._cards.values(), self._tag):
+                    _log.info("recreated simulated card", extra={"card": card.name})
                 near = node.links.list()
                 present = switch.names(far.links.list(), near, self._number())
-            self._show({link.name for link in near}, present, lingering=lingering)
-            self._trouble = ""
+            self._show({link.name for link in near}, present, keep_old_names=keep_old_names)
+            self._last_error = ""
         except OSError as error:
-            if str(error) != self._trouble:
-                _log.warning("cards are not as they should be", extra={"why": str(error)})
-            self._trouble = str(error)
+            if str(error) != self._last_error:
+                _log.warning("cannot reconcile simulated cards", extra={"error": str(error)})
+            self._last_error = str(error)
 
     def _number(self) -> int | None:
         with Netlink() as here:
             return RemoteLinks(here).number(self._far)
 
-    def _show(self, names: Collection[str], present: Mapping[str, str], *, lingering: bool) -> None:
-        there = {name: self._shown_as(card) for name, card in self._cards.items()}
-        known = {name: found for name, found in there.items() if lingering or name not in present}
-        wanted = settled(self._cards, present, set(names) - set(present.values()), known)
+    def _show(self, names: Collection[str], present: Mapping[str, str], *, keep_old_names: bool) -> None:
+        shown_before = {name: self._shown_as(card) for name, card in self._cards.items()}
+        kept = {name: found for name, found in shown_before.items() if keep_old_names or name not in present}
+        desired = desired_entries(self._cards, present, set(names) - set(present.values()), kept)
         for name, card in self._cards.items():
-            for fresh in wanted.cards[name] - there[name]:
+            for fresh in desired.cards[name] - shown_before[name]:
                 attributes = _listed(self._root / "devices/virtual/net/lo") - set(NEVER)
                 self._put(card, fresh, attributes)
-        self._enter(wanted.entries)
+        self._enter(desired.entries)
         for name, card in self._cards.items():
-            for old in there[name] - wanted.cards[name]:
+            for old in shown_before[name] - desired.cards[name]:
                 shutil.rmtree(self._root / card.place / "net" / old)
 
     def _put(self, each: Function, name: str, attributes: Collection[str]) -> None:
-        """A directory that is whole when it is there; it is made beside, where relative symlinks are the same."""
-        place, beside = self._root / each.place, self._root / each.place / "new"
-        shutil.rmtree(beside, ignore_errors=True)
+        """Creates a directory atomically: it is built next to its place, where relative symlinks are the same, and
+        renamed."""
+        place, temporary = self._root / each.place, self._root / each.place / "new"
+        shutil.rmtree(temporary, ignore_errors=True)
         entries = shown(each, name, attributes)
         write(self._root, {path.replace("/net/", "/new/", 1): what for path, what in entries.items()})
-        (beside / name).rename(place / "net" / name)
-        beside.rmdir()
+        (temporary / name).rename(place / "net" / name)
+        temporary.rmdir()
 
     def _shown_as(self, each: Function) -> frozenset[str]:
         return _listed(self._root / each.place / "net")
@@ -148,7 +150,7 @@ def _listed(directory: Path) -> frozenset[str]:
     return frozenset(path.name for path in directory.iterdir())
 
 
-def _hear(each: monitor.Monitor, changed: asyncio.Event) -> None:
+def _on_link_event(each: monitor.Monitor, changed: asyncio.Event) -> None:
     with contextlib.suppress(LinuxError):
         if any(one.what in (monitor.LINK, monitor.ANYTHING) for one in each.read()):
             changed.set()

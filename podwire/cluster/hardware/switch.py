@@ -1,8 +1,8 @@
-"""The cards' links: each is one end of a pair whose other end is on a bridge in a namespace beside the node.
+"""Links of the simulated cards: each is one end of a veth pair whose other end is on a bridge in the switch namespace.
 
-The far end has the same name, is never touched by what runs on the node, and is therefore what a card is known by:
-where it is, the card is, under whatever name, on the node or in a pod. A card's link that ended (with the namespace of
-a pod that was not torn down in order; the kernel would have brought real hardware home) is made anew.
+The far end keeps the card's name and is never touched by programs on the node, so it identifies the card under whatever
+name, on the node or in a pod. A card whose link ended with the namespace of its pod is recreated; real hardware would
+have been returned by the kernel.
 """
 
 from collections.abc import Iterable
@@ -15,45 +15,45 @@ from podwire.linux.values import Bridge, Link, Veth
 BRIDGE = "switch0"
 
 
-def install(switch: KernelNetwork, node: Path, cards: Iterable[Function], mark: str) -> list[Function]:
-    """Make what is missing; which cards that were. `node` is the path of the node's network namespace."""
-    there = {link.name for link in switch.links.list()}
-    if BRIDGE not in there:
-        switch.links.add(Bridge(BRIDGE, alias=mark, up=True))
-    missing = [card for card in cards if card.name not in there]
+def install(switch: KernelNetwork, node: Path, cards: Iterable[Function], tag: str) -> list[Function]:
+    """Creates missing cards and returns them. `node` is the path of the node's network namespace."""
+    existing = {link.name for link in switch.links.list()}
+    if BRIDGE not in existing:
+        switch.links.add(Bridge(BRIDGE, alias=tag, up=True))
+    missing = [card for card in cards if card.name not in existing]
     bridge = switch.links.get(BRIDGE).ifindex
     for card in missing:
-        switch.links.add(_cable(card, bridge, node, mark))
+        switch.links.add(_cable(card, bridge, node, tag))
     return missing
 
 
-def _cable(each: Function, bridge: int, node: Path, mark: str) -> Veth:
+def _cable(each: Function, bridge: int, node: Path, tag: str) -> Veth:
     mtu = each.nic.mtu if each.nic else 1500
-    return Veth(each.name, each.name, node, mtu=mtu, peer_mac=each.mac, alias=mark, master=bridge, up=True)
+    return Veth(each.name, each.name, node, mtu=mtu, peer_mac=each.mac, alias=tag, master=bridge, up=True)
 
 
 def turn_on(node: KernelNetwork, cards: Iterable[Function]) -> None:
-    """Those that were just made: a machine that has started has its links up."""
+    """Sets new cards up, like the links of a machine that has booted."""
     for card in cards:
         node.links.change(card.name, up=True)
 
 
 def plug(switch: KernelNetwork, name: str, *, plugged: bool) -> None:
-    """Put a card's cable in, or pull it out: what is at its other end sees its carrier come or go. NoSuchLink."""
+    """Connects or disconnects a card's cable: its carrier changes. Raises NoSuchLink."""
     switch.links.change(name, up=plugged)
 
 
 def names(switch: Iterable[Link], node: Iterable[Link], number: int | None) -> dict[str, str]:
-    """Which cards are on the node, and what they are called there. `number` is what the node calls the switch. Pure."""
+    """Returns the cards that are on the node, with their present names. `number` is the nsid of the switch. Pure."""
     far = {link.ifindex: link for link in switch}
-    found = {}
+    result = {}
     for link in node:
         other = far.get(link.peer) if link.kind == "veth" and link.peer_netns == number else None
         if other is not None and other.peer == link.ifindex:
-            found[other.name] = link.name
-    return found
+            result[other.name] = link.name
+    return result
 
 
 def own_namespace() -> Path:
-    """Of the calling thread."""
+    """Returns the network namespace of the calling thread."""
     return Path("/proc/thread-self/ns/net")

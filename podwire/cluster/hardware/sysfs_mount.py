@@ -1,8 +1,8 @@
-"""Puts a profile's files where a node looks for them: into `/sys` of its own mount namespace.
+"""Mounts the files of a profile into `/sys` of a node's mount namespace.
 
-`/sys/class`, `/sys/bus`, `/sys/devices` and `/sys/devices/system` are covered, and show again what was in them, beside
-what a profile has. The rest of `/sys` stays the kernel's. PCI devices are the profile's alone; the real ones stay below
-`/sys/devices`, because disks and the like are found there.
+`/sys/class`, `/sys/bus`, `/sys/devices` and `/sys/devices/system` are covered, and show their former entries together
+with those of the profile. The rest of `/sys` stays the kernel's. `/sys/bus/pci` shows the profile only; real PCI
+devices stay below `/sys/devices`, because disks are found there.
 """
 
 import os
@@ -18,8 +18,8 @@ SYS = Path("/sys")
 NOTHING = os.makedev(1, 3)
 
 
-def plant(profile: Profile) -> None:
-    """In the mount namespace that the calling thread is in; the node's own, where `/sys` is its own already."""
+def mount_profile(profile: Profile) -> None:
+    """Runs in the node's mount namespace, which has its own `/sys` already."""
     machine = this_machine()
     own = {f"sys/devices/{function.root}" for function in (*functions(profile), *bridges(profile))}
     compose(
@@ -39,7 +39,7 @@ def plant(profile: Profile) -> None:
 
 
 def write_verbs(folder: Path, names: list[str]) -> None:
-    """Files that can be opened and handed to containers. Behind them is what is behind /dev/null: there is no card."""
+    """Creates device files that can be opened and passed to containers; behind them is /dev/null."""
     folder.mkdir(mode=0o755)
     for name in names:
         os.mknod(folder / name, stat.S_IFCHR | 0o666, NOTHING)

@@ -1,7 +1,7 @@
-"""The files of sysfs that tell of a profile's hardware, as paths below /sys and what is there. Pure.
+"""The files of sysfs for a profile, as paths below /sys with their content. Pure.
 
-Of a card, what the kernel knows of its link (carrier, MTU, counters, …) is not copied: those entries are symlinks to
-the link's own directory, and so they are live.
+What the kernel knows of a card's link (carrier, MTU, counters, …) is not copied: those entries are symlinks to the
+link's own directory, and so they are live.
 """
 
 import os
@@ -13,15 +13,15 @@ from podwire.cluster.hardware.pci_functions import Function, bridges, functions,
 from podwire.cluster.hardware.profile import Profile, parts
 
 LIVE = "devices/virtual/net"
-"""Where the kernel itself shows links that have no hardware."""
+"""Where the kernel shows links without hardware."""
 CLASS_NET = "class/net"
 VERBS_MAJOR, VERBS_MINOR = 231, 192
-"""Where the kernel numbers the files of verbs."""
+"""Device numbers of verbs files."""
 _ROCE_RATES = {1000: "1 Gb/sec (1X SDR)", 10_000: "10 Gb/sec (4X SDR)", 25_000: "25 Gb/sec (1X EDR)"}
 
 
 class Machine(NamedTuple):
-    """What the real one has to share out among NUMA nodes."""
+    """CPUs and memory of the real machine, to be divided among NUMA nodes."""
 
     cpus: int
     kilobytes: int
@@ -32,42 +32,44 @@ class Symlink(NamedTuple):
 
 
 Entries = dict[str, str | bytes | Symlink]
-"""Paths below /sys: a file's content, or where a symlink leads."""
+"""Paths below /sys: the content of a file, or the target of a symlink."""
 
-Told = Iterator[tuple[str, str | bytes | Symlink]]
+EntryIterator = Iterator[tuple[str, str | bytes | Symlink]]
 
 
 def tree(profile: Profile, machine: Machine) -> Entries:
-    """All but what follows the names that links have just now: that is `shown`."""
-    every = functions(profile)
-    found = dict(_numa(profile, machine))
-    for bridge in (*bridges(profile), *every):
-        found |= dict(_pci(bridge, profile, machine))
-    for function in every:
+    """Returns everything but what follows the present names of links, which is in `shown`."""
+    all_functions = functions(profile)
+    entries = dict(_numa(profile, machine))
+    for bridge in (*bridges(profile), *all_functions):
+        entries |= dict(_pci(bridge, profile, machine))
+    for function in all_functions:
         if function.physical:
-            found[f"{function.place}/physfn"] = _to(f"{function.place}/physfn", _placed(every, function.physical))
+            entries[f"{function.place}/physfn"] = _to(
+                f"{function.place}/physfn", _placed(all_functions, function.physical)
+            )
         elif function.nic is not None:
-            found |= dict(_sriov(function, [vf for vf in every if vf.physical == function.pci]))
+            entries |= dict(_sriov(function, [vf for vf in all_functions if vf.physical == function.pci]))
         if function.rdma:
-            found |= dict(_rdma(function))
+            entries |= dict(_rdma(function))
     for number, function in enumerate(rdma_functions(profile)):
-        found |= dict(_verbs(function, f"uverbs{number}", number))
-    return found
+        entries |= dict(_verbs(function, f"uverbs{number}", number))
+    return entries
 
 
 def rdma_functions(profile: Profile) -> list[Function]:
-    """In the order in which the files of their verbs are numbered."""
+    """Returns RDMA functions in the order of their verbs files."""
     return [function for function in functions(profile) if function.rdma]
 
 
 def directories(profile: Profile) -> list[str]:
-    """Those that are there, though nothing may be in them."""
+    """Returns directories that exist even if they are empty."""
     below = ["bus/pci/devices", "bus/pci/drivers", "bus/pci/slots", CLASS_NET, "class/infiniband"]
     return below + [f"{link.place}/net" for link in links(functions(profile))]
 
 
 def _to(path: str, target: str) -> Symlink:
-    """A relative symlink at one path below /sys to another."""
+    """Returns a relative symlink from one path below /sys to another."""
     return Symlink(os.path.relpath(target, path.rpartition("/")[0]))
 
 
@@ -78,7 +80,7 @@ def _placed(every: Iterable[Function], pci: str) -> str:
 # PCI.
 
 
-def _pci(each: Function, profile: Profile, machine: Machine) -> Told:
+def _pci(each: Function, profile: Profile, machine: Machine) -> EntryIterator:
     cpus = share(profile.numa_nodes, machine.cpus, each.numa) if each.numa is not None else range(machine.cpus)
     ids = f"{each.vendor.upper()}:{each.device.upper()}"
     alias = f"pci:v0000{each.vendor.upper()}d0000{each.device.upper()}sv00000000sd00000000"
@@ -111,14 +113,14 @@ def _pci(each: Function, profile: Profile, machine: Machine) -> Told:
 
 
 def _header(each: Function) -> bytes:
-    """The first 64 bytes of its configuration space; enough for who lists devices."""
+    """Returns the first 64 bytes of the configuration space, which is enough for lspci."""
     bridge = each.kind >> 16 == 0x06
     head = pack("<HHHH", int(each.vendor, 16), int(each.device, 16), 0x0006, 0)
     head += pack("<BBBB", 0, each.kind & 0xFF, each.kind >> 8 & 0xFF, each.kind >> 16)
     return (head + pack("<BBBB", 0, 0, int(bridge), 0)).ljust(64, b"\0")
 
 
-def _sriov(card: Function, virtual: list[Function]) -> Told:
+def _sriov(card: Function, virtual: list[Function]) -> EntryIterator:
     if not virtual:
         return
     _, _, first = parts(virtual[0].pci)
@@ -142,7 +144,7 @@ def _sriov(card: Function, virtual: list[Function]) -> Told:
 
 
 def share(nodes: int, cpus: int, node: int) -> range:
-    """The processors of one of so many nodes."""
+    """Returns the CPUs of one NUMA node."""
     return range(node * cpus // nodes, (node + 1) * cpus // nodes)
 
 
@@ -156,7 +158,7 @@ def cpu_mask(cpus: range) -> int:
     return sum(1 << cpu for cpu in cpus)
 
 
-def _numa(profile: Profile, machine: Machine) -> Told:
+def _numa(profile: Profile, machine: Machine) -> EntryIterator:
     below, nodes = "devices/system/node", range(profile.numa_nodes)
     for name in ("online", "possible", "has_cpu", "has_memory", "has_normal_memory"):
         yield f"{below}/{name}", f"{cpu_list(nodes)}\n"
@@ -174,7 +176,7 @@ def _numa(profile: Profile, machine: Machine) -> Told:
 # RDMA.
 
 
-def _rdma(each: Function) -> Told:
+def _rdma(each: Function) -> EntryIterator:
     place = f"{each.place}/infiniband/{each.rdma}"
     guid = _guid(each.mac)
     speed = each.nic.speed if each.nic else 0
@@ -201,8 +203,8 @@ def _rdma(each: Function) -> Told:
     yield f"class/infiniband/{each.rdma}", _to(f"class/infiniband/{each.rdma}", place)
 
 
-def _verbs(each: Function, name: str, number: int) -> Told:
-    """What programs open: `/dev/infiniband/uverbs0`."""
+def _verbs(each: Function, name: str, number: int) -> EntryIterator:
+    """The files that programs open: `/dev/infiniband/uverbs0`."""
     place = f"{each.place}/infiniband_verbs/{name}"
     yield f"{place}/ibdev", f"{each.rdma}\n"
     yield f"{place}/abi_version", "1\n"
@@ -229,17 +231,20 @@ def _gid(mac: str) -> str:
 
 
 def shown(each: Function, name: str, attributes: Iterable[str]) -> Entries:
-    """The directory of a card's link while the link has this name; `attributes` are what the kernel has of any link."""
+    """Returns the directory of a card's link under its present name; `attributes` are the files that the kernel has for
+    any link."""
     place = f"{each.place}/net/{name}"
-    found: Entries = {f"{place}/{one}": _to(f"{place}/{one}", f"{LIVE}/{name}/{one}") for one in attributes}
-    found[f"{place}/iflink"] = _to(f"{place}/iflink", f"{LIVE}/{name}/ifindex")  # hardware has no other end
-    found[f"{place}/device"] = _to(f"{place}/device", each.place)
-    found[f"{place}/subsystem"] = _to(f"{place}/subsystem", CLASS_NET)
-    found[f"{place}/speed"] = f"{each.nic.speed if each.nic else 0}\n"
-    found[f"{place}/duplex"] = "full\n"
-    return found
+    entries: Entries = {
+        f"{place}/{attribute}": _to(f"{place}/{attribute}", f"{LIVE}/{name}/{attribute}") for attribute in attributes
+    }
+    entries[f"{place}/iflink"] = _to(f"{place}/iflink", f"{LIVE}/{name}/ifindex")  # hardware has no peer
+    entries[f"{place}/device"] = _to(f"{place}/device", each.place)
+    entries[f"{place}/subsystem"] = _to(f"{place}/subsystem", CLASS_NET)
+    entries[f"{place}/speed"] = f"{each.nic.speed if each.nic else 0}\n"
+    entries[f"{place}/duplex"] = "full\n"
+    return entries
 
 
 def class_entry(name: str, each: Function | None) -> str:
-    """Where the entry of a link in class/net leads: to its card, or to where the kernel shows it."""
+    """Returns the target of a link in class/net: its card, or where the kernel shows it."""
     return _to(f"{CLASS_NET}/{name}", f"{each.place}/net/{name}" if each else f"{LIVE}/{name}").target

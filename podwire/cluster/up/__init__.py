@@ -1,1 +1,1 @@
-"""A whole cluster on this machine: prepared, supervised, looked at, removed."""
+"""`podwire up` and `podwire down`: prepares, supervises, inspects and removes a whole cluster on this machine."""

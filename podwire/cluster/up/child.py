@@ -1,4 +1,4 @@
-"""What a forked component does before and around its work: a session, a log, a mark, its node, an event loop."""
+"""A forked component: its session, log, owner tag, node and event loop."""
 
 import contextlib
 import logging
@@ -24,43 +24,43 @@ Work = Callable[[Ready], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """One process of a cluster. `work` runs in the child until it is cancelled, and calls what it is given when up."""
+    """One process of a cluster. `work` runs in the child until it is cancelled, and calls its argument when ready."""
 
     name: str
     work: Work
     needs: tuple[str, ...] = ()
-    """Who must be ready before it is started."""
+    """Components that must be ready before it is started."""
     before: Callable[[], None] | None = None
-    """What it does on the host before it goes to its node: nothing of the host can be reached from there."""
+    """Runs on the host before the process enters its node: nothing of the host can be reached from there."""
     node: NodeNamespaces | None = None
-    """Where it runs; None is the host."""
+    """The namespaces in which it runs; None is the host."""
     once: bool = False
     """It does one thing and ends."""
     troubles: tuple[type[BaseException], ...] = ()
-    """What is told in one line, without a traceback: the operator can mend it."""
+    """Exceptions that are logged in one line, without a traceback: the operator can fix the cause."""
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def become(component: Component, layout: Layout, told: int, close: Callable[[], None]) -> NoReturn:
-    """Be the component, in a process that was just forked, and end with it."""
+def become(component: Component, layout: Layout, ready_pipe: int, close: Callable[[], None]) -> NoReturn:
+    """Runs the component in a process that was just forked, and exits with it."""
     code = 70
     try:
         close()
         _detach(component.name)
         _log_to(layout.log(component.name))
-        mark = _mark(layout.marks / component.name)
+        tag = _open_tag(layout.component_tags / component.name)
         os.environ.update(component.environment)
         if component.before is not None:
             component.before()
         if component.node is not None:
             component.node.enter()
-        code = _serve(component, told)
-        os.close(mark)
+        code = _serve(component, ready_pipe)
+        os.close(tag)
     except component.troubles as error:
         _log.error("%s", error)
         code = 1
-    except BaseException:  # noqa: BLE001 - the end of the process; whatever it was stands in the log
-        _log.exception("%s ended", component.name)
+    except BaseException:  # noqa: BLE001 - the end of the process; the log has the cause
+        _log.exception("component failed", extra={"component": component.name})
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
@@ -68,7 +68,7 @@ def become(component: Component, layout: Layout, told: int, close: Callable[[], 
 
 
 def _detach(name: str) -> None:
-    """A session of its own, so that a terminal's Ctrl-C reaches the supervisor only; an end with the supervisor's."""
+    """Starts a session, so that Ctrl-C of a terminal reaches the supervisor only; dies with the supervisor."""
     parent = os.getppid()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
@@ -81,7 +81,7 @@ def _detach(name: str) -> None:
 
 
 def write_to(path: Path) -> None:
-    """What this process says goes to the end of a file, and nobody tells it anything."""
+    """Redirects output to the end of a file, and input from /dev/null."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for source, target in ((nothing, 0), (file, 1), (file, 2)):
@@ -96,15 +96,15 @@ def _log_to(path: Path) -> None:
     logs.set_up(stream=sys.stderr)
 
 
-def _mark(path: Path) -> int:
-    """The open file by which this process is known for as long as it lives."""
+def _open_tag(path: Path) -> int:
+    """Opens the file by which this process is identified as long as it lives."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _serve(component: Component, told: int) -> int:
+def _serve(component: Component, ready_pipe: int) -> int:
     def ready() -> None:
         tune_garbage_collector()
-        os.write(told, b"r")
+        os.write(ready_pipe, b"r")
 
     run_until_stopped(component.work(ready), (signal.SIGTERM,))
     return 0

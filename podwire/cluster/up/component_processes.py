@@ -1,5 +1,7 @@
-"""Finds processes by what the kernel knows of them: the file that each component keeps open, the namespaces they are
-in. Nothing that could have been forgotten or removed is asked."""
+"""Finds processes by what the kernel knows: the tag file that each component keeps open, and their namespaces.
+
+No record is consulted, because a record may be lost.
+"""
 
 import contextlib
 import os
@@ -17,24 +19,24 @@ def _pids() -> list[int]:
 
 
 def components(layout: Layout) -> dict[int, str]:
-    """Processes that keep a mark open, and its name; also when the file has been removed meanwhile.
+    """Returns the processes that keep a tag file open, with the name of the component; also after the file was removed.
 
-    In another mount namespace the same path is on another disk, and another cluster's.
+    In another mount namespace the same path is on another device, and belongs to another cluster.
     """
-    below, device = f"{layout.marks}/", _device(layout.marks)
-    found: dict[int, str] = {}
+    below, device = f"{layout.component_tags}/", _device(layout.component_tags)
+    by_pid: dict[int, str] = {}
     for pid in _pids():
         with contextlib.suppress(OSError):
             for path in (_PROC / str(pid) / "fd").iterdir():
                 target = _target(path)
                 if target.startswith(below) and path.stat().st_dev == device:
-                    found[pid] = target.removeprefix(below).removesuffix(" (deleted)")
-    found.pop(os.getpid(), None)
-    return found
+                    by_pid[pid] = target.removeprefix(below).removesuffix(" (deleted)")
+    by_pid.pop(os.getpid(), None)
+    return by_pid
 
 
 def _device(path: Path) -> int:
-    """The disk that a path is on, or would be."""
+    """Returns the device that a path is on, or would be."""
     return next(parent for parent in (path, *path.parents) if parent.exists()).stat().st_dev
 
 
@@ -46,7 +48,11 @@ def _target(path: Path) -> str:
 
 
 def residents(inodes: Iterable[tuple[str, int]]) -> list[int]:
-    """Processes that are in any of these namespaces, given by kind and identity."""
-    wanted = set(inodes)
+    """Returns the processes in any of these namespaces, given by kind and inode."""
+    namespaces = set(inodes)
     own = os.getpid()
-    return [pid for pid in _pids() if pid != own and any((kind, of_process(pid, kind)) in wanted for kind, _ in wanted)]
+    return [
+        pid
+        for pid in _pids()
+        if pid != own and any((kind, of_process(pid, kind)) in namespaces for kind, _ in namespaces)
+    ]

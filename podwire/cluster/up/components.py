@@ -1,4 +1,4 @@
-"""Which processes a cluster consists of, who needs whom, and where each runs."""
+"""The components of a cluster: what each needs, and where it runs."""
 
 import asyncio
 import time
@@ -21,16 +21,16 @@ IMAGE = ROOT_REFERENCE
 
 
 def components(prepared: Prepared) -> list[Component]:
-    """All, in the order in which they are started; they are stopped in the reverse."""
+    """Returns all components in order of start; they stop in reverse order."""
     ours = prepared.state.runtime == "podwire"
-    found = [_trace(prepared), _apiserver(prepared)]
+    all_components = [_trace(prepared), _apiserver(prepared)]
     for node in prepared.nodes:
-        found += node_components.below_the_kubelet(prepared, node)
-    found += [_image(prepared)] if ours else []
-    found += [_scheduler(prepared)]
+        all_components += node_components.below_the_kubelet(prepared, node)
+    all_components += [_image(prepared)] if ours else []
+    all_components += [_scheduler(prepared)]
     for node in prepared.nodes:
-        found += node_components.kubelet_and_drivers(prepared, node)
-    return [*found, _node(prepared)]
+        all_components += node_components.kubelet_and_drivers(prepared, node)
+    return [*all_components, _node(prepared)]
 
 
 def _trace(prepared: Prepared) -> Component:
@@ -63,7 +63,7 @@ def _apiserver(prepared: Prepared) -> Component:
 
 
 def apiserver_options(prepared: Prepared) -> apiserver.Options:
-    """On the loopback for the host, on the bridge for nodes and pods."""
+    """The API server listens on the loopback for the host, and on the bridge for nodes and pods."""
     layout, slot = prepared.layout, prepared.slot
     gateways = tuple(str(gateway.ip) for gateway in slot.gateways(ipv6=prepared.ipv6)) if prepared.own else ()
     host = gateways[0] if prepared.own else ""
@@ -83,7 +83,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
 
 
 def _identities(node: Node, host: str) -> list[apiserver.Identity]:
-    """Who calls the API server from a node, each with a file in the node's own directories."""
+    """Returns the clients on a node, each with a kubeconfig in the directories of the node."""
     users = {name: f"system:podwire-{name}" for name in ("nri-network", "network-driver", "gpu-driver")}
     kubelet = apiserver.Identity(
         user=f"system:node:{node.name}", groups=(NODES,), kubeconfig=node.home.identity("kubelet"), host=host
@@ -104,7 +104,7 @@ def _serving(node: Node) -> apiserver.Serving:
 
 
 def _image(prepared: Prepared) -> Component:
-    """One image that can be used at once, made of this host's busybox."""
+    """Builds an image from the host's busybox, so that pods can be started without a registry."""
     store = prepared.layout.state / "images"
 
     def build() -> None:
@@ -139,7 +139,7 @@ def _scheduler(prepared: Prepared) -> Component:
 
 
 def _node(prepared: Prepared) -> Component:
-    """Watches until every node says that it is ready, and ends."""
+    """Waits until every node is Ready, and ends."""
 
     begun = time.time()
     names = [node.name for node in prepared.nodes]

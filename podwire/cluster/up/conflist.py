@@ -1,4 +1,4 @@
-"""The network that a node's pods get when nobody configured another: our own plugins, on the node's own ranges."""
+"""The default network of a node's pods: our own plugins, on the node's own ranges."""
 
 import json
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ _ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
 
 
 def network(ranges: Sequence[Network]) -> dict[str, Any]:
-    """A bridge with a gateway, masqueraded, with leases where the rest of our state is, and host ports.
+    """Returns a bridge with a gateway, masquerading, leases below our state directory, and host ports.
 
-    Nobody on it poses as somebody else.
+    The spoof checks prevent a pod from using addresses of others.
     """
     return {
-        "cniVersion": "1.0.0",  # of containerd 1.6, which does not look at the list; our runtime takes the newest
+        "cniVersion": "1.0.0",  # for containerd 1.6, which ignores the list; our runtime takes the newest
         "cniVersions": ["1.0.0", "1.1.0"],
         "name": "podwire",
         "plugins": [
@@ -46,14 +46,14 @@ def network(ranges: Sequence[Network]) -> dict[str, Any]:
 
 
 def foreign(directory: Path) -> list[Path]:
-    """Configurations that somebody else put there."""
+    """Returns network configurations that are not ours."""
     if not directory.is_dir():
         return []
     return sorted(path for path in directory.iterdir() if path.suffix in ENDINGS and path.name != NAME)
 
 
 def write(directory: Path, ranges: Sequence[Network]) -> None:
-    """Ours, unless somebody else's is there already."""
+    """Writes ours, unless a foreign one exists."""
     if foreign(directory):
         return
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -64,5 +64,5 @@ def write(directory: Path, ranges: Sequence[Network]) -> None:
 
 
 def put_plugins(directory: Path) -> None:
-    """Our plugins, in a directory of our own."""
+    """Installs our plugins into a directory of our own."""
     install(str(directory), force=True)

@@ -1,10 +1,9 @@
-"""Removes a cluster: all that `up` and its pods made, after a clean stop as after a crash. Again is fine.
+"""Removes a cluster: everything that `up` and its pods created, after a clean stop as after a crash. Idempotent.
 
-Whatever fails is told in the end, and the record stays, so that another `down` goes on; what succeeded is not undone.
+Steps that fail are reported at the end, and the record stays, so that another `down` continues.
 """
 
 import contextlib
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,19 +14,19 @@ from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces, remove_pins
 from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.cluster.up.state import BrokenState, State
-from podwire.cluster.up.status_file import hold
+from podwire.cluster.up.status_file import lock_prefix
 from podwire.cluster.up.stop import StillThere, kill, stop
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.fs.mounts import KernelMounts, mounted
 
 Step = Callable[[], None]
 
-LEFT_TO_OTHERS = "slots"
-"""Below the default prefix's /var/lib/podwire: the claims of all clusters."""
+SHARED = "slots"
+"""Below /var/lib/podwire of the default prefix: the slot claims of all clusters."""
 
 
 class NotRemoved(Exception):
-    """What is left, and why."""
+    """Says what is left, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +39,12 @@ class Removal:
 
     @property
     def spaces(self) -> list[NodeNamespaces]:
-        """Namespaces by the pins that there are, not by what is remembered."""
+        """Returns the namespaces that are pinned, whatever the record says."""
         names = [path.name for path in self.layout.pins.iterdir()] if self.layout.pins.is_dir() else []
         return [NodeNamespaces(self.layout, name) for name in sorted(names)]
 
     def steps(self) -> list[tuple[str, Step]]:
-        """1. Pods.  2. Who is left on nodes.  3. Groups, mounts, namespaces, links."""
+        """1. Pods.  2. Remaining processes on nodes.  3. Cgroups, mounts, namespaces, links."""
         return [
             ("pods", self.remove_pods),
             ("processes on nodes", self.end_residents),
@@ -64,9 +63,9 @@ class Removal:
             raise NotRemoved("; ".join(failed))
 
     def _remove_own_pods(self) -> list[str]:
-        standing = [space for space in self.spaces if space.stands()]
-        if standing:
-            used = [space for space in standing if (self.layout.home(space.name).state / "runtime").is_dir()]
+        present = [space for space in self.spaces if space.exists()]
+        if present:
+            used = [space for space in present if (self.layout.home(space.name).state / "runtime").is_dir()]
             return pod_removal.ours(
                 self.layout, [(nodes.runtime_on_node(self.layout, space.name), space) for space in used]
             )
@@ -74,7 +73,7 @@ class Removal:
             return []
         if self.state is None or not self.state.nodes[0].own:
             return pod_removal.ours(self.layout, [(nodes.runtime_on_host(self.layout), None)])
-        return []  # the namespaces are gone, and all that was in them
+        return []  # the namespaces are gone, with everything in them
 
     def end_residents(self) -> None:
         for space in self.spaces:
@@ -87,10 +86,11 @@ class Removal:
             cgroups.kill(parent)
             cgroups.remove(parent)
             with contextlib.suppress(OSError):
-                Path("/sys/fs/cgroup/systemd", parent).rmdir()  # runc makes one there, too
+                Path("/sys/fs/cgroup/systemd", parent).rmdir()  # runc creates one there, too
 
     def unmount(self) -> None:
-        """What is mounted below our directories in this mount namespace; nodes' own go with their namespaces."""
+        """Unmounts everything below our directories in this mount namespace; mounts of nodes vanish with their
+        namespaces."""
         mounts = KernelMounts()
         ours = [self.layout.state, self.layout.run, *(Path(path) for path in self._made_for_node())]
         for mount in reversed(mounted()):
@@ -101,7 +101,7 @@ class Removal:
                 mounts.unmount(target, lazily=True)
 
     def _made_for_node(self) -> list[str]:
-        """The standard directories that were not there before."""
+        """Returns the standard directories that `up` created."""
         standard = [
             str(self.layout.prefix / path) for path in ("var/lib/kubelet", "var/log/pods", "var/log/containers")
         ]
@@ -122,51 +122,53 @@ class Removal:
         host_network.unforward(self.claims.end_forwarding(self.layout.prefix))
 
     def remove_files(self) -> None:
-        """The record goes last: as long as it is there, this can be done again."""
+        """The record is removed last: as long as it exists, `down` can be repeated."""
         (self.layout.prefix / "etc/cni/net.d" / conflist.NAME).unlink(missing_ok=True)
         mounts = {Path(mount.target) for mount in mounted()}
         for path in map(Path, self._made_for_node()):
-            if path not in mounts:  # `ip netns` makes one of /run/netns
+            if path not in mounts:  # `ip netns` mounts /run/netns
                 _remove_tree(path)
         for place in (self.layout.run, self.layout.logs, self.layout.state):
             for path in place.iterdir() if place.is_dir() else ():
-                if path.name != LEFT_TO_OTHERS and path != self.layout.record:
+                if path.name != SHARED and path != self.layout.record:
                     _remove_tree(path)
         if self.layout.state.is_dir():
-            state.forget(self.layout.record)
+            state.remove(self.layout.record)
         for made in self.state.made if self.state else ():
             with contextlib.suppress(OSError):
                 Path(made).rmdir()
 
 
 def down(layout: Layout, claims: SlotClaims, *, force: bool = False) -> bool:
-    """Remove it all; False when there was nothing. Raises NotRemoved, NewerState, StillThere, Held.
+    """Removes everything; returns False without a cluster. Raises NotRemoved, NewerFormat, StillThere, PrefixLocked.
 
-    Files go last, and only when everything else is gone, or by `force`: without them nobody could go on. What still has
-    a mount in it is never removed, for that would remove what is mounted.
+    Files are removed last, and only when everything else is gone, or by `force`: without them `down` could not
+    continue. A directory with a mount in it is never removed, because that would remove the mounted files.
     """
     try:
         known = state.load(layout.record)
     except BrokenState:
         known = None
-    if not _is_there(layout, claims):
+    if not _exists(layout, claims):
         return False
     stop(layout)
-    lock = hold(layout)  # nobody brings it up while it is being removed
-    try:
+    with lock_prefix(layout):  # no `up` while it is being removed
         _remove(Removal(layout, known, claims), force=force)
-    finally:
-        os.close(lock)
     return True
 
 
-def _is_there(layout: Layout, claims: SlotClaims) -> bool:
-    """Whether `up` was here. Programs that run on their own keep state below a prefix, too, which is not ours."""
-    return any(path.exists() for path in (layout.record, layout.marks, layout.pins)) or bool(claims.of(layout.prefix))
+def _exists(layout: Layout, claims: SlotClaims) -> bool:
+    """Whether `up` was here. Programs that run alone keep state below a prefix, too, which is not ours."""
+    return (
+        state.exists(layout.record)
+        or layout.component_tags.exists()
+        or layout.pins.exists()
+        or bool(claims.of(layout.prefix))
+    )
 
 
 def _remove(removal: Removal, *, force: bool) -> None:
-    failed = [told for name, step in removal.steps() if (told := _tried(name, step))]
+    failed = [error for name, step in removal.steps() if (error := _tried(name, step))]
     if failed and not force:
         raise NotRemoved("; ".join(failed))
     removal.remove_files()
@@ -176,7 +178,7 @@ def _remove(removal: Removal, *, force: bool) -> None:
 
 
 def _tried(name: str, step: Step) -> str:
-    """What went wrong, in words."""
+    """Returns the error message; empty on success."""
     try:
         step()
     except (NotRemoved, StillThere, OSError) as error:
@@ -186,7 +188,7 @@ def _tried(name: str, step: Step) -> str:
 
 def _remove_tree(path: Path) -> None:
     if held := [mount.target for mount in mounted() if Path(mount.target).is_relative_to(path)]:
-        raise NotRemoved(f"{path} stays: {held[0]} is a mount")
+        raise NotRemoved(f"{path} is not removed: {held[0]} is a mount point")
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -1,7 +1,7 @@
-"""The network between the host and its nodes: a bridge, a cable to each node, addresses, and the way out.
+"""The network between the host and its nodes: a bridge, a veth pair to each node, addresses, NAT.
 
-Everything can be done again: what is there and ours stays, what another cluster left under our name is removed. The
-bridge's alias says whose it is.
+Every step is idempotent: what exists and is ours stays, what another cluster left under our name is removed. The alias
+of the links is the owner tag.
 """
 
 import contextlib
@@ -18,15 +18,15 @@ from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.nft.table import KernelRuleset
 from podwire.linux.values import Bridge, Route, Veth
 
-PLUGINS_MARK = "podwire"
-"""The alias of bridges that our CNI plugins make."""
+PLUGINS_TAG = "podwire"
+"""The alias of bridges that our CNI plugins create."""
 
-MARK = "podwire-up:"
-"""What the alias of a cluster's links begins with; its prefix follows."""
+TAG_PREFIX = "podwire-up:"
+"""The prefix of the alias of a cluster's links; the cluster's prefix follows."""
 
 _ANYWHERE: dict[int, Network] = {4: IPv4Network("0.0.0.0/0"), 6: IPv6Network("::/0")}
 _RA = 9
-"""The protocol number of routes that a router has announced."""
+"""The protocol number of routes from router advertisements."""
 
 RULES = """\
 add table inet {table} {{ comment "{mark}" ; }}
@@ -41,47 +41,47 @@ add rule inet {table} forward oifname "{bridge}" accept
 
 
 def has_ipv6() -> bool:
-    """Whether this kernel speaks IPv6 in the present network namespace."""
+    """Whether the present network namespace has IPv6."""
     try:
         return Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").read_text(encoding="ascii").strip() == "0"
     except OSError:
         return False
 
 
-def ruleset(slot: Slot, mark: str, *, ipv6: bool) -> str:
-    """The way out: what leaves by another link than the bridge leaves as the host."""
+def ruleset(slot: Slot, tag: str, *, ipv6: bool) -> str:
+    """Returns the nft rules: packets that leave by another link than the bridge are masqueraded."""
     pairs: list[tuple[str, Network]] = [("ip", slot.nodes), ("ip", slot.pods)]
     pairs += [("ip6", slot.own6)] if ipv6 else []
     masquerades = "\n".join(
         f'add rule inet {slot.table} postrouting {ip} saddr {network} oifname != "{slot.bridge}" masquerade'
         for ip, network in pairs
     )
-    return RULES.format(table=slot.table, bridge=slot.bridge, mark=mark, masquerades=masquerades)
+    return RULES.format(table=slot.table, bridge=slot.bridge, tag=tag, masquerades=masquerades)
 
 
-def mark_of(layout: Layout) -> str:
-    return f"{MARK}{layout.prefix}"
+def owner_tag(layout: Layout) -> str:
+    return f"{TAG_PREFIX}{layout.prefix}"
 
 
 def connect_host(layout: Layout, slot: Slot, *, ipv6: bool) -> None:
-    """The host's side: bridge, addresses, nft. Nodes are plugged in afterwards."""
-    mark = mark_of(layout)
+    """Sets up the host's side: bridge, addresses, nft. Nodes are connected afterwards."""
+    tag = owner_tag(layout)
     with KernelNetwork() as network:
-        _own_link(network, slot.bridge, mark)
+        _remove_stale_link(network, slot.bridge, tag)
         with contextlib.suppress(LinkExists):
-            network.links.add(Bridge(slot.bridge, mac=_mac(slot), alias=mark, up=True))
+            network.links.add(Bridge(slot.bridge, mac=_mac(slot), alias=tag, up=True))
         bridge = network.links.get(slot.bridge)
         for gateway in slot.gateways(ipv6=ipv6):
             _address(network, bridge.ifindex, gateway)
-    KernelRuleset().apply(ruleset(slot, mark, ipv6=ipv6))
+    KernelRuleset().apply(ruleset(slot, tag, ipv6=ipv6))
 
 
 def plug(layout: Layout, slot: Slot, number: int, netns: Path, *, ipv6: bool) -> None:
-    """A cable from the bridge to a node, its addresses, its way out, and the host's way to its pods."""
+    """Connects a node: a veth pair, its addresses and default routes, and the host's routes to its pods."""
     with KernelNetwork() as host, KernelNetwork(netns) as node:
         bridge = host.links.get(slot.bridge)
-        _cable(
-            host, node, Veth(slot.port(number), "eth0", netns, alias=mark_of(layout), master=bridge.ifindex, up=True)
+        _ensure_veth(
+            host, node, Veth(slot.port(number), "eth0", netns, alias=owner_tag(layout), master=bridge.ifindex, up=True)
         )
         inside = node.links.get("eth0")
         node.links.change(inside.ifindex, up=True)
@@ -99,11 +99,11 @@ def plug(layout: Layout, slot: Slot, number: int, netns: Path, *, ipv6: bool) ->
 
 
 def disconnect(layout: Layout, slots: list[int]) -> None:
-    """Everything of a cluster on the host: links by their alias, then its tables."""
-    mark = mark_of(layout)
+    """Removes everything of a cluster on the host: links by their alias, then its nft tables."""
+    tag = owner_tag(layout)
     with KernelNetwork() as network:
         for link in network.links.list():
-            if link.alias == mark:
+            if link.alias == tag:
                 with contextlib.suppress(NoSuchLink):
                     network.links.delete(link.ifindex)
     for number in slots:
@@ -111,44 +111,44 @@ def disconnect(layout: Layout, slots: list[int]) -> None:
 
 
 def disconnect_pods() -> None:
-    """On the host itself: the bridge and the tables that our CNI plugins left, unless somebody still uses them."""
+    """For a node on the host itself: removes the bridge and nft tables of our CNI plugins, if they are unused."""
     with KernelNetwork() as network, contextlib.suppress(NoSuchLink):
         bridge = network.links.get(PODS_BRIDGE)
-        if bridge.alias == PLUGINS_MARK and not any(link.master == bridge.ifindex for link in network.links.list()):
+        if bridge.alias == PLUGINS_TAG and not any(link.master == bridge.ifindex for link in network.links.list()):
             network.links.delete(bridge.ifindex)
     tables.remove_unused()
 
 
 def routes_of_host(slot: Slot) -> list[Network]:
-    """Where the host's routes lead that are not by this slot's own links."""
+    """Returns the destinations of the host's routes, without those of this slot's own bridge."""
     with KernelNetwork() as network:
         names = {link.ifindex: link.name for link in network.links.list()}
-        found = [route for family in (4, 6) for route in network.routes.list(family)]
-        return [route.destination for route in found if names.get(route.ifindex) != slot.bridge]
+        routes = [route for family in (4, 6) for route in network.routes.list(family)]
+        return [route.destination for route in routes if names.get(route.ifindex) != slot.bridge]
 
 
 def host_ips() -> tuple[str, ...]:
-    """The host's addresses on the link that leads out, one of each family; the loopback's when nothing leads out."""
-    found: list[str] = []
+    """Returns the host's addresses on the link of the default route, one of each family; else the loopback address."""
+    ips: list[str] = []
     with KernelNetwork() as network:
         for family in (4, 6):
             out = [route for route in network.routes.list(family) if not route.destination.prefixlen and route.ifindex]
             addresses = network.addresses.list(out[0].ifindex) if out else []
             usable = [address.interface.ip for address in addresses if address.interface.version == family]
-            found += [str(address) for address in usable if not address.is_link_local][:1]
-    return tuple(found) or ("127.0.0.1",)
+            ips += [str(address) for address in usable if not address.is_link_local][:1]
+    return tuple(ips) or ("127.0.0.1",)
 
 
 def to_forward(*, ipv6: bool) -> list[str]:
-    """The parameters that are off, and must be on for the host to pass packets on.
+    """Returns the sysctls that must be turned on so that the host forwards packets.
 
-    For IPv6 only where no router has announced the host's own way out: a host that passes packets on stops listening
-    to announcements, and would lose it.
+    IPv6 forwarding is left off where a router advertised the default route: a forwarding host ignores advertisements,
+    and would lose the route.
     """
-    wanted = ["net.ipv4.ip_forward"]
-    if ipv6 and not _is_announced():
-        wanted.append("net.ipv6.conf.all.forwarding")
-    return [name for name in wanted if KernelSysctls().read(name) == "0"]
+    names = ["net.ipv4.ip_forward"]
+    if ipv6 and not _has_router_advertisement():
+        names.append("net.ipv6.conf.all.forwarding")
+    return [name for name in names if KernelSysctls().read(name) == "0"]
 
 
 def forward(names: list[str]) -> None:
@@ -161,21 +161,21 @@ def unforward(names: list[str]) -> None:
         KernelSysctls().write(name, "0")
 
 
-def _is_announced() -> bool:
+def _has_router_advertisement() -> bool:
     with KernelNetwork() as network:
         return any(not route.destination.prefixlen and route.protocol == _RA for route in network.routes.list(6))
 
 
-def _own_link(network: KernelNetwork, name: str, mark: str) -> None:
-    """Remove a link of this name that another cluster left; the claim says that it is gone."""
+def _remove_stale_link(network: KernelNetwork, name: str, tag: str) -> None:
+    """Removes a link of this name that another cluster left; its slot claim is gone."""
     with contextlib.suppress(NoSuchLink):
-        found = network.links.get(name)
-        if found.alias.startswith(MARK) and found.alias != mark:
-            network.links.delete(found.ifindex)
+        link = network.links.get(name)
+        if link.alias.startswith(TAG_PREFIX) and link.alias != tag:
+            network.links.delete(link.ifindex)
 
 
-def _cable(host: KernelNetwork, node: KernelNetwork, cable: Veth) -> None:
-    """Both ends, or a new one: after a crash one end may be missing, or be that of an earlier node."""
+def _ensure_veth(host: KernelNetwork, node: KernelNetwork, cable: Veth) -> None:
+    """Creates the veth pair, unless it is complete: after a crash an end may be missing, or belong to an old node."""
     try:
         outside, inside = host.links.get(cable.name), node.links.get("eth0")
         if inside.peer == outside.ifindex and outside.master == cable.master:
@@ -194,5 +194,5 @@ def _address(network: KernelNetwork, index: int, interface: Interface) -> None:
 
 
 def _mac(slot: Slot) -> str:
-    """One that follows from the slot, so that neighbours need not learn a new one after a restart."""
+    """Returns a MAC that follows from the slot, so that ARP caches stay valid after a restart."""
     return f"0a:58:70:77:{slot.number:02x}:01"

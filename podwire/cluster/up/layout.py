@@ -1,4 +1,4 @@
-"""Where a cluster keeps what, below its prefix."""
+"""The paths of a cluster below its prefix."""
 
 import os
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ FIRST = "node-1"
 """The node whose directories are the cluster's own."""
 
 LONGEST = 40
-"""Bytes of a prefix: a unix socket's path ends at 107, and ours lie deep."""
+"""Bytes of a prefix: the path of a unix socket has at most 107, and ours are deep."""
 
 
 class BadPrefix(Exception):
-    """Says what is wrong with it."""
+    """Says what is wrong with the prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of one cluster. What a person is told of is in the standard places below the prefix."""
+    """The paths of one cluster. Users find the standard paths below the prefix."""
 
     prefix: Path
 
@@ -39,7 +39,7 @@ class Layout:
 
     @property
     def record(self) -> Path:
-        """What `up` decided: slot, nodes, where they are."""
+        """What `up` decided: slot, nodes, and where they are."""
         return self.state / "up.json"
 
     @property
@@ -48,17 +48,17 @@ class Layout:
 
     @property
     def status(self) -> Path:
-        """What the supervisor tells about its components."""
+        """The status file of the supervisor."""
         return self.run / "status.json"
 
     @property
-    def marks(self) -> Path:
-        """Each component keeps one file open here; that is how its process is known."""
+    def component_tags(self) -> Path:
+        """Each component keeps one file open here, which identifies its process."""
         return self.run / "components"
 
     @property
     def pins(self) -> Path:
-        """A private mount; below it the namespaces of each node."""
+        """A private mount; below it the pinned namespaces of each node."""
         return self.run / "nodes"
 
     @property
@@ -81,31 +81,29 @@ class Layout:
 
     @property
     def homes(self) -> Path:
-        """Below it the directories of nodes that cannot have the cluster's own."""
+        """The parent of the directories of nodes that cannot have the cluster's own."""
         return self.state / "nodes"
 
     def home(self, node: str) -> "Layout":
-        """Where a node in its own namespaces keeps its state, sockets and records."""
+        """The layout of a node with its own namespaces: state, sockets, records."""
         return self if node == FIRST else Layout(self.homes / node)
 
     def standard(self, node: str) -> Path:
-        """Below what the standard paths of a node in its own namespaces really lie."""
+        """The real parent of the standard paths of a node with its own namespaces."""
         return self.homes / node if self.is_default else self.home(node).prefix
 
     def nodes(self) -> list[str]:
-        """The first, and all others that have left something here."""
-        found = [path.name for path in self.homes.iterdir()] if self.homes.is_dir() else []
-        return [FIRST, *sorted(name for name in found if name != FIRST)]
+        """Returns the first node, and all others that have directories."""
+        names = [path.name for path in self.homes.iterdir()] if self.homes.is_dir() else []
+        return [FIRST, *sorted(name for name in names if name != FIRST)]
 
 
 def layout_of(prefix: Path) -> Layout:
-    """The layout below a prefix that may be relative. Raises BadPrefix."""
-    whole = prefix.resolve()
-    if len(os.fsencode(whole)) > LONGEST:
-        told = (
-            f"longer than {LONGEST} bytes, so that the paths of sockets below it would be longer than the kernel takes"
-        )
-        raise BadPrefix(f"{whole}: {told}; choose a shorter one, such as /tmp/pw")
-    if whole.exists() and not whole.is_dir():
-        raise BadPrefix(f"{whole}: is no directory")
-    return Layout(whole)
+    """Returns the layout below a prefix, which may be relative. Raises BadPrefix."""
+    resolved = prefix.resolve()
+    if len(os.fsencode(resolved)) > LONGEST:
+        reason = f"longer than {LONGEST} bytes, so that socket paths below it would exceed the kernel's limit"
+        raise BadPrefix(f"{resolved}: {reason}; choose a shorter one, such as /tmp/pw")
+    if resolved.exists() and not resolved.is_dir():
+        raise BadPrefix(f"{resolved}: is not a directory")
+    return Layout(resolved)

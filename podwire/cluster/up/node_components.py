@@ -1,4 +1,4 @@
-"""The processes of one node."""
+"""The components of one node."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,15 +26,19 @@ from podwire.transports.unix_sockets import CannotListen
 
 def below_the_kubelet(prepared: Prepared, node: Node) -> list[Component]:
     profile = prepared.state.hardware
-    found = [_hardware(node, profile)] if profile is not None else []
-    return [*found, _cni(node), _runtime(node, prepared.checking)] if prepared.state.runtime == "podwire" else found
+    components = [_hardware(node, profile)] if profile is not None else []
+    return (
+        [*components, _cni(node), _runtime(node, prepared.checking)]
+        if prepared.state.runtime == "podwire"
+        else components
+    )
 
 
 def kubelet_and_drivers(prepared: Prepared, node: Node) -> list[Component]:
     profile, driver = prepared.state.hardware, prepared.network_driver
-    found = [_kubelet(node, prepared.state.runtime)]
-    found += [_gpus(node, profile)] if profile is not None and profile.gpus else []
-    return [*found, _network_driver(node, driver)] if driver is not None else found
+    components = [_kubelet(node, prepared.state.runtime)]
+    components += [_gpus(node, profile)] if profile is not None and profile.gpus else []
+    return [*components, _network_driver(node, driver)] if driver is not None else components
 
 
 def _environment(node: Node) -> dict[str, str]:
@@ -42,7 +46,7 @@ def _environment(node: Node) -> dict[str, str]:
 
 
 def _cni(node: Node) -> Component:
-    """Does what the plugins are asked; without it each of them would start an interpreter of its own."""
+    """Executes CNI plugins in one process; without it each plugin starts an interpreter."""
     options = cni_daemon.Options(socket=node.inside.run / "cni.sock")
 
     async def work(ready: Ready) -> None:
@@ -60,15 +64,15 @@ def _cni(node: Node) -> Component:
 
 
 def _hardware(node: Node, profile: Profile) -> Component:
-    """Keeps the node's simulated cards whole."""
+    """Reconciles the simulated network cards of the node."""
     space = NodeNamespaces(node.layout, node.name)
     opened: list[int] = []
 
     async def work(ready: Ready) -> None:
-        keeper = CardReconciler(profile, opened[0], host_network.mark_of(node.layout))
-        keeper.settle()
+        reconciler = CardReconciler(profile, opened[0], host_network.owner_tag(node.layout))
+        reconciler.reconcile()
         ready()
-        await keeper.run()
+        await reconciler.run()
 
     return Component(
         name=node.called("hardware"),
@@ -80,7 +84,7 @@ def _hardware(node: Node, profile: Profile) -> Component:
 
 
 def _gpus(node: Node, profile: Profile) -> Component:
-    """The driver of the node's simulated GPUs."""
+    """The DRA driver of the simulated GPUs."""
     kubeconfig = node.inside.identity("gpu-driver")
     return _driver(
         node, "gpu-driver", lambda: gpu_driver.drive(profile, node.name, kubeconfig), (BadKubeconfig, CannotListen)
@@ -88,7 +92,7 @@ def _gpus(node: Node, profile: Profile) -> Component:
 
 
 def _network_driver(node: Node, config: NetworkDriver) -> Component:
-    """The node's interfaces as devices that pods claim."""
+    """Publishes network interfaces of the node as DRA devices."""
     options = network_driver.Options(
         node=node.name,
         kubeconfig=node.inside.identity("network-driver"),

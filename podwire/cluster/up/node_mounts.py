@@ -1,8 +1,8 @@
-"""What a node in its own mount namespace sees where. The plan is pure; `compose` carries it out.
+"""The mount namespace of a node: which paths it sees. The plan is pure; `compose` carries it out.
 
-Nothing is mounted on directories that come and go: somebody else's `rmdir` takes away the mounts of all namespaces that
-lie on it. So a directory of the base system that lasts (`/run`, `/var/lib`, …) is covered by an empty one, which shows
-what was below it again, one by one, and beside that what is the node's own. Nothing is made on the host's disk.
+Nothing is mounted on directories that others may remove: `rmdir` detaches mounts in all namespaces. Instead, a
+directory of the base system that lasts (`/run`, `/var/lib`, …) is covered by a tmpfs that shows its entries again, one
+by one, and in addition what belongs to the node. Nothing is created on the host's disk.
 """
 
 import contextlib
@@ -35,24 +35,24 @@ STANDARD = (
 OWN = ("etc/podwire", "run/podwire", "var/lib/podwire", "var/log/podwire")
 
 SHARED = "run/podwire/cluster"
-"""Where a node that has not the cluster's own `/run/podwire` sees it: the collector of traces listens there."""
+"""The cluster's `/run/podwire` on a node that has its own: the trace collector listens there."""
 
 HIDDEN = ("run/containerd", "run/crio", "run/docker.sock", "run/docker")
-"""Other runtimes of this host, which are not this node's."""
+"""Sockets of other runtimes of this host."""
 
 BASES = ("etc/cni", "etc", "opt/cni", "opt", "run", "var/lib", "var/log", "var", "")
-"""What lasts, the deepest first."""
+"""Directories that last, the deepest first."""
 
 _ROOT = Path("/")
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """One directory of the base that is covered: what is shown in it instead, what is left out."""
+    """A directory of the base system that is covered: what is shown instead, and what is hidden."""
 
     base: str
     shown: Mapping[str, Path]
-    """Paths relative to the root, and what is seen there."""
+    """Paths relative to the root, and their sources."""
     hidden: frozenset[str]
 
     def replaced(self, name: str) -> bool:
@@ -62,19 +62,19 @@ class Cover:
 
 
 def sources(layout: Layout, node: str) -> dict[str, Path]:
-    """Every path that a node has for itself or shares with the other nodes, and where it really lies."""
+    """Returns every path that a node has for itself or shares with other nodes, and its source."""
     below, home = layout.standard(node), layout.home(node)
-    found = {path: below / path for path in STANDARD}
+    paths = {path: below / path for path in STANDARD}
     if not home.is_default:
-        found |= {path: home.prefix / path for path in OWN}
+        paths |= {path: home.prefix / path for path in OWN}
     if home != layout:
-        found |= {SHARED: layout.run}
-        found |= {f"var/lib/podwire/{path}": layout.state / path for path in ("cni/bin", "images")}
-    return found
+        paths |= {SHARED: layout.run}
+        paths |= {f"var/lib/podwire/{path}": layout.state / path for path in ("cni/bin", "images")}
+    return paths
 
 
 def covers(shown: Mapping[str, Path], exists: Callable[[str], bool]) -> list[Cover]:
-    """Which directories are covered by what; `exists` tells which of the base are there."""
+    """Returns which directories are covered; `exists` says which bases exist."""
     bases: dict[str, dict[str, Path]] = {}
     for path, source in sorted(shown.items()):
         base = next(base for base in BASES if (not base or path.startswith(f"{base}/")) and exists(base))
@@ -83,13 +83,13 @@ def covers(shown: Mapping[str, Path], exists: Callable[[str], bool]) -> list[Cov
 
 
 def compose(wanted: Iterable[Cover]) -> None:
-    """Carry it out, in a mount namespace of one's own."""
+    """Carries the plan out, in a mount namespace of our own."""
     mounts = KernelMounts()
     opened: list[tuple[Cover, int, dict[str, int]]] = []
     try:
-        for each in wanted:  # all are opened before the first is covered
-            held = {path: _open(source) for path, source in each.shown.items()}
-            opened.append((each, _open(_ROOT / each.base), held))
+        for planned in wanted:  # all are opened before the first is covered
+            held = {path: _open(source) for path, source in planned.shown.items()}
+            opened.append((planned, _open(_ROOT / planned.base), held))
         for cover, base, held in opened:
             _cover(mounts, cover, base)
             for path, source in held.items():
@@ -107,27 +107,27 @@ def _open(path: Path) -> int:
 
 
 def _cover(mounts: KernelMounts, cover: Cover, base: int) -> None:
-    told, target = os.fstat(base), _ROOT / cover.base
+    status, target = os.fstat(base), _ROOT / cover.base
     below = Path(f"/proc/self/fd/{base}")
     names = [name for name in sorted(entry.name for entry in below.iterdir()) if not cover.replaced(name)]
-    mounts.mount("podwire", target, "tmpfs", [f"mode={stat.S_IMODE(told.st_mode):o}"])
-    os.chown(target, told.st_uid, told.st_gid)
+    mounts.mount("podwire", target, "tmpfs", [f"mode={stat.S_IMODE(status.st_mode):o}"])
+    os.chown(target, status.st_uid, status.st_gid)
     for name in names:
-        with contextlib.suppress(FileNotFoundError):  # it has just been removed
+        with contextlib.suppress(FileNotFoundError):  # just removed
             _show(mounts, below / name, target / name)
 
 
 def _show(mounts: KernelMounts, source: Path, target: Path) -> None:
-    """The same entry once more: a symlink as a symlink, so that what it names can be replaced."""
-    told = source.lstat()
-    if stat.S_ISLNK(told.st_mode):
+    """Shows an entry again; a symlink stays a symlink, so that its target can be replaced."""
+    status = source.lstat()
+    if stat.S_ISLNK(status.st_mode):
         target.symlink_to(source.readlink())
         return
-    if stat.S_ISDIR(told.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         target.mkdir(mode=0o755)
     else:
         target.touch()
     try:
         mounts.bind(source, target, recursive=True)
-    except LinuxError:  # gone meanwhile, or not to be shown twice: then it is not there
-        (target.rmdir if stat.S_ISDIR(told.st_mode) else target.unlink)()
+    except LinuxError:  # removed meanwhile, or cannot be mounted twice: not shown
+        (target.rmdir if stat.S_ISDIR(status.st_mode) else target.unlink)()

@@ -1,6 +1,6 @@
-"""A node's own network and mount namespaces: made once, pinned, and entered by whatever runs on the node.
+"""The network and mount namespaces of a node: created once, pinned, and entered by everything that runs on the node.
 
-They outlive every process of ours: containers, shims and mounts live in them. `up` after a crash finds the same ones.
+They outlive all our processes: containers, shims and mounts live in them. `up` after a crash finds the same ones.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ Work = Callable[[], None]
 
 
 class NotBuilt(Exception):
-    """A node's mount namespace could not be made; says why."""
+    """A node's mount namespace could not be created; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +44,26 @@ class NodeNamespaces:
 
     @property
     def switch(self) -> Path:
-        """The network beside it that its simulated cards are plugged into; not every node has one."""
+        """The network namespace of the switch for simulated cards; not every node has one."""
         return self.layout.pin(self.name, "switch")
 
-    def stands(self) -> bool:
-        """Whether both are there, whole."""
+    def exists(self) -> bool:
+        """Whether both are pinned."""
         return mount_namespaces.is_pinned(self.net, "net") and mount_namespaces.is_pinned(self.mnt, "mnt")
 
     def inodes(self) -> set[tuple[str, int]]:
-        """The identities of those that are there."""
-        found = set()
+        """Returns the inodes of the existing ones."""
+        inodes = set()
         for kind in ("net", "mnt"):
             with contextlib.suppress(LinuxError):
-                found.add((kind, identity(self.layout.pin(self.name, kind), kind)))
-        return found
+                inodes.add((kind, identity(self.layout.pin(self.name, kind), kind)))
+        return inodes
 
     def build(self, furnish: Work | None = None) -> None:
-        """Make both, from nothing: what a crash left half made is removed first. `furnish` adds to what is mounted.
+        """Creates both; what a crash left incomplete is removed first. `furnish` adds mounts.
 
-        1. A private mount to pin them in.  2. The network namespace.  3. The mount namespace, by a child that lives in
-        it until it is pinned.
+        1. A private mount for the pins.  2. The network namespace.  3. The mount namespace, by a child that lives in it
+        until it is pinned.
         """
         self.remove()
         for source in node_mounts.sources(self.layout, self.name).values():
@@ -75,11 +75,11 @@ class NodeNamespaces:
         _pin_mounts(self, furnish)
 
     def enter(self) -> None:
-        """The calling process, which has one thread, is on the node from now on."""
+        """Moves the calling process, which must have one thread, to the node."""
         mount_namespaces.enter(net=self.net, mnt=self.mnt)
 
     def inside(self, work: Callable[[], T]) -> T:
-        """Do it on the node, in a thread that ends with it."""
+        """Runs a function on the node, in a thread of its own."""
 
         def entered() -> T:
             mount_namespaces.alone()
@@ -89,7 +89,7 @@ class NodeNamespaces:
         return in_thread(entered)
 
     def remove(self) -> None:
-        """Unpin all; they end with the last process that is in them."""
+        """Unpins all; they end with their last process."""
         for name, kind in (("mnt", "mnt"), ("net", "net"), ("switch", "net")):
             KernelNamespaces(self.net.parent, kind).remove(name)
         with contextlib.suppress(FileNotFoundError):
@@ -97,7 +97,7 @@ class NodeNamespaces:
 
 
 def remove_pins(layout: Layout) -> None:
-    """The private mount, once no node is pinned in it."""
+    """Removes the private mount, when no node is pinned in it."""
     mounts = KernelMounts()
     with contextlib.suppress(NoSuchMount, FileNotFoundError):
         while True:
@@ -107,9 +107,10 @@ def remove_pins(layout: Layout) -> None:
 
 
 def _private_mount(path: Path) -> None:
-    """A mount whose changes no other namespace sees: the kernel refuses to pin a mount namespace where it sees the pin.
+    """Creates a mount that no other namespace sees: the kernel refuses to pin a mount namespace where it would see
+    itself.
 
-    In memory, so that a reboot leaves no files that look like pins.
+    It is a tmpfs, so that a reboot leaves no files that look like pins.
     """
     mounts = KernelMounts()
     path.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -119,69 +120,69 @@ def _private_mount(path: Path) -> None:
 
 
 def _pin_mounts(space: NodeNamespaces, furnish: Work | None) -> None:
-    """Pin a new mount namespace, made on this processor or on another one.
+    """Pins a new mount namespace, created on this processor or on another one.
 
-    The kernel lets a mount namespace be pinned only in an older one, and it tells the age by a number. Since Linux 6.18
-    each processor hands out numbers from a stock of its own, so a newer one may look older; but on the processor on
-    which our own was made, it never does.
+    The kernel allows pinning only in an older mount namespace, and compares sequence numbers. Since Linux 6.18 each
+    processor has its own range of numbers, so a newer namespace may look older; but never on the processor on which our
+    own namespace was created.
     """
     here = os.sched_getaffinity(0)
-    for place in (here, *({processor} for processor in sorted(here))):
+    for processors in (here, *({processor} for processor in sorted(here))):
         try:
-            return _pin_one(space, place, furnish)
+            return _pin_one(space, processors, furnish)
         except Refused as error:
             refused = error
     raise NotBuilt(f"node {space.name}: {refused}")
 
 
 def _pin_one(space: NodeNamespaces, processors: set[int], furnish: Work | None) -> None:
-    """Fork a child that makes the namespace, pin it from here, let the child go."""
-    told, tells = os.pipe()
+    """Forks a child that creates the namespace, pins it from here, and lets the child exit."""
+    reads, writes = os.pipe()
     go, goes = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(told)
+        os.close(reads)
         os.close(goes)
-        _live_in_it(space, processors, furnish, tells, go)
-    os.close(tells)
+        _live_in_it(space, processors, furnish, writes, go)
+    os.close(writes)
     os.close(go)
     try:
-        reason = os.read(told, 65536).decode("utf-8", "replace")
+        reason = os.read(reads, 65536).decode("utf-8", "replace")
         if reason != "made":
             raise NotBuilt(f"node {space.name}: {reason or 'its mount namespace was not made'}")
         mount_namespaces.pin(child, space.mnt)
     finally:
-        os.close(told)
+        os.close(reads)
         os.close(goes)
         os.waitpid(child, 0)
 
 
-def _live_in_it(space: NodeNamespaces, processors: set[int], furnish: Work | None, tells: int, go: int) -> NoReturn:
-    """Never returns, whatever happens: what follows is the parent's to do, and not from inside the node."""
+def _live_in_it(space: NodeNamespaces, processors: set[int], furnish: Work | None, writes: int, go: int) -> NoReturn:
+    """Never returns: the rest is for the parent, outside of the node."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.sched_setaffinity(0, processors)
-        os.write(tells, _made(space, furnish).encode())
+        os.write(writes, _made(space, furnish).encode())
         os.read(go, 1)
     finally:
         os._exit(0)
 
 
 def _made(space: NodeNamespaces, furnish: Work | None) -> str:
-    """`made`, or what went wrong."""
+    """Returns `made`, or an error message."""
     try:
         mount_namespaces.enter(net=space.net)
         mount_namespaces.unshare_mounts()
         _furnish(space, furnish)
-    except Exception as error:  # noqa: BLE001 - told to the parent, which tells the user
+    except Exception as error:  # noqa: BLE001 - reported to the parent, which reports it to the user
         return f"{type(error).__name__}: {error}"
     return "made"
 
 
 def _furnish(space: NodeNamespaces, more: Work | None) -> None:
-    """1. The host's mounts go on to come in, ours do not go out.  2. Other namespaces' pins are let go of: a copy would
-    keep them alive.  3. The node's own `/sys`, which shows its own links.  4. The node's own paths.  5. Whatever
-    more it has.  6. What a container mounts for others is seen by them."""
+    """1. Mounts of the host propagate in, ours do not propagate out.  2. Pins of other namespaces are unmounted: a copy
+    would keep them alive.  3. The node's own `/sys`, which shows its own links.  4. The node's own paths.  5.
+    Additional mounts. 6. Mounts of a container propagate to other containers."""
     mounts = KernelMounts()
     mounts.set_propagation("/", "rslave")
     for mount in reversed(mounted()):

@@ -1,8 +1,8 @@
-"""What nodes of one cluster know of each other: routes to each other's pods, and that these see each other as they are.
+"""Routes between nodes of one cluster, and source addresses of pods that stay visible across nodes.
 
-A pod that leaves its subnet leaves as its node; the CNI plugins see to that. Between pods of one cluster it must not:
-who is called would not know by whom. Of several chains that translate at the same point, the first that decides
-wins, and ours is before the plugins': it gives a pod that calls a pod of another node the address that it has.
+The CNI plugins masquerade packets that leave a pod's subnet. Between pods of one cluster this must not happen, because
+the receiver would not see the sender's address. Of several NAT chains at the same hook the first that decides wins;
+ours runs before those of the plugins and maps a pod's address to itself.
 """
 
 from collections.abc import Iterable
@@ -30,26 +30,26 @@ _RULE = (
 
 
 def routes(slot: Slot, others: Iterable[int], eth0: int, *, ipv6: bool) -> list[Route]:
-    """To the pods of each other node, by its address on the bridge."""
-    found = []
+    """Returns routes to the pods of each other node, by its address on the bridge."""
+    result = []
     for number in others:
         vias = {address.version: address.ip for address in slot.addresses(number, ipv6=ipv6)}
-        found += [Route(pod_range, vias[pod_range.version], eth0) for pod_range in slot.pod_ranges(number, ipv6=ipv6)]
-    return found
+        result += [Route(pod_range, vias[pod_range.version], eth0) for pod_range in slot.pod_ranges(number, ipv6=ipv6)]
+    return result
 
 
 def ruleset(slot: Slot, number: int, others: Iterable[int], mark: str, *, ipv6: bool) -> str:
-    """What the pods of this node send to pods of others leaves as it is."""
-    there: list[Network] = [pod_range for other in others for pod_range in slot.pod_ranges(other, ipv6=ipv6)]
+    """Returns the nft rules that exempt packets to pods of other nodes from masquerading."""
+    networks: list[Network] = [pod_range for other in others for pod_range in slot.pod_ranges(other, ipv6=ipv6)]
     rules = []
     for own in slot.pod_ranges(number, ipv6=ipv6):
-        met = ", ".join(str(network) for network in there if network.version == own.version)
-        rules.append(_RULE.format(table=TABLE, ip=_IP[own.version], own=own, others=met))
+        destinations = ", ".join(str(network) for network in networks if network.version == own.version)
+        rules.append(_RULE.format(table=TABLE, ip=_IP[own.version], own=own, others=destinations))
     return _RULES.format(table=TABLE, mark=mark, rules="\n".join(rules))
 
 
-def introduce(slot: Slot, number: int, numbers: Iterable[int], netns: Path, mark: str, *, ipv6: bool) -> None:
-    """Tell a node of all others; a node that is alone needs nothing. Again is fine, also with more of them."""
+def configure_node(slot: Slot, number: int, numbers: Iterable[int], netns: Path, mark: str, *, ipv6: bool) -> None:
+    """Configures a node for all others; a single node needs nothing. Idempotent, also with more nodes."""
     others = [other for other in numbers if other != number]
     if not others:
         return

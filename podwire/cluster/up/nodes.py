@@ -1,4 +1,4 @@
-"""One node of a cluster: its addresses, its pods' ranges, where its things are, and how its components are called."""
+"""One node of a cluster: its addresses, pod ranges, paths, and the names of its components."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from podwire.cluster.up.slots import Network, Slot
 from podwire.cluster.up.state import NodeRecord
 
 MOST = 16
-"""Nodes of one cluster: each costs three processes, and all of them share one machine."""
+"""Nodes of one cluster at most: each costs three processes on the same machine."""
 
 _ROOT = Layout(Path("/"))
 
@@ -19,12 +19,12 @@ _ROOT = Layout(Path("/"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     layout: Layout
-    """The whole cluster's."""
+    """The cluster's layout."""
     slot: Slot
     record: NodeRecord
     ipv6: bool
     host_ips: tuple[str, ...] = ()
-    """Where a node on the host itself is reached."""
+    """Addresses of a node on the host itself."""
 
     @property
     def name(self) -> str:
@@ -32,12 +32,12 @@ class Node:
 
     @property
     def home(self) -> Layout:
-        """Where its state and its sockets lie on the host."""
+        """Paths of its state and its sockets on the host."""
         return self.layout.home(self.name) if self.record.own else self.layout
 
     @property
     def inside(self) -> Layout:
-        """Where they are as the node sees them: where it has namespaces of its own, the prefix is not in them."""
+        """The same paths as the node sees them: with its own namespaces there is no prefix."""
         return _ROOT if self.record.own else self.layout
 
     @property
@@ -47,17 +47,17 @@ class Node:
 
     @property
     def trace_socket(self) -> Path:
-        """The collector's, as the node sees it."""
+        """The trace collector's socket, as the node sees it."""
         return trace_socket(self.layout, self.name) if self.record.own else self.layout.trace_socket
 
     @property
     def runtime(self) -> runtime.Options:
-        """As the node sees it."""
+        """Options of its runtime, as the node sees them."""
         return runtime_on_node(self.layout, self.name) if self.record.own else runtime_on_host(self.layout)
 
     @property
     def ips(self) -> tuple[str, ...]:
-        """The addresses that it registers with."""
+        """The addresses with which it registers."""
         if not self.record.own:
             return self.host_ips
         return tuple(str(address.ip) for address in self.slot.addresses(self.record.number, ipv6=self.ipv6))
@@ -67,32 +67,32 @@ class Node:
         return self.slot.pod_ranges(self.record.number, ipv6=self.ipv6)
 
     def called(self, component: str) -> str:
-        """`runtime` of the first node, `runtime@node-2` of the second."""
+        """Returns `runtime` for the first node, `runtime@node-2` for the second."""
         return component if self.record.number == 1 else f"{component}@{self.name}"
 
 
 def trace_socket(layout: Layout, node: str) -> Path:
-    """The collector's socket as a node in its own namespaces sees it."""
+    """Returns the trace collector's socket as a node with its own namespaces sees it."""
     return _ROOT.trace_socket if layout.home(node) == layout else _ROOT.prefix / node_mounts.SHARED / "trace.sock"
 
 
 def planned(known: tuple[NodeRecord, ...], wanted: int | None, first: NodeRecord) -> tuple[NodeRecord, ...]:
-    """What there is, or the first one, and as many more as are wanted."""
-    there = known or (first,)
-    numbers = range(len(there) + 1, (wanted or 0) + 1)
-    return (*there, *(NodeRecord(name=f"node-{number}", number=number, own=True) for number in numbers))
+    """Returns the existing nodes, or the first one, and as many more as are wanted."""
+    existing = known or (first,)
+    numbers = range(len(existing) + 1, (wanted or 0) + 1)
+    return (*existing, *(NodeRecord(name=f"node-{number}", number=number, own=True) for number in numbers))
 
 
 def objection(known: tuple[NodeRecord, ...], wanted: int | None) -> str:
-    """Why there cannot be as many nodes as are wanted; empty when there can."""
+    """Returns why there cannot be as many nodes as wanted; empty if there can."""
     if wanted is None:
         return ""
     if not 1 <= wanted <= MOST:
         return f"a cluster has between 1 and {MOST} nodes"
     if wanted < len(known):
-        return f"this cluster has {len(known)} nodes, and none is taken away; `podwire down` it first"
+        return f"this cluster has {len(known)} nodes, and nodes are never removed; `podwire down` it first"
     if wanted > 1 and not all(node.own for node in known):
-        return "the node of this cluster is on the host itself, where there is room for one; `podwire down` it first"
+        return "the node of this cluster is on the host itself, which has space for one node; `podwire down` it first"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Whether a node can live on the host itself: only where nobody else has what a node needs there."""
+"""Decides whether a node can run on the host itself: only where no other program uses its paths and ports."""
 
 import errno
 import socket
@@ -15,24 +15,24 @@ SOCKETS = {
 
 
 def owners(root: Path = Path("/")) -> list[str]:
-    """Who is there already, in words: none, and the node can have the host's own paths and ports."""
-    found = [
+    """Returns who uses the paths and ports of the host; none, and the node can have them."""
+    users = [
         f"the network configuration {foreign_conflist}"
         for foreign_conflist in foreign_conflists(root / "etc/cni/net.d")
     ]
-    found += [f"{name} at {root / path}" for name, path in SOCKETS.items() if answers(root / path)]
+    users += [f"{name} at {root / path}" for name, path in SOCKETS.items() if answers(root / path)]
     kubelet = root / "var/lib/kubelet"
     if kubelet.is_dir() and any(kubelet.iterdir()):
-        found.append(f"a kubelet's {kubelet}")
+        users.append(f"a kubelet's {kubelet}")
     if not port_is_free(KUBELET_PORT):
-        found.append(f"whoever listens on port {KUBELET_PORT}")
-    return found
+        users.append(f"a listener on port {KUBELET_PORT}")
+    return users
 
 
 def answers(path: Path) -> bool:
-    """Whether somebody listens on a unix socket; one that a dead process left does not count."""
-    with socket.socket(socket.AF_UNIX) as door:
-        return door.connect_ex(str(path)) == 0
+    """Whether a process listens on a unix socket; a stale socket file does not count."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:

@@ -1,4 +1,4 @@
-"""Removes all pods of nodes, by the runtime's own code: what is recorded is given back as it was taken."""
+"""Removes all pods of nodes with the runtime's own code, so that everything is released as it was created."""
 
 import asyncio
 import json
@@ -24,56 +24,58 @@ _log = logging.getLogger("podwire.down")
 
 POD_UID = "io.kubernetes.pod.uid"
 SECONDS = 60.0
-"""How long a foreign runtime may take for one pod."""
+"""Timeout of a foreign runtime for one pod."""
 
 Failures = list[str]
 Work = Callable[[], Coroutine[Any, Any, Failures]]
 
 
 def ours(layout: Layout, nodes: Iterable[tuple[runtime.Options, NodeNamespaces | None]]) -> Failures:
-    """Remove every sandbox and container of our runtimes, on all nodes at once; what went wrong, in words."""
-    begun = [_begun(layout, partial(_removed, options), space) for options, space in nodes]
-    return [failure for child in begun for failure in _ended(layout, *child)]
+    """Removes every sandbox and container of our runtimes, on all nodes at once; returns error messages."""
+    children = [_fork(layout, partial(_remove_all, options), space) for options, space in nodes]
+    return [failure for child in children for failure in _join(layout, *child)]
 
 
 def foreign(layout: Layout, endpoint: str, pods: Path) -> Failures:
-    """Remove from a foreign runtime the pods whose directories our kubelet made, and no others."""
+    """Removes from a foreign runtime the pods whose directories our kubelet created, and no others."""
     uids = {path.name for path in pods.iterdir()} if pods.is_dir() else set()
     if not uids:
         return []
-    return _ended(layout, *_begun(layout, partial(_removed_by, Path(endpoint.removeprefix("unix://")), uids), None))
+    return _join(
+        layout, *_fork(layout, partial(_remove_from_foreign, Path(endpoint.removeprefix("unix://")), uids), None)
+    )
 
 
-def _begun(layout: Layout, work: Work, space: NodeNamespaces | None) -> tuple[int, int]:
-    """In a process of its own, which may enter the node and use gRPC: this one stays as it is. The process, and the
-    pipe by which it tells."""
-    told, tells = os.pipe2(os.O_CLOEXEC)
+def _fork(layout: Layout, work: Work, space: NodeNamespaces | None) -> tuple[int, int]:
+    """Forks a process that may enter the node and use gRPC, which this process must not. Returns its pid and the pipe
+    for its report."""
+    reads, writes = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
-        os.close(told)
-        _be_it(layout, work, space, tells)
-    os.close(tells)
-    return child, told
+        os.close(reads)
+        _run_child(layout, work, space, writes)
+    os.close(writes)
+    return child, reads
 
 
-def _ended(layout: Layout, child: int, told: int) -> Failures:
-    with os.fdopen(told, "rb") as file:
-        said = file.read()
+def _join(layout: Layout, child: int, reads: int) -> Failures:
+    with os.fdopen(reads, "rb") as file:
+        report = file.read()
     os.waitpid(child, 0)
-    return list(json.loads(said)) if said else [f"the pods were not removed: see {layout.log('down')}"]
+    return list(json.loads(report)) if report else [f"the pods were not removed; see {layout.log('down')}"]
 
 
-def _be_it(layout: Layout, work: Work, space: NodeNamespaces | None, tells: int) -> NoReturn:
-    """Never returns, whatever happens: what follows is the parent's to do, and not from inside the node."""
+def _run_child(layout: Layout, work: Work, space: NodeNamespaces | None, writes: int) -> NoReturn:
+    """Never returns: the rest is for the parent, outside of the node."""
     try:
         syscalls.die_with_parent(signal.SIGKILL)
-        failed = _worked(layout, work, space)
-        os.write(tells, json.dumps(failed).encode())
+        failed = _run(layout, work, space)
+        os.write(writes, json.dumps(failed).encode())
     finally:
         os._exit(0)
 
 
-def _worked(layout: Layout, work: Work, space: NodeNamespaces | None) -> Failures:
+def _run(layout: Layout, work: Work, space: NodeNamespaces | None) -> Failures:
     try:
         layout.logs.mkdir(mode=0o755, parents=True, exist_ok=True)
         logs.set_up(stream=layout.log("down").open("a", encoding="utf-8"))
@@ -82,12 +84,12 @@ def _worked(layout: Layout, work: Work, space: NodeNamespaces | None) -> Failure
         return asyncio.run(work())
     except (OSError, RpcError, runtime.NoRuntime, runtime.RunsAlready) as error:
         return [str(error)]
-    except Exception as error:  # noqa: BLE001 - the parent is told, and the log has the rest
-        _log.exception("the pods were not removed")
+    except Exception as error:  # noqa: BLE001 - reported to the parent; the log has the traceback
+        _log.exception("cannot remove pods of node")
         return [f"{type(error).__name__}: {error}"]
 
 
-async def _removed(options: runtime.Options) -> Failures:
+async def _remove_all(options: runtime.Options) -> Failures:
     async with runtime.running(options) as up:
         done = await asyncio.gather(*(_remove(up, sandbox) for sandbox in up.sandboxes))
     return [failure for failure in done if failure]
@@ -108,12 +110,12 @@ async def _remove(up: runtime.Running, sandbox: Sandbox) -> str:
     return ""
 
 
-async def _removed_by(socket: Path, uids: set[str]) -> Failures:
+async def _remove_from_foreign(socket: Path, uids: set[str]) -> Failures:
     by_name: dict[str, Any] = {method.name.rpartition("/")[2]: method for method in methods.ALL}
     listing, stop, remove = (by_name[name] for name in ("ListPodSandbox", "StopPodSandbox", "RemovePodSandbox"))
     async with grpc_client.connect(socket) as client:
-        found = await client.call(listing, listing.request(), timeout=SECONDS)
-        for item in found.items:
+        sandboxes = await client.call(listing, listing.request(), timeout=SECONDS)
+        for item in sandboxes.items:
             if item.labels.get(POD_UID) in uids:
                 await client.call(stop, stop.request(pod_sandbox_id=item.id), timeout=SECONDS)
                 await client.call(remove, remove.request(pod_sandbox_id=item.id), timeout=SECONDS)

@@ -1,4 +1,4 @@
-"""All that must stand before the first component runs. Each step can be done again after a crash anywhere."""
+"""Prepares everything that must exist before the first component runs. Every step is idempotent, also after a crash."""
 
 import contextlib
 import socket
@@ -24,23 +24,23 @@ from podwire.runtime.cni.check import DEFAULT_SETTINGS
 
 
 class Refused(Exception):
-    """What was asked for cannot be; says what would help."""
+    """The request cannot be fulfilled; says what would help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions:
-    """What the command line asks for; None is what was decided before, or the default."""
+    """Options of the command line; None means what was decided before, or the default."""
 
     runtime: str | None = None
     store: str | None = None
     nodes: int | None = None
     hardware: Profile | None = None
     checking: CheckSettings = DEFAULT_SETTINGS
-    """Of pods' networks, by our runtime. Not kept: each start may ask for another."""
+    """CNI checks by our runtime. Not saved: each start may choose."""
     otlp: str = ""
-    """Where the trace is exported to; not kept either."""
+    """URL of an OpenTelemetry collector; not saved either."""
     network_driver: NetworkDriver | None = None
-    """What a network driver on each node offers; None for no driver. Not kept either."""
+    """Configuration of a network driver on each node; None for no driver. Not saved either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Prepared:
     owners: tuple[str, ...] = ()
     """Why the node is not on the host itself."""
     host_ips: tuple[str, ...] = ()
-    """Where a node on the host itself is reached."""
+    """Addresses of a node on the host itself."""
     checking: CheckSettings = DEFAULT_SETTINGS
     otlp: str = ""
     network_driver: NetworkDriver | None = None
@@ -71,22 +71,23 @@ class Prepared:
 
     @property
     def own(self) -> bool:
-        """Whether nodes have namespaces of their own: all do, or the only one does not."""
+        """Whether nodes have their own namespaces: all have, or the only one has not."""
         return self.state.nodes[0].own
 
 
 def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[str, ...]) -> Prepared:
-    """`made` are the directories that were missing at first.
+    """Prepares a cluster; `made` are the directories that did not exist.
 
-    1. Directories.  2. Decide and claim, or what was decided before.  3. Forwarding.  4. Namespaces, bridge, cable.
-    5. Simulated hardware.  6. Plugins and the default network."""
+    1. Directories.  2. Decide and claim, or load what was decided before.  3. Forwarding.  4. Namespaces, bridge, veth
+    pairs. 5. Simulated hardware.  6. CNI plugins and the default network.
+    """
     known = state.load(layout.record)
     check_same(known, wanted)
     _check_runtime(wanted.runtime or (known.runtime if known else "podwire"))
     ipv6 = host_network.has_ipv6()
     owners = () if known else tuple(_owners(layout, wanted))
     made = known.made if known else made
-    for path in (layout.state, layout.run, layout.logs, layout.marks):
+    for path in (layout.state, layout.run, layout.logs, layout.component_tags):
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
     decided = _decided(layout, known, wanted, owners, made, claims)
     prepared = Prepared(
@@ -100,7 +101,7 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
         network_driver=wanted.network_driver,
     )
     closed = host_network.to_forward(ipv6=ipv6)
-    claims.note_forwarding(closed)  # before they are turned on: who is killed in between leaves nothing on
+    claims.note_forwarding(closed)  # recorded first: a crash in between leaves nothing on
     host_network.forward(closed)
     _place(prepared)
     _network(prepared)
@@ -108,9 +109,9 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
 
 
 def check_same(known: State | None, wanted: UpOptions) -> None:
-    """Whether a cluster can be what is wanted now. Raises Refused."""
-    if told := objection(known.nodes if known else (), wanted.nodes):
-        raise Refused(f"--nodes {wanted.nodes}: {told}")
+    """Checks that a cluster can be changed as wanted. Raises Refused."""
+    if reason := objection(known.nodes if known else (), wanted.nodes):
+        raise Refused(f"--nodes {wanted.nodes}: {reason}")
     if known is None:
         return
     for name, before, now in (
@@ -126,13 +127,13 @@ def check_same(known: State | None, wanted: UpOptions) -> None:
 
 
 def _check_runtime(runtime: str) -> None:
-    """A foreign one must be there; it is not ours to start."""
+    """A foreign runtime must be running; it is not ours to start."""
     if runtime != "podwire" and not placement.answers(Path(runtime.removeprefix("unix://"))):
-        raise Refused(f"--runtime {runtime}: nobody listens there; start it first, see docs/containerd.md")
+        raise Refused(f"--runtime {runtime}: no runtime listens there; start it first, see docs/containerd.md")
 
 
 def _owners(layout: Layout, wanted: UpOptions) -> list[str]:
-    """Who keeps the node from being on the host itself."""
+    """Returns who keeps the node from running on the host itself."""
     if wanted.runtime not in (None, "podwire"):
         if not layout.is_default:
             raise Refused("--runtime with a socket needs the default prefix: a foreign runtime is on the host itself")
@@ -145,14 +146,14 @@ def _owners(layout: Layout, wanted: UpOptions) -> list[str]:
 
 
 def missing(layout: Layout) -> tuple[str, ...]:
-    """The directories that will be made, the deepest first, so that they can be removed in this order."""
-    needed = [layout.state, layout.run, layout.logs]
-    needed += [layout.prefix / path for path in ("etc/cni/net.d", "opt/cni/bin", "run/netns", "run/nri", "var/lib/cni")]
-    needed += [layout.prefix / path for path in ("etc/cdi", "etc/nri/conf.d", "etc/podwire", "opt/nri/plugins")]
-    needed += [layout.prefix / "run/cdi"]
-    needed += [layout.prefix / path for path in ("var/lib/kubelet", "var/log/pods", "var/log/containers")]
-    found = {str(above) for path in needed for above in (path, *path.parents) if not above.exists()}
-    return tuple(sorted(found, key=lambda path: (-path.count("/"), path)))
+    """Returns the directories that will be created, the deepest first, so that they can be removed in this order."""
+    paths = [layout.state, layout.run, layout.logs]
+    paths += [layout.prefix / path for path in ("etc/cni/net.d", "opt/cni/bin", "run/netns", "run/nri", "var/lib/cni")]
+    paths += [layout.prefix / path for path in ("etc/cdi", "etc/nri/conf.d", "etc/podwire", "opt/nri/plugins")]
+    paths += [layout.prefix / "run/cdi"]
+    paths += [layout.prefix / path for path in ("var/lib/kubelet", "var/log/pods", "var/log/containers")]
+    directories = {str(above) for path in paths for above in (path, *path.parents) if not above.exists()}
+    return tuple(sorted(directories, key=lambda path: (-path.count("/"), path)))
 
 
 def _decided(
@@ -163,7 +164,7 @@ def _decided(
     made: tuple[str, ...],
     claims: SlotClaims,
 ) -> State:
-    """What is kept: claimed and written down in one step, as nobody else may come between."""
+    """Returns the state to save: claimed and saved in one step, under the lock of the slots."""
     own = bool(owners or wanted.hardware or (wanted.nodes or 1) > 1) or not layout.is_default
     first = NodeRecord(name=FIRST if own else socket.gethostname().lower(), number=1, own=own)
     nodes = planned(known.nodes if known else (), wanted.nodes, first)
@@ -187,18 +188,18 @@ def _decided(
 
 
 def _port_trouble(slot: Slot) -> str:
-    """What speaks against a slot that the cluster has had before; its own pods' routes may be there still."""
+    """Returns an objection to a slot that the cluster had before; routes of its own pods may still exist."""
     return "" if placement.port_is_free(slot.api_port) else f"port {slot.api_port} of 127.0.0.1 is in use"
 
 
 def _trouble(slot: Slot) -> str:
-    """What speaks against a slot."""
-    if told := _port_trouble(slot):
-        return told
-    if met := collisions(slot, host_network.routes_of_host(slot)):
-        return f"the host has a route to {met[0]}"
+    """Returns an objection to a slot."""
+    if reason := _port_trouble(slot):
+        return reason
+    if routes := collisions(slot, host_network.routes_of_host(slot)):
+        return f"the host has a route to {routes[0]}"
     with KernelNetwork() as network, contextlib.suppress(NoSuchLink):
-        if not network.links.get(slot.bridge).alias.startswith(host_network.MARK):
+        if not network.links.get(slot.bridge).alias.startswith(host_network.TAG_PREFIX):
             return f"a link is named {slot.bridge}"
     return ""
 
@@ -211,12 +212,12 @@ def _place(prepared: Prepared) -> None:
     host_network.connect_host(layout, slot, ipv6=ipv6)
     for node in prepared.state.nodes:
         space = NodeNamespaces(layout, node.name)
-        if not space.stands():
+        if not space.exists():
             space.build(node_setup.furnishing(prepared.state.hardware))
         host_network.plug(layout, slot, node.number, space.net, ipv6=ipv6)
-        node_routes.introduce(slot, node.number, numbers, space.net, host_network.mark_of(layout), ipv6=ipv6)
+        node_routes.configure_node(slot, node.number, numbers, space.net, host_network.owner_tag(layout), ipv6=ipv6)
         if prepared.state.hardware is not None:
-            node_setup.set_up(prepared.state.hardware, space, host_network.mark_of(layout))
+            node_setup.set_up(prepared.state.hardware, space, host_network.owner_tag(layout))
 
 
 def _network(prepared: Prepared) -> None:

@@ -1,4 +1,4 @@
-"""Waits, by a watch, until nodes say that they are ready."""
+"""Waits, with a watch, until nodes are Ready."""
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -14,7 +14,7 @@ NODES = Kind(group="", version="v1", resource="nodes", kind="Node", namespaced=F
 
 
 async def until_ready(kubeconfig: Path, names: Iterable[str], since: float) -> None:
-    """`since` is when their kubelets were started: what a node said before that is old."""
+    """`since` is when the kubelets were started: an older status of a node does not count."""
     access, left = credentials.load(kubeconfig), set(names)
     async with (
         http_client.connect(access, user_agent="podwire-up") as http,
@@ -30,16 +30,19 @@ async def until_ready(kubeconfig: Path, names: Iterable[str], since: float) -> N
 
 
 def _scope(names: Collection[str]) -> Scope:
-    """One alone, or all that there are."""
+    """Selects one node, or all."""
     return Scope(field_selector=f"metadata.name={next(iter(names))}") if len(names) == 1 else Scope()
 
 
 def is_ready(condition: Condition | None, since: float, *, seen_before: bool) -> bool:
-    """Whether it is ready now. What was there when the watch began counts if it is as young as the kubelet; what has
-    changed since then counts whatever the clocks say."""
+    """Whether the condition is current and true.
+
+    A node that existed when the watch began counts if its heartbeat is as recent as the kubelet; later changes always
+    count, whatever the clocks say.
+    """
     if condition is None or condition.status != "True":
         return False
     if not seen_before:
         return True
-    told = condition.last_heartbeat_time
-    return told is not None and times.parse(told) >= int(since)
+    heartbeat = condition.last_heartbeat_time
+    return heartbeat is not None and times.parse(heartbeat) >= int(since)

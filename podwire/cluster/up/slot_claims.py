@@ -1,20 +1,21 @@
-"""Which prefix has which slot, machine-wide: one file a slot, changed by one process at a time.
+"""Which prefix has which slot, machine-wide: one file per slot, changed by one process at a time.
 
-A prefix keeps its slot for as long as it keeps its record of that, also when the machine starts anew and another
-cluster is brought up first: so claims are as durable as records are.
+A prefix keeps its slot for as long as it keeps its record, also after a reboot, when another cluster may start first:
+so claims are as durable as records. The files are plain JSON, because several versions of podwire share them.
 """
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from podwire.cluster.up import state
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slots import LAST, Slot
 from podwire.durable.files import write_durably
+from podwire.durable.locks import lock_file
+from podwire.linux.errors import NoSuchPath
 from podwire.linux.proc.processes import boot_id
 
 DIRECTORY = Path("/var/lib/podwire/slots")
@@ -23,18 +24,18 @@ _FORWARDING = "forwarding-"
 
 
 class NoSlot(Exception):
-    """None is free, or not the one that this prefix needs."""
+    """No slot is free, or not the one that this prefix needs."""
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Whose a slot is, and the network namespace in which its links are."""
+    """The owner of a slot, and the network namespace of its links."""
 
     prefix: str
     netns: str
 
 
 class SlotClaims:
-    """A directory of claims. A claim whose prefix keeps no state is stale: whoever made it is gone."""
+    """A directory of claims. A claim whose prefix has no record is stale."""
 
     def __init__(self, directory: Path = DIRECTORY) -> None:
         self._directory = directory
@@ -46,9 +47,9 @@ class SlotClaims:
         trouble: Callable[[Slot], str],
         keep: Callable[[Slot], None],
     ) -> Slot:
-        """Take the wanted slot, or the first free one that nothing speaks against; `keep` writes it down.
+        """Claims the wanted slot, or the first free one without objections; `keep` saves it.
 
-        Others wait until it is written down, so that nobody takes a claim for stale that is just being made.
+        Others wait until it is saved, so that a claim in progress never looks stale.
         """
         own = Claim(str(layout.prefix), own_netns())
         with self._locked():
@@ -61,28 +62,28 @@ class SlotClaims:
                     keep(Slot(number))
                     return Slot(number)
                 against.append(f"slot {number}: {reason}")
-        self._tidy()
+        self._remove_if_unused()
         raise NoSlot("; ".join(against[:3]) + ("; …" if len(against) > 3 else ""))
 
     def release(self, prefix: Path) -> None:
-        """Give back whatever a prefix holds."""
+        """Releases all slots of a prefix."""
         with self._locked():
             for number, claim in self._all().items():
                 if claim is not None and claim.prefix == str(prefix):
                     (self._directory / str(number)).unlink()
-        self._tidy()
+        self._remove_if_unused()
 
     def of(self, prefix: Path) -> list[int]:
-        """The slots that a prefix holds."""
+        """Returns the slots of a prefix."""
         return [number for number, claim in self._all().items() if claim is not None and claim.prefix == str(prefix)]
 
     def others(self, prefix: Path, netns: str) -> bool:
-        """Whether any other cluster has links in a network namespace."""
-        found = [claim for claim in self._all().values() if claim is not None]
-        return any(claim.prefix != str(prefix) and claim.netns == netns for claim in found)
+        """Whether another cluster has links in a network namespace."""
+        claims = [claim for claim in self._all().values() if claim is not None]
+        return any(claim.prefix != str(prefix) and claim.netns == netns for claim in claims)
 
     def note_forwarding(self, names: list[str]) -> None:
-        """Remember which parameters of this network namespace podwire turned on; forget namespaces that nobody uses."""
+        """Records which sysctls of this network namespace podwire turned on; drops records of unused namespaces."""
         if names:
             with self._locked():
                 used = {claim.netns for claim in self._all().values() if claim is not None}
@@ -92,7 +93,7 @@ class SlotClaims:
                 self._forwarding().write_text("\n".join(names), encoding="ascii")
 
     def end_forwarding(self, prefix: Path) -> list[str]:
-        """Which parameters are to be turned off again: those that podwire turned on, as the last cluster leaves."""
+        """Returns the sysctls to turn off again: those that podwire turned on, when the last cluster leaves."""
         with self._locked():
             path = self._forwarding()
             if self.others(prefix, own_netns()) or not path.exists():
@@ -105,24 +106,24 @@ class SlotClaims:
         return self._directory / f"{_FORWARDING}{own_netns()}"
 
     def _taken(self, number: int, prefix: str) -> str:
-        """Who else has it; empty when nobody does."""
+        """Returns who has the slot; empty if it is free."""
         claim = self._all().get(number)
-        if claim is None or claim.prefix == prefix or not Layout(Path(claim.prefix)).record.exists():
+        if claim is None or claim.prefix == prefix or not state.exists(Layout(Path(claim.prefix)).record):
             return ""
         return f"taken by the cluster below {claim.prefix}"
 
     def _all(self) -> dict[int, Claim | None]:
-        """None for a claim that a crash left unreadable."""
-        found: dict[int, Claim | None] = {}
+        """Returns all claims; None for one that a crash left unreadable."""
+        claims: dict[int, Claim | None] = {}
         try:
-            there = list(self._directory.iterdir())
+            paths = list(self._directory.iterdir())
         except FileNotFoundError:  # nobody holds anything
-            return found
-        for path in there:
+            return claims
+        for path in paths:
             if path.name.isdigit():
                 with contextlib.suppress(FileNotFoundError):
-                    found[int(path.name)] = _decoded(path.read_bytes())
-        return found
+                    claims[int(path.name)] = _decoded(path.read_bytes())
+        return claims
 
     def _write(self, number: int, claim: Claim) -> None:
         write_durably(self._directory / str(number), msgspec.json.encode(claim), 0o644)
@@ -130,30 +131,24 @@ class SlotClaims:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         while True:
-            path = self._directory / _LOCK
             try:
-                with contextlib.suppress(FileExistsError):
-                    self._directory.mkdir(mode=0o755, parents=True)
-                lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except FileNotFoundError:
-                continue  # the last one to leave has just removed the directory
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if _is_at(lock, path):
-                    yield
-                    return
-            finally:
-                os.close(lock)
+                self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+                lock = lock_file(self._directory / _LOCK, wait=None, name="podwire")
+            except (FileNotFoundError, NoSuchPath):
+                continue  # the last holder has just removed the directory
+            with lock:
+                yield
+                return
 
-    def _tidy(self) -> None:
-        """Remove the directory when nobody holds anything; whoever waits for the lock makes it anew."""
+    def _remove_if_unused(self) -> None:
+        """Removes the directory when no slot is claimed; a process that waits for the lock creates it again."""
         with self._locked():
-            there = list(self._directory.iterdir())
-            if not any(path.name.isdigit() for path in there):
-                for path in there:  # notes about network namespaces that nobody uses any more, drafts of the killed
+            paths = list(self._directory.iterdir())
+            if not any(path.name.isdigit() for path in paths):
+                for path in paths:  # forwarding records of unused namespaces, temporary files
                     if path.name != _LOCK:
                         path.unlink()
-                (self._directory / _LOCK).unlink()  # from now on it is not only us who may be in there
+                (self._directory / _LOCK).unlink()  # from now on others may create it again
                 for path in (self._directory, self._directory.parent):
                     with contextlib.suppress(OSError):
                         path.rmdir()
@@ -166,7 +161,7 @@ def _candidates(layout: Layout) -> list[int]:
 
 
 def own_netns() -> str:
-    """The network namespace that we are in; the kernel's numbers mean nothing beyond a boot."""
+    """Identifies the current network namespace; inode numbers are valid for one boot only."""
     return f"{boot_id()}-{Path('/proc/self/ns/net').stat().st_ino}"
 
 
@@ -175,10 +170,3 @@ def _decoded(text: bytes) -> Claim | None:
         return msgspec.json.decode(text, type=Claim)
     except msgspec.MsgspecError:
         return None
-
-
-def _is_at(file: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
-        return False

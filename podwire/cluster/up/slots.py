@@ -1,9 +1,9 @@
-"""Names and numbers that are machine-wide, as they follow from a cluster's slot. Pure.
+"""Names and numbers that are machine-wide; they follow from the slot of a cluster. Pure.
 
     slot 0    the standard ports, pods 10.244.0.0/16, services 10.96.0.0/16, nodes 10.245.0.0/24
     slot N    10.(100+N).0.0/16: pods in the lower half, services in the third quarter, nodes in 10.(100+N).192.0/24
 
-and the ULA fd70:6f64:77NN::/48 for IPv6: its first subnet is the nodes', 1000 and up are the pods'.
+IPv6 uses the ULA fd70:6f64:77NN::/48: its first subnet is for nodes, 1000 and up are for pods.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _PODS6 = 0x1000
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One of the places that clusters on a machine can take."""
+    """One of the slots that clusters on a machine can claim."""
 
     number: int
 
@@ -32,16 +32,16 @@ class Slot:
 
     @property
     def bridge(self) -> str:
-        """The host's end of the network between host and nodes."""
+        """The host's bridge to the nodes."""
         return f"podwire-br{self.number}"
 
     @property
     def table(self) -> str:
-        """The nft table of the way out."""
+        """The nft table for NAT."""
         return f"{TABLES}{self.number}"
 
     def port(self, node: int) -> str:
-        """The host's end of a node's cable."""
+        """The host's end of a node's veth pair."""
         return f"podwire-{self.number}-{node}"
 
     @property
@@ -65,7 +65,7 @@ class Slot:
         return IPv6Network((self.own6.network_address, 64))
 
     def gateways(self, *, ipv6: bool) -> tuple[Interface, ...]:
-        """The host's addresses on the bridge: the API server is there, and the way out."""
+        """The host's addresses on the bridge: API server and default gateway."""
         return self._on_bridge(1, ipv6)
 
     def addresses(self, node: int, *, ipv6: bool) -> tuple[Interface, ...]:
@@ -77,17 +77,17 @@ class Slot:
         return (first, IPv6Interface((self.nodes6[host], 64))) if ipv6 else (first,)
 
     def pod_ranges(self, node: int, *, ipv6: bool) -> tuple[Network, ...]:
-        """Where a node's pods get their addresses."""
+        """The address ranges of a node's pods."""
         first = IPv4Network((self.pods.network_address + (node - 1) * 256, 24))
         second = IPv6Network((self.own6.network_address + ((_PODS6 + node) << 64), 64))
         return (first, second) if ipv6 else (first,)
 
     def owns(self, network: Network) -> bool:
-        """Whether a route to this network would meet ours."""
+        """Whether a route to this network would overlap with ours."""
         mine = (self.own6,) if network.version == 6 else (self.pods, self.services, self.nodes)
         return any(own.overlaps(network) for own in mine)
 
 
 def collisions(slot: Slot, routes: Iterable[Network]) -> list[Network]:
-    """Which of a host's routes lie in a slot's ranges. A default route leads everywhere, and is in nobody's way."""
+    """Returns the host's routes that overlap with a slot's ranges. A default route does not count."""
     return [route for route in routes if route.prefixlen and slot.owns(route)]

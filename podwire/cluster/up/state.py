@@ -1,25 +1,28 @@
-"""What `up` decided for a cluster and keeps: the same ports, ranges and places after every start."""
+"""The state of a cluster that `up` decided once: slot, nodes, runtime, store and hardware stay the same on every start.
+
+The record is `up.json` in the cluster's state directory, in the format of `podwire.durable.records`. Format 1 was plain
+JSON with a field `format`; it is read and replaced by the next write. A damaged record is quarantined, and the cluster
+counts as existing until `podwire down` has removed it.
+"""
 
 from pathlib import Path
 
 import msgspec
 
 from podwire.cluster.hardware.profile import Profile
-from podwire.durable.files import remove_durably, write_durably
+from podwire.durable.codecs import json_codec
+from podwire.durable.layout import QUARANTINED
+from podwire.durable.records import NewerFormat, Records
 
-FORMAT = 1
-
-
-class NewerState(Exception):
-    """A later podwire wrote it."""
+FORMAT = 2
 
 
 class BrokenState(Exception):
-    """It cannot be read."""
+    """The record is damaged."""
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One node: its name, its number within the cluster, and whether it has namespaces of its own."""
+    """One node: its name, its number within the cluster, and whether it has its own namespaces."""
 
     name: str
     number: int
@@ -30,39 +33,53 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     slot: int
     nodes: tuple[NodeRecord, ...]
     runtime: str = "podwire"
-    """`podwire`, or where a foreign runtime listens."""
+    """`podwire`, or the endpoint of a foreign runtime."""
     store: str = ""
     """The URL of the API server's store; empty for its own."""
     made: tuple[str, ...] = ()
-    """Directories that were not there before; removed again if they are empty or wholly ours."""
+    """Directories that `up` created; removed again if they are empty or entirely ours."""
     hardware: Profile | None = None
-    """What its node is said to have."""
-    format: int = FORMAT
-
-
-class _Format(msgspec.Struct):
-    format: int
+    """The simulated hardware of each node."""
 
 
 def load(path: Path) -> State | None:
-    """None when there is none. Raises NewerState, BrokenState."""
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    try:
-        found = msgspec.json.decode(text, type=_Format).format
-        if found > FORMAT:
-            raise NewerState(f"{path}: format {found} is of a later podwire; this one knows {FORMAT}")
-        return msgspec.json.decode(text, type=State)
-    except msgspec.MsgspecError as error:
-        raise BrokenState(f"{path}: {error}; `podwire down` removes what it can find") from error
+    """Returns None without a record. Raises NewerFormat, BrokenState, OSError."""
+    state = _records(path).get(path.stem)
+    if state is None and (damaged := _quarantined(path)).exists():
+        raise BrokenState(f"{damaged}: the cluster's record is damaged; `podwire down` removes what it can find")
+    return state
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a record, damaged or not."""
+    return path.exists() or _quarantined(path).exists()
 
 
 def save(path: Path, state: State) -> None:
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    write_durably(path, msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
+    _records(path).put(path.stem, state)
 
 
-def forget(path: Path) -> None:
-    remove_durably(path)
+def remove(path: Path) -> None:
+    records = _records(path)
+    records.remove(path.stem)
+    _quarantined(path).unlink(missing_ok=True)
+
+
+def _records(path: Path) -> Records[State]:
+    return Records(path.parent, json_codec(State), format=FORMAT, migrate=_migrate)
+
+
+def _quarantined(path: Path) -> Path:
+    return path.with_name(path.name + QUARANTINED)
+
+
+def _migrate(_format: int, data: bytes) -> State:
+    """Reads plain JSON with a field `format`."""
+    try:
+        format_ = int(msgspec.json.decode(data)["format"])
+        if format_ > 1:
+            raise NewerFormat(format_)
+        return msgspec.json.decode(data, type=State)
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        raise ValueError(str(error)) from error

@@ -1,4 +1,4 @@
-"""How a cluster is: what its record says, what its supervisor last noted, what the kernel says about its processes."""
+"""The status of a cluster: its record, its supervisor's status file, and what the kernel knows about its processes."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     namespaces: bool
     """Whether it has its own."""
     addresses: tuple[str, ...]
-    """None where it is on the host itself, whose addresses change."""
+    """Empty for a node on the host itself, whose addresses change."""
     pod_ranges: tuple[str, ...]
 
 
@@ -46,12 +46,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def status(layout: Layout) -> Status:
-    """Raises NewerState, BrokenState."""
+    """Raises NewerFormat, BrokenState."""
     known = state.load(layout.record)
     if known is None:
         return Status(prefix=str(layout.prefix), state="absent")
-    told = status_file.read(layout)
-    alive = told if told is not None and status_file.is_alive(told) else None
+    supervisor = status_file.read(layout)
+    alive = supervisor if supervisor is not None and status_file.is_alive(supervisor) else None
     return _known(layout, known, alive)
 
 
@@ -84,25 +84,30 @@ def _node(slot: Slot, node: NodeRecord) -> NodeStatus:
     )
 
 
-def _supervisor(told: SupervisorStatus) -> ComponentStatus:
-    memory = status_file.memory(told)
+def _supervisor(supervisor: SupervisorStatus) -> ComponentStatus:
+    memory = status_file.memory(supervisor)
     return ComponentStatus(
-        name=status_file.SUPERVISOR, state="ready", pid=told.pid, since=told.since, restarts=0, memory_bytes=memory
+        name=status_file.SUPERVISOR,
+        state="ready",
+        pid=supervisor.pid,
+        since=supervisor.since,
+        restarts=0,
+        memory_bytes=memory,
     )
 
 
-def _component(note: ComponentEntry) -> ComponentStatus | None:
-    """None for what has done its one thing."""
-    if note.ready and not note.pid:
+def _component(entry: ComponentEntry) -> ComponentStatus | None:
+    """Returns None for a component that has finished its one task."""
+    if entry.ready and not entry.pid:
         return None
-    here = status_file.is_alive(note)
+    alive = status_file.is_alive(entry)
     return ComponentStatus(
-        name=note.name,
-        state="down" if not here else "ready" if note.ready else "starting",
-        pid=note.pid if here else 0,
-        since=note.since,
-        restarts=note.restarts,
-        memory_bytes=status_file.memory(note) if here else 0,
+        name=entry.name,
+        state="down" if not alive else "ready" if entry.ready else "starting",
+        pid=entry.pid if alive else 0,
+        since=entry.since,
+        restarts=entry.restarts,
+        memory_bytes=status_file.memory(entry) if alive else 0,
     )
 
 

@@ -1,16 +1,16 @@
-"""What the supervisor writes down for others: who runs, since when, how often again. And the lock that makes it one."""
+"""The status file of a supervisor (its processes, since when, how many restarts), and the lock of a prefix."""
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Sequence
 
 import msgspec
 
-from podwire.cluster.files import write_private
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.supervisor import Process
+from podwire.durable.files import replace_file
+from podwire.durable.locks import FileLock, LockHeld, holder_pid, lock_file
 from podwire.linux.errors import LinuxError, NoSuchProcess
 from podwire.linux.proc import processes
 
@@ -21,7 +21,7 @@ class PrefixLocked(Exception):
     """Another supervisor has the prefix; knows its process."""
 
     def __init__(self, prefix: object, pid: int) -> None:
-        super().__init__(f"another `podwire up` (process {pid or 'unknown'}) has the prefix {prefix}")
+        super().__init__(f"another `podwire up` (process {pid or 'unknown'}) uses the prefix {prefix}")
         self.pid = pid
 
 
@@ -37,7 +37,7 @@ class ComponentEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SupervisorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them, and whether the whole was ready once."""
+    """All components, and whether all were ready once."""
 
     pid: int
     start_ticks: int
@@ -46,49 +46,39 @@ class SupervisorStatus(msgspec.Struct, frozen=True, kw_only=True):
     components: tuple[ComponentEntry, ...] = ()
 
 
-def hold(layout: Layout) -> int:
-    """The lock of a prefix, as a descriptor; whoever inherits it holds it, too. Raises Held."""
-    layout.marks.mkdir(mode=0o755, parents=True, exist_ok=True)
-    lock = os.open(layout.marks / SUPERVISOR, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def lock_prefix(layout: Layout) -> FileLock:
+    """Locks a prefix; a process that inherits the descriptor holds the lock, too. Raises PrefixLocked."""
+    layout.component_tags.mkdir(mode=0o755, parents=True, exist_ok=True)
+    path = layout.component_tags / SUPERVISOR
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        with os.fdopen(lock) as file:
-            said = file.read(32).strip()
-        raise PrefixLocked(layout.prefix, int(said) if said.isdigit() else 0) from error
-    name_holder(lock)
-    return lock
-
-
-def name_holder(lock: int) -> None:
-    """Write this process into the lock."""
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
+        return lock_file(path, name="podwire up")
+    except LockHeld as error:
+        raise PrefixLocked(layout.prefix, holder_pid(path)) from error
 
 
 class StatusWriter:
-    """Writes the notes of one supervisor."""
+    """Writes the status file of one supervisor."""
 
     def __init__(self, layout: Layout) -> None:
         self._path = layout.status
         self._since = time.time()
         self._last: SupervisorStatus | None = None
 
-    def write(self, all_: Sequence[Process], up: bool) -> None:
+    def write(self, all_processes: Sequence[Process], up: bool) -> None:
         pid = os.getpid()
-        notes = SupervisorStatus(
+        status = SupervisorStatus(
             pid=pid,
             start_ticks=processes.start_time(pid),
             since=self._since,
             up=up,
-            components=tuple(_note(process) for process in all_),
+            components=tuple(_entry(process) for process in all_processes),
         )
-        if notes != self._last:
-            write_private(self._path, msgspec.json.encode(notes), lasting=False)
-            self._last = notes
+        if status != self._last:
+            replace_file(self._path, msgspec.json.encode(status))
+            self._last = status
 
 
-def _note(process: Process) -> ComponentEntry:
+def _entry(process: Process) -> ComponentEntry:
     return ComponentEntry(
         name=process.component.name,
         pid=process.pid if process.alive else 0,
@@ -106,12 +96,12 @@ def read(layout: Layout) -> SupervisorStatus | None:
         return None
 
 
-def is_alive(note: ComponentEntry | SupervisorStatus) -> bool:
-    """Whether it is still that very process, and has not ended; one may wait for its parent to notice."""
-    if not note.pid:
+def is_alive(entry: ComponentEntry | SupervisorStatus) -> bool:
+    """Whether it is still the same process, and has not ended; a zombie has."""
+    if not entry.pid:
         return False
     try:
-        pidfd = processes.open_process(note.pid, note.start_ticks)
+        pidfd = processes.open_process(entry.pid, entry.start_ticks)
     except NoSuchProcess:
         return False
     try:
@@ -120,8 +110,8 @@ def is_alive(note: ComponentEntry | SupervisorStatus) -> bool:
         os.close(pidfd)
 
 
-def memory(note: ComponentEntry | SupervisorStatus) -> int:
-    """Its share of the memory in bytes; 0 when it is gone."""
+def memory(entry: ComponentEntry | SupervisorStatus) -> int:
+    """Returns the PSS in bytes; 0 when the process is gone."""
     with contextlib.suppress(OSError, LookupError, LinuxError):
-        return processes.memory_of(note.pid)
+        return processes.memory_of(entry.pid)
     return 0

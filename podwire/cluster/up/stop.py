@@ -1,4 +1,4 @@
-"""Stops the processes of a cluster, however they were started and whatever became of who started them."""
+"""Stops the processes of a cluster, however they were started, also after their supervisor was killed."""
 
 import contextlib
 import os
@@ -10,9 +10,9 @@ from podwire.cluster.up.layout import Layout
 from podwire.linux.errors import NoSuchProcess
 from podwire.linux.proc import processes
 
-PATIENCE = 40.0
+SUPERVISOR_SECONDS = 40.0
 """Seconds for the supervisor, which gives each of its components ten."""
-KILLED_WITHIN = 10.0
+KILL_SECONDS = 10.0
 
 
 class StillThere(Exception):
@@ -20,26 +20,26 @@ class StillThere(Exception):
 
 
 def stop(layout: Layout) -> None:
-    """The supervisor first, which stops the others in order; who is left is killed."""
-    told = status_file.read(layout)
-    if told is not None:
+    """Stops the supervisor first, which stops the others in order; remaining processes are killed."""
+    status = status_file.read(layout)
+    if status is not None:
         with contextlib.suppress(NoSuchProcess):
-            pidfd = processes.open_process(told.pid, told.start_ticks)
+            pidfd = processes.open_process(status.pid, status.start_ticks)
             try:
                 processes.send_signal(pidfd, signal.SIGTERM)
-                processes.wait(pidfd, PATIENCE)
+                processes.wait(pidfd, SUPERVISOR_SECONDS)
             finally:
                 os.close(pidfd)
     kill(list(component_processes.components(layout)))
 
 
 def kill(pids: list[int]) -> None:
-    """End them now, and wait until they have. Raises StillThere."""
+    """Kills processes and waits until they have ended. Raises StillThere."""
     opened = []
     for pid in pids:
         with contextlib.suppress(OSError):
             opened.append((pid, os.pidfd_open(pid)))
-    until = time.monotonic() + KILLED_WITHIN
+    until = time.monotonic() + KILL_SECONDS
     try:
         for _, pidfd in opened:
             processes.send_signal(pidfd, signal.SIGKILL)
@@ -48,4 +48,4 @@ def kill(pids: list[int]) -> None:
         for _, pidfd in opened:
             os.close(pidfd)
     if left:
-        raise StillThere(f"killed {KILLED_WITHIN:g} s ago and still there: {', '.join(map(str, left))}")
+        raise StillThere(f"killed {KILL_SECONDS:g} s ago and still running: {', '.join(map(str, left))}")

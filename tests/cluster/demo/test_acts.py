@@ -55,8 +55,8 @@ def test_acts_are_compared_by_their_recordings(tmp_path):
     claims = next(line for line in lines if line.strip().startswith("claims"))
     assert claims.count(" ms") == 1
     always = lines.index(ALWAYS)
-    assert next(number for number, line in enumerate(lines) if line.startswith("was written")) < always
-    assert any(line.startswith("the scheduler knew") for line in lines[always:])
+    assert next(number for number, line in enumerate(lines) if line.startswith("objects applied")) < always
+    assert any(line.startswith("scheduler knows") for line in lines[always:])
 
 
 def test_what_was_written_is_what_the_act_applied():

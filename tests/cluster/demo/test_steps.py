@@ -35,7 +35,7 @@ def test_a_step_uses_what_others_have_learned_and_is_left_out_where_they_could_n
     ],
 )
 def test_a_promise_is_an_exit_code_and_words(step, code, output, kept):
-    assert step.kept(code, output) is kept
+    assert step.succeeded(code, output) is kept
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_a_signal_is_felt_where_the_demo_waits_and_nowhere_else():
 
 def test_a_signal_ends_a_command_that_runs(tmp_path):
     with SignalGuard() as stops:
-        shell = Shell(kubectl="kubectl", folder=tmp_path, kubeconfig=tmp_path / "kubeconfig", stops=stops)
+        shell = Shell(kubectl="kubectl", folder=tmp_path, kubeconfig=tmp_path / "kubeconfig", signals=stops)
         with pytest.raises(SystemExit):
             shell.run(f"sh -c 'kill -TERM {os.getpid()}; exec sleep 60'")
 
 
 def test_a_program_that_is_not_there_is_told_as_a_shell_tells_it(tmp_path):
     shell = Shell(
-        kubectl=str(tmp_path / "no"), folder=tmp_path, kubeconfig=tmp_path / "kubeconfig", stops=SignalGuard()
+        kubectl=str(tmp_path / "no"), folder=tmp_path, kubeconfig=tmp_path / "kubeconfig", signals=SignalGuard()
     )
     (tmp_path / "none").write_text("no program")
     (tmp_path / "none").chmod(0o755)
@@ -81,7 +81,7 @@ def test_a_program_that_is_not_there_is_told_as_a_shell_tells_it(tmp_path):
 def test_commands_know_nothing_of_the_visitors_own_cluster_and_proxies(tmp_path, monkeypatch):
     for name in ("KUBECONFIG", "KUBE_EDITOR", "http_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "something")
-    shell = Shell(kubectl="kubectl", folder=tmp_path, kubeconfig=tmp_path / "mine", stops=SignalGuard(), columns=99)
+    shell = Shell(kubectl="kubectl", folder=tmp_path, kubeconfig=tmp_path / "mine", signals=SignalGuard(), columns=99)
     told = dict(line.split("=", 1) for line in shell.run("env").output.splitlines())
     assert (told["KUBECONFIG"], told["HOME"], told["COLUMNS"]) == (str(tmp_path / "mine"), str(tmp_path), "99")
     assert not {"KUBE_EDITOR", "http_proxy", "HTTPS_PROXY"} & set(told)
@@ -89,7 +89,7 @@ def test_commands_know_nothing_of_the_visitors_own_cluster_and_proxies(tmp_path,
 
 def test_where_temporary_things_lie_deep_the_cluster_goes_where_its_prefix_is_short(tmp_path, monkeypatch):
     monkeypatch.setattr(demo_cluster.tempfile, "tempdir", str(tmp_path))
-    with demo_cluster.staged(keep=False) as layout:
+    with demo_cluster.temporary_layout(keep=False) as layout:
         assert len(os.fsencode(layout.prefix)) <= LONGEST
         assert (layout.prefix / "web.yaml").exists()
     assert not layout.prefix.exists()

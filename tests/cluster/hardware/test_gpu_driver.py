@@ -12,7 +12,7 @@ import pytest
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.hardware import profile_yaml
 from podwire.cluster.hardware.gpu_driver import CLAIMS, NODES, SLICES, Paths, drive
-from podwire.cluster.hardware.gpus import DRIVER, Refused, given, gpus
+from podwire.cluster.hardware.gpus import DRIVER, Refused, allocated_gpus, gpus
 from podwire.cluster.hardware.pci_functions import functions
 from podwire.protocols.dra import dra_v1_pb2 as dra
 from podwire.protocols.dra.methods import PREPARE_V1, PREPARE_V1BETA1, UNPREPARE_V1, V1
@@ -155,10 +155,10 @@ def test_a_claim_that_has_none_of_these_gpus_is_refused(status, says):
     if status:
         claim["status"] = {"allocation": {"devices": {"results": [{"request": "gpu", "driver": DRIVER, **status}]}}}
     with pytest.raises(Refused, match=says):
-        given(claim, "u", NODE, gpus(NODE, functions(PROFILE)))
+        allocated_gpus(claim, "u", NODE, gpus(NODE, functions(PROFILE)))
 
 
 def test_devices_of_other_drivers_are_not_ours_to_prepare():
     results = [{"request": "nic", "driver": "net.podwire.dev", "pool": NODE, "device": "rail0"}]
     claim = {"metadata": {"name": "pair", "uid": "u"}, "status": {"allocation": {"devices": {"results": results}}}}
-    assert given(claim, "u", NODE, gpus(NODE, functions(PROFILE))) == []
+    assert allocated_gpus(claim, "u", NODE, gpus(NODE, functions(PROFILE))) == []

@@ -71,47 +71,53 @@ NIC = "{name: nic0, pci: 0000:3b:00.0}"
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        pytest.param("[]", "is not a mapping with numaNodes, pcieRoots, nics, gpus", id="no mapping"),
-        pytest.param("numaNodes: 2", "nics: neither nics nor gpus", id="nothing"),
-        pytest.param(f"cards: [{NIC}]", "cards: is no field; there are", id="an unknown field"),
-        pytest.param("nics: []", "nics: is no list of at least one", id="an empty list"),
-        pytest.param("nics: [{pci: 0000:3b:00.0}]", "nics[0].name: is needed", id="a card without a name"),
-        pytest.param("nics: [{name: nic0}]", "nics[0].pci: is needed", id="a card without an address"),
-        pytest.param("nics: [{name: nic0, pci: 3b:00.0}]", "nics[0].pci: '3b:00.0' is no PCI address", id="short"),
-        pytest.param("nics: [{name: nic0, pci: 0000:3b:20.0}]", "nics[0].pci: '0000:3b:20.0' is no", id="device 32"),
-        pytest.param("nics: [{name: a b, pci: 0000:3b:00.0}]", "nics[0].name: 'a b' is no name", id="a bad name"),
-        pytest.param("nics: [{name: eth0, pci: 0000:3b:00.0}]", "nics[0].name: eth0 is a link that", id="the uplink"),
+        pytest.param("[]", "must be a mapping with numaNodes, pcieRoots, nics, gpus", id="no mapping"),
+        pytest.param("numaNodes: 2", "nics: the profile has neither nics nor gpus", id="nothing"),
+        pytest.param(f"cards: [{NIC}]", "cards: unknown field; must be one of", id="an unknown field"),
+        pytest.param("nics: []", "nics: must be a list with at least one item", id="an empty list"),
+        pytest.param("nics: [{pci: 0000:3b:00.0}]", "nics[0].name: is required", id="a card without a name"),
+        pytest.param("nics: [{name: nic0}]", "nics[0].pci: is required", id="a card without an address"),
+        pytest.param("nics: [{name: nic0, pci: 3b:00.0}]", "nics[0].pci: '3b:00.0' is not a PCI address", id="short"),
+        pytest.param("nics: [{name: nic0, pci: 0000:3b:20.0}]", "nics[0].pci: '0000:3b:20.0' is not", id="device 32"),
+        pytest.param(
+            "nics: [{name: a b, pci: 0000:3b:00.0}]", "nics[0].name: 'a b' is not a link name", id="a bad name"
+        ),
+        pytest.param(
+            "nics: [{name: eth0, pci: 0000:3b:00.0}]", "nics[0].name: eth0 is the name of a link that", id="the uplink"
+        ),
         pytest.param(
             "nics: [{name: verylongname123, pci: 0000:3b:00.0, vfs: 2}]",
             "nics[0].name: verylongname123v1 is too long",
             id="names of virtual functions",
         ),
-        pytest.param(f"numaNodes: 0\nnics: [{NIC}]", "numaNodes: 0 is not a number from 1 to 64", id="no NUMA node"),
+        pytest.param(f"numaNodes: 0\nnics: [{NIC}]", "numaNodes: 0 must be a number from 1 to 64", id="no NUMA node"),
         pytest.param(
             "nics: [{name: nic0, pci: 0000:3b:00.0, numa: 1}]",
-            "nics[0].numa: there is no node 1: numaNodes is 1",
+            "nics[0].numa: node 1 does not exist: numaNodes is 1",
             id="a NUMA node that is not there",
         ),
-        pytest.param(f"nics: [{NIC}, {NIC}]", "nics[1].pci: 0000:3b:00.0 is that of nics[0] already", id="twice"),
+        pytest.param(f"nics: [{NIC}, {NIC}]", "nics[1].pci: 0000:3b:00.0 is used by nics[0] already", id="twice"),
         pytest.param(
             f"nics: [{NIC}]\ngpus: [{{pci: 0000:3b:00.0}}]",
-            "gpus[0].pci: 0000:3b:00.0 is that of nics[0] already",
+            "gpus[0].pci: 0000:3b:00.0 is used by nics[0] already",
             id="a card and a GPU",
         ),
         pytest.param(
             "nics: [{name: a, pci: 0000:3b:00.0, vfs: 1}, {name: av0, pci: 0000:3b:00.1}]",
-            "nics[1].name: av0 is that of nics[0] already",
+            "nics[1].name: av0 is used by nics[0] already",
             id="the name of a virtual function",
         ),
-        pytest.param("nics: [{name: a, pci: 0000:3b:00.0, vfs: 129}]", "nics[0].vfs: 129 is not a number", id="many"),
+        pytest.param("nics: [{name: a, pci: 0000:3b:00.0, vfs: 129}]", "nics[0].vfs: 129 must be a number", id="many"),
         pytest.param(
             "nics: [{name: a, pci: 0000:3b:00.0, vfs: 128}, {name: b, pci: 0000:3b:00.1, vfs: 128}]",
             "nics[1].vfs: more than 240 virtual functions on one bus",
             id="a full bus",
         ),
         pytest.param("nics: [{name: a, pci: 0000:3b:00.0, mac: 01:00:00:00:00:01}]", "nics[0].mac", id="a group's MAC"),
-        pytest.param("nics: [{name: a, pci: 0000:3b:00.0, vendor: x}]", "nics[0].vendor: 'x' is not one", id="vendor"),
-        pytest.param("nics: [{name: a, pci: 0000:3b:00.0, speed: fast}]", "nics[0].speed: 'fast' is no", id="speed"),
+        pytest.param(
+            "nics: [{name: a, pci: 0000:3b:00.0, vendor: x}]", "nics[0].vendor: 'x' must look like", id="vendor"
+        ),
+        pytest.param("nics: [{name: a, pci: 0000:3b:00.0, speed: fast}]", "nics[0].speed: 'fast' must be", id="speed"),
         pytest.param(
             "pcieRoots: [{name: pci0000:40}]\nnics: [{name: a, pci: 0000:3b:00.0, root: pci0000:40}]",
             "nics[0].root: 0000:3b:00.0 cannot be below pci0000:40, whose buses begin at 40",
@@ -123,8 +129,8 @@ NIC = "{name: nic0, pci: 0000:3b:00.0}"
             id="a root on another node",
         ),
         pytest.param(f"nics: [{NIC}]\nnics: [{NIC}]", "nics is there twice", id="a key twice"),
-        pytest.param("nics: {", "is not YAML", id="no YAML"),
-        pytest.param("numaNodes: !!int x", "is not YAML", id="a number that is none"),
+        pytest.param("nics: {", "is not valid YAML", id="no YAML"),
+        pytest.param("numaNodes: !!int x", "is not valid YAML", id="a number that is none"),
     ],
 )
 def test_what_no_machine_has_is_refused_by_its_field(tmp_path, text, says):
@@ -135,7 +141,7 @@ def test_what_no_machine_has_is_refused_by_its_field(tmp_path, text, says):
 
 
 def test_a_name_that_is_none_is_told_with_those_that_are():
-    with pytest.raises(BadProfile, match="no profile of that name: sriov, two-numa"):
+    with pytest.raises(BadProfile, match="nor one of the profiles sriov, two-numa"):
         profile_yaml.load("sriow")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from podwire.cluster.hardware import profile_yaml
 from podwire.cluster.hardware.pci_functions import functions, links
-from podwire.cluster.hardware.reconciler import settled
+from podwire.cluster.hardware.reconciler import desired_entries
 from podwire.cluster.hardware.switch import names
 from podwire.cluster.hardware.sysfs_mount import write
 from podwire.cluster.hardware.sysfs_tree import Machine, Symlink, class_entry, cpu_list, directories, share, shown, tree
@@ -172,7 +172,10 @@ def card(name, shown_as=None):
     ],
 )
 def test_entries_follow_links(present, others, known, entries, cards):
-    assert settled(CARDS, present, others, known) == (entries, {name: frozenset(each) for name, each in cards.items()})
+    assert desired_entries(CARDS, present, others, known) == (
+        entries,
+        {name: frozenset(each) for name, each in cards.items()},
+    )
 
 
 def link(index, name, peer, netns, kind="veth"):

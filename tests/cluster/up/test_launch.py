@@ -10,6 +10,7 @@ import pytest
 from podwire.cluster.up import launch
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.supervisor import Event
+from podwire.durable.locks import lock_file
 
 
 def dies(*_: object) -> bool:
@@ -29,10 +30,7 @@ def test_a_supervisor_that_ends_without_a_word_is_a_failure_with_its_log(tmp_pat
     )  # which goes where the process writes, not into the test's report
     layout = Layout(tmp_path)
     layout.log("supervisor").parent.mkdir(parents=True)
-    lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
-    try:
+    with lock_file(tmp_path / "lock") as lock:
         [event] = launch.detach(SimpleNamespace(layout=layout), lock)
-    finally:
-        os.close(lock)
     assert event == Event(component="", what="failed", seconds=0.0, detail="supervisor")
     assert logged in "\n".join(launch.tail(layout, "supervisor", 100))

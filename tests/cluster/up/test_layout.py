@@ -1,10 +1,12 @@
+import json
 from pathlib import Path
 
 import pytest
 
 from podwire.cluster.up import state
 from podwire.cluster.up.layout import LONGEST, BadPrefix, layout_of
-from podwire.cluster.up.state import BrokenState, NewerState, NodeRecord, State
+from podwire.cluster.up.state import BrokenState, NodeRecord, State
+from podwire.durable.records import NewerFormat
 
 
 def test_a_prefix_whose_sockets_would_have_too_long_paths_is_refused():
@@ -14,7 +16,7 @@ def test_a_prefix_whose_sockets_would_have_too_long_paths_is_refused():
 
 
 def test_a_prefix_that_is_a_file_is_refused():
-    with pytest.raises(BadPrefix, match="is no directory"):
+    with pytest.raises(BadPrefix, match="is not a directory"):
         layout_of(Path("/etc/passwd"))
 
 
@@ -32,13 +34,13 @@ def test_state_is_read_as_it_was_written(tmp_path):
     assert state.load(tmp_path / "up.json") is None
     state.save(tmp_path / "up.json", KEPT)
     assert state.load(tmp_path / "up.json") == KEPT
-    state.forget(tmp_path / "up.json")
+    state.remove(tmp_path / "up.json")
     assert state.load(tmp_path / "up.json") is None
 
 
 def test_the_state_of_a_later_podwire_is_refused(tmp_path):
-    (tmp_path / "up.json").write_text('{"format": 2, "everything": "else"}')
-    with pytest.raises(NewerState, match="format 2 is of a later podwire; this one knows 1"):
+    (tmp_path / "up.json").write_text('{"format":3,"checksum":"00000000","record":{"everything":"else"}}')
+    with pytest.raises(NewerFormat, match="format 3; this one supports up to 2"):
         state.load(tmp_path / "up.json")
 
 
@@ -46,3 +48,26 @@ def test_a_broken_state_is_told(tmp_path):
     (tmp_path / "up.json").write_text("{")
     with pytest.raises(BrokenState):
         state.load(tmp_path / "up.json")
+    with pytest.raises(BrokenState, match="podwire down"):  # also after it was quarantined
+        state.load(tmp_path / "up.json")
+    assert state.exists(tmp_path / "up.json")
+    state.remove(tmp_path / "up.json")
+    assert not state.exists(tmp_path / "up.json")
+
+
+def test_state_of_format_1_is_read_and_replaced(tmp_path):
+    old = {"slot": 3, "nodes": [{"name": "node-1", "number": 1, "own": True}], "runtime": "podwire", "store": "",
+           "made": ["/tmp/pw/var"], "hardware": None, "format": 1}  # fmt: skip
+    (tmp_path / "up.json").write_text(json.dumps(old, indent=2) + "\n")
+    loaded = state.load(tmp_path / "up.json")
+    assert loaded == State(slot=3, nodes=(NodeRecord(name="node-1", number=1, own=True),), made=("/tmp/pw/var",))
+    state.save(tmp_path / "up.json", loaded)
+    assert json.loads((tmp_path / "up.json").read_text())["format"] == 2
+    assert state.load(tmp_path / "up.json") == loaded
+
+
+def test_plain_state_of_an_unknown_format_is_refused(tmp_path):
+    (tmp_path / "up.json").write_text('{"format": 2, "everything": "else"}')
+    with pytest.raises(NewerFormat):
+        state.load(tmp_path / "up.json")
+    assert (tmp_path / "up.json").exists()

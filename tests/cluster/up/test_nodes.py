@@ -35,7 +35,7 @@ def node(number=2, layout=PREFIX):
         pytest.param((), 0, "between 1 and 16", id="none"),
         pytest.param(own(2), None, "", id="as many as there are"),
         pytest.param(own(2), 3, "", id="more"),
-        pytest.param(own(2), 1, "has 2 nodes, and none is taken away", id="fewer"),
+        pytest.param(own(2), 1, "has 2 nodes, and nodes are never removed", id="fewer"),
         pytest.param((HOST,), 1, "", id="the one on the host"),
         pytest.param((HOST,), 2, "on the host itself", id="more on the host"),
     ],

@@ -20,7 +20,7 @@ from podwire.cluster.up.supervisor import Supervisor
 
 home = Path(sys.argv[1])
 layout = Layout(home)
-for each in (layout.marks, layout.logs):
+for each in (layout.component_tags, layout.logs):
     each.mkdir(parents=True)
 
 def component(name, **more):

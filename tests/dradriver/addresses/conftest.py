@@ -1,4 +1,4 @@
-"""A link of two ends in namespaces of their own, and a small DHCP server at the far one. The packets are real."""
+"""A link of two ends in their own namespaces, and a small DHCP server at the far one. The packets are real."""
 
 import asyncio
 from contextlib import contextmanager

@@ -110,7 +110,7 @@ def test_they_may_be_started_in_any_order_and_killed_leave_sockets_that_nobody_m
 
 def test_a_second_up_a_second_kubelet_and_a_second_scheduler_do_no_harm(cluster, a_pod):
     cluster.up()
-    assert "it is up already" in cluster.up()
+    assert "already up" in cluster.up()
     cluster.apply(a_pod("one"))
     pids = cluster.once(cluster.running(1))
     identities = "/var/lib/podwire/identities"

@@ -1,4 +1,4 @@
-"""A whole node of real processes in namespaces of its own: API server, scheduler, runtime, kubelet; and a kubectl.
+"""A whole node of real processes in its own namespaces: API server, scheduler, runtime, kubelet; and a kubectl.
 
 Nothing that a story makes outlives the story; after each file nothing is left below the node's prefix.
 """

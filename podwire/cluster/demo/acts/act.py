@@ -7,21 +7,21 @@ from podwire.cluster.demo.step import Step
 from podwire.cluster.up.layout import Layout
 
 TELLS = 22
-"""The minor version from which kubectl tells the server what was typed."""
+"""The minor version since which kubectl sends the typed command in headers."""
 WAITS = 23
-"""The minor version from which kubectl waits for any field."""
+"""The minor version since which kubectl waits for any field."""
 NODE = "node-1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoContext:
-    """Where an act is played, and with what."""
+    """The cluster of the demo, and its tools."""
 
     layout: Layout
     minor: int
-    """Of kubectl's version."""
+    """kubectl's minor version."""
     form: str = "text"
-    """How diagrams are drawn."""
+    """The format of diagrams."""
 
     def podwire(self, command: str, rest: str = "") -> str:
         return f"podwire {command} --prefix {self.layout.prefix} {rest}".rstrip()
@@ -37,20 +37,20 @@ class Act:
     title: str
     sentence: str
     pod: str
-    """The pod whose way is shown."""
+    """The pod whose trace is shown."""
     steps: Sequence[Step]
     scheduler: str
-    """What the scheduler knew of the network."""
+    """What the scheduler knows of the network."""
     dies: str
-    """What happens to a pod's start while the plugin is dead."""
+    """What happens to a start while the plugin is down."""
 
 
 def shown(context: DemoContext, pod: str, flow: str, *, refused: bool = False) -> list[Step]:
-    """The pod's way, and how it compares with its flow."""
+    """Returns the steps that show the trace of a pod and compare it with its flow."""
     return [
         Step(
             name=f"trace {pod}",
-            sentence="Its way, as it was recorded: every arrow is a call that was made.",
+            sentence="Its trace as recorded: every arrow is a call that was made.",
             command=context.podwire(f"trace {pod}", f"--flow {flow} --brief --format {context.form}"),
             lines=400,
             shows="CNIPlugin",
@@ -58,9 +58,9 @@ def shown(context: DemoContext, pod: str, flow: str, *, refused: bool = False) -
         ),
         Step(
             name=f"check {pod}",
-            sentence="It is the flow that people draw, but for what was typed: this kubectl keeps that."
+            sentence="It matches the expected flow except for the typed command, which this kubectl does not send."
             if refused
-            else "It is the flow that people draw: nothing is missing, swapped or extra.",
+            else "It matches the expected flow: no call is missing, swapped or extra.",
             command=context.podwire(f"trace {pod}", f"--check {flow}"),
             refused=refused,
             shows=": 1 deviations" if refused else ": no deviations",
@@ -68,7 +68,7 @@ def shown(context: DemoContext, pod: str, flow: str, *, refused: bool = False) -
     ]
 
 
-def runs(pod: str, sentence: str = "Scheduled, given its network, started.") -> Step:
+def runs(pod: str, sentence: str = "Wait until it is scheduled, has its network, and runs.") -> Step:
     return Step(
         name=f"{pod} runs",
         sentence=sentence,

@@ -1,4 +1,4 @@
-"""Act two: a pod's network from ADD over CHECK to DEL."""
+"""Act two: a pod's network, from ADD and CHECK to DEL."""
 
 from podwire.cluster.demo.acts.act import Act, DemoContext, applied, runs, shown
 from podwire.cluster.demo.step import Step
@@ -8,24 +8,24 @@ def act(context: DemoContext) -> Act:
     return Act(
         number=2,
         flow="cni",
-        title="The life of a pod's network",
-        sentence="CNI adds it, checks that it stays what it was, and deletes it; each time the plugin asks its IPAM.",
+        title="The life cycle of a pod's network",
+        sentence="The runtime calls the CNI plugin with ADD, CHECK and DEL; each time the plugin calls its IPAM.",
         pod="life",
         steps=[
-            applied("life.yaml", "A pod that may change its own network.", "pod/life created"),
+            applied("life.yaml", "Create a pod that may change its own network.", "pod/life created"),
             runs("life"),
             _BREAK,
             _DELETE,
             *shown(context, "life", "cni"),
         ],
-        scheduler="nothing of networks",
-        dies="kubelet and runtime try again; what a killed ADD left is found by its record",
+        scheduler="nothing about networks",
+        dies="kubelet and runtime retry; leftovers of a killed ADD are found by their record",
     )
 
 
 _BREAK = Step(
     name="break",
-    sentence="The pod loses its route: CHECK finds it at once, and an event says so.",
+    sentence="Delete the default route inside the pod: CHECK detects it, and an event reports it.",
     command="kubectl get events --field-selector involvedObject.name=life --watch",
     meanwhile="kubectl exec life -- ip route del default",
     shows="NetworkCheckFailed",
@@ -33,7 +33,7 @@ _BREAK = Step(
 
 _DELETE = Step(
     name="delete",
-    sentence="The pod is deleted: DEL gives link and address back.",
+    sentence="Delete the pod: DEL removes the link and releases the address.",
     command="kubectl delete pod life",
     shows='pod "life" deleted',
 )

@@ -1,4 +1,4 @@
-"""Act one: a pod's way from kubectl to Running."""
+"""Act one: a pod from kubectl to Running."""
 
 from podwire.cluster.demo.acts.act import TELLS, Act, DemoContext, applied, runs, shown
 from podwire.cluster.demo.step import Step
@@ -21,31 +21,31 @@ def act(context: DemoContext) -> Act:
             _DELETE,
         ],
         scheduler="CPU, memory, ports",
-        dies="no pod gets a network; it is tried again until the plugin answers",
+        dies="pods get no network; retried until the plugin answers",
     )
 
 
 _PODS = [
-    applied("web.yaml", "A pod goes in: a web server.", "pod/web created"),
+    applied("web.yaml", "Create a pod: a web server.", "pod/web created"),
     runs("web"),
-    applied("client.yaml", "A second pod, to talk to the first.", "pod/client created"),
-    runs("client", "It runs, too."),
+    applied("client.yaml", "Create a second pod as a client.", "pod/client created"),
+    runs("client", "Wait until it runs, too."),
     Step(
         name="look at the pods",
-        sentence="Both have addresses.",
+        sentence="Both pods have addresses.",
         command="kubectl get pods -o wide",
         shows="Running",
     ),
     Step(
         name="describe the pod",
-        sentence="What happened to the first one, in the words of scheduler and kubelet.",
+        sentence="Events of the first pod, from scheduler and kubelet.",
         command="kubectl describe pod web",
         since="Events:",
         shows="Started container web",
     ),
     Step(
         name="logs",
-        sentence="Its log, through API server and kubelet.",
+        sentence="Read its log, through API server and kubelet.",
         command="kubectl logs web",
         shows="web serves on port 80",
     ),
@@ -53,14 +53,14 @@ _PODS = [
 
 _EXEC = Step(
     name="exec",
-    sentence="A program inside: the link that the CNI plugin made.",
+    sentence="Run a program inside: eth0 is the link that the CNI plugin created.",
     command="kubectl exec web -- ip address show eth0",
     shows="inet ",
 )
 
 _ADDRESSES = Step(
     name="addresses",
-    sentence="The node's address, and the pod's own.",
+    sentence="The addresses of the node and of the pod.",
     command="kubectl get pod web -o jsonpath='{.status.hostIP} {.status.podIPs[*].ip}'",
     learns=("node", "ip", "ip6"),
     shows=".",
@@ -69,13 +69,13 @@ _ADDRESSES = Step(
 _PINGS = [
     Step(
         name="IPv4",
-        sentence="The pods reach each other.",
+        sentence="The pods reach each other over IPv4.",
         command="kubectl exec client -- ping -c 1 $ip",
         shows="1 packets received, 0% packet loss",
     ),
     Step(
         name="IPv6",
-        sentence="Over IPv6, too.",
+        sentence="And over IPv6.",
         command="kubectl exec client -- ping -c 1 $ip6",
         shows="1 packets received, 0% packet loss",
     ),
@@ -84,14 +84,14 @@ _PINGS = [
 
 _HOST_PORT = Step(
     name="hostPort",
-    sentence="And from outside, by the node's address and the pod's hostPort.",
+    sentence="Reach the pod from outside, by the node's address and the hostPort.",
     command="busybox wget -q -O - http://$node:8080",
     shows="hello from web",
 )
 
 _DELETE = Step(
     name="delete",
-    sentence="The pods are deleted; kubectl returns when they are gone.",
+    sentence="Delete the pods; kubectl returns when they are gone.",
     command="kubectl delete pod web client",
     shows='pod "client" deleted',
 )

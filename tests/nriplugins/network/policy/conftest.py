@@ -1,4 +1,4 @@
-"""A node with pods in namespaces of their own, once on a bridge and once by routed links, and packets between them."""
+"""A node with pods in their own namespaces, once on a bridge and once by routed links, and packets between them."""
 
 import select
 import socket
