@@ -76,7 +76,7 @@ def _import(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
 
 
 def _remove(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
-    """What was removed; nothing is when one of them is not there."""
+    """Returns the removed images; removes none if one of them does not exist."""
     found = {}
     for name in arguments.image:
         image = images.status(name)

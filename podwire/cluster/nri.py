@@ -29,7 +29,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Nri:
-    """A host, its seat in the runtime, and what is to know the containers as soon as there are any."""
+    """An NRI host, its hooks in the runtime, and the updater, which gets the containers when they are recovered."""
 
     host: Adaptation
     hooks: NriHooks

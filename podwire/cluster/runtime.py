@@ -76,7 +76,7 @@ class Options:
     cgroup_root: str = ""
     """The parent of all cgroups, if it does not follow from the prefix."""
     cni_checking: CheckSettings = DEFAULT_SETTINGS
-    """How often CHECK is called for networks of pods, and what is done when it fails."""
+    """Interval of CHECK for networks of pods, and the reaction to a failure."""
     name: str = ""
     """Identifies this runtime among several that share one image store."""
 

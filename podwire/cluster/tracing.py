@@ -36,12 +36,12 @@ API_SIDE = "PODWIRE_TRACE_API"
 CRI_SIDE = "PODWIRE_TRACE_CRI"
 """`runtime`: the runtime records its callers, because the kubelet is not ours."""
 CATCH_UP_SECONDS = 2.0
-"""How long to wait for a busy collector."""
+"""Timeout for a busy collector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorOptions:
-    """Where a collector listens and stores records."""
+    """The socket and the directory of a collector."""
 
     socket: Path
     directory: Path

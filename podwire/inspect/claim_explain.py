@@ -21,7 +21,7 @@ from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.transports import credentials, http_client
 
 BUSY_SECONDS = 5.0
-"""How long to wait for a driver that is working on claims."""
+"""Timeout for a driver that is working on claims."""
 IN_A_POD = "KUBERNETES_SERVICE_HOST"
 _HERE = Layout(Path("/"))
 
@@ -48,7 +48,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class ApiObjects:
-    """What the API server has."""
+    """The objects of the API server that explain a claim."""
 
     claim: Object
     pods: Sequence[Object]

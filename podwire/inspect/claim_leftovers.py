@@ -14,15 +14,17 @@ from podwire.linux.net.network import KernelNetwork
 _CDI = f"{DRIVER}-claim@"
 
 
-def find_resources(state: Path, run: Path, kubelet: Path) -> Iterator[Leftover]:
+def find_resources(state: Path, run: Path, kubelet: Path, *, network: bool = True) -> Iterator[Leftover]:
     """Searches the node of the calling thread. A damaged record has no owner: its resources may be left over."""
     for directory in (run / "cdi", state / "network-driver/cdi"):
         for path in directory.glob(f"{_CDI}*.json"):
             yield Leftover("CDI file", str(path), path.stem.removeprefix(_CDI))
     for path in (*(state / "network-driver/records").glob(f"*/*{SUFFIX}"), *(kubelet / "claims").glob(f"*{SUFFIX}")):
         yield Leftover("damaged record", str(path), "")
-    with contextlib.closing(KernelNetwork()) as network:
-        for link in network.links.list():
+    if not network:
+        return
+    with contextlib.closing(KernelNetwork()) as kernel:
+        for link in kernel.links.list():
             if OWN_NAME.fullmatch(link.name) and link.alias.startswith(TAG):
                 yield Leftover("link", link.name, link.alias.removeprefix(TAG).partition("/")[0])
 

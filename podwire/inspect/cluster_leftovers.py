@@ -11,6 +11,8 @@ from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.cluster.up.slots import TABLES
+from podwire.cluster.up.state import BrokenState
+from podwire.durable.records import NewerFormat
 from podwire.inspect import leftovers
 from podwire.inspect.leakcheck import Leftover
 from podwire.linux.errors import LinuxError
@@ -26,18 +28,38 @@ NFT_SECONDS = 10.0
 
 def find_resources(layout: Layout, claims: SlotClaims) -> set[Leftover]:
     """Returns all resources of the cluster below a prefix, and of its pods, on the host and on its nodes."""
-    seen = set(_own(layout, claims))
+    resources = set(_own(layout, claims))
+    on_host = _has_pods_on_host(layout)
     for name in layout.nodes():
-        seen |= leftovers.find_resources(nodes.runtime_on_host(layout, name))
+        resources |= leftovers.find_resources(nodes.runtime_on_host(layout, name), network=on_host)
     for space in _spaces(layout):
-        seen |= space.inside(partial(leftovers.find_resources, nodes.runtime_on_node(layout, space.name)))
-    return seen
+        resources |= space.inside(partial(leftovers.find_resources, nodes.runtime_on_node(layout, space.name)))
+    return resources
 
 
 def owners(layout: Layout) -> set[str]:
-    """Returns recorded sandboxes and containers, and the cluster itself if it has a record."""
-    known = {owner for name in layout.nodes() for owner in leftovers.owners(nodes.runtime_on_host(layout, name))}
+    """Returns recorded sandboxes and containers, pods of other runtimes, and the cluster itself if it has a record."""
+    known: set[str] = set()
+    for name in layout.nodes():
+        options = nodes.runtime_on_host(layout, name)
+        known |= leftovers.owners(options) | leftovers.foreign_owners(options)
     return known | {OWNER} if state.exists(layout.record) else known
+
+
+def _has_pods_on_host(layout: Layout) -> bool:
+    """Whether pods of this prefix can be in the host's network namespace.
+
+    Nodes of a cluster with another prefix than / always have their own namespaces. Without a cluster, a runtime that
+    runs alone has its pods on the host. A cluster that was removed has neither, so that resources of other clusters and
+    runtimes on this host are not taken for its leftovers.
+    """
+    try:
+        known = state.load(layout.record)
+    except (BrokenState, NewerFormat):
+        known = None
+    if known is not None:
+        return not known.nodes[0].own
+    return layout.is_default or (layout.state / "runtime").is_dir()
 
 
 def _spaces(layout: Layout) -> list[NodeNamespaces]:

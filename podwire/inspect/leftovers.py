@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from podwire.cluster.runtime import Options
+from podwire.cniplugins.overview import attached
 from podwire.durable import append_log
 from podwire.inspect import claim_leftovers
 from podwire.inspect.leakcheck import Leftover, owner_of_element, owner_of_link
@@ -28,12 +29,23 @@ NFT_SECONDS = 10.0
 _COMMENT = re.compile(rb'"comment": ?"([^"]*)"')
 
 
-def find_resources(options: Options) -> set[Leftover]:
-    """Returns all resources in the network and mount namespaces of the calling thread, and below the prefix."""
-    searches: tuple[Callable[[Options], Iterator[Leftover]], ...] = (
-        _namespaces, _mounts, _groups, _processes, _links, _elements, _policy_addresses, _files, _claims,
-    )  # fmt: skip
-    return {leftover for search in searches for leftover in search(options)}
+def find_resources(options: Options, *, network: bool = True) -> set[Leftover]:
+    """Returns all resources below the prefix, and those in the network namespace of the calling thread.
+
+    Tags in a network namespace do not name the prefix. `network` is False where no pod of this prefix can be in the
+    namespace: then its links, nft elements and policy addresses belong to other clusters or runtimes.
+    """
+    searches: list[Callable[[Options], Iterator[Leftover]]] = [_namespaces, _mounts, _groups, _processes, _files]
+    searches += [_links, _elements, _policy_addresses] if network else []
+    resources = {leftover for search in searches for leftover in search(options)}
+    kubelet = options.prefix / "var/lib/kubelet"
+    return resources | set(claim_leftovers.find_resources(options.state, options.run, kubelet, network=network))
+
+
+def foreign_owners(options: Options) -> set[str]:
+    """Returns the ids of living pods that other runtimes attached with our CNI plugins."""
+    alive = {entry.container_id for entry in attached(str(options.state / "cni/attachments")) if entry.alive}
+    return {id_ for id_ in alive if not (options.run / "netns" / f"{MARK}{id_}").exists()}
 
 
 def owners(options: Options) -> set[str]:
@@ -45,10 +57,6 @@ def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:
     for path in options.state.glob(f"runtime/{kind}/*/{FILE}"):
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             yield append_log.newest(path.read_bytes(), msgspec.json.decode, msgspec.MsgspecError)
-
-
-def _claims(options: Options) -> Iterator[Leftover]:
-    return claim_leftovers.find_resources(options.state, options.run, options.prefix / "var/lib/kubelet")
 
 
 def _namespaces(options: Options) -> Iterator[Leftover]:

@@ -49,7 +49,7 @@ def test_the_tour_is_played_to_its_end(place):
         "$ kubectl apply -f pod.yaml",
         "Pending",
         "front",  # the watch saw the label
-        "spec.seats: Invalid value: -3",
+        "spec.capacity: Invalid value: -3",
         'unknown field "spec.containers[0].prots"',
         'namespace "shop" deleted',
         "kubernetes-admin",

@@ -1,8 +1,20 @@
+from types import SimpleNamespace
+
 import pytest
 
 from podwire.cluster.runtime import Options
+from podwire.cluster.up import state
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.slot_claims import SlotClaims
+from podwire.cluster.up.state import NodeRecord, State
+from podwire.inspect import cluster_leftovers, leftovers
 from podwire.inspect.leakcheck import Leftover, lasting, leaks, owner_of_element, owner_of_link, table
-from podwire.inspect.leftovers import find_resources
+from podwire.inspect.leftovers import find_resources, foreign_owners
+from podwire.linux import syscalls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import in_thread
+from podwire.linux.values import Veth
+from podwire.runtime.sandboxes.kernel import MARK
 
 KNOWN = Leftover("netns", "/run/netns/podwire-a", "a")
 LOST = Leftover("mount", "/run/podwire/shm/b", "b")
@@ -53,3 +65,37 @@ def test_what_plugins_have_on_disk_is_a_trace_of_its_pod(tmp_path):
         Leftover("CNI record", str(record), "lost"),
         Leftover("lease", str(lease), "lost"),
     }
+
+
+def owners_in_a_network_with_a_pod_of_another_runtime(layout):
+    def look():
+        syscalls.unshare(syscalls.NEWNET)
+        with KernelNetwork() as network:
+            network.links.add(Veth("theirs", "peer", alias="podwire:0123 net/theirs/eth0"))
+        return {each.owner for each in cluster_leftovers.find_resources(layout, SlotClaims(layout.prefix / "slots"))}
+
+    return in_thread(look)
+
+
+def test_pods_of_other_runtimes_are_no_leftovers_of_a_removed_cluster(tmp_path):
+    assert "theirs" not in owners_in_a_network_with_a_pod_of_another_runtime(Layout(tmp_path))
+
+
+def test_nodes_with_own_namespaces_have_no_leftovers_in_the_network_of_the_host(tmp_path):
+    layout = Layout(tmp_path)
+    (layout.state / "runtime").mkdir(parents=True)
+    state.save(layout.record, State(slot=1, nodes=(NodeRecord(name="node-1", number=1, own=True),)))
+    assert "theirs" not in owners_in_a_network_with_a_pod_of_another_runtime(layout)
+
+
+def test_a_runtime_that_runs_alone_has_its_leftovers_in_the_network_of_the_host(tmp_path):
+    (tmp_path / "var/lib/podwire/runtime").mkdir(parents=True)
+    assert "theirs" in owners_in_a_network_with_a_pod_of_another_runtime(Layout(tmp_path))
+
+
+def test_a_living_pod_of_another_runtime_is_a_known_owner(tmp_path, monkeypatch):
+    entries = [SimpleNamespace(container_id=id_, alive=id_ != "gone") for id_ in ("theirs", "ours", "gone")]
+    monkeypatch.setattr(leftovers, "attached", lambda _directory: entries)
+    (tmp_path / "run/netns").mkdir(parents=True)
+    (tmp_path / f"run/netns/{MARK}ours").touch()
+    assert foreign_owners(Options(socket=tmp_path / "cri.sock", prefix=tmp_path)) == {"theirs"}

@@ -175,7 +175,7 @@ def test_what_cannot_be_told_is_said_in_one_line(arguments, told, tmp_path, caps
 def test_a_pod_that_was_not_seen_is_named(tmp_path, capsys):
     tracing.CollectorOptions.below(tmp_path).directory.mkdir(parents=True)
     assert main(["trace", "web", "-n", "shop", "--prefix", str(tmp_path)]) == 1
-    assert "no pod shop/web was seen" in capsys.readouterr().err
+    assert "no pod shop/web was recorded" in capsys.readouterr().err
     assert main(["trace", "--prefix", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "no pods recorded yet\n"
 

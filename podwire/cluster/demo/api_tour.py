@@ -70,7 +70,7 @@ _FERRIES = [
     ),
     Step(
         name="look at the ferry",
-        sentence="kubectl shows the printer columns; seats has its default.",
+        sentence="kubectl shows the printer columns; capacity has its default.",
         command="kubectl get ferries -n shop",
         shows="40",
     ),
@@ -82,10 +82,10 @@ def _refusals(minor: int) -> list[Step]:
     return [
         Step(
             name="a wrong value",
-            sentence="A ferry with -3 seats is rejected, and the error names the field.",
+            sentence="A ferry with a capacity of -3 is rejected, and the error names the field.",
             command="kubectl apply -f sunk.yaml",
             refused=True,
-            shows="seats",
+            shows="capacity",
         ),
         Step(
             name="a wrong field",

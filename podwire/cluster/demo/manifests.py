@@ -195,7 +195,7 @@ spec:
     additionalPrinterColumns:
     - {name: From, type: string, jsonPath: .spec.from}
     - {name: To, type: string, jsonPath: .spec.to}
-    - {name: Seats, type: integer, jsonPath: .spec.seats}
+    - {name: Capacity, type: integer, jsonPath: .spec.capacity}
     schema:
       openAPIV3Schema:
         type: object
@@ -206,7 +206,7 @@ spec:
             properties:
               from: {type: string}
               to: {type: string}
-              seats: {type: integer, minimum: 1, default: 40}
+              capacity: {type: integer, minimum: 1, default: 40}
 """
 
 FERRY = """\
@@ -220,7 +220,7 @@ SUNK = """\
 apiVersion: harbour.example.com/v1
 kind: Ferry
 metadata: {name: sunk, namespace: shop}
-spec: {from: Island, to: Mainland, seats: -3}
+spec: {from: Island, to: Mainland, capacity: -3}
 """
 
 MISSPELT = POD.replace("name: web\n  labels", "name: misspelt\n  labels").replace("ports:", "prots:")

@@ -30,7 +30,7 @@ NEVER = ("device", "subsystem", "speed", "duplex", "iflink")
 """Files that a card provides itself, whatever its link is."""
 
 OLD_NAME_SECONDS = 1.0
-"""How long a renamed card keeps its old entry."""
+"""Time for which a renamed card keeps its old entry."""
 
 
 class ClassNet(NamedTuple):

@@ -13,7 +13,7 @@ from podwire.cluster.hardware.pci_functions import Function, bridges, functions,
 from podwire.cluster.hardware.profile import Profile, parts
 
 LIVE = "devices/virtual/net"
-"""Where the kernel shows links without hardware."""
+"""The directory in which the kernel shows links without hardware."""
 CLASS_NET = "class/net"
 VERBS_MAJOR, VERBS_MINOR = 231, 192
 """Device numbers of verbs files."""

@@ -57,10 +57,10 @@ def become(component: Component, layout: Layout, ready_pipe: int, close: Callabl
         code = _serve(component, ready_pipe)
         os.close(tag)
     except component.troubles as error:
-        _log.error("%s", error)
+        _log.error("component cannot run", extra={"component": component.name, "error": str(error)})
         code = 1
     except BaseException:  # noqa: BLE001 - the end of the process; the log has the cause
-        _log.exception("component failed", extra={"component": component.name})
+        _log.exception("component failed unexpectedly", extra={"component": component.name})
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()

@@ -124,7 +124,7 @@ def _run_daemon(prepared: Prepared, lock: FileLock, writes: int) -> None:
         reporter = _Reporter(writes)
         code = 0 if supervise(prepared, lock, reporter, reporter.pipe) else 1
     except Exception:  # noqa: BLE001 - the last resort of the daemon
-        _log.exception("supervisor failed")
+        _log.exception("supervisor failed unexpectedly")
     finally:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
@@ -142,7 +142,7 @@ class _Reporter:
 
     def __call__(self, event: Event) -> None:
         _log.info(
-            "component event",
+            "component changed state",
             extra={"component": event.component or "all", "event": event.what, "detail": event.detail},
         )
         if self._writes < 0:

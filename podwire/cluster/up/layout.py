@@ -39,7 +39,7 @@ class Layout:
 
     @property
     def record(self) -> Path:
-        """What `up` decided: slot, nodes, and where they are."""
+        """The decisions of `up`: slot, nodes, and their namespaces."""
         return self.state / "up.json"
 
     @property

@@ -1,4 +1,4 @@
-"""Which prefix has which slot, machine-wide: one file per slot, changed by one process at a time.
+"""Claims of slots by prefixes, machine-wide: one file per slot, changed by one process at a time.
 
 A prefix keeps its slot for as long as it keeps its record, also after a reboot, when another cluster may start first:
 so claims are as durable as records. The files are plain JSON, because several versions of podwire share them.
@@ -132,7 +132,8 @@ class SlotClaims:
     def _locked(self) -> Iterator[None]:
         while True:
             try:
-                self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    self._directory.mkdir(mode=0o755, parents=True)
                 lock = lock_file(self._directory / _LOCK, wait=None, name="podwire")
             except (FileNotFoundError, NoSuchPath):
                 continue  # the last holder has just removed the directory

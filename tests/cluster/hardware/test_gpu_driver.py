@@ -129,7 +129,7 @@ async def test_a_kubelet_is_told_which_cdi_devices_a_claim_has(api, folder):
             answer = await plugin.call(PREPARE_V1, request, timeout=SECONDS)
             (device,) = answer.claims[asked.uid].devices
             assert (device.pool_name, device.device_name, list(device.request_names)) == (NODE, "gpu-3", ["gpu"])
-            assert "is another claim by now" in answer.claims[other.uid].error
+            assert "was replaced by another claim" in answer.claims[other.uid].error
             beta = await plugin.call(PREPARE_V1BETA1, PREPARE_V1BETA1.request(), timeout=SECONDS)
             assert not beta.claims
             gone = await plugin.call(UNPREPARE_V1, dra.NodeUnprepareResourcesRequest(claims=[asked]), timeout=SECONDS)
@@ -146,8 +146,8 @@ async def test_a_kubelet_is_told_which_cdi_devices_a_claim_has(api, folder):
     ("status", "says"),
     [
         pytest.param({}, "has no allocation", id="not allocated"),
-        pytest.param({"pool": "node-2", "device": "gpu-0"}, "node-2/gpu-0 is no GPU of node node-1", id="elsewhere"),
-        pytest.param({"pool": NODE, "device": "gpu-9"}, "node-1/gpu-9 is no GPU of node node-1", id="one too many"),
+        pytest.param({"pool": "node-2", "device": "gpu-0"}, "node-2/gpu-0 is not a GPU of node node-1", id="elsewhere"),
+        pytest.param({"pool": NODE, "device": "gpu-9"}, "node-1/gpu-9 is not a GPU of node node-1", id="one too many"),
     ],
 )
 def test_a_claim_that_has_none_of_these_gpus_is_refused(status, says):

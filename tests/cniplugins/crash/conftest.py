@@ -20,7 +20,7 @@ from podwire.cluster.runtime import Options
 from podwire.cniplugins.skeleton import PLUGINS
 from podwire.failpoints import KNOWN
 from podwire.inspect.leakcheck import Leftover, leaks
-from podwire.inspect.leftovers import found
+from podwire.inspect.leftovers import find_resources
 from podwire.ipam import ranges
 from podwire.ipam.entries import Owner
 from podwire.ipam.leases import Leases
@@ -181,7 +181,7 @@ class Network:
 
 def leakcheck(host) -> list[Leftover]:
     """What `podwire leakcheck` would tell of, where nobody has a pod."""
-    return leaks(found(Options(socket=host.root / "cri.sock", prefix=host.root)), ())
+    return leaks(find_resources(Options(socket=host.root / "cri.sock", prefix=host.root)), ())
 
 
 ROOM = min(ranges.size(each) for each in ranges.parse_sets({"ranges": [[{"subnet": subnet}] for subnet in SUBNETS]}))

@@ -40,9 +40,9 @@ class Act:
     """The pod whose trace is shown."""
     steps: Sequence[Step]
     scheduler: str
-    """What the scheduler knows of the network."""
+    """The scheduler's knowledge of the network."""
     dies: str
-    """What happens to a start while the plugin is down."""
+    """The effect on a start while the plugin is down."""
 
 
 def shown(context: DemoContext, pod: str, flow: str, *, refused: bool = False) -> list[Step]:
