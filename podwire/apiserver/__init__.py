@@ -1,4 +1,4 @@
-"""Verbs over the store: authentication, admission, validation, watch fan-out. Speaks: k8sapi."""
+"""The Kubernetes API over a store: identity, admission, validation, verbs, watches. Speaks: k8sapi."""
 
 from podwire.apiserver.assembly import Assembled, Settings, assemble
 from podwire.apiserver.identity.pki import Pki, PkiError

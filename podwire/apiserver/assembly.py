@@ -1,4 +1,4 @@
-"""Connects the parts of the room to one API server over a given store; no sockets, nothing runs yet."""
+"""Builds one API server over a given store; no sockets, nothing runs yet."""
 
 import asyncio
 import ipaddress
@@ -46,22 +46,22 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What an operator may choose."""
+    """Settings of an operator."""
 
     service_network: Network = field(default_factory=lambda: ipaddress.ip_network("10.96.0.0/16"))
     static_tokens: Mapping[str, User] = field(default_factory=dict)
     address: str = "127.0.0.1:6443"
-    """What discovery tells clients; kubectl does not care."""
+    """The address in discovery; kubectl ignores it."""
     limits: Limits = field(default_factory=Limits)
     checks: Mapping[str, Check] = field(default_factory=dict)
-    """What health means beyond answering at all."""
+    """Health checks besides the server's own."""
     kubelets: Kubelets | None = None
-    """The way to logs, exec, attach and the like; without one they are refused."""
+    """Reaches kubelets for log, exec, attach and the like; without it they are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """An API server: call `start` once, then `server.handle` answers; `run` keeps it right until cancelled."""
+    """An API server: call `start` once, then `server.handle` answers; `run` follows the store until cancelled."""
 
     server: ApiServer
     engine: Engine
@@ -73,8 +73,11 @@ class Assembled:
     settings: Settings
 
     async def start(self) -> None:
-        """1. The first objects.  2. Custom resources, so that nobody is told that they do not exist.
-        3. Policies, so that nobody gets past them."""
+        """Prepares the server.
+
+        1. Create the first objects.  2. Load custom resources, so that no client gets a 404 for them. 3. Load roles.
+        4. Load policies, so that no write bypasses them.
+        """
         authority = self.pki.authority_pem.decode()
         first = str(self.settings.service_network[1])
         await bootstrap.fill(self.engine, authority_pem=authority, service_address=first)
@@ -83,7 +86,7 @@ class Assembled:
         await self.policies.load()
 
     async def run(self) -> None:
-        """Work until cancelled; a part that fails takes the rest down rather than lie."""
+        """Runs until cancelled; if one informer fails, all stop."""
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self.custom.run(), name="custom resources")
             parts.create_task(self.policies.run(), name="admission policies")
@@ -92,7 +95,7 @@ class Assembled:
 
 
 def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = None) -> Assembled:
-    """Build everything and connect it."""
+    """Builds everything and connects it."""
     settings = settings or Settings()
     definitions = load()
     schemas = Schemas(definitions)
@@ -136,7 +139,7 @@ def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, roles: R
 def _admission(
     store: Store, addresses: ServiceAddresses, authorizer: Authorizer, policies: Policies, limits: Limits
 ) -> Admission:
-    """In upstream's order."""
+    """Returns the plugins in upstream's order."""
     return Admission(
         [
             NamespaceLifecycle(store),
@@ -155,7 +158,7 @@ def _admission(
 
 
 def _issuer(pki: Pki) -> dict[str, bytes]:
-    """What others need to verify this server's tokens."""
+    """Returns the OpenID documents with which others verify this server's tokens."""
     keys = f"{ISSUER}/openid/v1/jwks"
     return {
         "/.well-known/openid-configuration": msgspec.json.encode(discovery(ISSUER, keys)),

@@ -1,4 +1,4 @@
-"""What a new cluster holds before anybody asks: namespaces, priorities, the server's own service and its authority."""
+"""The objects of a new cluster: namespaces, priority classes, the server's service and its CA."""
 
 import ipaddress
 
@@ -11,13 +11,13 @@ from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
 SYSTEM = User("system:apiserver", groups=(MASTERS, AUTHENTICATED))
-"""On whose behalf the server writes."""
+"""The user of the server's own writes."""
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 async def fill(engine: Engine, *, authority_pem: str, service_address: str) -> None:
-    """Create what is missing; what is there stays as it is."""
+    """Creates what is missing; existing objects stay as they are."""
     registry = engine.registry
     for name in NAMESPACES:
         await _ensure(engine, registry.builtin("", "namespaces"), "", {"metadata": {"name": name}})
@@ -28,7 +28,7 @@ async def fill(engine: Engine, *, authority_pem: str, service_address: str) -> N
 
 
 async def advertise(engine: Engine, address: str, port: int) -> None:
-    """Say where the server can be reached by pods; a loopback address cannot be and is not told."""
+    """Publishes the address at which pods reach the server; a loopback address is not published."""
     if ipaddress.ip_address(address).is_loopback:
         return
     await _create_or_update(engine, engine.registry.builtin("", "endpoints"), _endpoints(address, port))
@@ -38,7 +38,7 @@ async def advertise(engine: Engine, address: str, port: int) -> None:
 
 
 async def _ensure(engine: Engine, resource: Resource, namespace: str, obj: Object) -> bool:
-    """Create an object; False when it is there already."""
+    """Creates an object; returns False when it exists."""
     if await engine.find(resource, namespace, obj["metadata"]["name"]) is not None:
         return False
     whole = {"kind": resource.kind.kind, "apiVersion": resource.kind.api_version, **obj}
@@ -52,7 +52,7 @@ async def _ensure(engine: Engine, resource: Resource, namespace: str, obj: Objec
 
 
 async def _create_or_update(engine: Engine, resource: Resource, obj: Object) -> None:
-    """Create an object of namespace default, or bring it up to date."""
+    """Creates an object in namespace default, or updates it."""
     if await _ensure(engine, resource, "default", obj):
         return
     write = Write(

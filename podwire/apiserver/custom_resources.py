@@ -1,4 +1,4 @@
-"""Custom resources: definitions are established and served as they come, and not served any more when they go."""
+"""Informer of CustomResourceDefinitions: compiles and serves them as they come and go."""
 
 import logging
 from dataclasses import replace
@@ -37,13 +37,13 @@ from podwire.protocols.storage import Change, Item
 _log = logging.getLogger("podwire.apiserver.custom_resources")
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-"""Keeps a definition until its objects are deleted; controllers take it off."""
+"""Protects a definition until its objects are deleted; a controller removes it."""
 
 ANY_SCHEMA: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 class DefinitionFinalizer:
-    """Gives every new definition the finalizer that its objects' deletion needs."""
+    """Adds the finalizer that protects a definition's objects to every new definition."""
 
     async def admit(self, operation: Operation) -> None:
         if operation.verb == "CREATE" and operation.is_for("apiextensions.k8s.io", "customresourcedefinitions"):
@@ -55,19 +55,19 @@ class DefinitionFinalizer:
 
 
 class CustomResources:
-    """Keeps the registry and the OpenAPI documents in step with the stored definitions."""
+    """Updates the registry and the OpenAPI documents from the stored definitions."""
 
     def __init__(self, engine: Engine, openapi: OpenApi) -> None:
         self._engine = engine
         self._openapi = openapi
         self._definitions: dict[str, Object] = {}
         self._compiled: dict[tuple[str, str], list[tuple[Resource, Object]]] = {}
-        """What each definition serves, by uid and version: those that have not changed are not compiled again."""
+        """Compiled resources by uid and version of the definition: unchanged definitions are not compiled again."""
         self._resource = engine.registry.builtin("apiextensions.k8s.io", "customresourcedefinitions")
         self._meta = engine.schemas.shape_of(OBJECT_META)
 
     async def load(self) -> None:
-        """Serve what is stored; called once before anybody is answered."""
+        """Serves the stored definitions; called once before the server answers."""
         page = await self._engine.store.list(self._resource.prefix)
         await self._on_list(list(page.items))
 
@@ -91,7 +91,7 @@ class CustomResources:
             await self._establish(self._definitions[change.key])
 
     async def _establish(self, definition: Object) -> None:
-        """Write the status that says whether the names are free and the resource is served."""
+        """Writes the status conditions NamesAccepted and Established."""
         name = definition["metadata"]["name"]
         others = [each.kind for each in self._engine.registry.resources if not _of(each.kind, definition)]
         now = self._engine.clock.wall()
@@ -112,7 +112,7 @@ class CustomResources:
         try:
             await self._engine.updater.update(write)
         except ApiError as error:
-            _log.info("definition not established", extra={"definition": name, "reason": error.message})
+            _log.info("cannot establish a definition", extra={"definition": name, "error": error.message})
 
     def _update_registry(self) -> None:
         before, self._compiled = self._compiled, {}
@@ -128,7 +128,7 @@ class CustomResources:
         try:
             return _resources(definition, self._meta)
         except Exception:  # noqa: BLE001 - whatever is wrong with one definition, the others are served
-            _log.exception("definition cannot be served", extra={"definition": definition["metadata"]["name"]})
+            _log.exception("cannot serve a definition", extra={"definition": definition["metadata"]["name"]})
             return []
 
 
@@ -159,7 +159,8 @@ def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]
 
 
 def _without_create(kind: Kind) -> Kind:
-    """A definition on its way out takes no new objects, else its clean-up would never end."""
+    """Returns the kind without `create`: a terminating definition accepts no new objects, or its cleanup would never
+    end."""
     return replace(kind, verbs=tuple(each for each in kind.verbs if each != "create"))
 
 

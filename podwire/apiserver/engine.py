@@ -1,4 +1,4 @@
-"""What the verbs work with: the store, the resources, the three ways to write, the clock."""
+"""Dependencies of the verbs: store, registry, identity, writers, clock, limits."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ from podwire.kinds.stored import Object
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks and what they may do."""
+    """Authentication, authorization and tokens."""
 
     authenticator: Authenticator
     authorizer: Authorizer
@@ -31,7 +31,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Handed to every verb."""
+    """Passed to every verb."""
 
     store: Store
     registry: Registry
@@ -45,7 +45,7 @@ class Engine:
     tracker: Tracker
     admission: Admission
     kubelets: Kubelets | None = None
-    """None where no kubelet can be reached."""
+    """None where kubelets cannot be reached."""
 
     @classmethod
     def build(
@@ -77,12 +77,12 @@ class Engine:
         )
 
     async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """An object as it is now; None when there is none."""
+        """Returns an object; None when it does not exist."""
         item = await self.store.get(resource.key(namespace, name))
         return resource.unpack(item) if item else None
 
     def shape(self, api_version: str, kind: str) -> Shape:
-        """The shape of a kind that has no resource of its own."""
+        """Returns the schema of a kind that has no resource of its own."""
         found = self.schemas.shape(api_version, kind)
         if found is None:
             raise LookupError(f"the installed schemas lack {api_version} {kind}")

@@ -1,4 +1,4 @@
-"""What the API server needs from its neighbours, in its own words."""
+"""Interfaces to the store and to kubelets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Query = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kubelet:
-    """Where a node's kubelet serves."""
+    """The address of a node's kubelet."""
 
     node: str
     address: str
@@ -20,32 +20,32 @@ class Kubelet:
 
 
 class Kubelets(Protocol):
-    """The way to the kubelets."""
+    """Connects to kubelets."""
 
     async def connect(self, kubelet: Kubelet, path: str, query: Query, request: Request) -> Answer:
-        """The kubelet's answer on behalf of a request; its refusals are answers, too, in plain text.
+        """Forwards a request and returns the kubelet's answer; its errors are answers too, in plain text.
 
-        A request for a WebSocket becomes a conversation with the kubelet. Raises ApiError when nobody answers.
+        A WebSocket request becomes a tunnel to the kubelet. Raises ApiError when the kubelet does not answer.
         """
         ...
 
 
 class Store(Protocol):
-    """Where objects live: keys to bytes, one revision for the whole. See podwire.protocols.storage for the words."""
+    """Stores values by key under one revision; podwire.protocols.storage defines the terms."""
 
     @property
     def revision(self) -> int:
-        """The newest revision that this process has seen committed."""
+        """The newest revision that this process knows to be committed."""
         ...
 
     async def get(self, key: str) -> Item | None:
-        """The key as of now: never older than any write acknowledged before the call."""
+        """Returns the key's current item: never older than a write that was acknowledged before the call."""
         ...
 
     async def list(self, prefix: str, *, at: int | None = None, after: str | None = None, limit: int = 0) -> Page:
-        """Keys under `prefix` (which ends in '/') in order, as of now or as of revision `at`.
+        """Returns the keys under `prefix` (which ends in '/') in order, now or at revision `at`.
 
-        `after` is the last key of the page before; `limit` 0 means all. Raises Gone or NotYet for `at`.
+        `after` is the last key of the previous page; `limit` 0 means all. Raises Gone or NotYet for `at`.
         """
         ...
 
@@ -58,9 +58,9 @@ class Store(Protocol):
         ...
 
     async def delete(self, key: str, *, expected: int) -> int:
-        """The revision of the deletion, durable when it returns. Raises Stale."""
+        """Returns the revision of the deletion, durable when it returns. Raises Stale."""
         ...
 
     def watch(self, prefix: str, *, after: int) -> Watch:
-        """Every change under `prefix` with a revision above `after`. Gone may be raised here or by `next`."""
+        """Returns a watch on changes under `prefix` above revision `after`. Gone is raised here or by `next`."""
         ...

@@ -28,7 +28,7 @@ from podwire.apiserver.request import negotiation, warning_headers
 from podwire.apiserver.request.call import Call, boolean_option
 from podwire.apiserver.request.endpoints import Endpoints, page_not_found
 from podwire.apiserver.request.inflight import InflightLimit
-from podwire.apiserver.request.response import error_response, told, warning
+from podwire.apiserver.request.response import error_response, truncate_warnings, warning
 from podwire.apiserver.request.verbs import VERBS, Verb
 from podwire.apiserver.subresources import binding
 from podwire.kinds.resource import Resource
@@ -114,7 +114,7 @@ class ApiServer:
         return self._endpoints.answer(request)
 
     def _authorized(self, request: Request, user: User, target: Target) -> str:
-        """The verb, which the user may use there. Who may not is told just that, however wrong the request is."""
+        """Returns the authorized verb. A user without permission gets 403, even if the request is otherwise invalid."""
         try:
             verb = verb_of(request, target)
         except ApiError:
@@ -137,10 +137,12 @@ class ApiServer:
 
 
 def with_warnings(answer: Answer, found: Sequence[str]) -> Answer:
-    """The answer with what was found besides."""
+    """Adds Warning headers to an answer."""
     if not found or isinstance(answer, Upgrade | Tunnel):
         return answer
-    return replace(answer, headers=(*answer.headers, *(("Warning", warning(each)) for each in told(found))))
+    return replace(
+        answer, headers=(*answer.headers, *(("Warning", warning(each)) for each in truncate_warnings(found)))
+    )
 
 
 _METHODS = {"GET": ("list", "get"), "POST": ("create", "create"), "DELETE": ("deletecollection", "delete")}
@@ -148,7 +150,7 @@ _NAMED_METHODS = {"PUT": "update", "PATCH": "patch"}
 
 
 def verb_of(request: Request, target: Target) -> str:
-    """The verb that a method means for a collection or for one name."""
+    """Returns the verb of a method for a collection or for one name."""
     named = bool(target.name)
     if request.method in _METHODS:
         verb = _METHODS[request.method][named]
@@ -159,7 +161,7 @@ def verb_of(request: Request, target: Target) -> str:
 
 
 def choose(resource: Resource, target: Target, verb: str) -> Verb:
-    """The function that answers; 404 and 405 where there is none."""
+    """Returns the handler; 404 and 405 where there is none."""
     kind = resource.kind
     asked = reviews.REVIEWS.get((kind.group, kind.resource, target.subresource, verb))
     everywhere = kind.namespaced and not target.namespace
@@ -181,8 +183,11 @@ def choose(resource: Resource, target: Target, verb: str) -> Verb:
 
 
 def _inside_namespace(target: Target) -> bool:
-    """Whether a URL goes through a namespace. What may be read in one was authorized by that: a node must not be
-    found there, whatever the two are called. Only a namespace itself is its own namespace."""
+    """Returns whether a URL is inside a namespace.
+
+    Permission to read a namespace must not reveal cluster-scoped objects: a node is not found there, whatever its name.
+    Only a namespace itself is inside its own namespace.
+    """
     itself = not target.group and target.resource == "namespaces" and target.namespace == target.name
     return bool(target.namespace) and not itself
 
@@ -200,7 +205,7 @@ def _subresource(resource: Resource, target: Target, verb: str) -> Verb:
 
 
 def _storage_error(error: StorageError) -> ApiError:
-    """Storage troubles that no verb has turned into something better."""
+    """Translates store errors that no verb handled."""
     if isinstance(error, StoreFull):
         return ApiError(Reason.INTERNAL_ERROR, f"the store is full, nothing was written: {error}", code=507)
     if isinstance(error, StoreUnavailable):

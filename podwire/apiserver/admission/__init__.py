@@ -1,6 +1,6 @@
-"""What is filled in or refused after a request is understood and before it is validated: a list of small judges.
+"""Admission: a chain of small plugins that complete or refuse a write before it is validated.
 
-Order matters and is upstream's: namespace lifecycle, service account, priority, tolerations, service addresses.
+The order matters and is upstream's: namespace lifecycle, service account, priority, tolerations, service addresses.
 """
 
 from podwire.apiserver.admission.chain import Admission, AdmissionPlugin, Operation

@@ -54,9 +54,10 @@ class AllocationReconciler:
             await asyncio.sleep(SWEEP_EVERY)
 
     async def sweep(self) -> None:
-        """Release what a crash has left, and record what is held without a record.
+        """Releases leftovers of a crash, and restores records that are missing.
 
-        A record that no service holds may be that of one on its way: only what is older than any request is left.
+        A record without a service may belong to one that is being created, so only records older than any request are
+        released.
         """
         records = [each for prefix in (ADDRESSES, NODE_PORTS) for each in (await self._store.list(prefix)).items]
         services = [unpack(each) for each in (await self._store.list(SERVICES)).items]

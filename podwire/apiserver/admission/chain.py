@@ -1,4 +1,4 @@
-"""The chain of judges, and what each of them is shown."""
+"""The admission chain, and the operation that each plugin sees."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +13,8 @@ from podwire.protocols.storage import Item
 
 @dataclass(slots=True, kw_only=True)
 class Operation:
-    """One write on its way. Judges may change `obj`; what they took and must give back on failure goes in `taken`."""
+    """One write in progress. Plugins may change `obj`; what they reserved and must release on failure goes into
+    `taken`."""
 
     verb: str
     """CREATE, UPDATE, DELETE or CONNECT."""
@@ -24,11 +25,12 @@ class Operation:
     user: User
     subresource: str = ""
     url_name: str = ""
-    """The name that the URL has, where what is sent has none of its own."""
+    """The name in the URL, where the sent object has none of its own."""
     dry_run: bool = False
     taken: list[Item] = field(default_factory=list)
     reserve: Callable[[], Awaitable[None]] | None = None
-    """What a judge takes when the object is known to be good and about to be stored: a refusal costs no revision."""
+    """Reserves what a plugin chose, once the object is valid and about to be stored: a refused write costs no
+    revision."""
 
     def is_for(self, group: str, resource: str) -> bool:
         return self.resource.name == resource and self.resource.group == group
@@ -45,25 +47,25 @@ class AdmissionPlugin(Protocol):
     async def admit(self, operation: Operation) -> None: ...
 
     async def undo(self, operation: Operation) -> None:
-        """The write did not happen: give back what `admit` took."""
+        """The write did not happen: releases what `admit` reserved."""
         ...
 
 
 class ValidatingPlugin(Protocol):
-    """Sees an operation when nothing is left to be changed or found wrong; refuses by raising an ApiError."""
+    """Runs after validation, when the object no longer changes; refuses by raising an ApiError."""
 
     async def validate(self, operation: Operation) -> None: ...
 
 
 class Admission:
-    """All judges, in order; the last one is asked separately."""
+    """All plugins in order; validating policies run separately, after validation."""
 
     def __init__(self, plugins: Sequence[AdmissionPlugin], validating: ValidatingPlugin | None = None) -> None:
         self._plugins = tuple(plugins)
         self._validating = validating
 
     async def validate(self, operation: Operation) -> None:
-        """What is left to be said once the object is complete and valid."""
+        """Runs the validating policies on a complete and valid object."""
         if self._validating is not None:
             await self._validating.validate(operation)
 

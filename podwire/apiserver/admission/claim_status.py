@@ -1,8 +1,8 @@
-"""Who may write which part of a claim's status: schedulers what is allocated for whom, drivers what they tell.
+"""Authorizes writes to parts of a claim's status: schedulers write the allocation, drivers the status of devices.
 
-Both are rights of their own beside that on `resourceclaims/status`: on `resourceclaims/binding`, and on
-`resourceclaims/driver` by the driver's name, with verbs that say on which nodes. Which of update and patch the write
-was is not known here; either right will do.
+Both need permissions besides that on `resourceclaims/status`: on `resourceclaims/binding`, and on
+`resourceclaims/driver` by the driver's name, with verbs that say on which nodes. It is not known here whether the write
+was an update or a patch, so either permission suffices.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ _VERBS = ("update", "patch")
 
 @dataclass(frozen=True, slots=True)
 class ClaimStatusRights:
-    """Asks the authorizer once more, for what a write to a claim's status really changes."""
+    """Authorizes the parts of a claim's status that a write really changes."""
 
     authorizer: Authorizer
 
@@ -62,13 +62,13 @@ def _places(*, near: bool) -> Iterator[str]:
 
 
 def _is_near(operation: Operation) -> bool:
-    """Whether whoever writes is on the one node that the claim's devices are on."""
+    """Returns whether the user is on the one node of the claim's devices."""
     nodes = operation.user.extra.get(NODE_NAME, ())
     return bool(nodes) and list(nodes) == nodes_of(operation.obj)
 
 
 def nodes_of(claim: Object) -> list[str]:
-    """The nodes that an allocation names; nodes that it picks by labels are not known here."""
+    """Returns the nodes that an allocation names; nodes that it selects by labels are not known here."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     named: list[str] = []
     for term in (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
@@ -79,7 +79,7 @@ def nodes_of(claim: Object) -> list[str]:
 
 
 def changed_drivers(old: Object, new: Object) -> list[str]:
-    """Drivers of whose devices something else is told than before."""
+    """Returns the drivers whose device status changes."""
     before, now = _told(old), _told(new)
     return sorted(driver for driver in {*before, *now} if before.get(driver) != now.get(driver))
 

@@ -1,4 +1,4 @@
-"""Claims for devices: admin access is for namespaces that are marked, and what is told of a device goes with it."""
+"""Claims for devices: admin access needs a label on the namespace, and released devices lose their status."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _UNMARKED = f"admin access to devices requires the `{ADMIN_LABEL}: true` label o
 
 @dataclass(frozen=True, slots=True)
 class DeviceClaims:
-    """Judges claims and templates in the words of v1, whatever version they come in."""
+    """Checks claims and templates in their v1 form, in every version."""
 
     store: Store
 
@@ -40,7 +40,7 @@ class DeviceClaims:
 
 
 def admin_access(operation: Operation) -> str:
-    """The field by which a write asks for admin access to a device, or grants it; empty for none."""
+    """Returns the field that requests or grants admin access to a device; empty for none."""
     if operation.subresource == "status":
         before = [each for each in _results(operation.old or {}) if each.get("adminAccess")]
         granted = (index for index, each in enumerate(_results(operation.obj)) if each.get("adminAccess"))
@@ -59,7 +59,7 @@ def admin_access(operation: Operation) -> str:
 
 
 def forget_released(claim: Object, old: Object) -> None:
-    """What drivers told of devices that the claim had and has no more. Changes `claim`."""
+    """Removes the status of devices that the claim no longer has. Changes `claim`."""
     status = claim.get("status") or {}
     if not status.get("devices"):
         return

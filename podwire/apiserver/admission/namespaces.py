@@ -1,4 +1,4 @@
-"""Nothing is created in a namespace that is not there or on its way out; three namespaces are never deleted."""
+"""NamespaceLifecycle: nothing is created in a missing or terminating namespace; three namespaces cannot be deleted."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ UNDELETABLE = frozenset({"default", "kube-system", "kube-public"})
 
 @dataclass(frozen=True, slots=True)
 class NamespaceLifecycle:
-    """Refuses what a namespace's life forbids."""
+    """Refuses writes that the namespace's state forbids."""
 
     store: Store
 

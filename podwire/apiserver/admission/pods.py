@@ -1,4 +1,4 @@
-"""What a pod gets on its way in: a service account with its token, a priority, tolerations for failing nodes."""
+"""Pod defaults: a service account with its token volume, a priority, tolerations for failing nodes."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ SYSTEM_PRIORITIES = {"system-node-critical": 2000001000, "system-cluster-critica
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccounts:
-    """Gives a pod its service account and mounts the account's token, root certificate and namespace."""
+    """Sets a pod's service account and mounts the account's token, root certificate and namespace."""
 
     store: Store
     wait: float
@@ -78,7 +78,7 @@ def _refused(operation: Operation, why: str) -> ApiError:
 
 
 def mount_token(spec: Object) -> None:
-    """Project the token volume into every container that has nothing at its place yet; one that is there is used."""
+    """Mounts the token volume into every container without a mount at that path; an existing token volume is reused."""
     containers = [*spec.get("initContainers", []), *spec.get("containers", [])]
     bare = [each for each in containers if not _mounted(each)]
     if not bare:
@@ -108,7 +108,7 @@ def _token_volume(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Priorities:
-    """Turns a pod's priority class into the number that schedulers compare."""
+    """Resolves a pod's priority class to the number that schedulers compare."""
 
     store: Store
 
@@ -151,7 +151,7 @@ class Priorities:
 
 
 class DefaultTolerations:
-    """Lets a pod stay five minutes on a node that fails, unless it says otherwise itself."""
+    """DefaultTolerationSeconds: a pod stays five minutes on a failing node unless it has tolerations of its own."""
 
     async def admit(self, operation: Operation) -> None:
         if operation.verb == "DELETE" or operation.subresource or not operation.is_for("", "pods"):

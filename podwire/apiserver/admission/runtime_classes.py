@@ -1,4 +1,4 @@
-"""What a pod's RuntimeClass brings: overhead, and nodes that have its handler. A pod of an unknown one is refused."""
+"""RuntimeClass: adds its overhead and scheduling constraints to a pod; an unknown class is refused."""
 
 from dataclasses import dataclass
 

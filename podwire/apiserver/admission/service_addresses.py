@@ -1,7 +1,7 @@
-"""Services get their cluster address and node ports: chosen here, taken when the object is known to be good.
+"""Chooses cluster addresses and node ports of services; they are reserved once the object is valid.
 
-What they have they keep from update to update; what they no longer need they give up (see service_types). How things
-are taken, and given back, is told in holdings and keepers.
+A service keeps its addresses from update to update, and releases those that it no longer needs (service_types.py).
+Reserving and releasing is in service_allocations.py and allocation_reconciler.py.
 """
 
 import ipaddress
@@ -55,7 +55,7 @@ class ServiceAddresses:
             await self.allocations.release(item)
 
     async def _address(self, operation: Operation, spec: Object, picked: set[str]) -> None:
-        """The address that is held, asked for, or else a random one; its rules are validation's."""
+        """Sets the current, requested or else a random address; validation checks the rest."""
         spec.setdefault("ipFamilies", ["IPv4" if self.network.version == 4 else "IPv6"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         given = spec.get("clusterIP", "")
@@ -70,10 +70,10 @@ class ServiceAddresses:
             await self._pick_address(spec, picked)
 
     async def _given(self, operation: Operation, address: str) -> str:
-        """The address that was asked for, in its one spelling, if it can be had."""
+        """Returns the requested address in canonical form, if it is available."""
         before = (operation.old or {}).get("spec", {}).get("clusterIP")
         if before or not is_ip(address):
-            return address  # held already, or validation names what is wrong with it
+            return address  # already reserved, or invalid, which validation reports
         self._check_inside(operation, address)
         wanted = ipaddress.ip_address(address)
         if not await self.allocations.available(f"{ADDRESSES}{wanted}", operation.obj):
@@ -81,7 +81,7 @@ class ServiceAddresses:
         return str(wanted)
 
     def _check_inside(self, operation: Operation, address: str) -> None:
-        """An address of another family cannot be had either: there is one network."""
+        """Refuses addresses outside of the network, including those of another family: there is one network."""
         if is_ip(address) and ipaddress.ip_address(address) not in self.network:
             raise _no_address(operation, address, f"the provided IP is not in the valid range {self.network}")
 
@@ -92,7 +92,7 @@ class ServiceAddresses:
         return f"{ADDRESSES}{address}"
 
     async def _free(self) -> str:
-        """A random free address; a walk through all of them when luck runs out."""
+        """Returns a random free address; scans all when random attempts fail."""
         store = self.allocations.store
         first, size = int(self.network.network_address), self.network.num_addresses
         for _ in range(TRIES):
@@ -121,7 +121,7 @@ class ServiceAddresses:
             spec["healthCheckNodePort"] = _pick_port(operation, "spec.healthCheckNodePort", free, picked)
 
     async def _check_ports(self, operation: Operation, spec: Object) -> None:
-        """That the ports which were asked for can be had."""
+        """Checks that the requested ports are available."""
         held = allocated_to(operation.old)
         asked = {f"spec.ports[{at}].nodePort": each.get("nodePort") for at, each in enumerate(spec.get("ports", []))}
         asked["spec.healthCheckNodePort"] = spec.get("healthCheckNodePort")
@@ -141,7 +141,8 @@ class ServiceAddresses:
         return free
 
     async def _reserve(self, operation: Operation, picked: set[str]) -> None:
-        """Take all that the service does not hold yet; what was drawn and lost to somebody faster is drawn anew."""
+        """Reserves all that the service does not have yet; a random choice that was lost to a concurrent request is
+        repeated."""
         for key in sorted(allocated_to(operation.obj) - allocated_to(operation.old)):
             wanted = key
             while not await self._take(operation, wanted):
@@ -171,7 +172,7 @@ class ServiceAddresses:
 
 
 def _fill_ports(operation: Operation, ports: list[Object], free: list[int], picked: set[str]) -> None:
-    """One port of the service, whatever its protocols, is one port of the node."""
+    """Assigns node ports; one service port gets one node port for all its protocols."""
     asked = {f"{NODE_PORTS}{each['nodePort']}" for each in ports if each.get("nodePort")}
     chosen = {each["port"]: each["nodePort"] for each in ports if each.get("nodePort") and "port" in each}
     for index, each in enumerate(ports):

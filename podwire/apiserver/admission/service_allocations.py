@@ -1,8 +1,9 @@
-"""What services hold: cluster addresses and node ports. Each is a record in the store; the record's key is the lock.
+"""Allocations of services: cluster addresses and node ports. Each is a record in the store; the record's key is the
+lock.
 
-So nothing is given twice, not even by two servers. A record is taken just before its service is stored and released
-when the service lets go. What a crash leaves in between is nobody's; only its age tells it from the record of a
-service that is on its way (see keepers).
+Nothing is therefore allocated twice, not even by two servers. A record is created just before its service is stored and
+deleted when the service no longer needs it. A crash in between leaves an orphaned record; only its age tells it from
+that of a service that is being created (allocation_reconciler.py).
 """
 
 import asyncio
@@ -22,14 +23,14 @@ NODE_PORTS = f"{PREFIX}ranges/servicenodeports/"
 SERVICES = f"{PREFIX}services/specs/"
 
 RELEASE_WAIT = 1.0
-"""Seconds that a service waits for what another one has just let go."""
+"""Seconds to wait for an allocation that another service has just released."""
 
 _MANAGED_BY = "ipaddress.kubernetes.io/managed-by"
 _MANAGER = "ipallocator.k8s.io"
 
 
 def allocated_to(service: Object | None) -> set[str]:
-    """The keys of all that a service holds."""
+    """Returns the record keys of all addresses and ports of a service."""
     spec = (service or {}).get("spec", {})
     addresses = spec.get("clusterIPs") or [spec.get("clusterIP", "")]
     ports = [spec.get("healthCheckNodePort"), *(each.get("nodePort") for each in spec.get("ports", []))]
@@ -38,12 +39,12 @@ def allocated_to(service: Object | None) -> set[str]:
 
 
 def place(service: Object) -> str:
-    """A service as its records name it."""
+    """Returns NAMESPACE/NAME of a service, as records name it."""
     return f"{service['metadata']['namespace']}/{service['metadata']['name']}"
 
 
 def record(key: str, holder: str, now: str) -> Object:
-    """What stands for a taken address or port: an IPAddress, or its like for a port, which is no kind of the API."""
+    """Returns the record of an address or port: an IPAddress, or a similar object for a port, which has no API kind."""
     namespace, _, name = holder.partition("/")
     what = key.rpartition("/")[2]
     family = "IPv6" if ":" in what else "IPv4"
@@ -64,7 +65,7 @@ def record(key: str, holder: str, now: str) -> Object:
 
 
 def owner_of(item: Item) -> str:
-    """The service that a record names; empty for one that somebody else made for their own ends."""
+    """Returns the service that a record names; empty for a record that a user created."""
     obj = unpack(item)
     parent = obj.get("spec", {}).get("parentRef", {})
     ours = obj["kind"] == "NodePort" or obj["metadata"].get("labels", {}).get(_MANAGED_BY) == _MANAGER
@@ -73,13 +74,14 @@ def owner_of(item: Item) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAllocations:
-    """Takes and releases."""
+    """Reserves and releases addresses and ports."""
 
     store: Store
     clock: Clock
 
     async def available(self, key: str, service: Object) -> bool:
-        """Whether the service can take it: nobody has it, or its last holder, even one of the same name, is gone."""
+        """Returns whether the service can have it: it is free, or its previous owner, even of the same name, is
+        deleted."""
         revision = self.store.revision
         item = await self.store.get(key)
         if item is None:
@@ -90,14 +92,14 @@ class ServiceAllocations:
         return holder == place(service) or await self._released(key, revision)
 
     async def take(self, key: str, service: Object) -> Item | None:
-        """The new record, which is the service's now; None when it is another's."""
+        """Creates the record for the service; returns None when another service has it."""
         try:
             return await self.store.create(key, self._value(key, place(service)))
         except KeyExists:
             return None
 
     async def inherit(self, key: str, service: Object) -> bool:
-        """Take over the record of an earlier service of the same name, which is gone."""
+        """Takes over the record of a deleted service of the same name."""
         item, name = await self.store.get(key), place(service)
         if item is None or owner_of(item) != name or await self._holds(name, key):
             return False
@@ -108,18 +110,18 @@ class ServiceAllocations:
         return True
 
     async def release(self, item: Item) -> None:
-        """Give back what this very record stands for; one that was taken over meanwhile stays."""
+        """Deletes exactly this record; one that was taken over meanwhile stays."""
         with contextlib.suppress(Stale):
             await self.store.delete(item.key, expected=item.revision)
 
     async def release_until(self, key: str, revision: int) -> None:
-        """Give back what was taken no later than `revision`, when its holder let go."""
+        """Deletes a record that was created no later than `revision`, at which its owner released it."""
         item = await self.store.get(key)
         if item is not None and item.revision <= revision and owner_of(item):
             await self.release(item)
 
     def age(self, item: Item) -> float:
-        """Seconds since a record was made."""
+        """Returns the age of a record in seconds."""
         return self.clock.wall() - parse(unpack(item)["metadata"]["creationTimestamp"])
 
     async def _holds(self, holder: str, key: str) -> bool:

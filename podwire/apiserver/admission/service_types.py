@@ -1,7 +1,7 @@
-"""What a service keeps of its allotments and what it gives up when it changes. Pure.
+"""The addresses and ports that a service keeps or releases when it changes. Pure.
 
-A client that replaces a service need not repeat what the server chose for it, and one that changes its type need not
-take out what the new type has no use for.
+A client that replaces a service need not repeat what the server chose, and one that changes its type need not remove
+fields that the new type does not use.
 """
 
 from podwire.kinds.stored import Object
@@ -23,7 +23,7 @@ def needs_health_check(spec: Object) -> bool:
 
 
 def keep(spec: Object, before: Object) -> None:
-    """Fill in what the client left out and the service already has."""
+    """Fills in what the client left out and the service already has."""
     if needs_address(spec) and needs_address(before):
         for part in ("clusterIP", "clusterIPs"):
             if before.get(part):
@@ -35,7 +35,7 @@ def keep(spec: Object, before: Object) -> None:
 
 
 def _keep_node_ports(ports: list[Object], before: list[Object]) -> None:
-    """By the port's name; a node port that another port uses already stays with that."""
+    """Keeps node ports by port name, unless another port already uses the number."""
     asked = {each["nodePort"] for each in ports if each.get("nodePort")}
     had = {each.get("name", ""): each["nodePort"] for each in before if each.get("nodePort")}
     for each in ports:
@@ -45,7 +45,7 @@ def _keep_node_ports(ports: list[Object], before: list[Object]) -> None:
 
 
 def drop(service: Object, before: Object) -> None:
-    """Take out what the new type has no use for, unless the client has changed that very thing: then it is told."""
+    """Removes fields that the new type does not use, unless the client changed them: then validation refuses them."""
     spec = service["spec"]
     if needs_address(before) and not needs_address(spec):
         _remove_unchanged(spec, before, "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")

@@ -1,10 +1,10 @@
-"""A certificate signing request says who asked, whatever the body claims; it says so for good."""
+"""CertificateSigningRequest: records the requesting user, regardless of the body, and keeps the spec immutable."""
 
 from podwire.apiserver.admission.chain import Operation
 
 
 class SigningRequesters:
-    """Writes the user into new requests; an update keeps the whole spec, for a signer has judged it or will."""
+    """Writes the user into new requests; an update keeps the whole spec, because a signer relies on it."""
 
     async def admit(self, operation: Operation) -> None:
         if operation.verb == "DELETE" or not operation.is_for("certificates.k8s.io", "certificatesigningrequests"):

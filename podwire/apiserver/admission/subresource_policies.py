@@ -1,5 +1,4 @@
-"""Asking policies about what is sent to a part of an object and not stored as it is: bindings, evictions, tokens, and
-connections to what runs."""
+"""Runs policies on requests that are not stored as they are: bindings, evictions, token requests and connections."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,13 +20,13 @@ _SWITCHES = ("stdin", "stdout", "stderr", "tty")
 
 
 async def created(engine: Engine, call: Call, body: Object, name: str, part: str, *, dry_run: bool) -> None:
-    """To policies a Binding, an Eviction or a TokenRequest is what is created, below the object that it is for."""
+    """Runs policies on the creation of a Binding, Eviction or TokenRequest below its object."""
     obj = {**body, "metadata": {**body["metadata"], "name": name, "namespace": call.namespace}}
     await _run_policies(engine, call, "CREATE", obj, part, dry_run=dry_run)
 
 
 async def connected(engine: Engine, call: Call) -> None:
-    """What a client wants of a pod, a node or a service. Reading a log is no connection."""
+    """Runs policies on a connection to a pod, node or service. Reading a log is not a connection."""
     part, _, below = call.target.subresource.partition("/")
     kind = _CONNECTIONS.get((call.resource.name, part))
     if kind is not None:

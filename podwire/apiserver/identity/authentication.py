@@ -1,6 +1,6 @@
-"""Who asks: by client certificate, else by bearer token, else nobody in particular.
+"""Authentication: by client certificate, else by bearer token, else anonymous.
 
-Credentials that are offered and not good are refused (401); they never make an anonymous user.
+Invalid credentials are refused (401); they never become the anonymous user.
 """
 
 import hashlib
@@ -22,19 +22,20 @@ _EXTRA = "authentication.kubernetes.io/"
 
 
 class AccountLookup(Protocol):
-    """What tokens depend on, as it is now. An object counts with its uid only: a namesake made later does not."""
+    """Looks up the objects that tokens depend on. An object counts by its uid: a later one of the same name is another
+    one."""
 
     async def exists(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether the service account is there."""
+        """Returns whether the service account exists."""
         ...
 
     async def bound_exists(self, kind: str, namespace: str, name: str, uid: str) -> bool:
-        """Whether the Pod, Secret or Node (which has no namespace) is there."""
+        """Returns whether the Pod, Secret or Node (which has no namespace) exists."""
         ...
 
 
 class Authenticator:
-    """`static` are tokens that an operator handed out, with the users they make."""
+    """Authenticates requests; `static` maps tokens of the operator to their users."""
 
     def __init__(self, tokens: Tokens, accounts: AccountLookup, static: Mapping[str, User] | None = None) -> None:
         self._tokens = tokens
@@ -42,7 +43,7 @@ class Authenticator:
         self._static = {_digest(token): _authenticated(user) for token, user in (static or {}).items()}
 
     async def authenticate(self, request: Request) -> User:
-        """The user whom the request is to be taken for. Raises ApiError: 401, or 403 for impersonation."""
+        """Returns the user of a request, after impersonation. Raises ApiError: 401, or 403 for impersonation."""
         return impersonated(await self._identify(request), request.headers)
 
     async def _identify(self, request: Request) -> User:
@@ -57,11 +58,11 @@ class Authenticator:
         try:
             return await self.authenticate_token(token.strip())
         except BadToken as error:
-            _log.info("token refused", extra={"reason": error.reason})
+            _log.info("bearer token was refused", extra={"error": error.reason})
             raise unauthorized() from error
 
     async def authenticate_token(self, token: str, audiences: Collection[str] = ()) -> User:
-        """The user of a bearer token; for token reviews too, which may ask for other audiences. Raises BadToken."""
+        """Returns the user of a bearer token; token reviews may ask for other audiences. Raises BadToken."""
         if self._static and (user := self._static.get(_digest(token))) is not None:
             return user
         claims = self._tokens.verify(token, audiences)
@@ -81,7 +82,7 @@ class Authenticator:
 
 
 def unauthorized() -> ApiError:
-    """Says nothing about why; the log does."""
+    """Returns a 401 without a reason; the log has it."""
     return ApiError(Reason.UNAUTHORIZED, "Unauthorized")
 
 

@@ -1,16 +1,18 @@
-"""Who may do what, by the kind of user, and for service accounts by their roles:
+"""Authorization by the kind of user, and for service accounts by RBAC:
 
-system:masters, and every other user of a certificate or static token      everything
-a service account       reads its own namespace, but no secrets; discovery, health, version; reviews of itself;
-                        and what roles give it, but for writing roles and bindings
-anonymous               health and version
+| user | may |
+|---|---|
+| system:masters, other users of a certificate or static token | everything |
+| service account | read its namespace except secrets; discovery, health, version; self reviews; what roles grant |
+| anonymous | health and version |
 
-Nobody checks that who writes a role has all that it gives, so no service account may: it could give itself anything.
+This server does not check for privilege escalation when a role is written, so no service account may write roles or
+bindings: it could grant itself anything.
 """
 
 from dataclasses import dataclass
 
-from podwire.apiserver.identity.rbac import Asked, Roles
+from podwire.apiserver.identity.rbac import AccessRequest, Roles
 from podwire.apiserver.identity.users import ACCOUNT_PREFIX, ANONYMOUS, MASTERS, UNAUTHENTICATED, User
 from podwire.protocols.k8sapi.status import ApiError, access_denied, qualified
 
@@ -23,7 +25,7 @@ _ACCOUNT_PREFIXES = ("/api/", "/apis/", "/openapi/", "/healthz/", "/livez/", "/r
 
 _READING = frozenset({"get", "list", "watch"})
 _READABLE_PARTS = frozenset({"", "log", "scale", "status"})
-"""Subresources that are read by reading: a `get` of exec, attach, portforward or proxy does things."""
+"""Subresources whose `get` only reads; a `get` of exec, attach, portforward or proxy acts."""
 
 _ROLES_GROUP = "rbac.authorization.k8s.io"
 
@@ -38,7 +40,7 @@ _SELF_REVIEWS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What is asked for. `resource` is empty for all that is no resource; then `path` says what is meant."""
+    """The attributes of a request. `resource` is empty for non-resource requests, which have a `path`."""
 
     verb: str
     group: str = ""
@@ -52,7 +54,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`reason` is for reviews and logs."""
+    """A decision; `reason` is for reviews and logs."""
 
     allowed: bool
     reason: str = ""
@@ -68,7 +70,7 @@ _REFUSED = Decision(allowed=False)
 
 
 class Authorizer:
-    """Decides by name and groups alone, so that an access review about a user gives the answer that user would get."""
+    """Decides by name and groups alone, so that an access review gives the answer that the user would get."""
 
     def __init__(self, roles: Roles | None = None) -> None:
         self._roles = roles or Roles()
@@ -93,7 +95,7 @@ class Authorizer:
         return _BY_ROLE
 
     def require(self, user: User, attributes: Attributes) -> None:
-        """Raises the Forbidden that the user is to see, unless the request is allowed."""
+        """Raises Forbidden unless the request is allowed."""
         if not self.check(user, attributes).allowed:
             raise forbidden(user, attributes)
 
@@ -102,9 +104,9 @@ def _is_public(attributes: Attributes) -> bool:
     return not attributes.resource and attributes.verb == "get" and attributes.path in _PUBLIC_PATHS
 
 
-def _asked(attributes: Attributes) -> Asked:
+def _asked(attributes: Attributes) -> AccessRequest:
     part = f"/{attributes.subresource}" if attributes.subresource else ""
-    return Asked(
+    return AccessRequest(
         verb=attributes.verb,
         group=attributes.group,
         resource=f"{attributes.resource}{part}",
@@ -128,7 +130,7 @@ def _for_account(namespace: str, attributes: Attributes) -> Decision:
 
 
 def forbidden(user: User, attributes: Attributes) -> ApiError:
-    """Upstream's sentence, which people paste into search engines and tools match."""
+    """Returns upstream's error text, which users search for and tools match."""
     who = f'User "{user.name}" cannot {attributes.verb}'
     if not attributes.resource:
         return access_denied(f'forbidden: {who} path "{attributes.path}"')

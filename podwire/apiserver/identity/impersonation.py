@@ -1,4 +1,4 @@
-"""Acting as somebody else: `kubectl --as jane --as-group devs`. Only system:masters may."""
+"""Impersonation: `kubectl --as jane --as-group devs`. Only system:masters may."""
 
 from collections.abc import Mapping
 from urllib.parse import unquote
@@ -12,9 +12,10 @@ _EXTRA = "impersonate-extra-"
 
 
 def impersonated(user: User, headers: Mapping[str, str]) -> User:
-    """Whom the request is to be taken for: the user itself unless it says otherwise. Raises ApiError (400, 403).
+    """Returns the user to act as: the authenticated one unless impersonation headers say otherwise. Raises ApiError
+    (400, 403).
 
-    A header that was sent several times stands here once, its values joined by commas (RFC 9110, 5.3).
+    A repeated header arrives once, its values joined by commas (RFC 9110, 5.3).
     """
     asked = {name: value for name, value in headers.items() if name.startswith(_PREFIX)}
     if not asked:
@@ -30,7 +31,7 @@ def impersonated(user: User, headers: Mapping[str, str]) -> User:
 
 
 def _groups(wanted: User) -> tuple[str, ...]:
-    """The groups asked for, and those that the server itself would have added."""
+    """Returns the requested groups and those that the server adds itself."""
     if wanted.name == ANONYMOUS:
         added: tuple[str, ...] = (UNAUTHENTICATED,)
     elif UNAUTHENTICATED in wanted.groups:

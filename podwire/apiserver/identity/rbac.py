@@ -1,4 +1,4 @@
-"""What roles give: RBAC's rules and bindings, read from the store and kept in memory. Deciding does no I/O."""
+"""RBAC rules and bindings, cached in memory. Decisions do no I/O."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,13 +12,13 @@ CLUSTER_BINDINGS, BINDINGS = f"{PREFIX}clusterrolebindings/", f"{PREFIX}rolebind
 PLACES = (CLUSTER_ROLES, ROLES, CLUSTER_BINDINGS, BINDINGS)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to do. `resource` is empty for all that is no resource; then `path` says what is meant."""
+class AccessRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """An access request. `resource` is empty for non-resource requests, which have a `path`."""
 
     verb: str
     group: str = ""
     resource: str = ""
-    """With its subresource, if there is one: `pods/log`."""
+    """With its subresource: `pods/log`."""
     namespace: str = ""
     name: str = ""
     path: str = ""
@@ -31,7 +31,7 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
     resource_names: tuple[str, ...] = ()
     paths: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
 
-    def allows(self, asked: Asked) -> bool:
+    def allows(self, asked: AccessRequest) -> bool:
         if not _named(asked.verb, self.verbs):
             return False
         if not asked.resource:
@@ -48,7 +48,7 @@ def _named(word: str, words: Iterable[str]) -> bool:
 
 
 def _matches(resource: str, given: str) -> bool:
-    """`*` is everything, `*/scale` that part of everything, `pods` no part of a pod."""
+    """Matches `*`, `pods`, `pods/log` and `*/scale`; `pods` does not match a subresource."""
     _, slash, part = resource.partition("/")
     return given in ("*", resource) or bool(slash and given == f"*/{part}")
 
@@ -83,7 +83,7 @@ class _Binding(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def role(self) -> str:
-        """The place of the role in the store."""
+        """The storage key of the role."""
         if self.role_ref.kind == "ClusterRole":
             return f"{CLUSTER_ROLES}{self.role_ref.name}"
         return f"{ROLES}{self.metadata.namespace}/{self.role_ref.name}"
@@ -109,7 +109,7 @@ _read_binding = msgspec.json.Decoder(_Binding).decode
 
 
 class Roles:
-    """All roles and bindings, by their places in the store."""
+    """All roles and bindings, by their storage keys."""
 
     def __init__(self) -> None:
         self._rules: dict[str, tuple[Rule, ...]] = {}
@@ -126,17 +126,17 @@ class Roles:
         self._bindings.pop(place, None)
 
     def keep(self, prefix: str, places: Iterable[str]) -> None:
-        """Forget what is not there any more."""
+        """Removes everything under a prefix that does not exist any more."""
         there = {*places}
         for table in (self._rules, self._bindings):
             for place in [each for each in table if each.startswith(prefix) and each not in there]:
                 self.drop(place)
 
-    def allow(self, user: User, asked: Asked) -> bool:
+    def allow(self, user: User, asked: AccessRequest) -> bool:
         return any(rule.allows(asked) for rule in self._rules_of(user, asked.namespace))
 
     def _rules_of(self, user: User, namespace: str) -> Iterator[Rule]:
-        """A role binding gives within its namespace only, whatever role it names."""
+        """Yields the rules of a user; a RoleBinding grants within its namespace only, whichever role it names."""
         for place, binding in self._bindings.items():
             here = place.startswith(CLUSTER_BINDINGS) or (namespace and binding.metadata.namespace == namespace)
             if here and binding.is_for(user):

@@ -1,4 +1,4 @@
-"""Keeps the roles in memory as they are in the store."""
+"""Informer that keeps the RBAC cache up to date."""
 
 import asyncio
 from functools import partial
@@ -15,12 +15,12 @@ class RbacInformer:
         self._roles = roles
 
     async def load(self) -> None:
-        """Once, before anybody asks."""
+        """Loads everything once, before the server answers."""
         for prefix in PLACES:
             await self._on_list(prefix, list((await self._store.list(prefix)).items))
 
     async def run(self) -> None:
-        """Follow every change until cancelled."""
+        """Follows changes until cancelled."""
         async with asyncio.TaskGroup() as parts:
             for prefix in PLACES:
                 parts.create_task(follow(self._store, prefix, partial(self._on_list, prefix), self._on_change))

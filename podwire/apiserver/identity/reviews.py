@@ -1,4 +1,4 @@
-"""Kinds that are asked, not stored: reviews of tokens and access, and tokens for service accounts."""
+"""Reviews of tokens and access, and token requests: answered, not stored."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -56,14 +56,14 @@ def _user_info(user: User) -> Object:
 
 
 async def self_subject(engine: Engine, call: Call) -> Answer:
-    """Who am I?"""
+    """SelfSubjectReview: returns the user of the request."""
     review = await _asked(call)
     review["metadata"]["creationTimestamp"] = rfc3339(engine.clock.wall())
     return _review_response(call, review, {"userInfo": _user_info(call.user)})
 
 
 async def token_review(engine: Engine, call: Call) -> Answer:
-    """Whose token is this?"""
+    """TokenReview: returns the user of a token."""
     review = await _asked(call)
     spec = review.get("spec", {})
     if not spec.get("token"):
@@ -79,7 +79,7 @@ async def token_review(engine: Engine, call: Call) -> Answer:
 
 
 async def self_access(engine: Engine, call: Call) -> Answer:
-    """May I?"""
+    """SelfSubjectAccessReview: decides for the user of the request."""
     review = await _asked(call)
     spec = review.get("spec", {})
     _check(call, _attribute_errors(spec))
@@ -87,7 +87,7 @@ async def self_access(engine: Engine, call: Call) -> Answer:
 
 
 async def subject_access(engine: Engine, call: Call) -> Answer:
-    """May they?"""
+    """SubjectAccessReview: decides for the given user."""
     review = await _asked(call)
     spec = review.get("spec", {})
     user = User(
@@ -118,7 +118,7 @@ def _attribute_errors(spec: Object) -> list[FieldError]:
 
 
 def _namespace_errors(spec: Object, namespace: str) -> list[FieldError]:
-    """What a review within a namespace may not ask about."""
+    """Refuses attributes outside of the review's namespace."""
     if "nonResourceAttributes" in spec:
         asked = spec["nonResourceAttributes"]
         return [invalid("spec.nonResourceAttributes", asked, "disallowed on this kind of request")]
@@ -147,7 +147,7 @@ _EVERY_PATH = {"verbs": ["*"], "nonResourceURLs": ["*"]}
 
 
 async def self_rules(engine: Engine, call: Call) -> Answer:
-    """What may I, in this namespace?"""
+    """SelfSubjectRulesReview: summarizes what the user may do in a namespace."""
     review = await _asked(call)
     namespace = review.get("spec", {}).get("namespace", "")
     check = engine.identity.authorizer.check
@@ -167,7 +167,7 @@ def _open_path(engine: Engine, user: User, path: str) -> bool:
 
 
 async def token(engine: Engine, call: Call) -> Answer:
-    """A token for a service account, bound to a pod, secret or node if that is asked for."""
+    """TokenRequest: issues a token for a service account, bound to a pod, secret or node if requested."""
     options = write_options(call.request, "CreateOptions")
     shape = engine.shape("authentication.k8s.io/v1", "TokenRequest")
     request = bodies.shape_as(await body_of(call), TOKEN_REQUEST, shape, options.field_validation)
@@ -215,7 +215,7 @@ def _seconds(spec: Object) -> int:
 
 
 def _check_place(metadata: Object, call: Call, account: Object) -> None:
-    """A request that names its service account must name the URL's."""
+    """Checks that a token request names the service account of the URL, if it names one."""
     errors = [
         invalid(f"metadata.{word}", given, f"must match the service account {word} if specified")
         for word, wanted in (("name", call.name), ("namespace", call.namespace))
@@ -234,7 +234,7 @@ def _refused(errors: list[FieldError]) -> ApiError:
 
 
 async def _bound(engine: Engine, call: Call, reference: Object | None) -> dict[str, Any]:
-    """The object that a token lives and dies with, checked to be there and to be the account's own."""
+    """Returns the object that a token is bound to, checked to exist and to belong to the account."""
     if reference is None:
         return {}
     kind, name, uid = reference.get("kind", ""), reference.get("name", ""), reference.get("uid", "")
@@ -260,7 +260,7 @@ async def _bound(engine: Engine, call: Call, reference: Object | None) -> dict[s
 
 
 async def component_statuses(engine: Engine, call: Call) -> Answer:
-    """The deprecated list of components, of which the store is the one that is known here."""
+    """ComponentStatus (deprecated): the store is the only component known here."""
     condition = {"type": "Healthy", "status": "True", "message": "ok"}
     store = {"metadata": {"name": "etcd-0"}, "conditions": [condition]}
     if call.verb == "get":
@@ -282,4 +282,4 @@ REVIEWS: Mapping[tuple[str, str, str, str], Verb] = {
     ("", "componentstatuses", "", "get"): component_statuses,
     ("", "componentstatuses", "", "list"): component_statuses,
 }
-"""Group, resource, subresource, verb: answered without the store's verbs."""
+"""Handlers by group, resource, subresource and verb that do not use the generic verbs."""

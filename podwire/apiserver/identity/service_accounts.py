@@ -1,4 +1,4 @@
-"""Whether what a token stands for is still there, asked of the store."""
+"""Looks up in the store whether the objects that a token names still exist."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ from podwire.apiserver.ports import Store
 from podwire.kinds.resource import PREFIX
 from podwire.kinds.stored import unpack
 
-_PLACES = {"Pod": "pods", "Secret": "secrets", "Node": "minions"}
+_PREFIXES = {"Pod": "pods", "Secret": "secrets", "Node": "minions"}
 
 
 @dataclass(frozen=True, slots=True)
 class StoredServiceAccounts:
-    """Looks service accounts and bound objects up by name and uid."""
+    """Looks up service accounts and bound objects by name and uid."""
 
     store: Store
 
@@ -20,7 +20,7 @@ class StoredServiceAccounts:
 
     async def bound_exists(self, kind: str, namespace: str, name: str, uid: str) -> bool:
         where = f"{namespace}/{name}" if namespace else name
-        return await self._is(f"{_PLACES[kind]}/{where}", uid)
+        return await self._is(f"{_PREFIXES[kind]}/{where}", uid)
 
     async def _is(self, place: str, uid: str) -> bool:
         item = await self.store.get(PREFIX + place)

@@ -1,4 +1,4 @@
-"""Who asks: a name and what goes with it. The words are upstream's, so that they mean the same in every review."""
+"""Users: name, uid, groups and extra, in upstream's words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class User:
 
     @property
     def account(self) -> tuple[str, str] | None:
-        """Namespace and name of the service account that this user is, if it is one."""
+        """Namespace and name of the service account, if the user is one."""
         if not self.name.startswith(ACCOUNT_PREFIX):
             return None
         namespace, _, name = self.name.removeprefix(ACCOUNT_PREFIX).partition(":")
@@ -32,5 +32,5 @@ ANONYMOUS_USER = User(ANONYMOUS, groups=(UNAUTHENTICATED,))
 
 
 def account_groups(namespace: str) -> tuple[str, ...]:
-    """The groups that every service account of a namespace is in."""
+    """Returns the groups of every service account in a namespace."""
     return (ACCOUNTS, f"{ACCOUNTS}:{namespace}")

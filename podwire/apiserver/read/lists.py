@@ -1,4 +1,4 @@
-"""get and list: which revision is read, page by page, what is selected. Answers are spliced, not decoded."""
+"""get and list: revisions, pages and selectors. Answers are spliced from stored bytes, not decoded."""
 
 import asyncio
 import base64
@@ -28,7 +28,7 @@ from podwire.protocols.k8sapi.status import (
 from podwire.protocols.storage import Gone, Item, NotYet, Page
 
 SCAN_KEYS = 1000
-"""How many keys a selective page looks at before it asks the store again."""
+"""Keys that a selective page reads per call to the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paging:
-    """Where a page begins and at which revision; revision None is now."""
+    """Start and revision of a page; revision None means the current one."""
 
     at: int | None = None
     after: str | None = None
@@ -55,11 +55,11 @@ class _Token(msgspec.Struct):
 
 
 INCONSISTENT = -1
-"""The revision in a token that goes on from a key at whatever revision is current."""
+"""The revision in a continue token that goes on from a key at the current revision."""
 
 
 async def get(store: Store, call: Call, limits: Limits) -> Item:
-    """One object, no older than the resourceVersion asked for."""
+    """Returns one object, no older than the requested resourceVersion."""
     await wait_for_revision(store, revision_option(call.request) or 0, limits)
     item = await store.get(call.resource.key(call.namespace, call.name))
     if item is None:
@@ -68,7 +68,7 @@ async def get(store: Store, call: Call, limits: Limits) -> Item:
 
 
 async def list_(store: Store, call: Call, limits: Limits) -> Listing:
-    """A page of the objects that a request selects."""
+    """Returns a page of the selected objects."""
     request, resource = call.request, call.resource
     selection = select.of(request, resource)
     paging = _paging(request, resource.scope(call.namespace))
@@ -87,7 +87,7 @@ async def list_(store: Store, call: Call, limits: Limits) -> Listing:
 
 
 async def wait_for_revision(store: Store, revision: int, limits: Limits) -> None:
-    """Wait until the store has seen `revision`; 504 when that does not happen in time."""
+    """Waits until the store has reached `revision`; 504 when it does not in time."""
     if revision <= store.revision:
         return
     watch = store.watch("/", after=store.revision)
@@ -112,7 +112,7 @@ def too_large(revision: int, current: int) -> ApiError:
 
 
 def _key_of_name(call: Call, selection: Selection) -> str:
-    """The one storage key that a selection by name can mean; '' when it may lie in any namespace."""
+    """Returns the only storage key that a selection by name can match; '' when it may be in any namespace."""
     everywhere = call.resource.kind.namespaced and not call.namespace
     if everywhere or not selection.narrow or "/" in selection.narrow:
         return ""
@@ -120,7 +120,7 @@ def _key_of_name(call: Call, selection: Selection) -> str:
 
 
 async def _list_one(store: Store, key: str, selection: Selection) -> Listing:
-    """A list by metadata.name is a get: no scan, whatever the size of the namespace."""
+    """Lists by metadata.name as a get: no scan, regardless of the namespace's size."""
     revision = store.revision
     item = await store.get(key)
     items = [item] if item is not None and selection.picks(View(item)) else []
@@ -133,7 +133,7 @@ async def _list_all(store: Store, scope: str, paging: Paging) -> Listing:
 
 
 async def _list_selected(store: Store, scope: str, selection: Selection, paging: Paging) -> Listing:
-    """Scan page by page, all at the first page's revision, until the limit is met."""
+    """Scans page by page, all at the first page's revision, until the limit is reached."""
     found: list[Item] = []
     after, at = paging.after, paging.at
     while True:
@@ -157,7 +157,7 @@ def _meta(page: Page, scope: str, last: Item | None, *, count: bool = True) -> L
 
 
 def _paging(request: Request, scope: str) -> Paging:
-    """What limit, continue, resourceVersion and resourceVersionMatch ask for together."""
+    """Combines limit, continue, resourceVersion and resourceVersionMatch."""
     limit = integer_option(request, "limit") or 0
     if limit < 0:
         raise bad_request("limit must not be negative")
@@ -171,7 +171,9 @@ def _paging(request: Request, scope: str) -> Paging:
         opened = _decode_token(token)
         at = None if opened.rv == INCONSISTENT else opened.rv
         return Paging(at=at, after=scope + opened.start.removesuffix("\0"), limit=limit)
-    exactly = match == "Exact" or (limit and not match)  # a page of a revision was exact before there was a word for it
+    exactly = match == "Exact" or (
+        limit and not match
+    )  # a page at a revision was exact before resourceVersionMatch existed
     return Paging(at=(revision or None) if exactly else None, limit=limit)
 
 
@@ -199,7 +201,7 @@ def _encode_token(token: _Token) -> str:
 
 
 def _decode_token(text: str) -> _Token:
-    """A continue token; 400 for one that this server cannot have made."""
+    """Decodes a continue token; 400 for one that this server cannot have created."""
     try:
         token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
     except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
@@ -213,7 +215,7 @@ def _decode_token(text: str) -> _Token:
 
 
 def _expired(paging: Paging, scope: str) -> ApiError:
-    """410; a paged list gets a token with which it can go on at the price of consistency."""
+    """Returns a 410; a paged list gets a token with which it can go on without consistency."""
     if paging.after is None:
         return ApiError(Reason.EXPIRED, f"The provided resource version is too old: {paging.at}")
     token = _encode_token(_Token("meta.k8s.io/v1", INCONSISTENT, f"{paging.after.removeprefix(scope)}\0"))

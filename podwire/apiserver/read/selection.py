@@ -1,4 +1,4 @@
-"""Label and field selectors of list, watch and deletecollection, compiled to one predicate over stored bytes."""
+"""Label and field selectors of list, watch and deletecollection, as one predicate over stored bytes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ SELECTOR_LIMIT = 64 * 1024
 
 
 class View:
-    """A stored object as selectors see it, decoded as far as they ask, once."""
+    """A stored object as selectors see it, decoded lazily and once."""
 
     __slots__ = ("_labels", "_obj", "item")
 
@@ -41,8 +41,8 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects a client wants. `narrow` is the one name asked for, so that nothing else need be looked at;
-    `unpack` is how fields are seen where that is not how they are stored."""
+    """Selects objects. `narrow` is the one requested name, so that nothing else need be read; `unpack` converts objects
+    whose fields differ from their stored form."""
 
     labels: LabelSelector | None = None
     fields: FieldSelector | None = None
@@ -56,7 +56,7 @@ class Selection:
         return self.labels is None and self.fields is None
 
     def picks(self, view: View) -> bool:
-        """Whether a stored object is wanted."""
+        """Returns whether a stored object is selected."""
         if self.labels is not None and not self.labels.matches(view.labels):
             return False
         if self.fields is None:
@@ -65,7 +65,7 @@ class Selection:
 
 
 def of(request: Request, resource: Resource) -> Selection:
-    """The selection that a request's labelSelector and fieldSelector describe; 400 for what cannot be read."""
+    """Returns the selection of labelSelector and fieldSelector; 400 for invalid ones."""
     label_text, field_text = request.option("labelSelector"), request.option("fieldSelector")
     if not label_text and not field_text:
         return Selection()
@@ -118,7 +118,7 @@ class _Values(Mapping[str, str]):
 
 
 def transition(change: Change, selection: Selection) -> str:
-    """What a change is to somebody with this selection: ADDED, MODIFIED, DELETED, or '' when it is none of theirs."""
+    """Returns the event type of a change under a selection: ADDED, MODIFIED, DELETED, or '' for none."""
     now, before = _picked(change, selection, change.item), _picked(change, selection, change.previous)
     if now:
         return "MODIFIED" if before else "ADDED"
@@ -137,5 +137,5 @@ def _picked(change: Change, selection: Selection, item: Item | None) -> bool:
 
 
 def named(key: str, name: str) -> bool:
-    """Whether a storage key is that of an object with this name."""
+    """Returns whether a storage key has this object name."""
     return key.endswith(f"/{name}")

@@ -1,6 +1,13 @@
-"""watch: the initial state if wanted, then every change, as frames; bookmarks in between; a clean end.
+"""watch: the initial state if requested, then every change as frames, with bookmarks, until the watch's end.
 
-A frame's bytes are made once per change and shared by all watchers that options it in the same form.
+A frame's bytes are encoded once per change and shared by all watchers with the same form. How a watch ends:
+
+| end | the client sees | it resumes by |
+|---|---|---|
+| timeoutSeconds, or a random lifetime | a bookmark, then the end of the stream | its last resourceVersion |
+| too slow: the store cut it (SlowWatcher) | the end of the stream | its last resourceVersion |
+| its revision was compacted (Gone) | an ERROR frame, 410 Expired | a new list |
+| the store failed | an ERROR frame, 500 | its last resourceVersion |
 """
 
 import asyncio
@@ -28,28 +35,28 @@ from podwire.protocols.storage import Change, Gone, Item, SlowWatcher, StorageEr
 _log = logging.getLogger("podwire.apiserver.read.watches")
 
 CHUNK = 256 * 1024
-"""Bytes of frames that are sent together: a thousand slow readers of a large collection hold so much each, no more."""
+"""Bytes of frames that are sent together; also the most that a slow reader of a large collection holds in memory."""
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """What a watch request asks for."""
+    """The options of a watch request."""
 
     selection: Selection
     after: int | None
-    """Changes after this revision; None means: after the present one."""
+    """Changes after this revision; None means the current one."""
     initial: bool
-    """The present state comes first."""
+    """The current objects come first."""
     initial_bookmark: bool
-    """A bookmark says where the present state ends."""
+    """A bookmark marks the end of the initial state."""
     bookmarks: bool
     lifetime: float
 
 
 def watch_options(request: Request, resource: Resource, limits: Limits) -> WatchOptions:
-    """Read and check the options of a watch."""
+    """Reads and checks the options of a watch."""
     revision = revision_option(request)
     _check(request)
     asked = "sendInitialEvents" in request.query
@@ -83,7 +90,7 @@ def _check(request: Request) -> None:
 
 
 async def watch(store: Store, call: Call, clock: Clock, limits: Limits) -> Stream:
-    """The answer to a watch request: it is being served when this returns."""
+    """Returns the answer to a watch request."""
     options = watch_options(call.request, call.resource, limits)
     if options.initial and (revision := revision_option(call.request)):
         await wait_for_revision(store, revision, limits)
@@ -92,7 +99,7 @@ async def watch(store: Store, call: Call, clock: Clock, limits: Limits) -> Strea
 
 
 async def _with_error_frame(chunks: AsyncGenerator[bytes, None], frames: "_Frames") -> AsyncIterator[bytes]:
-    """The chunks, and how they ended where that was not the watch's own end."""
+    """Yields the chunks, and an ERROR frame when the watch ended abnormally."""
     try:
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
@@ -103,15 +110,15 @@ async def _with_error_frame(chunks: AsyncGenerator[bytes, None], frames: "_Frame
         yield frames.error(gone(error))
     except StorageError as error:
         yield frames.error(ApiError(Reason.INTERNAL_ERROR, f"the watch was ended by the store: {error}"))
-    except Exception:  # noqa: BLE001 - the door: the client gets a Status, the log the rest
-        _log.exception("watch failed")
+    except Exception:  # noqa: BLE001 - the client gets a Status, the log gets the details
+        _log.exception("watch handler failed")
         yield frames.error(ApiError(Reason.INTERNAL_ERROR, "Internal error occurred; the server's log has the details"))
 
 
 async def _chunks(
     store: Store, call: Call, options: WatchOptions, frames: "_Frames", clock: Clock, limits: Limits
 ) -> AsyncGenerator[bytes, None]:
-    """1. The present state, if wanted.  2. Changes and bookmarks until the time is up."""
+    """Yields 1. the initial state, if requested, 2. changes and bookmarks until the lifetime is over."""
     scope = call.resource.scope(call.namespace)
     after = store.revision if options.after is None else options.after
     if options.initial:
@@ -131,7 +138,8 @@ async def _chunks(
 async def _live(
     subscription: Watch, options: WatchOptions, frames: "_Frames", clock: Clock, limits: Limits
 ) -> AsyncGenerator[bytes, None]:
-    """Bookmarks come when they are due however busy the resource is: a selective watcher may see nothing else."""
+    """Yields changes, and bookmarks when they are due, however busy the resource is: a selective watcher may see
+    nothing else."""
     begun = clock.monotonic()
     end = begun + options.lifetime
     last = end - min(limits.bookmark_before_end, options.lifetime / 2)
@@ -151,7 +159,7 @@ async def _live(
 
 
 def _chunked(frames: Iterable[bytes]) -> Iterator[bytes]:
-    """Frames as chunks that are worth sending; no more is made ready than the client takes."""
+    """Joins frames into chunks; no more is prepared than the client reads."""
     ready: list[bytes] = []
     size = 0
     for frame in frames:
@@ -184,7 +192,7 @@ class _Frames:
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._render(item))
 
     def change(self, change: Change, selection: Selection) -> bytes:
-        """The frame of a change; empty when the change is none of this watcher's."""
+        """Returns the frame of a change; empty when the watcher does not select it."""
         kind = select.transition(change, selection)
         if not kind:
             return b""
@@ -227,7 +235,8 @@ class _Frames:
 
 
 def _shown(change: Change, kind: str) -> Item:
-    """What a frame shows: the object now, or, where it is gone from view, as it last was with the change's revision."""
+    """Returns the shown object: the current one, or the last one with the change's revision when it is no longer
+    selected."""
     if kind != "DELETED" and change.item is not None:
         return change.item
     last = change.previous

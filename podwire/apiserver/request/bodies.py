@@ -1,4 +1,4 @@
-"""Request bodies to objects: media type, decoding, kind check, schema walk, unknown fields by `fieldValidation`."""
+"""Decodes request bodies: media type, kind check, schema, unknown fields by `fieldValidation`."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 @dataclass(slots=True)
 class Body:
-    """A decoded body that no schema has seen yet; `warnings` become Warning headers of the answer."""
+    """A decoded body that was not checked against a schema; `warnings` become Warning headers."""
 
     value: Any
     duplicates: list[str] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Body:
 
 
 async def read(request: Request) -> bytes:
-    """The whole body, at most 3 MiB, as it was sent: what is packed is refused, not unpacked to an unknown size."""
+    """Reads the whole body, at most 3 MiB. Compressed bodies are refused, because their real size is unknown."""
     encoding = request.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         raise ApiError(
@@ -45,12 +45,12 @@ async def read(request: Request) -> bytes:
 
 
 def media_type(request: Request) -> str:
-    """The body's media type without parameters; JSON when the client names none."""
+    """Returns the body's media type without parameters; JSON by default."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() or JSON
 
 
 def decode(data: bytes, media: str, *, custom: bool = False) -> Body:
-    """The JSON value that a body stands for."""
+    """Decodes a body to its JSON value."""
     if not data:
         raise bad_request("the request body is empty")
     try:
@@ -76,12 +76,12 @@ def unknown_format(*, custom: bool) -> ApiError:
 
 
 def shaped(body: Body, resource: Resource, validation: str) -> Object:
-    """The body as an object of the resource's kind, in normal form."""
+    """Returns the body as an object of the resource's kind, in normal form."""
     return shape_as(body, resource.kind, resource.shape, validation, custom=resource.custom)
 
 
 def shape_as(body: Body, kind: Kind, shape: Shape, validation: str, *, custom: bool = False) -> Object:
-    """The body as an object of `kind`; what the schema does not know is refused, warned of or dropped."""
+    """Returns the body as an object of `kind`; unknown fields are refused, warned about or dropped."""
     value = body.value
     if not isinstance(value, dict):
         raise bad_request(f"{_handled(kind)}: the body must be a JSON object")
@@ -99,7 +99,7 @@ def shape_as(body: Body, kind: Kind, shape: Shape, validation: str, *, custom: b
 
 
 def _check_kind(value: Object, kind: Kind, *, custom: bool) -> None:
-    """A body must be of the URL's kind. Built-in kinds may leave both words out; custom ones may not."""
+    """Checks that a body is of the URL's kind. Built-in kinds may omit apiVersion and kind; custom ones may not."""
     api_version, name = value.get("apiVersion"), value.get("kind")
     for word, found in (("apiVersion", api_version), ("kind", name)):
         if not isinstance(found, str | None):

@@ -19,7 +19,7 @@ _INTEGER = re.compile("[-+]?[0-9]{1,19}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Who wants which verb on what, and how the answer should look."""
+    """A user's verb on a resource, and the form of the answer."""
 
     request: Request
     user: User
@@ -38,7 +38,7 @@ class Call:
 
     @property
     def field_manager(self) -> FieldManager:
-        """In whose name fields are written."""
+        """The field manager of the request."""
         manager, program = self.request.option("fieldManager"), self.request.headers.get("user-agent", "")
         return FieldManager(manager_name(manager, program), self.target.subresource)
 
@@ -52,7 +52,7 @@ class WriteOptions:
 
 
 def write_options(request: Request, options_kind: str) -> WriteOptions:
-    """Read and check the options; `options_kind` is CreateOptions and so on, for the error's sake."""
+    """Reads and checks the options; `options_kind` (CreateOptions, …) is named in errors."""
     errors = []
     dry_run = [each for each in request.query.get("dryRun", []) if each]
     if any(each != "All" for each in dry_run):
@@ -73,7 +73,7 @@ def write_options(request: Request, options_kind: str) -> WriteOptions:
 
 
 def integer_option(request: Request, name: str) -> int | None:
-    """A query parameter that must be a whole number when it is given, as Go reads an int64."""
+    """Reads a query parameter as Go reads an int64; None when it is absent."""
     text = request.option(name)
     if not text:
         return None
@@ -83,7 +83,7 @@ def integer_option(request: Request, name: str) -> int | None:
 
 
 def boolean_option(request: Request, name: str) -> bool:
-    """A query parameter as Go reads booleans: present and empty counts as true."""
+    """Reads a query parameter as Go reads booleans: present and empty counts as true."""
     values = request.query.get(name)
     if not values:
         return False
@@ -96,7 +96,7 @@ def boolean_option(request: Request, name: str) -> bool:
 
 
 def revision_option(request: Request) -> int | None:
-    """The resourceVersion asked for; None when there is none."""
+    """Returns the requested resourceVersion; None when absent."""
     text = request.option("resourceVersion")
     if not text:
         return None

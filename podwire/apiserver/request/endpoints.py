@@ -1,4 +1,4 @@
-"""Every URL that is no resource: discovery, OpenAPI, version, health, token issuer."""
+"""Endpoints that are not resources: discovery, OpenAPI, version, health, token issuer."""
 
 import platform
 from collections.abc import Callable, Mapping
@@ -29,11 +29,11 @@ VERSION = {
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
 Check = Callable[[], str]
-"""What is wrong, or nothing."""
+"""Returns what is wrong; empty when healthy."""
 
 
 class Endpoints:
-    """Answers what describes the server. Discovery follows the registry as custom resources come and go."""
+    """Serves discovery, OpenAPI and health. Discovery follows the registry as custom resources come and go."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Endpoints:
         self._version = -1
 
     def answer(self, request: Request) -> Response:
-        """The answer to a GET; 404 in plain text for what there is not, as upstream gives it."""
+        """Returns the answer to a GET; 404 in plain text for unknown paths, as upstream does."""
         path = request.path.rstrip("/") or "/"
         if path == "/version":
             return _json(VERSION)
@@ -112,7 +112,7 @@ class Endpoints:
 
 
 GZIP_FROM = 128 * 1024
-"""Documents of this size go compressed to who accepts that; the compressed form is kept."""
+"""Documents from this size on are compressed for clients that accept it; the compressed form is cached."""
 
 
 def _document(request: Request, document: Document) -> Response:
@@ -135,7 +135,7 @@ def _text(text: str, *, status: int = 200) -> Response:
 
 
 def page_not_found() -> Response:
-    """What upstream says of groups and versions that it does not serve."""
+    """Returns upstream's answer for groups and versions that are not served."""
     return _text("404 page not found\n", status=404)
 
 

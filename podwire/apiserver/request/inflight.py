@@ -1,4 +1,4 @@
-"""Places for requests in flight: overload is told, not suffered, and nobody's overload is everybody's."""
+"""Limits in-flight requests: answers 429 instead of queueing; one user gets at most half of the slots."""
 
 import contextlib
 from collections import Counter
@@ -9,8 +9,8 @@ from podwire.protocols.k8sapi.status import ApiError, Reason
 
 
 class InflightLimit:
-    """So many for all, and half of them for any one user but the masters: a request that drips in, or waits for a
-    revision that never comes, holds its place for as long as it likes."""
+    """Slots for requests. A user other than system:masters gets at most half of them, because a slow request (a body
+    that trickles in, a wait for a future revision) holds its slot for a long time."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -20,7 +20,7 @@ class InflightLimit:
 
     @contextlib.contextmanager
     def hold(self, user: User) -> Iterator[None]:
-        """Hold a place; 429 when there is none."""
+        """Holds a slot; raises 429 when none is free."""
         greedy = self._by_user[user.name] >= self._share and MASTERS not in user.groups
         if self._in_flight >= self._limit or greedy:
             raise _too_many_requests()

@@ -1,4 +1,4 @@
-"""What form of answer a client accepts: the object, a Table of it, or its metadata only."""
+"""Content negotiation: the object, a Table, or its metadata only."""
 
 import enum
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from podwire.protocols.k8sapi.status import ApiError, Reason
 
 
 class Shown(enum.Enum):
-    """How objects are shown in an answer."""
+    """The form of objects in an answer."""
 
     OBJECT = enum.auto()
     TABLE = enum.auto()
@@ -34,7 +34,7 @@ _SHOWN = {
 
 @lru_cache(maxsize=256)
 def form(accept: str) -> Form:
-    """The first form that the client lists and this server has; raises NotAcceptable."""
+    """Returns the first form that the client accepts and this server supports; raises NotAcceptable."""
     for clause in clauses(accept):
         if not clause.takes(JSON):
             continue

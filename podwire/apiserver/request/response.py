@@ -1,4 +1,4 @@
-"""Answers in the form that was asked for: the object itself, a Table, or metadata only; single, listed or watched."""
+"""Renders answers in the negotiated form: object, Table or metadata; single, listed or watched."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from podwire.protocols.storage import Item
 GO_TRUE = ("1", "t", "T", "true", "TRUE", "True")
 INCLUDE = ("None", "Metadata", "Object")
 WARNINGS_LENGTH, WARNING_LENGTH = 4096, 256
-"""Characters that all warnings may have together, and one of them where these are too few; upstream's numbers."""
+"""Characters of all warnings together, and of each one when these are exceeded; upstream's numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Renderer:
         }[form.shown]
 
     def many(self, items: Sequence[Item], meta: ListMeta) -> bytes:
-        """A list."""
+        """Renders a list."""
         if self._form.shown is Shown.TABLE:
             return self.table(items, meta.encode())
         if self._form.shown is Shown.METADATA:
@@ -64,7 +64,7 @@ class Renderer:
         return b'%b,"metadata":%b,"items":[%b]}' % (head, meta.encode(), b",".join(each))
 
     def table(self, items: Iterable[Item], meta: bytes, *, columns: bool = True) -> bytes:
-        """A Table; within a watch only the first one carries the columns."""
+        """Renders a Table; within a watch only the first one has columns."""
         rows = b",".join(map(self._row, items))
         definitions = stored.encode(self._resource.columns()) if columns else b"null"
         head = b'{"kind":"Table","apiVersion":"meta.k8s.io/%b"' % self._form.version.encode()
@@ -93,14 +93,16 @@ def _include(request: Request) -> str:
 
 
 def answer(request: Request, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()) -> Response:
-    """A JSON answer, indented when the client asks for that."""
+    """Returns a JSON answer, indented if the client asks for that."""
     if request.query and request.option("pretty") in GO_TRUE:
         body = msgspec.json.format(body, indent=2) + b"\n"
-    return Response(status=status, body=body, headers=tuple(("Warning", warning(each)) for each in told(warnings)))
+    return Response(
+        status=status, body=body, headers=tuple(("Warning", warning(each)) for each in truncate_warnings(warnings))
+    )
 
 
-def told(warnings: Sequence[str]) -> list[str]:
-    """The warnings that an answer carries: all of them, or, of too many, the beginnings of the first ones."""
+def truncate_warnings(warnings: Sequence[str]) -> list[str]:
+    """Returns the warnings of an answer: all of them, or truncated ones when there are too many."""
     distinct = list(dict.fromkeys(warnings))
     if sum(map(len, distinct)) <= WARNINGS_LENGTH:
         return distinct
@@ -109,12 +111,12 @@ def told(warnings: Sequence[str]) -> list[str]:
 
 
 def warning(text: str) -> str:
-    """A Warning header as RFC 7234 wants it: quoted, one line, printable."""
+    """Formats a Warning header (RFC 7234): quoted, one line, printable."""
     plain = "".join(each if each.isprintable() and each.isascii() else "?" for each in text)
     escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{escaped}"'
 
 
 def error_response(error: ApiError) -> Response:
-    """An error as the Status that clients read."""
+    """Returns an error as a Status."""
     return Response(status=error.code, body=stored.encode(error.status()), headers=error.headers)

@@ -1,4 +1,4 @@
-"""Warnings that are found far below the answer which carries them: whoever finds one adds it, the door collects."""
+"""Collects warnings of a request from anywhere below the answer that carries them, in a context variable."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ _FOUND: ContextVar[list[str] | None] = ContextVar("notices", default=None)
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """The warnings of one request, as they are found."""
+    """Collects the warnings of one request."""
     found: list[str] = []
     token = _FOUND.set(found)
     try:
@@ -19,7 +19,7 @@ def collected() -> Iterator[list[str]]:
 
 
 def add(text: str) -> None:
-    """Warn whoever asked; nobody, when the server does something of its own accord."""
+    """Adds a warning; ignored outside of a request."""
     found = _FOUND.get()
     if found is not None:
         found.append(text)

@@ -1,6 +1,6 @@
-"""What stands behind a name and a slash, where the generic verbs do not do: binding, eviction, scale, token, …
+"""Subresources that the generic verbs do not handle: binding, eviction, scale, token, …
 
-`find` says which function answers; None means that the generic verbs do (status, finalize, approval).
+`find` returns the handler of a subresource; status, finalize and approval use the generic verbs.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _ON_NODES = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 
 
 def find(subresource: str, verb: str) -> Verb | None:
-    """The function for a verb on a subresource; None when there is none."""
+    """Returns the handler of a verb on a subresource; None when there is none."""
     first = subresource.partition("/")[0]
     if first in _GENERIC_NAMES:
         return _GENERIC.get(verb)

@@ -1,4 +1,4 @@
-"""binding: a pod is given its node, once."""
+"""binding: assigns a pod to a node, once."""
 
 from podwire.apiserver.admission import subresource_policies
 from podwire.apiserver.engine import Engine
@@ -27,7 +27,7 @@ SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Succ
 
 
 async def create(engine: Engine, call: Call) -> Answer:
-    """Bind the pod of the URL, or, at /bindings, the one that the body names."""
+    """Binds the pod of the URL, or, at /bindings, the one that the body names."""
     options = write_options(call.request, "CreateOptions")
     bindings = engine.registry.builtin("", "bindings")
     body = await body_of(call)
@@ -55,7 +55,7 @@ async def create(engine: Engine, call: Call) -> Answer:
 
 
 def check_place(kind: str, metadata: Object, namespace: str, name: str) -> None:
-    """A body that says which object it is for must say what the URL says."""
+    """Checks that a body names the URL's object, if it names one."""
     if metadata.get("namespace", namespace) not in ("", namespace):
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     if metadata.get("name", name) not in ("", name):
@@ -80,7 +80,7 @@ def _node(wanted: Object, name: str) -> str:
 
 
 def bound(pod: Object, node: str, wanted: Object, now: float) -> Object:
-    """A copy of the pod, on its node; raises Conflict when it has one or is on its way out."""
+    """Returns a copy of the pod on its node; raises Conflict when it has a node or is being deleted."""
     metadata, spec = pod["metadata"], pod["spec"]
     name = metadata["name"]
     uid = wanted["metadata"].get("uid")
@@ -114,7 +114,7 @@ def _refused(name: str, why: str) -> ApiError:
 
 def _scheduled(pod: Object, now: float) -> Object:
     status = {**pod.get("status", {})}
-    status.pop("nominatedNodeName", None)  # a hint that has served its purpose
+    status.pop("nominatedNodeName", None)  # only a hint for the scheduler
     kept = [each for each in status.get("conditions", []) if each.get("type") != "PodScheduled"]
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": rfc3339(now)}
     if generation := pod["metadata"].get("generation"):

@@ -1,4 +1,4 @@
-"""eviction: a deletion that asks the pod's disruption budget first."""
+"""eviction: a deletion that respects the pod's disruption budget."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from podwire.protocols.k8sapi.status import ApiError, Reason, not_found
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 EVICTION = Kind(group="policy", version="v1", resource="evictions", kind="Eviction")
 LEGACY_VERSION = "policy/v1beta1"
-"""What kubectl up to 1.21 sends; the same words, so the door stays open after the version itself is gone."""
+"""Sent by kubectl up to 1.21; accepted although the version itself is no longer served."""
 
 
 async def create(engine: Engine, call: Call) -> Answer:
@@ -49,19 +49,19 @@ async def create(engine: Engine, call: Call) -> Answer:
 
 
 def _needs_no_budget(pod: Object) -> bool:
-    """Pods that do not run, or go anyway, cost no budget."""
+    """Returns whether a pod needs no budget: it does not run, or is being deleted."""
     phase = pod.get("status", {}).get("phase")
     return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 async def _dry_run_delete(engine: Engine, call: Call, options: DeleteOptions) -> None:
-    """Whether the deletion would be refused: a budget is not spent on that."""
+    """Tries the deletion as a dry run, so that no budget is spent on a refused one."""
     trial = replace(options, dry_run=True)
     await engine.deleter.delete(call.resource, call.namespace, call.name, trial, call.user)
 
 
 async def _evict(engine: Engine, call: Call, options: DeleteOptions) -> None:
-    """Say in the pod's status what befalls it, then delete it."""
+    """Sets the condition DisruptionTarget, then deletes the pod."""
     if not options.dry_run:
         now = rfc3339(engine.clock.wall())
         write = Write(
@@ -81,7 +81,8 @@ async def _evict(engine: Engine, call: Call, options: DeleteOptions) -> None:
 
 
 def with_disruption_target(pod: Object, now: str) -> Object:
-    """The pod with the condition that tells its controllers that it was evicted and did not fail."""
+    """Returns the pod with the condition DisruptionTarget, which tells its controllers that it was evicted and did not
+    fail."""
     conditions = pod.get("status", {}).get("conditions", [])
     old: Object = next((each for each in conditions if each.get("type") == "DisruptionTarget"), {})
     since = old.get("lastTransitionTime", now) if old.get("status") == "True" else now
@@ -92,7 +93,7 @@ def with_disruption_target(pod: Object, now: str) -> Object:
 
 
 async def _consume_budget(engine: Engine, call: Call, pod: Object, options: DeleteOptions) -> None:
-    """Take one disruption from the budget that covers the pod; 429 when none is left."""
+    """Consumes one disruption of the pod's budget; 429 when none is left."""
     budgets = engine.registry.builtin("policy", "poddisruptionbudgets")
     covering = [each for each in await _all(engine, budgets, call.namespace) if covers(each, pod)]
     if not covering:
@@ -121,7 +122,7 @@ async def _all(engine: Engine, budgets: Resource, namespace: str) -> list[Object
 
 
 def covers(budget: Object, pod: Object) -> bool:
-    """Whether a budget's selector picks the pod; no selector picks none."""
+    """Returns whether a budget's selector matches the pod; no selector matches none."""
     selector = budget.get("spec", {}).get("selector")
     return selector is not None and from_object(selector).matches(pod["metadata"].get("labels", {}))
 
@@ -132,14 +133,14 @@ def ready(pod: Object) -> bool:
 
 
 def ignores_unready(budget: Object) -> bool:
-    """Whether a pod that is not ready goes at no cost: always if the budget says so, else while enough are healthy."""
+    """Returns whether an unready pod needs no budget: by the budget's policy, or while enough pods are healthy."""
     status = budget.get("status", {})
     enough: bool = status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0
     return enough or budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
 
 
 def consume(budget: Object, pod: str, now: str) -> Object:
-    """The budget with one disruption less and the pod remembered; raises TooManyRequests."""
+    """Returns the budget with one disruption less and the pod recorded; raises TooManyRequests."""
     status = budget.setdefault("status", {})
     name, allowed = budget["metadata"]["name"], status.get("disruptionsAllowed", 0)
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
@@ -152,7 +153,7 @@ def consume(budget: Object, pod: str, now: str) -> Object:
 
 
 def _why(budget: Object) -> str:
-    """Why a budget allows nothing at the moment."""
+    """Explains why a budget allows no disruption."""
     status, name = budget["status"], budget["metadata"]["name"]
     need, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
     conditions = [each for each in status.get("conditions", []) if each.get("type") == "DisruptionAllowed"]

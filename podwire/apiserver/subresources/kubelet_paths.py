@@ -1,4 +1,4 @@
-"""How a request for a part of a pod is put to its kubelet: another path, other words in the query. Pure."""
+"""Translates requests for pod subresources to the kubelet's paths and query parameters. Pure."""
 
 from urllib.parse import quote
 
@@ -21,12 +21,12 @@ _LOG_STREAMS = ("All", "Stderr", "Stdout")
 
 
 def passed_on(request: Request) -> Query:
-    """The query as it is."""
+    """Returns the query unchanged."""
     return [(name, each) for name, values in request.query.items() for each in values]
 
 
 def for_pod(what: str, pod: Object, request: Request) -> tuple[str, Query]:
-    """The kubelet's path and query. Raises ApiError for what can be seen to be wrong already here."""
+    """Returns the kubelet's path and query. Raises ApiError for requests that are invalid regardless of the kubelet."""
     place = "/".join(quote(pod["metadata"][each], safe="") for each in ("namespace", "name"))
     if what == "portforward":
         return f"/portForward/{place}", [("port", each) for each in request.query.get("ports", [])]
@@ -36,7 +36,7 @@ def for_pod(what: str, pod: Object, request: Request) -> tuple[str, Query]:
 
 
 def _container(pod: Object, asked: str) -> str:
-    """The container that is asked for, or the only one."""
+    """Returns the requested container, or the only one."""
     spec = pod["spec"]
     apps, inits, ephemeral = (
         [each["name"] for each in spec.get(kind) or ()]
@@ -56,7 +56,7 @@ def _container(pod: Object, asked: str) -> str:
 
 
 def _talk_query(what: str, request: Request) -> Query:
-    """Of exec and attach."""
+    """Returns the query of exec and attach."""
     query = [(there, "1") for here, there in _STREAMS if boolean_option(request, here)]
     if not query or query == [("tty", "1")]:
         raise bad_request("you must specify at least 1 of stdin, stdout, stderr")

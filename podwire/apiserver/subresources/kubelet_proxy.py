@@ -1,4 +1,4 @@
-"""log, exec, attach, portforward and proxy: calls that a node's kubelet answers."""
+"""log, exec, attach, portforward and proxy: forwarded to a node's kubelet."""
 
 from http import HTTPStatus
 from urllib.parse import quote
@@ -13,13 +13,13 @@ from podwire.protocols.k8sapi.server_side import Answer, Response
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, named, not_found
 
 PORT = 10250
-"""Where a kubelet serves that does not say so."""
+"""The default port of kubelets."""
 ADDRESSES = ("InternalIP", "Hostname", "ExternalIP")
-"""Which of a node's addresses are taken; the first kind that it has."""
+"""Address types in order of preference."""
 
 
 async def connect(engine: Engine, call: Call) -> Answer:
-    """Find the node that must answer, ask its kubelet; say clearly when there is none, or no way to it."""
+    """Forwards a request to the kubelet of its node; explains when there is none, or no connection to it."""
     what, _, below = call.target.subresource.partition("/")
     if call.resource.name == "nodes":
         node, path, query = await _node(engine, call), f"/{quote(below)}", kubelet_paths.passed_on(call.request)
@@ -54,7 +54,7 @@ async def _host(engine: Engine, call: Call, pod: Object) -> Object:
 
 
 async def _node(engine: Engine, call: Call) -> Object:
-    """The node of a proxy's URL, which may name the kubelet's port: NAME, NAME:PORT, https:NAME:PORT."""
+    """Returns the node of a proxy URL, which may name the kubelet's port: NAME, NAME:PORT, https:NAME:PORT."""
     scheme, name, port = _named_port(call.name)
     node = await engine.find(call.resource, "", name)
     if node is None:
@@ -91,7 +91,7 @@ async def _asked(engine: Engine, call: Call, node: Object, path: str, query: Que
 
 
 def _refused(call: Call, answer: Response) -> ApiError:
-    """A kubelet's sentence as a Status; what it refuses to the API server is no fault of the user's."""
+    """Returns a kubelet's error as a Status; its refusal of the API server is not the user's fault."""
     text = answer.body.decode("utf-8", "replace").strip()
     if answer.status == HTTPStatus.BAD_REQUEST:
         return bad_request(text)
@@ -103,7 +103,7 @@ def _refused(call: Call, answer: Response) -> ApiError:
 
 
 def _address(node: Object) -> str:
-    """The first of the best kind: a node may have an address of each family."""
+    """Returns the first address of the preferred type: a node may have one of each family."""
     told = node.get("status", {}).get("addresses", [])
     for kind in ADDRESSES:
         for each in told:

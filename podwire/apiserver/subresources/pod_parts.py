@@ -1,4 +1,4 @@
-"""ephemeralcontainers and resize: doors through which one part of a pod's spec can change."""
+"""ephemeralcontainers and resize: subresources that change one part of a pod's spec."""
 
 from collections.abc import Callable, Mapping
 
@@ -24,7 +24,7 @@ def _resized(old: Object, new: Object) -> Object:
     for part in ("containers", "initContainers"):
         before, wanted = spec.get(part, []), new["spec"].get(part, [])
         if [each["name"] for each in wanted] != [each["name"] for each in before]:
-            spec[part] = wanted  # validation says that this cannot be
+            spec[part] = wanted  # validation refuses this
         elif before:
             spec[part] = [_with_resources(*each) for each in zip(before, wanted, strict=True)]
     return spec
@@ -36,11 +36,11 @@ def _with_resources(container: Object, wanted: Object) -> Object:
 
 
 _PARTS: Mapping[str, Callable[[Object, Object], Object]] = {"ephemeralcontainers": _ephemeral, "resize": _resized}
-"""From the pod as it is and as the client would have it to the new spec."""
+"""Returns the new spec from the current and the requested pod."""
 
 
 _TAKEN = ("name", "uid", "resourceVersion", MANAGED_FIELDS)
-"""Of the metadata that a client sends."""
+"""Metadata that is taken from the client."""
 
 
 async def update(engine: Engine, call: Call) -> Answer:

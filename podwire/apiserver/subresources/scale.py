@@ -1,4 +1,4 @@
-"""scale: replicas of whatever kind has them, seen as an autoscaling/v1 Scale."""
+"""scale: the replicas of any kind that has them, as an autoscaling/v1 Scale."""
 
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,7 @@ SCALE = Kind(group="autoscaling", version="v1", resource="scales", kind="Scale")
 
 
 def scale_of(obj: Object, resource: Resource) -> Object:
-    """The Scale of an object; 500 for a custom one that leaves out how many it wants, as upstream answers."""
+    """Returns the Scale of an object; 500 for a custom one without its replicas field, as upstream answers."""
     metadata, paths = obj["metadata"], resource.scale
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     wanted = _at(obj, paths.wanted)
@@ -45,7 +45,7 @@ def scale_of(obj: Object, resource: Resource) -> Object:
 
 
 def scaled(obj: Object, path: tuple[str, ...], replicas: int) -> Object:
-    """The object with so many replicas at the path; what leads there is copied, not changed."""
+    """Returns the object with `replicas` at the path; parents are copied, not changed."""
     word, *rest = path
     if not rest:
         return {**obj, word: replicas}
@@ -93,7 +93,7 @@ async def patch(engine: Engine, call: Call) -> Answer:
 
 
 async def _apply(engine: Engine, call: Call, options: WriteOptions) -> Answer:
-    """Apply a Scale: the same as applying so many replicas to the object itself."""
+    """Applies a Scale: the same as applying its replicas to the object itself."""
     server_side_apply.require_manager(call.request)
     resource = _as_scale(engine)
     data = await bodies.read(call.request)
@@ -146,7 +146,7 @@ async def _write(engine: Engine, call: Call, change: Any, *, dry_run: bool) -> A
 
 
 def _as_scale(engine: Engine) -> Resource:
-    """A resource that is never stored: Scale is a view."""
+    """Returns a resource that is never stored: Scale is a view."""
     return Resource(
         kind=SCALE,
         strategy=_VIEW,

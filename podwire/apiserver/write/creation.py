@@ -24,7 +24,7 @@ from podwire.protocols.k8sapi.status import (
 from podwire.protocols.storage import Item, KeyExists, StoreFull
 
 OBJECT_LIMIT = 1_500_000
-"""Bytes that may be stored for one object, after defaulting; no store takes more, and a dry run must say so too."""
+"""Bytes of one stored object after defaulting; no store accepts more, and a dry run must fail too."""
 
 NAME_ATTEMPTS = 8
 _RANDOM = random.Random()
@@ -108,7 +108,7 @@ class Creator:
         return key, value
 
     def _set_identity(self, resource: Resource, namespace: str, obj: Object) -> None:
-        """What only the server may say of a new object."""
+        """Sets the metadata that only the server may set."""
         metadata = obj["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = generate_name(metadata["generateName"], _RANDOM)
@@ -121,7 +121,7 @@ class Creator:
 
 
 def _check_request(resource: Resource, namespace: str, obj: Object, name: str) -> None:
-    """Check the body against the URL and drop what a client may not set."""
+    """Checks the body against the URL and drops fields that clients may not set."""
     metadata = obj["metadata"]
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
@@ -136,7 +136,7 @@ def _check_request(resource: Resource, namespace: str, obj: Object, name: str) -
 
 
 def check_namespace(resource: Resource, namespace: str, metadata: Object) -> None:
-    """The body's namespace must be the URL's; a cluster-wide kind has none, whatever the body says."""
+    """Checks that the body's namespace is the URL's; it is removed from cluster-scoped kinds."""
     if not resource.kind.namespaced:
         metadata.pop("namespace", None)
     elif metadata.get("namespace", namespace) not in ("", namespace):
@@ -156,7 +156,7 @@ def mismatch(what: str, given: str, wanted: str) -> str:
 
 
 def pack_checked(resource: Resource, obj: Object) -> bytes:
-    """The bytes to store; 413 when they are too many."""
+    """Returns the bytes to store; 413 when they are too many."""
     value = resource.pack(obj)
     if len(value) > OBJECT_LIMIT:
         raise ApiError(

@@ -1,4 +1,4 @@
-"""delete: at once, after a grace period, or when the last finalizer goes."""
+"""delete: at once, after a grace period, or when the last finalizer is removed."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +18,12 @@ ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
 POLICIES = ("Background", "Foreground", "Orphan")
 LONGEST_GRACE = 2**31 - 1
-"""Seconds. A pod may ask for more than any date can hold; it gets the rest of the century."""
+"""Seconds. A pod may request more than a date can represent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """How to delete. Preconditions that do not hold are conflicts."""
+    """Options of a deletion. Failed preconditions are conflicts."""
 
     grace_seconds: int | None = None
     uid: str = ""
@@ -31,11 +31,11 @@ class DeleteOptions:
     policy: str = ""
     dry_run: bool = False
     run_policies: bool = True
-    """Policies have their say; an eviction has asked them already."""
+    """Runs validating policies; an eviction has run them already."""
 
 
 def options_of(body: Object) -> DeleteOptions:
-    """The options that a DeleteOptions body (or the same words from the query) gives; raises Invalid."""
+    """Returns the options of a DeleteOptions body (or of the same query parameters); raises Invalid."""
     preconditions = body.get("preconditions") or {}
     policy, orphan, errors = body.get("propagationPolicy") or "", body.get("orphanDependents"), []
     if orphan is not None and policy:
@@ -60,7 +60,7 @@ def options_of(body: Object) -> DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What became of a deletion: `item` as it is now or last was; `gone` when it is no more."""
+    """The result of a deletion: `item` as it is now or last was; `gone` when it is deleted."""
 
     item: Item
     uid: str
@@ -78,7 +78,7 @@ class Deleter:
     async def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions, user: User
     ) -> Deleted:
-        """Delete an object or mark it for deletion; again when somebody else changed it in between."""
+        """Deletes an object or marks it for deletion; retries after a concurrent change."""
         key = resource.key(namespace, name)
         item = await self.store.get(key)
         while item is not None:
@@ -128,9 +128,9 @@ def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions
 
 
 def mark(resource: Resource, obj: Object, options: DeleteOptions, now: float) -> Object:
-    """The object as it is once its deletion was asked for; pure.
+    """Returns the object marked for deletion; pure.
 
-    While a grace period runs, a second request may shorten it and else changes nothing.
+    While a grace period runs, a second request may shorten it and otherwise changes nothing.
     """
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata:
@@ -149,14 +149,16 @@ def mark(resource: Resource, obj: Object, options: DeleteOptions, now: float) ->
 
 
 def _shorten(metadata: dict[str, Any], left: int, grace: int, now: float) -> None:
-    """The shorter time counts from the first request too; when it is over already, a graceful end has a second."""
+    """Shortens the grace period, counted from the first request; if it has already passed, a graceful end gets one
+    second."""
     end = parse(metadata["deletionTimestamp"]) - left + grace
     metadata["deletionTimestamp"] = rfc3339(max(end, now))
     metadata["deletionGracePeriodSeconds"] = min(grace, 1) if end < now else grace
 
 
 def _set_propagation(metadata: dict[str, Any], policy: str) -> None:
-    """Orphan and foreground are finalizers that exclude each other, background is neither; the last word counts."""
+    """Sets the propagation policy: orphan and foreground are exclusive finalizers, background is neither; the last
+    request counts."""
     if not policy:
         return
     before = metadata.get("finalizers", [])

@@ -1,4 +1,4 @@
-"""Who owns which fields, after every write: what `apply/` decides, for the resources that are served here."""
+"""Field manager tracking: updates `metadata.managedFields` with every write, as `kinds/apply` decides."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ LONGEST_NAME = 128
 
 @dataclass(frozen=True, slots=True)
 class FieldManager:
-    """In whose name fields are written, and through which subresource."""
+    """The manager of written fields, and the subresource through which they are written."""
 
     name: str
     subresource: str = ""
@@ -42,7 +42,7 @@ SERVER = FieldManager("kube-apiserver")
 
 
 def manager_name(manager: str, user_agent: str) -> str:
-    """The manager that a request names, else the program that sent it: `kubectl/v1.36 …` is kubectl."""
+    """Returns the requested manager, else the program that sent the request: `kubectl/v1.36 …` is kubectl."""
     if manager:
         return manager
     return "".join(each for each in user_agent.partition("/")[0] if each.isprintable())[:LONGEST_NAME]
@@ -50,14 +50,14 @@ def manager_name(manager: str, user_agent: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tracker:
-    """Keeps `metadata.managedFields`."""
+    """Tracks `metadata.managedFields`."""
 
     registry: Registry
     clock: Clock
 
     def created(self, resource: Resource, obj: Object, field_manager: FieldManager) -> None:
-        """Everything in a new object, its defaults too, belongs to whoever made it; but for a status, which has a door
-        of its own, even where the object came with it."""
+        """Assigns everything in a new object, including defaults, to its creator; except the status, which has its own
+        subresource."""
         manager = _updater(resource.kind.api_version, field_manager)
         claimed = obj
         if resource.has_status and "status" in obj:
@@ -65,9 +65,9 @@ class Tracker:
         _put(obj, written(created(resource.version, resource.empty, claimed, manager, self._now())))
 
     def updated(self, resource: Resource, new: Object, old: Object, given: Any, field_manager: FieldManager) -> None:
-        """What a write changed belongs to its author. `given` is what the client would have the entries be.
+        """Assigns the changed fields to the writer. `given` is the managedFields that the client sent.
 
-        An object that nobody has tracked so far stays so until something is applied to it.
+        An object that was never tracked stays untracked until something is applied to it.
         """
         entries = old["metadata"].get(MANAGED_FIELDS) or []
         managed = _managed(entries, given if not field_manager.subresource else None)
@@ -83,7 +83,8 @@ class Tracker:
     def applied(
         self, resource: Resource, live: Object | None, config: Object, field_manager: FieldManager, *, force: bool
     ) -> tuple[Object, list[Object]]:
-        """The object after an apply and its entries; raises Conflict. None for `live`: there is none yet."""
+        """Returns the object after an apply, and its managedFields; raises Conflict. `live` None: it does not exist
+        yet."""
         view, now = self._view(resource), self._now()
         identity = {"kind": resource.kind.kind, "apiVersion": resource.kind.api_version}
         present = {**resource.empty, **identity} if live is None else live
@@ -123,14 +124,14 @@ def _updater(api_version: str, field_manager: FieldManager) -> Manager:
 
 @lru_cache(maxsize=4)
 def _format_time(second: int) -> str:
-    """Many writes happen in one second."""
+    """Formats a time; cached, because many writes happen in one second."""
     return rfc3339(second)
 
 
 def _applied(
     apply: Callable[..., Applied], view: View, live: Object, field_manager: FieldManager, *, force: bool
 ) -> Applied:
-    """Apply; a conflict over what kubectl itself has applied from the client's side is none."""
+    """Applies; conflicts over fields that kubectl applied on the client side are ignored."""
     try:
         return apply(force=force)
     except Conflicts as conflicts:
@@ -144,7 +145,7 @@ def _applied(
 
 
 def _managed(entries: list[Object], given: Any) -> Managed:
-    """The managers to go on from: a client may send others, or none to have them forgotten; nonsense is ignored."""
+    """Returns the managers to start from: a client may send others, or none to reset them; invalid ones are ignored."""
     if given is None or given == entries:
         return read(entries)
     if is_reset(given):
@@ -156,7 +157,7 @@ def _managed(entries: list[Object], given: Any) -> Managed:
 
 
 def _put(obj: Object, entries: list[Object]) -> None:
-    """Into a copy of the metadata, which some doors share with the object as it was."""
+    """Sets managedFields in a copy of the metadata, which the old object may share."""
     metadata = obj["metadata"] = {**obj["metadata"]}
     if entries:
         metadata[MANAGED_FIELDS] = entries
@@ -165,7 +166,7 @@ def _put(obj: Object, entries: list[Object]) -> None:
 
 
 def _converted(here: Resource, there: Resource, obj: Object) -> Object:
-    """An object of one version in another one, by way of how it is stored."""
+    """Converts an object between versions by way of its stored form."""
     stored = here.conversion.to_stored(obj) if here.conversion else obj
     if there.conversion:
         return there.conversion.from_stored(stored)
@@ -174,7 +175,7 @@ def _converted(here: Resource, there: Resource, obj: Object) -> Object:
 
 
 def unchanged_but_for_times(new: Object, old: Object) -> bool:
-    """Whether two objects differ at most in when fields were last applied, which alone is no change."""
+    """Returns whether two objects differ at most in the times of managedFields, which is not a change."""
     entries = [[{**each, "time": ""} for each in obj["metadata"].get(MANAGED_FIELDS, [])] for obj in (new, old)]
     if entries[0] != entries[1]:
         return False

@@ -1,4 +1,4 @@
-"""PATCH bodies: which format, read once, and the change they make to an object."""
+"""PATCH bodies: format, decoding, and the change to an object."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,7 +16,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-"""Not a change of what is there alone, so not made here; see applying."""
+"""Handled by server_side_apply.py, because it can also create the object."""
 
 Patch = Callable[[Object, Any, Resource], Any]
 
@@ -28,7 +28,7 @@ _FORMATS: Mapping[str, Patch] = {
 
 
 def change(data: bytes, media: str, resource: Resource, validation: str) -> tuple[Body, Change]:
-    """What a PATCH body does to an object; the Body collects warnings as the change is applied."""
+    """Returns the change of a PATCH body; the Body collects warnings when the change is applied."""
     apply = _format(media, resource)
     body = bodies.decode(data, bodies.JSON)
     with_warnings = Body(None)
@@ -50,10 +50,10 @@ def _shaped(value: Any, body: Body, with_warnings: Body, resource: Resource, val
 
 
 def _decode_touched(value: Object, old: Object, reread: Change) -> Object:
-    """What a patch made, of which only what it touched is read anew.
+    """Decodes only the parts that a patch touched.
 
-    What was stored is in normal form already, so a report of a pod's status need not read its spec anew, nor who owns
-    what in its metadata. Not so for custom resources, whose schema may be another one by now.
+    Stored objects are in normal form already, so a patch of a pod's status need not decode its spec or managedFields
+    again. Custom resources are decoded whole, because their schema may have changed.
     """
     alone, touched = _split_touched(value, old)
     metadata = touched.get("metadata")
@@ -66,14 +66,14 @@ def _decode_touched(value: Object, old: Object, reread: Change) -> Object:
 
 
 def _split_touched(value: Object, old: Object) -> tuple[Object, Object]:
-    """The members that a patch left alone, the very objects that were there (patches copy what they change), and the
+    """Returns the members that a patch left alone (identical objects, because patches copy what they change) and the
     others."""
     alone = {key: each for key, each in value.items() if key in old and each is old[key]}
     return alone, {key: each for key, each in value.items() if key not in alone}
 
 
 def _join(value: Object, alone: Object, read: Object) -> Object:
-    """In the order of the value; what was read may have more than that, and less."""
+    """Joins both in the order of the patched value; decoding may add or drop members."""
     return {key: alone.get(key, read.get(key)) for key in (*value, *read) if key in alone or key in read}
 
 
@@ -88,7 +88,7 @@ def _format(media: str, resource: Resource) -> Patch:
 
 
 def _known(resource: Resource) -> list[str]:
-    """Strategic merge needs merge keys, which custom resources do not have."""
+    """Returns the supported formats; strategic merge needs merge keys, which custom resources do not have."""
     return [each for each in _FORMATS if each != STRATEGIC or not resource.custom]
 
 

@@ -1,4 +1,4 @@
-"""Server-side apply, the request's side: a configuration read and checked, and the change that it makes."""
+"""Server-side apply: reads and checks a configuration, and builds its change."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,18 +17,18 @@ from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, conflict, invalid_object, required
 
 MEDIA = patches.APPLY
-"""JSON too is sent under this name: it is YAML."""
+"""JSON is sent under this name too: it is YAML."""
 
 
 def require_manager(request: Request) -> None:
-    """Who applies must say in whose name."""
+    """Refuses an apply request without a field manager."""
     if not request.option("fieldManager"):
         error = required("fieldManager", "is required for apply patch")
         raise invalid_object("PatchOptions", "", [error], group="meta.k8s.io")
 
 
 def configuration(data: bytes, call: Call, validation: str) -> Body:
-    """The configuration in a body, with what this door lets through; raises BadRequest."""
+    """Returns the configuration in a body, restricted to the subresource; raises BadRequest."""
     body = bodies.decode(data, bodies.YAML)
     resource, config = call.resource, body.value
     if not isinstance(config, dict):
@@ -56,7 +56,7 @@ def _check_kind(config: Object, kind: Kind) -> None:
 
 
 def _named(config: Object) -> str:
-    """As Go prints a group, version and kind."""
+    """Formats a group, version and kind as Go does."""
     api_version = str(config.get("apiVersion") or "")
     place = api_version if "/" in api_version else f"/{api_version}"
     return f"{place}, Kind={config.get('kind') or ''}"
@@ -72,7 +72,7 @@ def _report_duplicates(body: Body, validation: str) -> None:
 
 
 def _restricted(resource: Resource, subresource: str, config: Object) -> Object:
-    """The part of a configuration that its door can change; of the rest nothing is claimed."""
+    """Returns the part of a configuration that the subresource can change; the rest is not claimed."""
     if subresource in ("status", "approval"):
         kept = {"apiVersion", "kind", "metadata", "status"}
         metadata = config["metadata"]
@@ -115,7 +115,7 @@ _PARTS: Mapping[str, Callable[[Object], Object]] = {
 
 
 def change(tracker: Tracker, call: Call, config: Object) -> Change:
-    """What a configuration does to an object that is there."""
+    """Returns the change that a configuration makes to an existing object."""
     force = boolean_option(call.request, "force")
 
     def applied(old: Object) -> Object:
@@ -125,7 +125,7 @@ def change(tracker: Tracker, call: Call, config: Object) -> Change:
 
 
 def first(tracker: Tracker, call: Call, config: Object) -> Object:
-    """The object that a configuration makes where there is none."""
+    """Returns the object that a configuration creates."""
     if uid := config["metadata"].get("uid"):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise conflict(call.resource.name, call.name, why, group=call.resource.group)
@@ -133,7 +133,8 @@ def first(tracker: Tracker, call: Call, config: Object) -> Object:
 
 
 def _shaped(resource: Resource, obj: Object, entries: list[Object]) -> Object:
-    """In normal form. What the schema does not know was refused already, but for what older schemas let in."""
+    """Returns the object in normal form. Unknown fields were refused already, except those that older schemas
+    allowed."""
     shaped: dict[str, Any] = bodies.shaped(Body(obj), resource, "Ignore")
     shaped["metadata"][MANAGED_FIELDS] = entries
     return shaped

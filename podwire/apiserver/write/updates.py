@@ -1,4 +1,4 @@
-"""update and patch: read, change, check, write if nobody else did; again when that is safe."""
+"""update and patch: read, change, check, and write if the revision is unchanged; retried when that is safe."""
 
 import contextlib
 from collections.abc import Callable
@@ -33,20 +33,20 @@ from podwire.protocols.storage import Item, Stale, StoreFull
 from podwire.tasks.keyed_locks import KeyedLocks
 
 Change = Callable[[Object], Object]
-"""From the object as it is (a fresh copy, but for a Write that `copies`) to the object as it should be."""
+"""Returns the new object from the current one (a fresh copy, unless the Write `copies`)."""
 
 WITHOUT_GENERATION = ("status", "approval", "finalize", "binding")
-"""Doors through which a change does not count as a new generation."""
+"""Subresources through which a change does not increment the generation."""
 
 _NOT_SPEC = ("metadata", "kind", "apiVersion")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One update: what to change, through which subresource, on whose behalf.
+    """One update: the change, its subresource and its user.
 
-    `whole`: the client sent the whole object, so its name must be in it, its uid is a precondition, and some kinds
-    must say which version they replace.
+    `whole`: the client sent the whole object, so its name must be in it, its uid is a precondition, and some kinds must
+    name the version that they replace.
     """
 
     resource: Resource
@@ -58,16 +58,16 @@ class Write:
     whole: bool = False
     dry_run: bool = False
     field_manager: FieldManager | None = SERVER
-    """Who owns what is changed; None leaves it to whoever owned it."""
+    """The manager of the changed fields; None leaves managedFields as they are."""
     applied: bool = False
-    """The change itself says who owns what."""
+    """The change sets managedFields itself."""
     shown_as: tuple[str, Change] | None = None
-    """The part through which the object is changed and what that shows of it, where policies are shown this."""
+    """The subresource under which policies see the object, and the view that they see."""
     copies: bool = False
-    """The change leaves what it is given as it is, and all that its result shares with it is left alone from then on:
-    it can be given the old object itself."""
+    """The change does not modify its argument, and shares only parts that nobody modifies afterwards: it gets the old
+    object itself."""
     run_policies: bool = True
-    """Policies have their say; not about what the server does itself, or has asked them about in another form."""
+    """Runs validating policies; not for the server's own writes, or those that were checked in another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,12 @@ class Updater:
     """Writers that lost a race for a key retry one at a time: fifty at once would mostly make each other lose."""
 
     async def update(self, write: Write) -> Item:
-        """Change a stored object; raises NotFound, Conflict, Invalid.
+        """Changes a stored object; raises NotFound, Conflict, Invalid.
 
-        1. Read.  2. Change a copy.  3. Restore what this door may not touch.  4. Default, note who owns what,
-        admit, validate, ask policies.  5. Write with the revision that was read; on a lost race begin anew, where a
-        client that named a revision meets its conflict. Somebody else has won each time, so this ends; the request's
-        deadline ends it sooner.
+        1. Read.  2. Change a copy.  3. Restore what the subresource may not change.  4. Default, track field managers,
+        admit, validate, run policies.  5. Write with the revision that was read. After a lost race it starts again,
+        where a client that named a revision gets its conflict. Each lost race is another writer's success, so this
+        ends; the request's deadline ends it sooner.
         """
         resource = write.resource
         key = resource.key(write.namespace, write.name)
@@ -119,7 +119,7 @@ class Updater:
         try:
             return await self._store(write, item, operation, old)
         except (ApiError, Stale, StoreFull):
-            await self.admission.undo(operation)  # only when it is certain that nothing was written
+            await self.admission.undo(operation)  # only when certainly nothing was written
             raise
 
     def _track(self, write: Write, new: Object, old: Object, given: Any) -> None:
@@ -140,7 +140,7 @@ class Updater:
         if write.subresource not in WITHOUT_GENERATION:
             _count_generation(resource, new, old)
         if new == old or (write.applied and unchanged_but_for_times(new, old)):
-            return item  # a write that changes nothing keeps its revision and is no event
+            return item  # a write without changes keeps its revision and causes no event
         value = pack_checked(resource, new)
         if write.dry_run:
             return Item(item.key, value, item.revision, item.created)
@@ -161,7 +161,7 @@ def _as_shown(write: Write, operation: Operation, old: Object) -> Operation:
 
 
 def finished(resource: Resource, obj: Object) -> bool:
-    """Whether an object that is being deleted has nothing left to wait for."""
+    """Returns whether a terminating object has nothing left to wait for."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
@@ -169,7 +169,7 @@ def finished(resource: Resource, obj: Object) -> bool:
 
 
 def _check_identity(write: Write, new: Object, old: Object) -> None:
-    """The new object must be the one that the URL names, in the version that the client last saw."""
+    """Checks that the new object is the URL's, in the version that the client last saw."""
     metadata = new["metadata"]
     if not metadata.get("name"):
         raise bad_request(
@@ -187,7 +187,7 @@ def _check_identity(write: Write, new: Object, old: Object) -> None:
 
 
 def another_uid(resource: Resource, name: str, wanted: str, real: str) -> ApiError:
-    """The client means an object that is not, or not any more, the one of that name."""
+    """Returns the conflict of a uid that is not, or no longer, the one of that name."""
     why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {real}"
     return conflict(resource.name, name, why, group=resource.group)
 
@@ -205,7 +205,7 @@ def _check_version(write: Write, metadata: Object, old: Object) -> None:
 
 
 def _restrict_to_subresource(resource: Resource, subresource: str, new: Object, old: Object) -> Object:
-    """The new object with everything restored that this door may not change."""
+    """Returns the new object with everything restored that the subresource may not change."""
     _keep_identity(new["metadata"], old["metadata"])
     if not subresource:
         if resource.has_status:
@@ -217,7 +217,7 @@ def _restrict_to_subresource(resource: Resource, subresource: str, new: Object, 
 
 
 def _keep_identity(new: Object, old: Object) -> None:
-    """What no update changes is taken over; where a client tries to, validation calls it immutable."""
+    """Keeps immutable metadata; where a client changes it, validation reports it as immutable."""
     for key in ("creationTimestamp", "generation"):
         _restore(new, old, key)
     for key in ("uid", "deletionGracePeriodSeconds"):
@@ -236,7 +236,7 @@ def _restore(new: Object, old: Object, key: str) -> None:
 
 
 def _restrict_to_status(resource: Resource, new: Object, old: Object) -> Object:
-    """Only the status, and of built-in kinds labels and annotations too, which kubelets set on their way."""
+    """Restricts a write to the status; for built-in kinds also labels and annotations, which kubelets set with it."""
     metadata = old["metadata"] if resource.custom else {**new["metadata"]}
     if not resource.custom:
         _restore(metadata, old["metadata"], "ownerReferences")
@@ -247,7 +247,7 @@ def _restrict_to_status(resource: Resource, new: Object, old: Object) -> Object:
 
 
 def _restrict_to_finalizers(_resource: Resource, new: Object, old: Object) -> Object:
-    """Only the finalizers in a namespace's spec."""
+    """Restricts a write to the finalizers in a namespace's spec."""
     spec = {**old.get("spec", {})}
     _restore(spec, new.get("spec", {}), "finalizers")
     return {**old, "spec": spec}
@@ -262,7 +262,7 @@ RESTRICTIONS: dict[str, Callable[[Resource, Object, Object], Object]] = {
 
 
 def _count_generation(resource: Resource, new: Object, old: Object) -> None:
-    """Generation moves with the spec: with anything that is neither metadata nor a status of its own."""
+    """Increments the generation when anything but metadata and status changes."""
     if not resource.strategy.counts_generation:
         return
     parts = {*new, *old}.difference(_NOT_SPEC, ("status",) if resource.has_status else ())

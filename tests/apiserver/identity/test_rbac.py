@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from podwire.apiserver.identity.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES, Asked, Roles, Rule
+from podwire.apiserver.identity.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES, AccessRequest, Roles, Rule
 from podwire.apiserver.identity.users import User, account_groups
 
 WEB = User("system:serviceaccount:ns:web", groups=(*account_groups("ns"), "system:authenticated"))
 
 
 def asked(verb="get", resource="pods", **more):
-    return Asked(verb=verb, resource=resource, **more)
+    return AccessRequest(verb=verb, resource=resource, **more)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""ValidatingAdmissionPolicy: rules in CEL over what is written, executed after all else has been checked.
+"""ValidatingAdmissionPolicy: CEL rules that run after all other checks.
 
-a policy says what holds, a binding where it is asked for and what follows when it does not hold
-match (constraints, then conditions) → find the parameters → run the expressions → deny, warn, or note in the log
+A policy defines rules, a binding selects where they apply and what a violation causes. Per request: match (constraints,
+then conditions) → find the parameters → run the expressions → deny, warn, or audit.
 """

@@ -1,4 +1,4 @@
-"""A request as policies see it: what it is for, and what it brings, in whichever version a policy speaks of."""
+"""A request as policies see it, in the version that a policy names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _TIMES = ("creationTimestamp", "deletionTimestamp")
 
 @dataclass(frozen=True)
 class RequestAttributes:
-    """One write, connect or deletion on its way."""
+    """One write, connection or deletion in progress."""
 
     operation: Operation
 
@@ -39,12 +39,12 @@ class RequestAttributes:
 
     @property
     def objects(self) -> tuple[Object | None, Object | None]:
-        """The object as it will be, and as it was: what is deleted has no future, what is created no past."""
+        """The new object and the old one: a deletion has no new object, a creation no old one."""
         operation = self.operation
         return None if operation.verb == "DELETE" else operation.obj, operation.old
 
     def known(self, resource: Resource, namespace: Object | None, params: Object | None) -> Mapping[str, Any]:
-        """The values of all variables, for a policy that is meant for this resource."""
+        """Returns the values of all CEL variables for a policy that matches this resource."""
         new, old = (self._seen_as(resource, each) for each in self.objects)
         return {
             "object": new,
@@ -108,7 +108,7 @@ def _user(user: User) -> Mapping[str, Any]:
 
 
 def _namespace(namespace: Object | None) -> Object | None:
-    """A namespace with its times as times, and its uid by the name that its type has for it."""
+    """Returns a namespace with its times as CEL times, and its uid under the name that the CEL type has."""
     if namespace is None:
         return None
     from podwire.protocols.cel.environment import kept_time  # noqa: PLC0415 - protobuf, which comes with the first policy

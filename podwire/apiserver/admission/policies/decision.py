@@ -1,4 +1,4 @@
-"""What follows from what policies find: a refusal, warnings to the client, records in the log."""
+"""The decision of the policies: a refusal, warnings for the client, audit records in the log."""
 
 import logging
 from dataclasses import dataclass, field
@@ -18,19 +18,19 @@ FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 
 @dataclass(slots=True)
 class Decision:
-    """Collects for one request; the first refusal is the one that is told."""
+    """Collects the results for one request; the first refusal counts."""
 
     refused: ApiError | None = None
     _annotations: dict[str, list[str]] = field(default_factory=dict)
 
     def misconfigured(self, operation: Operation, policy: Policy, binding: Binding | None, why: str) -> None:
-        """What could not be evaluated at all."""
+        """Handles a policy or binding that cannot be evaluated."""
         if policy.fails:
             what = "binding" if binding else "policy"
             self._refuse(operation, policy, binding, Failure(f"failed to configure {what}: {why}"))
 
     def take(self, operation: Operation, policy: Policy, binding: Binding, outcome: Outcome) -> None:
-        """Deal with what a policy has found as its binding says."""
+        """Handles the outcome of a policy by the actions of its binding."""
         for failure in outcome.failures:
             if "Deny" in binding.actions:
                 self._refuse(operation, policy, binding, failure)
@@ -78,7 +78,7 @@ def _told(policy: Policy, binding: Binding, failure: Failure) -> str:
 
 
 def _record(operation: Operation, annotations: dict[str, str]) -> None:
-    """There is no log for audits alone; the server's own has these records under their name."""
+    """Writes audit annotations to the server's log; there is no separate audit log."""
     _log.info(
         "audit annotations",
         extra={

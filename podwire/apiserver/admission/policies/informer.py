@@ -1,4 +1,4 @@
-"""Keeps the policies in step with what is stored: each takes effect as it comes, and none any more when it goes."""
+"""Informer of policies and bindings: each takes effect when it is stored and stops when it is deleted."""
 
 import asyncio
 import logging
@@ -22,8 +22,7 @@ _log = logging.getLogger("podwire.apiserver.policies")
 
 
 class PolicyInformer:
-    """Follows policies and bindings, and says in each policy's status which generation is in force, and what of it
-    cannot fit the kinds that it names."""
+    """Follows policies and bindings, and writes each policy's status: the active generation and type-check warnings."""
 
     def __init__(self, engine: Engine, policies: Policies) -> None:
         self._engine = engine
@@ -35,12 +34,12 @@ class PolicyInformer:
         self._observed: asyncio.Queue[Object] = asyncio.Queue()
 
     async def load(self) -> None:
-        """Put into force what is stored; called once before anybody is answered."""
+        """Activates the stored policies; called once before the server answers."""
         for each in (self._policies, self._bindings):
             await each.seen(list((await self._engine.store.list(each.prefix)).items))
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Runs until cancelled."""
         async with asyncio.TaskGroup() as parts:
             for each in (self._policies, self._bindings):
                 parts.create_task(follow(self._engine.store, each.prefix, each.seen, each.changed))
@@ -53,7 +52,7 @@ class PolicyInformer:
                 self._observed.put_nowait(each)
 
     async def _report(self) -> None:
-        """Statuses are written beside the following, so that no policy waits for another one's."""
+        """Writes statuses in a separate task, so that no policy waits for another one's status."""
         while True:
             policy = await self._observed.get()
             generation = policy["metadata"].get("generation", 0)
@@ -84,7 +83,7 @@ class PolicyInformer:
         try:
             await self._engine.updater.update(write)
         except (ApiError, StorageError) as error:
-            _log.info("status of a policy not written", extra={"policy": name, "reason": str(error)})
+            _log.info("cannot write policy status", extra={"policy": name, "error": str(error)})
 
 
 _Compiled = TypeVar("_Compiled", Policy, Binding)
@@ -118,5 +117,7 @@ class _CompiledObjects(Generic[_Compiled]):
     def _take(self, key: str, obj: Object) -> None:
         try:
             self.known[key] = self._compile(obj)
-        except (LookupError, TypeError, ValueError):  # stored before there were rules for it: the others are in force
-            _log.exception("cannot be put into force", extra={"kind": obj["kind"], "object": obj["metadata"]["name"]})
+        except (LookupError, TypeError, ValueError):  # stored before it was validated: the others stay active
+            _log.exception(
+                "cannot compile a policy object", extra={"kind": obj["kind"], "object": obj["metadata"]["name"]}
+            )

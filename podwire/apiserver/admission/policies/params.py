@@ -1,4 +1,4 @@
-"""The parameters of a binding: objects of the kind that its policy names, found by name or by labels."""
+"""Parameters of a binding: objects of the policy's paramKind, by name or by labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ Json = Mapping[str, Any]
 
 
 class Misconfigured(Exception):
-    """A policy or a binding that cannot be carried out; who is told depends on the policy's failurePolicy."""
+    """A policy or binding cannot be evaluated; the policy's failurePolicy decides what follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Reads parameters as they are now."""
+    """Reads parameters from the store."""
 
     store: Store
     registry: Registry
 
     def resource(self, policy: Policy) -> Resource | None:
-        """What the parameters of a policy are; None for a policy without. Raises Misconfigured."""
+        """Returns the resource of a policy's parameters; None for a policy without. Raises Misconfigured."""
         if policy.params is None:
             return None
         for each in self.registry.resources:
@@ -37,7 +37,7 @@ class Parameters:
         raise Misconfigured(f"failed to find resource referenced by paramKind: '{what}'")
 
     async def find(self, resource: Resource | None, binding: Binding, namespace: str) -> list[Object | None]:
-        """One set of parameters for each time that the policy is to be run: None is one without any.
+        """Returns one set of parameters per evaluation; None stands for no parameters.
 
         Raises Misconfigured.
         """
@@ -59,7 +59,7 @@ class Parameters:
 
 
 def _place(resource: Resource, ref: Json, namespace: str) -> str:
-    """The namespace to look in: the one that the binding says, else the request's own."""
+    """Returns the namespace of the parameters: the binding's, else the request's."""
     given: str = ref.get("namespace") or ""
     if not resource.kind.namespaced:
         if given:

@@ -1,4 +1,4 @@
-"""All policies with their bindings, and the judge that runs them."""
+"""The policies with their bindings, and the admission plugin that runs them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +23,14 @@ GROUP = "admissionregistration.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class BoundPolicy:
-    """A policy that is asked for somewhere."""
+    """A policy with its bindings."""
 
     policy: Policy
     bindings: tuple[Binding, ...]
 
 
 def bound(policies: Iterable[Policy], bindings: Iterable[Binding]) -> tuple[BoundPolicy, ...]:
-    """The policies that have bindings, in the order of their names, which is the order in which they refuse."""
+    """Returns the policies that have bindings, by name, which is the order in which they refuse."""
     by_policy = defaultdict(list)
     for each in sorted(bindings, key=lambda binding: binding.name):
         by_policy[each.policy].append(each)
@@ -39,20 +39,20 @@ def bound(policies: Iterable[Policy], bindings: Iterable[Binding]) -> tuple[Boun
 
 
 class Policies:
-    """Runs the policies that are meant for a request."""
+    """Runs the policies that match a request."""
 
     def __init__(self, store: Store, registry: Registry) -> None:
         self._store = store
         self._registry = registry
         self._parameters = Parameters(store, registry)
         self.bound: tuple[BoundPolicy, ...] = ()
-        """What is in force."""
+        """The active policies."""
         self._matching: dict[str, tuple[BoundPolicy, ...]] = {}
         self._versions: tuple[int, Mapping[str, Sequence[Resource]]] = (-1, {})
 
     async def validate(self, operation: Operation) -> None:
-        """Raises the refusal of the first policy that has one. What policies are made of is never judged by them, lest
-        one lock itself in."""
+        """Raises the refusal of the first policy that refuses. Policies and bindings themselves are exempt, so that a
+        policy cannot lock out its own removal."""
         if not self.bound or operation.resource.group == GROUP:
             return
         matching = self._matching.get(operation.resource.name)
@@ -73,7 +73,7 @@ class Policies:
         return self._parameters
 
     def others(self, resource: Resource, part: str) -> list[Resource]:
-        """The same objects in other versions."""
+        """Returns the same resource in other versions."""
         if self._versions[0] != self._registry.version:
             found: dict[str, list[Resource]] = defaultdict(list)
             for each in self._registry.resources:
@@ -89,12 +89,12 @@ class Policies:
 
 
 def _for(resource: str, among: Iterable[BoundPolicy]) -> tuple[BoundPolicy, ...]:
-    """Those that may be meant for a resource, which is called the same in every version."""
+    """Returns the policies that may match a resource, which has the same name in every version."""
     return tuple(each for each in among if each.policy.constraints.names(resource))
 
 
 class _Evaluation:
-    """One request before all policies; what several of them need of it is found once."""
+    """Evaluates all policies for one request; what several of them need is loaded once."""
 
     def __init__(self, policies: Policies, attributes: RequestAttributes) -> None:
         self._policies = policies
@@ -130,7 +130,7 @@ class _Evaluation:
                 self.decision.take(operation, policy, binding, outcome)
 
     async def _matching(self, constraints: Constraints) -> Resource | None:
-        """The resource as which the request is judged; None when it is not meant."""
+        """Returns the resource in whose version the policy sees the request; None when it does not match."""
         kind = constraints.kind_for(self._target, self._others)
         if kind is None or not constraints.picks(*self._attributes.objects):
             return None
@@ -145,7 +145,7 @@ class _Evaluation:
         return {each.kind: each for each in self._policies.others(own, self._target.subresource)}
 
     async def _labels(self) -> Mapping[str, str]:
-        """The labels of the request's namespace; a namespace that is written has the ones that it will have."""
+        """Returns the labels of the request's namespace; for a namespace that is being written, the new ones."""
         target = self._target
         if target.is_namespace and target.verb in ("CREATE", "UPDATE") and not target.subresource:
             namespace: Object | None = self._attributes.operation.obj

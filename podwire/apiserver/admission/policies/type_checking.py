@@ -1,7 +1,7 @@
-"""Whether the expressions of a policy fit the kinds that it names, as far as these are known by heart.
+"""Type-checks the expressions of a policy against the built-in kinds that it names.
 
-An expression over `dyn` can be compiled whatever it selects; what no object of the kind can have is told in the
-policy's status. Nothing is refused for it: the policy may be meant for other kinds too.
+An expression over `dyn` always compiles; fields that no object of the kind can have are reported in the policy's
+status. Nothing is refused, because the policy may be meant for other kinds too.
 """
 
 import re
@@ -23,11 +23,11 @@ MOST_KINDS = 10
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SCALARS = {"boolean": types.BOOL, "integer": types.INT, "number": types.DOUBLE, "string": types.STRING}
 _LOOSE_FORMATS = ("byte", "date-time", "int-or-string")
-"""Texts that are more than texts to some expressions."""
+"""String formats that some expressions treat as other types."""
 
 
 def checked(policy: Json, registry: Registry) -> list[Json]:
-    """The warnings for a policy's status."""
+    """Returns the warnings for a policy's status."""
     found: list[Json] = []
     kinds = {kind: known for kind in kinds_of(policy["spec"], registry) if (known := object_type(kind)) is not None}
     for path, text in _expressions(policy["spec"]):
@@ -38,7 +38,7 @@ def checked(policy: Json, registry: Registry) -> list[Json]:
 
 
 def kinds_of(spec: Json, registry: Registry) -> list[Kind]:
-    """The built-in kinds that the rules name in so many words, without stars."""
+    """Returns the built-in kinds that the rules name explicitly, without wildcards."""
     found: set[Kind] = set()
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         words = [sorted(rule.get(each) or ()) for each in ("apiGroups", "apiVersions", "resources")]
@@ -74,14 +74,14 @@ def _told(kind: Kind) -> str:
 
 @cache
 def object_type(kind: Kind) -> Type | None:
-    """What is known of the objects of a built-in kind."""
+    """Returns the CEL type of a built-in kind's objects."""
     definitions = load()
     name = definitions.name_of(kind.group, kind.version, kind.kind)
     return _Types(definitions).of(name, ()) if name else None
 
 
 class _Types:
-    """Definitions as types; one that contains itself is known down to there."""
+    """Converts definitions to CEL types; recursive ones become `dyn` at the recursion."""
 
     def __init__(self, definitions: Definitions) -> None:
         self._definitions = definitions
