@@ -16,8 +16,8 @@ from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry
 from podwire.cluster import tracing
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.controllers.metadata import Seen, from_json
-from podwire.controllers.ports import Absent, Complete, Present, Tell
+from podwire.controllers.metadata import PartialObject, from_json
+from podwire.controllers.ports import Absent, Complete, Notify, Present
 from podwire.kinds.resource import PREFIX
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kinds import Kind
@@ -70,10 +70,10 @@ class StoreFeed:
         self._registry = registry
         self._kinds: dict[str, Kind] = {}
         self._kinds_version = -1
-        self._known: dict[str, Seen] = {}
+        self._known: dict[str, PartialObject] = {}
         self._complete = False
 
-    async def follow(self, notify: Tell) -> None:
+    async def follow(self, notify: Notify) -> None:
         """Delivers everything, until cancelled. When the log cannot be followed, it lists again and delivers the
         differences."""
         while True:
@@ -85,7 +85,7 @@ class StoreFeed:
                 _log.warning("cannot watch the store", extra={"error": str(error)})
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _list_all(self, notify: Tell) -> int:
+    async def _list_all(self, notify: Notify) -> int:
         page = await self._store.list(PREFIX)
         for key in self._known.keys() - {item.key for item in page.items}:
             notify(Absent(self._known.pop(key)))
@@ -98,7 +98,7 @@ class StoreFeed:
             notify(Complete())
         return page.revision
 
-    async def _watch_changes(self, after: int, notify: Tell) -> None:
+    async def _watch_changes(self, after: int, notify: Notify) -> None:
         with contextlib.closing(self._store.watch(PREFIX, after=after)) as watch:
             while True:
                 for change in await watch.next():
@@ -107,7 +107,7 @@ class StoreFeed:
                     elif (known := self._known.pop(change.key, None)) is not None:
                         notify(Absent(known))
 
-    def _on_item(self, item: Item, notify: Tell) -> None:
+    def _on_item(self, item: Item, notify: Notify) -> None:
         kind = self._kind_at(item.key)
         known = self._known.get(item.key)
         if kind is None or (known is not None and known.metadata.resource_version == str(item.revision)):

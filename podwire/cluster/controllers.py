@@ -19,4 +19,4 @@ async def over_http(access: Access, root_ca: str) -> None:
     async with http_client.connect(access, user_agent="podwire-controllers", tap=tap, callee=API_SERVER) as http:
         client = Client(http)
         _log.info("controllers are running", extra={"url": access.server})
-        await controllers.run(client, controllers.WatchedFeed(client), SystemClock(), root_ca=root_ca)
+        await controllers.run(client, controllers.MetadataInformer(client), SystemClock(), root_ca=root_ca)

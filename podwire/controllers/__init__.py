@@ -1,7 +1,7 @@
-"""Keeps what should follow from other objects: namespaces, service accounts, owners. Speaks: k8sapi."""
+"""Controllers: garbage collection, namespaces, nodes, evictions, claims for devices. Speaks: k8sapi."""
 
-from podwire.controllers.informer import WatchedFeed
+from podwire.controllers.informer import MetadataInformer
 from podwire.controllers.manager import run
-from podwire.controllers.ports import Absent, Api, Complete, Feed, Present
+from podwire.controllers.ports import Absent, Complete, Feed, Present
 
-__all__ = ["Absent", "Api", "Complete", "Feed", "Present", "WatchedFeed", "run"]
+__all__ = ["Absent", "Complete", "Feed", "MetadataInformer", "Present", "run"]

@@ -1,4 +1,4 @@
-"""What becomes of claims for devices: made for pods, held by them, let go. Pure."""
+"""Decides about claims for devices: generated for pods, reserved, released. Pure."""
 
 from collections.abc import Set as AbstractSet
 
@@ -7,11 +7,11 @@ from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.watch import Object
 
 LONGEST_BASE = 57
-"""What leaves room for a dash and the five characters of a generated name in a label."""
+"""Longest base of a generated name: leaves space for a dash and five characters in a label."""
 
 
 def base_name(pod: str, claim: str) -> str:
-    """What a generated name begins with; of two long names, each is cut by its share."""
+    """Returns the base of a generated name; two long names are cut proportionally."""
     whole = len(pod) + len(claim) + 2
     if whole > LONGEST_BASE:
         pod, claim = pod[: len(pod) * LONGEST_BASE // whole], claim[: len(claim) * LONGEST_BASE // whole]
@@ -19,7 +19,8 @@ def base_name(pod: str, claim: str) -> str:
 
 
 def generated(pod: Pod, entry: PodClaim, template: Object) -> Object:
-    """The claim that a template makes for a pod; protected from its beginning, which spares the scheduler a write."""
+    """Returns the claim that a template generates for a pod; created with the finalizer, which saves the scheduler a
+    write."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True,
              "blockOwnerDeletion": True}  # fmt: skip
     wanted = template["spec"]
@@ -41,13 +42,13 @@ def generated(pod: Pod, entry: PodClaim, template: Object) -> Object:
     }
 
 
-def over(pod: Pod) -> bool:
-    """Nothing of it runs, nor ever will."""
+def is_over(pod: Pod) -> bool:
+    """Returns whether no container of the pod runs or ever will."""
     return pod.finished or (pod.deleting and not pod.spec.node_name)
 
 
 def reserved(claim: Object, pod: Pod) -> Object | None:
-    """A claim for a pod that was bound by somebody who does not reserve; None if that is not called for, or no use."""
+    """Returns the claim reserved for a pod that was bound without a reservation; None if not needed or impossible."""
     now = read(claim)
     holders = now.status.reserved_for
     if now.status.allocation is None or now.reserved_for(pod.uid):
@@ -60,8 +61,8 @@ def reserved(claim: Object, pod: Pod) -> Object | None:
 
 
 def released(claim: Object, gone: AbstractSet[str]) -> Object | None:
-    """The claim without these holders, and without devices when the last of them is gone or it is being deleted; None
-    if nothing changes. Who allocated devices without our finalizer takes them back himself."""
+    """Returns the claim without these consumers, and without its allocation once the last is gone or it is being
+    deleted; None if nothing changes. An allocation without our finalizer is left to its allocator."""
     status, now = claim.get("status") or {}, read(claim)
     holders = status.get("reservedFor") or ()
     kept = [each for each in holders if each.get("uid") not in gone]
@@ -75,9 +76,9 @@ def released(claim: Object, gone: AbstractSet[str]) -> Object | None:
 
 
 def unprotected(claim: Object, *, was_released: bool) -> Object | None:
-    """The claim without our finalizer, when it holds nothing any more; None if it has to keep it.
+    """Returns the claim without our finalizer, once it has no allocation and no consumer; None if it must keep it.
 
-    A finalizer without an allocation may as well be that of a scheduler that is about to allocate.
+    A finalizer without an allocation may belong to a scheduler that is about to allocate.
     """
     now = read(claim)
     if FINALIZER not in now.metadata.finalizers or now.status.allocation is not None or now.status.reserved_for:
@@ -89,5 +90,5 @@ def unprotected(claim: Object, *, was_released: bool) -> Object | None:
 
 
 def superfluous(claim: ResourceClaim, finished: AbstractSet[str]) -> bool:
-    """A claim that was generated for a pod that needs it no more."""
+    """Returns whether a claim was generated for a pod that no longer needs it."""
     return not claim.deleting and not claim.status.reserved_for and claim.owner[1] in finished

@@ -1,15 +1,14 @@
-"""Custom resource definitions: one that is deleted takes its instances with it, and goes when they are gone."""
+"""CRD cleanup: a deleted definition takes its instances with it, and is released when they are gone."""
 
 import logging
 
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import DEFINITIONS
-from podwire.controllers.metadata import Seen, resource_of
-from podwire.controllers.ports import Api
+from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.work_queue import NotYet, WorkQueue
 from podwire.interfaces import Clock
 from podwire.objects.times import rfc3339
-from podwire.protocols.k8sapi.client_side import Listing, Scope
+from podwire.protocols.k8sapi.client_side import Client, Listing, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
@@ -25,7 +24,7 @@ def ending(definition: Object) -> bool:
 
 
 def instances(definition: Object) -> Kind | None:
-    """The kind that a definition defines, in a version that is served; None when none is."""
+    """Returns the kind of a definition in a served version; None when none is served."""
     spec = definition["spec"]
     served = [each for each in spec["versions"] if each.get("served")]
     if not served:
@@ -41,7 +40,7 @@ def instances(definition: Object) -> Kind | None:
 
 
 def with_terminating(definition: Object, *, done: bool, now: str) -> Object:
-    """The definition whose condition Terminating says that instances are being deleted, or that all are."""
+    """Returns the definition with the condition Terminating: in progress, or completed."""
     condition = {
         "type": "Terminating",
         "status": "False" if done else "True",
@@ -54,8 +53,8 @@ def with_terminating(definition: Object, *, done: bool, now: str) -> Object:
     return {**definition, "status": {**status, "conditions": [*others, condition]}}
 
 
-def told(definition: Object) -> bool:
-    """Whether the definition already says that it is terminating."""
+def reports_termination(definition: Object) -> bool:
+    """Returns whether the condition Terminating is already set."""
     rows = definition.get("status", {}).get("conditions", ())
     return any(each["type"] == "Terminating" and each["status"] == "True" for each in rows)
 
@@ -67,53 +66,57 @@ def released(definition: Object) -> Object:
 
 
 class DefinitionCleanup:
-    """Looks at a definition when its deletion begins, and again when its last instance is gone."""
+    """Reconciles a definition when its deletion begins, and again when its last instance is gone."""
 
-    def __init__(self, api: Api, graph: Graph, clock: Clock) -> None:
+    def __init__(self, api: Client, graph: Graph, clock: Clock) -> None:
         self._api = api
         self._graph = graph
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue("definitions", self._attend, workers=2)
-        self._ending: set[str] = set()
+        self._queue: WorkQueue[str] = WorkQueue("definitions", self._reconcile, workers=2)
+        self._terminating: set[str] = set()
 
-    def saw(self, before: Seen | None, now: Seen | None) -> None:
+    def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
         latest = now or before
         if latest is None:
             return
         if latest.resource == resource_of(DEFINITIONS):
             ends = now is not None and now.deleting and FINALIZER in now.metadata.finalizers
-            (self._ending.add if ends else self._ending.discard)(latest.name)
+            (self._terminating.add if ends else self._terminating.discard)(latest.name)
             if ends and not (before and before.deleting) and self._graph.complete:
                 self._queue.add(latest.name)
-        elif now is None and self._ending and not self._graph.has(latest.kind):
+        elif now is None and self._terminating and not self._graph.has(latest.kind):
             name = f"{latest.kind.resource}.{latest.kind.group}"
-            if name in self._ending:
+            if name in self._terminating:
                 self._queue.add(name)
 
-    def completed(self) -> None:
-        for name in self._ending:
+    def on_synced(self) -> None:
+        for name in self._terminating:
             self._queue.add(name)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Runs until cancelled."""
         await self._queue.run()
 
-    async def _attend(self, name: str) -> None:
-        """1. Say so.   2. Delete the instances.   3. When none is left, say that, and let the definition go."""
+    async def _reconcile(self, name: str) -> None:
+        """Deletes the instances of a definition.
+
+        1. Set the condition.  2. Delete the instances.  3. When none is left, set the condition and remove the
+        finalizer.
+        """
         definition = await self._get(name)
         if definition is None or not ending(definition):
             return
         kind = instances(definition)
         if kind is None:
-            log.warning("no served version, so its instances cannot be deleted", extra={"definition": name})
+            log.warning("cannot delete instances: no version is served", extra={"definition": name})
             return
-        if not told(definition):
-            await self._tell(definition, done=False)
+        if not reports_termination(definition):
+            await self._set_conditions(definition, done=False)
         left = await self._delete(kind)
         if any(not each["metadata"].get("deletionTimestamp") for each in left.items):
             raise NotYet
         if not left.items:
-            await self._let_go(name)
+            await self._release(name)
 
     async def _get(self, name: str) -> Object | None:
         try:
@@ -124,7 +127,7 @@ class DefinitionCleanup:
             raise
 
     async def _delete(self, kind: Kind) -> Listing:
-        """Ask for the deletion of all instances; returns those that stay for their finalizers' sake."""
+        """Deletes all instances; returns those that remain because of finalizers."""
         everywhere = Scope(metadata_only=True)
         found = await self._api.list(kind, everywhere)
         places = {each["metadata"].get("namespace", "") for each in found.items}
@@ -132,13 +135,13 @@ class DefinitionCleanup:
             await self._api.delete_collection(kind, Scope(namespace=place))
         return await self._api.list(kind, everywhere) if places else found
 
-    async def _let_go(self, name: str) -> None:
+    async def _release(self, name: str) -> None:
         definition = await self._get(name)
         if definition is not None and ending(definition):
-            definition = await self._tell(definition, done=True)
+            definition = await self._set_conditions(definition, done=True)
             await self._api.replace(released(definition))
-            log.info("instances deleted", extra={"definition": name})
+            log.info("instances of a definition were deleted", extra={"definition": name})
 
-    async def _tell(self, definition: Object, *, done: bool) -> Object:
+    async def _set_conditions(self, definition: Object, *, done: bool) -> Object:
         changed = with_terminating(definition, done=done, now=rfc3339(self._clock.wall()))
         return await self._api.replace(changed, subresource="status")

@@ -1,4 +1,5 @@
-"""Pods leave devices with NoExecute taints that their claims do not tolerate, at once or when their time is over."""
+"""Evicts pods from devices with NoExecute taints that their claims do not tolerate, at once or after their
+toleration."""
 
 import asyncio
 import logging
@@ -8,20 +9,20 @@ from collections.abc import Iterable
 import msgspec
 
 from podwire.controllers import device_taints
-from podwire.controllers.device_taints import Due, Effect, Identity, Offered
-from podwire.controllers.disruption import take_away
-from podwire.controllers.event_recorder import Teller
+from podwire.controllers.device_taints import Effect, Eviction, Identity, SliceTaints
+from podwire.controllers.disruption import disrupt
+from podwire.controllers.event_recorder import EventRecorder
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import CLAIMS, PODS, SLICES, TAINT_RULES
-from podwire.controllers.metadata import Seen, resource_of
-from podwire.controllers.ports import Api
-from podwire.controllers.timers import Alarms
+from podwire.controllers.metadata import PartialObject, resource_of
+from podwire.controllers.timers import Timers
 from podwire.controllers.work_queue import WorkQueue
 from podwire.interfaces import Clock
 from podwire.objects import claims, pods, slices
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.device_taints import NO_EXECUTE, DeviceTaint, DeviceTaintRule, read_rule
 from podwire.objects.times import rfc3339
+from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.client_side.events import NORMAL
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
@@ -30,46 +31,47 @@ from podwire.protocols.k8sapi.watch import Object
 log = logging.getLogger(__name__)
 
 STATUS_PERIOD = 10.0
-"""Seconds between two looks at what a rule has done so far."""
+"""Seconds between two updates of a rule's status."""
 
 Ref = tuple[str, str]
 """Namespace and name."""
 
 Source = tuple[str, str, str]
-"""What gives taints: its resource, its name and its uid."""
+"""A source of taints: resource, name and uid."""
 
-_TOLD = "DeviceTaintManagerEviction"
+_EVENT_REASON = "DeviceTaintManagerEviction"
 
 
 class DeviceEvictions:
-    """While no device has such a taint and no rule gives one, claims and pods are not looked at."""
+    """Evicts pods by device taints. While no device has such a taint and no rule adds one, claims and pods are not
+    read."""
 
-    def __init__(self, api: Api, graph: Graph, clock: Clock) -> None:
+    def __init__(self, api: Client, graph: Graph, clock: Clock) -> None:
         self._api = api
         self._graph = graph
         self._clock = clock
-        self._teller = Teller(api, clock, "device-taint-eviction")
-        self._sources: WorkQueue[Source] = WorkQueue("device_evictions", self._attend_source, workers=1)
-        self._claims: WorkQueue[Ref] = WorkQueue("device_evictions", self._attend_claim)
-        self._pods: WorkQueue[str] = WorkQueue("device_evictions", self._attend_pod)
-        self._statuses: WorkQueue[str] = WorkQueue("device_evictions", self._attend_status, workers=1)
-        self.alarms: Alarms[str] = Alarms(clock, self._pods.add)
-        self.status_alarms: Alarms[str] = Alarms(clock, self._statuses.add)
-        self._offered: dict[str, Offered] = {}
+        self._recorder = EventRecorder(api, clock, "device-taint-eviction")
+        self._sources: WorkQueue[Source] = WorkQueue("device_evictions", self._reconcile_source, workers=1)
+        self._claims: WorkQueue[Ref] = WorkQueue("device_evictions", self._reconcile_claim)
+        self._pods: WorkQueue[str] = WorkQueue("device_evictions", self._reconcile_pod)
+        self._statuses: WorkQueue[str] = WorkQueue("device_evictions", self._reconcile_status, workers=1)
+        self.timers: Timers[str] = Timers(clock, self._pods.add)
+        self.status_timers: Timers[str] = Timers(clock, self._statuses.add)
+        self._slice_taints: dict[str, SliceTaints] = {}
         self._taints: dict[Identity, tuple[DeviceTaint, ...]] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
-        self._due: dict[Ref, Due] = {}
+        self._evictions: dict[Ref, Eviction] = {}
         self._holders: dict[Ref, frozenset[str]] = {}
         self._held: defaultdict[str, set[Ref]] = defaultdict(set)
-        """By pod: the claims that it has to give up."""
-        self._concerned: set[str] = set()
-        """Pods that have to be looked at when all claims were."""
-        self._unfinished: set[Source] = set()
-        """What was learned, but not yet acted on."""
-        self._leaving: set[str] = set()
+        """Claims with a pending eviction, by pod."""
+        self._to_check: set[str] = set()
+        """Pods to reconcile once all claims were checked."""
+        self._unprocessed: set[Source] = set()
+        """Sources whose change was not fully processed yet."""
+        self._pending: set[str] = set()
         self._evicted: Counter[str] = Counter()
 
-    def saw(self, before: Seen | None, now: Seen | None) -> None:
+    def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
         latest = now or before
         if latest is None:
             return
@@ -77,7 +79,7 @@ class DeviceEvictions:
             self._sources.add((latest.kind.resource, latest.name, latest.uid))
         elif latest.resource == resource_of(CLAIMS):
             ref = (latest.namespace, latest.name)
-            if self._active or ref in self._due:
+            if self._active or ref in self._evictions:
                 self._claims.add(ref)
         elif latest.resource == resource_of(PODS) and latest.uid in self._held:
             self._pods.add(latest.uid)
@@ -86,39 +88,39 @@ class DeviceEvictions:
     def _active(self) -> bool:
         return bool(self._taints) or any(each.spec.taint.effect == NO_EXECUTE for each in self._rules.values())
 
-    def completed(self) -> None:
-        """Nothing waits for this: claims are asked for when a taint is told."""
+    def on_synced(self) -> None:
+        """Nothing to do: claims are listed when a taint appears."""
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as parts:
-            for each in (self._sources, self._claims, self._pods, self._statuses, self.alarms, self.status_alarms):
+            for each in (self._sources, self._claims, self._pods, self._statuses, self.timers, self.status_timers):
                 parts.create_task(each.run())
 
-    async def _attend_source(self, source: Source) -> None:
-        """A slice or a rule: where what it says has changed, all claims are looked at."""
+    async def _reconcile_source(self, source: Source) -> None:
+        """Reconciles a slice or rule: when its taints have changed, all claims are checked."""
         resource, name, uid = source
         if resource == SLICES.resource:
             changed = self._learn_slice(name, await self._find(SLICES, name))
         else:
             changed = self._learn_rule(uid, await self._find(TAINT_RULES, name))
-        if not changed and source not in self._unfinished:
+        if not changed and source not in self._unprocessed:
             return
-        self._unfinished.add(source)
+        self._unprocessed.add(source)
         for object_ in (await self._api.list(CLAIMS)).items:
-            self._judge(claims.read(object_))
+            self._check(claims.read(object_))
         try:
-            await self._attend_status(uid)  # before anybody is evicted
+            await self._reconcile_status(uid)  # before any pod is evicted
         finally:
             self._look_at_pods()
-        self._unfinished.discard(source)
+        self._unprocessed.discard(source)
 
     def _learn_slice(self, name: str, found: Object | None) -> bool:
         if found is None:
-            self._offered.pop(name, None)
+            self._slice_taints.pop(name, None)
         else:
-            self._offered[name] = device_taints.offered(slices.read(found))
-        taints = device_taints.tainted(self._offered.values())
+            self._slice_taints[name] = device_taints.noexecute_taints(slices.read(found))
+        taints = device_taints.tainted(self._slice_taints.values())
         changed, self._taints = taints != self._taints, taints
         return changed
 
@@ -128,45 +130,45 @@ class DeviceEvictions:
         if rule is None:
             self._rules.pop(uid, None)
             self._evicted.pop(uid, None)
-            self.status_alarms.cancel(uid)
+            self.status_timers.cancel(uid)
             return before is not None
         self._rules[uid] = rule
         return before is None or before.spec != rule.spec
 
-    async def _attend_claim(self, ref: Ref) -> None:
+    async def _reconcile_claim(self, ref: Ref) -> None:
         namespace, name = ref
         found = await self._find(CLAIMS, name, namespace)
         if found is None:
-            self._let_go(ref)
+            self._release(ref)
         else:
-            self._judge(claims.read(found))
+            self._check(claims.read(found))
         self._look_at_pods()
 
     def _look_at_pods(self) -> None:
-        for each in self._concerned:
+        for each in self._to_check:
             self._pods.add(each)
-        self._concerned.clear()
+        self._to_check.clear()
 
-    def _judge(self, claim: ResourceClaim) -> None:
-        """Whether its pods have to go, and when."""
+    def _check(self, claim: ResourceClaim) -> None:
+        """Computes whether and when the pods of a claim must be evicted."""
         ref = (claim.namespace, claim.name)
-        due = device_taints.due(claim, self._taints, self._rules.values())
-        if due is None:
-            self._let_go(ref)
+        eviction = device_taints.eviction_of(claim, self._taints, self._rules.values())
+        if eviction is None:
+            self._release(ref)
             return
         holders = frozenset(each.uid for each in claim.status.reserved_for if each.is_pod)
         before = self._holders.get(ref, frozenset())
-        if (due, holders) == (self._due.get(ref), before):
+        if (eviction, holders) == (self._evictions.get(ref), before):
             return
-        self._due[ref], self._holders[ref] = due, holders
+        self._evictions[ref], self._holders[ref] = eviction, holders
         for uid in before - holders:
             self._drop(uid, ref)
         for uid in holders:
             self._held[uid].add(ref)
-            self._concerned.add(uid)
+            self._to_check.add(uid)
 
-    def _let_go(self, ref: Ref) -> None:
-        self._due.pop(ref, None)
+    def _release(self, ref: Ref) -> None:
+        self._evictions.pop(ref, None)
         for uid in self._holders.pop(ref, ()):
             self._drop(uid, ref)
 
@@ -174,57 +176,57 @@ class DeviceEvictions:
         self._held[uid].discard(ref)
         if not self._held[uid]:
             del self._held[uid]
-        self._concerned.add(uid)
+        self._to_check.add(uid)
 
-    async def _attend_pod(self, uid: str) -> None:
-        """Let it stay, let it wait, or evict it."""
-        due = self._due_of(uid)
+    async def _reconcile_pod(self, uid: str) -> None:
+        """Keeps the pod, waits, or evicts it."""
+        eviction = self._eviction_of(uid)
         seen = self._graph.node(uid)
-        if due is None or seen is None or seen.deleting:
-            await self._relent(uid, seen)
+        if eviction is None or seen is None or seen.deleting:
+            await self._cancel_eviction(uid, seen)
             return
         found = await self._find(PODS, seen.name, seen.namespace)
         if found is None or found["metadata"]["uid"] != uid:
             return
         pod = pods.read(found)
         if not pod.spec.node_name or pod.deleting or pod.finished:
-            return  # it changes when it is bound, and then it is looked at again
-        self._leaving.add(uid)
-        seconds = due.when - self._clock.wall()
+            return  # its binding is a change, which reconciles it again
+        self._pending.add(uid)
+        seconds = eviction.when - self._clock.wall()
         if seconds > 0:
-            self.alarms.set(uid, self.alarms.now() + seconds)
+            self.timers.set(uid, self.timers.now() + seconds)
         else:
-            await self._evict(found, due.rules)
-        self._look_at_rules(due.rules)
+            await self._evict(found, eviction.rules)
+        self._look_at_rules(eviction.rules)
 
-    def _due_of(self, uid: str) -> Due | None:
-        return device_taints.first(self._due[ref] for ref in self._held.get(uid, ()) if ref in self._due)
+    def _eviction_of(self, uid: str) -> Eviction | None:
+        return device_taints.earliest(self._evictions[ref] for ref in self._held.get(uid, ()) if ref in self._evictions)
 
     def _look_at_rules(self, rules: Iterable[str]) -> None:
         for each in rules:
-            self.status_alarms.set(each, self.status_alarms.now() + STATUS_PERIOD)
+            self.status_timers.set(each, self.status_timers.now() + STATUS_PERIOD)
 
-    async def _relent(self, uid: str, seen: Seen | None) -> None:
-        self.alarms.cancel(uid)
-        if uid not in self._leaving:
+    async def _cancel_eviction(self, uid: str, seen: PartialObject | None) -> None:
+        self.timers.cancel(uid)
+        if uid not in self._pending:
             return
-        self._leaving.discard(uid)
+        self._pending.discard(uid)
         if seen is not None and not seen.deleting:
             meta = {"name": seen.name, "namespace": seen.namespace, "uid": uid}
             about = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
-            await self._teller.tell(about, NORMAL, _TOLD, "Cancelling deletion")
+            await self._recorder.record(about, NORMAL, _EVENT_REASON, "Cancelling deletion")
 
     async def _evict(self, pod: Object, rules: Iterable[str]) -> None:
         meta = pod["metadata"]
-        log.info("evicting", extra={"pod": f"{meta['namespace']}/{meta['name']}"})
+        log.info("evicting pod from tainted device", extra={"pod": f"{meta['namespace']}/{meta['name']}"})
         message = "Device Taint manager: deleting due to NoExecute taint"
-        if await take_away(self._api, pod, "DeletionByDeviceTaintManager", message, rfc3339(self._clock.wall())):
-            await self._teller.tell(pod, NORMAL, _TOLD, "Marking for deletion")
+        if await disrupt(self._api, pod, "DeletionByDeviceTaintManager", message, rfc3339(self._clock.wall())):
+            await self._recorder.record(pod, NORMAL, _EVENT_REASON, "Marking for deletion")
             self._evicted.update(rules)
-        self._leaving.discard(meta["uid"])
+        self._pending.discard(meta["uid"])
 
-    async def _attend_status(self, uid: str) -> None:
-        """Say in a rule's status what it does, where that is not said yet."""
+    async def _reconcile_status(self, uid: str) -> None:
+        """Updates the status of a rule."""
         if (rule := self._rules.get(uid)) is None or (found := await self._find(TAINT_RULES, rule.name)) is None:
             return
         told = device_taints.condition(rule, await self._effect(rule))
@@ -240,7 +242,7 @@ class DeviceEvictions:
     async def _effect(self, rule: DeviceTaintRule) -> Effect:
         uid, evicted = rule.metadata.uid, self._evicted[rule.metadata.uid]
         if rule.spec.taint.effect != "None":
-            concerned = [each for each in self._held if (due := self._due_of(each)) and uid in due.rules]
+            concerned = [each for each in self._held if (eviction := self._eviction_of(each)) and uid in eviction.rules]
             return Effect(**self._counted(concerned), evicted=evicted)
         taint = msgspec.structs.replace(rule.spec.taint, effect=NO_EXECUTE)
         would = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint))
@@ -253,7 +255,7 @@ class DeviceEvictions:
         concerned = [
             holder.uid
             for claim in held
-            if device_taints.due(claim, {}, [would]) is not None
+            if device_taints.eviction_of(claim, {}, [would]) is not None
             for holder in claim.status.reserved_for
         ]
         return Effect(

@@ -1,4 +1,4 @@
-"""Which claims have to be given up because of taints of their devices, and when. Pure."""
+"""Computes which claims must be released because of device taints, and when. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ _NOT_AGAIN = "This information will not be updated again. Recreate the DeviceTai
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
-    """What a slice says of taints that end pods."""
+class SliceTaints:
+    """The NoExecute taints of a slice."""
 
     pool: tuple[str, str]
     generation: int
@@ -25,15 +25,15 @@ class Offered:
     """By device; only those that have any."""
 
 
-def offered(slice_: ResourceSlice) -> Offered:
+def noexecute_taints(slice_: ResourceSlice) -> SliceTaints:
     taints = {each.name: tuple(taint for taint in each.taints if taint.effect == NO_EXECUTE)
               for each in slice_.spec.devices}  # fmt: skip
     kept = {name: each for name, each in taints.items() if each}
-    return Offered(slice_.pool, slice_.spec.pool.generation, kept)
+    return SliceTaints(slice_.pool, slice_.spec.pool.generation, kept)
 
 
-def tainted(slices: Iterable[Offered]) -> dict[Identity, tuple[DeviceTaint, ...]]:
-    """The taints of devices, of the newest generation of each pool."""
+def tainted(slices: Iterable[SliceTaints]) -> dict[Identity, tuple[DeviceTaint, ...]]:
+    """Returns the taints of devices, of the newest generation of each pool."""
     known = tuple(slices)
     newest: dict[tuple[str, str], int] = {}
     for each in known:
@@ -47,39 +47,39 @@ def tainted(slices: Iterable[Offered]) -> dict[Identity, tuple[DeviceTaint, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """When the pods of a claim have to go, and the rules by which they have to, if any."""
+class Eviction:
+    """When the pods of a claim must be evicted, and the rules that cause it, if any."""
 
     when: float
     rules: frozenset[str] = frozenset()
     """By uid."""
 
 
-def due(
+def eviction_of(
     claim: ResourceClaim, taints: Mapping[Identity, tuple[DeviceTaint, ...]], rules: Iterable[DeviceTaintRule]
-) -> Due | None:
-    """The first of all its devices' times; None if it may be kept for ever."""
-    known, found = tuple(rules), list[Due]()
+) -> Eviction | None:
+    """Returns the earliest eviction of a claim's devices; None if there is none."""
+    known, found = tuple(rules), list[Eviction]()
     for device in claim.allocated:
         for taint in taints.get(device.identity, ()):
             if (when := _until(device, taint)) is not None:
-                found.append(Due(when))
+                found.append(Eviction(when))
         for rule in known:
             if rule.covers(*device.identity) and (when := _until(device, rule.spec.taint)) is not None:
-                found.append(Due(when, frozenset({rule.metadata.uid})))
-    return first(found)
+                found.append(Eviction(when, frozenset({rule.metadata.uid})))
+    return earliest(found)
 
 
-def first(dues: Iterable[Due]) -> Due | None:
-    """The earliest, with everybody's reasons."""
+def earliest(dues: Iterable[Eviction]) -> Eviction | None:
+    """Returns the earliest eviction, with the rules of all."""
     known = tuple(dues)
     if not known:
         return None
-    return Due(min(each.when for each in known), frozenset().union(*(each.rules for each in known)))
+    return Eviction(min(each.when for each in known), frozenset().union(*(each.rules for each in known)))
 
 
 def _until(device: AllocatedDevice, taint: DeviceTaint) -> float | None:
-    """When a device with a taint has to be given up; None if never. Of several tolerations the shortest counts."""
+    """Returns when a tainted device must be released; None if never. The shortest of several tolerations counts."""
     if taint.effect != NO_EXECUTE:
         return None
     since = times.parse(taint.time_added) if taint.time_added else 0.0
@@ -91,7 +91,7 @@ def _until(device: AllocatedDevice, taint: DeviceTaint) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a rule does, or would do: numbers for people."""
+    """The effect of a rule, as numbers for its status."""
 
     pods: int = 0
     namespaces: int = 0
@@ -101,8 +101,8 @@ class Effect:
 
 
 def condition(rule: DeviceTaintRule, effect: Effect) -> dict[str, str | int]:
-    """What is said of a rule in its status."""
-    status, reason, message = _told(rule.spec.taint.effect, effect)
+    """Returns the condition of a rule's status."""
+    status, reason, message = _reported(rule.spec.taint.effect, effect)
     if effect.evicted:
         so_far = f"{_count(effect.evicted, 'pod')} evicted since starting the controller."
         message = f"{message} {so_far}" if message else so_far
@@ -115,7 +115,7 @@ def condition(rule: DeviceTaintRule, effect: Effect) -> dict[str, str | int]:
     }
 
 
-def _told(what: str, effect: Effect) -> tuple[str, str, str]:
+def _reported(what: str, effect: Effect) -> tuple[str, str, str]:
     where = f"in {'1 namespace' if effect.namespaces == 1 else f'{effect.namespaces} different namespaces'}"
     match what:
         case "NoExecute" if effect.pods:

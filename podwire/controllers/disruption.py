@@ -1,15 +1,15 @@
-"""Pods that are taken away by a controller say so in a condition, so that whoever made them knows."""
+"""The condition DisruptionTarget, set before a controller deletes a pod, so that its owner knows why."""
 
 from podwire.controllers.kinds import PODS
-from podwire.controllers.ports import Api
+from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
 
 TARGET = "DisruptionTarget"
 
 
-def disrupted(pod: Object, reason: str, message: str, now: str) -> Object | None:
-    """The pod with the condition; None if it has it already."""
+def with_disruption_target(pod: Object, reason: str, message: str, now: str) -> Object | None:
+    """Returns the pod with the condition; None if it has it already."""
     status = pod.get("status") or {}
     before = list(status.get("conditions") or ())
     found: Object = next((each for each in before if each.get("type") == TARGET), {})
@@ -20,9 +20,12 @@ def disrupted(pod: Object, reason: str, message: str, now: str) -> Object | None
     return {**pod, "status": {**status, "conditions": [*others, {**wanted, "lastTransitionTime": now}]}}
 
 
-async def take_away(api: Api, pod: Object, reason: str, message: str, now: str) -> bool:
-    """1. Say so in the pod.   2. Delete it; its kubelet lets it end in its own time. False when it is gone already."""
-    changed, meta = disrupted(pod, reason, message, now), pod["metadata"]
+async def disrupt(api: Client, pod: Object, reason: str, message: str, now: str) -> bool:
+    """Disrupts a pod. Returns False when it is already gone.
+
+    1. Set the condition.  2. Delete it; its kubelet terminates it gracefully.
+    """
+    changed, meta = with_disruption_target(pod, reason, message, now), pod["metadata"]
     try:
         if changed is not None:
             await api.replace(changed, subresource="status")

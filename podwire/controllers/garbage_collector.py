@@ -1,7 +1,8 @@
-"""The garbage collector: acts on what `collect` decides.
+"""The garbage collector: carries out what gc_decisions.py decides.
 
-It trusts the graph for what is there and goes to look before it believes that an owner is not. Every write names the
-uid and version that the decision was made on; if the object has changed since, the decision is made anew.
+It trusts the graph about objects that exist, and asks the server before it believes that an owner is absent. Every
+write names the uid and resourceVersion that the decision was made on; if the object has changed since, the decision is
+made again.
 """
 
 import logging
@@ -11,64 +12,64 @@ from typing import Any
 import msgspec
 
 from podwire.controllers import gc_decisions
-from podwire.controllers.gc_decisions import Delete, Keep, Orphan, Release, Standing
+from podwire.controllers.gc_decisions import Delete, Keep, Orphan, OwnerState, Release
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import KnownKinds
-from podwire.controllers.metadata import ORPHAN, Owner, Seen, from_object
-from podwire.controllers.ports import Api
+from podwire.controllers.metadata import ORPHAN, Owner, PartialObject, from_object
 from podwire.controllers.work_queue import NotYet, WorkQueue
+from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.status import ApiError
 
 log = logging.getLogger(__name__)
 
 REMEMBERED = 4096
-"""So many ended owners are known to be gone without asking."""
+"""Deleted owners that are remembered, so that the server need not be asked."""
 
 
 class Collector:
-    """Deletes what has lost its owners."""
+    """Deletes objects whose owners are gone."""
 
-    def __init__(self, api: Api, graph: Graph, kinds: KnownKinds) -> None:
+    def __init__(self, api: Client, graph: Graph, kinds: KnownKinds) -> None:
         self._api = api
         self._graph = graph
         self._kinds = kinds
-        self._queue: WorkQueue[str] = WorkQueue("collector", self._attend, workers=8)
-        self._ended: OrderedDict[str, None] = OrderedDict()
-        self._puzzling: set[str] = set()
-        """Objects with owners of unknown kinds: looked at again when kinds come."""
+        self._queue: WorkQueue[str] = WorkQueue("collector", self._reconcile, workers=8)
+        self._deleted_owners: OrderedDict[str, None] = OrderedDict()
+        self._unresolved: set[str] = set()
+        """Objects with owners of unknown kinds: checked again when kinds change."""
 
-    def saw(self, before: Seen | None, now: Seen | None) -> None:
+    def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
         if now is None and before is not None:
-            self._puzzling.discard(before.uid)
+            self._unresolved.discard(before.uid)
         if self._graph.complete:
-            for uid in gc_decisions.attention(self._graph, before, now):
+            for uid in gc_decisions.affected(self._graph, before, now):
                 self._queue.add(uid)
 
-    def ended(self, uid: str) -> None:
-        """An object was seen to end: its dependents need not be told by the server that it is not there."""
+    def on_deleted(self, uid: str) -> None:
+        """Records a deletion that was observed: the server need not be asked whether this owner exists."""
         if self._graph.dependents(uid):
-            self._ended[uid] = None
-            if len(self._ended) > REMEMBERED:
-                self._ended.popitem(last=False)
+            self._deleted_owners[uid] = None
+            if len(self._deleted_owners) > REMEMBERED:
+                self._deleted_owners.popitem(last=False)
 
-    def completed(self) -> None:
-        for uid in gc_decisions.all_attention(self._graph):
+    def on_synced(self) -> None:
+        for uid in gc_decisions.affected_at_start(self._graph):
             self._queue.add(uid)
 
     def kinds_changed(self) -> None:
-        for uid in self._puzzling:
+        for uid in self._unresolved:
             self._queue.add(uid)
-        self._puzzling.clear()
+        self._unresolved.clear()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Runs until cancelled."""
         await self._queue.run()
 
-    async def _attend(self, uid: str) -> None:
+    async def _reconcile(self, uid: str) -> None:
         item = self._graph.node(uid)
         if item is None:
             return
-        owners = [(each, await self._standing(item, each)) for each in item.owners]
+        owners = [(each, await self._owner_state(item, each)) for each in item.owners]
         action = gc_decisions.decide(item, owners, self._graph.dependents(uid))
         match action:
             case Release(finalizer):
@@ -80,33 +81,33 @@ class Collector:
             case Delete():
                 await self._delete(item, action)
 
-    async def _standing(self, item: Seen, owner: Owner) -> Standing:
-        known = gc_decisions.standing(self._graph, item, owner)
+    async def _owner_state(self, item: PartialObject, owner: Owner) -> OwnerState:
+        known = gc_decisions.owner_state(self._graph, item, owner)
         if known is not None:
             return known
-        if owner.uid in self._ended:
-            return Standing.ABSENT
+        if owner.uid in self._deleted_owners:
+            return OwnerState.ABSENT
         kind = await self._kinds.find(owner.api_version, owner.kind)
         if kind is None or (kind.namespaced and not item.namespace):
-            self._puzzling.add(item.uid)
-            return Standing.UNKNOWN
+            self._unresolved.add(item.uid)
+            return OwnerState.UNKNOWN
         try:
             found = from_object(kind, await self._api.get(kind, owner.name, item.namespace if kind.namespaced else ""))
         except ApiError as error:
             if error.code != 404:
                 raise
-            return Standing.ABSENT
+            return OwnerState.ABSENT
         if found.uid != owner.uid:
-            return Standing.ABSENT
-        return Standing.WAITING if found.waiting else Standing.ALIVE
+            return OwnerState.ABSENT
+        return OwnerState.WAITING if found.waiting else OwnerState.ALIVE
 
-    async def _delete(self, item: Seen, action: Delete) -> None:
+    async def _delete(self, item: PartialObject, action: Delete) -> None:
         if action.unblock:
             freed = tuple(msgspec.structs.replace(each, block_owner_deletion=False) for each in item.owners)
             if freed != item.owners:
                 await self._set_owners(item, freed)
-                raise NotYet  # the deletion is decided on what comes back
-        log.debug("deleting", extra={"object": str(item), "policy": action.propagation.value})
+                raise NotYet  # decided again on the updated object
+        log.debug("deleting object without owners", extra={"object": str(item), "policy": action.propagation.value})
         await _unless_gone(
             self._api.delete(
                 item.kind,
@@ -118,25 +119,25 @@ class Collector:
             )
         )
 
-    async def _orphan(self, owner: Seen, dependents: Any) -> None:
+    async def _orphan(self, owner: PartialObject, dependents: Any) -> None:
         for each in dependents:
             await self._set_owners(each, gc_decisions.without_owner(each, owner.uid))
         await self._release(owner, ORPHAN)
 
-    async def _set_owners(self, item: Seen, owners: tuple[Owner, ...]) -> None:
+    async def _set_owners(self, item: PartialObject, owners: tuple[Owner, ...]) -> None:
         await self._patch(item, {"ownerReferences": [msgspec.to_builtins(each) for each in owners]})
 
-    async def _release(self, item: Seen, finalizer: str) -> None:
+    async def _release(self, item: PartialObject, finalizer: str) -> None:
         kept = [each for each in item.metadata.finalizers if each != finalizer]
         await self._patch(item, {"finalizers": kept})
 
-    async def _patch(self, item: Seen, metadata: dict[str, Any]) -> None:
+    async def _patch(self, item: PartialObject, metadata: dict[str, Any]) -> None:
         guarded = {"uid": item.uid, "resourceVersion": item.metadata.resource_version, **metadata}
         await _unless_gone(self._api.patch(item.kind, item.name, {"metadata": guarded}, item.namespace))
 
 
 async def _unless_gone(call: Any) -> None:
-    """What is not there any more needs nothing done to it."""
+    """Ignores 404: a deleted object needs no work."""
     try:
         await call
     except ApiError as error:

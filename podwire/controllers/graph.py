@@ -1,29 +1,29 @@
-"""Everything there is, as one graph: objects by uid, dependents by owner, content by namespace and by kind. Pure."""
+"""All objects as one graph: by uid, dependents by owner, counts by namespace and kind. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TypeVar
 
-from podwire.controllers.metadata import Seen, resource_of
+from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.protocols.k8sapi.kinds import Kind
 
 _K = TypeVar("_K")
 
 
 class Graph:
-    """Updated by one hand, read by all controllers."""
+    """Updated by the dispatcher, read by all controllers."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Seen] = {}
+        self._nodes: dict[str, PartialObject] = {}
         self._dependents: defaultdict[str, set[str]] = defaultdict(set)
         self._by_place: defaultdict[tuple[str, tuple[str, str]], set[str]] = defaultdict(set)
         self._counts: Counter[tuple[str, str]] = Counter()
         self._resources: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
         self.complete = False
-        """Whether what is not here is not there."""
+        """Whether an object that is missing here does not exist."""
 
-    def put(self, seen: Seen) -> Seen | None:
-        """Remember an object; returns what was known of it before."""
+    def put(self, seen: PartialObject) -> PartialObject | None:
+        """Stores an object; returns its previous version."""
         before = self._nodes.get(seen.uid)
         if before is None:
             place = (seen.namespace, seen.resource)
@@ -37,8 +37,8 @@ class Graph:
             self._dependents[owner.uid].add(seen.uid)
         return before
 
-    def drop(self, uid: str) -> Seen | None:
-        """Forget an object that is gone; returns what was known of it."""
+    def drop(self, uid: str) -> PartialObject | None:
+        """Removes a deleted object; returns its last version."""
         before = self._nodes.pop(uid, None)
         if before is None:
             return None
@@ -52,24 +52,24 @@ class Graph:
                 del self._resources[before.namespace]
         return before
 
-    def node(self, uid: str) -> Seen | None:
+    def node(self, uid: str) -> PartialObject | None:
         return self._nodes.get(uid)
 
-    def nodes(self) -> Iterator[Seen]:
+    def nodes(self) -> Iterator[PartialObject]:
         return iter(tuple(self._nodes.values()))
 
-    def dependents(self, uid: str) -> list[Seen]:
+    def dependents(self, uid: str) -> list[PartialObject]:
         return [self._nodes[each] for each in sorted(self._dependents.get(uid, ()))]
 
     def in_namespace(self, namespace: str) -> dict[tuple[str, str], int]:
-        """How many objects of which group and resource a namespace holds."""
+        """Returns the number of objects per group and resource in a namespace."""
         return {each: len(self._by_place[namespace, each]) for each in sorted(self._resources.get(namespace, ()))}
 
     def has(self, kind: Kind) -> bool:
-        """Whether there is any object of a kind, in whatever version."""
+        """Returns whether any object of a kind exists, in any version."""
         return self._counts[resource_of(kind)] > 0
 
-    def _forget_owners(self, seen: Seen) -> None:
+    def _forget_owners(self, seen: PartialObject) -> None:
         for owner in seen.owners:
             _remove(self._dependents, owner.uid, seen.uid)
 

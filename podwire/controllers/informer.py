@@ -1,4 +1,4 @@
-"""The feed over HTTP: one metadata-only watch for each kind, also for kinds that come later."""
+"""The feed over HTTP: one metadata-only watch per kind, including kinds that appear later."""
 
 import asyncio
 import contextlib
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from podwire.controllers.kinds import DEFINITIONS, preferred
 from podwire.controllers.metadata import from_object, resource_of
-from podwire.controllers.ports import Absent, Complete, Informing, Present, Tell
-from podwire.protocols.k8sapi.client_side import ClientError, Informer, Scope
+from podwire.controllers.ports import Absent, Complete, Notify, Present
+from podwire.protocols.k8sapi.client_side import Client, ClientError, Informer, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Synced, Updated
@@ -16,40 +16,40 @@ from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Synced, Updat
 log = logging.getLogger(__name__)
 
 ANNOUNCED_AFTER = (0.2, 1.0, 5.0)
-"""A server announces a kind shortly after it accepts its definition: look at once, and again after these pauses."""
+"""Pauses before discovery is repeated: a server announces a kind shortly after it accepts its definition."""
 
 RETRY = 1.0
-"""Seconds until discovery is asked again after it failed."""
+"""Seconds until discovery is retried after a failure."""
 
 
-class WatchedFeed:
-    """Follows every kind that can be listed, watched and deleted, in one version of each.
+class MetadataInformer:
+    """Watches every kind that can be listed, watched and deleted, in one version of each.
 
     Metadata only, so that a watch costs little more than its connection.
     """
 
-    def __init__(self, api: Informing) -> None:
+    def __init__(self, api: Client) -> None:
         self._api = api
         self._watched: set[tuple[str, str]] = set()
         self._unsynced: set[tuple[str, str]] = set()
         self._complete = False
         self._changed = asyncio.Event()
 
-    async def follow(self, tell: Tell) -> None:
-        """Tell everything, until cancelled."""
+    async def follow(self, notify: Notify) -> None:
+        """Reports all objects and changes until cancelled."""
         async with asyncio.TaskGroup() as watches:
-            await self._look(watches, tell)
+            await self._look(watches, notify)
             while True:
                 await self._changed.wait()
-                await self._look_until_quiet(watches, tell)
+                await self._rediscover(watches, notify)
 
-    async def _look_until_quiet(self, watches: asyncio.TaskGroup, tell: Tell) -> None:
+    async def _rediscover(self, watches: asyncio.TaskGroup, notify: Notify) -> None:
         pauses: Iterator[float] = iter(())
         while True:
             if self._changed.is_set():
                 self._changed.clear()
                 pauses = iter(ANNOUNCED_AFTER)
-            await self._look(watches, tell)
+            await self._look(watches, notify)
             pause = next(pauses, None)
             if pause is None:
                 return
@@ -57,56 +57,56 @@ class WatchedFeed:
                 async with asyncio.timeout(pause):
                     await self._changed.wait()
 
-    async def _look(self, watches: asyncio.TaskGroup, tell: Tell) -> None:
-        """Watch the kinds that are not watched yet."""
+    async def _look(self, watches: asyncio.TaskGroup, notify: Notify) -> None:
+        """Starts watches for new kinds."""
         wanted = [each for each in preferred(await self._discover()) if "watch" in each.verbs]
         new = [each for each in wanted if resource_of(each) not in self._watched]
         self._watched |= {resource_of(each) for each in new}
         if not self._complete:
             self._unsynced |= {resource_of(each) for each in new}
         for each in new:
-            watches.create_task(self._watch(each, tell), name=f"watch {each.resource}")
+            watches.create_task(self._watch(each, notify), name=f"watch {each.resource}")
 
     async def _discover(self) -> tuple[Kind, ...]:
         while True:
             try:
                 return tuple(await self._api.discover())
             except (ApiError, ClientError) as error:
-                log.info("discovery failed", extra={"why": str(error)})
+                log.info("discovery of kinds failed", extra={"error": str(error)})
                 await asyncio.sleep(RETRY)
 
-    async def _watch(self, kind: Kind, tell: Tell) -> None:
-        """Until the kind is gone."""
+    async def _watch(self, kind: Kind, notify: Notify) -> None:
+        """Watches a kind until it is no longer served."""
         informer = self._api.informer(kind, Scope(metadata_only=True))
         try:
-            await self._changes(kind, informer, tell)
+            await self._changes(kind, informer, notify)
         except ApiError as error:
-            log.debug("kind is gone", extra={"kind": kind.resource, "why": error.message})
+            log.debug("kind is no longer served", extra={"kind": kind.resource, "error": error.message})
         finally:
             informer.close()
             self._watched.discard(resource_of(kind))
         for each in informer.objects.values():
-            tell(Absent(from_object(kind, each), vanished=True))
-        self._synced(kind, tell)
+            notify(Absent(from_object(kind, each), vanished=True))
+        self._synced(kind, notify)
 
-    async def _changes(self, kind: Kind, informer: Informer, tell: Tell) -> None:
+    async def _changes(self, kind: Kind, informer: Informer, notify: Notify) -> None:
         async for change in informer:
-            self._pass_on(kind, change, tell)
+            self._notify(kind, change, notify)
             if resource_of(kind) == resource_of(DEFINITIONS):
                 self._changed.set()
 
-    def _pass_on(self, kind: Kind, change: Change, tell: Tell) -> None:
+    def _notify(self, kind: Kind, change: Change, notify: Notify) -> None:
         match change:
             case Added(object_) | Updated(object_):
-                tell(Present(from_object(kind, object_)))
+                notify(Present(from_object(kind, object_)))
             case Deleted(object_):
-                tell(Absent(from_object(kind, object_)))
+                notify(Absent(from_object(kind, object_)))
             case Synced():
-                self._synced(kind, tell)
+                self._synced(kind, notify)
 
-    def _synced(self, kind: Kind, tell: Tell) -> None:
-        """Complete is told when all first kinds are known, and again for each that comes later."""
+    def _synced(self, kind: Kind, notify: Notify) -> None:
+        """Reports Complete when all initial kinds are synced, and again for each later one."""
         self._unsynced.discard(resource_of(kind))
         if not self._unsynced:
             self._complete = True
-            tell(Complete())
+            notify(Complete())

@@ -1,15 +1,15 @@
-"""The kinds that the server has, asked for again when custom ones come or go."""
+"""The kinds that the server serves, discovered again when custom ones come or go."""
 
 import asyncio
 from collections.abc import Iterable
 
-from podwire.controllers.ports import Api
 from podwire.protocols.k8sapi.builtin import BUILTIN
+from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kinds import Kind, Kinds
 
 
 def builtin(api_version: str, kind: str) -> Kind:
-    """A built-in kind that a controller is about."""
+    """Returns a built-in kind."""
     found = BUILTIN.of_kind(api_version, kind)
     if found is None:
         raise LookupError(f"{api_version} {kind}")
@@ -31,42 +31,42 @@ DEFINITIONS = builtin("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 class KnownKinds:
-    """What discovery says, kept until somebody says that it may have changed."""
+    """Caches discovery until it is invalidated."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Client) -> None:
         self._api = api
         self._known: Kinds | None = None
-        self._asking = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._age = 0
 
-    def stale(self) -> None:
+    def invalidate(self) -> None:
         self._known = None
         self._age += 1
 
     async def all(self) -> tuple[Kind, ...]:
-        """Every kind in every version, in the server's order of preference."""
+        """Returns every kind in every version, in the server's order of preference."""
         return (await self._kinds()).all
 
     async def find(self, api_version: str, kind: str) -> Kind | None:
         return (await self._kinds()).of_kind(api_version, kind)
 
     async def _kinds(self) -> Kinds:
-        async with self._asking:
+        async with self._lock:
             if self._known is not None:
                 return self._known
             age = self._age
             found = Kinds(await self._api.discover())
-            if age == self._age:  # else it changed while we asked
+            if age == self._age:  # otherwise it changed meanwhile
                 self._known = found
             return found
 
 
 _SAME_OBJECTS = frozenset({("events.k8s.io", "events")})
-"""Resources that show what another one holds."""
+"""Resources that are views of another one."""
 
 
 def preferred(kinds: Iterable[Kind]) -> list[Kind]:
-    """One version of each kind that can be listed and deleted; the first is the one the server prefers."""
+    """Returns one version of each kind that can be listed and deleted: the one that the server prefers."""
     chosen: dict[tuple[str, str], Kind] = {}
     for each in kinds:
         if {"list", "delete"} <= set(each.verbs) and (each.group, each.resource) not in _SAME_OBJECTS:

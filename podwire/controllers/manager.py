@@ -11,36 +11,38 @@ from podwire.controllers.event_expiry import TTL, EventExpiry
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import DEFINITIONS, KnownKinds
-from podwire.controllers.metadata import Seen, resource_of
+from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.namespace_defaults import NamespaceDefaults
 from podwire.controllers.namespace_lifecycle import NamespaceLifecycle
 from podwire.controllers.node_lifecycle import NodeLife
 from podwire.controllers.pod_gc import PodGc
-from podwire.controllers.ports import Absent, Api, Complete, Feed, Present, Tidings
+from podwire.controllers.ports import Absent, Complete, Feed, FeedEvent, Present
 from podwire.controllers.resource_claims import DeviceClaims
 from podwire.controllers.taint_eviction import Evictions
 from podwire.interfaces import Clock
+from podwire.protocols.k8sapi.client_side import Client
 
 ANNOUNCED_AFTER = 1.0
-"""A server announces a new kind at the latest so long after its definition says that it is served."""
+"""Seconds after which a server announces a new kind at the latest."""
 
 
 class Controller(Protocol):
-    def saw(self, before: Seen | None, now: Seen | None) -> None:
-        """An object came (before None), changed, or went (now None); the graph knows already."""
+    def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
+        """Called for each change: created (`before` None), updated, or deleted (`now` None); the graph is already
+        updated."""
         ...
 
-    def completed(self) -> None:
-        """Everything that was there was told; again when kinds have come that were not followed before."""
+    def on_synced(self) -> None:
+        """Called when all objects are known; again when new kinds were added."""
         ...
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Runs until cancelled."""
         ...
 
 
-async def run(api: Api, feed: Feed, clock: Clock, *, root_ca: str, event_ttl: float = TTL) -> None:
-    """Work until cancelled; if one part fails, all stop."""
+async def run(api: Client, feed: Feed, clock: Clock, *, root_ca: str, event_ttl: float = TTL) -> None:
+    """Runs until cancelled; if one part fails, all stop."""
     graph, kinds = Graph(), KnownKinds(api)
     collector, evictions = Collector(api, graph, kinds), Evictions(api, graph, clock)
     controllers: list[Controller] = [
@@ -55,43 +57,43 @@ async def run(api: Api, feed: Feed, clock: Clock, *, root_ca: str, event_ttl: fl
         DeviceClaims(api, graph, clock),
         DeviceEvictions(api, graph, clock),
     ]
-    follower = _Follower(graph, kinds, collector, controllers)
+    follower = _Dispatcher(graph, kinds, collector, controllers)
     async with asyncio.TaskGroup() as parts:
-        parts.create_task(feed.follow(follower.tell), name="feed")
+        parts.create_task(feed.follow(follower.notify), name="feed")
         for each in controllers:
             parts.create_task(each.run(), name=type(each).__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Follower:
-    """Keeps the graph, then lets the controllers know."""
+class _Dispatcher:
+    """Updates the graph, then calls the controllers."""
 
     graph: Graph
     kinds: KnownKinds
     collector: Collector
     controllers: Sequence[Controller]
 
-    def tell(self, tidings: Tidings) -> None:
+    def notify(self, tidings: FeedEvent) -> None:
         match tidings:
             case Complete():
                 self.graph.complete = True
                 for each in self.controllers:
-                    each.completed()
+                    each.on_synced()
             case Present(seen):
                 self._changed(self.graph.put(seen), seen)
             case Absent(seen, vanished):
                 if not vanished:
-                    self.collector.ended(seen.uid)
+                    self.collector.on_deleted(seen.uid)
                 self._changed(self.graph.drop(seen.uid) or seen, None)
 
-    def _changed(self, before: Seen | None, now: Seen | None) -> None:
+    def _changed(self, before: PartialObject | None, now: PartialObject | None) -> None:
         latest = now or before
         if latest is not None and latest.resource == resource_of(DEFINITIONS):
-            self._look_for_kinds()
-            asyncio.get_running_loop().call_later(ANNOUNCED_AFTER, self._look_for_kinds)
+            self._refresh_kinds()
+            asyncio.get_running_loop().call_later(ANNOUNCED_AFTER, self._refresh_kinds)
         for each in self.controllers:
-            each.saw(before, now)
+            each.on_change(before, now)
 
-    def _look_for_kinds(self) -> None:
-        self.kinds.stale()
+    def _refresh_kinds(self) -> None:
+        self.kinds.invalidate()
         self.collector.kinds_changed()

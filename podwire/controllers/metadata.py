@@ -1,4 +1,4 @@
-"""What controllers remember of every object: its metadata, as far as they decide on it."""
+"""The metadata that controllers keep of every object."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _PODS, _CLAIMS = ("", "pods"), ("resource.k8s.io", "resourceclaims")
 _FINISHED = ("Succeeded", "Failed")
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-"""Finalizers by which the API server asks the garbage collector for something before an owner goes."""
+"""Finalizers by which the API server asks the garbage collector to act before an owner is deleted."""
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -70,17 +70,17 @@ class _Claim(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One object as last seen."""
+class PartialObject:
+    """The last known metadata of one object."""
 
     kind: Kind
     metadata: Metadata
     claims: bool | None = None
-    """Whether a pod asks for devices, which it does from its beginning or never; None if that was not seen."""
+    """Whether a pod has resourceClaims, which never changes; None if unknown."""
     on_node: bool = False
-    """Whether a pod is bound, and not finished."""
+    """Whether a pod is bound and not finished."""
     holders: frozenset[str] | None = None
-    """Who has a claim for devices, by uid; None if that was not seen."""
+    """The uids of a claim's consumers; None if unknown."""
 
     @property
     def uid(self) -> str:
@@ -108,12 +108,12 @@ class Seen:
 
     @property
     def waiting(self) -> bool:
-        """Being deleted once its blocking dependents are gone."""
+        """Deleted in the foreground: waits for its blocking dependents."""
         return self.deleting and FOREGROUND in self.metadata.finalizers
 
     @property
     def orphaning(self) -> bool:
-        """Being deleted once its dependents have forgotten it."""
+        """Orphaning: waits until its dependents are released."""
         return self.deleting and ORPHAN in self.metadata.finalizers
 
     def blocks(self, owner_uid: str) -> bool:
@@ -136,8 +136,9 @@ _DECODERS: dict[tuple[str, str], Callable[[bytes], _Object | _Pod | _Claim]] = {
 }
 
 
-def from_json(kind: Kind, json: bytes, resource_version: str = "") -> Seen:
-    """From an object's JSON, at a third of the price of decoding it; the version is told apart where it is kept so."""
+def from_json(kind: Kind, json: bytes, resource_version: str = "") -> PartialObject:
+    """Decodes an object's JSON at a third of the cost of decoding all of it; `resource_version` overrides the
+    object's."""
     read = _DECODERS.get(resource_of(kind), _decode)(json)
     metadata = read.metadata
     if resource_version:
@@ -145,18 +146,18 @@ def from_json(kind: Kind, json: bytes, resource_version: str = "") -> Seen:
     return _seen(kind, metadata, read)
 
 
-def _seen(kind: Kind, metadata: Metadata, read: _Object | _Pod | _Claim) -> Seen:
+def _seen(kind: Kind, metadata: Metadata, read: _Object | _Pod | _Claim) -> PartialObject:
     match read:
         case _Pod():
             on_node = bool(read.spec.node_name) and read.status.phase not in _FINISHED
-            return Seen(kind, metadata, claims=bool(read.spec.resource_claims), on_node=on_node)
+            return PartialObject(kind, metadata, claims=bool(read.spec.resource_claims), on_node=on_node)
         case _Claim():
-            return Seen(kind, metadata, holders=frozenset(each.uid for each in read.status.reserved_for))
-    return Seen(kind, metadata)
+            return PartialObject(kind, metadata, holders=frozenset(each.uid for each in read.status.reserved_for))
+    return PartialObject(kind, metadata)
 
 
-def from_object(kind: Kind, object_: dict[str, Any]) -> Seen:
-    """From an object, or from its metadata alone."""
+def from_object(kind: Kind, object_: dict[str, Any]) -> PartialObject:
+    """Converts an object, or its metadata alone."""
     whole_pod = resource_of(kind) == _PODS and "spec" in object_
     claims = bool(object_["spec"].get("resourceClaims")) if whole_pod else None
-    return Seen(kind, msgspec.convert(object_, _Object).metadata, claims)
+    return PartialObject(kind, msgspec.convert(object_, _Object).metadata, claims)

@@ -1,10 +1,10 @@
-"""What every active namespace has: the service account `default` and the cluster's CA in `kube-root-ca.crt`."""
+"""Creates the service account `default` and the ConfigMap `kube-root-ca.crt` in every active namespace."""
 
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
-from podwire.controllers.metadata import Seen, resource_of
-from podwire.controllers.ports import Api
+from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.work_queue import WorkQueue
+from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.protocols.k8sapi.watch import Object
 
@@ -24,8 +24,8 @@ def root_ca(namespace: str, pem: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: pem}}
 
 
-def concerns(seen: Seen) -> str:
-    """The namespace that has to be looked at when this object changes; '' for none."""
+def concerns(seen: PartialObject) -> str:
+    """Returns the namespace to reconcile when this object changes; '' for none."""
     if seen.resource == resource_of(NAMESPACES):
         return seen.name
     kept = {(resource_of(SERVICE_ACCOUNTS), ACCOUNT), (resource_of(CONFIG_MAPS), CONFIG_MAP)}
@@ -33,16 +33,16 @@ def concerns(seen: Seen) -> str:
 
 
 class NamespaceDefaults:
-    """Puts both into every namespace that is not being deleted, and puts them back."""
+    """Creates both in every namespace that is not being deleted, and restores them."""
 
-    def __init__(self, api: Api, graph: Graph, pem: str) -> None:
+    def __init__(self, api: Client, graph: Graph, pem: str) -> None:
         self._api = api
         self._graph = graph
         self._pem = pem
-        self._queue: WorkQueue[str] = WorkQueue("accounts", self._attend)
+        self._queue: WorkQueue[str] = WorkQueue("accounts", self._reconcile)
         self._active: set[str] = set()
 
-    def saw(self, before: Seen | None, now: Seen | None) -> None:
+    def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
         latest = now or before
         if latest is None:
             return
@@ -52,26 +52,26 @@ class NamespaceDefaults:
         if self._graph.complete and (namespace := concerns(latest)):
             self._queue.add(namespace)
 
-    def completed(self) -> None:
+    def on_synced(self) -> None:
         for each in self._active:
             self._queue.add(each)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Runs until cancelled."""
         await self._queue.run()
 
-    async def _attend(self, namespace: str) -> None:
+    async def _reconcile(self, namespace: str) -> None:
         if namespace not in self._active:
             return
         try:
-            await self._have(account(namespace))
-            await self._have(root_ca(namespace, self._pem))
+            await self._ensure(account(namespace))
+            await self._ensure(root_ca(namespace, self._pem))
         except ApiError as error:
-            if namespace in self._active and not _too_late(error):
+            if namespace in self._active and not _namespace_gone(error):
                 raise
 
-    async def _have(self, wanted: Object) -> None:
-        """Create it, or bring its data back to what it should be; whatever else was added to it stays."""
+    async def _ensure(self, wanted: Object) -> None:
+        """Creates an object, or restores its data; other fields stay."""
         kind = SERVICE_ACCOUNTS if wanted["kind"] == "ServiceAccount" else CONFIG_MAPS
         name, namespace = wanted["metadata"]["name"], wanted["metadata"]["namespace"]
         try:
@@ -92,6 +92,6 @@ class NamespaceDefaults:
                 raise
 
 
-def _too_late(error: ApiError) -> bool:
-    """The namespace is gone or going, though we have not heard of it yet."""
+def _namespace_gone(error: ApiError) -> bool:
+    """Returns whether the namespace is deleted or terminating, although we have not been notified yet."""
     return error.code in (403, 404)

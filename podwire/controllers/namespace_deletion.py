@@ -1,9 +1,9 @@
-"""What the end of a namespace looks like: what to delete next, what to tell, when to let go. Pure."""
+"""Decides about a terminating namespace: what to delete next, its conditions, when to finalize it. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from podwire.controllers.metadata import Seen, resource_of
+from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Object
 
@@ -12,33 +12,35 @@ FINALIZER = "kubernetes"
 
 
 def ending(namespace: Object) -> bool:
-    """Whether there is still something to do for the namespace to go."""
+    """Returns whether the namespace still has to be emptied."""
     deleting = bool(namespace["metadata"].get("deletionTimestamp"))
     return deleting and FINALIZER in namespace.get("spec", {}).get("finalizers", ())
 
 
 def finalized(namespace: Object) -> Object:
-    """The namespace without our finalizer, for its finalize subresource."""
+    """Returns the namespace without our finalizer, for its finalize subresource."""
     kept = [each for each in namespace["spec"]["finalizers"] if each != FINALIZER]
     return {**namespace, "spec": {**namespace["spec"], "finalizers": kept}}
 
 
 def next_kinds(held: Iterable[tuple[Kind, int]]) -> list[Kind]:
-    """Pods go first and alone: what protects them (policies) and what they need must outlive them."""
+    """Returns the kinds to delete next. Pods come first and alone: policies that protect them and objects that they
+    need must outlive them."""
     kinds = [kind for kind, count in held if count]
     pods = [each for each in kinds if (each.group, each.resource) == ("", "pods")]
     return pods or kinds
 
 
-def overlooked(left: Iterable[Seen], asked: Sequence[Kind]) -> bool:
-    """Whether something is left that nobody will tell the end of: it was not asked to go, though its turn has come."""
+def overlooked(left: Iterable[PartialObject], asked: Sequence[Kind]) -> bool:
+    """Returns whether an object remains that was not deleted although it was due, so that no event will trigger a
+    retry."""
     resources = {resource_of(each) for each in asked}
     return any(not each.deleting and (each.resource in resources or not resources) for each in left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far the deletion of a namespace's content has come."""
+class DeletionProgress:
+    """The progress of a namespace's deletion."""
 
     remaining: Mapping[str, int] = field(default_factory=dict)
     """Instances by `resource.group`."""
@@ -47,7 +49,7 @@ class Progress:
     failures: Sequence[str] = ()
 
 
-def progress(left: Iterable[Seen], failures: Sequence[str] = ()) -> Progress:
+def progress(left: Iterable[PartialObject], failures: Sequence[str] = ()) -> DeletionProgress:
     remaining: dict[str, int] = {}
     finalizers: dict[str, int] = {}
     for each in left:
@@ -55,11 +57,11 @@ def progress(left: Iterable[Seen], failures: Sequence[str] = ()) -> Progress:
         remaining[name] = remaining.get(name, 0) + 1
         for finalizer in each.metadata.finalizers:
             finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
-    return Progress(remaining=remaining, finalizers=finalizers, failures=failures)
+    return DeletionProgress(remaining=remaining, finalizers=finalizers, failures=failures)
 
 
-def conditions(told: Progress) -> list[dict[str, str]]:
-    """The five conditions by which a terminating namespace explains itself, without times."""
+def conditions(told: DeletionProgress) -> list[dict[str, str]]:
+    """Returns the five conditions of a terminating namespace, without times."""
     rows = [
         ("NamespaceDeletionDiscoveryFailure", "", "ResourcesDiscovered", "All resources successfully discovered"),
         (
@@ -101,8 +103,8 @@ def _counted(intro: str, row: str, counts: Mapping[str, int]) -> str:
     return intro + ", ".join(row.format(*each) for each in sorted(counts.items())) if counts else ""
 
 
-def with_conditions(namespace: Object, told: Progress, now: str) -> Object | None:
-    """The namespace with its conditions brought up to date; None when they already say so."""
+def with_conditions(namespace: Object, told: DeletionProgress, now: str) -> Object | None:
+    """Returns the namespace with updated conditions; None when they are current."""
     status = namespace.get("status", {})
     before = {each["type"]: each for each in status.get("conditions", ())}
     after, changed = dict(before), False

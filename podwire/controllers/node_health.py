@@ -1,4 +1,4 @@
-"""What follows from how a node is: its conditions when it falls silent, and the taints that keep pods away. Pure."""
+"""Conditions and taints that follow from a node's health. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from podwire.protocols.k8sapi.watch import Object
 
 READY = "Ready"
 REPORTED = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
-"""What every kubelet says of its node."""
+"""Conditions that every kubelet reports."""
 
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
@@ -21,7 +21,7 @@ _TAINTS = {
     ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
     ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
 }
-"""A condition and its status to the taint that follows."""
+"""The taint of a condition and its status."""
 
 _FAILING = (NOT_READY, UNREACHABLE)
 _OURS = {
@@ -44,13 +44,13 @@ def is_ready(node: Object) -> bool:
 
 
 def heartbeat(node: Object) -> str:
-    """When the kubelet last reported, as it says itself: good for seeing that it did, not for telling the time."""
+    """Returns the kubelet's last report, by its own clock: useful to detect a new report, not to measure time."""
     found = condition(node, READY)
     return str((found or {}).get("lastHeartbeatTime") or "")
 
 
-def fallen_silent(node: Object, now: str) -> Object | None:
-    """The node with conditions that say that nobody knows; None if they do already."""
+def with_unknown_conditions(node: Object, now: str) -> Object | None:
+    """Returns the node with its conditions set to Unknown; None if they are already."""
     known = conditions_of(node)
     told = {each.get("type") for each in known}
     never = [_never(each, node, now) for each in REPORTED if each not in told]
@@ -84,9 +84,9 @@ def _unknown(condition_: Object, now: str) -> Object:
 
 
 def tainted(node: Object, now: str) -> Object | None:
-    """The node with the taints that follow from its conditions and its being cordoned; None if it has just these.
+    """Returns the node with the taints of its conditions and cordon; None if it has exactly these.
 
-    Taints that others gave stay, and so does the time since which a taint has been there.
+    Foreign taints stay, and so does the time since which a taint exists.
     """
     spec: dict[str, Any] = node.get("spec") or {}
     before = list(spec.get("taints") or ())
@@ -115,7 +115,7 @@ def _key(taint: Object) -> tuple[str, str]:
 
 
 def not_ready_pod(pod: Object, now: str) -> Object | None:
-    """A pod whose node is not ready is not ready either; None if it says so already."""
+    """Returns the pod with Ready=False, because its node is not ready; None if it already is."""
     status = pod.get("status") or {}
     before: Sequence[Object] = status.get("conditions") or ()
     after = [

@@ -1,58 +1,57 @@
-"""Node lifecycle: a node that is not heard of any more is unreachable; taints follow how nodes are."""
+"""Node lifecycle: marks nodes without heartbeats as unreachable, and sets the taints of their conditions."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
 from podwire.controllers import node_health
-from podwire.controllers.event_recorder import Teller
+from podwire.controllers.event_recorder import EventRecorder
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import LEASES, NODES, PODS
-from podwire.controllers.metadata import Seen, resource_of
-from podwire.controllers.ports import Api
-from podwire.controllers.timers import Alarms
+from podwire.controllers.metadata import PartialObject, resource_of
+from podwire.controllers.timers import Timers
 from podwire.controllers.work_queue import WorkQueue
 from podwire.interfaces import Clock
 from podwire.objects.nodes import Taint, read
 from podwire.objects.times import rfc3339
-from podwire.protocols.k8sapi.client_side import ClientError, Scope
+from podwire.protocols.k8sapi.client_side import Client, ClientError, Scope
 from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object, version_of
 
 log = logging.getLogger(__name__)
 
-GRACE = 40.0
-"""Seconds after which a node that was not heard of has fallen silent: four renewals of its lease."""
-PROMPT = 5.0
-"""An answer that took longer came out of an outage, in which nobody could be heard."""
+HEARTBEAT_GRACE = 40.0
+"""Seconds without a heartbeat after which a node is unresponsive: four renewals of its lease."""
+MAX_LATENCY = 5.0
+"""Seconds; a slower answer indicates an outage, during which heartbeats could not arrive."""
 LEASE_NAMESPACE = "kube-node-lease"
 
 Taints = Callable[[str, Sequence[Taint]], None]
-"""Is told the taints of a node whenever it was looked at; none when it is gone."""
+"""Called with a node's taints after each reconciliation; empty when the node is deleted."""
 
 
 class NodeLife:
-    """Looks at a node when it changes, and when nothing was heard of it for too long.
+    """Reconciles a node when it changes, and when its heartbeat is overdue.
 
-    A renewed lease is a sign of life, and so is a new report in the node's status. When it came is read from our own
-    clock: what others write about the time does not matter. While the API cannot be asked, silence means nothing.
+    A renewed lease or a new report in the node's status is a heartbeat. Its time is read from our own clock; times that
+    others write do not matter. While the API cannot be reached, missing heartbeats do not count.
     """
 
-    def __init__(self, api: Api, graph: Graph, clock: Clock, taints: Taints) -> None:
+    def __init__(self, api: Client, graph: Graph, clock: Clock, taints: Taints) -> None:
         self._api = api
         self._graph = graph
         self._clock = clock
         self._taints = taints
-        self._teller = Teller(api, clock, "node-controller")
-        self._queue: WorkQueue[str] = WorkQueue("nodes", self._attend)
-        self.alarms: Alarms[str] = Alarms(clock, self._queue.add)
-        self._heard: dict[str, float] = {}
+        self._recorder = EventRecorder(api, clock, "node-controller")
+        self._queue: WorkQueue[str] = WorkQueue("nodes", self._reconcile)
+        self.timers: Timers[str] = Timers(clock, self._queue.add)
+        self._last_heartbeat: dict[str, float] = {}
         self._leases: dict[str, str] = {}
         self._reports: dict[str, str] = {}
-        self._failing: set[str] = set()
+        self._not_ready: set[str] = set()
 
-    def saw(self, before: Seen | None, now: Seen | None) -> None:
+    def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
         latest = now or before
         if latest is None:
             return
@@ -60,57 +59,61 @@ class NodeLife:
             if self._graph.complete:
                 self._queue.add(latest.name)
             else:
-                self._hear(latest.name)
+                self._record_heartbeat(latest.name)
         elif now is not None and now.resource == resource_of(LEASES) and now.namespace == LEASE_NAMESPACE:
             self._renewed(now.name, now.metadata.resource_version)
 
-    def completed(self) -> None:
-        for each in self._heard:
+    def on_synced(self) -> None:
+        for each in self._last_heartbeat:
             self._queue.add(each)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Runs until cancelled."""
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self._queue.run())
-            parts.create_task(self.alarms.run())
+            parts.create_task(self.timers.run())
 
     def _renewed(self, name: str, version: str) -> None:
         if self._leases.get(name) != version:
             self._leases[name] = version
-            if name in self._heard:
-                self._hear(name)
+            if name in self._last_heartbeat:
+                self._record_heartbeat(name)
 
-    def _hear(self, name: str) -> None:
-        now = self.alarms.now()
-        self._heard[name] = now
-        self.alarms.set(name, now + GRACE)
+    def _record_heartbeat(self, name: str) -> None:
+        now = self.timers.now()
+        self._last_heartbeat[name] = now
+        self.timers.set(name, now + HEARTBEAT_GRACE)
 
     def _forget(self, name: str) -> None:
-        for each in (self._heard, self._leases, self._reports):
+        for each in (self._last_heartbeat, self._leases, self._reports):
             each.pop(name, None)
-        self._failing.discard(name)
-        self.alarms.cancel(name)
+        self._not_ready.discard(name)
+        self.timers.cancel(name)
         self._taints(name, ())
 
-    async def _attend(self, name: str) -> None:
+    async def _reconcile(self, name: str) -> None:
         try:
-            await self._look_at(name)
+            await self._enqueue(name)
         except ClientError:
-            self._deaf()
+            self._reset_deadlines()
             raise
         except ApiError as error:
             if error.code >= 500:
-                self._deaf()
+                self._reset_deadlines()
             raise
 
-    def _deaf(self) -> None:
-        """Who cannot be asked cannot be heard either: every node gets its full time from now on."""
-        for each in self._heard:
-            self._hear(each)
+    def _reset_deadlines(self) -> None:
+        """Restarts all deadlines: while the API is unreachable, no heartbeat can arrive."""
+        for each in self._last_heartbeat:
+            self._record_heartbeat(each)
 
-    async def _look_at(self, name: str) -> None:
-        """1. Hear what it says.   2. If it fell silent, say so.   3. Taints.   4. Its pods are not ready either."""
-        asked = self.alarms.now()
+    async def _enqueue(self, name: str) -> None:
+        """Reconciles a node.
+
+        1. Record its heartbeat.  2. If it is unresponsive, set its conditions to Unknown.  3. Set taints.  4. Mark its
+        pods as not ready.
+        """
+        asked = self.timers.now()
         try:
             node = await self._api.get(NODES, name)
         except ApiError as error:
@@ -118,28 +121,28 @@ class NodeLife:
                 raise
             self._forget(name)
             return
-        if self.alarms.now() - asked > PROMPT:
-            self._deaf()
-        await self._listen(name, node)
-        if await self._is_silent(name):
-            node = await self._mark_silent(node)
+        if self.timers.now() - asked > MAX_LATENCY:
+            self._reset_deadlines()
+        await self._observe(name, node)
+        if await self._is_unresponsive(name):
+            node = await self._mark_unknown(node)
         node = await self._taint(node)
         self._taints(name, read(node).spec.taints)
         await self._mark_pods(node)
 
-    async def _listen(self, name: str, node: Object) -> None:
-        new = name not in self._heard
+    async def _observe(self, name: str, node: Object) -> None:
+        new = name not in self._last_heartbeat
         report = node_health.heartbeat(node)
         if new or self._reports.get(name) != report:
             self._reports[name] = report
-            self._hear(name)
+            self._record_heartbeat(name)
         if new:
             told = f"Node {name} event: Registered Node {name} in Controller"
-            await self._teller.tell(node, NORMAL, "RegisteredNode", told)
+            await self._recorder.record(node, NORMAL, "RegisteredNode", told)
 
-    async def _is_silent(self, name: str) -> bool:
-        """The lease itself has the last word: what we are told of changes may be late."""
-        if self.alarms.now() - self._heard[name] < GRACE:
+    async def _is_unresponsive(self, name: str) -> bool:
+        """Returns whether the heartbeat is overdue; reads the lease, because watch events may be late."""
+        if self.timers.now() - self._last_heartbeat[name] < HEARTBEAT_GRACE:
             return False
         try:
             lease = await self._api.get(LEASES, name, LEASE_NAMESPACE)
@@ -148,15 +151,15 @@ class NodeLife:
                 raise
         else:
             self._renewed(name, version_of(lease))
-        return self.alarms.now() - self._heard[name] >= GRACE
+        return self.timers.now() - self._last_heartbeat[name] >= HEARTBEAT_GRACE
 
-    async def _mark_silent(self, node: Object) -> Object:
-        changed = node_health.fallen_silent(node, self._now())
+    async def _mark_unknown(self, node: Object) -> Object:
+        changed = node_health.with_unknown_conditions(node, self._now())
         if changed is None:
             return node
         name = node["metadata"]["name"]
-        log.warning("node fell silent", extra={"node": name})
-        self._reports[name] = node_health.heartbeat(changed)  # ours is no sign of life
+        log.warning("node stopped sending heartbeats", extra={"node": name})
+        self._reports[name] = node_health.heartbeat(changed)  # our own update is not a heartbeat
         return await self._api.replace(changed, subresource="status")
 
     async def _taint(self, node: Object) -> Object:
@@ -164,19 +167,19 @@ class NodeLife:
         return node if changed is None else await self._api.replace(changed)
 
     async def _mark_pods(self, node: Object) -> None:
-        """Once for each time that the node stops being ready: a kubelet that lives knows better how its pods are."""
+        """Marks the pods once per transition to not ready: a running kubelet knows better how its pods are."""
         name = node["metadata"]["name"]
         if node_health.is_ready(node):
-            self._failing.discard(name)
+            self._not_ready.discard(name)
             return
-        if name in self._failing or node_health.condition(node, node_health.READY) is None:
+        if name in self._not_ready or node_health.condition(node, node_health.READY) is None:
             return
         for pod in (await self._api.list(PODS, Scope(field_selector=f"spec.nodeName={name}"))).items:
             changed = node_health.not_ready_pod(pod, self._now())
             if changed is not None:
                 await self._mark_pod(changed)
-        await self._teller.tell(node, NORMAL, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
-        self._failing.add(name)
+        await self._recorder.record(node, NORMAL, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+        self._not_ready.add(name)
 
     async def _mark_pod(self, pod: Object) -> None:
         try:
@@ -185,7 +188,7 @@ class NodeLife:
             if error.code != 404:
                 raise
             return
-        await self._teller.tell(pod, WARNING, "NodeNotReady", "Node is not ready")
+        await self._recorder.record(pod, WARNING, "NodeNotReady", "Node is not ready")
 
     def _now(self) -> str:
         return rfc3339(self._clock.wall())

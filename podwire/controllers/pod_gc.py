@@ -1,45 +1,44 @@
-"""Takes away pods that nobody else can: of nodes that are gone, never bound and deleted, or finished and too many."""
+"""Pod garbage collection: pods of deleted nodes, pods deleted before they were bound, and surplus finished pods."""
 
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-from podwire.controllers.disruption import disrupted
+from podwire.controllers.disruption import with_disruption_target
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import NODES, PODS
-from podwire.controllers.metadata import Seen, resource_of
-from podwire.controllers.ports import Api
-from podwire.controllers.timers import Alarms
+from podwire.controllers.metadata import PartialObject, resource_of
+from podwire.controllers.timers import Timers
 from podwire.controllers.work_queue import WorkQueue
 from podwire.interfaces import Clock
 from podwire.objects.times import rfc3339
-from podwire.protocols.k8sapi.client_side import Scope
+from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
 
 log = logging.getLogger(__name__)
 
 PERIOD = 20.0
-"""Seconds from a change to the look that takes care of it, and of all others by then."""
-QUARANTINE = 40.0
-"""Seconds for which a node must have been missed before its pods are."""
+"""Seconds from a change to the sweep that handles it together with later changes."""
+NODE_GRACE = 40.0
+"""Seconds for which a node must have been absent before its pods are deleted."""
 THRESHOLD = 12500
-"""So many finished pods are kept."""
+"""Finished pods that are kept."""
 NAMED_NODES = 100
-"""Of up to so many nodes the server is asked for pods of others only; above that, for all."""
+"""Up to this number of nodes the field selector excludes them by name; above it all pods are listed."""
 
 FINISHED = ("Succeeded", "Failed")
 _SWEEP = "sweep"
 
 
 def selector_of_others(nodes: Iterable[str]) -> str:
-    """Pods that are bound, and to none of these."""
+    """Returns a field selector of bound pods on other nodes."""
     named = sorted(nodes)
     return ",".join(f"spec.nodeName!={each}" for each in ("", *(named if len(named) <= NAMED_NODES else ())))
 
 
 def by_node(pods: Iterable[Object], nodes: Iterable[str]) -> dict[str, list[Object]]:
-    """Pods of nodes that are not there."""
+    """Groups pods by nodes that do not exist."""
     there, found = set(nodes), dict[str, list[Object]]()
     for pod in pods:
         name = pod["spec"].get("nodeName", "")
@@ -49,7 +48,7 @@ def by_node(pods: Iterable[Object], nodes: Iterable[str]) -> dict[str, list[Obje
 
 
 def surplus(finished: Sequence[Object], threshold: int) -> list[Object]:
-    """The oldest of them, as many as there are too many."""
+    """Returns the oldest finished pods above the threshold."""
     oldest = sorted(finished, key=_age)
     return oldest[: max(0, len(oldest) - threshold)]
 
@@ -60,30 +59,30 @@ def _age(pod: Object) -> tuple[str, str, str]:
 
 
 def failed(pod: Object, now: str) -> Object | None:
-    """A pod whose node is gone has failed, whatever its kubelet said last; None if it had ended before."""
+    """Returns the pod as failed because its node is deleted; None if it had finished before."""
     if (pod.get("status") or {}).get("phase") in FINISHED:
         return None
-    changed = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now) or pod
+    changed = with_disruption_target(pod, "DeletionByPodGC", "PodGC: node no longer exists", now) or pod
     return {**changed, "status": {**changed.get("status", {}), "phase": "Failed"}}
 
 
 class PodGc:
-    """Looks some time after pods have changed or a node has gone: once for all changes in that time."""
+    """Sweeps some time after pods have changed or a node was deleted: once for all changes in that time."""
 
-    def __init__(self, api: Api, graph: Graph, clock: Clock, threshold: int = THRESHOLD) -> None:
+    def __init__(self, api: Client, graph: Graph, clock: Clock, threshold: int = THRESHOLD) -> None:
         self._api = api
         self._graph = graph
         self._clock = clock
         self._threshold = threshold
         self._queue: WorkQueue[str] = WorkQueue("pod_gc", self._sweep, workers=1)
-        self.alarms: Alarms[str] = Alarms(clock, self._queue.add)
-        self._planned = False
+        self.timers: Timers[str] = Timers(clock, self._queue.add)
+        self._scheduled = False
         self._nodes: set[str] = set()
-        self._missed: dict[str, float] = {}
+        self._missing_since: dict[str, float] = {}
         self._pods = 0
         self._deleting: set[str] = set()
 
-    def saw(self, before: Seen | None, now: Seen | None) -> None:
+    def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
         latest = now or before
         if latest is None:
             return
@@ -95,39 +94,39 @@ class PodGc:
     def _saw_node(self, name: str, *, there: bool) -> None:
         if there:
             self._nodes.add(name)
-            self._missed.pop(name, None)
+            self._missing_since.pop(name, None)
         else:
             self._nodes.discard(name)
-            self._missed[name] = self.alarms.now()
-            self._plan(QUARANTINE)
+            self._missing_since[name] = self.timers.now()
+            self._schedule(NODE_GRACE)
 
-    def _saw_pod(self, before: Seen | None, now: Seen | None) -> None:
+    def _saw_pod(self, before: PartialObject | None, now: PartialObject | None) -> None:
         self._pods += (now is not None) - (before is not None)
         if now is None:
             self._deleting.discard(before.uid if before else "")
             return
         if now.deleting:
             self._deleting.add(now.uid)
-        self._plan(PERIOD)
+        self._schedule(PERIOD)
 
-    def completed(self) -> None:
-        """Nothing waits for this: the first look comes long after."""
+    def on_synced(self) -> None:
+        """Nothing to do: the first sweep comes later."""
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Runs until cancelled."""
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self._queue.run())
-            parts.create_task(self.alarms.run())
+            parts.create_task(self.timers.run())
 
-    def _plan(self, seconds: float) -> None:
-        if not self._planned:
-            self._planned = True
-            self.alarms.set(_SWEEP, self.alarms.now() + seconds)
+    def _schedule(self, seconds: float) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self.timers.set(_SWEEP, self.timers.now() + seconds)
 
     async def _sweep(self, _key: str) -> None:
-        self._planned = False
+        self._scheduled = False
         if not self._graph.complete:
-            self._plan(PERIOD)
+            self._schedule(PERIOD)
             return
         await self._sweep_gone_nodes()
         await self._sweep_unbound()
@@ -136,19 +135,19 @@ class PodGc:
     async def _sweep_gone_nodes(self) -> None:
         listed = await self._api.list(PODS, Scope(field_selector=selector_of_others(self._nodes)))
         orphans = by_node(listed.items, self._nodes)
-        for name in self._missed.keys() - orphans.keys():
-            del self._missed[name]
+        for name in self._missing_since.keys() - orphans.keys():
+            del self._missing_since[name]
         for name, found in orphans.items():
-            now = self.alarms.now()
-            if now - self._missed.setdefault(name, now) < QUARANTINE:
-                self._plan(PERIOD)
+            now = self.timers.now()
+            if now - self._missing_since.setdefault(name, now) < NODE_GRACE:
+                self._schedule(PERIOD)
             elif await self._is_gone(name):
-                log.info("node is gone, and so are its pods", extra={"node": name, "pods": len(found)})
+                log.info("deleting pods of a deleted node", extra={"node": name, "pods": len(found)})
                 for pod in found:
                     await self._take(pod, failed(pod, rfc3339(self._clock.wall())))
 
     async def _is_gone(self, node: str) -> bool:
-        """The server has the last word: a node may have come that we have not heard of."""
+        """Asks the server whether a node is deleted: it may have been created without our knowledge."""
         try:
             await self._api.get(NODES, node)
         except ApiError as error:
@@ -158,7 +157,7 @@ class PodGc:
         return False
 
     async def _sweep_unbound(self) -> None:
-        """Pods that were deleted before they were bound: no kubelet lets them go."""
+        """Deletes pods that were deleted before they were bound: no kubelet terminates them."""
         if not self._deleting:
             return
         for pod in (await self._api.list(PODS, Scope(field_selector="spec.nodeName="))).items:
@@ -177,12 +176,12 @@ class PodGc:
             await self._take(pod)
 
     async def _take(self, pod: Object, last: Object | None = None) -> None:
-        """Delete it without waiting for anybody; first store its last status, if it has one."""
+        """Deletes a pod without a grace period, after storing its last status, if any."""
         meta = pod["metadata"]
         try:
             if last is not None:
                 await self._api.replace(last, subresource="status")
             await self._api.delete(PODS, meta["name"], meta["namespace"], grace_seconds=0, uid=meta["uid"])
         except ApiError as error:
-            if error.code not in (404, 409):  # gone, or changed: looked at again
+            if error.code not in (404, 409):  # deleted, or changed and checked again
                 raise

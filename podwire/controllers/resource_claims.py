@@ -1,4 +1,4 @@
-"""Claims for devices: generated from templates for pods, reserved, and let go when nobody uses them."""
+"""Claims for devices: generated from templates for pods, reserved, and released when unused."""
 
 import asyncio
 import logging
@@ -6,17 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from podwire.controllers import claim_rules
-from podwire.controllers.event_recorder import Teller
+from podwire.controllers.event_recorder import EventRecorder
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import CLAIMS, PODS, TEMPLATES
-from podwire.controllers.metadata import Seen, resource_of
-from podwire.controllers.ports import Api
+from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.work_queue import WorkQueue
 from podwire.interfaces import Clock
 from podwire.objects import claims, pods
 from podwire.objects.claims import NotGenerated, PodClaim
 from podwire.objects.pods import Pod
-from podwire.protocols.k8sapi.client_side import PatchType
+from podwire.protocols.k8sapi.client_side import Client, PatchType
 from podwire.protocols.k8sapi.client_side.events import WARNING
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
@@ -29,30 +28,30 @@ Ref = tuple[str, str]
 
 
 class DeviceClaims:
-    """Looks at a pod that asks for devices whenever it changes, and at a claim whenever it or one of its pods does.
+    """Reconciles a pod with claims whenever it changes, and a claim whenever it or one of its pods changes.
 
-    Of other pods it learns once, from the feed or by looking, that they ask for none.
+    Pods without claims are recognized once, from the feed or by reading them.
     """
 
-    def __init__(self, api: Api, graph: Graph, clock: Clock) -> None:
+    def __init__(self, api: Client, graph: Graph, clock: Clock) -> None:
         self._api = api
         self._graph = graph
-        self._teller = Teller(api, clock, "resource-claim-controller")
-        self._pods: WorkQueue[str] = WorkQueue("claims", self._attend_pod)
-        self._claims: WorkQueue[Ref] = WorkQueue("claims", self._attend_claim)
+        self._recorder = EventRecorder(api, clock, "resource-claim-controller")
+        self._pods: WorkQueue[str] = WorkQueue("claims", self._reconcile_pod)
+        self._claims: WorkQueue[Ref] = WorkQueue("claims", self._reconcile_claim)
         self._uses: dict[str, frozenset[Ref]] = {}
         self._users: defaultdict[Ref, set[str]] = defaultdict(set)
         self._waiting: defaultdict[Ref, set[str]] = defaultdict(set)
-        """Pods by the template that they miss."""
-        self._made: dict[str, dict[str, str]] = {}
-        """Names of claims by pod, before the feed tells of them."""
-        self._over: set[str] = set()
-        self._settled: set[str] = set()
-        """Bound pods that hold all their claims."""
-        self._without: set[str] = set()
-        self._told: dict[str, str] = {}
+        """Waiting pods by the missing template."""
+        self._generated: dict[str, dict[str, str]] = {}
+        """Names of generated claims by pod, before the feed reports them."""
+        self._finished: set[str] = set()
+        self._done: set[str] = set()
+        """Bound pods whose claims are all reserved."""
+        self._without_claims: set[str] = set()
+        self._reported: dict[str, str] = {}
 
-    def saw(self, before: Seen | None, now: Seen | None) -> None:
+    def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
         latest = now or before
         if latest is None:
             return
@@ -62,11 +61,11 @@ class DeviceClaims:
         elif latest.resource == resource_of(CLAIMS):
             self._saw_claim(latest, there=now is not None)
         elif latest.resource == resource_of(TEMPLATES) and now is not None:
-            self._look_at(self._waiting.pop(ref, ()))
+            self._enqueue(self._waiting.pop(ref, ()))
 
-    def _saw_pod(self, pod: Seen, *, there: bool) -> None:
+    def _saw_pod(self, pod: PartialObject, *, there: bool) -> None:
         if there:
-            known = pod.uid in self._without or (pod.on_node and pod.uid in self._settled)
+            known = pod.uid in self._without_claims or (pod.on_node and pod.uid in self._done)
             if self._graph.complete and pod.claims is not False and not known:
                 self._pods.add(pod.uid)
             return
@@ -74,38 +73,41 @@ class DeviceClaims:
             self._claims.add(ref)
         self._forget(pod.uid)
 
-    def _saw_claim(self, claim: Seen, *, there: bool) -> None:
-        """Most changes are the scheduler's and the drivers', and call for nothing here."""
+    def _saw_claim(self, claim: PartialObject, *, there: bool) -> None:
+        """Most changes come from the scheduler and drivers, and need no work here."""
         ref = (claim.namespace, claim.name)
         if self._graph.complete and self._calls_for_work(claim):
             self._claims.add(ref)
         holders = claim.holders if there and claim.holders is not None else frozenset[str]()
         without = self._users.get(ref, set()) - holders
-        self._settled -= without
-        self._look_at(without)
+        self._done -= without
+        self._enqueue(without)
 
-    def _calls_for_work(self, claim: Seen) -> bool:
-        """Whether it is to be deleted, or somebody has it who is gone, or it may be so."""
-        if claim.deleting or claim.holders is None or any(each.uid in self._over for each in claim.owners):
+    def _calls_for_work(self, claim: PartialObject) -> bool:
+        """Returns whether the claim is being deleted, or a consumer may be gone."""
+        if claim.deleting or claim.holders is None or any(each.uid in self._finished for each in claim.owners):
             return True
-        return any(each in self._over or self._graph.node(each) is None for each in claim.holders)
+        return any(each in self._finished or self._graph.node(each) is None for each in claim.holders)
 
-    def _look_at(self, uids: Iterable[str]) -> None:
+    def _enqueue(self, uids: Iterable[str]) -> None:
         for each in uids:
             self._pods.add(each)
 
-    def completed(self) -> None:
+    def on_synced(self) -> None:
         for each in self._graph.nodes():
-            self.saw(each, each)
+            self.on_change(each, each)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Runs until cancelled."""
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self._pods.run())
             parts.create_task(self._claims.run())
 
-    async def _attend_pod(self, uid: str) -> None:
-        """1. Make what is missing.   2. Reserve it, if the pod is bound.   Or, when it is over, let everything go."""
+    async def _reconcile_pod(self, uid: str) -> None:
+        """Reconciles a pod.
+
+        1. Generate missing claims.  2. Reserve them, if the pod is bound.  Or release everything, when the pod is over.
+        """
         seen = self._graph.node(uid)
         found = None if seen is None else await self._find(PODS, seen.name, seen.namespace)
         if found is None or found["metadata"]["uid"] != uid:
@@ -113,20 +115,20 @@ class DeviceClaims:
         pod = pods.read(found)
         entries = claims.of_pod(pod)
         if not entries:
-            self._without.add(uid)
+            self._without_claims.add(uid)
             return
         self._remember(pod, entries)
-        if claim_rules.over(pod):
-            self._over.add(uid)
+        if claim_rules.is_over(pod):
+            self._finished.add(uid)
             for ref in self._uses[uid]:
                 self._claims.add(ref)
         elif not pod.deleting:
             await self._generate(found, pod, entries)
-            if pod.spec.node_name and uid not in self._settled:
+            if pod.spec.node_name and uid not in self._done:
                 await self._reserve(pod)
 
     def _remember(self, pod: Pod, entries: Sequence[PodClaim]) -> None:
-        names = {name for each in entries if (name := _name(pod, each))} | {*self._made.get(pod.uid, {}).values()}
+        names = {name for each in entries if (name := _name(pod, each))} | {*self._generated.get(pod.uid, {}).values()}
         refs = frozenset((pod.namespace, each) for each in names)
         for ref in self._uses.get(pod.uid, frozenset()) - refs:
             self._users[ref].discard(pod.uid)
@@ -139,10 +141,10 @@ class DeviceClaims:
             self._users[ref].discard(uid)
             if not self._users[ref]:
                 del self._users[ref]
-        for table in (self._over, self._settled, self._without):
+        for table in (self._finished, self._done, self._without_claims):
             table.discard(uid)
-        self._made.pop(uid, None)
-        self._told.pop(uid, None)
+        self._generated.pop(uid, None)
+        self._reported.pop(uid, None)
         for template in [each for each, waiting in self._waiting.items() if uid in waiting]:
             self._wait_no_more(uid, template)
 
@@ -152,7 +154,7 @@ class DeviceClaims:
             del self._waiting[template]
 
     async def _generate(self, found: Object, pod: Pod, entries: Sequence[PodClaim]) -> None:
-        """Make the claims that templates are for and that are not there; say in the pod's status which they are."""
+        """Generates missing claims from templates and records them in the pod's status."""
         new: dict[str, str] = {}
         for entry in entries:
             if entry.resource_claim_template_name is None or await self._is_there(pod, entry):
@@ -160,14 +162,14 @@ class DeviceClaims:
             try:
                 name = await self._orphan(pod, entry) or await self._make(pod, entry)
             except ApiError as error:
-                await self._complain(found, f"PodResourceClaim {entry.name}: {error.message}")
+                await self._report_failure(found, f"PodResourceClaim {entry.name}: {error.message}")
                 raise
             if name:
-                new[entry.name] = self._made.setdefault(pod.uid, {})[entry.name] = name
+                new[entry.name] = self._generated.setdefault(pod.uid, {})[entry.name] = name
             else:
                 template = entry.resource_claim_template_name
                 missing = f'resourceclaimtemplates.resource.k8s.io "{template}" not found'
-                await self._complain(
+                await self._report_failure(
                     found, f'PodResourceClaim {entry.name}: resource claim template "{template}": {missing}'
                 )
         if new:
@@ -175,7 +177,7 @@ class DeviceClaims:
             await self._record(pod, new)
 
     async def _is_there(self, pod: Pod, entry: PodClaim) -> bool:
-        """Whether the pod's status names a claim that is its own, or says that it needs none."""
+        """Returns whether the pod's status names its own claim, or says that none is needed."""
         try:
             name = claims.name_of(pod, entry)
         except NotGenerated:
@@ -189,15 +191,16 @@ class DeviceClaims:
         return [each.name for each in self._graph.dependents(uid) if each.resource == resource_of(CLAIMS)]
 
     async def _orphan(self, pod: Pod, entry: PodClaim) -> str:
-        """A claim that was made for the pod without anybody having said so in its status."""
-        for name in {*self._owned(pod.uid), self._made.get(pod.uid, {}).get(entry.name, "")}:
+        """Returns a claim that was generated for the pod but not recorded in its status."""
+        for name in {*self._owned(pod.uid), self._generated.get(pod.uid, {}).get(entry.name, "")}:
             found = await self._find(CLAIMS, name, pod.namespace) if name else None
             if found is not None and (found["metadata"].get("annotations") or {}).get(claims.POD_CLAIM) == entry.name:
                 return name
         return ""
 
     async def _make(self, pod: Pod, entry: PodClaim) -> str:
-        """The name of a new claim; empty when there is no template, whose coming will be noticed."""
+        """Generates a claim and returns its name; empty when the template is missing, whose creation triggers a
+        retry."""
         template = entry.resource_claim_template_name or ""
         self._waiting[pod.namespace, template].add(pod.uid)
         found = await self._find(TEMPLATES, template, pod.namespace)
@@ -206,7 +209,7 @@ class DeviceClaims:
         self._wait_no_more(pod.uid, (pod.namespace, template))
         made = await self._api.create(claim_rules.generated(pod, entry, found))
         name: str = made["metadata"]["name"]
-        log.info("claim made", extra={"pod": pod.ref, "claim": name})
+        log.info("claim was generated", extra={"pod": pod.ref, "claim": name})
         return name
 
     async def _record(self, pod: Pod, new: dict[str, str]) -> None:
@@ -214,36 +217,39 @@ class DeviceClaims:
         patch = {"metadata": {"uid": pod.uid}, "status": {"resourceClaimStatuses": statuses}}
         await self._api.patch(PODS, pod.name, patch, pod.namespace, type_=PatchType.STRATEGIC, subresource="status")
 
-    async def _complain(self, pod: Object, why: str) -> None:
-        """Once for each reason, however often it is met."""
+    async def _report_failure(self, pod: Object, why: str) -> None:
+        """Records an event once per reason."""
         uid = pod["metadata"]["uid"]
-        if self._told.get(uid) != why:
-            self._told[uid] = why
-            await self._teller.tell(pod, WARNING, "FailedResourceClaimCreation", why)
+        if self._reported.get(uid) != why:
+            self._reported[uid] = why
+            await self._recorder.record(pod, WARNING, "FailedResourceClaimCreation", why)
 
     async def _reserve(self, pod: Pod) -> None:
         for namespace, name in self._uses[pod.uid]:
             found = await self._find(CLAIMS, name, namespace)
             if found is not None and (changed := claim_rules.reserved(found, pod)) is not None:
                 await self._api.replace(changed, subresource="status")
-        self._settled.add(pod.uid)
+        self._done.add(pod.uid)
 
-    async def _attend_claim(self, ref: Ref) -> None:
-        """1. Take out who is gone, and the devices with the last.   2. Let it be deleted.   3. Delete it, if it was
-        made for a pod that is over."""
+    async def _reconcile_claim(self, ref: Ref) -> None:
+        """Reconciles a claim.
+
+        1. Remove consumers that are gone, and the allocation with the last.  2. Remove the finalizer.  3. Delete the
+        claim, if it was generated for a pod that is over.
+        """
         namespace, name = ref
         found = await self._find(CLAIMS, name, namespace)
         if found is None:
             return
         changed = claim_rules.released(found, await self._gone(found))
         if changed is not None:
-            log.info("claim released", extra={"claim": f"{namespace}/{name}"})
+            log.info("claim was released", extra={"claim": f"{namespace}/{name}"})
             found = await self._api.replace(changed, subresource="status")
         bare = claim_rules.unprotected(found, was_released=changed is not None)
         if bare is not None:
             found = await self._api.replace(bare)
         claim = claims.read(found)
-        if claim_rules.superfluous(claim, self._over):
+        if claim_rules.superfluous(claim, self._finished):
             await self._delete(claim)
 
     async def _delete(self, claim: claims.ResourceClaim) -> None:
@@ -254,13 +260,14 @@ class DeviceClaims:
                 raise
 
     async def _gone(self, claim: Object) -> set[str]:
-        """Holders that use the claim no more. A pod that we have not heard of may be new: the server knows."""
+        """Returns the consumers that no longer use the claim. A pod that is unknown here may be new, so the server is
+        asked."""
         held = claims.read(claim)
         gone = set()
         for holder in held.status.reserved_for:
             if not holder.is_pod:
                 continue
-            if holder.uid in self._over:
+            if holder.uid in self._finished:
                 gone.add(holder.uid)
             elif self._graph.node(holder.uid) is None:
                 found = await self._find(PODS, holder.name, held.namespace)

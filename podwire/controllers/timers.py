@@ -1,8 +1,8 @@
-"""Things to do when enough time has passed: time during which this process was awake.
+"""Timers that count only the time during which this process ran.
 
-Whoever was stopped for a minute (a suspended laptop, SIGSTOP, a debugger) has heard nobody meanwhile, and nobody's
-silence in that minute means anything. So a reading never counts more than `LONGEST` seconds since the one before, and
-while anything is to be waited for, there is a reading at least every `BEAT` seconds.
+A process that was stopped for a minute (a suspended laptop, SIGSTOP, a debugger) received no heartbeats meanwhile, so
+their absence means nothing. A clock reading therefore never counts more than `MAX_STEP` seconds since the previous one,
+and while a timer is set, the clock is read at least every `MAX_WAIT` seconds.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ from podwire.interfaces import Clock
 
 Key = TypeVar("Key", bound=Hashable)
 
-BEAT, LONGEST = 5.0, 10.0
+MAX_WAIT, MAX_STEP = 5.0, 10.0
 
 
-class Alarms(Generic[Key]):
-    """One for each key; setting it anew replaces it."""
+class Timers(Generic[Key]):
+    """One timer per key; setting it again replaces it."""
 
-    def __init__(self, clock: Clock, ring: Callable[[Key], None]) -> None:
+    def __init__(self, clock: Clock, on_due: Callable[[Key], None]) -> None:
         self._clock = clock
-        self._ring = ring
+        self._on_due = on_due
         self._read = clock.monotonic()
         self._awake = 0.0
         self._set: dict[Key, float] = {}
@@ -31,9 +31,9 @@ class Alarms(Generic[Key]):
         self._sooner = asyncio.Event()
 
     def now(self) -> float:
-        """Seconds awake."""
+        """Returns the seconds during which the process ran."""
         read = self._clock.monotonic()
-        self._awake += min(read - self._read, LONGEST)
+        self._awake += min(read - self._read, MAX_STEP)
         self._read = read
         return self._awake
 
@@ -49,8 +49,8 @@ class Alarms(Generic[Key]):
     def cancel(self, key: Key) -> None:
         self._set.pop(key, None)
 
-    def look(self) -> float | None:
-        """Ring what is due; returns the seconds until the next look, None when there is nothing to wait for."""
+    def fire_due(self) -> float | None:
+        """Fires due timers; returns the seconds until the next reading, None when no timer is set."""
         now = self.now()
         while self._order:
             when, _, key = self._order[0]
@@ -59,16 +59,16 @@ class Alarms(Generic[Key]):
             elif when <= now:
                 heapq.heappop(self._order)
                 del self._set[key]
-                self._ring(key)
+                self._on_due(key)
             else:
-                return min(BEAT, when - now)
+                return min(MAX_WAIT, when - now)
         return None
 
     async def run(self) -> None:
-        """Ring in time, until cancelled."""
+        """Fires timers until cancelled."""
         while True:
             self._sooner.clear()
-            wait = self.look()
+            wait = self.fire_due()
             try:
                 async with asyncio.timeout(wait):
                     await self._sooner.wait()

@@ -1,4 +1,4 @@
-"""Work to do, by key: each key at most once in line and in one hand, tried again with growing pauses when it fails."""
+"""Work queue by key: deduplicated, one worker per key, retried with exponential back-off."""
 
 import asyncio
 import logging
@@ -9,18 +9,19 @@ from typing import Generic, TypeVar
 
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.status import ApiError
+from podwire.tasks.backoff import Pauses
 
 Key = TypeVar("Key", bound=Hashable)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 30.0
+INITIAL_BACKOFF, MAX_BACKOFF = 0.05, 30.0
 
 
 class NotYet(Exception):
-    """Nothing went wrong, but the work has to be looked at again soon."""
+    """No error, but the key has to be reconciled again soon."""
 
 
 class WorkQueue(Generic[Key]):
-    """Holds no key twice, so it is never longer than there are things to look after."""
+    """Contains no key twice, so it is never longer than the number of objects."""
 
     def __init__(
         self,
@@ -34,66 +35,65 @@ class WorkQueue(Generic[Key]):
         self._work = work
         self._workers = workers
         self._chance = chance
-        self._line: deque[Key] = deque()
+        self._pending_keys: deque[Key] = deque()
         self._queued: set[Key] = set()
-        self._in_hand: set[Key] = set()
-        self._failures: dict[Key, int] = {}
+        self._in_progress: set[Key] = set()
+        self._pauses: dict[Key, Pauses] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._filled = asyncio.Event()
 
     def add(self, key: Key) -> None:
-        """Have a key worked on soon; while it is being worked on, once more afterwards."""
+        """Enqueues a key; while it is being worked on, once more afterwards."""
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         if key not in self._queued:
             self._queued.add(key)
-            self._line.append(key)
+            self._pending_keys.append(key)
             self._filled.set()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Runs until cancelled."""
         try:
-            async with asyncio.TaskGroup() as hands:
+            async with asyncio.TaskGroup() as workers:
                 for _ in range(self._workers):
-                    hands.create_task(self._hand())
+                    workers.create_task(self._worker())
         finally:
             for each in self._timers.values():
                 each.cancel()
 
-    async def _hand(self) -> None:
+    async def _worker(self) -> None:
         while True:
             key = await self._take()
             try:
                 await self._work(key)
             except NotYet:
-                self._postpone(key)
+                self._back_off(key)
             except (ApiError, ClientError) as error:
-                self._log.info("will try again", extra={"key": str(key), "why": str(error)})
-                self._postpone(key)
-            except Exception:  # noqa: BLE001 - a fault in one object's work must not end that of all others
-                self._log.exception("will try again", extra={"key": str(key)})
-                self._postpone(key)
+                self._log.info("cannot reconcile object yet", extra={"key": str(key), "error": str(error)})
+                self._back_off(key)
+            except Exception:  # noqa: BLE001 - a fault in one object must not stop all others
+                self._log.exception("reconciling an object failed", extra={"key": str(key)})
+                self._back_off(key)
             else:
-                self._failures.pop(key, None)
+                self._pauses.pop(key, None)
             finally:
-                self._in_hand.discard(key)
+                self._in_progress.discard(key)
                 self._filled.set()
 
     async def _take(self) -> Key:
         while True:
-            for _ in range(len(self._line)):
-                key = self._line.popleft()
-                if key not in self._in_hand:
+            for _ in range(len(self._pending_keys)):
+                key = self._pending_keys.popleft()
+                if key not in self._in_progress:
                     self._queued.discard(key)
-                    self._in_hand.add(key)
+                    self._in_progress.add(key)
                     return key
-                self._line.append(key)
+                self._pending_keys.append(key)
             self._filled.clear()
             await self._filled.wait()
 
-    def _postpone(self, key: Key) -> None:
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        most = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures - 1, 20))
-        pause = most * (0.5 + self._chance() / 2)
+    def _back_off(self, key: Key) -> None:
+        pauses = self._pauses.setdefault(key, Pauses(INITIAL_BACKOFF, MAX_BACKOFF, jitter=0.5, random=self._chance))
+        pause = pauses.next()
         if key not in self._queued:
             self._timers[key] = asyncio.get_running_loop().call_later(pause, self.add, key)

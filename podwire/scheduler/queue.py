@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from podwire.scheduler.framework import NOTHING, ClusterEvent
 from podwire.scheduler.limits import Limits
 from podwire.scheduler.pod_info import PodInfo
+from podwire.tasks.backoff import Pauses
 
 
 class _State(enum.Enum):
@@ -32,8 +33,8 @@ class _Entry:
     info: PodInfo
     state: _State
     sequence: int
+    pauses: Pauses
     retry_on: ClusterEvent = NOTHING
-    failures: int = 0
     timer: asyncio.TimerHandle | None = None
 
 
@@ -53,7 +54,9 @@ class PodQueue:
     def add(self, info: PodInfo) -> None:
         """Adds a pending pod."""
         self.drop(info.pod.uid)
-        entry = _Entry(info, _State.ACTIVE, next(self._sequence))
+        entry = _Entry(
+            info, _State.ACTIVE, next(self._sequence), Pauses(self._limits.initial_backoff, self._limits.max_backoff)
+        )
         self._entries[info.pod.uid] = entry
         self._push(entry)
 
@@ -84,16 +87,16 @@ class PodQueue:
     def mark_unschedulable(self, uid: str, retry_on: ClusterEvent) -> None:
         """Parks a pod until one of these cluster events happens."""
         if (entry := self._entries.get(uid)) is not None:
-            entry.state, entry.retry_on, entry.failures = _State.UNSCHEDULABLE, retry_on, 0
+            entry.state, entry.retry_on = _State.UNSCHEDULABLE, retry_on
+            entry.pauses.reset()
 
     def back_off(self, uid: str) -> None:
         """Retries a pod after its back-off."""
         if (entry := self._entries.get(uid)) is None:
             return
         _cancel(entry)
-        pause = min(self._limits.max_backoff, self._limits.initial_backoff * 2 ** min(entry.failures, 10))
-        entry.state, entry.failures = _State.BACKOFF, entry.failures + 1
-        entry.timer = asyncio.get_running_loop().call_later(pause, self._activate_entry, entry)
+        entry.state = _State.BACKOFF
+        entry.timer = asyncio.get_running_loop().call_later(entry.pauses.next(), self._activate_entry, entry)
 
     def activate(self, event: ClusterEvent, concerns: Callable[[PodInfo], bool] | None = None) -> None:
         """Activates the pods that an event may help; `concerns` narrows them."""

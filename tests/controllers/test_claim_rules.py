@@ -89,7 +89,7 @@ def test_a_generated_name_is_a_name_and_shows_both_that_it_is_from(pod_name, ent
     ],
 )
 def test_a_pod_is_over(given_, is_over):
-    assert claim_rules.over(given_) is is_over
+    assert claim_rules.is_over(given_) is is_over
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.controllers import device_taints
-from podwire.controllers.device_taints import Due, Effect
+from podwire.controllers.device_taints import Effect, Eviction
 from podwire.objects import claims, slices
 from podwire.objects.device_taints import DeviceTaint, read_rule
 from podwire.objects.times import parse, rfc3339
@@ -23,7 +23,7 @@ def claim(*tolerations, device="eth2"):
 def slice_(name="s", generation=1, **taints):
     devices = [{"name": device, "taints": each} for device, each in taints.items()]
     spec = {"driver": "d", "pool": {"name": "n1", "generation": generation}, "devices": devices}
-    return device_taints.offered(slices.read({"metadata": {"name": name}, "spec": spec}))
+    return device_taints.noexecute_taints(slices.read({"metadata": {"name": name}, "spec": spec}))
 
 
 def rule(selector=None, effect="NoExecute", uid="r-1", generation=3):
@@ -59,9 +59,9 @@ def tolerated(seconds=None, **toleration):
 def test_a_claim_is_given_up_when_its_devices_taint_is_not_tolerated(given_, taints, when):
     tainted = device_taints.tainted([slice_(eth2=taints)])
 
-    expected = None if when is None else Due(START + when)
+    expected = None if when is None else Eviction(START + when)
 
-    assert device_taints.due(given_, tainted, []) == expected
+    assert device_taints.eviction_of(given_, tainted, []) == expected
 
 
 def test_only_the_newest_generation_of_a_pool_counts():
@@ -78,14 +78,14 @@ def _snake(taint):
 @pytest.mark.parametrize(
     ("given_", "expected"),
     [
-        pytest.param(rule({"driver": "d"}), Due(START, frozenset({"r-1"})), id="of the driver"),
+        pytest.param(rule({"driver": "d"}), Eviction(START, frozenset({"r-1"})), id="of the driver"),
         pytest.param(rule({"pool": "other"}), None, id="of another pool"),
         pytest.param(rule(), None, id="of no device"),
         pytest.param(rule({}, "NoSchedule"), None, id="of another effect"),
     ],
 )
 def test_a_rule_taints_devices_whatever_their_slice_says(given_, expected):
-    assert device_taints.due(claim(), {}, [given_]) == expected
+    assert device_taints.eviction_of(claim(), {}, [given_]) == expected
 
 
 @given(st.lists(st.integers(min_value=0, max_value=10**6), min_size=1, max_size=6))
@@ -99,8 +99,8 @@ def test_the_first_of_all_times_counts_and_all_rules_are_named(seconds):
         )
         for index, each in enumerate(seconds)
     ]
-    expected = Due(START + min(seconds), frozenset(each.metadata.uid for each in rules))
-    assert device_taints.due(claim(), {}, rules) == expected
+    expected = Eviction(START + min(seconds), frozenset(each.metadata.uid for each in rules))
+    assert device_taints.eviction_of(claim(), {}, rules) == expected
 
 
 @pytest.mark.parametrize(

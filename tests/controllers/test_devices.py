@@ -64,7 +64,7 @@ async def api(request, server, bare):
         return
     async with connect(load(server.kubeconfig)) as http:
         client = Client(http)
-        async with at_work(client, controllers.WatchedFeed(client), bare):
+        async with at_work(client, controllers.MetadataInformer(client), bare):
             yield bare
 
 
@@ -366,10 +366,10 @@ async def leaving(api, name="web"):
 
 
 async def test_a_pod_leaves_a_device_that_is_tainted_by_its_driver(api):
-    offered = await api.create(slice_of())
+    noexecute_taints = await api.create(slice_of())
     await bound_pod(api)
 
-    await api.replace({**offered, "spec": slice_of(TAINT)["spec"]})
+    await api.replace({**noexecute_taints, "spec": slice_of(TAINT)["spec"]})
 
     pod = await leaving(api)
     (condition,) = [each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget"]

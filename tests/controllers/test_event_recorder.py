@@ -4,7 +4,7 @@ import pytest
 
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.controllers.event_recorder import Teller
+from podwire.controllers.event_recorder import EventRecorder
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.client_side.events import CORE_V1, NORMAL, WARNING
 from podwire.protocols.k8sapi.server_side import Certificate
@@ -30,9 +30,9 @@ async def api(tmp_path):
 
 
 async def test_it_is_there_when_it_was_told_and_each_has_a_name_of_its_own(api):
-    teller = Teller(api, Time(), "node-controller")
+    teller = EventRecorder(api, Time(), "node-controller")
     for reason in ("RegisteredNode", "NodeNotReady"):
-        await teller.tell(NODE, NORMAL, reason, "so it is")
+        await teller.record(NODE, NORMAL, reason, "so it is")
     first, second = (await api.list(CORE_V1.kind)).items
     assert sorted([first["reason"], second["reason"]]) == ["NodeNotReady", "RegisteredNode"]
     del first["metadata"], first["reason"]
@@ -53,5 +53,5 @@ async def test_it_is_there_when_it_was_told_and_each_has_a_name_of_its_own(api):
 
 async def test_an_event_that_is_refused_fails_nobody(api, caplog):
     with caplog.at_level("INFO"):
-        await Teller(api, Time(), "c").tell(LOST, WARNING, "NodeNotReady", "Node is not ready")
-    assert "event not told" in caplog.text
+        await EventRecorder(api, Time(), "c").record(LOST, WARNING, "NodeNotReady", "Node is not ready")
+    assert "cannot write an event" in caplog.text

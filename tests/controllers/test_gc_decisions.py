@@ -7,17 +7,17 @@ from podwire.controllers.gc_decisions import (
     Keep,
     Leave,
     Orphan,
+    OwnerState,
     Release,
-    Standing,
-    all_attention,
-    attention,
+    affected,
+    affected_at_start,
     decide,
-    standing,
+    owner_state,
     without_owner,
 )
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import CONFIG_MAPS, NAMESPACES, PODS
-from podwire.controllers.metadata import Metadata, Owner, Seen
+from podwire.controllers.metadata import Metadata, Owner, PartialObject
 from podwire.protocols.k8sapi.client_side import Propagation
 
 NOW = "2026-01-01T00:00:00Z"
@@ -29,7 +29,7 @@ def ref(uid: str, *, block: bool = False, name: str = "", kind: str = "ConfigMap
 
 def seen(
     uid: str, *owners: Owner, deleting: bool = False, finalizers: tuple[str, ...] = (), namespace: str = "a"
-) -> Seen:
+) -> PartialObject:
     metadata = Metadata(
         name=uid,
         namespace=namespace,
@@ -38,14 +38,14 @@ def seen(
         finalizers=finalizers,
         owner_references=owners,
     )
-    return Seen(CONFIG_MAPS, metadata)
+    return PartialObject(CONFIG_MAPS, metadata)
 
 
-def waiting(uid: str, *owners: Owner) -> Seen:
+def waiting(uid: str, *owners: Owner) -> PartialObject:
     return seen(uid, *owners, deleting=True, finalizers=("foregroundDeletion",))
 
 
-ALIVE, ABSENT, WAITING, UNKNOWN = Standing.ALIVE, Standing.ABSENT, Standing.WAITING, Standing.UNKNOWN
+ALIVE, ABSENT, WAITING, UNKNOWN = OwnerState.ALIVE, OwnerState.ABSENT, OwnerState.WAITING, OwnerState.UNKNOWN
 X, Y = ref("x"), ref("y")
 BACKGROUND, FOREGROUND, ORPHAN = Propagation.BACKGROUND, Propagation.FOREGROUND, Propagation.ORPHAN
 ORPHANED = seen("i", deleting=True, finalizers=("orphan",))
@@ -89,7 +89,7 @@ def test_what_is_decided(item, owners, dependents, action):
     assert decide(item, owners, dependents) == action
 
 
-def graph_of(*nodes: Seen) -> Graph:
+def graph_of(*nodes: PartialObject) -> Graph:
     graph = Graph()
     for each in nodes:
         graph.put(each)
@@ -122,14 +122,14 @@ def test_who_is_looked_at_after_a_change(present, before, now, looked_at):
     graph = graph_of(*present)
     if now is not None:
         graph.put(now)
-    assert set(attention(graph, before, now)) == looked_at
+    assert set(affected(graph, before, now)) == looked_at
 
 
 def test_once_everything_is_known_all_doubtful_ones_are_looked_at():
     graph = graph_of(
         seen("x"), CHILD, seen("lost", ref("nowhere")), waiting("w"), seen("o", deleting=True, finalizers=("orphan",))
     )
-    assert set(all_attention(graph)) == {"lost", "w", "o"}
+    assert set(affected_at_start(graph)) == {"lost", "w", "o"}
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ def test_once_everything_is_known_all_doubtful_ones_are_looked_at():
     ],
 )
 def test_a_reference_counts_only_if_it_is_right_in_every_part(owner, item_namespace, expected):
-    namespace = Seen(NAMESPACES, Metadata(name="ns", uid="ns"))
+    namespace = PartialObject(NAMESPACES, Metadata(name="ns", uid="ns"))
     graph = graph_of(seen("x"), waiting("w"), namespace)
-    assert standing(graph, seen("i", namespace=item_namespace), owner) is expected
+    assert owner_state(graph, seen("i", namespace=item_namespace), owner) is expected
 
 
 def test_forgetting_an_owner_keeps_the_others_in_order():
@@ -156,4 +156,4 @@ def test_forgetting_an_owner_keeps_the_others_in_order():
 
 
 def test_a_pod_is_shown_by_kind_namespace_and_name():
-    assert str(Seen(PODS, Metadata(name="web", namespace="dev"))) == "pods/dev/web"
+    assert str(PartialObject(PODS, Metadata(name="web", namespace="dev"))) == "pods/dev/web"

@@ -6,25 +6,25 @@ from hypothesis import strategies as st
 
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import CONFIG_MAPS, PODS
-from podwire.controllers.metadata import Metadata, Owner, Seen, from_json, from_object, resource_of
+from podwire.controllers.metadata import Metadata, Owner, PartialObject, from_json, from_object, resource_of
 
 uids = st.sampled_from("abcdef")
 
 
 @st.composite
-def nodes(draw) -> Seen:
+def nodes(draw) -> PartialObject:
     """A uid never changes its kind and namespace."""
     uid = draw(uids)
     owners = tuple(Owner(uid=each) for each in draw(st.lists(uids, max_size=3, unique=True)))
     kind, namespace = (PODS, "one") if uid in "abc" else (CONFIG_MAPS, "two")
-    return Seen(kind, Metadata(name=uid, namespace=namespace, uid=uid, owner_references=owners))
+    return PartialObject(kind, Metadata(name=uid, namespace=namespace, uid=uid, owner_references=owners))
 
 
 @given(st.lists(st.one_of(nodes(), uids), max_size=40))
 def test_indexes_follow_every_change(steps):
     graph, model = Graph(), {}
     for each in steps:
-        if isinstance(each, Seen):
+        if isinstance(each, PartialObject):
             assert graph.put(each) == model.get(each.uid)
             model[each.uid] = each
         else:

@@ -59,7 +59,7 @@ async def parts(request, server):
     else:
         async with connect(load(server.kubeconfig)) as http:
             client = Client(http)
-            yield Counted(client), controllers.WatchedFeed(client)
+            yield Counted(client), controllers.MetadataInformer(client)
 
 
 @contextlib.asynccontextmanager

@@ -3,10 +3,10 @@
 import pytest
 
 from podwire.controllers.crd_cleanup import ending as definition_ending
-from podwire.controllers.crd_cleanup import instances, released, told, with_terminating
-from podwire.controllers.event_expiry import last_told
+from podwire.controllers.crd_cleanup import instances, released, reports_termination, with_terminating
+from podwire.controllers.event_expiry import last_seen
 from podwire.controllers.kinds import CONFIG_MAPS, PODS
-from podwire.controllers.metadata import Metadata, Seen
+from podwire.controllers.metadata import Metadata, PartialObject
 from podwire.controllers.namespace_deletion import (
     conditions,
     ending,
@@ -26,9 +26,11 @@ def namespace(*finalizers: str, deleting: bool = True) -> dict:
     return {"metadata": metadata, "spec": {"finalizers": list(finalizers)}, "status": {"phase": "Terminating"}}
 
 
-def seen(kind, name: str, *finalizers: str, deleting: bool = False) -> Seen:
+def seen(kind, name: str, *finalizers: str, deleting: bool = False) -> PartialObject:
     when = NOW if deleting else None
-    return Seen(kind, Metadata(name=name, uid=name, namespace="dev", finalizers=finalizers, deletion_timestamp=when))
+    return PartialObject(
+        kind, Metadata(name=name, uid=name, namespace="dev", finalizers=finalizers, deletion_timestamp=when)
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,9 +124,9 @@ def test_instances_are_reached_in_a_version_that_is_served():
 def test_a_definition_says_how_far_it_is_and_is_let_go_by_us_alone():
     one = definition()
     assert definition_ending(one)
-    assert not told(one)
+    assert not reports_termination(one)
     during = with_terminating(one, done=False, now=NOW)
-    assert told(during)
+    assert reports_termination(during)
     after = with_terminating(during, done=True, now=LATER)
     [row] = after["status"]["conditions"]
     assert (row["status"], row["reason"]) == ("False", "InstanceDeletionCompleted")
@@ -146,4 +148,4 @@ def test_a_definition_says_how_far_it_is_and_is_let_go_by_us_alone():
     ],
 )
 def test_an_event_is_as_old_as_its_last_repetition(event, when):
-    assert last_told(event) == parse(when)
+    assert last_seen(event) == parse(when)

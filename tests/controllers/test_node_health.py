@@ -3,9 +3,9 @@
 import pytest
 
 from podwire.controllers import node_health
-from podwire.controllers.disruption import disrupted
+from podwire.controllers.disruption import with_disruption_target
 from podwire.controllers.pod_gc import NAMED_NODES, by_node, failed, selector_of_others, surplus
-from podwire.controllers.taint_eviction import patience
+from podwire.controllers.taint_eviction import tolerated_seconds
 from podwire.objects.nodes import Taint
 from podwire.objects.pods import Toleration
 
@@ -69,7 +69,7 @@ def test_a_node_that_goes_from_not_ready_to_unreachable_changes_its_taints():
 
 
 def test_of_a_silent_node_nothing_is_known():
-    silent = node_health.fallen_silent(node(**GOOD, NetworkUnavailable="False"), NOW)
+    silent = node_health.with_unknown_conditions(node(**GOOD, NetworkUnavailable="False"), NOW)
     rows = {each["type"]: each for each in silent["status"]["conditions"]}
     assert {type_: each["status"] for type_, each in rows.items()} == {
         **dict.fromkeys(GOOD, "Unknown"),
@@ -78,11 +78,11 @@ def test_of_a_silent_node_nothing_is_known():
     ready = rows["Ready"]
     assert (ready["reason"], ready["message"]) == ("NodeStatusUnknown", "Kubelet stopped posting node status.")
     assert (ready["lastHeartbeatTime"], ready["lastTransitionTime"]) == (THEN, NOW)
-    assert node_health.fallen_silent(silent, "later") is None
+    assert node_health.with_unknown_conditions(silent, "later") is None
 
 
 def test_a_node_that_never_said_anything_has_conditions_that_say_so():
-    silent = node_health.fallen_silent(node(), NOW)
+    silent = node_health.with_unknown_conditions(node(), NOW)
     rows = silent["status"]["conditions"]
     assert {each["type"] for each in rows} == set(GOOD)
     assert {each["message"] for each in rows} == {"Kubelet never posted node status."}
@@ -128,7 +128,7 @@ SLOW = Taint(key="slow", value="very", effect="NoExecute")
     ],
 )
 def test_a_pod_stays_as_long_as_it_tolerates(taints, given, seconds):
-    assert patience(taints, tolerations(*given)) == seconds
+    assert tolerated_seconds(taints, tolerations(*given)) == seconds
 
 
 def pod(name, node_name="", phase="Running", created=THEN):
@@ -170,7 +170,7 @@ def test_a_pod_of_a_node_that_is_gone_has_failed():
 
 
 def test_a_disruption_is_said_once():
-    once = disrupted(pod("a"), "Why", "because", NOW)
-    assert disrupted(once, "Why", "because", "later") is None
-    again = disrupted(once, "Other", "because", "later")
+    once = with_disruption_target(pod("a"), "Why", "because", NOW)
+    assert with_disruption_target(once, "Why", "because", "later") is None
+    again = with_disruption_target(once, "Other", "because", "later")
     assert [each["type"] for each in again["status"]["conditions"]] == ["Ready", "DisruptionTarget"]

@@ -13,8 +13,8 @@ from podwire.cluster.loopback import LoopbackHttp
 from podwire.controllers import Absent, Complete, Present
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import EVENTS, LEASES, NODES, PODS
-from podwire.controllers.node_lifecycle import GRACE, LEASE_NAMESPACE, NodeLife
-from podwire.controllers.pod_gc import PERIOD, QUARANTINE, PodGc
+from podwire.controllers.node_lifecycle import HEARTBEAT_GRACE, LEASE_NAMESPACE, NodeLife
+from podwire.controllers.pod_gc import NODE_GRACE, PERIOD, PodGc
 from podwire.controllers.taint_eviction import Evictions
 from podwire.protocols.k8sapi.client_side import Client, PatchType, Unreachable
 from podwire.protocols.k8sapi.server_side import Certificate
@@ -69,7 +69,7 @@ class Office:
             case Complete():
                 self.graph.complete = True
                 for each in self._all:
-                    each.completed()
+                    each.on_synced()
             case Present(seen):
                 self._saw(self.graph.put(seen), seen)
             case Absent(seen):
@@ -77,7 +77,7 @@ class Office:
 
     def _saw(self, before, now) -> None:
         for each in self._all:
-            each.saw(before, now)
+            each.on_change(before, now)
 
     @contextlib.asynccontextmanager
     async def at_work(self):
@@ -95,7 +95,7 @@ class Office:
         for _ in range(round(seconds)):
             self.clock.now += 1
             for each in self._all:
-                each.alarms.look()
+                each.timers.fire_due()
             await asyncio.sleep(0)
         await self.settled()
 
@@ -254,7 +254,7 @@ async def leaving(api, name="web"):
 async def test_a_node_that_falls_silent_is_unreachable_until_it_is_back(office, api):
     await join(api, office)
     await run_pod(api)
-    await office.pass_(GRACE - 1)
+    await office.pass_(HEARTBEAT_GRACE - 1)
     assert (await ready(api), await taints(api)) == ("True", [])
     await office.pass_(2)
     await becomes(lambda: ready(api), "Unknown")
@@ -281,10 +281,10 @@ async def test_a_node_without_a_lease_lives_by_its_reports(office, api):
     await join(api, office)
     await api.delete(LEASES, "n1", LEASE_NAMESPACE)
     for _ in range(3):
-        await office.pass_(GRACE - 5)
+        await office.pass_(HEARTBEAT_GRACE - 5)
         await report(api, office)
     assert await ready(api) == "True"
-    await office.pass_(GRACE + 1)
+    await office.pass_(HEARTBEAT_GRACE + 1)
     await becomes(lambda: ready(api), "Unknown")
 
 
@@ -292,7 +292,7 @@ async def test_a_node_that_somebody_made_by_hand_is_not_believed_in_for_long(off
     await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     await office.settled()
     await becomes(lambda: taints(api), [])
-    await office.pass_(GRACE + 1)
+    await office.pass_(HEARTBEAT_GRACE + 1)
     await becomes(lambda: ready(api), "Unknown")
     await becomes(lambda: taints(api), [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")])
 
@@ -305,18 +305,18 @@ async def test_whoever_was_stopped_himself_calls_nobody_silent(office, api):
     await office.pass_(10)
     assert (await ready(api), await taints(api)) == ("True", [])
     await renew(api)
-    await office.pass_(GRACE - 1)
+    await office.pass_(HEARTBEAT_GRACE - 1)
     assert await ready(api) == "True"
 
 
 async def test_while_the_api_cannot_be_asked_silence_means_nothing(office, api):
     await join(api, office)
     office.line.cut = True
-    await office.pass_(10 * GRACE)
+    await office.pass_(10 * HEARTBEAT_GRACE)
     office.line.cut = False
-    await office.pass_(GRACE / 2)
+    await office.pass_(HEARTBEAT_GRACE / 2)
     assert await ready(api) == "True"
-    await office.pass_(GRACE * 2)
+    await office.pass_(HEARTBEAT_GRACE * 2)
     await becomes(lambda: ready(api), "Unknown")
 
 
@@ -406,7 +406,7 @@ async def test_pods_of_a_node_that_is_gone_are_taken_away_after_a_while(office, 
     await run_pod(api)
     await api.delete(NODES, "n1")
     await office.settled()
-    await office.pass_(QUARANTINE - 1)
+    await office.pass_(NODE_GRACE - 1)
     assert not await leaving(api)
     await office.pass_(PERIOD + 2)
     await gone(api)
@@ -418,7 +418,7 @@ async def test_pods_of_a_node_that_comes_back_stay(office, api):
     await api.delete(NODES, "n1")
     await office.pass_(10)
     await join_again(api, office)
-    await office.pass_(QUARANTINE * 2)
+    await office.pass_(NODE_GRACE * 2)
     assert not await leaving(api)
 
 
@@ -432,7 +432,7 @@ async def test_a_pod_that_is_bound_to_a_node_that_never_was_is_taken_away(office
     await office.settled()
     await office.pass_(PERIOD + 1)
     assert not await leaving(api)
-    await office.pass_(QUARANTINE + PERIOD + 1)
+    await office.pass_(NODE_GRACE + PERIOD + 1)
     await gone(api)
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from podwire.controllers.timers import BEAT, LONGEST, Alarms
+from podwire.controllers.timers import MAX_STEP, MAX_WAIT, Timers
 
 
 class MovableClock:
@@ -29,93 +29,93 @@ def rung():
 
 
 @pytest.fixture
-def alarms(clock, rung):
-    return Alarms(clock, rung.append)
+def timers(clock, rung):
+    return Timers(clock, rung.append)
 
 
-def pass_(clock, alarms, seconds):
+def pass_(clock, timers, seconds):
     """Time passes, and the process is awake all the time."""
     for _ in range(round(seconds)):
         clock.now += 1
-        alarms.look()
+        timers.fire_due()
 
 
-def test_an_alarm_rings_once_when_its_time_has_come(clock, alarms, rung):
-    alarms.set("a", alarms.now() + 3)
-    pass_(clock, alarms, 2)
+def test_an_alarm_rings_once_when_its_time_has_come(clock, timers, rung):
+    timers.set("a", timers.now() + 3)
+    pass_(clock, timers, 2)
     assert rung == []
-    pass_(clock, alarms, 5)
+    pass_(clock, timers, 5)
     assert rung == ["a"]
 
 
-def test_alarms_ring_in_order(clock, alarms, rung):
+def test_alarms_ring_in_order(clock, timers, rung):
     for key, seconds in (("late", 30), ("soon", 5), ("between", 10)):
-        alarms.set(key, alarms.now() + seconds)
-    pass_(clock, alarms, 30)
+        timers.set(key, timers.now() + seconds)
+    pass_(clock, timers, 30)
     assert rung == ["soon", "between", "late"]
 
 
-def test_setting_an_alarm_anew_replaces_it(clock, alarms, rung):
-    alarms.set("a", alarms.now() + 3)
-    pass_(clock, alarms, 2)
-    alarms.set("a", alarms.now() + 3)
-    pass_(clock, alarms, 2)
+def test_setting_an_alarm_anew_replaces_it(clock, timers, rung):
+    timers.set("a", timers.now() + 3)
+    pass_(clock, timers, 2)
+    timers.set("a", timers.now() + 3)
+    pass_(clock, timers, 2)
     assert rung == []
-    pass_(clock, alarms, 1)
+    pass_(clock, timers, 1)
     assert rung == ["a"]
 
 
-def test_a_cancelled_alarm_does_not_ring(clock, alarms, rung):
-    alarms.set("a", alarms.now() + 3)
-    alarms.cancel("a")
-    alarms.cancel("never set")
-    pass_(clock, alarms, 10)
+def test_a_cancelled_alarm_does_not_ring(clock, timers, rung):
+    timers.set("a", timers.now() + 3)
+    timers.cancel("a")
+    timers.cancel("never set")
+    pass_(clock, timers, 10)
     assert rung == []
-    assert alarms.look() is None
+    assert timers.fire_due() is None
 
 
-def test_time_in_which_the_process_was_stopped_does_not_count(clock, alarms, rung):
-    alarms.set("a", alarms.now() + 40)
-    pass_(clock, alarms, 10)
+def test_time_in_which_the_process_was_stopped_does_not_count(clock, timers, rung):
+    timers.set("a", timers.now() + 40)
+    pass_(clock, timers, 10)
     clock.now += 3600
-    alarms.look()
+    timers.fire_due()
     assert rung == []
-    pass_(clock, alarms, 40 - 10 - LONGEST - 1)
+    pass_(clock, timers, 40 - 10 - MAX_STEP - 1)
     assert rung == []
-    pass_(clock, alarms, 1)
+    pass_(clock, timers, 1)
     assert rung == ["a"]
 
 
-def test_somebody_looks_often_enough_to_tell_sleep_from_waiting(clock, alarms):
-    assert alarms.look() is None
-    alarms.set("a", alarms.now() + 100)
-    assert alarms.look() == BEAT < LONGEST
-    alarms.set("b", alarms.now() + 2)
-    assert alarms.look() == 2
+def test_somebody_looks_often_enough_to_tell_sleep_from_waiting(clock, timers):
+    assert timers.fire_due() is None
+    timers.set("a", timers.now() + 100)
+    assert timers.fire_due() == MAX_WAIT < MAX_STEP
+    timers.set("b", timers.now() + 2)
+    assert timers.fire_due() == 2
 
 
 def test_what_rings_may_be_set_again_by_whoever_hears_it(clock):
     count = 0
 
-    def ring(key):
+    def on_due(key):
         nonlocal count
         count += 1
-        alarms.set(key, alarms.now() + 5)
+        timers.set(key, timers.now() + 5)
 
-    alarms = Alarms(clock, ring)
-    alarms.set("a", alarms.now() + 5)
-    pass_(clock, alarms, 25)
+    timers = Timers(clock, on_due)
+    timers.set("a", timers.now() + 5)
+    pass_(clock, timers, 25)
     assert count == 5
 
 
 async def test_a_sooner_alarm_wakes_the_one_who_waits(clock):
     rung = asyncio.Event()
-    alarms = Alarms(clock, lambda _key: rung.set())
-    task = asyncio.create_task(alarms.run())
+    timers = Timers(clock, lambda _key: rung.set())
+    task = asyncio.create_task(timers.run())
     try:
-        alarms.set("far", 1000.0)
+        timers.set("far", 1000.0)
         await asyncio.sleep(0)
-        alarms.set("now", 0.0)
+        timers.set("now", 0.0)
         async with asyncio.timeout(20):
             await rung.wait()
     finally:

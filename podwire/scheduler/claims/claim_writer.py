@@ -1,6 +1,5 @@
 """Writes claims before their pod is bound: first the finalizer, then allocation and consumer in one status patch."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -19,6 +18,8 @@ from podwire.protocols.k8sapi.status import ApiError
 from podwire.scheduler.claims.cache import ClaimCache, ClaimDecision
 from podwire.scheduler.kinds import CLAIMS
 from podwire.scheduler.limits import Limits
+from podwire.tasks.backoff import Pauses
+from podwire.tasks.retry import retry
 
 log = logging.getLogger("podwire.scheduler")
 
@@ -74,14 +75,8 @@ class ClaimWriter:
         Only an answer tells whether devices were written. An earlier attempt that is still under way fails afterwards
         with a conflict, because each write names the resourceVersion.
         """
-        pause = self._limits.initial_backoff
-        while True:
-            try:
-                return await ask()
-            except ClientError as error:
-                log.info("cannot write claim yet", extra={"error": str(error)})
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, self._limits.max_backoff)
+        pauses = Pauses(self._limits.initial_backoff, self._limits.max_backoff)
+        return await retry(ask, pauses, ClientError, on_failure=_log_failure)
 
     async def _write(self, claim: ResourceClaim, pod: Pod, decision: ClaimDecision) -> ResourceClaim:
         if claim.allocated and claim.reserved_for(pod.uid):
@@ -105,6 +100,10 @@ class ClaimWriter:
         patch = {"metadata": _as_seen(claim), "status": status}
         object_ = await self._api.patch(CLAIMS, claim.name, patch, claim.namespace, subresource="status")
         return claims.read(object_)
+
+
+def _log_failure(error: BaseException, _pause: float) -> None:
+    log.info("cannot write claim yet", extra={"error": str(error)})
 
 
 def _as_seen(claim: ResourceClaim) -> dict[str, Any]:

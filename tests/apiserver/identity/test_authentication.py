@@ -155,7 +155,7 @@ async def test_a_refusal_is_logged_with_its_reason_and_without_the_token(authent
     with caplog.at_level(logging.INFO, "podwire.apiserver"):
         await refused(authenticator, asking(authorization=f"Bearer {token}"))
     [record] = caplog.records
-    assert record.reason == "its service account is gone"
+    assert record.error == "its service account is gone"
     assert token.split(".")[2] not in str(vars(record))
 
 
