@@ -64,6 +64,6 @@ def build(settings: Settings, bundles: Bundles, may_work: Callable[[Sandbox], No
         spec_of=bundles.spec,
         oom_score=bundles.host.oom_score_adj,
         cdi=bundles.devices.resolve,
-        may_work=may_work,
+        on_may_start=may_work,
     )
     return Nri(host, hooks, updater)

@@ -34,7 +34,7 @@ from podwire.runtime.cri.image_service import ImageService
 from podwire.runtime.cri.runtime_service import RuntimeService
 from podwire.runtime.cri.stats import Stats
 from podwire.runtime.images import Images
-from podwire.runtime.records import ContainerRecord, Records, SandboxRecord
+from podwire.runtime.records import ContainerRecord, SandboxRecord, open_records
 from podwire.runtime.sandboxes.kernel import SandboxKernel
 from podwire.runtime.sandboxes.lifecycle import Sandboxes
 from podwire.runtime.streaming.exec import ExecService
@@ -44,6 +44,9 @@ from podwire.shim import find_shim
 from podwire.trace.participants import KUBELET, RUNTIME
 from podwire.transports import grpc_server, http_server
 from podwire.transports.clock import SystemClock
+from podwire.transports.console_socket import ConsoleSocket
+from podwire.transports.netns_client import connect_port
+from podwire.transports.unix_client import UnixConnection
 
 _log = logging.getLogger("podwire.runtime")
 
@@ -134,13 +137,13 @@ async def running(options: Options) -> AsyncIterator[Running]:
     async with contextlib.AsyncExitStack() as stack:
         parts = await _built(options, stack)
         streaming_server = StreamingServer(parts.clock)
-        executions = ExecService(parts.shims, parts.bundles, streaming_server)
+        executions = ExecService(parts.shims, parts.bundles, streaming_server, ConsoleSocket)
         usage = Stats(parts.bundles, parts.clock)
         service = RuntimeService(
             parts.sandboxes,
             parts.containers,
             executions,
-            PortForwardService(streaming_server),
+            PortForwardService(streaming_server, connect_port),
             usage,
             parts.network,
             parts.events,
@@ -171,14 +174,14 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     stack.push_async_callback(network.close)
     shims = _shims(options)
     bundles = _bundles(options, images)
-    stack.callback(bundles.leave)
+    stack.callback(bundles.remove_cgroup_parent)
     nri = build_nri(
         nri_settings(options.nri, options.prefix), bundles, lambda sandbox: events.sandbox(sandbox, "DELETED")
     )
     kernel = _kernel(options)
-    records = Records(options.state / "runtime/sandboxes", SandboxRecord)
+    records = open_records(options.state / "runtime/sandboxes", SandboxRecord)
     sandboxes = Sandboxes(records, kernel, network, nri.hooks, events, clock, boot_id())
-    of_containers = Records(options.state / "runtime/containers", ContainerRecord)
+    of_containers = open_records(options.state / "runtime/containers", ContainerRecord)
     containers = Containers(of_containers, sandboxes, bundles, shims, nri.hooks, events, clock)
     return _Parts(images, network, shims, bundles, kernel, nri, sandboxes, containers, events, clock)
 
@@ -269,4 +272,6 @@ def _shims(options: Options) -> ShimClient:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     cover = hybrid and Path(runtime).name == "crun"
     run = tracing.oci_run(tracing.tap(RUNTIME))
-    return ShimClient(shim=find_shim(), runtime=runtime, root=root, cover_unified=cover, run=run)
+    return ShimClient(
+        shim=find_shim(), runtime=runtime, root=root, cover_unified=cover, connect=UnixConnection.connect, run=run
+    )

@@ -23,7 +23,7 @@ from podwire.linux.proc import processes
 from podwire.linux.proc.mount_namespaces import of_process
 from podwire.nriplugins.network.policy.program import TABLE as POLICIES
 from podwire.runtime.records import FILE
-from podwire.runtime.sandboxes.kernel import MARK
+from podwire.runtime.sandboxes.kernel import PREFIX as NETNS_PREFIX
 
 NFT_SECONDS = 10.0
 _COMMENT = re.compile(rb'"comment": ?"([^"]*)"')
@@ -61,8 +61,8 @@ def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:
 
 def _namespaces(options: Options) -> Iterator[Leftover]:
     for kind, directory in (("netns", options.run / "netns"), ("ipcns", options.run / "podwire/ipcns")):
-        for path in directory.glob(f"{MARK}*"):
-            yield Leftover(kind, str(path), path.name.removeprefix(MARK))
+        for path in directory.glob(f"{NETNS_PREFIX}*"):
+            yield Leftover(kind, str(path), path.name.removeprefix(NETNS_PREFIX))
 
 
 def _mounts(options: Options) -> Iterator[Leftover]:

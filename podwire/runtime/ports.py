@@ -1,6 +1,9 @@
-"""What the runtime needs from its neighbours, in its own words."""
+"""Interfaces that the runtime is handed: the pod network, and the sockets that `transports/` implements."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from podwire.protocols.cri import cri_pb2 as pb
@@ -8,7 +11,7 @@ from podwire.protocols.cri import cri_pb2 as pb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A pod's place in the pod network: what CNI is told of it."""
+    """A pod's interface in the pod network: what CNI needs to know of the pod."""
 
     id: str
     netns: str
@@ -21,18 +24,18 @@ class Attachment:
 
 
 class Network(Protocol):
-    """Puts pods onto the network."""
+    """Attaches pods to the pod network."""
 
     async def attach(self, attachment: Attachment) -> tuple[str, ...]:
-        """Attach a pod; its addresses, the primary one first. Raises an RpcError that says which plugin refused."""
+        """Returns the pod's addresses, the primary one first. Raises an RpcError that names the failing plugin."""
         ...
 
     async def detach(self, attachment: Attachment) -> None:
-        """Give everything back; nothing happens for what was never attached."""
+        """Releases everything; idempotent."""
         ...
 
     async def attached(self) -> set[str]:
-        """The ids for which something is remembered, so that leftovers can be given back."""
+        """Returns the ids of which something may have to be released."""
         ...
 
     def not_ready_reason(self) -> str:
@@ -44,24 +47,45 @@ class Network(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    pid: int
-    pid_started: int
+class ShimConnection(Protocol):
+    """A connection to a shim's socket."""
+
+    async def send(self, data: bytes) -> None: ...
+
+    def finish(self) -> None:
+        """Ends the sending direction."""
+        ...
+
+    async def receive_line(self) -> str:
+        """Returns one line, and reads not a byte more; empty when the shim is gone."""
+        ...
+
+    async def receive_exactly(self, size: int) -> bytes:
+        """Returns `size` bytes; empty when the shim is gone before all have come."""
+        ...
+
+    def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Exited:
-    code: int
-    finished_at: int
-    known: bool = True
-    """Whether somebody saw it; else the code is made up."""
+ConnectUnix = Callable[[Path, str], Awaitable[ShimConnection]]
+"""Connects to the socket of a name in a directory. Raises OSError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What a command in a container said."""
+class ConsoleSocket(Protocol):
+    """A socket at which the OCI runtime hands over a terminal."""
 
-    code: int
-    stdout: bytes
-    stderr: bytes
+    path: str
+
+    async def receive(self) -> int:
+        """Returns a non-blocking descriptor of the terminal. Raises OSError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+ListenConsole = Callable[[Path], ConsoleSocket]
+"""Listens in a directory. Raises OSError."""
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+ConnectPort = Callable[[str, int], Awaitable[Streams]]
+"""Connects to a port of the loopback interface in a network namespace; empty is the host's. Raises OSError."""

@@ -1,57 +1,58 @@
-"""What the runtime must not forget: one record per sandbox and per container, written before the thing exists.
+"""The records of sandboxes and containers: written before the thing exists, so that a restart knows what may be left.
 
-A record is a small file in a directory of its own: a line of JSON, and one more for each time that it changes. One that
-cannot be read harms only itself: it is set aside, named in the log, and what it stood for is left to the sweep.
+Each record is an append log, `DIRECTORY/ID/record.json`; other files of a sandbox or container are in the same
+directory. Nothing is fsynced by `put`: namespaces, cgroups and processes end with the machine, and a writable layer
+without a record is swept. Only what must be released elsewhere (CNI) needs a record that survives a power loss;
+RunPodSandbox fsyncs it before it calls CNI.
 """
 
-import logging
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import msgspec
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from podwire.durable import append_log
+from podwire.durable.codecs import json_codec
+from podwire.durable.layout import Layout
+from podwire.durable.records import NewerFormat, Records
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 
-_log = logging.getLogger("podwire.runtime.records")
-
-FORMAT = 1
+FORMAT = 2
+"""1 had no envelope and no checksum."""
 FILE = "record.json"
 
 
 class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's sandbox. `making` until its network stands, `ready`, then `stopped`."""
+    """A pod's sandbox. State: `making` until RunPodSandbox succeeds, then `ready`, then `stopped`."""
 
     id: str
     state: str
     config: bytes
-    """The PodSandboxConfig as it came."""
+    """The PodSandboxConfig, serialized."""
     created_at: int
     boot_id: str
     handler: str = ""
     network: str = ""
-    """Where its network namespace is pinned; empty for the node's own."""
+    """The path of its network namespace; empty for the node's own."""
     ipc: str = ""
     addresses: tuple[str, ...] = ()
     attached: bool = False
-    """Whether CNI was asked for an attachment, so that it must be asked to give it back."""
+    """CNI ADD may have been called, so that DEL is needed."""
     hooked: str = ""
-    """What plugins were told: `run`, `stopped`; empty when nothing."""
-    format: int = FORMAT
+    """The last NRI event: `run`, `stopped`; empty when none was sent."""
 
 
 class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A container: `created`, `running`, `exited`."""
+    """A container. State: `created`, `running`, `exited`."""
 
     id: str
     sandbox_id: str
     state: str
     config: bytes
-    """The ContainerConfig as it came."""
+    """The ContainerConfig, serialized."""
     image_id: str
     image_ref: str
     created_at: int
@@ -68,89 +69,65 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     gid: int = 0
     groups: tuple[int, ...] = ()
     hooked: str = ""
-    """What plugins were told: `created`, `stopped`; empty when nothing."""
+    """The last NRI event: `created`, `stopped`; empty when none was sent."""
     limits: Limits | None = None
-    """What it may use; None is what its configuration says."""
+    """Its resource limits; None means those of its configuration."""
     links: dict[str, str] = {}
-    """Links of the host that move into its network namespace when it starts, and what they are called there."""
-    format: int = FORMAT
-
-
-class NewerRecord(Exception):
-    """State of a later podwire: this one cannot know what it would break, so it does not touch it."""
-
-    def __init__(self, path: Path, format_: int) -> None:
-        super().__init__(f"{path} has format {format_}, written by a later podwire; this one knows up to {FORMAT}")
+    """Links of the host that move into its network namespace when it starts, and their names there."""
 
 
 Record = TypeVar("Record", SandboxRecord, ContainerRecord)
 
+_MESSAGES: dict[type[msgspec.Struct], type[Message]] = {
+    SandboxRecord: pb.PodSandboxConfig,
+    ContainerRecord: pb.ContainerConfig,
+}
 
-class Records(Generic[Record]):
-    """All records of one kind, each in `DIRECTORY/ID/`."""
 
-    def __init__(self, directory: Path, kind: type[Record]) -> None:
-        self._directory = directory
-        self._decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(kind)
+def open_records(directory: Path, kind: type[Record]) -> Records[Record]:
+    """Returns the records of one kind, each in `DIRECTORY/ID/`."""
 
-    def home(self, id_: str) -> Path:
-        """The directory that belongs to one record; whatever else is kept for it lies there too."""
-        return self._directory / id_
-
-    def write(self, record: Record) -> None:
-        """It outlives this process; when a first one cannot be written, nothing is left."""
-        home = self.home(record.id)
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def check(key: str, record: Record) -> None:
+        if record.id != key:
+            raise ValueError(f"it is the record of {record.id!r}")
         try:
-            append_log.put(home / FILE, msgspec.json.encode(record), durably=False)
-        except BaseException:
-            if not (home / FILE).exists():
-                shutil.rmtree(home, ignore_errors=True)
-            raise
+            _MESSAGES[kind].FromString(record.config)
+        except DecodeError as error:
+            raise ValueError(f"config is not a {_MESSAGES[kind].DESCRIPTOR.name}: {error}") from error
 
-    def settle(self, id_: str) -> None:
-        """It outlives a loss of power from now on. Only what must be given back to others needs that: namespaces,
-        cgroups and processes end with the machine, and a writable layer without a record is swept."""
-        append_log.fsync(self.home(id_) / FILE)
-
-    def remove(self, id_: str) -> None:
-        """Forget one, with its directory; the record itself goes first, so that a crash leaves only litter."""
-        home = self.home(id_)
-        (home / FILE).unlink(missing_ok=True)
-        shutil.rmtree(home, ignore_errors=True)
-
-    def load(self) -> Iterator[Record]:
-        """Every record that can be read; litter is removed: without one, or with one that a loss of power has emptied.
-        Raises NewerRecord."""
-        for id_ in sorted(each.name for each in self._directory.iterdir()) if self._directory.exists() else ():
-            try:
-                data = (self.home(id_) / FILE).read_bytes()
-                record = append_log.newest(data, self._decoder.decode, msgspec.MsgspecError) if data else None
-            except FileNotFoundError:
-                record = None
-            except (OSError, msgspec.MsgspecError) as error:
-                self._set_aside(id_, str(error))
-                continue
-            if record is None:
-                shutil.rmtree(self.home(id_), ignore_errors=True)
-                continue
-            if record.format > FORMAT:
-                raise NewerRecord(self.home(id_) / FILE, record.format)
-            if record.id != id_:
-                self._set_aside(id_, f"it is the record of {record.id!r}")
-            elif not _is_message(record):
-                self._set_aside(id_, "its configuration is no message of CRI")
-            else:
-                yield record
-
-    def _set_aside(self, id_: str, reason: str) -> None:
-        _log.error("a record cannot be read", extra={"record": str(self.home(id_)), "reason": reason})
+    return Records(
+        directory,
+        json_codec(kind),
+        format=FORMAT,
+        migrate=_migration(kind),
+        layout=Layout(file=FILE),
+        append=True,
+        check=check,
+        discard_empty=True,
+    )
 
 
-def _is_message(record: SandboxRecord | ContainerRecord) -> bool:
-    kind = pb.PodSandboxConfig if isinstance(record, SandboxRecord) else pb.ContainerConfig
-    try:
-        kind.FromString(record.config)
-    except DecodeError:
-        return False
-    return True
+def record_directory(records: Records[Record], id_: str) -> Path:
+    """Returns the directory of one record, which holds the other files of its sandbox or container, too."""
+    return Path(records.path(id_)).parent
+
+
+def _migration(kind: type[Record]) -> Callable[[int, bytes], Record]:
+    """Reads format 1: an append log of plain JSON with a field `format`."""
+    decoder = msgspec.json.Decoder(kind)
+
+    class Envelope(msgspec.Struct):
+        format: int = 1
+
+    def decode(line: bytes) -> Record:
+        if (format_ := msgspec.json.decode(line, type=Envelope).format) > 1:
+            raise NewerFormat(format_)
+        return decoder.decode(line)
+
+    def migrate(_format: int, data: bytes) -> Record:
+        try:
+            return append_log.newest(data, decode, msgspec.MsgspecError)
+        except msgspec.MsgspecError as error:
+            raise ValueError(str(error)) from error
+
+    return migrate

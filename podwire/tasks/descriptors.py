@@ -1,4 +1,4 @@
-"""Waiting for file descriptors on the event loop, so that no thread sits on a pipe, a terminal or a process."""
+"""Waits for file descriptors on the event loop, so that pipes, terminals and pidfds occupy no thread."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ CHUNK = 32 * 1024
 
 
 async def readable(descriptor: int) -> None:
-    """Until there is something to read, an end, or, for a pidfd, an exit."""
+    """Waits until there is something to read, an end, or, for a pidfd, an exit."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     loop.add_reader(descriptor, _set, ready)
@@ -33,7 +33,7 @@ def _set(ready: asyncio.Future[None]) -> None:
 
 
 async def read(descriptor: int) -> bytes:
-    """What comes next from a non-blocking descriptor; empty at its end, which a terminal tells as an error."""
+    """Reads from a non-blocking descriptor; empty at its end, which a terminal reports as an error."""
     while True:
         try:
             return os.read(descriptor, CHUNK)
@@ -44,7 +44,7 @@ async def read(descriptor: int) -> bytes:
 
 
 async def write(descriptor: int, data: bytes) -> None:
-    """All of it to a non-blocking descriptor; raises OSError when the other side is gone."""
+    """Writes all of it to a non-blocking descriptor. Raises OSError when the other side is gone."""
     left = memoryview(data)
     while left:
         try:

@@ -9,7 +9,7 @@ import pytest
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Unknown
 from podwire.runtime.cri.events import Events
-from podwire.runtime.records import Records, SandboxRecord
+from podwire.runtime.records import SandboxRecord, open_records
 from podwire.runtime.sandboxes.lifecycle import Sandboxes
 
 
@@ -44,7 +44,7 @@ class Kernel:
     def pinned(self):
         return set(self.held)
 
-    def stands(self, network):
+    def is_pinned(self, network):
         return network.rpartition("/")[2] in self.held
 
     def make(self, id_, config, *, network, ipc):
@@ -115,7 +115,7 @@ class Node:
         self.directory = directory
         self.kernel = kernel or Kernel()
         self.network = network or Network()
-        self.records = Records(directory, SandboxRecord)
+        self.records = open_records(directory, SandboxRecord)
         self.sandboxes = Sandboxes(self.records, self.kernel, self.network, NoHooks(), Events(Clock()), Clock(), boot)
 
     async def restarted(self, boot="boot-1"):
@@ -129,7 +129,7 @@ class Node:
 
     @property
     def stored(self):
-        return {each.id: each.state for each in self.records.load()}
+        return {id_: record.state for id_, record in self.records.load().items()}
 
     @property
     def clean(self):

@@ -7,11 +7,12 @@ import socket
 import pytest
 
 from podwire.protocols.streaming import portforward, spdy
-from podwire.runtime.streaming import portforward_spdy
-from podwire.runtime.streaming.port_connection import InputQueue, connected
+from podwire.runtime.limits import RuntimeLimits
+from podwire.runtime.streaming.port_connection import InputQueue
 from podwire.runtime.streaming.portforward import WebSocketForwarder
 from podwire.runtime.streaming.portforward_spdy import SpdyForwarder
 from podwire.transports import spdy_server
+from podwire.transports.netns_client import connect_port
 from podwire.transports.spdy_server import Frames
 
 SECONDS = 30.0
@@ -119,14 +120,19 @@ class Client:
 
 
 @pytest.fixture
-async def client():
+def limits():
+    return RuntimeLimits()
+
+
+@pytest.fixture
+async def client(limits):
     """At a forwarding that runs; it must end when the client goes."""
 
-    async def reach(port):
-        return await connected("", port)
+    async def connect(port):
+        return await connect_port("", port)
 
     made = Client(Wire())
-    running = asyncio.create_task(SpdyForwarder(Frames(made.wire), "pod-1", reach).run())
+    running = asyncio.create_task(SpdyForwarder(Frames(made.wire), "pod-1", connect, limits).run())
     hearing = asyncio.create_task(made.listen())
     yield made
     async with asyncio.timeout(SECONDS):
@@ -227,11 +233,11 @@ async def test_a_port_that_never_reads_does_not_outlive_its_client(listening, mo
         writer.transport.pause_reading()
         await asyncio.get_running_loop().create_future()
 
-    async def reach(number):
-        return await connected("", number)
+    async def connect(number):
+        return await connect_port("", number)
 
     port, client = await listening(stare), Client(Wire())
-    running = asyncio.create_task(SpdyForwarder(Frames(client.wire), "pod-1", reach).run())
+    running = asyncio.create_task(SpdyForwarder(Frames(client.wire), "pod-1", connect).run())
     hearing = asyncio.create_task(client.listen())
     await client.open(1, "error", port)
     await client.open(3, "data", port)
@@ -262,8 +268,8 @@ async def test_the_streams_of_a_pair_must_agree(client, listening):
     await client.until(lambda: client.reset == [3, 5])
 
 
-async def test_the_second_stream_is_not_waited_for_for_ever(client, monkeypatch):
-    monkeypatch.setattr(portforward_spdy, "PAIR_SECONDS", 0.01)
+@pytest.mark.parametrize("limits", [RuntimeLimits(stream_pair=0.01)])
+async def test_waiting_for_the_second_stream_times_out(client):
     await client.open(1, "error", 80)
     await client.until(lambda: client.ended == [1])
     assert b"timed out" in client.data[1]
@@ -279,17 +285,17 @@ async def test_older_clients_give_no_request_id(client, listening):
 
 
 async def test_who_waits_for_a_port_that_is_given_up_waits_no_more():
-    inflow = InputQueue()
+    queue = InputQueue()
     async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:
-        waiting = group.create_task(fill(inflow))
+        waiting = group.create_task(fill(queue))
         await asyncio.sleep(0)
         assert not waiting.done()
-        inflow.give_up()
+        queue.abandon()
 
 
-async def fill(inflow):
+async def fill(queue):
     for _ in range(1000):
-        await inflow.put(b"piece")
+        await queue.put(b"piece")
 
 
 class Socket:
@@ -316,12 +322,12 @@ async def test_in_channels_each_port_has_its_own_two(listening):
     ports = (await listening(echo), closed)
     near, far = Socket(), portforward.ClientSide(Socket.protocol, ports)
 
-    async def reach(port):
-        return await connected("", port)
+    async def connect(port):
+        return await connect_port("", port)
 
     for message in (*far.data(0, b"hello"), far.ended(0)):
         near.messages.put_nowait(message)
-    await WebSocketForwarder(near, ports, "pod-1", reach).run()
+    await WebSocketForwarder(near, ports, "pod-1", connect).run()
     said = [each for message in near.sent if (each := far.receive(message))]
     assert b"".join(each.data for each in said if isinstance(each, portforward.Bytes)) == b"hello"
     [problem] = [each for each in said if isinstance(each, portforward.Problem)]
@@ -337,11 +343,11 @@ async def test_in_channels_the_connections_go_with_the_client(listening):
         await reader.read()
         ended.set()
 
-    async def reach(number):
-        return await connected("", number)
+    async def connect(number):
+        return await connect_port("", number)
 
     port, near = await listening(wait), Socket()
-    running = asyncio.create_task(WebSocketForwarder(near, (port,), "pod-1", reach).run())
+    running = asyncio.create_task(WebSocketForwarder(near, (port,), "pod-1", connect).run())
     await begun.wait()
     near.messages.put_nowait(None)
     await running

@@ -1,15 +1,18 @@
 """The streaming server as a function: who comes to a URL, and over which wire."""
 
+from dataclasses import replace
+
 import pytest
 
 from podwire.protocols.grpc_status import ResourceExhausted
 from podwire.protocols.k8sapi.server_side import Request, Response, Tunnel, Upgrade
 from podwire.protocols.streaming.remote_command import Streams
-from podwire.runtime.streaming import server
-from podwire.runtime.streaming.server import StreamHandler, StreamingServer, TargetGone, talk
+from podwire.runtime.limits import RuntimeLimits
+from podwire.runtime.streaming.server import StreamHandler, StreamingServer, TargetGone, session_handler
 
 SPDY = {"upgrade": "SPDY/3.1", "x-stream-protocol-version": "v5.channel.k8s.io, v4.channel.k8s.io"}
 WEBSOCKET = {"upgrade": "websocket"}
+LIMITS = RuntimeLimits()
 
 
 class Clock:
@@ -34,7 +37,7 @@ def made(clock):
 def exec_(check=lambda: None) -> StreamHandler:
     async def converse(_socket): ...
 
-    return talk(Streams(stdout=True), check, converse)
+    return session_handler(Streams(stdout=True), check, converse)
 
 
 async def ask(made, url, headers=WEBSOCKET):
@@ -59,14 +62,14 @@ async def test_who_speaks_no_version_is_told_which_ones_there_are(made):
 @pytest.mark.parametrize("headers", [{}, {"upgrade": "h2c"}])
 async def test_without_an_upgrade_nothing_is_served(made, headers):
     answer = await ask(made, made.add("exec", exec_()), headers)
-    assert (answer.status, b"an upgrade to it is required" in answer.body) == (400, True)
+    assert (answer.status, b"an upgrade is required" in answer.body) == (400, True)
 
 
 async def test_each_offer_is_good_once_and_for_a_minute(made, clock):
     url, late = made.add("exec", exec_()), made.add("attach", exec_())
     assert isinstance(await ask(made, url), Upgrade)
     assert (await ask(made, url)).status == 404
-    clock.now = server.SECONDS + 1
+    clock.now = LIMITS.stream_url + 1
     assert (await ask(made, late)).status == 404
 
 
@@ -78,11 +81,11 @@ async def test_what_has_ended_meanwhile_is_told(made):
     assert (answer.status, answer.body) == (409, b"the container has ended\n")
 
 
-def test_only_so_many_wait_at_once(made, clock, monkeypatch):
-    monkeypatch.setattr(server, "OFFERS", 2)
+def test_only_so_many_wait_at_once(clock):
+    made = StreamingServer(clock, replace(LIMITS, stream_urls=2))
     made.add("exec", exec_())
     made.add("exec", exec_())
     with pytest.raises(ResourceExhausted):
         made.add("exec", exec_())
-    clock.now = server.SECONDS + 1
+    clock.now = LIMITS.stream_url + 1
     made.add("exec", exec_())

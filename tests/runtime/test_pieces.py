@@ -19,19 +19,19 @@ from podwire.protocols.grpc_status import (
     NotFound,
     ResourceExhausted,
 )
-from podwire.runtime.containers.container import Container, reason_of
-from podwire.runtime.containers.devices import asked_devices
+from podwire.runtime.containers.container import Container, exit_reason
+from podwire.runtime.containers.devices import requested_devices
 from podwire.runtime.containers.host import HostPrivileges
+from podwire.runtime.containers.shim import Exited
 from podwire.runtime.containers.stop_signal import number, stop_signal
-from podwire.runtime.cri import events as events_module
 from podwire.runtime.cri import statuses
-from podwire.runtime.cri.errors import as_rpc, translate_errors
+from podwire.runtime.cri.errors import rpc_error, translate_errors
 from podwire.runtime.cri.events import Events
 from podwire.runtime.cri.resources import limits_of
 from podwire.runtime.cri.stats import interface_counters
-from podwire.runtime.cri.validation import check_container, check_sandbox, name_of, new_id
+from podwire.runtime.cri.validation import check_container, check_sandbox, new_id, sandbox_name
 from podwire.runtime.images.errors import BadReference, ImageInUse, NoSuchImage, StoreFull
-from podwire.runtime.ports import Exited
+from podwire.runtime.limits import RuntimeLimits
 from podwire.runtime.records import ContainerRecord, SandboxRecord
 from podwire.runtime.sandboxes.pod_files import resolv_conf
 from podwire.runtime.sandboxes.sandbox import Sandbox
@@ -45,7 +45,7 @@ def test_ids_are_new_and_of_64_hexadecimal_digits():
 
 def test_a_sandboxs_name_has_its_attempt():
     metadata = pb.PodSandboxMetadata(name="n", namespace="ns", uid="u", attempt=2)
-    assert name_of(metadata) == "n_ns_u_2"
+    assert sandbox_name(metadata) == "n_ns_u_2"
 
 
 @given(st.text(max_size=30))
@@ -109,9 +109,9 @@ def test_zero_limits_are_none():
 
 
 def test_devices_are_looked_up_on_the_host():
-    (node,) = asked_devices([pb.Device(host_path="/dev/null", container_path="/dev/x")], privileged=False)
+    (node,) = requested_devices([pb.Device(host_path="/dev/null", container_path="/dev/x")], privileged=False)
     assert (node["path"], node["type"], node["major"], node["minor"]) == ("/dev/x", "c", 1, 3)
-    assert "/dev/null" in {each["path"] for each in asked_devices([], privileged=True)}
+    assert "/dev/null" in {each["path"] for each in requested_devices([], privileged=True)}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_devices_are_looked_up_on_the_host():
 )
 def test_devices_that_cannot_be(device, kind, field):
     with pytest.raises(kind, match=field):
-        asked_devices([device], privileged=False)
+        requested_devices([device], privileged=False)
 
 
 def test_rows_of_net_dev_are_read():
@@ -165,7 +165,7 @@ def test_a_score_that_may_not_be_lowered_is_not(tmp_path):
     ],
 )
 async def test_errors_are_told_by_their_code(error, kind):
-    assert type(as_rpc(error)) is kind
+    assert type(rpc_error(error)) is kind
 
     async def failing(_request):
         raise error
@@ -186,7 +186,7 @@ async def test_errors_are_told_by_their_code(error, kind):
     ],
 )
 def test_reasons(exited, oom, reason):
-    assert reason_of(exited, oom=oom) == reason
+    assert exit_reason(exited, oom=oom) == reason
 
 
 def sandbox(id_="aaaa", state="ready", labels=None, addresses=("10.0.0.1", "fd00::1")):
@@ -241,7 +241,7 @@ def test_a_containers_status_names_the_image_as_the_pod_does():
 )
 def test_containers_are_picked(wanted, found):
     all_ = [container(labels={"a": "1"}), container("dddd", "bbbb", "exited", {"a": "2"})]
-    picked = statuses.picked_containers(all_, pb.ContainerFilter(**wanted))
+    picked = statuses.filter_containers(all_, pb.ContainerFilter(**wanted))
     assert [each.id for each in picked] == found
 
 
@@ -256,7 +256,7 @@ def test_containers_are_picked(wanted, found):
 )
 def test_sandboxes_are_picked(wanted, found):
     all_ = [sandbox(), sandbox("bbbb", "stopped", {"a": "1"})]
-    assert [each.id for each in statuses.picked_sandboxes(all_, pb.PodSandboxFilter(**wanted))] == found
+    assert [each.id for each in statuses.filter_sandboxes(all_, pb.PodSandboxFilter(**wanted))] == found
 
 
 @pytest.fixture
@@ -282,8 +282,9 @@ async def test_events_reach_every_listener_in_order(events):
     assert not events._listeners
 
 
-async def test_a_slow_listener_is_cut_and_keeps_nobody_waiting(events, monkeypatch):
-    monkeypatch.setattr(events_module, "BEHIND", 3)
+async def test_a_slow_listener_is_ended_and_delays_no_event(clock):
+    events = Events(clock, RuntimeLimits(queued_events=3))
+    events.describe = lambda sandbox: (pb.PodSandboxStatus(id=sandbox.id), [])
     slow = events.listen()
     first = asyncio.create_task(anext(slow))
     await asyncio.sleep(0)

@@ -152,7 +152,7 @@ async def test_a_restart_gives_back_what_was_being_made(node, asked):
     node.network.gate = None
     again = await node.restarted()
     assert again.clean
-    making = [task, *(each for _, each in node.sandboxes._making.values())]
+    making = [task, *(each for _, each in node.sandboxes._running.values())]
     for each in making:
         each.cancel()
     await asyncio.gather(*making, return_exceptions=True)
@@ -171,10 +171,10 @@ async def test_a_restart_gives_back_what_has_no_record(node, asked):
 async def test_a_disk_that_refuses_records_takes_no_pod_and_lets_pods_go(node, asked, monkeypatch):
     sandbox = node.sandboxes.get(await node.sandboxes.run(asked()))
 
-    def full(_record):
+    def full(*_):
         raise OutOfResources(errno.ENOSPC, "write")
 
-    monkeypatch.setattr(node.records, "write", full)
+    monkeypatch.setattr(node.records, "put", full)
     with pytest.raises(OutOfResources):
         await node.sandboxes.run(asked("late"))
     await node.stop(sandbox)

@@ -14,13 +14,13 @@ from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
 from podwire.dradriver.config import Config as NetworkDriver
+from podwire.durable.records import NewerFormat
 from podwire.linux.proc.namespaces import open_namespace
 from podwire.nri.adaptation.configuration import BadConfiguration
 from podwire.nri.errors import NriError
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.cni import CheckSettings
-from podwire.runtime.records import NewerRecord
 from podwire.transports.unix_sockets import CannotListen
 
 
@@ -139,7 +139,7 @@ def _runtime(node: Node, checking: CheckSettings) -> Component:
         needs=("trace",),
         node=node.space,
         environment=_environment(node),
-        troubles=(OSError, NewerRecord, runtime.NoRuntime, runtime.RunsAlready, CannotListen, BadConfiguration),
+        troubles=(OSError, NewerFormat, runtime.NoRuntime, runtime.RunsAlready, CannotListen, BadConfiguration),
     )
 
 

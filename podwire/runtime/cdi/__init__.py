@@ -1,4 +1,4 @@
-"""CDI, the Container Device Interface: devices by name, described in files that others put on the node."""
+"""CDI, the Container Device Interface: devices by name, described in files that device plugins put on the node."""
 
 from podwire.runtime.cdi.names import BadDevice
 from podwire.runtime.cdi.registry import Registry, links_of

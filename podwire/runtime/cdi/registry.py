@@ -1,7 +1,7 @@
-"""Every device that is described on this node.
+"""All CDI devices of this node.
 
-A device in a later directory is taken before the same in an earlier one; two files of one directory that describe the
-same device describe none.
+A device in a later directory takes precedence over the same in an earlier one; two files of one directory with the same
+device are a conflict, and the device cannot be used.
 """
 
 import logging
@@ -20,64 +20,64 @@ from podwire.runtime.cdi.spec_files import SUFFIXES, DeviceNode, Edits, File, Ne
 
 _log = logging.getLogger("podwire.runtime.cdi")
 
-_Mark = tuple[int, int, int]
-"""By which a file is known to be the same as before: inode, size, time of the last change."""
+_Signature = tuple[int, int, int]
+"""Inode, size and modification time: they change when the file does."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
+class _Device:
     file: File
     edits: Edits
-    place: Path
+    path: Path
 
 
 class Registry:
-    """Reads what changed whenever somebody asks for a device: files come and go while pods start."""
+    """Reads files that changed whenever a device is resolved: files come and go while pods start."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
         self._directories = directories
-        self._files: dict[Path, tuple[_Mark, File | BadDevice]] = {}
-        self._turn = threading.Lock()
+        self._files: dict[Path, tuple[_Signature, File | BadDevice]] = {}
+        self._lock = threading.Lock()
 
     def resolve(self, names: Iterable[str]) -> Mapping[str, Any]:
-        """The `containerEdits` of all these devices together, device nodes with types and numbers. Raises BadDevice."""
-        found = [self._find(parse_name(each)) for each in dict.fromkeys(names)]
-        files = {each.place: each.file for each in found}
-        return _together([*(each.edits for each in files.values()), *(each.edits for each in found)])
+        """Returns the merged `containerEdits` of devices, device nodes with types and numbers. Raises BadDevice."""
+        devices = [self._find(parse_name(name)) for name in dict.fromkeys(names)]
+        files = {device.path: device.file for device in devices}
+        return _merge([*(file.edits for file in files.values()), *(device.edits for device in devices)])
 
-    def _find(self, name: Name) -> _Described:
-        described: list[_Described] = []
-        with self._turn:
+    def _find(self, name: Name) -> _Device:
+        matching: list[_Device] = []
+        with self._lock:
             for directory in self._directories:
-                here = [each for path in self._listed(directory) for each in self._describing(path, name)]
-                described = here or described
-            broken = [f"{path}: {file}" for path, (_, file) in self._files.items() if isinstance(file, BadDevice)]
-        if not described:
-            why = f" ({'; '.join(broken)})" if broken else ""
-            raise BadDevice(f"{name}: no file in {' or '.join(map(str, self._directories))} describes it{why}")
-        if len(described) > 1:
-            raise BadDevice(f"{name}: described by {' and '.join(sorted(str(each.place) for each in described))}")
-        return described[0]
+                here = [device for path in self._list(directory) for device in self._devices(path, name)]
+                matching = here or matching
+            invalid = [f"{path}: {file}" for path, (_, file) in self._files.items() if isinstance(file, BadDevice)]
+        if not matching:
+            hint = f" ({'; '.join(invalid)})" if invalid else ""
+            raise BadDevice(f"{name}: no file in {' or '.join(map(str, self._directories))} describes it{hint}")
+        if len(matching) > 1:
+            raise BadDevice(f"{name}: described by {' and '.join(sorted(str(device.path) for device in matching))}")
+        return matching[0]
 
-    def _listed(self, directory: Path) -> list[Path]:
+    def _list(self, directory: Path) -> list[Path]:
         try:
-            return sorted(each for each in directory.iterdir() if each.suffix in SUFFIXES)
+            return sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _describing(self, path: Path, name: Name) -> Iterable[_Described]:
+    def _devices(self, path: Path, name: Name) -> Iterable[_Device]:
         file = self._read(path)
         if isinstance(file, File) and file.kind == name.kind:
-            for each in file.devices:
-                if each.name == name.device:
-                    yield _Described(file, each.edits, path)
+            for device in file.devices:
+                if device.name == name.device:
+                    yield _Device(file, device.edits, path)
 
     def _read(self, path: Path) -> File | BadDevice | None:
         try:
-            seen = path.stat()
-            mark = (seen.st_ino, seen.st_size, seen.st_mtime_ns)
-            if (known := self._files.get(path)) is None or known[0] != mark:
-                self._files[path] = (mark, _read_or_why(path))
+            state = path.stat()
+            signature = (state.st_ino, state.st_size, state.st_mtime_ns)
+            if (known := self._files.get(path)) is None or known[0] != signature:
+                self._files[path] = (signature, _read_or_error(path))
         except OSError:
             self._files.pop(path, None)
             return None
@@ -85,26 +85,26 @@ class Registry:
 
 
 def links_of(edits: Mapping[str, Any]) -> dict[str, str]:
-    """The links that devices bring: their names on the host, and in the container."""
-    return {each["hostInterfaceName"]: each["name"] for each in edits["netDevices"]}
+    """Returns the net devices: their names on the host, and in the container."""
+    return {device["hostInterfaceName"]: device["name"] for device in edits["netDevices"]}
 
 
-def _read_or_why(path: Path) -> File | BadDevice:
+def _read_or_error(path: Path) -> File | BadDevice:
     try:
         return read(path)
     except BadDevice as error:
-        _log.error("a CDI file is not used", extra={"file": str(path), "why": str(error)})
+        _log.error("invalid CDI file is ignored", extra={"path": str(path), "error": str(error)})
         return error
 
 
-def _together(edits: Sequence[Edits]) -> dict[str, Any]:
+def _merge(all_edits: Sequence[Edits]) -> dict[str, Any]:
     return {
-        "env": [value for each in edits for value in each.env],
-        "deviceNodes": [_node(node) for each in edits for node in each.device_nodes],
-        "netDevices": [_net(link) for each in edits for link in each.net_devices],
-        "mounts": [msgspec.to_builtins(mount) for each in edits for mount in each.mounts],
-        "hooks": [msgspec.to_builtins(hook) for each in edits for hook in each.hooks],
-        "additionalGids": [group for each in edits for group in each.additional_gids if group],
+        "env": [variable for edits in all_edits for variable in edits.env],
+        "deviceNodes": [_node(node) for edits in all_edits for node in edits.device_nodes],
+        "netDevices": [_net(link) for edits in all_edits for link in edits.net_devices],
+        "mounts": [msgspec.to_builtins(mount) for edits in all_edits for mount in edits.mounts],
+        "hooks": [msgspec.to_builtins(hook) for edits in all_edits for hook in edits.hooks],
+        "additionalGids": [group for edits in all_edits for group in edits.additional_gids if group],
     }
 
 
@@ -113,16 +113,16 @@ def _net(link: NetDevice) -> dict[str, str]:
 
 
 def _node(node: DeviceNode) -> dict[str, Any]:
-    """With the host's type and numbers where the file has none."""
-    told = {key: value for key, value in msgspec.to_builtins(node).items() if value not in (None, "")}
-    source = told.pop("hostPath", node.path)
+    """Returns a device node with the host's type and numbers where the file has none."""
+    fields = {key: value for key, value in msgspec.to_builtins(node).items() if value not in (None, "")}
+    source = fields.pop("hostPath", node.path)
     if node.type and (node.major is not None or node.type in ("p", "fifo")):
-        return told
+        return fields
     try:
-        seen = Path(source).stat()
+        state = Path(source).stat()
     except OSError as error:
         raise BadDevice(f"deviceNodes: {source}: {error.strerror}") from error
-    kind = "c" if stat.S_ISCHR(seen.st_mode) else "b" if stat.S_ISBLK(seen.st_mode) else ""
+    kind = "c" if stat.S_ISCHR(state.st_mode) else "b" if stat.S_ISBLK(state.st_mode) else ""
     if not kind or (node.type and node.type not in (kind, "u" if kind == "c" else kind)):
-        raise BadDevice(f"deviceNodes: {source} is no device file of type {node.type or 'c or b'}")
-    return {**told, "type": kind, "major": os.major(seen.st_rdev), "minor": os.minor(seen.st_rdev)}
+        raise BadDevice(f"deviceNodes: {source} is not a device node of type {node.type or 'c or b'}")
+    return {**fields, "type": kind, "major": os.major(state.st_rdev), "minor": os.minor(state.st_rdev)}

@@ -1,4 +1,4 @@
-"""Files that describe devices, read strictly: what this runtime would not do is not read as if it were not there."""
+"""CDI specification files, decoded strictly: unknown fields are errors, because they would not be applied."""
 
 import re
 from pathlib import Path
@@ -10,13 +10,13 @@ import yaml
 from podwire.runtime.cdi.names import BadDevice, check_device, check_kind
 
 SUFFIXES = (".json", ".yaml")
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 NEWEST = (1, 1)
 STAGES = frozenset({"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"})
 
 
 class DeviceNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A device file; type and numbers are the host's when they are not told."""
+    """A device node; without type and numbers it has those of the host's."""
 
     path: str
     host_path: str = ""
@@ -30,7 +30,7 @@ class DeviceNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class NetDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A link of the host that moves into the container's network."""
+    """A link of the host that moves into the container's network namespace."""
 
     host_interface_name: str
     name: str
@@ -52,7 +52,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Edits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a device brings to its container."""
+    """containerEdits: what a device changes in its container."""
 
     env: tuple[str, ...] = ()
     device_nodes: tuple[DeviceNode, ...] = msgspec.field(default=(), name="deviceNodes")
@@ -69,7 +69,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Devices of one kind, and what each of them brings beside its own."""
+    """Devices of one kind, and edits that all of them have in common."""
 
     version: str = msgspec.field(name="cdiVersion")
     kind: str
@@ -79,9 +79,9 @@ class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def read(path: Path) -> File:
-    """Raises BadDevice, OSError."""
-    if (size := path.stat().st_size) > MOST_BYTES:
-        raise BadDevice(f"{size} bytes; at most {MOST_BYTES} are read")
+    """Reads a file. Raises BadDevice, OSError."""
+    if (size := path.stat().st_size) > MAX_BYTES:
+        raise BadDevice(f"is {size} bytes long; at most {MAX_BYTES} are allowed")
     try:
         file = msgspec.convert(_parsed(path), File)
     except (msgspec.MsgspecError, yaml.YAMLError, UnicodeError, RecursionError) as error:
@@ -96,24 +96,24 @@ def _parsed(path: Path) -> Any:
 
 
 def _check(file: File) -> None:
-    found = re.fullmatch(r"v?(\d+)\.(\d+)\.\d+", file.version)
-    if found is None or (int(found[1]), int(found[2])) > NEWEST:
-        raise BadDevice(f"cdiVersion: {file.version!r} is not known here")
+    version = re.fullmatch(r"v?(\d+)\.(\d+)\.\d+", file.version)
+    if version is None or (int(version[1]), int(version[2])) > NEWEST:
+        raise BadDevice(f"cdiVersion: {file.version!r} is not supported (up to {NEWEST[0]}.{NEWEST[1]})")
     check_kind(file.kind)
-    for each in file.devices:
-        check_device(each.name)
-        _check_edits(each.edits, f"devices.{each.name}.containerEdits")
+    for device in file.devices:
+        check_device(device.name)
+        _check_edits(device.edits, f"devices.{device.name}.containerEdits")
     _check_edits(file.edits, "containerEdits")
 
 
 def _check_edits(edits: Edits, where: str) -> None:
     for hook in edits.hooks:
         if hook.hook_name not in STAGES:
-            raise BadDevice(f"{where}.hooks: {hook.hook_name!r} is no stage")
-    for each in edits.env:
-        if "=" not in each or each.startswith("="):
-            raise BadDevice(f"{where}.env: {each!r} is no NAME=VALUE")
-    paths = [each.path for each in edits.device_nodes] + [each.container_path for each in edits.mounts]
-    for path in [*paths, *(each.path for each in edits.hooks)]:
+            raise BadDevice(f"{where}.hooks: {hook.hook_name!r} must be one of {', '.join(sorted(STAGES))}")
+    for variable in edits.env:
+        if "=" not in variable or variable.startswith("="):
+            raise BadDevice(f"{where}.env: {variable!r} is not NAME=VALUE")
+    paths = [node.path for node in edits.device_nodes] + [mount.container_path for mount in edits.mounts]
+    for path in [*paths, *(hook.path for hook in edits.hooks)]:
         if not path.startswith("/"):
-            raise BadDevice(f"{where}: {path!r} is no absolute path")
+            raise BadDevice(f"{where}: {path!r} is not an absolute path")

@@ -1,11 +1,10 @@
-"""A container's directory: what the OCI runtime and the shim find there, and what must be mounted and unmounted for it.
+"""A container's bundle: its directory, mounts and cgroups.
 
-    HOME/config.json   what to run          HOME/rootfs       where the layers are mounted
-    HOME/cgroup        where it is counted  HOME/shim         the shim's socket, pid and exit code
+    ID/config.json     the OCI specification   ID/rootfs   where the layers are mounted
+    ID/cgroup          name of the cgroup      ID/shim     the shim's socket, pid and exit code
+    ID/writable.json   upper and work directory, which are in the image store; it keeps the image for as long
 
-What a container writes lies in the image store, which keeps the image for as long.
-
-Synchronous; called in worker threads. Every step can be done again, removal at any point of the way.
+Synchronous; called in worker threads. Every step is idempotent, and `remove` works after any of them.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Internal, InvalidArgument, NotFound
 from podwire.protocols.nri.oci.cdi import inject
 from podwire.runtime.cdi import BadDevice, Registry, links_of
-from podwire.runtime.containers.devices import asked_devices
+from podwire.runtime.containers.devices import requested_devices
 from podwire.runtime.containers.host import HostPrivileges
 from podwire.runtime.cri.resources import limits_of
 from podwire.runtime.images import Image, ImageError, Images
@@ -40,12 +39,12 @@ from podwire.runtime.spec import Container, Pod, build
 from podwire.runtime.spec.users import Accounts, User, user_of
 
 ACCOUNTS_BYTES = 1024 * 1024
-"""How much of an image's passwd or group is read; a larger one is hostile."""
+"""Bytes of an image's passwd or group that are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerPlan:
-    """A container that can be made: everything was looked up and checked, nothing was done."""
+    """A container that can be created: everything was looked up and checked, nothing was done."""
 
     id: str
     image: Image
@@ -53,9 +52,9 @@ class ContainerPlan:
     user: User
     spec: Mapping[str, Any]
     sources: tuple[str, ...]
-    """What of the host is to be mounted."""
+    """Paths of the host that are to be mounted."""
     links: Mapping[str, str]
-    """Links of the host that move into its network namespace, and what they are called there."""
+    """Links of the host that move into its network namespace, and their names there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +68,8 @@ class MountedBundle:
     tty: bool
     stdin: bool
     stdin_once: bool
-    cgroup_doors: tuple[str, ...]
+    cgroup_files: tuple[str, ...]
+    """The `cgroup.procs` files that the launcher writes itself into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +83,25 @@ class Bundles:
     host: HostPrivileges
     devices: Registry
     cgroup_parent: str
-    """Where containers are counted whose pod names no parent; nobody else's groups may lie below it."""
-    making_group: Lock = field(default_factory=Lock)
+    """The parent cgroup of containers whose pod names none; only our groups may be below it."""
+    creating_cgroup: Lock = field(default_factory=Lock)
 
-    def home(self, id_: str) -> Path:
+    def bundle(self, id_: str) -> Path:
         return self.directory / id_
 
     def state(self, id_: str) -> Path:
-        return self.home(id_) / "shim"
+        return self.bundle(id_) / "shim"
 
     def plan(self, id_: str, pod: Pod, config: pb.ContainerConfig, target_pid: int) -> ContainerPlan:
-        """Look everything up that a container needs; raises NotFound for an image, InvalidArgument for the rest."""
-        limits_of(config.linux.resources)  # so that start does not stumble on what create could have told
+        """Looks up everything that a container needs. Raises NotFound for an image, InvalidArgument for the rest."""
+        limits_of(config.linux.resources)  # an error that StartContainer would find, too
         image = self._image(config.image.image)
         accounts = self._accounts(image)
         security = config.linux.security_context
         container = Container(
             id=id_,
             config=config,
-            rootfs=str(self.home(id_) / "rootfs"),
+            rootfs=str(self.bundle(id_) / "rootfs"),
             cgroup=self._group(pod.config, id_),
             entrypoint=image.config.entrypoint,
             command=image.config.cmd,
@@ -110,27 +110,27 @@ class Bundles:
             user=image.config.user,
             accounts=accounts,
             target_pid=target_pid,
-            devices=asked_devices(config.devices, privileged=security.privileged),
+            devices=requested_devices(config.devices, privileged=security.privileged),
             available=self.host.capabilities,
             machine=platform.machine(),
             oom_score_adj=self.host.oom_score_adj(config.linux.resources.oom_score_adj),
         )
         spec = build(pod, container)
-        links = self._with_devices(spec, [each.name for each in config.CDI_devices])
+        links = self._inject_devices(spec, [device.name for device in config.CDI_devices])
         if links and not pod.network:
-            raise InvalidArgument("config.CDI_devices: net devices need a network namespace of the pod's own")
+            raise InvalidArgument("config.CDI_devices: net devices need a pod with a network namespace of its own")
         return ContainerPlan(
             id=id_,
             image=image,
             log_path=_log_path(pod.config, config),
             user=user_of(security, image.config.user, accounts),
             spec=spec,
-            sources=tuple(each.host_path for each in config.mounts),
+            sources=tuple(mount.host_path for mount in config.mounts),
             links=links,
         )
 
-    def _with_devices(self, spec: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
-        """Put CDI devices into the specification; the links that they bring."""
+    def _inject_devices(self, spec: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
+        """Puts CDI devices into the specification. Returns their net devices."""
         if not names:
             return {}
         try:
@@ -150,56 +150,56 @@ class Bundles:
         return image
 
     def _layers(self, image_id: str) -> Sequence[Path]:
-        """By id: a name may mean another image by now."""
+        """Looks an image up by its id: a name may mean another image by now."""
         try:
             return self.images.layers_of(image_id)
         except NoSuchImage as error:
             raise NotFound(f"config.image.image: {image_id!r} is not on this node") from error
 
     def _accounts(self, image: Image) -> Accounts:
-        """The image's users and groups: the topmost layer that has such a file counts."""
+        """Reads the image's users and groups from the topmost layer that has such a file."""
         layers = self.images.rootfs_layers(image)
         return Accounts(_first(layers, "etc/passwd"), _first(layers, "etc/group"))
 
-    def write(self, planned: ContainerPlan) -> None:
-        """Make the directory, and let the image store hold the image."""
-        home = self.home(planned.id)
-        for source in planned.sources:
-            if not os.path.lexists(source):  # a kubelet relies on it for host paths of no type
+    def write(self, plan: ContainerPlan) -> None:
+        """Writes the bundle, and has the image store hold the image."""
+        home = self.bundle(plan.id)
+        for source in plan.sources:
+            if not os.path.lexists(source):  # kubelets rely on it for hostPath volumes without a type
                 Path(source).mkdir(mode=0o755, parents=True, exist_ok=True)
         for name in ("rootfs", "shim"):
             (home / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        writable = self.images.prepare(planned.id, planned.image)
+        writable = self.images.prepare(plan.id, plan.image)
         (home / "writable.json").write_bytes(msgspec.json.encode([str(writable.upper), str(writable.work)]))
-        (home / "config.json").write_bytes(msgspec.json.encode(planned.spec))
+        (home / "config.json").write_bytes(msgspec.json.encode(plan.spec))
 
     def writable(self, id_: str) -> tuple[Path, Path]:
-        """Where a container writes: the upper and the work directory of its overlay."""
-        upper, work = msgspec.json.decode((self.home(id_) / "writable.json").read_bytes(), type=tuple[str, str])
+        """Returns the upper and the work directory of a container's overlay."""
+        upper, work = msgspec.json.decode((self.bundle(id_) / "writable.json").read_bytes(), type=tuple[str, str])
         return Path(upper), Path(work)
 
-    def whole(self, id_: str) -> bool:
-        """Whether everything is there that a start needs."""
-        return (self.home(id_) / "config.json").exists()
+    def is_complete(self, id_: str) -> bool:
+        """Whether the bundle has everything that a start needs."""
+        return (self.bundle(id_) / "config.json").exists()
 
     def spec(self, id_: str) -> dict[str, Any]:
-        """What a container was made by; empty when it was not made to its end."""
+        """Returns a container's specification; empty when its creation was interrupted."""
         try:
-            return msgspec.json.decode((self.home(id_) / "config.json").read_bytes(), type=dict[str, Any])
+            return msgspec.json.decode((self.bundle(id_) / "config.json").read_bytes(), type=dict[str, Any])
         except (FileNotFoundError, msgspec.MsgspecError):
             return {}
 
     def mount(
         self, id_: str, image_id: str, pod: pb.PodSandboxConfig, config: pb.ContainerConfig, limits: Limits
     ) -> MountedBundle:
-        """Mount the layers, make the cgroup with its limits, and the log's directory."""
-        self.unmount(id_)  # what a start that was cut short has left
-        home, group = self.home(id_), self._group(pod, id_)
+        """Mounts the layers, creates the cgroup with its limits, and the log's directory."""
+        self.unmount(id_)  # leftovers of an interrupted start
+        home, group = self.bundle(id_), self._group(pod, id_)
         layers = self._layers(image_id)
         upper, work = self.writable(id_)
         try:
-            (home / "cgroup").write_text(group, encoding="utf-8")  # first: whoever cleans up looks there
-            with self.making_group:  # the first one of a parent fills that in, and the second must not come before
+            (home / "cgroup").write_text(group, encoding="utf-8")  # first: `unmount` looks there
+            with self.creating_cgroup:  # the first cgroup below a parent enables the parent's controllers
                 self.cgroups.create(group)
             self.cgroups.limit(group, limits)
             mount_overlay(home / "rootfs", layers, upper=upper, work=work)
@@ -216,29 +216,29 @@ class Bundles:
             tty=config.tty,
             stdin=config.stdin,
             stdin_once=config.stdin_once,
-            cgroup_doors=tuple(self.cgroups.doors(group)),
+            cgroup_files=tuple(self.cgroups.doors(group)),
         )
 
     def _group(self, pod: pb.PodSandboxConfig, id_: str) -> str:
-        """Where a container is counted: below the parent that the kubelet made for its pod."""
+        """Returns the name of a container's cgroup: below the parent that the kubelet made for its pod."""
         return f"{pod.linux.cgroup_parent.strip('/') or self.cgroup_parent}/{id_}"
 
     def cgroup(self, id_: str) -> str:
-        """The container's cgroup; empty before it was started."""
+        """Returns the container's cgroup; empty before it was started."""
         try:
-            return (self.home(id_) / "cgroup").read_text(encoding="utf-8")
+            return (self.bundle(id_) / "cgroup").read_text(encoding="utf-8")
         except FileNotFoundError:
             return ""
 
     def update(self, id_: str, limits: Limits) -> None:
-        """Change the limits of a container that runs."""
+        """Changes the limits of a running container."""
         try:
             self.cgroups.limit(self.cgroup(id_), limits)
         except LinuxError as error:
             raise InvalidArgument(f"linux: {error}") from error
 
     def stop_signal(self, image_id: str) -> str:
-        """The signal that an image wants to be stopped by; empty when it does not say."""
+        """Returns the stop signal of an image; empty when it has none."""
         image = self.images.status(image_id)
         return image.config.stop_signal if image else ""
 
@@ -250,16 +250,16 @@ class Bundles:
             return False
 
     def kill(self, id_: str) -> None:
-        """Kill everything in the container, at once."""
+        """Kills all processes of a container."""
         if group := self.cgroup(id_):
             self.cgroups.kill(group)
 
     def unmount(self, id_: str) -> None:
-        """Kill what is left in the cgroup, remove it, and take the root file system away. Again is fine."""
+        """Kills what is left in the cgroup, removes it, and unmounts the root file system. Idempotent."""
         if group := self.cgroup(id_):
             self.cgroups.kill(group)
             self.cgroups.remove(group)
-        rootfs = self.home(id_) / "rootfs"
+        rootfs = self.bundle(id_) / "rootfs"
         try:
             while True:
                 self.mounts.unmount(rootfs, lazily=True)
@@ -267,21 +267,21 @@ class Bundles:
             pass
 
     def remove(self, id_: str) -> None:
-        """Remove all but the record."""
+        """Removes everything but the record."""
         self.unmount(id_)
         self.images.release(id_)
         for name in ("rootfs", "shim"):
-            shutil.rmtree(self.home(id_) / name, ignore_errors=True)
+            shutil.rmtree(self.bundle(id_) / name, ignore_errors=True)
 
-    def leave(self) -> None:
-        """Remove the parent of all cgroups, if nothing is in it any more; runc makes one in systemd's tree, too."""
+    def remove_cgroup_parent(self) -> None:
+        """Removes the parent of all cgroups, if it is empty; runc makes one in systemd's tree, too."""
         mounts = {tree.mount for tree in self.cgroups.trees} | {"/sys/fs/cgroup/systemd"}
         for mount in mounts:
             with contextlib.suppress(OSError):
                 Path(mount, self.cgroup_parent).rmdir()
 
     def sweep(self, known: set[str]) -> None:
-        """Take down what has our name on it and no record: mounts, cgroups, and what lost containers wrote."""
+        """Removes mounts, cgroups and writable layers that have no record."""
         for mounted in self.mounts.list():
             path = Path(mounted.target)
             if path.name == "rootfs" and path.parent.parent == self.directory and path.parent.name not in known:
@@ -301,7 +301,7 @@ def _log_path(pod: pb.PodSandboxConfig, config: pb.ContainerConfig) -> str:
 
 
 def _first(layers: Sequence[Path], path: str) -> str:
-    """A file of an image, read as a container would see it; never followed out of its layer."""
+    """Reads a file of an image as a container would see it; symlinks cannot lead out of the layer."""
     for layer in layers:
         root = os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -1,26 +1,25 @@
-"""One container: what is known of it, and small questions about it."""
+"""One container: its record, its configuration and its locks."""
 
 import asyncio
 from dataclasses import dataclass, field
 
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.protocols.grpc_status import AlreadyExists
+from podwire.runtime.containers.shim import Exited
 from podwire.runtime.cri.resources import limits_of
-from podwire.runtime.ports import Exited
 from podwire.runtime.records import ContainerRecord
 
 
 @dataclass(slots=True)
 class Container:
-    """One container as the runtime knows it. Calls that change it take turns."""
+    """One container. Calls that change it hold its lock."""
 
     record: ContainerRecord
     config: pb.ContainerConfig
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     exited: asyncio.Event = field(default_factory=asyncio.Event)
-    told: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when plugins know that it has exited."""
+    stop_reported: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when NRI plugins know that it has exited."""
 
     @property
     def id(self) -> str:
@@ -32,28 +31,14 @@ class Container:
 
     @property
     def limits(self) -> Limits:
-        """What it may use."""
+        """Its resource limits."""
         return self.record.limits or limits_of(self.config.linux.resources)
 
 
-def same(container: Container, config: pb.ContainerConfig) -> str:
-    if container.config != config:
-        raise AlreadyExists(f"config.metadata: {config.metadata.name!r} is the name of container {container.id}")
-    return container.id
-
-
-def reason_of(exited: Exited, *, oom: bool) -> str:
+def exit_reason(exited: Exited, *, oom: bool) -> str:
+    """Returns CRI's reason of an exit, as containerd has them."""
     if not exited.known:
         return "Unknown"
     if oom and exited.code == 137:
         return "OOMKilled"
     return "Completed" if exited.code == 0 else "Error"
-
-
-async def happens(event: asyncio.Event, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

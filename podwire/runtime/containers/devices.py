@@ -1,4 +1,4 @@
-"""Device nodes of the host that a container gets, in the OCI specification's own form."""
+"""Device nodes of the host that a container gets, in the form of the OCI specification."""
 
 import os
 import stat
@@ -12,26 +12,26 @@ from podwire.runtime.spec.mounts import clean_path
 
 HOST_DEVICES = Path("/dev")
 SKIPPED = frozenset({"pts", "shm", "mqueue", "console", "fd", "stdin", "stdout", "stderr", "ptmx", "log"})
-"""What is not a device, or is the container's own."""
+"""Names that are not devices, or that the container has of its own."""
 
 
-def asked_devices(asked: Iterable[pb.Device], *, privileged: bool) -> list[dict[str, Any]]:
-    """The devices that CRI names; all of the host's for a privileged container."""
-    found = {each["path"]: each for each in _all()} if privileged else {}
-    for number, device in enumerate(asked):
+def requested_devices(requested: Iterable[pb.Device], *, privileged: bool) -> list[dict[str, Any]]:
+    """Returns the devices that CRI names; all of the host's for a privileged container."""
+    nodes = {node["path"]: node for node in _host_devices()} if privileged else {}
+    for number, device in enumerate(requested):
         path = clean_path(device.container_path or device.host_path, f"devices[{number}].container_path")
         if not set(device.permissions) <= set("rwm"):
             raise InvalidArgument(f"devices[{number}].permissions: {device.permissions!r} may hold r, w and m only")
         node = _node(Path(device.host_path), path)
         if node is None:
-            raise NotFound(f"devices[{number}].host_path: {device.host_path!r} is no device of this host")
-        found[path] = node
-    return list(found.values())
+            raise NotFound(f"devices[{number}].host_path: {device.host_path!r} is not a device of this host")
+        nodes[path] = node
+    return list(nodes.values())
 
 
-def _all() -> Iterator[dict[str, Any]]:
+def _host_devices() -> Iterator[dict[str, Any]]:
     for directory, names, files in os.walk(HOST_DEVICES):
-        names[:] = [each for each in names if each not in SKIPPED]
+        names[:] = [name for name in names if name not in SKIPPED]
         for name in files:
             path = Path(directory) / name
             if name not in SKIPPED and (node := _node(path, str(path))) is not None:
@@ -40,18 +40,18 @@ def _all() -> Iterator[dict[str, Any]]:
 
 def _node(source: Path, path: str) -> dict[str, Any] | None:
     try:
-        found = source.stat()
+        state = source.stat()
     except OSError:
         return None
-    kind = "c" if stat.S_ISCHR(found.st_mode) else "b" if stat.S_ISBLK(found.st_mode) else ""
+    kind = "c" if stat.S_ISCHR(state.st_mode) else "b" if stat.S_ISBLK(state.st_mode) else ""
     if not kind:
         return None
     return {
         "path": path,
         "type": kind,
-        "major": os.major(found.st_rdev),
-        "minor": os.minor(found.st_rdev),
-        "fileMode": stat.S_IMODE(found.st_mode),
-        "uid": found.st_uid,
-        "gid": found.st_gid,
+        "major": os.major(state.st_rdev),
+        "minor": os.minor(state.st_rdev),
+        "fileMode": stat.S_IMODE(state.st_mode),
+        "uid": state.st_uid,
+        "gid": state.st_gid,
     }

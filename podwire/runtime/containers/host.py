@@ -1,45 +1,42 @@
-"""What this host lets the runtime do; looked up once."""
+"""The capabilities of the runtime's own process, which limit what it can give to containers."""
 
 import logging
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from podwire.runtime.spec.capabilities import named
+from podwire.runtime.spec.capabilities import capability_names
 
 _log = logging.getLogger("podwire.runtime.containers")
 
 
 @dataclass
 class HostPrivileges:
-    """Capabilities and what follows from those that are missing."""
+    """Looked up once."""
 
     status: Path = Path("/proc/self/status")
     score: Path = Path("/proc/self/oom_score_adj")
 
     @cached_property
     def capabilities(self) -> list[str]:
-        """What this process may give to others: its bounding set."""
+        """The bounding set of this process."""
         for line in self.status.read_text(encoding="ascii").splitlines():
             if line.startswith("CapBnd:"):
-                return named(int(line.split()[1], 16))
+                return capability_names(int(line.split()[1], 16))
         return []
 
     @cached_property
     def _own_score(self) -> int:
         return int(self.score.read_text(encoding="ascii"))
 
-    def oom_score_adj(self, asked: int) -> int:
-        """The score that can be set: without CAP_SYS_RESOURCE nobody may go below its own; said once."""
-        if asked >= self._own_score or "CAP_SYS_RESOURCE" in self.capabilities:
-            return asked
-        self._say_once(asked)
+    _logged: bool = False
+
+    def oom_score_adj(self, requested: int) -> int:
+        """Returns the score that can be set: without CAP_SYS_RESOURCE it cannot be below that of this process."""
+        if requested >= self._own_score or "CAP_SYS_RESOURCE" in self.capabilities:
+            return requested
+        if not self._logged:
+            self._logged = True
+            fields = {"requested": requested, "set": self._own_score}
+            _log.warning("cannot lower oom_score_adj: CAP_SYS_RESOURCE is missing", extra=fields)
         return self._own_score
-
-    _said: bool = False
-
-    def _say_once(self, asked: int) -> None:
-        if not self._said:
-            self._said = True
-            facts = {"asked": asked, "given": self._own_score}
-            _log.warning("oom_score_adj cannot be lowered here: CAP_SYS_RESOURCE is missing", extra=facts)

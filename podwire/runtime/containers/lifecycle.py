@@ -1,51 +1,67 @@
-"""Containers: created as a record and a bundle, started through the shim, noticed the moment they exit.
+"""Containers: CreateContainer, StartContainer, StopContainer, RemoveContainer, and recovery after a restart.
 
-Create makes the record, the writable layer and config.json; start mounts, makes the cgroups and lets the shim run the
-OCI runtime. The shim outlives this daemon, keeps the exit code and writes the log; after a restart its state is picked
-up where it is.
+CreateContainer writes the record, asks NRI plugins, and writes the bundle (writable layer, config.json). StartContainer
+mounts the root file system, makes the cgroup, moves net devices, and has `podwire-shim run` start the OCI runtime. From
+then on the shim is the parent of the container's processes: it writes the log, and its files say how the container
+began (`started`) and ended (`exit`). It survives the runtime. The record follows the shim:
+
+| record | bundle and shim's files | meaning | a restarted runtime |
+|---|---|---|---|
+| created | no config.json | CreateContainer was interrupted | undoes it (`finish`) |
+| created | config.json, nothing of the shim | waits for StartContainer | keeps it |
+| created | mounts or cgroup, no `started` | StartContainer was interrupted, or its start failed | unmounts, keeps it |
+| created | `started` | StartContainer was interrupted after the start | adopts it as running, watches its process |
+| running | `started`, no `exit` | the process runs | watches its process by a pidfd |
+| running | `started`, `exit` | it ended while the runtime was away | records the exit code |
+| running | no `exit`, no process | the shim was killed, or the machine was rebooted | exit code 255, reason Unknown |
+| exited | | only the log and the record are of interest | sends NRI's StopContainer, if it was not sent |
+
+A start is held (`crun create`, NRI StartContainer with the pid, `crun start`) only when a plugin wants that event.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from podwire.durable.files import Durability
+from podwire.durable.records import Records
 from podwire.failpoints import declare, failpoint
 from podwire.interfaces import Clock
 from podwire.linux.cgroups.groups import warm_up
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.protocols.grpc_status import FailedPrecondition, Internal, NotFound, RpcError
-from podwire.runtime.containers.bundles import Bundles, ContainerPlan
-from podwire.runtime.containers.container import Container, happens, reason_of, same
-from podwire.runtime.containers.net_devices import move_links
-from podwire.runtime.containers.shim import ShimClient
+from podwire.protocols.grpc_status import AlreadyExists, FailedPrecondition, Internal, NotFound, RpcError
+from podwire.runtime.containers.bundles import Bundles
+from podwire.runtime.containers.container import Container, exit_reason
+from podwire.runtime.containers.net_devices import move_net_devices
+from podwire.runtime.containers.shim import ShimClient, Started
 from podwire.runtime.containers.stop_signal import stop_signal
 from podwire.runtime.cri.events import Events
-from podwire.runtime.cri.resources import changed, limits_of
+from podwire.runtime.cri.resources import limits_of, merge_limits
 from podwire.runtime.cri.validation import check_container, new_id
 from podwire.runtime.hooks import ContainerDraft, Hooks
 from podwire.runtime.images import ImageError
-from podwire.runtime.ports import Started
-from podwire.runtime.records import ContainerRecord, Records
+from podwire.runtime.limits import RuntimeLimits
+from podwire.runtime.records import ContainerRecord
 from podwire.runtime.sandboxes.lifecycle import Sandboxes
 from podwire.runtime.sandboxes.sandbox import Sandbox
 
 _log = logging.getLogger("podwire.runtime.containers")
 
-KILLED_WITHIN = 10.0
-"""How long a killed container may take to be gone."""
 START_FAILED = 128
+"""The exit code of a container that could not be started."""
 
 RECORDED = declare("runtime.container-recorded", "a container has its record, its bundle is not made yet")
-HOOKED = declare("runtime.container-hooked", "plugins were asked about a container, its bundle is not made yet")
-BUNDLED = declare("runtime.container-bundled", "a container is created, the caller was not told yet")
-MOUNTED = declare("runtime.container-mounted", "root file system and cgroups stand, the shim was not started yet")
+HOOKED = declare("runtime.container-hooked", "NRI plugins have answered CreateContainer, the bundle is not made yet")
+BUNDLED = declare("runtime.container-bundled", "a container is created, the caller has no answer yet")
+MOUNTED = declare("runtime.container-mounted", "root file system and cgroups are made, the shim was not started yet")
 STARTED = declare("runtime.container-started", "the process runs, the record does not say so yet")
-UNMOUNTED = declare("runtime.container-unmounted", "mounts and cgroups are gone, the record is still there")
+UNMOUNTED = declare("runtime.container-unmounted", "mounts and cgroups are gone, the record still exists")
 
 
 class Containers:
@@ -56,107 +72,106 @@ class Containers:
         records: Records[ContainerRecord],
         sandboxes: Sandboxes,
         bundles: Bundles,
-        shims: ShimClient,
+        shim: ShimClient,
         hooks: Hooks,
         events: Events,
         clock: Clock,
+        limits: RuntimeLimits | None = None,
     ) -> None:
         self._records = records
         self._sandboxes = sandboxes
         self._bundles = bundles
-        self._shims = shims
+        self._shim = shim
         self._hooks = hooks
         self._events = events
         self._clock = clock
-        self._all: dict[str, Container] = {}
+        self._limits = limits or RuntimeLimits()
+        self._containers: dict[str, Container] = {}
         self._watches: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Container]:
-        return iter(list(self._all.values()))
+        return iter(list(self._containers.values()))
 
     def of(self, sandbox_id: str) -> list[Container]:
-        return [each for each in self._all.values() if each.record.sandbox_id == sandbox_id]
+        return [container for container in self._containers.values() if container.record.sandbox_id == sandbox_id]
 
     def find(self, id_: str) -> Container | None:
-        """By id, or by the beginning of one that no other has."""
-        if found := self._all.get(id_):
-            return found
-        matching = [each for key, each in self._all.items() if id_ and key.startswith(id_)]
+        """Finds a container by its id, or by a unique prefix of it."""
+        if container := self._containers.get(id_):
+            return container
+        matching = [container for key, container in self._containers.items() if id_ and key.startswith(id_)]
         return matching[0] if len(matching) == 1 else None
 
     def get(self, id_: str) -> Container:
-        found = self.find(id_)
-        if found is None:
-            raise NotFound(f"container {id_!r} is not there")
-        return found
+        container = self.find(id_)
+        if container is None:
+            raise NotFound(f"container {id_!r} does not exist")
+        return container
 
     async def create(self, request: pb.CreateContainerRequest) -> str:
-        """CreateContainer; a second call for the same container, after a time-out, gets the first one's id."""
+        """CreateContainer. Idempotent: a retry after a timeout gets the id of the first call."""
         check_container(request.config)
         sandbox = self._sandboxes.get(request.pod_sandbox_id)
-        async with sandbox.turn:
+        async with sandbox.lock:
             sandbox.check_ready()
-            for each in self.of(sandbox.id):
-                if each.config.metadata == request.config.metadata:
-                    return same(each, request.config)
+            for container in self.of(sandbox.id):
+                if container.config.metadata == request.config.metadata:
+                    if container.config == request.config:
+                        return container.id
+                    name = request.config.metadata.name
+                    raise AlreadyExists(f"config.metadata: {name!r} is the name of container {container.id}")
             return await self._create(sandbox, request.config)
 
     async def _create(self, sandbox: Sandbox, config: pb.ContainerConfig) -> str:
         asyncio.get_running_loop().run_in_executor(None, warm_up)  # StartContainer comes next, and will move a process
-        planned = await asyncio.to_thread(
+        plan = await asyncio.to_thread(
             self._bundles.plan, new_id(), self._sandboxes.pod(sandbox), config, self._target_pid(config)
         )
         record = ContainerRecord(
-            id=planned.id,
+            id=plan.id,
             sandbox_id=sandbox.id,
             state="created",
             config=config.SerializeToString(),
-            image_id=planned.image.id,
-            image_ref=planned.image.digests[0] if planned.image.digests else planned.image.id,
-            created_at=int(self._clock.wall() * 1e9),
-            log_path=planned.log_path,
-            uid=planned.user.uid,
-            gid=planned.user.gid,
-            groups=planned.user.groups,
+            image_id=plan.image.id,
+            image_ref=plan.image.digests[0] if plan.image.digests else plan.image.id,
+            created_at=self._now(),
+            log_path=plan.log_path,
+            uid=plan.user.uid,
+            gid=plan.user.gid,
+            groups=plan.user.groups,
             hooked="created",
         )
-        await asyncio.to_thread(self._records.write, record)
+        await asyncio.to_thread(self._records.put, record.id, record, Durability.PROCESS_DEATH)
         failpoint(RECORDED)
         container = Container(record, config)
-        try:
-            planned = await self._asked_others(sandbox, container, planned)
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._undo_create, container, sandbox)
+            draft = ContainerDraft(spec=plan.spec, limits=container.limits, links=plan.links)
+            adjusted = await sandbox.unless_stopped(self._hooks.create(sandbox, container, draft))
+            if adjusted.limits != draft.limits or adjusted.links:
+                await self._write(container, limits=adjusted.limits, links=dict(adjusted.links))
             failpoint(HOOKED)
-            await asyncio.to_thread(self._bundles.write, planned)
-        except BaseException:
-            await asyncio.shield(self._unmake(container, sandbox))
-            raise
+            await asyncio.to_thread(self._bundles.write, replace(plan, spec=adjusted.spec))
+            undo.pop_all()
         failpoint(BUNDLED)
-        self._all[record.id] = container
+        self._containers[record.id] = container
         self._events.container(record.id, sandbox, "CREATED")
         await self._hooks.created(sandbox, container)
         return record.id
 
-    async def _asked_others(self, sandbox: Sandbox, container: Container, planned: ContainerPlan) -> ContainerPlan:
-        """What plugins make of a container, in its plan and in its record."""
-        draft = ContainerDraft(spec=planned.spec, limits=container.limits, links=planned.links)
-        wanted = await sandbox.unless_stopped(self._hooks.create(sandbox, container, draft))
-        if wanted.limits != draft.limits or wanted.links:
-            await self._write(container, limits=wanted.limits, links=dict(wanted.links))
-        return replace(planned, spec=wanted.spec)
-
-    async def _unmake(self, container: Container, sandbox: Sandbox) -> None:
-        """Undo a container that did not come to be."""
-        await self._tell_stopped(container, sandbox)
+    async def _undo_create(self, container: Container, sandbox: Sandbox) -> None:
+        """Undoes an interrupted CreateContainer."""
+        await self._report_stopped(container, sandbox)
         await self._hooks.removed(sandbox, container)
         await asyncio.to_thread(self._clear, container.record)
 
-    async def _tell_stopped(self, container: Container, sandbox: Sandbox) -> None:
-        """Let plugins know, once, that a container's process is gone, or will never be."""
+    async def _report_stopped(self, container: Container, sandbox: Sandbox) -> None:
+        """Sends NRI's StopContainer, once: the process is gone, or will never be."""
         if container.record.hooked == "created":
             container.record = msgspec.structs.replace(container.record, hooked="stopped")
             if await self._hooks.stopped(sandbox, container):
-                await self._note(container)
-        container.told.set()
+                await self._try_write(container)
+        container.stop_reported.set()
 
     def _target_pid(self, config: pb.ContainerConfig) -> int:
         options = config.linux.security_context.namespace_options
@@ -168,191 +183,189 @@ class Containers:
         return target.record.pid
 
     def _clear(self, record: ContainerRecord) -> None:
-        """Remove everything of a container, its record last."""
-        self._shims.forget(record.id)
+        """Removes everything of a container, its record last."""
+        self._shim.delete(record.id)
         self._bundles.remove(record.id)
         failpoint(UNMOUNTED)
-        self._records.remove(record.id)
+        self._records.remove(record.id, Durability.PROCESS_DEATH)
 
     async def start(self, container: Container) -> None:
-        """StartContainer."""
-        async with container.turn:
+        """StartContainer. A container that cannot be started is exited, with the reason."""
+        async with container.lock:
             if container.record.state != "created":
                 raise FailedPrecondition(f"container {container.id} is {container.record.state}")
             sandbox = self._sandboxes.get(container.record.sandbox_id)
             sandbox.check_ready()
             try:
-                started = await self._run(container, sandbox)
+                started = await self._start(container, sandbox)
             except (RpcError, OSError) as error:
-                await self._failed(container, sandbox, str(error))
+                await self._exited(
+                    container, exit_code=START_FAILED, reason="StartError", message=str(error), started_at=0
+                )
                 raise
             failpoint(STARTED)
-            now = int(self._clock.wall() * 1e9)
-            await self._note(
-                container, state="running", pid=started.pid, pid_started=started.pid_started, started_at=now
-            )
-            self._watch(container)
+            await self._set_running(container, started, self._now())
             self._events.container(container.id, sandbox, "STARTED")
             await self._hooks.started(sandbox, container)
 
-    async def _run(self, container: Container, sandbox: Sandbox) -> Started:
+    async def _start(self, container: Container, sandbox: Sandbox) -> Started:
         record = container.record
         mounted = await asyncio.to_thread(
             self._bundles.mount, record.id, record.image_id, sandbox.config, container.config, container.limits
         )
         failpoint(MOUNTED)
         if record.links:
-            await asyncio.to_thread(move_links, record.links, sandbox.record.network)
+            await asyncio.to_thread(move_net_devices, record.links, sandbox.record.network)
         if not self._hooks.waits_for_start():
             await self._hooks.start(sandbox, container, 0)
-            return await self._shims.start(mounted)
-        created = await self._shims.start(mounted, held=True)
+            return await self._shim.start(mounted)
+        created = await self._shim.start(mounted, held=True)
         await self._hooks.start(sandbox, container, created.pid)
-        await self._shims.release(mounted)
+        await self._shim.release(mounted)
         return created
 
-    async def _failed(self, container: Container, sandbox: Sandbox, why: str) -> None:
-        """A container that could not be started is exited, with the reason."""
-        now = int(self._clock.wall() * 1e9)
-        await self._note(
-            container, state="exited", exit_code=START_FAILED, reason="StartError", message=why, finished_at=now,
-            started_at=0,
-        )  # fmt: skip
-        container.exited.set()
-        await self._unmount(container)
-        self._events.container(container.id, sandbox, "STOPPED")
-        await self._tell_stopped(container, sandbox)
-
-    async def _unmount(self, container: Container) -> None:
-        """Take mounts and cgroups away as soon as nobody needs them; what stays is tried again when it is removed."""
-        try:
-            await asyncio.to_thread(self._bundles.unmount, container.id)
-        except OSError as error:
-            _log.warning("not unmounted yet", extra={"container": container.id, "reason": str(error)})
-
-    def _watch(self, container: Container) -> None:
-        task = asyncio.create_task(self._until_exit(container), name=f"exit of {container.id[:12]}")
+    async def _set_running(self, container: Container, started: Started, started_at: int) -> None:
+        await self._try_write(
+            container, state="running", pid=started.pid, pid_started=started.pid_started, started_at=started_at
+        )
+        task = asyncio.create_task(self._wait_for_exit(container), name=f"exit of {container.id[:12]}")
         self._watches.add(task)
         task.add_done_callback(self._watches.discard)
 
-    async def _until_exit(self, container: Container) -> None:
+    async def _wait_for_exit(self, container: Container) -> None:
         record = container.record
-        exited = await self._shims.wait(self._bundles.state(record.id), record.pid, record.pid_started)
+        exited = await self._shim.wait(self._bundles.state(record.id), record.pid, record.pid_started)
         oom = await asyncio.to_thread(self._bundles.was_oom_killed, record.id)
-        await self._note(
-            container,
-            state="exited",
-            exit_code=exited.code,
-            finished_at=exited.finished_at or int(self._clock.wall() * 1e9),
-            reason=reason_of(exited, oom=oom),
-        )
+        reason = exit_reason(exited, oom=oom)
+        await self._exited(container, exit_code=exited.code, reason=reason, finished_at=exited.finished_at)
+
+    async def _exited(self, container: Container, *, finished_at: int = 0, **changes: Any) -> None:
+        """Records an exit, releases mounts and cgroups, and reports it."""
+        await self._try_write(container, state="exited", finished_at=finished_at or self._now(), **changes)
         container.exited.set()
         await self._unmount(container)
-        sandbox = self._sandboxes.get(record.sandbox_id)
-        self._events.container(record.id, sandbox, "STOPPED")
-        await self._tell_stopped(container, sandbox)
+        sandbox = self._sandboxes.get(container.record.sandbox_id)
+        self._events.container(container.id, sandbox, "STOPPED")
+        await self._report_stopped(container, sandbox)
+
+    async def _unmount(self, container: Container) -> None:
+        """Removes mounts and cgroups as soon as they are not needed; a failure is retried by RemoveContainer."""
+        try:
+            await asyncio.to_thread(self._bundles.unmount, container.id)
+        except OSError as error:
+            _log.warning("cannot unmount container yet", extra={"container": container.id, "error": str(error)})
 
     async def stop(self, container: Container, timeout_seconds: float) -> None:
-        """StopContainer: ask, wait, insist. Again is fine."""
-        async with container.turn:  # one that is being started runs afterwards
+        """StopContainer: the stop signal, then SIGKILL. Idempotent."""
+        async with container.lock:  # a start in progress comes first
             if container.record.state == "created":
                 return
         if container.running and timeout_seconds > 0:
             number = stop_signal(container.config, self._bundles.stop_signal(container.record.image_id))
-            await self._shims.signal(container.record.pid, container.record.pid_started, number)
-            await happens(container.exited, timeout_seconds)
+            await self._shim.signal(container.record.pid, container.record.pid_started, number)
+            await _happens(container.exited, timeout_seconds)
         if container.running:
             await asyncio.to_thread(self._bundles.kill, container.id)
-            if not await happens(container.exited, KILLED_WITHIN):
-                raise Internal(f"container {container.id} is still there {KILLED_WITHIN:g} s after it was killed")
-        await container.told.wait()
+            if not await _happens(container.exited, self._limits.kill):
+                raise Internal(f"container {container.id} still exists {self._limits.kill:g} s after SIGKILL")
+        await container.stop_reported.wait()
 
     async def update_resources(self, container: Container, resources: pb.LinuxContainerResources) -> None:
-        """UpdateContainerResources: new limits at once, and in the record."""
-        async with container.turn:
+        """UpdateContainerResources: sets new limits at once, and records them."""
+        async with container.lock:
             sandbox = self._sandboxes.get(container.record.sandbox_id)
-            limits = await self._hooks.update(sandbox, container, changed(container.limits, limits_of(resources)))
+            requested = merge_limits(container.limits, limits_of(resources))
+            limits = await self._hooks.update(sandbox, container, requested)
             container.config.linux.resources.MergeFrom(resources)
-            await self.limit(container, limits)
+            await self.set_limits(container, limits)
             await self._hooks.updated(sandbox, container)
 
-    async def limit(self, container: Container, limits: Limits) -> None:
-        """Set what a container may use, now if it runs, and in any case from its start on."""
+    async def set_limits(self, container: Container, limits: Limits) -> None:
+        """Sets the limits of a container: at once if it runs, and in any case for its start."""
         if container.running:
             await asyncio.to_thread(self._bundles.update, container.id, limits)
         await self._write(container, config=container.config.SerializeToString(), limits=limits)
 
     async def reopen_log(self, container: Container) -> None:
-        await self._shims.reopen(self._bundles.state(container.id))
+        await self._shim.reopen_log(self._bundles.state(container.id))
 
     async def remove(self, container: Container) -> None:
-        """RemoveContainer: kill it if it runs, then forget it."""
+        """RemoveContainer: kills it if it runs, then removes everything of it."""
         await self.stop(container, 0)
-        async with container.turn:
-            if container.id not in self._all:
+        async with container.lock:
+            if container.id not in self._containers:
                 return
             sandbox = self._sandboxes.get(container.record.sandbox_id)
-            await self._tell_stopped(container, sandbox)
+            await self._report_stopped(container, sandbox)
             await self._hooks.removed(sandbox, container)
             self._events.container(container.id, sandbox, "DELETED")
             await asyncio.to_thread(self._clear, container.record)
-            self._all.pop(container.id, None)
+            self._containers.pop(container.id, None)
 
     async def _write(self, container: Container, **changes: Any) -> None:
         record = msgspec.structs.replace(container.record, **changes)
-        await asyncio.to_thread(self._records.write, record)
+        await asyncio.to_thread(self._records.put, record.id, record, Durability.PROCESS_DEATH)
         container.record = record
 
-    async def _note(self, container: Container, **changes: Any) -> None:
-        """Write down what the shim knows too. On a full disk the record stays behind until the next start."""
+    async def _try_write(self, container: Container, **changes: Any) -> None:
+        """Records what the shim's files say, too. On a full disk the record is behind until the next start."""
         container.record = msgspec.structs.replace(container.record, **changes)
         try:
-            await asyncio.to_thread(self._records.write, container.record)
+            await asyncio.to_thread(self._records.put, container.id, container.record, Durability.PROCESS_DEATH)
         except OSError as error:
-            _log.error("a record is behind", extra={"container": container.id, "reason": str(error)})
+            _log.error("cannot update container record", extra={"container": container.id, "error": str(error)})
 
     async def recover(self) -> None:
-        """After a start: containers that run are watched again, those that ended meanwhile have ended."""
-        for record in await asyncio.to_thread(lambda: list(self._records.load())):
+        """After a start: watches containers that run, and records the exit of those that ended meanwhile."""
+        await asyncio.to_thread(self._records.sweep)
+        for record in (await asyncio.to_thread(self._records.load)).values():
             if self._sandboxes.find(record.sandbox_id) is None:
-                await self._drop(record)
+                await self._remove_orphan(record)
                 continue
-            container = self._all[record.id] = Container(record, pb.ContainerConfig.FromString(record.config))
-            await self._pick_up(container)
-        await asyncio.to_thread(self._bundles.sweep, set(self._all))
+            container = Container(record, pb.ContainerConfig.FromString(record.config))
+            self._containers[record.id] = container
+            if record.state == "exited":
+                container.exited.set()
+                continue
+            started = await asyncio.to_thread(self._shim.started, self._bundles.state(record.id))
+            if started is None:
+                await self._unmount(container)  # leftovers of an interrupted start
+            else:
+                await self._set_running(container, started, record.started_at or self._now())
+        await asyncio.to_thread(self._bundles.sweep, set(self._containers))
 
     async def finish(self) -> None:
-        """When plugins can be told: undo what was being made, and let them know what has exited meanwhile."""
+        """After a start, when NRI plugins are connected: undoes interrupted creations, and reports exits."""
         for container in self:
             sandbox = self._sandboxes.get(container.record.sandbox_id)
-            if container.record.state == "created" and not self._bundles.whole(container.id):
-                del self._all[container.id]
-                await self._unmake(container, sandbox)
+            if container.record.state == "created" and not self._bundles.is_complete(container.id):
+                del self._containers[container.id]
+                await self._undo_create(container, sandbox)
             elif container.record.state == "exited":
-                await self._tell_stopped(container, sandbox)
+                await self._report_stopped(container, sandbox)
 
-    async def _drop(self, record: ContainerRecord) -> None:
-        _log.warning("removing a container without a sandbox", extra={"container": record.id})
+    async def _remove_orphan(self, record: ContainerRecord) -> None:
+        _log.warning("removing container without a sandbox", extra={"container": record.id})
         try:
             await asyncio.to_thread(self._clear, record)
         except (ImageError, OSError) as error:
-            _log.error("it is not removed", extra={"container": record.id, "reason": str(error)})
-
-    async def _pick_up(self, container: Container) -> None:
-        """A container that was started, as far as the shim knows, is running or has exited by now."""
-        if container.record.state == "exited":
-            container.exited.set()
-            return
-        started = await asyncio.to_thread(self._shims.started, self._bundles.state(container.id))
-        if started is None:
-            await self._unmount(container)  # whoever was starting it is gone
-            return
-        now = container.record.started_at or int(self._clock.wall() * 1e9)
-        await self._note(container, state="running", pid=started.pid, pid_started=started.pid_started, started_at=now)
-        self._watch(container)
+            fields = {"container": record.id, "error": str(error)}
+            _log.error("cannot remove container without a sandbox", extra=fields)
 
     async def close(self) -> None:
-        """Stop watching; containers go on."""
+        """Stops watching; containers go on."""
         for task in list(self._watches):
             task.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
+
+    def _now(self) -> int:
+        return int(self._clock.wall() * 1e9)
+
+
+async def _happens(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,8 +1,8 @@
-"""Links of the host that a container wants: moved into its pod's network namespace, with their addresses, and up.
+"""Net devices of a container: links of the host that move into its pod's network namespace, with their addresses.
 
-The OCI runtimes of today do not know them (`linux.netDevices` is younger), so they are moved before the container is
-started. A link that has arrived already, with an earlier start of the same container, stays. It goes as the namespace
-goes: the kernel brings hardware home, and whatever is made of software ends.
+crun and runc of today do not support `linux.netDevices`, so the links are moved before the container is started. A link
+that an earlier start of the same container moved stays. When the namespace is removed, the kernel returns physical
+links to the host and destroys virtual ones.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.grpc_status import FailedPrecondition
 
 
-def move_links(links: Mapping[str, str], netns: str) -> None:
-    """Move links, by their names here, to the names there. Raises FailedPrecondition naming the link."""
+def move_net_devices(links: Mapping[str, str], netns: str) -> None:
+    """Moves links, by their names on the host, to their names in the pod. Raises FailedPrecondition with the link."""
     with KernelNetwork() as host, KernelNetwork(netns) as pod:
         for name, inside in links.items():
             try:
@@ -29,9 +29,10 @@ def _move(host: KernelNetwork, pod: KernelNetwork, netns: Path, name: str, insid
     except NoSuchLink:
         pod.links.get(inside)
         return
-    addresses = [each.interface for each in host.addresses.list(link.ifindex) if not each.interface.ip.is_link_local]
+    interfaces = [address.interface for address in host.addresses.list(link.ifindex)]
     host.links.move(link.ifindex, netns, inside)
-    arrived = pod.links.get(inside)
-    for each in addresses:
-        pod.addresses.add(arrived.ifindex, each)
-    pod.links.change(arrived.ifindex, up=True)
+    moved = pod.links.get(inside)
+    for interface in interfaces:
+        if not interface.ip.is_link_local:
+            pod.addresses.add(moved.ifindex, interface)
+    pod.links.change(moved.ifindex, up=True)

@@ -1,4 +1,4 @@
-"""What the kernel, the disk and the image store say no with, told by gRPC's codes and with their words."""
+"""Errors of the kernel, the disk and the image store as gRPC status codes; and calls that are not cancelled."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -17,8 +17,8 @@ from podwire.protocols.grpc_status import (
 from podwire.runtime.images import ImageError
 from podwire.runtime.images.errors import AmbiguousImage, BadReference, ImageInUse, NoSuchImage, StoreFull
 
-Asked = TypeVar("Asked")
-Answered = TypeVar("Answered")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 _IMAGES: dict[type[ImageError], type[RpcError]] = {
     AmbiguousImage: InvalidArgument,
@@ -29,33 +29,33 @@ _IMAGES: dict[type[ImageError], type[RpcError]] = {
 }
 
 
-def as_rpc(error: ImageError | OSError) -> RpcError:
-    """The error to tell. A full disk passes; everything else from the kernel is our fault, with its reason."""
+def rpc_error(error: ImageError | OSError) -> RpcError:
+    """Returns the error for the caller. A full disk is temporary; other errors of the kernel are internal."""
     if isinstance(error, ImageError):
         return _IMAGES.get(type(error), Internal)(f"image: {error}")
     named = from_oserror(error, "use the disk")
     return ResourceExhausted(str(named)) if isinstance(named, OutOfResources) else Internal(str(named))
 
 
-def translate_errors(handler: Callable[[Asked], Awaitable[Answered]]) -> Callable[[Asked], Awaitable[Answered]]:
-    """A handler whose callers learn why it failed."""
+def translate_errors(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Returns a handler whose errors are gRPC statuses."""
 
     @functools.wraps(handler)
-    async def told(request: Asked) -> Answered:
+    async def translated(request: Request) -> Response:
         try:
             return await handler(request)
         except (ImageError, OSError) as error:
-            raise as_rpc(error) from error
+            raise rpc_error(error) from error
 
-    return told
+    return translated
 
 
-def uncancelled(handler: Callable[[Asked], Awaitable[Answered]]) -> Callable[[Asked], Awaitable[Answered]]:
-    """A handler that is done to its end, also when its caller gives up: half of it would be nobody's."""
+def uncancelled(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Returns a handler that runs to its end although its caller gives up: a half-done call would leave orphans."""
 
     @functools.wraps(handler)
-    async def to_its_end(request: Asked) -> Answered:
-        async def work() -> Answered:
+    async def to_its_end(request: Request) -> Response:
+        async def work() -> Response:
             return await handler(request)
 
         return await grpc_call.current().uncancelled(work())

@@ -1,4 +1,4 @@
-"""What happens to sandboxes and containers, told to whoever listens; nobody waits for a slow listener."""
+"""GetContainerEvents: events of sandboxes and containers for any number of listeners; none waits for a slow one."""
 
 import asyncio
 import contextlib
@@ -7,27 +7,26 @@ from typing import Any
 
 from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
-
-BEHIND = 1000
-"""Events that a listener may be behind before it is cut; it lists anew and listens again."""
+from podwire.runtime.limits import RuntimeLimits
 
 
 class Events:
-    """A bounded queue per listener. `describe` gives the pod's status at the moment of an event."""
+    """A bounded queue per listener. `describe` returns the pod's status at the time of an event."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, limits: RuntimeLimits | None = None) -> None:
         self._clock = clock
+        self._limits = limits or RuntimeLimits()
         self._listeners: set[asyncio.Queue[pb.ContainerEventResponse | None]] = set()
         self.describe: Callable[[Any], tuple[pb.PodSandboxStatus, list[pb.ContainerStatus]]] | None = None
 
     def sandbox(self, sandbox: Any, kind: str) -> None:
-        """A sandbox is reported like a container with its own id."""
-        self._tell(sandbox.id, sandbox, kind)
+        """Publishes an event of a sandbox, which looks like a container with the sandbox's id."""
+        self._publish(sandbox.id, sandbox, kind)
 
     def container(self, id_: str, sandbox: Any, kind: str) -> None:
-        self._tell(id_, sandbox, kind)
+        self._publish(id_, sandbox, kind)
 
-    def _tell(self, id_: str, sandbox: Any, kind: str) -> None:
+    def _publish(self, id_: str, sandbox: Any, kind: str) -> None:
         if not self._listeners or self.describe is None:
             return
         status, containers = self.describe(sandbox)
@@ -39,14 +38,14 @@ class Events:
             containers_statuses=containers,
         )
         for queue in list(self._listeners):
-            if queue.qsize() >= BEHIND:
+            if queue.qsize() >= self._limits.queued_events:
                 self._listeners.discard(queue)
                 queue.put_nowait(None)
             else:
                 queue.put_nowait(event)
 
     async def listen(self) -> AsyncIterator[pb.ContainerEventResponse]:
-        """Everything from now on, until the listener falls behind or goes."""
+        """Yields all events from now on, until the listener falls behind or leaves."""
         queue: asyncio.Queue[pb.ContainerEventResponse | None] = asyncio.Queue()
         self._listeners.add(queue)
         with contextlib.ExitStack() as stack:

@@ -19,40 +19,40 @@ class ImageService:
     clock: Clock
 
     def handlers(self) -> dict[str, Handler]:
-        named: dict[str, UnaryHandler] = {
+        handlers: dict[str, UnaryHandler] = {
             "ListImages": self.list_images,
             "ImageStatus": self.image_status,
             "RemoveImage": uncancelled(self.remove_image),
             "PullImage": self.pull_image,
             "ImageFsInfo": self.image_fs_info,
         }
-        return {name: translate_errors(each) for name, each in named.items()}
+        return {name: translate_errors(handler) for name, handler in handlers.items()}
 
     async def list_images(self, request: pb.ListImagesRequest) -> pb.ListImagesResponse:
-        found = await asyncio.to_thread(self.images.list, request.filter.image.image)
-        return pb.ListImagesResponse(images=[message(each) for each in found])
+        images = await asyncio.to_thread(self.images.list, request.filter.image.image)
+        return pb.ListImagesResponse(images=[image_message(image) for image in images])
 
     async def image_status(self, request: pb.ImageStatusRequest) -> pb.ImageStatusResponse:
-        """An image that is not here is no error, but an answer without one."""
-        found = await self._find(request.image)
-        return pb.ImageStatusResponse(image=message(found) if found else None)
+        """Returns an empty response for an image that does not exist, as CRI requires."""
+        image = await self._find(request.image)
+        return pb.ImageStatusResponse(image=image_message(image) if image else None)
 
     async def remove_image(self, request: pb.RemoveImageRequest) -> pb.RemoveImageResponse:
-        """Removes all names of the image; one that is not here is removed."""
+        """Removes all names of the image; idempotent."""
         if not request.image.image:
             raise InvalidArgument("image.image: must be given")
         await asyncio.to_thread(self.images.remove, request.image.image)
         return pb.RemoveImageResponse()
 
     async def pull_image(self, request: pb.PullImageRequest) -> pb.PullImageResponse:
-        """What is here already counts as pulled; anything else would have to come from a registry."""
-        found = await self._find(request.image)
-        if found is None:
+        """Succeeds for an image that exists; others would have to come from a registry."""
+        image = await self._find(request.image)
+        if image is None:
             raise NotFound(
                 f"image.image: {request.image.image!r} is not on this node, and podwire does not pull from registries; "
                 "import it with `podwire image import FILE`"
             )
-        return pb.PullImageResponse(image_ref=found.id)
+        return pb.PullImageResponse(image_ref=image.id)
 
     async def image_fs_info(self, _request: pb.ImageFsInfoRequest) -> pb.ImageFsInfoResponse:
         info = await asyncio.to_thread(self.images.fs_info)
@@ -67,9 +67,9 @@ class ImageService:
         return await asyncio.to_thread(self.images.status, spec.image)
 
 
-def message(image: Image) -> pb.Image:
-    """An image as kubelets and crictl see it."""
-    found = pb.Image(
+def image_message(image: Image) -> pb.Image:
+    """Returns an image as kubelets and crictl see it."""
+    message = pb.Image(
         id=image.id,
         repo_tags=list(image.names),
         repo_digests=list(image.digests),
@@ -79,5 +79,5 @@ def message(image: Image) -> pb.Image:
         spec=pb.ImageSpec(image=image.id),
     )
     if image.uid is not None:
-        found.uid.value = image.uid
-    return found
+        message.uid.value = image.uid
+    return message

@@ -1,4 +1,4 @@
-"""CRI's resources as the limits of a cgroup. Pure."""
+"""CRI's LinuxContainerResources as cgroup limits. Pure."""
 
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
@@ -6,7 +6,7 @@ from podwire.protocols.grpc_status import InvalidArgument
 
 
 def limits_of(resources: pb.LinuxContainerResources) -> Limits:
-    """Zero means that nothing was said."""
+    """Returns the limits; zero means unset in CRI. Raises InvalidArgument."""
     if resources.unified:
         raise InvalidArgument("linux.resources.unified: raw cgroup settings are not supported by podwire")
     for name in ("cpu_shares", "cpu_period"):
@@ -19,11 +19,11 @@ def limits_of(resources: pb.LinuxContainerResources) -> Limits:
         memory=resources.memory_limit_in_bytes or None,
         cpus=resources.cpuset_cpus or None,
         mems=resources.cpuset_mems or None,
-        hugepages=tuple((each.page_size, each.limit) for each in resources.hugepage_limits),
+        hugepages=tuple((pages.page_size, pages.limit) for pages in resources.hugepage_limits),
     )
 
 
-def changed(limits: Limits, wanted: Limits) -> Limits:
-    """The limits with what is wanted instead; what is not said stays as it is."""
-    said = {name: value for name, value in wanted._asdict().items() if value is not None and value != ()}
-    return limits._replace(**said)
+def merge_limits(limits: Limits, changes: Limits) -> Limits:
+    """Returns the limits with the changes that are set."""
+    values = {name: value for name, value in changes._asdict().items() if value is not None and value != ()}
+    return limits._replace(**values)

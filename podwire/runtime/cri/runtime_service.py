@@ -1,4 +1,4 @@
-"""The RuntimeService of CRI: each call to what the room does. Calls without a line here are Unimplemented, by name."""
+"""The RuntimeService of CRI. Calls that are not in its table of handlers are Unimplemented."""
 
 import asyncio
 import logging
@@ -26,28 +26,28 @@ _log = logging.getLogger("podwire.runtime")
 
 NAME = "podwire"
 
-WHOLE = frozenset({
+UNCANCELLED = frozenset({
     "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "StartContainer", "RemoveContainer",
     "UpdateContainerResources", "UpdatePodSandboxResources",
 })  # fmt: skip
-"""Calls that are done to their end, although their callers may give up meanwhile. RunPodSandbox sees to it itself."""
+"""Calls that run to their end although their caller gives up. RunPodSandbox does so by itself, to serve retries."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeService:
-    """Handlers by the calls' bare names."""
+    """Handlers by the names of the calls."""
 
     sandboxes: Sandboxes
     containers: Containers
-    executions: ExecService
-    forwardings: PortForwardService
-    usage: Stats
+    exec_service: ExecService
+    port_forward_service: PortForwardService
+    stats: Stats
     network: Network
     events: Events
     clock: Clock
 
     def handlers(self) -> dict[str, Handler]:
-        named: dict[str, UnaryHandler] = {
+        handlers: dict[str, UnaryHandler] = {
             "Version": self.version,
             "Status": self.status,
             "RuntimeConfig": self.runtime_config,
@@ -75,12 +75,15 @@ class RuntimeService:
             "PodSandboxStats": self.pod_sandbox_stats,
             "ListPodSandboxStats": self.list_pod_sandbox_stats,
         }
-        told = {name: translate_errors(uncancelled(each) if name in WHOLE else each) for name, each in named.items()}
-        return {**told, "GetContainerEvents": self.get_container_events}
+        wrapped = {
+            name: translate_errors(uncancelled(handler) if name in UNCANCELLED else handler)
+            for name, handler in handlers.items()
+        }
+        return {**wrapped, "GetContainerEvents": self.get_container_events}
 
     def describe(self, sandbox: Sandbox) -> tuple[pb.PodSandboxStatus, list[pb.ContainerStatus]]:
-        """A pod as events show it."""
-        containers = [statuses.container_status(each) for each in self.containers.of(sandbox.id)]
+        """Returns a pod as events show it."""
+        containers = [statuses.container_status(container) for container in self.containers.of(sandbox.id)]
         return statuses.sandbox_status(sandbox), containers
 
     async def version(self, _request: pb.VersionRequest) -> pb.VersionResponse:
@@ -89,10 +92,10 @@ class RuntimeService:
         )
 
     async def status(self, _request: pb.StatusRequest) -> pb.StatusResponse:
-        trouble = self.network.not_ready_reason()
-        network = pb.RuntimeCondition(type="NetworkReady", status=not trouble)
-        if trouble:
-            network.reason, network.message = "NetworkPluginNotReady", trouble
+        not_ready = self.network.not_ready_reason()
+        network = pb.RuntimeCondition(type="NetworkReady", status=not not_ready)
+        if not_ready:
+            network.reason, network.message = "NetworkPluginNotReady", not_ready
         response = pb.StatusResponse(runtime_handlers=[pb.RuntimeHandler(name=""), pb.RuntimeHandler(name=NAME)])
         response.status.conditions.extend([pb.RuntimeCondition(type="RuntimeReady", status=True), network])
         response.features.supplemental_groups_policy = True
@@ -104,7 +107,7 @@ class RuntimeService:
         return response
 
     async def update_runtime_config(self, _request: pb.UpdateRuntimeConfigRequest) -> pb.UpdateRuntimeConfigResponse:
-        """The pod range belongs into the network's own configuration here; a kubelet only needs the yes."""
+        """Ignores the pod CIDR: it is in the network's own configuration here."""
         return pb.UpdateRuntimeConfigResponse()
 
     async def run_pod_sandbox(self, request: pb.RunPodSandboxRequest) -> pb.RunPodSandboxResponse:
@@ -117,36 +120,37 @@ class RuntimeService:
         return pb.UpdatePodSandboxResourcesResponse()
 
     async def stop_pod_sandbox(self, request: pb.StopPodSandboxRequest) -> pb.StopPodSandboxResponse:
-        """Stops the containers, then the sandbox; what is not there is stopped."""
+        """Stops the containers, then the sandbox; idempotent."""
         sandbox = self.sandboxes.find(request.pod_sandbox_id)
         if sandbox is not None:
             await self.sandboxes.stop(sandbox, lambda: self._stop_containers(sandbox))
         return pb.StopPodSandboxResponse()
 
     async def finish_stops(self) -> None:
-        """After a start: what was being stopped, or did not outlive a reboot, gives back its network now.
+        """After a start: releases the network of sandboxes that were being stopped, or did not survive a reboot.
 
-        Its caller sees that it is not ready, and may have no reason to ask again.
+        The kubelet sees that such a sandbox is not ready, and may have no reason to stop it again.
         """
-        held = [each for each in self.sandboxes if not each.ready and each.record.attached]
-        stops = (self.sandboxes.stop(each, partial(self._stop_containers, each)) for each in held)
-        for sandbox, done in zip(held, await asyncio.gather(*stops, return_exceptions=True), strict=True):
-            if isinstance(done, Exception):
-                _log.warning("sandbox not wholly stopped", extra={"sandbox": sandbox.id, "why": str(done)})
+        unfinished = [sandbox for sandbox in self.sandboxes if not sandbox.ready and sandbox.record.attached]
+        stops = (self.sandboxes.stop(sandbox, partial(self._stop_containers, sandbox)) for sandbox in unfinished)
+        for sandbox, outcome in zip(unfinished, await asyncio.gather(*stops, return_exceptions=True), strict=True):
+            if isinstance(outcome, Exception):
+                fields = {"sandbox": sandbox.id, "error": str(outcome)}
+                _log.warning("cannot stop sandbox completely", extra=fields)
 
     async def _stop_containers(self, sandbox: Sandbox) -> None:
-        stops = (self.containers.stop(each, 0) for each in self.containers.of(sandbox.id))
-        failed = [each for each in await asyncio.gather(*stops, return_exceptions=True) if each is not None]
-        if failed:
-            raise failed[0]
+        stops = (self.containers.stop(container, 0) for container in self.containers.of(sandbox.id))
+        errors = [error for error in await asyncio.gather(*stops, return_exceptions=True) if error is not None]
+        if errors:
+            raise errors[0]
 
     async def remove_pod_sandbox(self, request: pb.RemovePodSandboxRequest) -> pb.RemovePodSandboxResponse:
-        """Stops what is not stopped, and forgets it all; what is not there is removed."""
+        """Stops the sandbox if it is not stopped, and removes it with its containers; idempotent."""
         sandbox = self.sandboxes.find(request.pod_sandbox_id)
         if sandbox is not None:
             await self.sandboxes.stop(sandbox, lambda: self._stop_containers(sandbox))
-            for each in self.containers.of(sandbox.id):
-                await self.containers.remove(each)
+            for container in self.containers.of(sandbox.id):
+                await self.containers.remove(container)
             await self.sandboxes.remove(sandbox)
         return pb.RemovePodSandboxResponse()
 
@@ -157,13 +161,13 @@ class RuntimeService:
         response = pb.PodSandboxStatusResponse(status=status, containers_statuses=containers, timestamp=now)
         if request.verbose:
             response.info["netns"] = sandbox.record.network
-            if checked := self.network.check_report(sandbox.id):
-                response.info["networkCheck"] = checked
+            if report := self.network.check_report(sandbox.id):
+                response.info["networkCheck"] = report
         return response
 
     async def list_pod_sandbox(self, request: pb.ListPodSandboxRequest) -> pb.ListPodSandboxResponse:
-        picked = statuses.picked_sandboxes(self.sandboxes, request.filter)
-        return pb.ListPodSandboxResponse(items=[statuses.sandbox_row(each) for each in picked])
+        sandboxes = statuses.filter_sandboxes(self.sandboxes, request.filter)
+        return pb.ListPodSandboxResponse(items=[statuses.sandbox_row(sandbox) for sandbox in sandboxes])
 
     async def create_container(self, request: pb.CreateContainerRequest) -> pb.CreateContainerResponse:
         return pb.CreateContainerResponse(container_id=await self.containers.create(request))
@@ -194,8 +198,8 @@ class RuntimeService:
         return response
 
     async def list_containers(self, request: pb.ListContainersRequest) -> pb.ListContainersResponse:
-        picked = statuses.picked_containers(self.containers, request.filter)
-        return pb.ListContainersResponse(containers=[statuses.container_row(each) for each in picked])
+        containers = statuses.filter_containers(self.containers, request.filter)
+        return pb.ListContainersResponse(containers=[statuses.container_row(container) for container in containers])
 
     async def update_container_resources(
         self, request: pb.UpdateContainerResourcesRequest
@@ -212,44 +216,45 @@ class RuntimeService:
 
     async def exec_sync(self, request: pb.ExecSyncRequest) -> pb.ExecSyncResponse:
         container = self.containers.get(request.container_id)
-        done = await self.executions.run(container, list(request.cmd), float(request.timeout))
-        return pb.ExecSyncResponse(stdout=done.stdout, stderr=done.stderr, exit_code=done.code)
+        output = await self.exec_service.run(container, list(request.cmd), float(request.timeout))
+        return pb.ExecSyncResponse(stdout=output.stdout, stderr=output.stderr, exit_code=output.code)
 
     async def exec(self, request: pb.ExecRequest) -> pb.ExecResponse:
         container = self.containers.get(request.container_id)
-        return pb.ExecResponse(url=self.executions.offer(container, request))
+        return pb.ExecResponse(url=self.exec_service.exec_url(container, request))
 
     async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
         container = self.containers.get(request.container_id)
-        return pb.AttachResponse(url=self.executions.offer_attach(container, request))
+        return pb.AttachResponse(url=self.exec_service.attach_url(container, request))
 
     async def port_forward(self, request: pb.PortForwardRequest) -> pb.PortForwardResponse:
         sandbox = self.sandboxes.get(request.pod_sandbox_id)
-        return pb.PortForwardResponse(url=self.forwardings.offer(sandbox, request))
+        return pb.PortForwardResponse(url=self.port_forward_service.url(sandbox, request))
 
     async def container_stats(self, request: pb.ContainerStatsRequest) -> pb.ContainerStatsResponse:
         container = self.containers.get(request.container_id)
-        return pb.ContainerStatsResponse(stats=await asyncio.to_thread(self.usage.container, container))
+        return pb.ContainerStatsResponse(stats=await asyncio.to_thread(self.stats.container, container))
 
     async def list_container_stats(self, request: pb.ListContainerStatsRequest) -> pb.ListContainerStatsResponse:
-        wanted = request.filter
-        asked = pb.ContainerFilter(
-            id=wanted.id, pod_sandbox_id=wanted.pod_sandbox_id, label_selector=dict(wanted.label_selector)
+        asked = request.filter
+        filter_ = pb.ContainerFilter(
+            id=asked.id, pod_sandbox_id=asked.pod_sandbox_id, label_selector=dict(asked.label_selector)
         )
-        picked = [each for each in statuses.picked_containers(self.containers, asked) if each.running]
-        stats = await asyncio.to_thread(lambda: [self.usage.container(each) for each in picked])
+        containers = statuses.filter_containers(self.containers, filter_)
+        running = [container for container in containers if container.running]
+        stats = await asyncio.to_thread(lambda: [self.stats.container(container) for container in running])
         return pb.ListContainerStatsResponse(stats=stats)
 
     async def pod_sandbox_stats(self, request: pb.PodSandboxStatsRequest) -> pb.PodSandboxStatsResponse:
         sandbox = self.sandboxes.get(request.pod_sandbox_id)
         containers = self.containers.of(sandbox.id)
-        return pb.PodSandboxStatsResponse(stats=await asyncio.to_thread(self.usage.sandbox, sandbox, containers))
+        return pb.PodSandboxStatsResponse(stats=await asyncio.to_thread(self.stats.sandbox, sandbox, containers))
 
     async def list_pod_sandbox_stats(self, request: pb.ListPodSandboxStatsRequest) -> pb.ListPodSandboxStatsResponse:
-        asked = pb.PodSandboxFilter(id=request.filter.id, label_selector=dict(request.filter.label_selector))
-        picked = [each for each in statuses.picked_sandboxes(self.sandboxes, asked) if each.ready]
+        filter_ = pb.PodSandboxFilter(id=request.filter.id, label_selector=dict(request.filter.label_selector))
+        sandboxes = [sandbox for sandbox in statuses.filter_sandboxes(self.sandboxes, filter_) if sandbox.ready]
         stats = await asyncio.to_thread(
-            lambda: [self.usage.sandbox(each, self.containers.of(each.id)) for each in picked]
+            lambda: [self.stats.sandbox(sandbox, self.containers.of(sandbox.id)) for sandbox in sandboxes]
         )
         return pb.ListPodSandboxStatsResponse(stats=stats)
 

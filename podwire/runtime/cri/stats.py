@@ -1,4 +1,4 @@
-"""What containers and pods use, from their cgroups, as CRI wants it."""
+"""ContainerStats and PodSandboxStats, from cgroups and /proc/net/dev."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,13 @@ from podwire.runtime.sandboxes.sandbox import Sandbox
 
 @dataclass(frozen=True, slots=True)
 class Stats:
+    """Reads statistics. Blocking."""
+
     bundles: Bundles
     clock: Clock
 
     def container(self, container: Container) -> pb.ContainerStats:
-        """One container; zeros when its cgroup is gone."""
+        """Returns the statistics of a container; zeros when its cgroup is gone."""
         config, now = container.config, int(self.clock.wall() * 1e9)
         stats = pb.ContainerStats()
         stats.attributes.id = container.id
@@ -41,39 +43,39 @@ class Stats:
         return stats
 
     def _writable(self, container: Container, usage: pb.FilesystemUsage, now: int) -> None:
-        """What a container has written; while it writes or is removed, as far as it can be seen."""
+        """Counts the writable layer; files that come or go meanwhile may be missing."""
         usage.timestamp = now
         usage.fs_id.mountpoint = str(self.bundles.directory)
         files = []
         with contextlib.suppress(FileNotFoundError):
-            for each in self.bundles.writable(container.id)[0].rglob("*"):
+            for path in self.bundles.writable(container.id)[0].rglob("*"):
                 with contextlib.suppress(FileNotFoundError):
-                    files.append(each.lstat())
-        usage.used_bytes.value = sum(each.st_blocks * 512 for each in files)
+                    files.append(path.lstat())
+        usage.used_bytes.value = sum(state.st_blocks * 512 for state in files)
         usage.inodes_used.value = len(files)
 
     def sandbox(self, sandbox: Sandbox, containers: Sequence[Container]) -> pb.PodSandboxStats:
-        """A pod: the sum of its containers, and its network."""
+        """Returns the statistics of a pod: the sum of its containers, and its network."""
         now = int(self.clock.wall() * 1e9)
         stats = pb.PodSandboxStats()
         stats.attributes.id = sandbox.id
         stats.attributes.metadata.CopyFrom(sandbox.config.metadata)
         stats.attributes.labels.update(dict(sandbox.config.labels))
-        each = [self.container(one) for one in containers if one.running]
+        running = [container for container in containers if container.running]
+        parts = [self.container(container) for container in running]
         linux = stats.linux
-        linux.containers.extend(each)
+        linux.containers.extend(parts)
         linux.cpu.timestamp = linux.memory.timestamp = linux.network.timestamp = now
-        linux.cpu.usage_core_nano_seconds.value = sum(one.cpu.usage_core_nano_seconds.value for one in each)
-        linux.memory.usage_bytes.value = sum(one.memory.usage_bytes.value for one in each)
-        linux.memory.working_set_bytes.value = sum(one.memory.working_set_bytes.value for one in each)
-        running = next((one.record.pid for one in containers if one.running), 0)
+        linux.cpu.usage_core_nano_seconds.value = sum(part.cpu.usage_core_nano_seconds.value for part in parts)
+        linux.memory.usage_bytes.value = sum(part.memory.usage_bytes.value for part in parts)
+        linux.memory.working_set_bytes.value = sum(part.memory.working_set_bytes.value for part in parts)
         if running and sandbox.record.network:
-            _fill_network(linux.network, f"/proc/{running}/net/dev")
+            _fill_network(linux.network, f"/proc/{running[0].record.pid}/net/dev")
         return stats
 
 
 def _fill_network(usage: pb.NetworkUsage, counters: str) -> None:
-    """The counters of the pod's namespace, as one of its processes sees them; none when that has just ended."""
+    """Fills in the counters of the pod's namespace as one of its processes sees them; none when it has just ended."""
     try:
         lines = Path(counters).read_text(encoding="ascii").splitlines()[2:]
     except OSError:
@@ -87,7 +89,7 @@ def _fill_network(usage: pb.NetworkUsage, counters: str) -> None:
 
 
 def interface_counters(lines: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """Name, received and sent bytes of the rows of /proc/net/dev."""
+    """Yields name, received and sent bytes of the rows of /proc/net/dev."""
     for line in lines:
         name, _, rest = line.partition(":")
         fields = rest.split()

@@ -1,4 +1,4 @@
-"""Records as the messages that kubelets and crictl read. Pure."""
+"""Sandboxes and containers as messages of CRI, and CRI's filters. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,7 +18,7 @@ def sandbox_state(sandbox: Sandbox) -> "pb.PodSandboxState":
 
 
 def sandbox_status(sandbox: Sandbox) -> pb.PodSandboxStatus:
-    """The whole truth about a sandbox; its addresses only while its network stands."""
+    """Returns the status of a sandbox; addresses only while it is ready."""
     config, record = sandbox.config, sandbox.record
     status = pb.PodSandboxStatus(
         id=sandbox.id,
@@ -34,12 +34,12 @@ def sandbox_status(sandbox: Sandbox) -> pb.PodSandboxStatus:
     if record.addresses and sandbox.ready:
         first, *others = record.addresses
         status.network.ip = first
-        status.network.additional_ips.extend(pb.PodIP(ip=each) for each in others)
+        status.network.additional_ips.extend(pb.PodIP(ip=address) for address in others)
     return status
 
 
 def sandbox_row(sandbox: Sandbox) -> pb.PodSandbox:
-    """A sandbox in a list."""
+    """Returns a sandbox as ListPodSandbox shows it."""
     config = sandbox.config
     return pb.PodSandbox(
         id=sandbox.id,
@@ -53,7 +53,7 @@ def sandbox_row(sandbox: Sandbox) -> pb.PodSandbox:
 
 
 def container_status(container: Container) -> pb.ContainerStatus:
-    """The whole truth about a container; times that have not come are zero."""
+    """Returns the status of a container; times that have not come are zero."""
     config, record = container.config, container.record
     status = pb.ContainerStatus(
         id=container.id,
@@ -83,7 +83,7 @@ def container_status(container: Container) -> pb.ContainerStatus:
 
 
 def container_row(container: Container) -> pb.Container:
-    """A container in a list."""
+    """Returns a container as ListContainers shows it."""
     config, record = container.config, container.record
     return pb.Container(
         id=container.id,
@@ -100,34 +100,34 @@ def container_row(container: Container) -> pb.Container:
 
 
 def shown_image(config: pb.ContainerConfig) -> pb.ImageSpec:
-    """The image by the name that the pod uses, which is what people look for."""
+    """Returns the image by the name that the pod uses."""
     return pb.ImageSpec(image=config.image.user_specified_image or config.image.image)
 
 
-def picked_sandboxes(all_: Iterable[Sandbox], wanted: pb.PodSandboxFilter) -> list[Sandbox]:
-    return [each for each in all_ if _sandbox_fits(each, wanted)]
+def filter_sandboxes(sandboxes: Iterable[Sandbox], filter_: pb.PodSandboxFilter) -> list[Sandbox]:
+    return [sandbox for sandbox in sandboxes if _sandbox_matches(sandbox, filter_)]
 
 
-def _sandbox_fits(sandbox: Sandbox, wanted: pb.PodSandboxFilter) -> bool:
-    if wanted.id and not sandbox.id.startswith(wanted.id):
+def _sandbox_matches(sandbox: Sandbox, filter_: pb.PodSandboxFilter) -> bool:
+    if filter_.id and not sandbox.id.startswith(filter_.id):
         return False
-    if wanted.HasField("state") and wanted.state.state != sandbox_state(sandbox):
+    if filter_.HasField("state") and filter_.state.state != sandbox_state(sandbox):
         return False
-    return _labelled(sandbox.config.labels, wanted.label_selector)
+    return _labelled(sandbox.config.labels, filter_.label_selector)
 
 
-def picked_containers(all_: Iterable[Container], wanted: pb.ContainerFilter) -> list[Container]:
-    return [each for each in all_ if _container_fits(each, wanted)]
+def filter_containers(containers: Iterable[Container], filter_: pb.ContainerFilter) -> list[Container]:
+    return [container for container in containers if _container_matches(container, filter_)]
 
 
-def _container_fits(container: Container, wanted: pb.ContainerFilter) -> bool:
-    if wanted.id and not container.id.startswith(wanted.id):
+def _container_matches(container: Container, filter_: pb.ContainerFilter) -> bool:
+    if filter_.id and not container.id.startswith(filter_.id):
         return False
-    if wanted.pod_sandbox_id and not container.record.sandbox_id.startswith(wanted.pod_sandbox_id):
+    if filter_.pod_sandbox_id and not container.record.sandbox_id.startswith(filter_.pod_sandbox_id):
         return False
-    if wanted.HasField("state") and wanted.state.state != _CONTAINER_STATES[container.record.state]:
+    if filter_.HasField("state") and filter_.state.state != _CONTAINER_STATES[container.record.state]:
         return False
-    return _labelled(container.config.labels, wanted.label_selector)
+    return _labelled(container.config.labels, filter_.label_selector)
 
 
 def _labelled(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""Ids, names and paths that come from outside, checked before anything is made of them."""
+"""Validates ids, names and paths of CRI requests before they are used."""
 
 import re
 import secrets
@@ -14,12 +14,12 @@ LABEL_BYTES = 256 * 1024
 
 
 def new_id() -> str:
-    """64 hexadecimal digits, as everybody expects of a container runtime."""
+    """Returns 64 hexadecimal digits, as container runtimes do."""
     return secrets.token_hex(32)
 
 
 def check_sandbox(config: pb.PodSandboxConfig) -> None:
-    """Raises InvalidArgument with the field that is wrong."""
+    """Validates a sandbox configuration. Raises InvalidArgument with the field."""
     metadata = config.metadata
     for field in ("name", "namespace", "uid"):
         value = getattr(metadata, field)
@@ -43,16 +43,19 @@ def check_sandbox(config: pb.PodSandboxConfig) -> None:
 
 
 def check_container(config: pb.ContainerConfig) -> None:
-    """Raises InvalidArgument with the field that is wrong."""
+    """Validates a container configuration. Raises InvalidArgument with the field."""
     if not ID.match(config.metadata.name):
-        raise InvalidArgument(f"config.metadata.name: {config.metadata.name!r} is no name")
+        raise InvalidArgument(
+            f"config.metadata.name: {config.metadata.name!r} must begin with a letter or digit and may hold letters, "
+            "digits, '-', '_' and '.' only"
+        )
     if not config.image.image:
         raise InvalidArgument("config.image.image: must be given")
     path = config.log_path
     if path.startswith("/") or ".." in path.split("/") or "\x00" in path:
         raise InvalidArgument(f"config.log_path: {path!r} must lie below the pod's log directory")
     for field, words in (("command", config.command), ("args", config.args)):
-        if any("\x00" in each for each in words):
+        if any("\x00" in word for word in words):
             raise InvalidArgument(f"config.{field}: contains a zero byte")
     _check_sizes(config.labels, "config.labels")
     _check_sizes(config.annotations, "config.annotations")
@@ -63,6 +66,6 @@ def _check_sizes(pairs: Mapping[str, str], field: str) -> None:
         raise InvalidArgument(f"{field}: may not be larger than {LABEL_BYTES} bytes together")
 
 
-def name_of(metadata: pb.PodSandboxMetadata) -> str:
-    """What makes a sandbox unique: a second one of this name is the same pod's retry."""
+def sandbox_name(metadata: pb.PodSandboxMetadata) -> str:
+    """Returns what identifies a sandbox: a second request with this name is a retry."""
     return f"{metadata.name}_{metadata.namespace}_{metadata.uid}_{metadata.attempt}"

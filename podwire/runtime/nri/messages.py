@@ -1,4 +1,4 @@
-"""Pods and containers as NRI's plugins see them. Pure, but for asking whether a namespace is still there."""
+"""Pods and containers as messages of NRI. Pure, except for the question whether a namespace still exists."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +17,8 @@ STATES = {
 }
 
 
-def pod_of(sandbox: Sandbox) -> pb.PodSandbox:
-    """A pod; its network namespace only while that is there."""
+def pod_message(sandbox: Sandbox) -> pb.PodSandbox:
+    """Returns a pod; its namespaces only while they exist."""
     config, record, metadata = sandbox.config, sandbox.record, sandbox.config.metadata
     pod = pb.PodSandbox(
         id=sandbox.id,
@@ -41,7 +41,7 @@ def pod_of(sandbox: Sandbox) -> pb.PodSandbox:
 
 
 def _annotations(sandbox: Sandbox) -> dict[str, str]:
-    """What plugins written for containerd look for."""
+    """Returns annotations that plugins written for containerd read."""
     metadata = sandbox.config.metadata
     return {
         "io.kubernetes.cri.container-type": "sandbox",
@@ -54,28 +54,28 @@ def _annotations(sandbox: Sandbox) -> dict[str, str]:
 
 
 def container_message(container: Container, spec: Mapping[str, Any]) -> pb.Container:
-    """A container by the specification that it has now."""
+    """Returns a container by its specification."""
     config = container.config
-    told = container_of(spec)
-    told.id = container.id
-    told.pod_sandbox_id = container.record.sandbox_id
-    told.name = config.metadata.name
-    told.labels.update(config.labels)
-    told.annotations.update(config.annotations)
-    told.image.name = config.image.user_specified_image or config.image.image
-    told.image.config_digest = container.record.image_id
-    told.linux.resources.MergeFrom(from_limits(container.limits))
-    return told
+    message = container_of(spec)
+    message.id = container.id
+    message.pod_sandbox_id = container.record.sandbox_id
+    message.name = config.metadata.name
+    message.labels.update(config.labels)
+    message.annotations.update(config.annotations)
+    message.image.name = config.image.user_specified_image or config.image.image
+    message.image.config_digest = container.record.image_id
+    message.linux.resources.MergeFrom(from_limits(container.limits))
+    return message
 
 
-def refresh(of_spec: pb.Container, container: Container, *, pid: int = 0) -> pb.Container:
-    """The same container with what changes of it while it lives."""
-    record, told = container.record, pb.Container()
-    told.CopyFrom(of_spec)
-    told.state = STATES[record.state]
-    told.pid = pid or (record.pid if container.running else 0)
-    told.created_at, told.started_at, told.finished_at = record.created_at, record.started_at, record.finished_at
-    told.exit_code = record.exit_code
-    told.status_reason, told.status_message = record.reason, record.message
-    told.linux.resources.CopyFrom(from_limits(container.limits))
-    return told
+def refresh_message(message: pb.Container, container: Container, *, pid: int = 0) -> pb.Container:
+    """Returns a copy with the fields that change: state, pid, times, exit code, resources."""
+    record, fresh = container.record, pb.Container()
+    fresh.CopyFrom(message)
+    fresh.state = STATES[record.state]
+    fresh.pid = pid or (record.pid if container.running else 0)
+    fresh.created_at, fresh.started_at, fresh.finished_at = record.created_at, record.started_at, record.finished_at
+    fresh.exit_code = record.exit_code
+    fresh.status_reason, fresh.status_message = record.reason, record.message
+    fresh.linux.resources.CopyFrom(from_limits(container.limits))
+    return fresh

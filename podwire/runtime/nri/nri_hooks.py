@@ -1,4 +1,4 @@
-"""Where the runtime and NRI's host meet: the runtime's steps become hooks, and plugins' wishes become limits."""
+"""The runtime's hooks by NRI: sends its events to plugins, and applies their updates of containers."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from podwire.runtime.containers.container import Container
 from podwire.runtime.containers.lifecycle import Containers
 from podwire.runtime.hooks import ContainerDraft
 from podwire.runtime.nri.adjustment import OomScore, Resolve, apply_adjustment
-from podwire.runtime.nri.messages import container_message, pod_of, refresh
+from podwire.runtime.nri.messages import container_message, pod_message, refresh_message
 from podwire.runtime.nri.resources import from_cri, from_limits, overlay_limits
 from podwire.runtime.sandboxes.sandbox import Sandbox
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("podwire.runtime.nri")
 
 
 class NriHooks:
-    """The runtime's hooks, told to plugins by the host."""
+    """Implements `Hooks` with the NRI host, which calls the plugins."""
 
     def __init__(
         self,
@@ -32,46 +32,46 @@ class NriHooks:
         spec_of: Callable[[str], Mapping[str, Any]],
         oom_score: OomScore,
         cdi: Resolve,
-        may_work: Callable[[Sandbox], None],
+        on_may_start: Callable[[Sandbox], None],
     ) -> None:
         self._host = host
         self._spec_of = spec_of
         self._oom_score = oom_score
         self._cdi = cdi
-        self._may_work = may_work
-        self._told: dict[str, pb.Container] = {}
-        """Containers by the specification that they have; what changes of one is put into a copy."""
+        self._on_may_start = on_may_start
+        self._messages: dict[str, pb.Container] = {}
+        """Containers by their specifications; fields that change are set in copies."""
         self._refused: dict[str, Sandbox] = {}
-        """Pods, by uid, that were not made because a plugin was missing."""
-        host.on_registered.append(self._registered)
+        """Pods, by uid, that were not run because a required plugin was missing."""
+        host.on_registered.append(self._on_registered)
 
     def adopt(self, sandboxes: Iterable[Sandbox], containers: Iterable[Container]) -> None:
-        """What there was before this runtime was started: its plugins are told, as if it had never been gone."""
-        pods, living = list(sandboxes), [each for each in containers if each.record.state != "exited"]
+        """Hands the host what existed before this start, for the Synchronize request of its plugins."""
+        pods = list(sandboxes)
         self._host.know(
-            [pod_of(each) for each in pods],
-            [self._message(each) for each in living],
-            stopped=[each.id for each in pods if each.record.hooked == "stopped"],
+            [pod_message(pod) for pod in pods],
+            [self._message(container) for container in containers if container.record.state != "exited"],
+            stopped=[pod.id for pod in pods if pod.record.hooked == "stopped"],
         )
 
     def _message(self, container: Container, *, pid: int = 0) -> pb.Container:
-        """A container as it is now; it is read from disk once."""
-        if container.id not in self._told:
-            self._told[container.id] = container_message(container, self._spec_of(container.id))
-        return refresh(self._told[container.id], container, pid=pid)
+        """Returns a container as it is now; its specification is read from disk once."""
+        if container.id not in self._messages:
+            self._messages[container.id] = container_message(container, self._spec_of(container.id))
+        return refresh_message(self._messages[container.id], container, pid=pid)
 
-    def _registered(self, plugin: PluginId) -> None:
-        """Who made a pod's sandbox in vain has reason to try again."""
+    def _on_registered(self, plugin: PluginId) -> None:
+        """Has the kubelet retry pods that were refused because a plugin was missing."""
         refused, self._refused = self._refused, {}
         if refused:
-            _log.info("pods may start again", extra={"plugin": str(plugin), "pods": len(refused)})
-        for each in refused.values():
-            self._may_work(each)
+            _log.info("refused pods may start again", extra={"plugin": str(plugin), "pods": len(refused)})
+        for sandbox in refused.values():
+            self._on_may_start(sandbox)
 
     async def run_pod(self, sandbox: Sandbox) -> None:
         uid = sandbox.config.metadata.uid
         try:
-            await self._host.run_pod_sandbox(pod_of(sandbox))
+            await self._host.run_pod_sandbox(pod_message(sandbox))
         except Unavailable:
             self._refused[uid] = sandbox
             raise
@@ -80,82 +80,83 @@ class NriHooks:
     async def update_pod(
         self, sandbox: Sandbox, overhead: cri.LinuxContainerResources, resources: cri.LinuxContainerResources
     ) -> None:
-        await self._host.update_pod_sandbox(pod_of(sandbox), from_cri(overhead), from_cri(resources))
+        await self._host.update_pod_sandbox(pod_message(sandbox), from_cri(overhead), from_cri(resources))
 
     async def updated_pod(self, sandbox: Sandbox) -> None:
-        await self._host.post_update_pod_sandbox(pod_of(sandbox))
+        await self._host.post_update_pod_sandbox(pod_message(sandbox))
 
     async def stop_pod(self, sandbox: Sandbox) -> bool:
-        await self._host.stop_pod_sandbox(pod_of(sandbox))
+        await self._host.stop_pod_sandbox(pod_message(sandbox))
         return bool(self._host.active())
 
     async def remove_pod(self, sandbox: Sandbox) -> None:
-        await self._host.remove_pod_sandbox(pod_of(sandbox))
+        await self._host.remove_pod_sandbox(pod_message(sandbox))
 
     async def create(self, sandbox: Sandbox, container: Container, draft: ContainerDraft) -> ContainerDraft:
-        self._told[container.id] = container_message(container, draft.spec)
-        adjusted = await self._host.create_container(pod_of(sandbox), container_message(container, draft.spec))
+        self._messages[container.id] = container_message(container, draft.spec)
+        adjusted = await self._host.create_container(pod_message(sandbox), container_message(container, draft.spec))
         if not adjusted.adjust.ByteSize():
             return draft
-        wanted = apply_adjustment(
+        adjusted_draft = apply_adjustment(
             draft,
             adjusted.adjust,
             has_network=bool(sandbox.record.network),
             oom_score=self._oom_score,
             cdi=self._cdi,
         )
-        self._told[container.id] = container_message(container, wanted.spec)
-        return wanted
+        self._messages[container.id] = container_message(container, adjusted_draft.spec)
+        return adjusted_draft
 
     async def created(self, sandbox: Sandbox, container: Container) -> None:
-        await self._host.post_create_container(pod_of(sandbox), self._message(container))
+        await self._host.post_create_container(pod_message(sandbox), self._message(container))
 
     def waits_for_start(self) -> bool:
         return self._host.wants(Event.START_CONTAINER)
 
     async def start(self, sandbox: Sandbox, container: Container, pid: int) -> None:
-        await self._host.start_container(pod_of(sandbox), self._message(container, pid=pid))
+        await self._host.start_container(pod_message(sandbox), self._message(container, pid=pid))
 
     async def started(self, sandbox: Sandbox, container: Container) -> None:
-        await self._host.post_start_container(pod_of(sandbox), self._message(container))
+        await self._host.post_start_container(pod_message(sandbox), self._message(container))
 
     async def update(self, sandbox: Sandbox, container: Container, limits: Limits) -> Limits:
-        told = self._message(container)
-        wanted = await self._host.update_container(pod_of(sandbox), told, from_limits(limits))
-        return overlay_limits(limits, wanted, "update.linux.resources")
+        message = self._message(container)
+        resources = await self._host.update_container(pod_message(sandbox), message, from_limits(limits))
+        return overlay_limits(limits, resources, "update.linux.resources")
 
     async def updated(self, sandbox: Sandbox, container: Container) -> None:
-        await self._host.post_update_container(pod_of(sandbox), self._message(container))
+        await self._host.post_update_container(pod_message(sandbox), self._message(container))
 
     async def stopped(self, sandbox: Sandbox, container: Container) -> bool:
-        await self._host.stop_container(pod_of(sandbox), self._message(container))
+        await self._host.stop_container(pod_message(sandbox), self._message(container))
         return bool(self._host.active())
 
     async def removed(self, sandbox: Sandbox, container: Container) -> None:
-        await self._host.remove_container(pod_of(sandbox), self._message(container))
-        self._told.pop(container.id, None)
+        await self._host.remove_container(pod_message(sandbox), self._message(container))
+        self._messages.pop(container.id, None)
 
 
 class ContainerUpdater:
-    """What plugins may change of containers that are there: the host's way into the runtime."""
+    """Applies updates that plugins request by themselves (UpdateContainers)."""
 
     def __init__(self) -> None:
         self.containers: Containers | None = None
-        """Set when there are any."""
+        """Set once the runtime has its containers."""
 
     async def update_containers(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
-        """Set new limits, one container after the other; those that failed."""
-        return [each for each in updates if not await self._update(each)]
+        """Sets new limits, one container after the other. Returns the updates that failed."""
+        return [update for update in updates if not await self._update(update)]
 
     async def _update(self, update: pb.ContainerUpdate) -> bool:
         container = self.containers.find(update.container_id) if self.containers else None
         if container is None or self.containers is None:
-            _log.warning("no such container to update", extra={"container": update.container_id})
+            _log.warning("plugin updated unknown container", extra={"container": update.container_id})
             return False
         try:
             limits = overlay_limits(container.limits, update.linux.resources, "update.linux.resources")
-            await self.containers.limit(container, limits)
+            await self.containers.set_limits(container, limits)
         except (RpcError, OSError) as error:
-            _log.warning("a container is not updated", extra={"container": container.id, "why": str(error)})
+            fields = {"container": container.id, "error": str(error)}
+            _log.warning("cannot apply plugin's update of container", extra=fields)
             return False
         return True

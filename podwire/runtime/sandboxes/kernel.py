@@ -1,6 +1,6 @@
-"""The kernel's side of a sandbox: pinned namespaces, shared memory, sysctls, and the files that containers see.
+"""The kernel objects of a sandbox: pinned namespaces, shared memory, sysctls.
 
-Synchronous; called in worker threads. Every step can be done again and undone again.
+Synchronous; called in worker threads. Making and removing are idempotent.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 
-MARK = "podwire-"
-"""What the names of our namespaces begin with."""
+PREFIX = "podwire-"
+"""Owner tag: the names of our namespaces begin with it."""
 
 SHM_BYTES = 64 * 1024 * 1024
 
@@ -25,7 +25,7 @@ Step = tuple[str, Callable[[], None]]
 
 @dataclass(frozen=True, slots=True)
 class SandboxKernel:
-    """Makes and removes what a sandbox has in the kernel; names follow from its id alone."""
+    """Makes and removes kernel objects; their names follow from the sandbox's id alone."""
 
     networks: KernelNamespaces
     ipcs: KernelNamespaces
@@ -33,32 +33,32 @@ class SandboxKernel:
     shm_directory: Path
 
     def network(self, id_: str) -> str:
-        """Where the network namespace of a sandbox is pinned."""
-        return self.networks.path(MARK + id_)
+        """Returns the path at which the network namespace of a sandbox is pinned."""
+        return self.networks.path(PREFIX + id_)
 
     def ipc(self, id_: str) -> str:
-        return self.ipcs.path(MARK + id_)
+        return self.ipcs.path(PREFIX + id_)
 
     def pinned(self) -> set[str]:
-        """The ids whose namespaces are there; directories may be shared with others, whose names are not ours."""
-        found = [*self.networks.list(), *self.ipcs.list()]
-        return {each.name.removeprefix(MARK) for each in found if each.name.startswith(MARK)}
+        """Returns the ids that have a pinned namespace. Names without our prefix belong to others."""
+        namespaces = [*self.networks.list(), *self.ipcs.list()]
+        return {pinned.name.removeprefix(PREFIX) for pinned in namespaces if pinned.name.startswith(PREFIX)}
 
-    def stands(self, network: str) -> bool:
-        """Whether a network namespace is still pinned where it was."""
-        return any(each.path == network and each.inode for each in self.networks.list())
+    def is_pinned(self, network: str) -> bool:
+        """Whether a network namespace is still pinned at a path."""
+        return any(pinned.path == network and pinned.inode for pinned in self.networks.list())
 
     def shm(self, id_: str) -> Path:
         return self.shm_directory / id_
 
     def make(self, id_: str, config: pb.PodSandboxConfig, *, network: bool, ipc: bool) -> None:
-        """Namespaces, shared memory, sysctls; the loopback interface is up when it returns."""
+        """Makes namespaces, shared memory and sysctls, and sets the loopback interface up."""
         if network:
-            self.networks.create(MARK + id_)
+            self.networks.create(PREFIX + id_)
             with KernelNetwork(self.network(id_)) as inside:
                 inside.links.change("lo", up=True)
         if ipc:
-            self.ipcs.create(MARK + id_)
+            self.ipcs.create(PREFIX + id_)
         shm = self.shm(id_)
         shm.mkdir(mode=0o755, parents=True, exist_ok=True)
         self.mounts.mount("shm", shm, "tmpfs", ["nosuid", "noexec", "nodev", "mode=1777", f"size={SHM_BYTES}"])
@@ -75,19 +75,19 @@ class SandboxKernel:
                 raise InvalidArgument(f"config.linux.sysctls[{name}]: {error}") from error
 
     def remove(self, id_: str) -> list[str]:
-        """Remove all of it, as far as it goes; what could not be removed is told."""
+        """Removes everything that can be removed. Returns the failures."""
         steps: list[Step] = [
             ("shared memory", lambda: self._remove_shm(id_)),
-            ("ipc namespace", lambda: self.ipcs.remove(MARK + id_)),
-            ("network namespace", lambda: self.networks.remove(MARK + id_)),
+            ("ipc namespace", lambda: self.ipcs.remove(PREFIX + id_)),
+            ("network namespace", lambda: self.networks.remove(PREFIX + id_)),
         ]
-        failed = []
+        failures = []
         for name, step in steps:
             try:
                 step()
             except (LinuxError, OSError) as error:
-                failed.append(f"{name}: {error}")
-        return failed
+                failures.append(f"{name}: {error}")
+        return failures
 
     def _remove_shm(self, id_: str) -> None:
         shm = self.shm(id_)
@@ -101,5 +101,5 @@ class SandboxKernel:
 
 
 def _allowed(network: bool, ipc: bool) -> list[str]:
-    """Only what belongs to the pod's own namespaces may be changed; the node's is never touched."""
-    return [each for each in NAMESPACED if (network and each.startswith("net")) or (ipc and not each.startswith("net"))]
+    """Returns the sysctls of the pod's own namespaces; those of the node must not be changed."""
+    return [name for name in NAMESPACED if (network and name.startswith("net")) or (ipc and not name.startswith("net"))]

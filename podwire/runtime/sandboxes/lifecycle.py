@@ -1,18 +1,40 @@
-"""Pod sandboxes: made in an order that a crash can interrupt anywhere, and removed by the same code that undoes.
+"""Pod sandboxes: RunPodSandbox, StopPodSandbox, RemovePodSandbox, and recovery after a restart.
 
-    reserve the name → record → namespaces at paths that follow from the id → CNI ADD → plugins → ready → listed
+RunPodSandbox does one step after the other, and the record says how far it got. A crash can come after any of them:
 
-Whatever fails is undone in reverse, each step with its own deadline. What cannot be undone stays as a record that is
-not ready, for StopPodSandbox, RemovePodSandbox or the next start of the runtime to finish.
+| # | step | failpoint | what a restart finds, and does |
+|---|---|---|---|
+| 1 | put the record: `making`, attached, hooked | sandbox-recorded | record: undo, nothing else is there |
+| 2 | namespaces, /dev/shm, files; fsync the record | sandbox-pinned | record and namespaces: undo |
+| 3 | CNI ADD | sandbox-attached | record and cached attachment: DEL, then undo 2 |
+| 4 | NRI RunPodSandbox | sandbox-hooked | the same, and NRI StopPodSandbox and RemovePodSandbox first |
+| 5 | put the record: `ready` | sandbox-ready | a ready sandbox: it is adopted; the kubelet's retry gets its id |
+
+Undo goes in reverse: NRI, CNI DEL, namespaces, record. Each step has its own deadline. What cannot be undone stays as a
+record that is `stopped`, for StopPodSandbox, RemovePodSandbox or the next start. CNI keeps its namespace until DEL has
+succeeded. Steps that the record claims and that were not reached are undone, too: DEL, NRI's stop and the removal of
+namespaces are idempotent.
+
+StopPodSandbox records `stopped` first, so that nothing is started in it any more; then come the containers, NRI
+(sandbox-unhooked), CNI DEL (sandbox-detached; the record says attached=False) and the namespaces (sandbox-unpinned). A
+restart continues where the record says.
+
+A power loss may take a record that was not fsynced. Then only things that end with the machine were made: the fsync of
+step 2 comes before the first call of CNI. After a reboot a `ready` sandbox is `stopped` (another boot id), and DEL is
+called when it is stopped. Namespaces and cached attachments without a record are removed by `finish`.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from podwire.durable.files import Durability
+from podwire.durable.records import Records
 from podwire.failpoints import declare, failpoint
 from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
@@ -25,30 +47,30 @@ from podwire.protocols.grpc_status import (
     RpcError,
 )
 from podwire.runtime.cri.events import Events
-from podwire.runtime.cri.validation import check_sandbox, name_of, new_id
+from podwire.runtime.cri.validation import check_sandbox, new_id, sandbox_name
 from podwire.runtime.hooks import Hooks
+from podwire.runtime.limits import RuntimeLimits
 from podwire.runtime.ports import Attachment, Network
-from podwire.runtime.records import Records, SandboxRecord
+from podwire.runtime.records import SandboxRecord, record_directory
 from podwire.runtime.sandboxes.kernel import SandboxKernel
 from podwire.runtime.sandboxes.pod_files import write_pod_files
-from podwire.runtime.sandboxes.sandbox import Sandbox, attachment, pod_of
+from podwire.runtime.sandboxes.sandbox import Sandbox, attachment_of, pod_name
 from podwire.runtime.spec.build import NODE, Pod
+from podwire.tasks.uncancelled import Uncancelled, to_completion
 
 _log = logging.getLogger("podwire.runtime.sandboxes")
 
-UNDO_SECONDS = 30.0
-"""How long each step of an undo may take; the caller's own deadline may have passed already."""
-
 RECORDED = declare("runtime.sandbox-recorded", "a sandbox has its record and nothing else")
-PINNED = declare("runtime.sandbox-pinned", "a sandbox has its namespaces, CNI was not asked yet")
-ATTACHED = declare("runtime.sandbox-attached", "CNI has answered, the record does not say so yet")
-HOOKED = declare("runtime.sandbox-hooked", "plugins were told of a sandbox, the record does not say ready yet")
-READY = declare("runtime.sandbox-ready", "the record says ready, the caller was not told yet")
-UNHOOKED = declare("runtime.sandbox-unhooked", "plugins were told that a sandbox stops, CNI was not asked yet")
-DETACHED = declare("runtime.sandbox-detached", "CNI has given back, the namespaces are still there")
-UNPINNED = declare("runtime.sandbox-unpinned", "the namespaces are gone, the record does not say so yet")
+PINNED = declare("runtime.sandbox-pinned", "a sandbox has its namespaces, CNI was not called yet")
+ATTACHED = declare("runtime.sandbox-attached", "CNI ADD has succeeded, the record does not say so yet")
+HOOKED = declare("runtime.sandbox-hooked", "NRI plugins know a sandbox, the record does not say ready yet")
+READY = declare("runtime.sandbox-ready", "the record says ready, the caller has no answer yet")
+UNHOOKED = declare("runtime.sandbox-unhooked", "NRI plugins know that a sandbox stops, CNI was not called yet")
+DETACHED = declare("runtime.sandbox-detached", "CNI DEL has succeeded, the namespaces still exist")
+UNPINNED = declare("runtime.sandbox-unpinned", "the namespaces are removed, the record does not say so yet")
 
 HANDLERS = ("", "podwire")
+"""Runtime handlers (RuntimeClass) that this runtime has."""
 
 
 class Sandboxes:
@@ -63,6 +85,7 @@ class Sandboxes:
         events: Events,
         clock: Clock,
         boot_id: str,
+        limits: RuntimeLimits | None = None,
     ) -> None:
         self._records = records
         self._kernel = kernel
@@ -71,55 +94,53 @@ class Sandboxes:
         self._events = events
         self._clock = clock
         self._boot_id = boot_id
-        self._all: dict[str, Sandbox] = {}
-        self._making: dict[str, tuple[pb.RunPodSandboxRequest, asyncio.Task[str]]] = {}
+        self._limits = limits or RuntimeLimits()
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._uncancelled = Uncancelled()
+        self._running: dict[str, tuple[pb.RunPodSandboxRequest, asyncio.Task[str]]] = {}
+        """RunPodSandbox calls in progress, by the sandbox's name."""
         self._unfinished: list[Sandbox] = []
 
     def __iter__(self) -> Iterator[Sandbox]:
-        return iter(list(self._all.values()))
+        return iter(list(self._sandboxes.values()))
 
     def find(self, id_: str) -> Sandbox | None:
-        """By id, or by the beginning of one that no other has."""
-        if found := self._all.get(id_):
-            return found
-        matching = [each for key, each in self._all.items() if id_ and key.startswith(id_)]
+        """Finds a sandbox by its id, or by a unique prefix of it."""
+        if sandbox := self._sandboxes.get(id_):
+            return sandbox
+        matching = [sandbox for key, sandbox in self._sandboxes.items() if id_ and key.startswith(id_)]
         return matching[0] if len(matching) == 1 else None
 
     def get(self, id_: str) -> Sandbox:
-        found = self.find(id_)
-        if found is None:
-            raise NotFound(f"pod sandbox {id_!r} is not there")
-        return found
+        sandbox = self.find(id_)
+        if sandbox is None:
+            raise NotFound(f"pod sandbox {id_!r} does not exist")
+        return sandbox
 
     async def run(self, request: pb.RunPodSandboxRequest) -> str:
-        """RunPodSandbox. A retry after a time-out gets what the first call is making, or has made."""
+        """RunPodSandbox. Idempotent: a retry after a timeout gets the sandbox that the first call makes or made."""
         check_sandbox(request.config)
         if request.runtime_handler not in HANDLERS:
-            raise InvalidArgument(f"runtime_handler: {request.runtime_handler!r} is not one of this runtime's")
-        name = name_of(request.config.metadata)
-        if (earlier := self._made(name, request)) is not None:
-            return earlier
-        if name not in self._making:
-            task = asyncio.create_task(self._run(request), name=f"run sandbox {name}")
-            self._making[name] = (request, task)
-            task.add_done_callback(lambda _task: self._making.pop(name, None))
-        asked, task = self._making[name]
-        if asked != request:
+            raise InvalidArgument(f"runtime_handler: {request.runtime_handler!r} must be one of {HANDLERS}")
+        name = sandbox_name(request.config.metadata)
+        for sandbox in self._sandboxes.values():
+            if sandbox_name(sandbox.config.metadata) == name:
+                if sandbox.ready and sandbox.config == request.config:
+                    return sandbox.id
+                raise AlreadyExists(f"config.metadata: {name} is the name of sandbox {sandbox.id}")
+        if name not in self._running:
+            task = self._uncancelled.start(self._run(request))
+            self._running[name] = (request, task)
+            task.add_done_callback(lambda _task: self._running.pop(name, None))
+        first_request, task = self._running[name]
+        if first_request != request:
             raise AlreadyExists(f"config.metadata: a sandbox {name} with another configuration is being made")
         return await asyncio.shield(task)
 
-    def _made(self, name: str, request: pb.RunPodSandboxRequest) -> str | None:
-        for each in self._all.values():
-            if name_of(each.config.metadata) == name:
-                if each.ready and each.config == request.config:
-                    return each.id
-                raise AlreadyExists(f"config.metadata: {name} is the name of sandbox {each.id}")
-        return None
-
     async def _run(self, request: pb.RunPodSandboxRequest) -> str:
-        config = request.config
+        """Does the steps of the table above."""
+        config, id_ = request.config, new_id()
         options = config.linux.security_context.namespace_options
-        id_ = new_id()
         record = SandboxRecord(
             id=id_,
             state="making",
@@ -132,86 +153,96 @@ class Sandboxes:
             attached=options.network != NODE,
             hooked="run",
         )
-        await asyncio.to_thread(self._records.write, record)
+        await asyncio.to_thread(self._records.put, id_, record, Durability.PROCESS_DEATH)
         failpoint(RECORDED)
         sandbox = Sandbox(record, config)
-        try:
-            await self._make(sandbox)
-        except BaseException as error:
-            await asyncio.shield(self._give_up(sandbox, error))
-            raise
-        self._all[id_] = sandbox
+        async with AsyncExitStack() as undo:
+            undo.push_async_exit(partial(self._undo_failed_run, sandbox))
+            outcomes = await asyncio.gather(
+                asyncio.to_thread(self._make, sandbox),
+                asyncio.to_thread(self._records.fsync, id_),  # before CNI makes what survives a power loss
+                return_exceptions=True,  # both threads have ended before anything is undone
+            )
+            for error in filter(None, outcomes):
+                raise error
+            failpoint(PINNED)
+            addresses: tuple[str, ...] = ()
+            if record.network:
+                addresses = await self._network.attach(attachment_of(sandbox))
+                failpoint(ATTACHED)
+            sandbox.record = msgspec.structs.replace(record, addresses=addresses)
+            await self._hooks.run_pod(sandbox)
+            failpoint(HOOKED)
+            await self._write(sandbox, state="ready")
+            failpoint(READY)
+            undo.pop_all()
+        self._sandboxes[id_] = sandbox
         self._events.sandbox(sandbox, "CREATED")
         self._events.sandbox(sandbox, "STARTED")
         return id_
 
-    async def _make(self, sandbox: Sandbox) -> None:
-        record = sandbox.record
-        durable = asyncio.ensure_future(asyncio.to_thread(self._records.settle, record.id))
-        try:
-            await asyncio.to_thread(
-                self._kernel.make, record.id, sandbox.config, network=bool(record.network), ipc=bool(record.ipc)
-            )
-            await asyncio.to_thread(write_pod_files, self._records.home(record.id), sandbox.config)
-        finally:
-            await durable  # before others are asked for anything that does not end with the machine
-        failpoint(PINNED)
-        addresses: tuple[str, ...] = ()
-        if record.network:
-            addresses = await self._network.attach(attachment(sandbox))
-            failpoint(ATTACHED)
-        sandbox.record = msgspec.structs.replace(record, addresses=addresses)
-        await self._hooks.run_pod(sandbox)
-        failpoint(HOOKED)
-        await self._write(sandbox, state="ready")
-        failpoint(READY)
+    def _make(self, sandbox: Sandbox) -> None:
+        """Makes the namespaces and files of a sandbox. Blocking."""
+        id_, network, ipc = sandbox.id, bool(sandbox.record.network), bool(sandbox.record.ipc)
+        self._kernel.make(id_, sandbox.config, network=network, ipc=ipc)
+        write_pod_files(record_directory(self._records, id_), sandbox.config)
 
-    async def _give_up(self, sandbox: Sandbox, why: BaseException) -> None:
-        """Undo a sandbox that did not come to be; keep its record when something of it could not be removed."""
-        _log.warning("sandbox not made", extra={"sandbox": sandbox.id, "pod": pod_of(sandbox), "reason": str(why)})
-        left = await self._take_down(sandbox)
-        if not left:
+    async def _undo_failed_run(
+        self, sandbox: Sandbox, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
+    ) -> None:
+        await to_completion(self._undo(sandbox, str(error)))
+
+    async def _undo(self, sandbox: Sandbox, error: str) -> None:
+        """Undoes RunPodSandbox; keeps the record when something could not be removed."""
+        fields = {"sandbox": sandbox.id, "pod": pod_name(sandbox), "error": error}
+        _log.warning("cannot run sandbox, undoing it", extra=fields)
+        failures = await self._tear_down(sandbox)
+        if not failures:
             await self._hooks.remove_pod(sandbox)
-            await asyncio.to_thread(self._records.remove, sandbox.id)
+            await asyncio.to_thread(self._records.remove, sandbox.id, Durability.PROCESS_DEATH)
             return
-        _log.error("sandbox not undone", extra={"sandbox": sandbox.id, "left": "; ".join(left)})
-        await self._note(sandbox, state="stopped")
-        self._all[sandbox.id] = sandbox
+        _log.error("cannot undo sandbox completely", extra={"sandbox": sandbox.id, "error": "; ".join(failures)})
+        await self._try_write(sandbox, state="stopped")
+        self._sandboxes[sandbox.id] = sandbox
 
     async def stop(self, sandbox: Sandbox, stop_containers: Callable[[], Awaitable[None]]) -> None:
-        """1. Let nothing be started in it any more.  2. Its containers.  3. Network and namespaces.  Again is fine."""
+        """StopPodSandbox. Idempotent.
+
+        1. Record `stopped`: nothing can be started in it any more.  2. Containers.  3. NRI, network, namespaces.
+        """
         sandbox.stopping.set()
-        async with sandbox.turn:
+        async with sandbox.lock:
             was_ready = sandbox.ready
             if was_ready:
-                await self._note(sandbox, state="stopped")
+                await self._try_write(sandbox, state="stopped")
             await stop_containers()
-            if left := await self._take_down(sandbox):
-                raise Internal(f"sandbox {sandbox.id} is not wholly stopped: {'; '.join(left)}")
+            if failures := await self._tear_down(sandbox):
+                raise Internal(f"sandbox {sandbox.id} is not completely stopped: {'; '.join(failures)}")
             if was_ready:
                 self._events.sandbox(sandbox, "STOPPED")
 
     def notify_check_changed(self, id_: str) -> None:
-        """CHECK finds something else than before. Only the verbose status shows that, so an event is the hint to ask.
+        """Sends an event because CHECK found something else than before, which only the verbose status shows.
 
-        CREATED, because a kubelet that knows nothing of it does least then: it takes the same status once more.
+        The event is CREATED, because that has the least effect on other kubelets: they read the same status again.
         """
-        if (sandbox := self._all.get(id_)) is not None and sandbox.ready:
+        if (sandbox := self._sandboxes.get(id_)) is not None and sandbox.ready:
             self._events.sandbox(sandbox, "CREATED")
 
     async def lose_network(self, id_: str) -> None:
-        """Its network is lost: not ready any more, so that whoever made it stops it and makes another."""
-        if (sandbox := self._all.get(id_)) is None:
+        """Marks a sandbox as not ready, because its network is lost: the kubelet stops it and makes another."""
+        if (sandbox := self._sandboxes.get(id_)) is None:
             return
-        async with sandbox.turn:
+        async with sandbox.lock:
             if sandbox.ready:
-                _log.warning("sandbox given up, its network is lost", extra={"sandbox": id_, "pod": pod_of(sandbox)})
-                await self._note(sandbox, state="stopped")
+                fields = {"sandbox": id_, "pod": pod_name(sandbox)}
+                _log.warning("sandbox has lost its network, marked as not ready", extra=fields)
+                await self._try_write(sandbox, state="stopped")
                 self._events.sandbox(sandbox, "STOPPED")
 
     async def update_resources(self, sandbox: Sandbox, request: pb.UpdatePodSandboxResourcesRequest) -> None:
-        """UpdatePodSandboxResources: the kubelet has changed the pod's cgroup; here it is known and told."""
-        async with sandbox.turn:
+        """UpdatePodSandboxResources: the kubelet has changed the pod's cgroup; here it is recorded and reported."""
+        async with sandbox.lock:
             sandbox.check_ready()
             await self._hooks.update_pod(sandbox, request.overhead, request.resources)
             sandbox.config.linux.overhead.MergeFrom(request.overhead)
@@ -220,106 +251,97 @@ class Sandboxes:
             await self._hooks.updated_pod(sandbox)
 
     async def remove(self, sandbox: Sandbox) -> None:
-        """Forget a sandbox that is stopped."""
+        """RemovePodSandbox, of a sandbox that is stopped."""
         if sandbox.ready:
             raise FailedPrecondition(f"sandbox {sandbox.id} is still ready")
-        async with sandbox.turn:
-            if sandbox.id not in self._all:
+        async with sandbox.lock:
+            if sandbox.id not in self._sandboxes:
                 return
             await self._hooks.remove_pod(sandbox)
             self._events.sandbox(sandbox, "DELETED")
-            await asyncio.to_thread(self._records.remove, sandbox.id)
-            self._all.pop(sandbox.id, None)
+            await asyncio.to_thread(self._records.remove, sandbox.id, Durability.PROCESS_DEATH)
+            self._sandboxes.pop(sandbox.id, None)
 
-    async def _take_down(self, sandbox: Sandbox) -> list[str]:
-        """1. Plugins.  2. CNI DEL.  3. Namespaces and shared memory, unless CNI still needs them."""
-        left = []
+    async def _tear_down(self, sandbox: Sandbox) -> list[str]:
+        """1. NRI.  2. CNI DEL.  3. Namespaces and shared memory, unless CNI still needs them. Returns failures."""
         if sandbox.record.hooked == "run":
             sandbox.record = msgspec.structs.replace(sandbox.record, hooked="stopped")
             if await self._hooks.stop_pod(sandbox):
-                await self._note(sandbox)
+                await self._try_write(sandbox)
             failpoint(UNHOOKED)
         if sandbox.record.attached:
-            left += await _within("network", lambda: self._network.detach(attachment(sandbox)))
-            if left:
-                return left
+            if failure := await self._detach(attachment_of(sandbox)):
+                return [failure]
             failpoint(DETACHED)
-            await self._note(sandbox, attached=False, addresses=())
-        left += await asyncio.to_thread(self._kernel.remove, sandbox.id)
+            await self._try_write(sandbox, attached=False, addresses=())
+        failures = await asyncio.to_thread(self._kernel.remove, sandbox.id)
         failpoint(UNPINNED)
-        return left
+        return failures
+
+    async def _detach(self, attachment: Attachment) -> str:
+        """Calls CNI DEL within the deadline of an undo step. Returns the error, empty when it succeeded."""
+        try:
+            async with asyncio.timeout(self._limits.undo):
+                await self._network.detach(attachment)
+        except TimeoutError:
+            return f"network: not detached within {self._limits.undo:g} s"
+        except (RpcError, OSError) as error:
+            return f"network: {error}"
+        return ""
 
     async def _write(self, sandbox: Sandbox, **changes: Any) -> None:
         record = msgspec.structs.replace(sandbox.record, **changes)
-        await asyncio.to_thread(self._records.write, record)
+        await asyncio.to_thread(self._records.put, record.id, record, Durability.PROCESS_DEATH)
         sandbox.record = record
 
-    async def _note(self, sandbox: Sandbox, **changes: Any) -> None:
-        """Write down what was given up. A full disk keeps nobody from that: the next start finds out by itself."""
+    async def _try_write(self, sandbox: Sandbox, **changes: Any) -> None:
+        """Records that something was released. A full disk must not prevent that: the next start finds it out."""
         sandbox.record = msgspec.structs.replace(sandbox.record, **changes)
         try:
-            await asyncio.to_thread(self._records.write, sandbox.record)
+            await asyncio.to_thread(self._records.put, sandbox.id, sandbox.record, Durability.PROCESS_DEATH)
         except OSError as error:
-            _log.error("a record is behind", extra={"sandbox": sandbox.id, "reason": str(error)})
+            _log.error("cannot update sandbox record", extra={"sandbox": sandbox.id, "error": str(error)})
 
     async def recover(self) -> None:
-        """After a start: adopt what is whole. What was begun waits for `finish`, when plugins can be told."""
-        for record in await asyncio.to_thread(lambda: list(self._records.load())):
+        """After a start: adopts what is complete. The rest waits for `finish`, when NRI plugins are connected."""
+        await asyncio.to_thread(self._records.sweep)
+        for record in (await asyncio.to_thread(self._records.load)).values():
             sandbox = Sandbox(record, pb.PodSandboxConfig.FromString(record.config))
             if record.state == "making":
                 self._unfinished.append(sandbox)
                 continue
-            self._all[record.id] = sandbox
-            if record.state == "ready" and not self._stands(record):
-                await self._note(sandbox, state="stopped")
+            self._sandboxes[record.id] = sandbox
+            if record.state == "ready":
+                survives = record.boot_id == self._boot_id and (
+                    not record.network or self._kernel.is_pinned(record.network)
+                )
+                if not survives:
+                    await self._try_write(sandbox, state="stopped")
 
     async def finish(self) -> None:
-        """Undo what was being made when the runtime was stopped, and give back what belongs to nobody."""
+        """After a start: undoes interrupted RunPodSandbox calls, and removes orphaned attachments and namespaces."""
         unfinished, self._unfinished = self._unfinished, []
         for sandbox in unfinished:
-            await self._give_up(sandbox, RuntimeError("the runtime was stopped while it was made"))
-        await self._sweep()
-
-    def _stands(self, record: SandboxRecord) -> bool:
-        """Whether a sandbox that was ready still is: same boot, namespaces where they were."""
-        if record.boot_id != self._boot_id:
-            return False
-        return not record.network or self._kernel.stands(record.network)
-
-    async def _sweep(self) -> None:
-        """Give back and remove what has our name on it and no record; what cannot be is told, and stays."""
+            await self._undo(sandbox, "the runtime was stopped during RunPodSandbox")
         attached, pinned = await self._network.attached(), await asyncio.to_thread(self._kernel.pinned)
-        for id_ in (attached | pinned) - set(self._all):
-            _log.warning("removing what no sandbox has", extra={"sandbox": id_})
-            left = await self._detach_lost(id_) if id_ in attached else []
-            if left := left or await asyncio.to_thread(self._kernel.remove, id_):
-                _log.error("what no sandbox has is not removed", extra={"sandbox": id_, "left": "; ".join(left)})
-
-    async def _detach_lost(self, id_: str) -> list[str]:
-        """Give back by the id alone; CNI remembers the rest."""
-        lost = Attachment(id=id_, netns=self._kernel.network(id_), name="", namespace="", uid="")
-        return await _within("network", lambda: self._network.detach(lost))
+        for id_ in (attached | pinned) - set(self._sandboxes):
+            _log.warning("removing orphaned sandbox", extra={"sandbox": id_})
+            failures = []
+            if id_ in attached:  # the id is enough: CNI has cached the rest
+                orphan = Attachment(id=id_, netns=self._kernel.network(id_), name="", namespace="", uid="")
+                failures = [failure] if (failure := await self._detach(orphan)) else []
+            if failures := failures or await asyncio.to_thread(self._kernel.remove, id_):
+                fields = {"sandbox": id_, "error": "; ".join(failures)}
+                _log.error("cannot remove orphaned sandbox", extra=fields)
 
     def pod(self, sandbox: Sandbox) -> Pod:
-        """What the containers of a sandbox are built from."""
-        home = self._records.home(sandbox.id)
+        """Returns what the specifications of its containers are built from."""
+        directory = record_directory(self._records, sandbox.id)
         return Pod(
             id=sandbox.id,
             config=sandbox.config,
             network=sandbox.record.network,
             ipc=sandbox.record.ipc,
             shm=str(self._kernel.shm(sandbox.id)),
-            files={"/etc/hostname": str(home / "hostname"), "/etc/resolv.conf": str(home / "resolv.conf")},
+            files={"/etc/hostname": str(directory / "hostname"), "/etc/resolv.conf": str(directory / "resolv.conf")},
         )
-
-
-async def _within(name: str, work: Callable[[], Awaitable[None]]) -> list[str]:
-    """Do one step of an undo within its own deadline; what went wrong, in words."""
-    try:
-        async with asyncio.timeout(UNDO_SECONDS):
-            await work()
-    except TimeoutError:
-        return [f"{name}: not done within {UNDO_SECONDS:g} s"]
-    except (RpcError, OSError) as error:
-        return [f"{name}: {error}"]
-    return []

@@ -10,24 +10,24 @@ HOST_RESOLV = Path("/etc/resolv.conf")
 
 
 def write_pod_files(home: Path, config: pb.PodSandboxConfig) -> None:
-    """Write both; the names do not change while containers use them."""
+    """Writes both in place: containers have them mounted."""
     hostname = config.hostname or platform.node()  # a pod on the node's network has the node's name
     (home / "hostname").write_text(f"{hostname}\n", encoding="utf-8")
     (home / "resolv.conf").write_text(resolv_conf(config), encoding="utf-8")
 
 
 def resolv_conf(config: pb.PodSandboxConfig) -> str:
-    """What the kubelet says of DNS, or, when it says nothing, what the host does."""
+    """Returns resolv.conf by the kubelet's dns_config; without one, that of the host."""
     if not config.HasField("dns_config"):
         try:
             return HOST_RESOLV.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
     dns = config.dns_config
-    for each in (*dns.servers, *dns.searches, *dns.options):
-        if any(letter.isspace() for letter in each):
-            raise InvalidArgument(f"config.dns_config: {each!r} must not contain white space")
-    lines = [f"nameserver {each}" for each in dns.servers]
+    for word in (*dns.servers, *dns.searches, *dns.options):
+        if any(letter.isspace() for letter in word):
+            raise InvalidArgument(f"config.dns_config: {word!r} must not contain white space")
+    lines = [f"nameserver {server}" for server in dns.servers]
     if dns.searches:
         lines.append(f"search {' '.join(dns.searches)}")
     if dns.options:

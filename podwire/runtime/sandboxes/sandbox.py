@@ -1,4 +1,4 @@
-"""One sandbox: what is known of it, and small questions about it."""
+"""One sandbox: its record, its configuration and its locks."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -15,13 +15,13 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class Sandbox:
-    """One sandbox as the runtime knows it. Calls that change it take turns."""
+    """One sandbox. Calls that change it hold its lock."""
 
     record: SandboxRecord
     config: pb.PodSandboxConfig
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it is to be stopped: whoever waits for others on its behalf waits no longer."""
+    """Set when it is to be stopped: work for it that waits for others is cancelled."""
 
     @property
     def id(self) -> str:
@@ -36,22 +36,22 @@ class Sandbox:
             raise FailedPrecondition(f"sandbox {self.id} is not ready")
 
     async def unless_stopped(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do something that may take its time; stopping the sandbox does not wait for it. Raises FailedPrecondition."""
-        doing = asyncio.create_task(work)
+        """Does work that may take long, and cancels it when the sandbox is stopped. Raises FailedPrecondition then."""
+        working = asyncio.create_task(work)
         stopping = asyncio.create_task(self.stopping.wait())
         try:
-            await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if doing.done():
-                return doing.result()
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
             raise FailedPrecondition(f"sandbox {self.id} is being stopped")
         finally:
             stopping.cancel()
-            doing.cancel()
-            await asyncio.gather(doing, stopping, return_exceptions=True)
+            working.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
 
 
-def attachment(sandbox: Sandbox) -> Attachment:
-    """What CNI is told of a sandbox."""
+def attachment_of(sandbox: Sandbox) -> Attachment:
+    """Returns what CNI needs to know of a sandbox."""
     metadata = sandbox.config.metadata
     return Attachment(
         id=sandbox.id,
@@ -64,5 +64,5 @@ def attachment(sandbox: Sandbox) -> Attachment:
     )
 
 
-def pod_of(sandbox: Sandbox) -> str:
+def pod_name(sandbox: Sandbox) -> str:
     return f"{sandbox.config.metadata.namespace}/{sandbox.config.metadata.name}"

@@ -65,6 +65,6 @@ def _names(asked: Iterable[str], field: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def named(mask: int) -> list[str]:
+def capability_names(mask: int) -> list[str]:
     """The capabilities of a mask such as /proc/PID/status shows."""
     return [name for number, name in enumerate(ALL) if mask >> number & 1]

@@ -1,6 +1,6 @@
 """Attach: a client at the streams of a container's own process, which its shim holds; the container goes on without it.
 
-The shim gives output as frames on one connection and takes input on another; see shim/README.md, Control socket.
+The shim sends output as frames on one connection and takes input on another; see shim/README.md, Control socket.
 """
 
 import contextlib
@@ -16,10 +16,11 @@ from podwire.protocols.streaming.outcome import Exited, Failed
 from podwire.protocols.streaming.remote_command import Streams
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
-from podwire.runtime.containers.shim import ShimClient, ShimConnection
-from podwire.runtime.streaming.duplex import carried
+from podwire.runtime.containers.shim import ShimClient
+from podwire.runtime.ports import ShimConnection
+from podwire.runtime.streaming.duplex import run_duplex
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("podwire.runtime.streaming")
 
 FRAME = struct.Struct(">III")
 """Channel, bytes lost before this frame, length."""
@@ -28,57 +29,57 @@ STDOUT, STDERR, END = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class AttachSession:
-    """One client at a container that runs. Nothing of the container is ended with it."""
+    """One client of a running container. Its end does not end the container."""
 
-    shims: ShimClient
+    shim: ShimClient
     state: Path
     streams: Streams
 
     async def run(self, socket: Socket) -> None:
-        """Until the container ends or the client goes.
+        """Copies until the container ends or the client leaves.
 
-        1. Ask the shim for the streams.  2. Greet: from now on nothing is missed.  3. Carry bytes both ways.
+        1. Ask the shim for the streams.  2. Open the session: from now on nothing is missed.  3. Copy both ways.
         """
-        chair = ServerSide(socket.protocol, self.streams)
+        side = ServerSide(socket.protocol, self.streams)
         with contextlib.ExitStack() as stack:
             try:
-                output = stack.enter_context(await self.shims.line(self.state, "attach"))
-                feed = await self._feed(stack)
+                output = await self.shim.open_stream(self.state, "attach")
+                stack.callback(output.close)
+                input_ = None
+                if self.streams.stdin:
+                    input_ = await self.shim.open_stream(self.state, "stdin")
+                    stack.callback(input_.close)
             except OSError as error:
-                await socket.send(chair.ended(Failed(str(error))))
+                await socket.send(side.ended(Failed(str(error))))
                 return
-            await socket.send(chair.opening())
-            if await carried(self._speak(socket, chair, output), self._listen(socket, chair, feed)):
-                await socket.send(chair.ended(Exited(0)))  # upstream's answer, whatever the container's exit code is
+            await socket.send(side.opening())
+            if await run_duplex(self._send_output(socket, side, output), self._receive(socket, side, input_)):
+                await socket.send(side.ended(Exited(0)))  # as containerd does, whatever the container's exit code is
 
-    async def _feed(self, stack: contextlib.ExitStack) -> ShimConnection | None:
-        if not self.streams.stdin:
-            return None
-        return stack.enter_context(await self.shims.line(self.state, "stdin"))
-
-    async def _speak(self, socket: Socket, chair: ServerSide, output: ShimConnection) -> None:
-        """Carry output until the shim tells the end, or is gone."""
-        encoders: dict[int, Callable[[bytes], Iterator[bytes]]] = {STDOUT: chair.stdout, STDERR: chair.stderr}
-        while head := await output.exactly(FRAME.size):
-            channel, lost, length = FRAME.unpack(head)
+    async def _send_output(self, socket: Socket, side: ServerSide, output: ShimConnection) -> None:
+        """Sends output until the shim reports the end, or is gone."""
+        encoders: dict[int, Callable[[bytes], Iterator[bytes]]] = {STDOUT: side.stdout, STDERR: side.stderr}
+        while header := await output.receive_exactly(FRAME.size):
+            channel, lost, length = FRAME.unpack(header)
             if lost:
-                _log.warning("a slow client missed output", extra={"bytes": lost, "container": self.state.parent.name})
-            data = await output.exactly(length)
+                fields = {"bytes": lost, "container": self.state.parent.name}
+                _log.warning("attached client is slow, output was dropped", extra=fields)
+            data = await output.receive_exactly(length)
             if channel == END:
                 return
             for message in encoders[channel](data):
                 await socket.send(message)
 
-    async def _listen(self, socket: Socket, chair: ServerSide, feed: ShimConnection | None) -> None:
-        """What the client says: input, its end, sizes; until it goes or breaks the rules."""
+    async def _receive(self, socket: Socket, side: ServerSide, input_: ShimConnection | None) -> None:
+        """Takes input, its end and window sizes from the client, until it leaves or violates the protocol."""
         with contextlib.suppress(Violation):
             while (message := await socket.receive()) is not None:
-                for event in chair.receive(message):
+                for event in side.receive(message):
                     match event:
-                        case Stdin(data) if feed is not None:
-                            with contextlib.suppress(OSError):  # the container reads no more; its output may go on
-                                await feed.send(data)
-                        case StdinEnded() if feed is not None:
-                            feed.finish()
+                        case Stdin(data) if input_ is not None:
+                            with contextlib.suppress(OSError):  # the container has closed its input
+                                await input_.send(data)
+                        case StdinEnded() if input_ is not None:
+                            input_.finish()
                         case Size(width, height):
-                            await self.shims.resize(self.state, width, height)
+                            await self.shim.resize(self.state, width, height)

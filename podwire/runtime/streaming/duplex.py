@@ -1,22 +1,20 @@
-"""Both directions of a conversation at the same time."""
+"""Both directions of a session at the same time."""
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
 
-async def carried(speak: Coroutine[Any, Any, None], listen: Coroutine[Any, Any, None]) -> bool:
-    """Speak and listen until one of them ends; whether all was said, not when the client went first.
-
-    Raises what went wrong with speaking.
-    """
-    speaking, listening = asyncio.create_task(speak), asyncio.create_task(listen)
+async def run_duplex(sending: Coroutine[Any, Any, None], receiving: Coroutine[Any, Any, None]) -> bool:
+    """Runs both until one ends, and cancels the other. Returns whether everything was sent: False when the client
+    left first. Raises the error of sending."""
+    sender, receiver = asyncio.create_task(sending), asyncio.create_task(receiving)
     try:
-        await asyncio.wait((speaking, listening), return_when=asyncio.FIRST_COMPLETED)
-        if speaking.done():
-            speaking.result()
-        return speaking.done()
+        await asyncio.wait((sender, receiver), return_when=asyncio.FIRST_COMPLETED)
+        if sender.done():
+            sender.result()
+        return sender.done()
     finally:
-        for each in (speaking, listening):
-            each.cancel()
-        await asyncio.gather(speaking, listening, return_exceptions=True)
+        for task in (sender, receiver):
+            task.cancel()
+        await asyncio.gather(sender, receiver, return_exceptions=True)

@@ -1,7 +1,4 @@
-"""Commands inside containers: run to their end for probes (ExecSync), or offered as a conversation (Exec).
-
-The streams of a container itself are offered in the same way (Attach).
-"""
+"""Commands in containers: ExecSync runs one to its end (probes), Exec and Attach return a URL for a session."""
 
 import asyncio
 import contextlib
@@ -9,7 +6,9 @@ import functools
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,88 +27,110 @@ from podwire.protocols.streaming.remote_command import Streams
 from podwire.runtime.containers.bundles import Bundles
 from podwire.runtime.containers.container import Container
 from podwire.runtime.containers.shim import ShimClient
-from podwire.runtime.ports import Output
+from podwire.runtime.limits import RuntimeLimits
+from podwire.runtime.ports import ListenConsole
 from podwire.runtime.streaming.attach import AttachSession
 from podwire.runtime.streaming.exec_process import PID, ExecProcess
 from podwire.runtime.streaming.exec_session import ExecSession, Files
-from podwire.runtime.streaming.server import StreamingServer, TargetGone, talk
+from podwire.runtime.streaming.server import StreamingServer, TargetGone, session_handler
 from podwire.tasks import descriptors
 
-OUTPUT_BYTES = 16 * 1024 * 1024
-"""Of both outputs together; a client takes no larger message."""
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The result of ExecSync."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
 
 
 class ExecService:
-    """Runs commands, or offers to."""
+    """ExecSync, Exec and Attach."""
 
-    def __init__(self, shims: ShimClient, bundles: Bundles, offers: StreamingServer) -> None:
-        self._shims = shims
+    def __init__(
+        self,
+        shim: ShimClient,
+        bundles: Bundles,
+        server: StreamingServer,
+        listen_console: ListenConsole,
+        limits: RuntimeLimits | None = None,
+    ) -> None:
+        self._shim = shim
         self._bundles = bundles
-        self._offers = offers
+        self._server = server
+        self._listen_console = listen_console
+        self._limits = limits or RuntimeLimits()
 
     async def run(self, container: Container, command: list[str], seconds: float) -> Output:
-        """ExecSync. The command ends with its time, with its caller, or when it says too much."""
-        _check(container, command)
-        async with self._working(container, command, tty=False) as work:
-            ours, theirs = _pipes()
-            try:
-                inside = await asyncio.to_thread(self._start, work, container, theirs)
-            except OSError as error:
-                _close(ours)
-                raise Internal(f"the command cannot be run: {error}") from error
-            finally:
-                _close(theirs)
-            try:
-                return await _output(inside, ours, seconds)
-            finally:
-                await inside.finish()
-                _close(ours)
+        """ExecSync. The command is killed after its time, with its caller, or when its output is too long."""
+        _check_command(container, command)
+        async with self._work_directory(container, command, tty=False) as work:
+            with ExitStack() as ours:
+                (out, their_out), (err, their_err) = os.pipe(), os.pipe()
+                for file in (out, err):
+                    ours.callback(os.close, file)
+                    os.set_blocking(file, False)
+                with ExitStack() as theirs:
+                    files = (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), their_out, their_err)
+                    for file in files:
+                        theirs.callback(os.close, file)
+                    try:
+                        process = await asyncio.to_thread(self._start, work, container, files)
+                    except OSError as error:
+                        raise Internal(f"the command cannot be run: {error}") from error
+                try:
+                    return await _collect(process, (out, err), seconds, self._limits.exec_output)
+                finally:
+                    await process.finish()
 
     @contextlib.asynccontextmanager
-    async def _working(self, container: Container, command: list[str], *, tty: bool) -> AsyncIterator[Path]:
+    async def _work_directory(self, container: Container, command: list[str], *, tty: bool) -> AsyncIterator[Path]:
         """A directory for one command, removed at its end."""
-        work = self._bundles.home(container.id) / f"exec-{secrets.token_hex(8)}"
+        work = self._bundles.bundle(container.id) / f"exec-{secrets.token_hex(8)}"
         try:
-            await asyncio.to_thread(self._prepare, work, container, command, tty=tty)
+            await asyncio.to_thread(self._write_process, work, container, command, tty=tty)
             yield work
         finally:
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, work, ignore_errors=True))
 
-    def _prepare(self, work: Path, container: Container, command: list[str], *, tty: bool) -> None:
-        """What the OCI runtime is told: the container's own process with another command line."""
-        spec = msgspec.json.decode((self._bundles.home(container.id) / "config.json").read_bytes())
+    def _write_process(self, work: Path, container: Container, command: list[str], *, tty: bool) -> None:
+        """Writes process.json: the container's own process with another command line."""
+        spec = msgspec.json.decode((self._bundles.bundle(container.id) / "config.json").read_bytes())
         process: dict[str, Any] = {**spec["process"], "args": command, "terminal": tty}
         work.mkdir(mode=0o700)
         (work / "process.json").write_bytes(msgspec.json.encode(process))
 
     def _start(self, work: Path, container: Container, files: Files, console: str = "") -> ExecProcess:
-        doors = self._bundles.cgroups.doors(self._bundles.cgroup(container.id))
-        argv = self._shims.exec_argv(container.id, work / "process.json", work / PID, doors, console)
-        return ExecProcess.start(work, container.id, argv, self._shims.environment, files)
+        cgroup_files = self._bundles.cgroups.doors(self._bundles.cgroup(container.id))
+        argv = self._shim.exec_argv(container.id, work / "process.json", work / PID, cgroup_files, console)
+        return ExecProcess.start(work, container.id, argv, self._shim.environment, files, self._limits.kill)
 
-    def offer(self, container: Container, request: pb.ExecRequest) -> str:
-        """Exec: a URL that is good for one conversation within a minute."""
+    def exec_url(self, container: Container, request: pb.ExecRequest) -> str:
+        """Exec: returns a URL that is valid for one session within a minute."""
         command, streams = list(request.cmd), _streams(request)
-        _check(container, command)
-        converse = functools.partial(self._converse, container, command, streams)
-        return self._offers.add("exec", talk(streams, functools.partial(_still_running, container), converse))
+        _check_command(container, command)
+        run = functools.partial(self._run_session, container, command, streams)
+        handler = session_handler(streams, functools.partial(_check_still_running, container), run)
+        return self._server.add("exec", handler)
 
-    def offer_attach(self, container: Container, request: pb.AttachRequest) -> str:
-        """Attach: likewise. The container's own setting decides whether there is a terminal, and whether input."""
+    def attach_url(self, container: Container, request: pb.AttachRequest) -> str:
+        """Attach: returns a URL likewise. The container's own setting decides about terminal and input."""
         _check_running(container)
         streams = _streams(request)
         config = container.config
         if streams.tty != config.tty:
             raise InvalidArgument(f"tty: the container has {'a' if config.tty else 'no'} terminal")
         if streams.stdin and not config.stdin:
-            raise InvalidArgument("stdin: the container was made without one")
-        converse = AttachSession(self._shims, self._bundles.state(container.id), streams).run
-        return self._offers.add("attach", talk(streams, functools.partial(_still_running, container), converse))
+            raise InvalidArgument("stdin: the container was created without stdin")
+        run = AttachSession(self._shim, self._bundles.state(container.id), streams).run
+        handler = session_handler(streams, functools.partial(_check_still_running, container), run)
+        return self._server.add("attach", handler)
 
-    async def _converse(self, container: Container, command: list[str], streams: Streams, socket: Socket) -> None:
-        async with self._working(container, command, tty=streams.tty) as work:
+    async def _run_session(self, container: Container, command: list[str], streams: Streams, socket: Socket) -> None:
+        async with self._work_directory(container, command, tty=streams.tty) as work:
             start = functools.partial(self._start, work, container)
-            await ExecSession(work, streams, start).run(socket)
+            await ExecSession(work, streams, start, self._listen_console).run(socket)
 
 
 def _streams(request: pb.ExecRequest | pb.AttachRequest) -> Streams:
@@ -120,7 +141,7 @@ def _streams(request: pb.ExecRequest | pb.AttachRequest) -> Streams:
     return Streams(stdin=request.stdin, stdout=request.stdout, stderr=request.stderr, tty=request.tty)
 
 
-def _check(container: Container, command: list[str]) -> None:
+def _check_command(container: Container, command: list[str]) -> None:
     if not command:
         raise InvalidArgument("cmd: must be given")
     _check_running(container)
@@ -131,30 +152,17 @@ def _check_running(container: Container) -> None:
         raise FailedPrecondition(f"container {container.id} is not running")
 
 
-def _still_running(container: Container) -> None:
+def _check_still_running(container: Container) -> None:
     if not container.running:
         raise TargetGone("the container has ended")
 
 
-def _pipes() -> tuple[tuple[int, int], Files]:
-    """Our ends of two outputs, not blocking, and the three files of a command."""
-    (out, their_out), (err, their_err) = os.pipe(), os.pipe()
-    for each in (out, err):
-        os.set_blocking(each, False)
-    return (out, err), (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), their_out, their_err)
-
-
-def _close(files: Iterable[int]) -> None:
-    for each in files:
-        os.close(each)
-
-
-async def _output(inside: ExecProcess, files: tuple[int, int], seconds: float) -> Output:
-    """All that a command says until it ends; what it leaves in the background keeps nobody waiting."""
+async def _collect(process: ExecProcess, files: tuple[int, int], seconds: float, limit: int) -> Output:
+    """Collects the output until the command ends; processes that it leaves in the background are not waited for."""
     full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    outputs = [_Gathered(each, full) for each in files]
-    tasks = [asyncio.create_task(each.follow()) for each in outputs]
-    exited = asyncio.create_task(inside.exited())
+    outputs = [_Buffer(file, full, limit) for file in files]
+    tasks = [asyncio.create_task(output.follow()) for output in outputs]
+    exited = asyncio.create_task(process.exited())
     try:
         async with asyncio.timeout(seconds or None):
             await asyncio.wait((exited, full), return_when=asyncio.FIRST_COMPLETED)
@@ -164,28 +172,29 @@ async def _output(inside: ExecProcess, files: tuple[int, int], seconds: float) -
         for task in (exited, *tasks):
             task.cancel()
         await asyncio.gather(exited, *tasks, return_exceptions=True)
-    for each in outputs:
-        each.take()
-    if sum(len(each.data) for each in outputs) > OUTPUT_BYTES:
-        raise ResourceExhausted(f"the command said more than {OUTPUT_BYTES} bytes")
-    return Output(inside.code(), *(bytes(each.data) for each in outputs))
+    for output in outputs:
+        output.read_available()
+    if sum(len(output.data) for output in outputs) > limit:
+        raise ResourceExhausted(f"the output of the command is longer than {limit} bytes")
+    return Output(process.code(), *(bytes(output.data) for output in outputs))
 
 
-class _Gathered:
+class _Buffer:
     """One output of a command, as far as it was read."""
 
-    def __init__(self, source: int, full: "asyncio.Future[None]") -> None:
+    def __init__(self, source: int, full: "asyncio.Future[None]", limit: int) -> None:
         self.data = bytearray()
         self._source = source
         self._full = full
+        self._limit = limit
 
     async def follow(self) -> None:
-        while self.take():
+        while self.read_available():
             await descriptors.readable(self._source)
 
-    def take(self) -> bool:
-        """Read what is there; False at the end, or when it is too much."""
-        while len(self.data) <= OUTPUT_BYTES:
+    def read_available(self) -> bool:
+        """Reads what is available. Returns False at the end, or when it is too long."""
+        while len(self.data) <= self._limit:
             try:
                 chunk = os.read(self._source, descriptors.CHUNK)
             except BlockingIOError:

@@ -1,4 +1,4 @@
-"""A command inside a container: the launcher that was started here, and the process that it became there."""
+"""A command in a container: the launcher that was started here, and the process that it became in the container."""
 
 import asyncio
 import contextlib
@@ -14,20 +14,20 @@ from podwire.linux.proc.processes import Child
 from podwire.tasks import descriptors
 
 PID = "pid"
-"""The file in which the OCI runtime leaves the process's number."""
+"""The file into which the OCI runtime writes the pid."""
 
-KILLED_WITHIN = 10.0
-ROUNDS = 100
-"""A process that forks faster than it can be stopped so many times is left to the end of its container."""
+MAX_ROUNDS = 100
+"""A process that forks faster than it can be stopped this many times is left to the end of its container."""
 
 
 @dataclass(slots=True)
 class ExecProcess:
-    """Ends by itself, or is killed with all that it started; then its launcher is reaped, once."""
+    """Ends by itself, or is killed with its descendants; then its launcher is reaped, once."""
 
     work: Path
     container: str
     child: Child
+    kill_timeout: float
     _code: int | None = field(default=None, init=False)
 
     @classmethod
@@ -38,15 +38,16 @@ class ExecProcess:
         argv: Sequence[str],
         env: Mapping[str, str],
         files: tuple[int, int, int],
+        kill_timeout: float,
     ) -> "ExecProcess":
-        return cls(work, container, processes.spawn(argv, env=env, files=files))
+        return cls(work, container, processes.spawn(argv, env=env, files=files), kill_timeout)
 
     async def exited(self) -> None:
-        """Until it has ended."""
+        """Waits for its end."""
         await descriptors.readable(self.child.pidfd)
 
     def code(self) -> int:
-        """The exit code as a shell tells it, of one that has ended."""
+        """Returns the exit code as a shell reports it; only after its end."""
         if self._code is None:
             code = processes.reap(self.child)
             os.close(self.child.pidfd)
@@ -54,7 +55,7 @@ class ExecProcess:
         return self._code
 
     async def finish(self) -> None:
-        """Kill what is left of it; nothing happens when it has ended."""
+        """Kills what is left of it; does nothing when it has ended."""
         if self._code is None:
             await asyncio.shield(asyncio.to_thread(self._kill))
 
@@ -63,29 +64,29 @@ class ExecProcess:
             _kill_tree(int((self.work / PID).read_text(encoding="ascii")), self.container)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.child.pid, signal.SIGKILL)
-        processes.wait(self.child.pidfd, KILLED_WITHIN)  # the event loop made the descriptor one that does not wait
+        processes.wait(self.child.pidfd, self.kill_timeout)  # the event loop has made the descriptor non-blocking
         self.code()
 
 
 def _kill_tree(root: int, container: str) -> None:
-    """Stop a process and all that it started, so that nobody forks away, then kill them."""
-    held: dict[int, int] = {}
+    """Stops a process and its descendants, so that none can fork away, then kills them."""
+    stopped: dict[int, int] = {}
     try:
-        for _ in range(ROUNDS):
-            fresh = [pid for pid in (root, *_below(held)) if pid not in held]
-            if not fresh:
+        for _ in range(MAX_ROUNDS):
+            new = [pid for pid in (root, *_children(stopped)) if pid not in stopped]
+            if not new:
                 break
-            for pid in fresh:
-                held[pid] = _open_in(pid, container)
-                processes.send_signal(held[pid], signal.SIGSTOP)
-        for pidfd in held.values():
+            for pid in new:
+                stopped[pid] = _open_in(pid, container)
+                processes.send_signal(stopped[pid], signal.SIGSTOP)
+        for pidfd in stopped.values():
             processes.send_signal(pidfd, signal.SIGKILL)
     finally:
-        for pidfd in held.values():
+        for pidfd in stopped.values():
             os.close(pidfd)
 
 
-def _below(pids: Mapping[int, int]) -> Iterator[int]:
+def _children(pids: Mapping[int, int]) -> Iterator[int]:
     for pid in pids:
         with contextlib.suppress(OSError):
             for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -93,7 +94,7 @@ def _below(pids: Mapping[int, int]) -> Iterator[int]:
 
 
 def _open_in(pid: int, container: str) -> int:
-    """A descriptor of a process, if it is the container's: its number may be somebody else's by now."""
+    """Returns a pidfd of a process, if it is in the container: its pid may be reused by now."""
     pidfd = processes.open_process(pid, processes.start_time(pid))
     try:
         if container in Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8"):

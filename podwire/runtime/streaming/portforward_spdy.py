@@ -1,6 +1,6 @@
-"""Port-forward: connections to ports inside a pod's network namespace, as many as a client opens over SPDY.
+"""Port-forward over SPDY: any number of connections of one client.
 
-Each connection is a pair of streams with the same request id: one for its bytes, one for what went wrong.
+Each connection is a pair of streams with the same request id: one for its bytes, one for an error text.
 """
 
 import asyncio
@@ -8,37 +8,37 @@ import contextlib
 from dataclasses import dataclass, field
 
 from podwire.protocols.streaming import spdy
-from podwire.runtime.streaming.port_connection import InputQueue, Reach, carry
+from podwire.runtime.limits import RuntimeLimits
+from podwire.runtime.streaming.port_connection import Connect, InputQueue, forward
 from podwire.transports.spdy_server import Frames
 
-PAIR_SECONDS = 30.0
-"""From one stream of a pair to the other."""
 DATA, ERROR = "data", "error"
 
 
 @dataclass(slots=True)
 class _Pair:
-    """One connection, of which either stream may come first."""
+    """One connection; either of its streams may come first."""
 
     port: int
+    queue: InputQueue
     streams: dict[str, int] = field(default_factory=dict)
-    whole: asyncio.Event = field(default_factory=asyncio.Event)
-    inflow: InputQueue = field(default_factory=InputQueue)
+    complete: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class SpdyForwarder:
-    """One client."""
+    """Serves one client."""
 
-    def __init__(self, frames: Frames, pod: str, reach: Reach) -> None:
+    def __init__(self, frames: Frames, pod: str, connect: Connect, limits: RuntimeLimits | None = None) -> None:
         self._frames = frames
         self._pod = pod
-        self._reach = reach
+        self._connect = connect
+        self._limits = limits or RuntimeLimits()
         self._pairs: dict[str, _Pair] = {}
         self._by_data: dict[int, _Pair] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Until the client goes; its connections go with it."""
+        """Forwards until the client leaves; its connections end with it."""
         try:
             async with asyncio.TaskGroup() as connections:
                 while (event := await self._frames.next()) is not None:
@@ -48,9 +48,9 @@ class SpdyForwarder:
                         case spdy.Data(stream, data, end) if stream in self._by_data:
                             await self._put(self._by_data[stream], data, end=end)
                         case spdy.Reset(stream) if stream in self._by_data:
-                            self._by_data[stream].inflow.give_up()
-                for each in self._tasks:
-                    each.cancel()
+                            self._by_data[stream].queue.abandon()
+                for task in self._tasks:
+                    task.cancel()
         finally:
             await self._frames.finish()
 
@@ -62,7 +62,7 @@ class SpdyForwarder:
             await self._frames.refuse(opened.stream)
             return
         if pair is None:
-            pair = self._pairs[key] = _Pair(port)
+            pair = self._pairs[key] = _Pair(port, InputQueue(self._limits))
             task = connections.create_task(self._connection(key, pair), name=f"forward to port {port}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -72,36 +72,37 @@ class SpdyForwarder:
             self._by_data[opened.stream] = pair
             await self._put(pair, b"", end=opened.end)
         if len(pair.streams) == 2:
-            pair.whole.set()
+            pair.complete.set()
 
     async def _put(self, pair: _Pair, data: bytes, *, end: bool) -> None:
         if data:
-            await pair.inflow.put(data)
+            await pair.queue.put(data)
         if end:
-            await pair.inflow.put(b"")
+            await pair.queue.put(b"")
 
     async def _connection(self, key: str, pair: _Pair) -> None:
-        """From the first of the two streams to the end of both; what goes wrong ends this one alone."""
+        """Forwards one connection, from its first stream to the end of both; its errors end it alone."""
         try:
-            async with asyncio.timeout(PAIR_SECONDS):
-                await pair.whole.wait()
-            await self._carry(pair)
+            async with asyncio.timeout(self._limits.stream_pair):
+                await pair.complete.wait()
+            await self._forward(pair)
         except OSError as error:  # TimeoutError is one: the other stream did not come
             text = f"error forwarding port {pair.port} to pod {self._pod}, uid : {error}"
             await self._end(pair, text if str(error) else f"{text}timed out waiting for its other stream")
         finally:
-            pair.inflow.give_up()
+            pair.queue.abandon()
             del self._pairs[key]
             self._by_data.pop(pair.streams.get(DATA, 0), None)
 
-    async def _carry(self, pair: _Pair) -> None:
+    async def _forward(self, pair: _Pair) -> None:
         async def send(data: bytes) -> None:
             await self._frames.send(pair.streams[DATA], data)
 
-        await carry(await self._reach(pair.port), pair.inflow, send, lambda: self._end(pair))
+        streams = await self._connect(pair.port)
+        await forward(streams, pair.queue, send, lambda: self._end(pair), self._limits)
 
     async def _end(self, pair: _Pair, text: str = "") -> None:
-        """Both streams: kubectl waits for the second as soon as the first has ended, whatever it could still send."""
+        """Ends both streams: kubectl waits for the second as soon as the first has ended."""
         with contextlib.suppress(OSError):
             for kind, last in ((DATA, b""), (ERROR, text.encode("utf-8", "backslashreplace"))):
                 if kind in pair.streams:
@@ -109,11 +110,11 @@ class SpdyForwarder:
 
 
 def _port(text: str) -> int:
-    """0 when it is none."""
+    """Returns 0 for what is not a port."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 5 else 0
     return number if number < 65536 else 0
 
 
 def _request(opened: spdy.Opened, kind: str) -> str:
-    """What pairs two streams: the id that clients give, or, before they did, the number of the first of the two."""
+    """Returns what pairs two streams: the request id, or, for old clients, the number of the first of the two."""
     return opened.headers.get("requestid") or f"stream {opened.stream if kind == ERROR else opened.stream - 2}"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
-from podwire.runtime.spec.capabilities import ALL, DEFAULT, capabilities, named
+from podwire.runtime.spec.capabilities import ALL, DEFAULT, capabilities, capability_names
 from podwire.runtime.spec.mounts import asked_mounts, clean_path, root_propagation
 from podwire.runtime.spec.seccomp import NEVER, profile
 from podwire.runtime.spec.users import Accounts, User, user_of
@@ -57,8 +57,8 @@ def test_a_capability_that_does_not_exist_is_named():
 
 
 def test_masks_are_read_by_number():
-    assert named(0b101) == ["CAP_CHOWN", "CAP_DAC_READ_SEARCH"]
-    assert named((1 << len(ALL)) - 1) == list(ALL)
+    assert capability_names(0b101) == ["CAP_CHOWN", "CAP_DAC_READ_SEARCH"]
+    assert capability_names((1 << len(ALL)) - 1) == list(ALL)
 
 
 def refused(kept):
