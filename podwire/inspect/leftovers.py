@@ -56,7 +56,8 @@ def owners(options: Options) -> set[str]:
 def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:
     for path in options.state.glob(f"runtime/{kind}/*/{FILE}"):
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            yield append_log.newest(path.read_bytes(), msgspec.json.decode, msgspec.MsgspecError)
+            line = append_log.newest(path.read_bytes(), msgspec.json.decode, msgspec.MsgspecError)
+            yield line.get("record", line)  # format 1 had no envelope
 
 
 def _namespaces(options: Options) -> Iterator[Leftover]:

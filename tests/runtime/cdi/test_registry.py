@@ -88,7 +88,10 @@ BAD = {
     "a field that nobody knows": (described(more=1), "more"),
     "an edit that nobody knows": (described(device("0", intelRdt={})), "intelRdt"),
     "a bad name": (described(device("-")), "not a valid device name"),
-    "a stage that is none": (described(device("0", hooks=[{"hookName": "later", "path": "/x"}])), "must be one of createContainer"),
+    "a stage that is none": (
+        described(device("0", hooks=[{"hookName": "later", "path": "/x"}])),
+        "must be one of createContainer",
+    ),
     "a relative path": (described(device("0", mounts=[{"hostPath": "/x", "containerPath": "x"}])), "absolute"),
     "a variable without a name": (described(device("0", env=["=1"])), "NAME=VALUE"),
     "no JSON": ("{", "truncated"),

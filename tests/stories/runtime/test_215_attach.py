@@ -126,7 +126,7 @@ async def test_a_terminal_has_the_clients_size(cri, attach):
     [
         pytest.param({}, "one of stdin, stdout or stderr", id="nothing"),
         pytest.param({"tty": True, "stdout": True}, "no terminal", id="a terminal that there is not"),
-        pytest.param({"stdin": True, "stdout": True}, "without one", id="input that there is not"),
+        pytest.param({"stdin": True, "stdout": True}, "without stdin", id="input that there is not"),
     ],
 )
 async def test_what_the_container_does_not_have_is_refused(cri, streams, why):
