@@ -89,6 +89,11 @@ def syscall(number: int, operation: str, *arguments: int | bytes | None, names: 
     return _checked(_syscall(ctypes.c_long(number), *passed), operation, names)
 
 
+def syncfs(descriptor: int) -> None:
+    """Write everything of a file system to the disk; it is named by an open file."""
+    _checked(_libc.syncfs(descriptor), "sync a file system")
+
+
 def openat2(directory: int, path: str, flags: int, mode: int, resolve: int) -> int:
     """Open a path under rules on how it may be resolved; the descriptor is close-on-exec."""
     how = b"".join(each.to_bytes(8, byteorder) for each in (flags | os.O_CLOEXEC, mode, resolve))

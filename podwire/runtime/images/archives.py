@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from podwire.linux.fs.paths import open_beneath
 from podwire.runtime.images import tar
-from podwire.runtime.images.beneath import open_beneath
 from podwire.runtime.images.documents import check_compression
 from podwire.runtime.images.errors import BadImage, OverLimit
 from podwire.runtime.images.limits import Budget, Limits
@@ -98,7 +98,7 @@ class _Directory:
 
     def _open(self, name: str) -> int:
         try:
-            opened = open_beneath(self._descriptor, os.fsencode(name), _READ, links=True)
+            opened = open_beneath(self._descriptor, name or ".", _READ)
         except (OSError, ValueError) as error:
             raise BadImage(name[:300], "is not in the archive, or not a file of it") from error
         if not stat.S_ISREG(os.fstat(opened).st_mode):

@@ -7,7 +7,6 @@ import io
 import os
 import re
 import struct
-import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from podwire.linux.proc.processes import run
 from podwire.runtime.images import documents
 from podwire.runtime.images.contents import CONTAINERD_NAME
 from podwire.runtime.images.documents import digest_of
@@ -138,16 +138,12 @@ def root_layer(busybox: Path) -> bytes:
 def applets(busybox: Path) -> list[str]:
     """What a busybox can be called as. It names itself, too: a link of that name would be all that is left of it."""
     try:
-        listed = subprocess.run(  # noqa: S603 - the operator's own busybox, which its image is about to be made of
-            [os.fspath(busybox), "--list"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_LIST_SECONDS,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise BadImage(str(busybox), f"does not say what it can do ({error})") from error
-    names = {each for each in listed.decode("ascii", "replace").split() if _APPLET.fullmatch(each)}
+        done = run([os.fspath(busybox), "--list"], env={}, deadline=_LIST_SECONDS)
+    except OSError as error:
+        raise BadImage(str(busybox), f"`--list` failed: {error}") from error
+    if done.code:
+        raise BadImage(str(busybox), f"`--list` ended with exit code {done.code}")
+    names = {name for name in done.stdout.decode("ascii", "replace").split() if _APPLET.fullmatch(name)}
     return sorted(names - {"busybox", ".", ".."})
 
 

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from podwire.runtime.images.beneath import open_beneath
+from podwire.linux.fs import paths
 from podwire.runtime.images.errors import BadImage, OverLimit
 from podwire.runtime.images.limits import Limits
 
@@ -22,6 +22,11 @@ OPAQUE = "trusted.overlay.opaque"
 _LINKS = 40
 _HELD = 64
 _IMPLIED_MODE = 0o755
+
+
+def open_beneath(root: int, path: bytes, flags: int) -> int:
+    """Opens a path below the directory `root`, which the empty path is. A symlink in the path is an OSError."""
+    return paths.open_beneath(root, os.fsdecode(path) or ".", flags, symlinks=False)
 
 
 def is_whiteout(state: os.stat_result) -> bool:

@@ -14,16 +14,17 @@ from pathlib import Path
 import msgspec
 
 from podwire.failpoints import declare, failpoint
-from podwire.runtime.images import archives, beneath, contents, durable, layers, references
+from podwire.linux.syscalls import syncfs
+from podwire.runtime.images import archives, contents, layers, references
 from podwire.runtime.images.archives import Archive
 from podwire.runtime.images.contents import ArchiveImage
 from podwire.runtime.images.documents import OCI_CONFIG, OCI_MANIFEST, Descriptor, chain_ids, digest_of
 from podwire.runtime.images.errors import BadImage
 from podwire.runtime.images.limits import Budget, Limits
 from podwire.runtime.images.platforms import Machine
-from podwire.runtime.images.records import Record, Records
+from podwire.runtime.images.records import ImageRecord, StoreRecords
 from podwire.runtime.images.snapshots import Snapshots
-from podwire.runtime.images.staging import StoreDirectory
+from podwire.runtime.images.staging import StoreDirectory, translate_full_disk
 
 UNPACKED = declare("images.unpacked", "an archive's layers are unpacked in staging; nothing is synced")
 SYNCED = declare("images.synced", "they are synced; nothing is in place")
@@ -35,8 +36,8 @@ NAMED = declare("images.named", "an image has one of its names")
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    disk: StoreDirectory
-    records: Records
+    directory: StoreDirectory
+    records: StoreRecords
     snapshots: Snapshots
 
 
@@ -54,7 +55,7 @@ class _Work:
 
 def import_archive(store: Store, path: Path, name: str, limits: Limits, machine: Machine) -> list[str]:
     """Take the images of an archive in; their ids. Raises BadImage, StoreFull."""
-    with durable.no_room_is_told(), store.disk.stage() as stage:
+    with translate_full_disk(), store.directory.stage() as stage:
         (stage / "rubbish").mkdir()
         with archives.opened(path, stage / "archive", limits) as archive:
             found = _renamed(contents.find(archive, machine, limits), name)
@@ -65,7 +66,7 @@ def import_archive(store: Store, path: Path, name: str, limits: Limits, machine:
                 failpoint(UNPACKED)
                 _sync(stage)
                 failpoint(SYNCED)
-                with store.disk.exclusive():
+                with store.directory.exclusive():
                     # A layer that was there may have been removed with its image since.
                     if all(_is_there(store, work, image) for image in found):
                         return [_commit(store, work, image) for image in found]
@@ -101,7 +102,7 @@ def _unpack_missing(store: Store, work: _Work, image: ArchiveImage) -> None:
 def _sync(stage: Path) -> None:
     descriptor = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        beneath.sync_filesystem(descriptor)
+        syncfs(descriptor)
     finally:
         os.close(descriptor)
 
@@ -116,10 +117,10 @@ def _commit(store: Store, work: _Work, image: ArchiveImage) -> str:
         if each in work.staged and not store.snapshots.has(each):
             store.snapshots.put(each, work.staged[each], work.stage)
             failpoint(LAYER_PUT)
-    store.disk.sync("snapshots")
+    store.directory.fsync("snapshots")
     manifest = image.manifest or _manifest(image, [work.descriptors[pair] for pair in _seen(image)])
     image_id = store.records.put_blob(image.config)
-    record = Record(image_id, store.records.put_blob(manifest), tuple(chain))
+    record = ImageRecord(image_id, store.records.put_blob(manifest), tuple(chain))
     failpoint(BLOBS_PUT)
     is_new = not store.records.has(image_id)
     digests = contents.digest_names(image.names, image.digests or (record.manifest,))

@@ -42,9 +42,9 @@ class Writable:
 class Snapshots:
     """`snapshots/CHAIN/fs` is a layer; `layer.json` beside it is written when it is whole."""
 
-    def __init__(self, disk: StoreDirectory) -> None:
-        self._disk = disk
-        self._home = disk.root / "snapshots"
+    def __init__(self, store: StoreDirectory) -> None:
+        self._store = store
+        self._home = store.root / "snapshots"
         self._facts: dict[str, DiskUsage] = {}
 
     def path(self, chain: str) -> Path:
@@ -78,12 +78,12 @@ class Snapshots:
     def put(self, chain: str, staged: Path, stage: Path) -> None:
         """Put a layer in place that is synced already; what was there, not being whole, goes."""
         place = self.path(chain).parent
-        self._disk.discard(place, stage)
+        self._store.discard(place, stage)
         staged.rename(place)
         self._facts.pop(chain, None)
 
     def drop(self, chain: str, stage: Path) -> None:
-        self._disk.discard(self.path(chain).parent, stage)
+        self._store.discard(self.path(chain).parent, stage)
         self._facts.pop(chain, None)
 
 
@@ -93,9 +93,9 @@ class Containers:
     Not synced: after a loss of power no container runs, and what it had written is not wanted any more.
     """
 
-    def __init__(self, disk: StoreDirectory) -> None:
-        self._disk = disk
-        self._home = disk.root / "containers"
+    def __init__(self, store: StoreDirectory) -> None:
+        self._store = store
+        self._home = store.root / "containers"
 
     def prepare(self, container_id: str, hold: Hold, model: Path, stage: Path) -> Writable:
         """Make the directories, or find them. The upper one is what a container's `/` shows, so it is like `model`."""
@@ -112,7 +112,7 @@ class Containers:
         return Writable(home / "upper", home / "work")
 
     def release(self, container_id: str, stage: Path) -> None:
-        self._disk.discard(self._path(container_id), stage)
+        self._store.discard(self._path(container_id), stage)
 
     def holds(self) -> Iterator[tuple[str, Hold | DamagedFile]]:
         """Each container's id and what it holds."""

@@ -1,14 +1,14 @@
-"""The store's directory: one lock for changes, and staging, where everything begins and ends.
+"""The directory of the image store: one lock for changes, and a staging area where everything begins and ends.
 
-lock           held (flock) by whoever changes something, in any process, for as long as that takes
-staging/       drafts, layers being unpacked, and what is on its way out; swept when the store is opened
-blobs/sha256/  manifests and configs            records/     one file an image
-references/    one file a name                  snapshots/   layers, unpacked, by chain id
-containers/    what containers write, and which image each holds
+lock           held (flock) while something is changed, by any process
+staging/       layers being unpacked, and what is about to be removed; swept when the store is opened
+blobs/sha256/  manifests and configs            records/     one file per image
+references/    one file per name                snapshots/   layers, unpacked, by chain id
+containers/    the writable layers of containers, and which image each holds
 """
 
 import contextlib
-import fcntl
+import errno
 import itertools
 import os
 import tempfile
@@ -16,97 +16,99 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from podwire.runtime.images import durable
+from podwire.durable import files
+from podwire.durable.locks import LockHeld, lock_directory, lock_file
+from podwire.linux.fs.trees import remove_tree
+from podwire.runtime.images.errors import StoreFull
 
-PLACES = ("staging", "blobs/sha256", "records", "references", "snapshots", "containers")
+DIRECTORIES = ("staging", "blobs/sha256", "records", "references", "snapshots", "containers")
+
+
+@contextlib.contextmanager
+def translate_full_disk() -> Iterator[None]:
+    """Raises StoreFull instead of an OSError of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(f"no space for images: {error}") from error
+        raise
 
 
 class StoreDirectory:
+    """The directory, its lock and its staging area."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
         self.staging = root / "staging"
         self._lock = threading.RLock()
         self._depth = 0
-        self._drafts = itertools.count()
-        with durable.no_room_is_told():
+        self._numbers = itertools.count()
+        with translate_full_disk():
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for place in PLACES:
-                (root / place).mkdir(mode=0o700, parents=True, exist_ok=True)
-        root.chmod(0o700)  # setuid programs of images are nobody's to run from here
-        self._lock_file = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def close(self) -> None:
-        if self._lock_file >= 0:
-            os.close(self._lock_file)
-            self._lock_file = -1
+            for directory in DIRECTORIES:
+                (root / directory).mkdir(mode=0o700, parents=True, exist_ok=True)
+        root.chmod(0o700)  # other users must not run setuid programs of images from here
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Nobody else changes the store inside; a disk without room is StoreFull."""
-        with self._lock, durable.no_room_is_told():
+        """Holds the lock, among threads and processes; reentrant. Raises StoreFull for a full disk."""
+        with self._lock, translate_full_disk(), contextlib.ExitStack() as held:
+            if not self._depth:
+                held.enter_context(lock_file(self.root / "lock", wait=None))
             self._depth += 1
-            if self._depth == 1:
-                fcntl.flock(self._lock_file, fcntl.LOCK_EX)
             try:
                 yield
             finally:
                 self._depth -= 1
-                if not self._depth:
-                    fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
     @contextlib.contextmanager
     def stage(self) -> Iterator[Path]:
-        """A directory of one's own; it and all that is left in it goes away in the end.
+        """Yields a new directory in staging, which is removed with its content in the end.
 
-        A lock on it tells sweepers in other processes that somebody is at work; a crash lets go of it.
+        A lock on it shows `sweep` of other processes that it is in use; the kernel releases it after a crash.
         """
-        with self.exclusive():
-            path = Path(tempfile.mkdtemp(prefix="work-", dir=self.staging))
-            held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(held, fcntl.LOCK_EX)
-        try:
+        with contextlib.ExitStack() as held:
+            with self.exclusive():
+                path = Path(tempfile.mkdtemp(prefix="work-", dir=self.staging))
+                held.enter_context(lock_directory(path, wait=None))
+            held.callback(self._remove, path)
             yield path
-        finally:
-            try:
-                self._remove(path)
-            finally:
-                os.close(held)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Put a file in place at once; durable on return. Only within `exclusive`."""
-        durable.write(path, data, self.staging / f"draft-{os.getpid()}-{next(self._drafts)}")
+        """Writes a file atomically and durably. Only within `exclusive`."""
+        files.write_durably(path, data)
 
-    def sync(self, place: str) -> None:
-        """Make durable which files one of the places has."""
-        durable.sync_directory(self.root / place)
+    def fsync(self, directory: str) -> None:
+        """Makes the names in one of the directories survive a power loss."""
+        files.fsync_directory(str(self.root / directory))
 
     def discard(self, path: Path, stage: Path) -> None:
-        """Take a tree out of its place at once; it goes away with the stage, or after a crash with the sweep."""
+        """Moves a tree into a stage, with which it is removed; after a crash, with the sweep."""
         with contextlib.suppress(FileNotFoundError):
-            path.rename(stage / f"discarded-{next(self._drafts)}")
+            path.rename(stage / f"discarded-{next(self._numbers)}")
 
     def sweep(self) -> None:
-        """Remove what crashes have left in staging. Only within `exclusive`: so no draft is anybody's."""
+        """Removes what crashes left in staging, and temporary files. Only within `exclusive`."""
         for path in self.staging.iterdir():
             if path.is_symlink() or not path.is_dir():
                 path.unlink()
             elif _is_abandoned(path):
                 self._remove(path)
+        for directory in ("blobs/sha256", "records", "references"):
+            files.sweep(self.root / directory)
 
     def _remove(self, path: Path) -> None:
         parent = os.open(self.staging, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            durable.remove_tree(parent, os.fsencode(path.name))
+            remove_tree(parent, os.fsencode(path.name))
         finally:
             os.close(parent)
 
 
 def _is_abandoned(path: Path) -> bool:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        lock_directory(path).close()
+    except LockHeld:
         return False
-    finally:
-        os.close(descriptor)
     return True

@@ -16,7 +16,7 @@ from podwire.runtime.images.errors import AmbiguousImage, BadImage, BadReference
 from podwire.runtime.images.image import Image, ImageConfig, image_config
 from podwire.runtime.images.limits import Limits
 from podwire.runtime.images.platforms import Machine, this_machine
-from podwire.runtime.images.records import DamagedFile, Record, Records
+from podwire.runtime.images.records import DamagedFile, ImageRecord, StoreRecords
 from podwire.runtime.images.snapshots import Containers, Hold, Snapshots, Writable
 from podwire.runtime.images.staging import StoreDirectory
 
@@ -61,26 +61,26 @@ class Images:
         owner: str = "",
     ) -> None:
         """Open the store at `root`, making it if need be, and sweep what crashes have left."""
-        self._disk = StoreDirectory(root)
-        self._records = Records(self._disk)
-        self._snapshots = Snapshots(self._disk)
-        self._containers = Containers(self._disk)
+        self._directory = StoreDirectory(root)
+        self._records = StoreRecords(self._directory)
+        self._snapshots = Snapshots(self._directory)
+        self._containers = Containers(self._directory)
         self._in_use = in_use
         self._owner = owner
         self._pinned = {str(references.parse(each)) for each in pinned}
         self._limits = limits or Limits()
         self._machine = machine or this_machine()
-        self._contents: dict[Record, _Content] = {}
+        self._contents: dict[ImageRecord, _Content] = {}
         self._sweep()
         for problem in self.problems():
-            log.warning("something in the image store is broken and left out", extra={"what": problem})
+            log.warning("image store has a damaged file", extra={"error": problem})
 
     def stage(self) -> AbstractContextManager[Path]:
         """A directory for whoever makes an image; what a crash leaves in it is swept with the store's own."""
-        return self._disk.stage()
+        return self._directory.stage()
 
     def close(self) -> None:
-        self._disk.close()
+        """Ends the use of the store. Locks are held only during changes, so nothing is left to release."""
 
     # Reading
 
@@ -128,18 +128,18 @@ class Images:
                 used, inodes = used + usage.bytes, inodes + usage.inodes
         for digest in self._records.blob_digests():
             used, inodes = used + self._records.blob_size(digest), inodes + 1
-        return FsInfo(self._disk.root, used, inodes)
+        return FsInfo(self._directory.root, used, inodes)
 
     def problems(self) -> Sequence[str]:
         """What in the store is broken, a sentence each. It is left out; importing the image again mends it."""
-        found = [str(each) for each in self._records.names() if isinstance(each, DamagedFile)]
-        found += [str(each) for _id, each in self._containers.holds() if isinstance(each, DamagedFile)]
+        problems = [f"{path}: is damaged" for path in self._records.damaged_references()]
+        problems += [str(hold) for _id, hold in self._containers.holds() if isinstance(hold, DamagedFile)]
         for image_id in self._records.ids():
             try:
                 self._content(image_id)
             except DamagedFile as error:
-                found.append(str(error))
-        return found
+                problems.append(str(error))
+        return problems
 
     # Changing
 
@@ -148,7 +148,7 @@ class Images:
 
         Raises BadImage, BadReference, StoreFull; the image at which it happened then leaves nothing.
         """
-        store = importer.Store(self._disk, self._records, self._snapshots)
+        store = importer.Store(self._directory, self._records, self._snapshots)
         try:
             ids = importer.import_archive(store, path, name, self._limits, self._machine)
         except Exception:
@@ -162,18 +162,16 @@ class Images:
 
         Raises ImageInUse while a container needs it; then nothing has changed.
         """
-        with self._disk.stage() as stage, self._disk.exclusive():
+        with self._directory.stage() as stage, self._directory.exclusive():
             image_id = self._resolve(reference)
             if image_id is None:
                 return False
             self._refuse_if_used(image_id)
-            for each in self._records.names():
-                if not isinstance(each, DamagedFile) and each.id == image_id:
-                    self._records.unname(each.name)
-            self._disk.sync("references")
+            for named in self._records.names():
+                if named.id == image_id:
+                    self._records.unname(named.name)
             failpoint(UNNAMED)
             self._records.drop(image_id)
-            self._disk.sync("records")
             failpoint(FORGOTTEN)
             self._contents.clear()
             self._drop_unneeded(stage)
@@ -186,7 +184,7 @@ class Images:
 
         Raises NoSuchImage when it has been removed since it was looked up.
         """
-        with self._disk.stage() as stage, self._disk.exclusive():
+        with self._directory.stage() as stage, self._directory.exclusive():
             if not self._records.has(image.id):
                 raise NoSuchImage(image.id)
             hold = Hold(image.id, image.layers, self._owner)
@@ -194,7 +192,7 @@ class Images:
 
     def release(self, container_id: str) -> None:
         """Remove what a container wrote; it must not be mounted any more. What is gone already is fine."""
-        with self._disk.stage() as stage, self._disk.exclusive():
+        with self._directory.stage() as stage, self._directory.exclusive():
             self._containers.release(container_id, stage)
 
     def held(self) -> Sequence[str]:
@@ -207,9 +205,8 @@ class Images:
     def _names(self) -> Mapping[str, Collection[str]]:
         """Each image's references, by id."""
         names: dict[str, set[str]] = {}
-        for each in self._records.names():
-            if not isinstance(each, DamagedFile):
-                names.setdefault(each.id, set()).add(each.name)
+        for reference in self._records.names():
+            names.setdefault(reference.id, set()).add(reference.name)
         return names
 
     def _is_in(self, image: Image, repository: str) -> bool:
@@ -237,7 +234,7 @@ class Images:
     def _named(self, reference: str) -> str | None:
         try:
             return self._records.named(str(references.parse(reference)))
-        except (BadReference, DamagedFile):
+        except BadReference:
             return None
 
     def _image(self, image_id: str, names: Mapping[str, Collection[str]]) -> Image | None:
@@ -256,7 +253,7 @@ class Images:
             pinned=any(each in self._pinned for each in mine),
         )
 
-    def _content(self, image_id: str) -> tuple[Record, _Content]:
+    def _content(self, image_id: str) -> tuple[ImageRecord, _Content]:
         """Raises Broken."""
         record = self._records.get(image_id)
         size = sum(self._snapshots.usage(each).bytes for each in record.layers)
@@ -265,9 +262,9 @@ class Images:
             try:
                 parsed = documents.parse_config(config, len(record.layers), image_id)
             except BadImage as error:
-                raise DamagedFile(self._disk.root / "records", str(error)) from error
+                raise DamagedFile(self._directory.root / "records", str(error)) from error
             if tuple(documents.chain_ids(parsed.diff_ids)) != record.layers:
-                raise DamagedFile(self._disk.root / "records", f"{image_id} has other layers than its config says")
+                raise DamagedFile(self._directory.root / "records", f"{image_id} has other layers than its config says")
             self._contents[record] = _Content(len(manifest) + len(config), image_config(parsed))
         content = self._contents[record]
         return record, _Content(size + content.size, content.config)
@@ -281,11 +278,11 @@ class Images:
 
     def _sweep(self) -> None:
         """Remove what a crash or a failure has left."""
-        with self._disk.stage() as stage, self._disk.exclusive():
-            self._disk.sweep()
-            for each in self._records.names():
-                if not isinstance(each, DamagedFile) and not self._records.has(each.id):
-                    self._records.unname(each.name)
+        with self._directory.stage() as stage, self._directory.exclusive():
+            self._directory.sweep()
+            for reference in self._records.names():
+                if not self._records.has(reference.id):
+                    self._records.unname(reference.name)
             self._drop_unneeded(stage)
 
     def _drop_unneeded(self, stage: Path) -> None:

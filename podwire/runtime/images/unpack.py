@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from podwire.runtime.images import durable, entry_names, tar
-from podwire.runtime.images.beneath import open_beneath
-from podwire.runtime.images.directories import OPAQUE, READABLE, Directories, is_whiteout
+from podwire.linux.fs.trees import remove_tree
+from podwire.runtime.images import entry_names, tar
+from podwire.runtime.images.directories import OPAQUE, READABLE, Directories, is_whiteout, open_beneath
 from podwire.runtime.images.entry_names import Place, Role
 from podwire.runtime.images.errors import BadImage, OverLimit
 from podwire.runtime.images.file_attributes import dress, dress_by_name, set_time
@@ -151,7 +151,7 @@ class _Layer:
             return make()
         except FileExistsError:
             os.rename(base, b"replaced", src_dir_fd=parent, dst_dir_fd=self._rubbish)
-            durable.remove_tree(self._rubbish, b"replaced")
+            remove_tree(self._rubbish, b"replaced")
             self._replaced = True
             return make()
 
