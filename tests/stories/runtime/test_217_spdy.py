@@ -37,7 +37,7 @@ def dial(shared):
         await asyncio.get_running_loop().sock_connect(made, (place.hostname, place.port))
         far = FarBytes(*await asyncio.open_connection(sock=made))
         try:
-            await far.shake_hands(place.path, place.netloc, [version])
+            await far.handshake(place.path, place.netloc, [version])
             assert far.version == version
             yield far
         finally:
