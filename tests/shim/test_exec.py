@@ -74,7 +74,7 @@ def test_the_unified_tree_is_covered_for_the_program_and_for_nobody_else(shim, e
 
 
 @pytest.mark.skipif(not UNIFIED.is_mount(), reason="this machine has no hybrid of both cgroup versions")
-def test_mounts_are_still_passed_on_in_both_directions_where_the_host_shares_them(shim, environment, tmp_path):
+def test_mount_propagation_works_in_both_directions(shim, environment, tmp_path):
     """Volumes with Bidirectional or HostToContainer propagation depend on it."""
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()

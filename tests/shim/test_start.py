@@ -208,7 +208,7 @@ def test_a_container_outlives_whoever_asked_for_it(boxes, support):
     assert [text for _, _, text in support.logged(box.log)] == [b"still here"]
 
 
-def test_wherever_the_shim_is_killed_in_a_start_deleting_the_container_leaves_nothing(boxes, support):
+def test_delete_cleans_up_wherever_the_shim_was_killed_in_a_start(boxes, support):
     """Until `started` is there the container is nobody's, but the runtime knows it by its id."""
     for delay in range(0, 40, 3):
         word = str(100_000 + int.from_bytes(os.urandom(4), "big"))

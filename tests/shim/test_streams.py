@@ -114,7 +114,7 @@ def test_whoever_attaches_gets_the_output_as_it_comes_and_then_the_end(boxes):
             assert each.frame() is None
 
 
-def test_an_attached_client_that_does_not_read_delays_nobody_and_is_told_what_it_lost(boxes, support):
+def test_a_slow_attached_client_delays_no_other_and_learns_its_loss(boxes, support):
     count = 200_000
     script = f"read x; yes 0123456789abcde | head -n {count}; read x; echo last"
     box = boxes.box("sh", "-c", script, flags=["--stdin"]).start()

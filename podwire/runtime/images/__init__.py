@@ -1,4 +1,4 @@
-"""Images without a registry: archives are taken in, verified, unpacked and kept for overlayfs. Knows no container."""
+"""Images without a registry: archives are imported, verified and unpacked into layers for overlayfs."""
 
 from podwire.runtime.images.errors import BadImage, ImageError
 from podwire.runtime.images.image import Image, ImageConfig, parse_user

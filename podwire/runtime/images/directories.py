@@ -168,7 +168,7 @@ def _find_in(layer: int, path: bytes) -> tuple[os.stat_result | None, bool]:
 
 
 def is_opaque(directory: int | Path) -> bool:
-    """Whether a directory hides what the layers below have in it."""
+    """Whether a directory is opaque: it hides that of the layers below."""
     try:
         return os.getxattr(directory, OPAQUE) == b"y"
     except OSError:

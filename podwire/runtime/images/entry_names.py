@@ -1,4 +1,4 @@
-"""What the name of a layer's entry means: where it goes, and whether it stands for something that is gone."""
+"""Names of tar entries in a layer: paths, whiteouts and opaque directories (OCI image-spec, layer.md)."""
 
 import enum
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ _WHITEOUT, _META, _OPAQUE = b".wh.", b".wh..wh.", b".wh..wh..opq"
 
 class Role(enum.Enum):
     PLAIN = "a file of this layer"
-    WHITEOUT = "this name of the layers below is gone"
-    OPAQUE = "all that the layers below have in this directory is gone"
-    IGNORED = "the bookkeeping of a file system that nobody has any more"
+    WHITEOUT = "the name is removed from the layers below"
+    OPAQUE = "the directory hides that of the layers below"
+    IGNORED = "metadata of AUFS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Place:
 
 
 def components(name: bytes, limits: Limits, field: str) -> tuple[bytes, ...]:
-    """The names on a path from the layer's root. Raises BadImage for one that goes up."""
+    """Returns the components of a path from the layer's root. Raises BadImage for `..`."""
     parts = tuple(each for each in name.split(b"/") if each not in (b"", b"."))
     if b".." in parts:
         raise BadImage(field, "the path goes up (..)")
@@ -38,7 +38,7 @@ def components(name: bytes, limits: Limits, field: str) -> tuple[bytes, ...]:
 
 
 def place(name: bytes, limits: Limits, field: str) -> Place:
-    """Where an entry goes and what it stands for. Raises BadImage."""
+    """Returns the path and the role of an entry. Raises BadImage."""
     parts = components(name, limits, field)
     if any(each.startswith(_META) and each != _OPAQUE for each in parts):
         return Place((), b"", Role.IGNORED)

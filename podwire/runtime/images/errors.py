@@ -1,13 +1,13 @@
-"""What can go wrong with images.
+"""Errors of images.
 
 ImageError
-├── BadImage           an archive or what is in it is not what it must be; names the field and the reason
-│   └── OverLimit      … or is more than is allowed
-├── BadReference       a name, digest or id that cannot be one
+├── BadImage           an archive or its content is invalid; has the field and the reason
+│   └── OverLimit      … or exceeds a limit
+├── BadReference       an invalid name, digest or id
 ├── AmbiguousImage     a short id that several images share
-├── NoSuchImage        an image that is needed and not there
+├── NoSuchImage        an image that does not exist
 ├── ImageInUse         containers run from it
-└── StoreFull          the disk has no room; nothing was kept
+└── StoreFull          the disk is full; nothing was stored
 """
 
 from collections.abc import Iterable

@@ -1,10 +1,10 @@
-"""An archive becomes images: unpacked in staging, synced, then put in place from the bottom up.
+"""Imports an archive: unpacked in staging, synced, then put in place from the bottom up.
 
-1. Every document of every image is read and judged; nothing is unpacked for an archive that would be refused.
-2. Missing layers are unpacked in staging; those that are there are only read, to see that the archive is sound.
-3. The file system is synced.
-4. Under the lock: layers, then manifest and config, then the record, then the names. A crash leaves at most
-   layers and blobs that no record names, which the next opening sweeps.
+1. All documents of all images are read and validated; nothing is unpacked of an archive that is refused.
+2. Missing layers are unpacked in staging; existing ones are only read, to verify the archive.
+3. The file system is synced (syncfs).
+4. Under the lock: layers, then manifest and config, then the record, then the names. A crash leaves at most layers and
+   blobs without a record, which the next opening sweeps.
 """
 
 import os
@@ -43,7 +43,7 @@ class Store:
 
 @dataclass(slots=True)
 class _Work:
-    """What one import has done so far, by chain id."""
+    """The progress of one import, by chain id."""
 
     archive: Archive
     stage: Path
@@ -54,7 +54,7 @@ class _Work:
 
 
 def import_archive(store: Store, path: Path, name: str, limits: Limits, machine: Machine) -> list[str]:
-    """Take the images of an archive in; their ids. Raises BadImage, StoreFull."""
+    """Imports the images of an archive. Returns their ids. Raises BadImage, StoreFull."""
     with translate_full_disk(), store.directory.stage() as stage:
         (stage / "rubbish").mkdir()
         with archives.opened(path, stage / "archive", limits) as archive:
@@ -67,7 +67,7 @@ def import_archive(store: Store, path: Path, name: str, limits: Limits, machine:
                 _sync(stage)
                 failpoint(SYNCED)
                 with store.directory.exclusive():
-                    # A layer that was there may have been removed with its image since.
+                    # An existing layer may have been removed with its image meanwhile.
                     if all(_is_there(store, work, image) for image in found):
                         return [_commit(store, work, image) for image in found]
 
@@ -131,19 +131,19 @@ def _commit(store: Store, work: _Work, image: ArchiveImage) -> str:
             store.records.name(name, image_id)
             failpoint(NAMED)
     except Exception:
-        if is_new:  # an image without all of its names would be found by nobody, and removed by nobody
+        if is_new:  # an image without all of its names could not be found, nor removed
             store.records.drop(image_id)
         raise
     return image_id
 
 
 def _seen(image: ArchiveImage) -> list[tuple[str, str]]:
-    """A layer of an image as it is told from others: what it is, and the file that it was read from."""
+    """Returns the identity of each layer: its chain id, and the file that it was read from."""
     return list(zip(chain_ids(image.diff_ids), (each.path for each in image.layers), strict=True))
 
 
 def _manifest(image: ArchiveImage, descriptors: list[Descriptor]) -> bytes:
-    """The manifest that docker does not save."""
+    """Builds the manifest, which `docker save` does not write."""
     config = Descriptor(media_type=OCI_CONFIG, digest=digest_of(image.config), size=len(image.config))
     pieces = {
         "schemaVersion": 2,

@@ -1,4 +1,4 @@
-"""One layer on its way from an archive to a directory: verified by what its manifest and its config say of it."""
+"""Unpacks one layer of an archive into a directory, and verifies it by the manifest and the config."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ class Unpacked:
 
 
 def verify(archive: Archive, layer: Layer) -> Descriptor:
-    """Read a layer that is unpacked already, to see that the archive is sound; what it is as a file."""
+    """Reads a layer that is unpacked already, to verify the archive. Returns its descriptor."""
     packed = _packed(archive, layer)
     with archive.open(layer.path) as file:
         raw = Hashing(file)
@@ -35,7 +35,7 @@ def verify(archive: Archive, layer: Layer) -> Descriptor:
 def unpack_layer(
     archive: Archive, layer: Layer, target: Path, lowers: Sequence[Path], rubbish: Path, limits: Limits, budget: Budget
 ) -> Unpacked:
-    """Unpack a layer into the empty directory `target`, over `lowers`, the highest first. Raises BadImage."""
+    """Unpacks a layer into the empty directory `target`, over `lowers`, the highest first. Raises BadImage."""
     packed = _packed(archive, layer)
     with contextlib.ExitStack() as held:
         raw = Hashing(held.enter_context(archive.open(layer.path)))
@@ -56,7 +56,7 @@ def _directory(held: contextlib.ExitStack, path: Path) -> int:
 
 
 def _packed(archive: Archive, layer: Layer) -> str:
-    """What the layer is packed with, when that is what its media type says."""
+    """Returns the compression of a layer. Raises BadImage when its media type says another."""
     told = layer.descriptor
     if told and archive.size(layer.path) != told.size:
         raise BadImage(layer.path, f"has {archive.size(layer.path)} bytes, not {told.size}")
@@ -64,7 +64,7 @@ def _packed(archive: Archive, layer: Layer) -> str:
         packed = compression(file.read(_BEGINNING))
     check_compression(packed, layer.path)
     if told and LAYERS[told.media_type] != packed:
-        raise BadImage(layer.path, f"its media type {told.media_type!r} is not what it is")
+        raise BadImage(layer.path, f"its media type {told.media_type!r} does not match its content")
     return packed
 
 
@@ -72,5 +72,5 @@ def _checked(layer: Layer, raw: Hashing, packed: str) -> Descriptor:
     if layer.descriptor is None:
         return Descriptor(media_type=OCI_LAYER + ("+gzip" if packed else ""), digest=raw.digest, size=raw.size)
     if (raw.digest, raw.size) != (layer.descriptor.digest, layer.descriptor.size):
-        raise BadImage(layer.path, f"is {raw.digest} with {raw.size} bytes, something else than its name says")
+        raise BadImage(layer.path, f"is {raw.digest} with {raw.size} bytes, which does not match its descriptor")
     return layer.descriptor

@@ -1,4 +1,4 @@
-"""Which of an index's images this machine can run."""
+"""Platforms: which images of an index this machine can run."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _ARCHITECTURES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "riscv64": ("riscv64", ("",)),
     "i686": ("386", ("",)),
 }
-"""The kernel's word to the specification's, and the variants that run, best first."""
+"""The kernel's name to OCI's, and the variants that run, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What runs here."""
+    """The platform of this machine."""
 
     architecture: str
     variants: tuple[str, ...] = ("",)
@@ -38,7 +38,7 @@ class Machine:
         return f"linux/{self.architecture}"
 
     def rank(self, offered: Platform) -> int | None:
-        """How well an image suits, 0 best; None when it cannot run here."""
+        """Returns how well an image suits, 0 best; None when it cannot run here."""
         if (offered.os, offered.architecture) != ("linux", self.architecture) or offered.variant not in self.variants:
             return None
         return self.variants.index(offered.variant)

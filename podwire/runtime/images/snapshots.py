@@ -1,4 +1,4 @@
-"""Unpacked layers by chain id, and for each container the directories in which overlayfs keeps what it writes."""
+"""Unpacked layers by chain id, and the writable layers of containers."""
 
 import os
 import re
@@ -24,7 +24,7 @@ class _Facts(msgspec.Struct):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Which image a container runs from, and whose container it is, where several runtimes share a store."""
+    """The image of a container, and the runtime that owns it, where several share a store."""
 
     image: str
     layers: tuple[str, ...]
@@ -40,7 +40,7 @@ class Writable:
 
 
 class Snapshots:
-    """`snapshots/CHAIN/fs` is a layer; `layer.json` beside it is written when it is whole."""
+    """`snapshots/CHAIN/fs` is a layer; `layer.json` beside it is written when it is complete."""
 
     def __init__(self, store: StoreDirectory) -> None:
         self._store = store
@@ -51,7 +51,7 @@ class Snapshots:
         return self._home / chain.removeprefix("sha256:") / "fs"
 
     def usage(self, chain: str) -> DiskUsage:
-        """What a layer takes on disk. Raises Broken for one that is not there."""
+        """Returns the disk usage of a layer. Raises DamagedFile for one that does not exist."""
         if not self.path(chain).is_dir():
             raise DamagedFile(self.path(chain), "is missing")
         if chain not in self._facts:
@@ -76,7 +76,7 @@ class Snapshots:
         (staged / "layer.json").write_bytes(msgspec.json.encode(facts))
 
     def put(self, chain: str, staged: Path, stage: Path) -> None:
-        """Put a layer in place that is synced already; what was there, not being whole, goes."""
+        """Puts a layer in place that is synced already, and discards an incomplete one."""
         place = self.path(chain).parent
         self._store.discard(place, stage)
         staged.rename(place)
@@ -90,7 +90,7 @@ class Snapshots:
 class Containers:
     """`containers/ID`: upper, work, and which image they lie on.
 
-    Not synced: after a loss of power no container runs, and what it had written is not wanted any more.
+    Not fsynced: after a power loss no container runs, and its writable layer is not needed any more.
     """
 
     def __init__(self, store: StoreDirectory) -> None:
@@ -98,7 +98,7 @@ class Containers:
         self._home = store.root / "containers"
 
     def prepare(self, container_id: str, hold: Hold, model: Path, stage: Path) -> Writable:
-        """Make the directories, or find them. The upper one is what a container's `/` shows, so it is like `model`."""
+        """Creates the directories, unless they exist. The upper one is shown as `/`, so it gets the mode of `model`."""
         home = self._path(container_id)
         if not home.exists():
             made = stage / "container"
@@ -115,7 +115,7 @@ class Containers:
         self._store.discard(self._path(container_id), stage)
 
     def holds(self) -> Iterator[tuple[str, Hold | DamagedFile]]:
-        """Each container's id and what it holds."""
+        """Yields the id of each container and its hold."""
         for home in sorted(self._home.iterdir()):
             try:
                 yield home.name, decode(home / "image.json", Hold)
@@ -124,5 +124,5 @@ class Containers:
 
     def _path(self, container_id: str) -> Path:
         if not _CONTAINER_ID.fullmatch(container_id):
-            raise BadReference(container_id, "is no container's id")
+            raise BadReference(container_id, "is not a container id")
         return self._home / container_id

@@ -1,6 +1,6 @@
-"""The images of this machine, in CRI's words. Synchronous: a daemon calls this in a worker thread.
+"""The image store, with the calls of CRI's ImageService. Synchronous: a daemon calls it in a worker thread.
 
-What is on disk is the truth, also for other processes: `podwire image` changes it while a runtime is running.
+The disk is the source of truth: `podwire image` changes the store while a runtime is running.
 """
 
 import logging
@@ -30,7 +30,7 @@ SHORTEST_ID = 4
 
 @dataclass(frozen=True, slots=True)
 class FsInfo:
-    """What images take on disk, and where."""
+    """Disk usage of all images."""
 
     mountpoint: Path
     used_bytes: int
@@ -39,16 +39,18 @@ class FsInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What does not change about an image."""
+    """The immutable part of an image."""
 
     size: int
     config: ImageConfig
 
 
 class Images:
-    """`in_use` tells, whenever it is asked, the ids of images that must stay besides those of prepared containers.
+    """The image store.
 
-    `owner` is whose containers are prepared, where several runtimes share a store."""
+    `in_use` returns the ids of images that must stay, besides those of prepared containers. `owner` names the runtime
+    that prepares containers, where several share a store.
+    """
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class Images:
         machine: Machine | None = None,
         owner: str = "",
     ) -> None:
-        """Open the store at `root`, making it if need be, and sweep what crashes have left."""
+        """Opens or creates the store at `root`, and removes leftovers of crashes."""
         self._directory = StoreDirectory(root)
         self._records = StoreRecords(self._directory)
         self._snapshots = Snapshots(self._directory)
@@ -76,7 +78,7 @@ class Images:
             log.warning("image store has a damaged file", extra={"error": problem})
 
     def stage(self) -> AbstractContextManager[Path]:
-        """A directory for whoever makes an image; what a crash leaves in it is swept with the store's own."""
+        """Yields a temporary directory for building an image; it is swept after a crash."""
         return self._directory.stage()
 
     def close(self) -> None:
@@ -85,7 +87,7 @@ class Images:
     # Reading
 
     def list(self, filter: str = "") -> Sequence[Image]:  # noqa: A002 - CRI's word
-        """All images, by id. A filter is a reference or id, or a repository for all of its tags."""
+        """Returns all images, by id. A filter is a reference or id, or a repository for all of its tags."""
         names = self._names()
         images = [image for each in self._records.ids() if (image := self._image(each, names))]
         if not filter:
@@ -97,19 +99,19 @@ class Images:
         return [each for each in images if each.id in ids]
 
     def status(self, reference: str) -> Image | None:
-        """The image of a name, a digest reference, an id or the beginning of one. Raises AmbiguousImage."""
+        """Returns the image of a name, a digest reference, an id or a prefix of one. Raises AmbiguousImage."""
         image_id = self._resolve(reference)
         return self._image(image_id, self._names()) if image_id else None
 
     def rootfs_layers(self, image: Image) -> Sequence[Path]:
-        """The `lowerdir`s of an image's overlayfs, the highest first.
+        """Returns the `lowerdir`s of an image's overlayfs, the highest first.
 
-        overlayfs merges the roots of all layers, even of one that says it hides all below; so those are left out here.
+        overlayfs merges the roots of all layers, even if one is opaque; so the layers below that are left out here.
         """
         return self._lowers(image.layers)
 
     def layers_of(self, image_id: str) -> Sequence[Path]:
-        """As `rootfs_layers`, by id alone: nothing else of the image is read. Raises NoSuchImage."""
+        """Returns the same as `rootfs_layers`, by id: nothing else of the image is read. Raises NoSuchImage."""
         try:
             return self._lowers(self._records.get(image_id).layers)
         except DamagedFile as error:
@@ -131,7 +133,7 @@ class Images:
         return FsInfo(self._directory.root, used, inodes)
 
     def problems(self) -> Sequence[str]:
-        """What in the store is broken, a sentence each. It is left out; importing the image again mends it."""
+        """Returns a sentence for each damaged file. It is ignored; importing the image again repairs it."""
         problems = [f"{path}: is damaged" for path in self._records.damaged_references()]
         problems += [str(hold) for _id, hold in self._containers.holds() if isinstance(hold, DamagedFile)]
         for image_id in self._records.ids():
@@ -144,9 +146,9 @@ class Images:
     # Changing
 
     def import_archive(self, path: Path, *, name: str = "") -> Sequence[Image]:
-        """Take in the images of an OCI layout or of `docker save`; `name` instead of the name that it has there.
+        """Imports the images of an OCI layout or of `docker save`; `name` replaces the name in the archive.
 
-        Raises BadImage, BadReference, StoreFull; the image at which it happened then leaves nothing.
+        Raises BadImage, BadReference, StoreFull; the failed image leaves nothing.
         """
         store = importer.Store(self._directory, self._records, self._snapshots)
         try:
@@ -158,9 +160,9 @@ class Images:
         return [image for each in dict.fromkeys(ids) if (image := self._image(each, names))]
 
     def remove(self, reference: str) -> bool:
-        """Remove an image with all its names, and the layers that no other needs; whether it was there.
+        """Removes an image with all its names, and layers that no other uses. Returns whether it existed.
 
-        Raises ImageInUse while a container needs it; then nothing has changed.
+        Raises ImageInUse, without a change, while a container uses it.
         """
         with self._directory.stage() as stage, self._directory.exclusive():
             image_id = self._resolve(reference)
@@ -180,9 +182,9 @@ class Images:
     # Containers
 
     def prepare(self, container_id: str, image: Image) -> Writable:
-        """The directories that a container writes to. Until `release`, its image cannot be removed.
+        """Returns the writable layer of a container. Its image cannot be removed until `release`.
 
-        Raises NoSuchImage when it has been removed since it was looked up.
+        Raises NoSuchImage when it was removed since it was looked up.
         """
         with self._directory.stage() as stage, self._directory.exclusive():
             if not self._records.has(image.id):
@@ -191,19 +193,19 @@ class Images:
             return self._containers.prepare(container_id, hold, self.rootfs_layers(image)[0], stage)
 
     def release(self, container_id: str) -> None:
-        """Remove what a container wrote; it must not be mounted any more. What is gone already is fine."""
+        """Removes the writable layer of a container, which must not be mounted any more. Idempotent."""
         with self._directory.stage() as stage, self._directory.exclusive():
             self._containers.release(container_id, stage)
 
     def held(self) -> Sequence[str]:
-        """The ids of our containers for which something is kept; what cannot be read is nobody's."""
+        """Returns the ids of our containers that have a writable layer; a damaged hold counts as ours."""
         holds = self._containers.holds()
         return [id_ for id_, hold in holds if isinstance(hold, DamagedFile) or hold.owner == self._owner]
 
     # Inside
 
     def _names(self) -> Mapping[str, Collection[str]]:
-        """Each image's references, by id."""
+        """Returns the references of each image, by id."""
         names: dict[str, set[str]] = {}
         for reference in self._records.names():
             names.setdefault(reference.id, set()).add(reference.name)
@@ -217,7 +219,7 @@ class Images:
         return any(references.parse(each).repository == wanted for each in (*image.names, *image.digests))
 
     def _resolve(self, reference: str) -> str | None:
-        """The id that a reference means; of an image that is broken, too."""
+        """Returns the id of a reference; of a damaged image, too."""
         text = reference.removeprefix("sha256:")
         exact = f"sha256:{text}"
         if references.is_digest(exact):
@@ -277,7 +279,7 @@ class Images:
             raise ImageInUse(image_id, "a container")
 
     def _sweep(self) -> None:
-        """Remove what a crash or a failure has left."""
+        """Removes leftovers of crashes and failures."""
         with self._directory.stage() as stage, self._directory.exclusive():
             self._directory.sweep()
             for reference in self._records.names():
@@ -286,7 +288,7 @@ class Images:
             self._drop_unneeded(stage)
 
     def _drop_unneeded(self, stage: Path) -> None:
-        """Remove layers and blobs that no image and no container has. Only within `exclusive`."""
+        """Removes layers and blobs that no image and no container uses. Only within `exclusive`."""
         layers: set[str] = set()
         blobs: set[str] = set()
         for image_id in self._records.ids():

@@ -1,4 +1,4 @@
-"""Bytes on their way from an archive into a layer: hashed, decompressed, and cut into what the reader asks for."""
+"""Byte streams from an archive to a layer: hashing, decompression, reads of exact sizes."""
 
 import hashlib
 import zlib
@@ -20,14 +20,14 @@ class Readable(Protocol):
 
 
 def compression(beginning: bytes) -> str:
-    """What the first bytes of a file say that it is packed with; empty for none."""
+    """Returns the compression of a file by its first bytes; empty for none."""
     if beginning.startswith(GZIP_MAGIC):
         return "gzip"
     return next((name for magic, name in _OTHER_COMPRESSIONS.items() if beginning.startswith(magic)), "")
 
 
 class Hashing:
-    """Hands bytes on, and knows how many there were and what their digest is."""
+    """Passes bytes through, and computes their number and digest."""
 
     def __init__(self, source: Readable) -> None:
         self._source = source
@@ -50,7 +50,7 @@ class Hashing:
 
 
 class Gunzip:
-    """A gzip stream of one or more members. It must not end early, go on with something else, or save too much."""
+    """A gzip stream of one or more members. Truncation, trailing data and decompression bombs are errors."""
 
     def __init__(self, source: Readable, limits: Limits, field: str) -> None:
         self._source = source
@@ -90,7 +90,7 @@ class Gunzip:
 
 
 class Pieces:
-    """Cuts a stream into exactly what is asked for, and knows where it is."""
+    """Reads exact sizes from a stream, and knows its position."""
 
     def __init__(self, source: Readable, field: str, seek: Callable[[int], object] | None = None) -> None:
         """`seek` moves on to a position without reading, where the source can."""
@@ -101,7 +101,7 @@ class Pieces:
         self.position = 0
 
     def upto(self, limit: int) -> memoryview:
-        """Some of the next bytes; empty at the end."""
+        """Returns up to `limit` of the next bytes; empty at the end."""
         if not self._held:
             self._held = memoryview(self._source.read(CHUNK))
         taken, self._held = self._held[:limit], self._held[limit:]
@@ -109,7 +109,7 @@ class Pieces:
         return taken
 
     def each(self, size: int) -> Iterator[memoryview]:
-        """The next `size` bytes, in portions as they come."""
+        """Yields the next `size` bytes in chunks."""
         while size:
             taken = self.upto(size)
             if not taken:

@@ -63,7 +63,7 @@ def test_what_is_written_and_removed_counts_at_once(node, tmp_path):
         registry.resolve([f"{KIND}=0"])
 
 
-def test_the_later_directory_wins_and_two_files_of_one_are_no_answer(node):
+def test_a_later_directory_wins_and_two_files_of_one_conflict(node):
     registry, write = node
     write("etc", "a.json", described(device("0", env=["FROM=etc"])))
     write("run", "a.json", described(device("0", env=["FROM=run"])))
@@ -99,7 +99,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_file_harms_only_its_own_devices_and_is_named(node, case):
+def test_an_invalid_file_affects_only_its_own_devices(node, case):
     registry, write = node
     content, why = BAD[case]
     write("etc", "bad.json", content)

@@ -98,7 +98,7 @@ def test_a_link_that_came_later_is_known_by_its_index_too(affected):
     assert affected.of(Changed(monitor.NEXT_HOP, True, 30), set()) == {"d"}
 
 
-def test_a_whole_add_and_del_of_one_pod_are_nothing_to_the_others(affected):
+def test_add_and_del_of_one_pod_cause_no_check_of_others(affected):
     """As the kernel tells them on a host with a bridge."""
     new = link(40, "veth-n", up=False)
     told = [

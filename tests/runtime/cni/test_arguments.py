@@ -20,11 +20,11 @@ def pod(text):
     )
 
 
-def test_the_annotation_is_read():
+def test_the_devices_annotation_is_parsed():
     assert capability_args(pod(f'{{"{NIC}":["a"]}}'))[DEVICES] == {NIC: ["a"]}
 
 
-def test_an_annotation_that_is_none_is_refused():
+def test_an_invalid_devices_annotation_is_refused():
     with pytest.raises(InvalidArgument, match=DEVICES):
         capability_args(pod("nonsense"))
 
@@ -40,5 +40,5 @@ def test_an_annotation_that_is_none_is_refused():
         pytest.param([{"type": "bridge"}], [None], id="one that takes none"),
     ],
 )
-def test_each_plugin_gets_the_device_that_is_its_own(plugins, told):
+def test_each_plugin_gets_its_own_device(plugins, told):
     assert [plugin_capability_args(HAS, each, plugins).get("deviceID") for each in plugins] == told

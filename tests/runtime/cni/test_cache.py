@@ -63,7 +63,7 @@ def test_a_damaged_file_counts_as_attached_until_it_is_removed(tmp_path):
     assert (again.load(), list(tmp_path.iterdir())) == ({}, [])
 
 
-def test_gc_spares_damaged_files_and_attachments_of_the_network_that_are_not_leaving():
+def test_gc_spares_damaged_files_and_attachments_that_stay():
     attachments = {
         ("a", "eth0"): attachment(),
         ("b", "eth0"): attachment(id="b", leaving=True),

@@ -159,7 +159,7 @@ async def test_no_plugin_is_called_with(node, pod, keys, interval):
     assert (checks(node), reports.states) == ([], [])
 
 
-async def test_a_plugin_that_does_not_know_says_nothing_of_the_pod(node, pod):
+async def test_a_plugin_error_without_a_finding_is_not_reported(node, pod):
     node.network("one")
     async with checked(node, interval=0.3, action="restart") as (network, reports):
         await network.attach(pod)
@@ -172,7 +172,7 @@ async def test_a_plugin_that_does_not_know_says_nothing_of_the_pod(node, pod):
     assert (reports.states, reports.lost) == ([], [])
 
 
-async def test_with_restart_a_pod_whose_network_is_lost_is_given_up(node, pod):
+async def test_restart_gives_up_a_pod_that_lost_its_network(node, pod):
     node.network("one")
     async with checked(node, interval=0.3, action="restart") as (network, reports):
         await network.attach(pod)
@@ -185,7 +185,7 @@ async def test_with_restart_a_pod_whose_network_is_lost_is_given_up(node, pod):
     assert (reports.states, reports.lost) == ([(pod.id, "failed")], [pod.id])
 
 
-async def test_with_restart_a_pod_that_was_never_found_whole_is_only_reported(node, pod):
+async def test_restart_only_reports_a_pod_whose_check_never_succeeded(node, pod):
     node.network("one")
     node.script({"one CHECK": NO})
     async with checked(node, interval=0.2, action="restart") as (network, reports):

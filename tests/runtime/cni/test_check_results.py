@@ -37,7 +37,7 @@ ROUTE, LINK = next_result(no(), OK, 2.0), next_result(no("eth0 is not there"), O
         pytest.param(next_result(no("x"), None, 1.0), no(), "failed", 9.0, False, True, id="it was never well"),
     ],
 )
-def test_a_check_means(before, failure, state, since, was_ok, news):
+def test_next_result(before, failure, state, since, was_ok, news):
     after = next_result(failure, before, 9.0)
     assert (after.state, after.since, after.was_ok) == (state, since, was_ok)
     assert CheckOutcome(before, after).changed == news
@@ -54,11 +54,11 @@ def test_a_check_means(before, failure, state, since, was_ok, news):
         pytest.param(PluginMissing("bridge", "CHECK", "there is no bridge"), False, id="it is not there"),
     ],
 )
-def test_only_a_plugins_own_word_counts(failure, word):
+def test_only_an_error_of_the_plugin_is_a_finding(failure, word):
     assert is_finding(failure) == word
 
 
-def test_what_was_found_is_kept_and_found_by_the_next(tmp_path):
+def test_results_survive_a_restart(tmp_path):
     checks = CheckResults(tmp_path / "checks")
     assert checks.get("a") is None
     checks.record("a", None, 100.0)
@@ -77,7 +77,7 @@ def test_what_was_found_is_kept_and_found_by_the_next(tmp_path):
     assert list((tmp_path / "checks").iterdir()) == []
 
 
-def test_it_is_shown_with_its_times_and_the_plugins_words(tmp_path):
+def test_report_has_times_and_the_plugins_error(tmp_path):
     checks = CheckResults(tmp_path)
     checks.record("a", None, 0.5)
     assert json.loads(checks.get("a").report()) == {
@@ -98,7 +98,7 @@ def test_it_is_shown_with_its_times_and_the_plugins_words(tmp_path):
     }
 
 
-def test_what_cannot_be_read_or_written_keeps_nobody_from_knowing(tmp_path):
+def test_unreadable_and_unwritable_results_are_tolerated(tmp_path):
     (tmp_path / "a.json").write_text("half a li")
     (tmp_path / ".b.json").write_text("{}")
     assert load_results(tmp_path) == {}
@@ -107,7 +107,7 @@ def test_what_cannot_be_read_or_written_keeps_nobody_from_knowing(tmp_path):
     assert checks.get("c").result.state == "failed"
 
 
-def test_nothing_is_written_when_nothing_is_new(tmp_path):
+def test_an_unchanged_result_only_updates_the_mtime(tmp_path):
     checks = CheckResults(tmp_path)
     checks.record("a", None, 1.0)
     inode = (tmp_path / "a.json").stat().st_ino

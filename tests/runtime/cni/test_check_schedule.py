@@ -17,14 +17,14 @@ INTERVALS = st.floats(0.1, 3600)
 
 
 @given(IDS, TIMES, INTERVALS)
-def test_a_turn_comes_once_in_the_interval(id_, now, interval):
+def test_a_pod_is_checked_once_per_interval(id_, now, interval):
     first = Schedule(interval).next_time(id_, now)
     assert now < first <= now + interval * 1.011
     assert Schedule(interval).next_time(id_, first) - first == pytest.approx(interval, rel=0.001, abs=1e-6)
 
 
 @given(IDS, TIMES, st.floats(0, 0.9), INTERVALS)
-def test_a_turn_does_not_depend_on_when_the_pod_came(id_, now, later, interval):
+def test_the_check_time_does_not_depend_on_when_the_pod_was_attached(id_, now, later, interval):
     one, other = (
         Schedule(interval).next_time(id_, now),
         Schedule(interval).next_time(id_, now + later * interval),
@@ -57,13 +57,13 @@ def test_many_pods_are_spread_evenly():
         pytest.param(ScheduledCheck(5.0, checked=1.0), 10.0, 5.0, id="no later than it was due anyway"),
     ],
 )
-def test_a_change_has_it_checked(check, now, due):
+def test_a_change_moves_the_check_forward(check, now, due):
     MINUTE.hint(check, now)
     assert check.hinted
     assert check.due == pytest.approx(due)
 
 
-def test_changes_that_never_mean_anything_cost_no_more_than_one_check_in_the_interval():
+def test_constant_irrelevant_changes_cost_one_check_per_interval():
     """Something that changes all the time, such as another program's routes."""
     check, schedule, checks, now = ScheduledCheck(0.0), MINUTE, [], 0.0
     while now < 3600:
@@ -75,7 +75,7 @@ def test_changes_that_never_mean_anything_cost_no_more_than_one_check_in_the_int
     assert len([each for each in checks if each >= 600]) <= 3000 / schedule.interval + 2
 
 
-def test_a_change_while_it_is_checked_counts_for_the_next_time():
+def test_a_change_during_a_check_counts_for_the_next():
     check = ScheduledCheck(1.0)
     assert not MINUTE.begin(check, "pod", 1.0)
     MINUTE.hint(check, 1.1)
@@ -92,5 +92,5 @@ def test_a_change_while_it_is_checked_counts_for_the_next_time():
         pytest.param(ScheduledCheck(10.0, hinted=True), 12.0, 10.0, id="and not when it changed"),
     ],
 )
-def test_a_check_in_turn_is_not_in_the_way_of_pods_that_start(check, quiet, at):
+def test_a_periodic_check_waits_while_pods_are_attached(check, quiet, at):
     assert MINUTE.starts_at(check, quiet) == at

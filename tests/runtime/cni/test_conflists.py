@@ -53,7 +53,7 @@ def test_a_broken_file_is_named_and_skipped(directory, conflists):
     assert "10-bad.conflist" in conflists.problem()
 
 
-def test_a_file_that_was_good_goes_on_as_it_was_while_it_is_broken(directory, conflists):
+def test_the_last_valid_content_of_an_invalid_file_stays_in_force(directory, conflists):
     (directory / "10-a.conflist").write_text(conflist("a"))
     (directory / "20-b.conflist").write_text(conflist("b"))
     assert conflists.default().name == "a"
@@ -64,7 +64,7 @@ def test_a_file_that_was_good_goes_on_as_it_was_while_it_is_broken(directory, co
     assert (conflists.default().name, conflists.problem()) == ("new", "")
 
 
-def test_every_way_of_changing_a_directory_is_seen_at_the_next_question(directory, conflists, tmp_path):
+def test_every_change_of_the_directory_is_seen_by_the_next_call(directory, conflists, tmp_path):
     assert conflists.default() is None
     (directory / "10.conflist").write_text(conflist("written"))
     assert conflists.default().name == "written"

@@ -27,13 +27,13 @@ async def network(node):
     await made.close()
 
 
-async def test_a_pod_gets_the_addresses_that_the_chain_gave_it_ipv4_first(node, network, pod):
+async def test_attach_returns_the_addresses_ipv4_first(node, network, pod):
     node.network("one", "two")
     assert await network.attach(pod) == ("10.1.0.5", "fd00::5")
     assert await network.attached() == {"c0ffee"}
 
 
-async def test_plugins_are_asked_in_order_and_each_is_told_the_result_of_the_one_before(node, network, pod):
+async def test_plugins_run_in_order_with_the_previous_result(node, network, pod):
     node.network({"type": "one", "own": {"key": [1]}}, "two", "three")
     await network.attach(pod)
     first, second, third = (each["config"] for each in node.calls())
@@ -61,7 +61,7 @@ async def test_the_environment_is_made_from_scratch(node, network, pod, monkeypa
     }
 
 
-async def test_plugins_get_the_capabilities_that_they_declare_and_nothing_more(node, network, pod):
+async def test_plugins_get_only_the_capabilities_that_they_declare(node, network, pod):
     declared = {"portMappings": True, "bandwidth": True, "aliases": True}
     node.network(
         "one", {"type": "two", "capabilities": declared}, {"type": "three", "capabilities": {"bandwidth": False}}
@@ -80,14 +80,14 @@ async def test_plugins_get_the_capabilities_that_they_declare_and_nothing_more(n
 
 
 @pytest.mark.parametrize("rate", ["1", "2P", "fast", ""])
-async def test_a_bandwidth_that_cannot_be_meant_is_refused_before_any_plugin_is_asked(node, network, pod, rate):
+async def test_an_invalid_bandwidth_is_refused_before_any_plugin_runs(node, network, pod, rate):
     node.network("one")
     with pytest.raises(InvalidArgument, match="ingress-bandwidth"):
         await network.attach(dataclasses.replace(pod, annotations={"kubernetes.io/ingress-bandwidth": rate}))
     assert node.calls() == []
 
 
-async def test_detaching_asks_in_reverse_order_with_the_last_result(node, network, pod):
+async def test_del_runs_in_reverse_order_with_the_last_result(node, network, pod):
     node.network("one", "two", "three")
     await network.attach(pod)
     await network.detach(pod)
@@ -96,14 +96,14 @@ async def test_detaching_asks_in_reverse_order_with_the_last_result(node, networ
     assert await network.attached() == set()
 
 
-async def test_before_0_4_0_a_result_is_not_told_on_detaching(node, network, pod):
+async def test_before_0_4_0_del_has_no_prev_result(node, network, pod):
     node.network("one", cniVersion="0.3.1")
     await network.attach(pod)
     await network.detach(pod)
     assert "prevResult" not in node.calls()[1]["config"]
 
 
-async def test_detaching_what_was_never_attached_and_detaching_twice_ask_nobody(node, network, pod):
+async def test_detach_is_idempotent(node, network, pod):
     node.network("one")
     await network.detach(pod)
     await network.attach(pod)
@@ -112,7 +112,7 @@ async def test_detaching_what_was_never_attached_and_detaching_twice_ask_nobody(
     assert node.called() == ["one ADD", "one DEL"]
 
 
-async def test_what_a_failed_attempt_took_is_given_back_the_failing_plugin_first(node, network, pod):
+async def test_a_failed_add_is_undone_from_the_failing_plugin_backwards(node, network, pod):
     node.network("one", "two", "three")
     node.script({"two ADD": {"exit": 1, "stdout": REFUSAL}})
     with pytest.raises(Unknown, match=r"CNI plugin two failed ADD: code 7: no such range \(10\.9\.0\.0/16\)"):
@@ -122,7 +122,7 @@ async def test_what_a_failed_attempt_took_is_given_back_the_failing_plugin_first
     assert await network.attached() == set()
 
 
-async def test_what_cannot_be_given_back_is_remembered_told_and_tried_again(node, network, pod):
+async def test_a_failed_undo_is_kept_reported_and_retried(node, network, pod):
     node.network("one", "two")
     node.script({"two ADD": {"exit": 1, "stdout": REFUSAL}, "one DEL": {"exit": 3, "stderr": "bridge on fire"}})
     with pytest.raises(Unknown, match=r"two failed ADD.*; then CNI plugin one failed DEL: .*bridge on fire"):
@@ -137,7 +137,7 @@ async def test_what_cannot_be_given_back_is_remembered_told_and_tried_again(node
     await again.close()
 
 
-async def test_a_plugin_that_fails_to_delete_does_not_keep_the_others_from_giving_back(node, network, pod):
+async def test_a_failing_del_does_not_stop_the_del_of_other_plugins(node, network, pod):
     node.network("one", "two", "three")
     await network.attach(pod)
     node.script({"three DEL": {"exit": 1, "stdout": REFUSAL}, "one DEL": {"exit": 1}})
@@ -155,7 +155,7 @@ async def test_a_container_that_a_plugin_does_not_know_is_detached(node, network
     assert await network.attached() == set()
 
 
-async def test_after_a_restart_pods_are_detached_with_the_configuration_of_their_time(node, network, pod):
+async def test_after_a_restart_del_uses_the_configuration_of_add(node, network, pod):
     node.network({"type": "one", "subnet": "old"}, "two")
     await network.attach(pod)
     for each in node.configs.iterdir():
@@ -170,7 +170,7 @@ async def test_after_a_restart_pods_are_detached_with_the_configuration_of_their
     assert last["env"]["CNI_ARGS"] == node.calls()[0]["env"]["CNI_ARGS"]
 
 
-async def test_no_plugin_is_sent_into_a_namespace_that_took_the_path_of_another(node, network, pod, tmp_path):
+async def test_del_does_not_enter_another_namespace_at_the_same_path(node, network, pod, tmp_path):
     path = tmp_path / "netns"
     path.symlink_to(pod.netns)
     node.network("one")
@@ -181,7 +181,7 @@ async def test_no_plugin_is_sent_into_a_namespace_that_took_the_path_of_another(
     assert node.calls()[-1]["env"]["CNI_NETNS"] == ""
 
 
-async def test_what_an_attempt_before_a_crash_left_is_deleted_before_anything_is_added(node, network, pod):
+async def test_add_is_preceded_by_del_of_leftovers(node, network, pod):
     node.network("one")
     await network.attach(pod)
     await network.attach(pod)
@@ -189,7 +189,7 @@ async def test_what_an_attempt_before_a_crash_left_is_deleted_before_anything_is
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"id": "c0f', b"\xff\xfe"])
-async def test_a_memory_that_cannot_be_read_does_not_keep_a_pod_from_being_detached(node, network, pod, damage):
+async def test_a_damaged_cache_file_does_not_prevent_del(node, network, pod, damage):
     node.network("one")
     await network.attach(pod)
     [file] = node.cache.iterdir()
@@ -200,7 +200,7 @@ async def test_a_memory_that_cannot_be_read_does_not_keep_a_pod_from_being_detac
     assert list(node.cache.iterdir()) == []
 
 
-async def test_the_memory_is_for_root_alone(node, network, pod):
+async def test_the_cache_is_readable_by_root_only(node, network, pod):
     node.network("one")
     await network.attach(pod)
     [file] = node.cache.iterdir()
@@ -232,7 +232,7 @@ async def test_the_memory_is_for_root_alone(node, network, pod):
         pytest.param({"stdout": "x" * (5 << 20)}, "more than", id="five megabytes"),
     ],
 )
-async def test_what_cannot_be_understood_is_an_error_that_names_plugin_and_verb(node, network, pod, answer, told):
+async def test_invalid_output_is_an_error_that_names_plugin_and_verb(node, network, pod, answer, told):
     node.network("one")
     node.script({"one ADD": answer})
     with pytest.raises((Unknown, FailedPrecondition), match=f"(?s)CNI plugin one failed ADD: .*{told}"):
@@ -240,14 +240,14 @@ async def test_what_cannot_be_understood_is_an_error_that_names_plugin_and_verb(
     assert node.called() == ["one ADD", "one DEL"]
 
 
-async def test_try_again_later_is_told_as_such(node, network, pod):
+async def test_code_11_is_unavailable(node, network, pod):
     node.network("one")
     node.script({"one ADD": {"exit": 1, "stdout": json.dumps({"code": 11, "msg": "busy"})}})
     with pytest.raises(Unavailable, match="code 11: busy"):
         await network.attach(pod)
 
 
-async def test_a_result_without_a_version_is_of_the_version_that_was_asked_for(node, network, pod):
+async def test_a_result_without_a_version_has_the_requested_version(node, network, pod):
     node.network("one", "two", cniVersion="0.4.0")
     node.script({"one ADD": {"stdout": '{"ips": [{"version": "4", "address": "10.1.0.7/24"}]}'}})
     assert await network.attach(pod) == ("10.1.0.7",)
@@ -261,7 +261,7 @@ def _lives(pid):
         return False
 
 
-async def test_a_plugin_that_hangs_is_killed_with_its_children_and_undone_with_time_of_its_own(node, pod):
+async def test_a_hanging_plugin_is_killed_with_its_children_and_undone(node, pod):
     node.plugin("hangs", "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exit 0\nsleep 600 &\necho $! >$0.pid\nwait\n")
     node.network("hangs")
     network = node.cni(plugin=0.5)
@@ -292,7 +292,7 @@ async def test_a_plugin_that_hangs_is_killed_with_its_children_and_undone_with_t
         pytest.param(lambda path: path.write_bytes(b"\x7fELF junk"), "Exec format error", id="no program"),
     ],
 )
-async def test_a_program_that_is_missing_or_not_to_be_trusted_is_not_run(node, network, pod, spoil, told):
+async def test_a_missing_or_untrusted_program_is_not_run(node, network, pod, spoil, told):
     node.network("one")
     spoil(node.bin / "one")
     with pytest.raises(FailedPrecondition, match=f"CNI plugin one failed ADD: .*{told}"):
@@ -301,14 +301,14 @@ async def test_a_program_that_is_missing_or_not_to_be_trusted_is_not_run(node, n
     assert await network.attached() == set(), "who did not run has nothing to give back"
 
 
-async def test_a_missing_program_is_trouble_and_a_network_without_one_is_not(node, network):
+async def test_a_missing_plugin_makes_the_network_not_ready(node, network):
     node.network("one", "absent")
     assert "there is no absent in" in network.not_ready_reason()
     node.network("one")
     assert network.not_ready_reason() == ""
 
 
-async def test_without_a_network_pods_wait_and_the_reason_is_told(node, network, pod):
+async def test_without_a_network_attach_fails_with_the_reason(node, network, pod):
     (node.configs / "10-bad.conflist").write_text("{")
     assert "no network is configured" in network.not_ready_reason()
     assert "10-bad.conflist" in network.not_ready_reason()
@@ -316,7 +316,7 @@ async def test_without_a_network_pods_wait_and_the_reason_is_told(node, network,
         await network.attach(pod)
 
 
-async def test_operations_on_one_pod_take_turns_and_those_on_others_do_not_wait(node, network, pod):
+async def test_operations_on_one_pod_are_serialized_and_others_are_not(node, network, pod):
     node.network("one")
     node.script({"one ADD": {"sleep": 0.4}})
     other = dataclasses.replace(pod, id="other")
@@ -326,7 +326,7 @@ async def test_operations_on_one_pod_take_turns_and_those_on_others_do_not_wait(
     assert [each["verb"] for each in node.calls() if each["env"]["CNI_CONTAINERID"] == pod.id] == ["ADD", "DEL"]
 
 
-async def test_a_caller_that_gives_up_stops_no_plugin_and_what_it_made_can_be_given_back(node, network, pod):
+async def test_a_cancelled_attach_runs_to_its_end_and_can_be_detached(node, network, pod):
     node.network("one", "two")
     node.script({"one ADD": {"sleep": 0.3}})
     with pytest.raises(TimeoutError):
@@ -337,7 +337,7 @@ async def test_a_caller_that_gives_up_stops_no_plugin_and_what_it_made_can_be_gi
     assert await network.attached() == set()
 
 
-async def test_a_program_that_is_being_written_is_waited_for(node, network, pod):
+async def test_a_busy_program_is_retried(node, network, pod):
     node.network("one")
     path = node.bin / "one"
     path.write_bytes(TRUE)
@@ -348,7 +348,7 @@ async def test_a_program_that_is_being_written_is_waited_for(node, network, pod)
     assert writer.closed
 
 
-async def test_a_namespace_that_is_not_there_is_told_before_any_plugin_is_asked(node, network, pod, tmp_path):
+async def test_a_missing_namespace_is_an_error_before_any_plugin_runs(node, network, pod, tmp_path):
     node.network("one")
     with pytest.raises(FailedPrecondition, match="namespace"):
         await network.attach(dataclasses.replace(pod, netns=str(tmp_path / "gone")))
@@ -357,9 +357,7 @@ async def test_a_namespace_that_is_not_there_is_told_before_any_plugin_is_asked(
 
 
 @pytest.mark.parametrize("point", ["runtime.cni-remembered", "runtime.cni-added"])
-async def test_a_runtime_that_dies_while_it_attaches_gives_everything_back_when_it_is_up_again(
-    node, pod, point, tmp_path
-):
+async def test_a_crash_during_add_leaves_a_cached_attachment_for_del(node, pod, point, tmp_path):
     node.network("one", "two")
     program = tmp_path / "die.py"
     program.write_text(

@@ -63,7 +63,7 @@ async def ended(process):
     process.stdout.close()
 
 
-async def test_a_gc_by_hand_waits_for_a_pod_that_a_runtime_attaches_and_spares_it(node, pod, gated):
+async def test_a_manual_gc_waits_for_an_add_and_spares_its_pod(node, pod, gated):
     told, gate = gated
     network = node.cni(plugin=SECONDS)
     attaching = asyncio.create_task(network.attach(pod))
@@ -87,7 +87,7 @@ def _is_held(path: Path) -> bool:
     return any(inode in line for line in Path("/proc/locks").read_text().splitlines())
 
 
-async def test_a_runtime_waits_for_a_gc_by_hand_and_not_for_one_that_was_killed(node, pod, gated):
+async def test_add_waits_for_a_manual_gc_unless_it_was_killed(node, pod, gated):
     told, gate = gated
     network = node.cni(plugin=SECONDS)
     manual = collecting(node)
@@ -111,7 +111,7 @@ def _lives(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("verb", ["STATUS", "GC", "DEL"])
-async def test_whatever_a_plugin_is_asked_it_is_killed_with_its_children_when_it_hangs(node, pod, verb):
+async def test_a_hanging_plugin_is_killed_with_its_children_for_each_verb(node, pod, verb):
     program = node.plugin("hangs", HANGING.replace("exit 0", "{ cat >/dev/null; " + _ADDED + " exit 0; }"))
     program.with_name("hangs.verb").write_text(verb)
     node.network("hangs")
@@ -157,7 +157,7 @@ async def test_the_deadline_of_a_plugin_is_that_of_its_ipam_too(node, tmp_path):
         await network.close()
 
 
-async def test_garbage_is_collected_every_hour(node, monkeypatch):
+async def test_gc_runs_every_hour(node, monkeypatch):
     node.network("one")
     loop, ahead = asyncio.get_running_loop(), [0.0]
     real = loop.time

@@ -42,7 +42,7 @@ def verbs(node, verb):
     return [each for each in node.calls() if each["verb"] == verb]
 
 
-async def test_what_a_plugin_failed_to_detach_is_tried_until_it_is_done(node, pod):
+async def test_a_failed_del_is_retried_until_it_succeeds(node, pod):
     node.network("one", cniVersion="1.0.0")
     done = asyncio.Event()
 
@@ -63,7 +63,7 @@ async def test_what_a_plugin_failed_to_detach_is_tried_until_it_is_done(node, po
         assert await network.attached() == set()
 
 
-async def test_what_is_pending_is_tried_at_the_start_with_what_was_remembered(node, pod):
+async def test_pending_del_is_retried_at_the_start_from_the_cache(node, pod):
     node.network({"type": "one", "subnet": "old"}, cniVersion="1.0.0")
     before = node.cni()
     await before.attach(pod)
@@ -81,7 +81,7 @@ async def test_what_is_pending_is_tried_at_the_start_with_what_was_remembered(no
     assert last["env"]["CNI_CONTAINERID"] == pod.id
 
 
-async def test_a_failed_attempt_that_is_not_undone_is_undone_later(node, pod):
+async def test_a_failed_undo_is_retried_later(node, pod):
     node.network("one", "two", cniVersion="1.0.0")
     node.script({"two ADD": {"exit": 1}, "one DEL": NO})
     async with reconciled(node) as network:
@@ -124,7 +124,7 @@ async def test_a_plugin_that_writes_into_its_directory_causes_no_status(node, po
     assert len(verbs(node, "STATUS")) == asked == 1
 
 
-async def test_a_runtime_that_dies_before_it_remembers_a_failed_del_still_remembers_the_pod(node, pod, tmp_path):
+async def test_a_crash_before_leaving_is_recorded_keeps_the_attachment(node, pod, tmp_path):
     node.network("one", cniVersion="1.0.0")
     node.script({"one DEL": NO})
     program = tmp_path / "die.py"
@@ -155,7 +155,7 @@ async def test_a_runtime_that_dies_before_it_remembers_a_failed_del_still_rememb
         node.script({"one DEL": NO})
 
 
-async def test_garbage_is_collected_at_the_start_with_all_that_is_attached_and_not_leaving(node, pod):
+async def test_gc_at_the_start_lists_all_valid_attachments(node, pod):
     node.network("one", "two")
     before = node.cni()
     await before.attach(pod)
@@ -171,7 +171,7 @@ async def test_garbage_is_collected_at_the_start_with_all_that_is_attached_and_n
 
 
 @pytest.mark.parametrize("keys", [{"cniVersion": "1.0.0"}, {"disableGC": True}])
-async def test_where_garbage_is_not_collected_nobody_is_asked(node, keys):
+async def test_gc_is_not_called_where_it_is_unsupported_or_disabled(node, keys):
     node.network("one", **keys)
     async with reconciled(node) as network:
         assert await network.gc() == []
@@ -179,7 +179,7 @@ async def test_where_garbage_is_not_collected_nobody_is_asked(node, keys):
     assert len(verbs(node, "STATUS")) == ("disableGC" in keys)
 
 
-async def test_a_network_that_no_pod_of_ours_is_on_is_left_to_those_who_use_it(node):
+async def test_gc_leaves_networks_without_our_pods_alone(node):
     node.network("one")
     node.network("two", file="20-other.conflist", name="other")
     async with reconciled(node) as network:
@@ -196,7 +196,7 @@ echo end $CNI_COMMAND >>$0.told
 """
 
 
-async def test_garbage_is_collected_while_nobody_attaches_or_detaches(node, pod):
+async def test_gc_excludes_add_and_del(node, pod):
     node.plugin("slow", SLOW)
     node.network("slow")
     network = node.cni(plugin=20.0)
@@ -214,7 +214,7 @@ async def test_garbage_is_collected_while_nobody_attaches_or_detaches(node, pod)
     assert told() == [f"{when} {verb}" for verb in ("ADD", "GC", "DEL") for when in ("begin", "end")]
 
 
-async def test_what_status_says_is_trouble_until_it_says_something_else(node):
+async def test_a_status_error_is_the_not_ready_reason_until_it_recovers(node):
     node.network("one")
     node.script({"one STATUS": NO})
     async with reconciled(node) as network:
@@ -224,7 +224,7 @@ async def test_what_status_says_is_trouble_until_it_says_something_else(node):
         await until(lambda: network.not_ready_reason() == "")
 
 
-async def test_status_is_asked_when_something_happened_and_not_again_and_again(node, pod):
+async def test_status_is_called_after_events_only(node, pod):
     node.network("one")
     async with reconciled(node) as network:
         for _ in range(20):

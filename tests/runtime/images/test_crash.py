@@ -78,7 +78,7 @@ def test_every_step_can_be_hit(tmp_path, archives):
     "limits",
     ["size=40k", "size=88k", "size=96k", "size=100k", "size=104k", "size=4m,nr_inodes=25", "size=4m,nr_inodes=38"],
 )
-def test_a_full_disk_is_told_leaves_nothing_and_room_mends_it(tmp_path, archives, limits):
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path, archives, limits):
     store = tmp_path / "disk" / "store"
     store.parent.mkdir()
     script = f"""
@@ -115,7 +115,7 @@ def test_images_with_a_layer_in_common_can_be_taken_in_at_once(tmp_path, archive
     assert check(store) == {"kept", "removed", "taken"}
 
 
-def test_a_process_that_opens_the_store_leaves_another_s_work_alone(tmp_path, archives):
+def test_opening_the_store_leaves_the_stage_of_another_process(tmp_path, archives):
     store = tmp_path / "store"
     go = tmp_path / "go"
     command = [sys.executable, str(PROGRAM), str(store), str(archives["taken"])]

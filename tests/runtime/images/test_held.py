@@ -7,7 +7,7 @@ from podwire.runtime.images.build import build_root
 from podwire.runtime.images.errors import ImageInUse
 
 
-def test_the_store_tells_for_which_containers_it_keeps_something(tmp_path):
+def test_the_store_lists_the_containers_that_it_holds(tmp_path):
     images = Images(tmp_path)
     image = build_root(images)
     images.prepare("a" * 64, image)
@@ -17,7 +17,7 @@ def test_the_store_tells_for_which_containers_it_keeps_something(tmp_path):
     images.close()
 
 
-def test_runtimes_that_share_a_store_know_their_own_containers_and_keep_each_others_images(tmp_path):
+def test_runtimes_that_share_a_store_see_only_their_own_containers(tmp_path):
     first, second = Images(tmp_path), Images(tmp_path, owner="node-2")
     image = build_root(first)
     first.prepare("a" * 64, image)

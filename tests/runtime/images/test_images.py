@@ -245,7 +245,7 @@ BROKEN = {
     "how", [damage, Path.unlink, lambda path: path.write_bytes(b"")], ids=["flip", "gone", "empty"]
 )
 @pytest.mark.parametrize("what", BROKEN)
-def test_what_is_broken_is_named_harms_only_itself_and_is_mended_by_importing_again(images, take, what, how):
+def test_a_damaged_file_affects_one_image_and_is_repaired_by_import(images, take, what, how):
     root = images.fs_info().mountpoint
     good, bad = take("good", "shared", "a"), take("bad", "shared", "b")
     how(BROKEN[what](root, bad))
@@ -282,7 +282,7 @@ def test_a_broken_name_is_named_and_only_it_is_lost(images, take):
     assert len(images.problems()) == 1
 
 
-def test_layers_of_a_running_container_stay_when_its_image_s_record_is_broken(images, take):
+def test_layers_of_a_container_stay_when_its_image_record_is_damaged(images, take):
     root = images.fs_info().mountpoint
     image = take("one", "a")
     images.prepare("c1", image)
@@ -297,7 +297,7 @@ def test_layers_of_a_running_container_stay_when_its_image_s_record_is_broken(im
     reopened.close()
 
 
-def test_nothing_is_swept_while_it_is_unknown_what_a_container_needs(images, take):
+def test_nothing_is_swept_while_a_container_hold_is_damaged(images, take):
     root = images.fs_info().mountpoint
     image = take("one", "a")
     writable = images.prepare("c1", image)

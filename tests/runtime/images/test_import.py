@@ -281,7 +281,7 @@ BAD = {  # what is wrong, and words of what is told
     ("a negative size", "-1 is no size"): lambda kit, made: with_layer(made, size=-1).files(),
     ("a size in letters", "layers[0].size"): lambda kit, made: with_layer(made, size="1").files(),
     ("a wrong size of the manifest", "bytes, not 3"): lambda kit, made: made.files({**made.row, "size": 3}),
-    ("another layer under its name", "something else than its name says"): lambda kit, made: replaced_blob(
+    ("another layer under its name", "which does not match its descriptor"): lambda kit, made: replaced_blob(
         made, made.layers[0], b"".join([made.layers[0][:4], b"time", made.layers[0][8:]])
     ),
     ("another manifest under its name", "something else in the archive"): lambda kit, made: replaced_blob(
@@ -358,9 +358,7 @@ def test_what_is_wrong_with_docker_s_is_refused_and_leaves_nothing(images, kit, 
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_an_archive_that_ends_early_is_refused_and_the_whole_one_taken_after_it(
-    images, kit, two_layers, tmp_path, packed
-):
+def test_a_truncated_archive_is_refused_and_the_complete_one_imported(images, kit, two_layers, tmp_path, packed):
     whole = kit.write_tar(tmp_path / "whole", two_layers.files(), packed=packed).read_bytes()
     end = len(whole) if packed else len(whole.rstrip(b"\0"))
     for sixteenths in range(16):

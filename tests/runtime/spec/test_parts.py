@@ -89,7 +89,7 @@ def test_no_profile(asked):
     assert profile(asked, [], "x86_64") is None
 
 
-def test_a_profile_of_ones_own_is_refused_and_never_taken_for_none():
+def test_a_localhost_seccomp_profile_is_refused():
     own = pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref="")
     with pytest.raises(InvalidArgument, match="Localhost"):
         profile(pb.LinuxContainerSecurityContext(seccomp=own), [], "x86_64")

@@ -185,7 +185,7 @@ async def test_a_port_that_has_said_all_still_hears_what_comes(client, listening
     assert await heard == b"and goodbye"
 
 
-async def test_where_nobody_listens_the_client_is_told_and_goes_on(client, listening):
+async def test_a_refused_port_is_reported_and_the_session_goes_on(client, listening):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed = taken.getsockname()[1]
     port = await listening(echo)
@@ -284,7 +284,7 @@ async def test_older_clients_give_no_request_id(client, listening):
     assert client.data[3] == b"hello"
 
 
-async def test_who_waits_for_a_port_that_is_given_up_waits_no_more():
+async def test_abandoning_a_queue_wakes_its_writers():
     queue = InputQueue()
     async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:
         waiting = group.create_task(fill(queue))

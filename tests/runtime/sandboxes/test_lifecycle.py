@@ -23,13 +23,13 @@ async def test_a_sandbox_is_ready_with_its_address_and_its_record(node, asked):
     assert node.sandboxes.get(id_[:12]) is found
 
 
-async def test_many_who_ask_at_once_get_one(node, asked):
+async def test_concurrent_requests_get_one_sandbox(node, asked):
     found = await asyncio.gather(*(node.sandboxes.run(asked()) for _ in range(10)))
     assert (len(set(found)), node.network.adds) == (1, 1)
     assert await node.sandboxes.run(asked()) == found[0]
 
 
-async def test_a_caller_who_gives_up_does_not_stop_the_making(node, asked):
+async def test_a_cancelled_caller_does_not_stop_run_pod_sandbox(node, asked):
     node.network.gate = asyncio.Event()
     first = asyncio.create_task(node.sandboxes.run(asked()))
     await asyncio.sleep(0.05)
@@ -41,7 +41,7 @@ async def test_a_caller_who_gives_up_does_not_stop_the_making(node, asked):
     assert node.network.adds == 1
 
 
-async def test_another_pod_of_the_same_name_is_refused(node, asked):
+async def test_another_configuration_with_the_same_name_is_refused(node, asked):
     node.network.gate = asyncio.Event()
     other = asked()
     other.config.hostname = "other"
@@ -64,7 +64,7 @@ async def test_a_failed_attachment_leaves_nothing(node, asked):
     assert list(node.sandboxes) == []
 
 
-async def test_a_failed_kernel_leaves_nothing_and_the_network_is_not_asked(node, asked):
+async def test_a_failure_in_the_kernel_is_undone_without_cni(node, asked):
     node.kernel.refuses = OutOfResources(errno.ENOSPC, "make")
     with pytest.raises(OutOfResources):
         await node.sandboxes.run(asked())
@@ -72,7 +72,7 @@ async def test_a_failed_kernel_leaves_nothing_and_the_network_is_not_asked(node,
     assert node.network.adds == 0
 
 
-async def test_what_cannot_be_undone_stays_not_ready_until_it_can(node, asked):
+async def test_a_sandbox_that_cannot_be_undone_stays_as_not_ready(node, asked):
     node.network.attach_fails = node.network.detach_fails = True
     with pytest.raises(Unknown):
         await node.sandboxes.run(asked())
@@ -89,7 +89,7 @@ async def test_what_cannot_be_undone_stays_not_ready_until_it_can(node, asked):
     assert again.clean
 
 
-async def test_a_namespace_that_cannot_be_removed_is_told_and_tried_again(node, asked):
+async def test_a_namespace_that_cannot_be_removed_is_reported_and_retried(node, asked):
     sandbox = node.sandboxes.get(await node.sandboxes.run(asked()))
     node.kernel.stuck = True
     with pytest.raises(Internal, match="busy"):
@@ -113,7 +113,7 @@ async def test_stop_and_remove_can_be_repeated(node, asked):
         node.sandboxes.get(sandbox.id)
 
 
-async def test_containers_are_stopped_when_nothing_can_be_started_any_more_and_before_the_network_goes(node, asked):
+async def test_stop_ends_containers_after_not_ready_and_before_detaching(node, asked):
     sandbox = node.sandboxes.get(await node.sandboxes.run(asked()))
     seen = []
 
@@ -124,7 +124,7 @@ async def test_containers_are_stopped_when_nothing_can_be_started_any_more_and_b
     assert seen == [(False, True)]
 
 
-async def test_a_restart_keeps_what_stands(node, asked):
+async def test_a_restart_adopts_ready_sandboxes(node, asked):
     id_ = await node.sandboxes.run(asked())
     again = await node.restarted()
     assert again.sandboxes.get(id_).ready
@@ -132,7 +132,7 @@ async def test_a_restart_keeps_what_stands(node, asked):
 
 
 @pytest.mark.parametrize("why", ["a reboot", "a deleted namespace"])
-async def test_a_restart_notices_what_does_not_stand(node, asked, why):
+async def test_a_restart_marks_lost_sandboxes_as_not_ready(node, asked, why):
     id_ = await node.sandboxes.run(asked())
     if why == "a deleted namespace":
         node.kernel.held.clear()
@@ -144,7 +144,7 @@ async def test_a_restart_notices_what_does_not_stand(node, asked, why):
     assert again.clean
 
 
-async def test_a_restart_gives_back_what_was_being_made(node, asked):
+async def test_a_restart_undoes_an_interrupted_run_pod_sandbox(node, asked):
     node.network.gate = asyncio.Event()
     task = asyncio.create_task(node.sandboxes.run(asked()))
     await asyncio.sleep(0.05)
@@ -158,7 +158,7 @@ async def test_a_restart_gives_back_what_was_being_made(node, asked):
     await asyncio.gather(*making, return_exceptions=True)
 
 
-async def test_a_restart_gives_back_what_has_no_record(node, asked):
+async def test_a_restart_removes_orphans(node, asked):
     id_ = await node.sandboxes.run(asked())
     kept = await node.sandboxes.run(asked("kept"))
     node.records.remove(id_)
@@ -168,7 +168,7 @@ async def test_a_restart_gives_back_what_has_no_record(node, asked):
     assert [each.id for each in again.sandboxes] == [kept]
 
 
-async def test_a_disk_that_refuses_records_takes_no_pod_and_lets_pods_go(node, asked, monkeypatch):
+async def test_a_full_disk_refuses_new_pods_and_lets_pods_be_removed(node, asked, monkeypatch):
     sandbox = node.sandboxes.get(await node.sandboxes.run(asked()))
 
     def full(*_):
@@ -192,7 +192,7 @@ async def test_a_pod_on_the_nodes_network_is_not_attached(node, asked):
     assert node.clean
 
 
-async def test_a_handler_that_is_not_ours_is_refused(node, asked):
+async def test_an_unknown_runtime_handler_is_refused(node, asked):
     request = asked()
     request.runtime_handler = "kata"
     with pytest.raises(InvalidArgument, match="runtime_handler"):
@@ -200,7 +200,7 @@ async def test_a_handler_that_is_not_ours_is_refused(node, asked):
     assert node.clean
 
 
-async def test_a_sandbox_whose_network_is_lost_is_not_ready_and_is_stopped_as_any_other(node, asked):
+async def test_a_sandbox_that_lost_its_network_is_not_ready(node, asked):
     events = node.sandboxes._events
     events.describe = lambda sandbox: (pb.PodSandboxStatus(id=sandbox.id), [])
     id_ = await node.sandboxes.run(asked())

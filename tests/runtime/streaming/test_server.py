@@ -44,14 +44,14 @@ async def ask(made, url, headers=WEBSOCKET):
     return await made.handle(Request(method="POST", path=url.removeprefix(made.base_url), headers=headers))
 
 
-async def test_a_client_may_come_over_either_wire(made):
+async def test_a_client_may_use_websocket_or_spdy(made):
     assert isinstance(await ask(made, made.add("exec", exec_())), Upgrade)
     answer = await ask(made, made.add("exec", exec_()), SPDY)
     assert isinstance(answer, Tunnel)
     assert answer.headers == (("X-Stream-Protocol-Version", "v4.channel.k8s.io"),)
 
 
-async def test_who_speaks_no_version_is_told_which_ones_there_are(made):
+async def test_an_unsupported_version_is_answered_with_the_supported_ones(made):
     answer = await ask(made, made.add("exec", exec_()), {"upgrade": "SPDY/3.1", "x-stream-protocol-version": "v9"})
     assert isinstance(answer, Response)
     assert answer.status == 403
@@ -65,7 +65,7 @@ async def test_without_an_upgrade_nothing_is_served(made, headers):
     assert (answer.status, b"an upgrade is required" in answer.body) == (400, True)
 
 
-async def test_each_offer_is_good_once_and_for_a_minute(made, clock):
+async def test_a_url_is_valid_once_and_for_a_minute(made, clock):
     url, late = made.add("exec", exec_()), made.add("attach", exec_())
     assert isinstance(await ask(made, url), Upgrade)
     assert (await ask(made, url)).status == 404
@@ -81,7 +81,7 @@ async def test_what_has_ended_meanwhile_is_told(made):
     assert (answer.status, answer.body) == (409, b"the container has ended\n")
 
 
-def test_only_so_many_wait_at_once(clock):
+def test_the_number_of_unused_urls_is_limited(clock):
     made = StreamingServer(clock, replace(LIMITS, stream_urls=2))
     made.add("exec", exec_())
     made.add("exec", exec_())
