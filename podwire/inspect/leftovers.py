@@ -45,7 +45,7 @@ def find_resources(options: Options, *, network: bool = True) -> set[Leftover]:
 def foreign_owners(options: Options) -> set[str]:
     """Returns the ids of living pods that other runtimes attached with our CNI plugins."""
     alive = {entry.container_id for entry in attached(str(options.state / "cni/attachments")) if entry.alive}
-    return {id_ for id_ in alive if not (options.run / "netns" / f"{MARK}{id_}").exists()}
+    return {id_ for id_ in alive if not (options.run / "netns" / f"{NETNS_PREFIX}{id_}").exists()}
 
 
 def owners(options: Options) -> set[str]:
