@@ -11,9 +11,10 @@ from podwire.nriplugins.network.metrics import Meter
 from podwire.nriplugins.network.named_resources import NamedReader
 from podwire.nriplugins.network.plugin import NetworkPlugin
 from podwire.nriplugins.network.policy_enforcer import PolicyEnforcer, VerdictCount
-from podwire.nriplugins.network.ports import Api, Trace
+from podwire.nriplugins.network.ports import Trace
 from podwire.nriplugins.network.reconciler import NetworkReconciler
 from podwire.nriplugins.network.status_writer import Statuses
+from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.prometheus import Labels
 
@@ -77,7 +78,7 @@ def _verdict(verdicts: VerdictCount) -> tuple[Labels, float]:
     return labels, verdicts.packets
 
 
-def assemble(api: Api, clock: Clock, trace: Trace, *, node: str, netns: str | None = None) -> Parts:
+def assemble(api: Client, clock: Clock, trace: Trace, *, node: str, netns: str | None = None) -> Parts:
     """Builds all parts; `netns` is the node's network namespace, by default the caller's own."""
     meter, events = Meter(), Recorder(api, clock, component=COMPONENT, host=node)
     enforcer, statuses = PolicyEnforcer(netns), Statuses(api, clock, node)

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable
 
 from podwire.nriplugins.network.kinds import BUILT_IN, CUSTOM, DEFINITIONS, definition_of
-from podwire.nriplugins.network.ports import Api, Now
-from podwire.protocols.k8sapi.client_side import Informer
+from podwire.nriplugins.network.ports import Now
+from podwire.protocols.k8sapi.client_side import Client, Informer
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Change, Deleted, Object, Synced, metadata
@@ -26,7 +26,7 @@ OnChange = Callable[[Kind, Change], None]
 class Informers:
     """The caches. `on_change` is called for every change, in the event loop."""
 
-    def __init__(self, api: Api, on_change: OnChange, now: Now) -> None:
+    def __init__(self, api: Client, on_change: OnChange, now: Now) -> None:
         self._api, self._on_change, self._now = api, on_change, now
         self._caches: dict[Kind, Informer] = {}
         self._served = {definition_of(each): asyncio.Event() for each in CUSTOM}

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from podwire.nriplugins.network.informers import NOT_FOUND, Informers
 from podwire.nriplugins.network.kinds import MESHES, ROUTES
 from podwire.nriplugins.network.metrics import Meter
-from podwire.nriplugins.network.ports import Api, Trace
+from podwire.nriplugins.network.ports import Trace
 from podwire.nriplugins.network.resources import MESH, Pod, named
 from podwire.nriplugins.network.resources import ROUTES as ROUTE_NAMES
 from podwire.objects import names
-from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.client_side import Client, ClientError
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object, version_of
@@ -48,7 +48,7 @@ def cached(kind: Kind, name: str, found: Object | None) -> str:
 class NamedReader:
     """Reads all resources that a pod names concurrently."""
 
-    def __init__(self, api: Api, informers: Informers, trace: Trace, meter: Meter) -> None:
+    def __init__(self, api: Client, informers: Informers, trace: Trace, meter: Meter) -> None:
         self._api, self._informers, self._trace, self._meter = api, informers, trace, meter
 
     async def read(self, uid: str, pod: Pod) -> list[Read]:

@@ -2,32 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
-
-from podwire.protocols.k8sapi.client_side import EVERYWHERE, Informer, PatchType, Scope
-from podwire.protocols.k8sapi.kinds import Kind
-from podwire.protocols.k8sapi.watch import Object
-
-
-class Api(Protocol):
-    """The API server."""
-
-    async def get(self, kind: Kind, name: str, namespace: str = "") -> Object: ...
-
-    async def create(self, object_: Object) -> Object: ...
-
-    async def patch(
-        self,
-        kind: Kind,
-        name: str,
-        patch: Any,
-        namespace: str = "",
-        *,
-        type_: PatchType = PatchType.MERGE,
-        subresource: str = "",
-    ) -> Object: ...
-
-    def informer(self, kind: Kind, scope: Scope = EVERYWHERE) -> Informer: ...
+from typing import Protocol
 
 
 class Passing(Protocol):

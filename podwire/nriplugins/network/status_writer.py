@@ -12,12 +12,11 @@ from typing import Any
 
 from podwire.interfaces import Clock
 from podwire.nriplugins.network.kinds import CUSTOM
-from podwire.nriplugins.network.ports import Api
 from podwire.nriplugins.network.resources import Head
 from podwire.nriplugins.network.sandbox import Sandbox
 from podwire.nriplugins.network.status_report import Report, report_of, status_of
 from podwire.objects.times import rfc3339
-from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.client_side import Client, ClientError
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object, key_of, version_of
@@ -34,7 +33,7 @@ _KINDS = {each.kind: each for each in CUSTOM}
 
 
 class Statuses:
-    def __init__(self, api: Api, clock: Clock, node: str) -> None:
+    def __init__(self, api: Client, clock: Clock, node: str) -> None:
         self._api, self._clock, self._node = api, clock, node
         self._pods: Callable[[], Iterable[Sandbox]] = tuple
         self._find: Find = lambda _kind, _namespace, _name: None

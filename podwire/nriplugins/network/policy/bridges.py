@@ -1,8 +1,8 @@
-"""Bridges must hand their frames to `inet forward`, or nothing there judges what passes from one port to another.
+"""Bridges must pass their frames to `inet forward`, or traffic between two ports is not filtered there.
 
-`net.bridge.bridge-nf-call-iptables` and `-ip6tables` say so for a network namespace. They are set, and watched: whoever
-writes them is heard, and they are set again. A write through another mount of procfs (that of a container) is not
-heard; `heal` finds it whenever it is called.
+`net.bridge.bridge-nf-call-iptables` and `-ip6tables` say so for a network namespace. They are set and
+watched: after a write by others they are set again. A write through another mount of procfs (that of a container) does
+not show in inotify; `heal` finds it whenever it is called.
 """
 
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ _ON = "1"
 
 
 class NotEnforceable(Exception):
-    """Pods on bridges cannot have policies here; the text says why."""
+    """Policies cannot be enforced on bridged pods of this node; says why."""
 
 
 class Bridges:
@@ -29,15 +29,15 @@ class Bridges:
         self._sysctls = KernelSysctls(netns)
         self._inotify: Inotify | None = None
         self.healed = 0
-        """How often somebody else had switched it off."""
+        """How often others had switched it off."""
 
     def ensure(self) -> None:
-        """Before a pod on a bridge is said to be protected. Raises NotEnforceable."""
+        """Switches the sysctls on, before a bridged pod counts as protected. Raises NotEnforceable."""
         for each in CALLS:
             self._switch_on(each)
 
     def _switch_on(self, name: str) -> bool:
-        """Whether it was off."""
+        """Returns whether it was off."""
         try:
             if self._sysctls.read(name) == _ON:
                 return False
@@ -52,7 +52,7 @@ class Bridges:
         raise NotEnforceable(f"bridges do not hand frames to inet forward: {name} is not 1: {why}")
 
     def watch(self) -> int:
-        """Begin to listen: whoever waits for the descriptor calls `heal` then. Raises NotEnforceable, LinuxError."""
+        """Begins to watch; when the returned descriptor is readable, call `heal`. Raises NotEnforceable, LinuxError."""
         if self._inotify is None:
             self._inotify = Inotify()
             with ExitStack() as there:
@@ -64,7 +64,7 @@ class Bridges:
         return self._inotify.fileno()
 
     def heal(self) -> list[str]:
-        """Switch on again what somebody switched off; what it was. Raises NotEnforceable."""
+        """Switches on what others switched off; returns the sysctls that were off. Raises NotEnforceable."""
         if self._inotify is not None:
             self._inotify.read()
         off = [each for each in CALLS if self._switch_on(each)]

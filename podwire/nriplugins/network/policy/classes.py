@@ -1,4 +1,4 @@
-"""Who is judged alike: pods that the same policies isolate, and what those allow them. Pure."""
+"""Classes: pods that the same policies isolate, and what these allow. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from podwire.nriplugins.network.policy.values import PROTOCOLS, NamedPort, Pod
 _NAMES = {number: name for name, number in PROTOCOLS.items()}
 
 ClassKey = tuple[str, frozenset[Key], frozenset[tuple[NamedPort, int]]]
-"""Direction, policies, and of ingress the pod's own named ports that these ask for."""
+"""Direction, policies, and for ingress the pod's own named ports that the policies use."""
 
 
 @dataclass(slots=True)
 class _Allowance:
-    """What a peer or a block may: plain ports, and named ones that are looked up at the destination."""
+    """The ports that a peer or block may use: numbers, and names that are resolved at the destination."""
 
     spans: list[Spans] = field(default_factory=list)
     names: set[NamedPort] = field(default_factory=set)
 
 
 class Class:
-    """What the policies of one set allow in one direction."""
+    """What a set of policies allows in one direction."""
 
     def __init__(self, key: ClassKey, number: int, policies: Iterable[Policy]) -> None:
         self.key, self.number = key, number
@@ -61,14 +61,14 @@ class Class:
 
     @property
     def by_address(self) -> bool:
-        """Whether addresses of pods decide what its blocks allow."""
+        """Whether its blocks depend on the addresses of pods."""
         return any(each.names for each in self._blocks.values())
 
     def anyone(self) -> Spans:
         return joined(self._anyone)
 
     def allowed(self, identity: Identity) -> Spans:
-        """What pods of an identity may."""
+        """What pods of an identity may use."""
         mine = [self.peers[each] for each in identity.peers if each in self.peers]
         if not mine:
             return NOTHING
@@ -76,20 +76,20 @@ class Class:
         return joined([*(spans for each in mine for spans in each.spans), *named])
 
     def allowed_to_all(self) -> Spans:
-        """What every pod may, of whatever namespace."""
+        """What every pod of every namespace may use."""
         return joined(self.wide.get(EVERY_POD, ()))
 
     def allowed_to(self, space: int, model: Model) -> Spans:
-        """What all pods of a namespace may."""
+        """What all pods of a namespace may use."""
         meant = (peer for peer in self.wide if peer is not EVERY_POD and space in model.identities.spaces(peer))
         return joined(each for peer in meant for each in self.wide[peer])
 
     def spaces(self, model: Model) -> set[int]:
-        """The namespaces that it means."""
+        """The namespaces that it matches."""
         return {number for peer in self.wide if peer is not EVERY_POD for number in model.identities.spaces(peer)}
 
     def blocks(self, model: Model, version: int) -> dict[Range, Spans]:
-        """What addresses of a family (4, 6) may, in ranges that do not overlap."""
+        """What addresses of a family (4, 6) may use, in disjoint ranges."""
         parts: list[tuple[Range, Spans]] = []
         for block, allowance in self._blocks.items():
             if block.network.version == version:
@@ -101,7 +101,7 @@ class Class:
 
 
 def class_key(model: Model, pod: Pod, direction: str) -> ClassKey | None:
-    """None for a pod that is not isolated."""
+    """The class of a pod; None when it is not isolated."""
     policies = model.selected(pod, direction)
     if not policies:
         return None
@@ -119,7 +119,7 @@ def class_key(model: Model, pod: Pod, direction: str) -> ClassKey | None:
 
 
 def _resolved(ports: tuple[PortMatch, ...], own: dict[NamedPort, int] | None) -> tuple[Spans, set[NamedPort]]:
-    """Spans, and the names that are to be looked up at each destination; the own ones are looked up here."""
+    """Spans, and the names to resolve at each destination; the pod's own names are resolved here."""
     if not ports:
         return EVERYTHING, set()
     spans, names = set(), set()

@@ -1,4 +1,4 @@
-"""What the kernel's sets and maps are to contain for the pods of this node, kept up to date piece by piece. Pure.
+"""The contents of the kernel's sets and maps for the pods of this node, updated incrementally. Pure.
 
 | set or map | key | says |
 |---|---|---|
@@ -60,7 +60,7 @@ Sets = Mapping[str, Mapping[bytes, Element]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What there should be. It is the content itself, not a copy: to be applied before the model changes again."""
+    """The requested content: not a copy, so apply it before the model changes again."""
 
     sets: Sets
     since: int
@@ -70,7 +70,7 @@ class Wanted:
 
 
 class Content:
-    """For the pods of one place: the node, or a single pod's namespace (`everyone` False: only peers that matter)."""
+    """For the pods of one namespace: the node's, or a single pod's (`everyone` False: only relevant peers)."""
 
     def __init__(self, model: Model, *, everyone: bool = True) -> None:
         self._model, self._everyone = model, everyone
@@ -108,7 +108,7 @@ class Content:
         return self._locals
 
     def isolated(self, uid: str) -> bool:
-        """As last asked for."""
+        """The content when it was read last."""
         return bool(self._of_pod.get(uid))
 
     # What the model tells.
@@ -140,7 +140,7 @@ class Content:
     # What follows.
 
     def wanted(self) -> Wanted:
-        """Everything that changed is worked out now."""
+        """Computes all changes."""
         self._settle_classes()
         self._settle_pods()
         self._settle_identities()
@@ -153,7 +153,7 @@ class Content:
         return Wanted(self._sets, since, self._version, touched)
 
     def _settle_classes(self) -> None:
-        """Those of changed policies: known ones begin anew under the same number, so that no pod changes its class."""
+        """Recomputes classes of changed policies; known ones keep their number, so that no pod changes its class."""
         for key, old in [*self._classes.items()]:
             if self._policies.isdisjoint(key[1]):
                 continue
@@ -240,7 +240,7 @@ class Content:
             self._unset(name, key)
 
     def _group(self, class_: Class, number: int, spans: Spans) -> None:
-        """What one identity may in one class."""
+        """The elements of one identity in one class."""
         groups = self._groups.setdefault(class_, {})
         if not self._everyone and bool(spans) != (number in groups):
             self._addresses |= self._model.addresses_behind(number)
@@ -251,7 +251,7 @@ class Content:
         self._range(class_, number, [each for each in spans if each.first != each.last])
 
     def _range(self, class_: Class, number: int, spans: list[Span]) -> None:
-        """The ranges of a group: worked out when all are known, because they may cut each other."""
+        """The ranges of a group: computed when all are known, because they may overlap."""
         before, shown = self._ranged.pop((class_, number), ([], []))
         for name, key in shown:
             self._unset(name, key)
@@ -352,14 +352,14 @@ class Content:
         self._shown[local.uid] = local.ips, shown
 
     def _bound(self, local: LocalPod) -> Iterator[tuple[str, bytes]]:
-        """A pod that must not send all it likes cannot be heard under other addresses either."""
+        """A pod that is isolated for egress cannot send from addresses that it does not have."""
         link = keys.interface(local.link)
         yield self._set(ROUTED, Element(link))
         for each in local.ips:
             yield self._set(f"sources{each.version}", Element(link + each.packed))
 
     def _hide(self, uid: str) -> tuple[IP, ...]:
-        """The addresses that it had."""
+        """Returns the addresses that it had."""
         ips, shown = self._shown.pop(uid, ((), []))
         for name, key in shown:
             self._unset(name, key)

@@ -1,4 +1,4 @@
-"""Members of the kernel's sets, as the bytes that rules look for (`program.py`). Pure."""
+"""Elements of the kernel's sets, as the bytes that rules look up (`program.py`). Pure."""
 
 from collections.abc import Iterable, Iterator
 from struct import Struct
@@ -8,18 +8,18 @@ from podwire.nriplugins.network.policy.spans import Range, Span, Spans
 
 NUMBER, TWO_NUMBERS = Struct("=I"), Struct("=II")
 PARTY = Struct("=III")
-"""Zero, class, who."""
+"""Zero, class, identity."""
 _PORTS = Struct(">B3xHxx")
 _LENGTH = {4: 4, 6: 16}
 
 
 def key_of(element: Element) -> bytes:
-    """What it is known by among the others of its set."""
+    """Its key within its set."""
     return element.key + element.end
 
 
 def single_ports(class_: int, who: int, spans: Spans) -> Iterator[Element]:
-    """Of single ports, and of everything."""
+    """Elements of single ports, and of everything."""
     head = PARTY.pack(0, class_, who)
     for protocol, first, last in spans:
         if first == last:

@@ -1,4 +1,4 @@
-"""Why a packet passes or not: which policy and rule decides, in each direction. Pure, on what is known."""
+"""Explains why a packet passes or not: which policy and rule decides, in each direction. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,27 +11,27 @@ from podwire.nriplugins.network.policy.spans import Network
 from podwire.nriplugins.network.policy.values import PROTOCOLS, Pod
 
 End = Pod | IP
-"""A pod, or an address of whoever is there."""
+"""A pod, or an address."""
 _NAMES = {number: name for name, number in PROTOCOLS.items()}
 
 
 class Unknown(LookupError):
-    """There is no such pod, or it has no address of a family that both ends have."""
+    """Unknown pod, or no address family that both ends share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Of one end, in its direction."""
+    """The verdict of one end, in its direction."""
 
     direction: str
     allowed: bool
     reason: str
     policy: str = ""
-    """The one that allows, as namespace/name."""
+    """The policy that allows, as namespace/name."""
     rule: str = ""
-    """Its rule, as the field's path: spec.ingress[0]."""
+    """Its rule, as a field path: spec.ingress[0]."""
     policies: tuple[str, ...] = ()
-    """All that isolate this end."""
+    """All policies that isolate this end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Explained:
     judgements: tuple[Judgement, ...]
 
     def __str__(self) -> str:
-        """Some lines for people."""
+        """Text for people."""
         what = self.protocol if not self.port else f"{self.protocol} {self.port}"
         head = f"{'allowed' if self.allowed else 'denied'}: {self.source} -> {self.destination} {what}"
         told = [
@@ -62,7 +62,7 @@ def explain(
     *,
     family: int | None = None,
 ) -> Explained:
-    """What becomes of the packet that opens a connection, as it is after a Service's address was replaced.
+    """The verdict on the packet that opens a connection, after a Service's address was replaced.
 
     Port 0 with a protocol other than TCP, UDP and SCTP (ICMP, …) is anything without ports. Raises Unknown.
     """
@@ -94,7 +94,7 @@ def end(model: Model, text: str) -> End:
 
 
 def _pod(model: Model, given: End) -> Pod | None:
-    """Whose packets are judged as a pod's; a pod on the host's network is its node."""
+    """The pod of an end; a pod on the host's network counts as its node."""
     pod = given if isinstance(given, Pod) else model.owner(given)
     return None if pod is None or pod.host_network else pod
 

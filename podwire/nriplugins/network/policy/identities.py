@@ -1,4 +1,4 @@
-"""Who a peer is: pods that no policy can tell apart have one number, and peers know which numbers are theirs. Pure."""
+"""Identities: pods that no policy can tell apart have one number, and peers know the numbers that they match. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,16 +9,16 @@ from podwire.nriplugins.network.policy.values import NAME_LABEL, NamedPort, Pod
 from podwire.objects.selectors import LabelSelector
 
 ANYONE, ANY_POD = 0, 1
-"""Numbers that are no identity's."""
+"""Reserved numbers."""
 _BITS = 0x7FFFFFFF
 
 Who = tuple[str, frozenset[tuple[str, str]], frozenset[tuple[NamedPort, int]]]
-"""Namespace, labels, and the named ports that policies ask for."""
+"""Namespace, labels, and the named ports that policies use."""
 _Anchor = tuple[str, str] | None
 
 
 def number_of(name: object, taken: Callable[[int], bool]) -> int:
-    """A number for a thing, the same after a restart unless two would have the same one."""
+    """A number for a value: the same after a restart, unless two values collide."""
     number = int.from_bytes(blake2s(repr(name).encode(), digest_size=4).digest(), "little") & _BITS
     while number in (ANYONE, ANY_POD) or taken(number):
         number = (number + 1) & _BITS
@@ -33,11 +33,11 @@ class Identity:
     ports: Mapping[NamedPort, int]
     uids: set[str] = field(default_factory=set)
     peers: set[Peer] = field(default_factory=set)
-    """Those that it is meant by."""
+    """The peers that match it."""
 
 
 class Identities:
-    """All identities, and all peers that any policy names; which of them belong together is kept up to date.
+    """All identities, and all peers of policies; which peer matches which identity is kept up to date.
 
     A peer is looked for where it can be: in its namespace, and there by one label that it demands.
     """
@@ -58,7 +58,7 @@ class Identities:
     # Pods.
 
     def put(self, pod: Pod, wanted_ports: Iterable[NamedPort]) -> tuple[Identity, Identity | None]:
-        """The pod's identity now, and the one that it had, if that was another; without any pod it is over."""
+        """Returns the pod's identity, and the previous one if it changed; an identity without pods is dropped."""
         ports = {each: pod.ports[each] for each in wanted_ports if each in pod.ports} if pod.ports else {}
         who = (pod.namespace, frozenset(pod.labels.items()), frozenset(ports.items()))
         before = self._of_pod.get(pod.uid)
@@ -104,11 +104,11 @@ class Identities:
     # Namespaces.
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """One that is not known yet has the label that every namespace has."""
+        """The labels of a namespace; an unknown one has the label that every namespace has."""
         return self._namespaces.get(namespace) or {NAME_LABEL: namespace}
 
     def space(self, name: str) -> int:
-        """The number of a namespace, which all its pods have beside their own. One that had pods once keeps it."""
+        """The number of a namespace, which its pods have besides their own; it is kept once used."""
         number = self._spaces.get(name)
         if number is None:
             number = self._spaces[name] = number_of(name, self._taken)
@@ -116,12 +116,12 @@ class Identities:
         return number
 
     def inside(self, space: int) -> set[Identity]:
-        """Those of a namespace, by its number."""
+        """The identities of a namespace, by its number."""
         name = next((name for name, number in self._spaces.items() if number == space), "")
         return self._in.get(name, set())
 
     def spaces(self, peer: Peer) -> tuple[int, ...]:
-        """The numbers of the namespaces that a peer means."""
+        """The numbers of the namespaces that a peer matches."""
         if peer.namespace is not None:
             return (self.space(peer.namespace),)
         if peer not in self._found:
@@ -130,7 +130,7 @@ class Identities:
         return self._found[peer]
 
     def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> list[Identity]:
-        """None when it is gone. Those that other peers mean from now on."""
+        """Labels None: it was deleted. Returns the identities that other peers match from now on."""
         before = self.labels_of(name)
         self._namespaces.pop(name, None)
         if labels is not None:
@@ -143,7 +143,7 @@ class Identities:
     # Peers.
 
     def add_peer(self, peer: Peer) -> None:
-        """Each policy's rule adds it once."""
+        """Each rule of a policy adds its peer once."""
         self._peers[peer] = self._peers.get(peer, 0) + 1
         if self._peers[peer] > 1:
             return
@@ -177,7 +177,7 @@ class Identities:
         return shelf.setdefault(anchor(peer.pods), set())
 
     def _match(self, identity: Identity) -> bool:
-        """Find its peers again; whether they are others than before."""
+        """Matches it with all peers again; returns whether the result changed."""
         labels, space = identity.labels, self.labels_of(identity.namespace)
         shelves = [self._fixed.get(identity.namespace, {})]
         shelves += [shelf for selector, shelf in self._selecting.items() if shelf and selector.matches(space)]
@@ -194,7 +194,7 @@ class Identities:
 
 
 def anchor(selector: LabelSelector) -> _Anchor:
-    """A label that everything selected has, if one is demanded."""
+    """A label that all selected pods have, if the selector requires one."""
     for each in selector.requirements:
         if each.operator in ("=", "in") and len(each.values) == 1:
             return each.key, next(iter(each.values))

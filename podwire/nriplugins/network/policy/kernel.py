@@ -1,4 +1,4 @@
-"""Policies in the kernel of one namespace: what is there becomes what is wanted, in one transaction each time."""
+"""The policies of one network namespace in the kernel; each change is one transaction."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
@@ -17,7 +17,7 @@ _MEANINGS = {number: meaning for meaning, number in VERDICTS.items()}
 
 
 class Verdict(NamedTuple):
-    """How often packets that open connections of a local address were judged one way."""
+    """Packets that open connections of a local address, by verdict."""
 
     address: bytes
     direction: str
@@ -26,10 +26,10 @@ class Verdict(NamedTuple):
 
 
 class Kernel:
-    """Of the node, or (`inside`) of a single pod's own namespace. Synchronous, for one thread at a time."""
+    """The table of the node, or (`inside`) of a single pod's namespace. Synchronous, for one thread at a time."""
 
     def __init__(self, netns: Path | None = None, *, inside: bool = False, node: Iterable[IP] = ()) -> None:
-        """Of the table that is there already everything is kept until the first `apply` says what is wanted.
+        """An existing table is kept unchanged until the first `apply`.
 
         `node` are the node's addresses: from there a pod can always be reached. Raises LinuxError.
         """
@@ -58,17 +58,17 @@ class Kernel:
         return self._read()
 
     def close(self) -> None:
-        """What is in the kernel stays there."""
+        """Closes the socket; the rules stay in the kernel."""
         self._elements.close()
         self._conntrack.close()
 
     def remove(self) -> None:
-        """Nothing of it stays: no packet is judged any more."""
+        """Removes the table: no packet is filtered any more."""
         self._elements.tables().delete(TABLE)
         self._version, self._there = None, {each: {} for each in SETS}
 
     def apply(self, wanted: Wanted) -> int:
-        """Make it so, whole or not at all; how many elements came and went. Raises LinuxError.
+        """Applies the content in one transaction; returns how many elements changed. Raises LinuxError.
 
         Connections of addresses that no local pod has any more are forgotten.
         """
@@ -87,7 +87,7 @@ class Kernel:
         return sum(len(each.add) + len(each.delete) for each in changes)
 
     def release(self, ips: Iterable[IP]) -> None:
-        """These addresses are nobody's: out of every set and map in one transaction, their connections forgotten."""
+        """Removes addresses from all sets and maps in one transaction, and their connections from conntrack."""
         packed = {each.packed for each in ips}
         changes = []
         for name, there in self._there.items():
@@ -102,7 +102,7 @@ class Kernel:
             self._conntrack.forget(each)
 
     def verdicts(self) -> list[Verdict]:
-        """What the rules decided so far, by address; an address that becomes isolated begins at 0."""
+        """Verdict counters by address; an address that becomes isolated starts at 0."""
         found = []
         for name in ("verdicts4", "verdicts6"):
             for key, counted in self._elements.counted(name).items():
@@ -111,7 +111,7 @@ class Kernel:
         return found
 
     def audit(self) -> bool:
-        """Whether the kernel has what it was given; if not, the next `apply` mends it."""
+        """Returns whether the kernel still has what was applied; if not, the next `apply` repairs it."""
         try:
             same = self._read() == self._there
         except errors.LinuxError:
@@ -122,7 +122,7 @@ class Kernel:
         return same
 
     def content(self) -> dict[str, dict[bytes, Element]]:
-        """As the kernel tells it."""
+        """Reads the table from the kernel."""
         return self._read()
 
     def _program_again(self) -> None:
@@ -171,7 +171,7 @@ def _difference(
 
 
 def _freed(changes: Iterable[Change]) -> Iterator[IP]:
-    """Addresses that no local pod has any more: a pod is beside itself in `self`."""
+    """Addresses that no local pod has any more; `self` has one entry per address of a local pod."""
     for change in changes:
         if change.set in ("self4", "self6"):
             kept = {each.key for each in change.add}

@@ -1,6 +1,6 @@
-"""All that is known of pods, namespaces and policies, and who is selected by what. Pure; changes cost what they change.
+"""The model of pods, namespaces and policies, and which policy selects which pod. Pure and incremental.
 
-Contents (`content.py`) are told what each change concerns, and work it out when somebody asks for them.
+Contents (`content.py`) are notified of what each change affects, and compute it when they are read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,21 +16,21 @@ _PROTOCOL_NAMES = {number: name for name, number in PROTOCOLS.items()}
 
 
 class Listener(Protocol):
-    """Is told what changed; what it hears more than once, or in vain, does no harm."""
+    """Is notified of changes; repeated and unnecessary notifications are harmless."""
 
     def pod_changed(self, uid: str) -> None:
-        """Its labels or named ports: other policies may select it."""
+        """A pod's labels or named ports changed: other policies may select it."""
 
     def identity_changed(self, identity: Identity) -> None:
-        """It is new, gone, or meant by other peers."""
+        """An identity is new, gone, or matched by other peers."""
 
     def space_changed(self, number: int) -> None:
-        """A namespace is new or has other labels: other peers mean it."""
+        """A namespace is new or has other labels: other peers match it."""
 
     def address_changed(self, address: IP) -> None: ...
 
     def policies_changed(self, namespace: str, policies: Iterable[Policy]) -> None:
-        """These, as they are or were."""
+        """Policies changed; as they are or were."""
 
 
 class Model:
@@ -48,7 +48,7 @@ class Model:
         self._listeners: WeakSet[Listener] = WeakSet()
 
     def listen(self, listener: Listener) -> None:
-        """Until nobody else has it any more."""
+        """Entries stay until the last holder releases the address."""
         self._listeners.add(listener)
 
     # Pods.
@@ -87,7 +87,7 @@ class Model:
                 each.identity_changed(left)
 
     def hold(self, uid: str, ips: tuple[IP, ...]) -> None:
-        """Its sandbox has these addresses, whatever its status says yet."""
+        """Assigns the addresses of a pod's sandbox, whatever its status says yet."""
         pod = self.pods.get(uid)
         before = () if pod is None else self.addresses_of_pod(pod)
         self._held[uid] = ips
@@ -96,14 +96,14 @@ class Model:
             self._addresses(uid, before, self.addresses_of_pod(pod))
 
     def release_addresses(self, ips: Iterable[IP]) -> None:
-        """These addresses are nobody's from now on, whatever the status of those who had them says."""
+        """Releases addresses, whatever the status of the pods that had them says."""
         for address in ips:
             for uid in [*self._owners.get(address, ())]:
                 self._released.setdefault(uid, set()).add(address)
                 self._addresses(uid, (address,), ())
 
     def addresses_of_pod(self, pod: Pod) -> tuple[IP, ...]:
-        """Those of its sandbox and of its status, but what it has let go."""
+        """The addresses of its sandbox and of its status, without released ones."""
         own, gone = (*self._held.get(pod.uid, ()), *pod.ips), self._released.get(pod.uid)
         return tuple(each for each in own if each not in gone) if gone else own
 
@@ -137,7 +137,7 @@ class Model:
                     each.address_changed(address)
 
     def owner(self, address: IP) -> Pod | None:
-        """Whose it is; of several who say so the one who said it last."""
+        """The pod that has an address; of several the latest one."""
         owners = self._owners.get(address)
         return self.pods[owners[-1]] if owners else None
 
@@ -146,11 +146,11 @@ class Model:
         return self.identities.of(owners[-1]) if owners else None
 
     def addresses(self) -> Iterable[IP]:
-        """Of all pods that have a network of their own."""
+        """The addresses of all pods that are not on the host's network."""
         return self._owners.keys()
 
     def addresses_behind(self, number: int) -> set[IP]:
-        """Of an identity, of a namespace, or of every pod."""
+        """The addresses of an identity, of a namespace, or of every pod."""
         if number == ANY_POD:
             return set(self._owners)
         identity = self.identities.by_number(number)
@@ -163,7 +163,7 @@ class Model:
     # Nodes and namespaces.
 
     def put_node(self, name: str, addresses: Iterable[IP]) -> None:
-        """What a node is called and where it is, so that `explain` knows whose traffic is always allowed."""
+        """Adds a node's name and addresses, so that `explain` knows whose traffic is always allowed."""
         self._nodes[name] = frozenset(addresses)
 
     def node_addresses(self, name: str) -> frozenset[IP]:
@@ -226,7 +226,7 @@ class Model:
         return self._selecting.setdefault(policy.namespace, {}).setdefault(anchor(policy.pods), {})
 
     def _name_ports(self, policy: Policy, by: int) -> None:
-        """Egress rules may name ports of others: those who have one become somebody else."""
+        """Egress rules may name ports of other pods: pods with such a port get another identity."""
         changed = set()
         for name in egress_names(policy):
             count = self._named.get(name, 0) + by
@@ -253,7 +253,7 @@ class Model:
 
 
 def _peers(policy: Policy) -> Iterable[Peer]:
-    """Those that mean single pods, as often as rules name them; named ports are looked up at single pods too."""
+    """The peers that match single pods, once per rule; named ports match single pods, too."""
     for direction, rules in policy.rules.items():
         for rule in rules:
             named = direction == EGRESS and any(isinstance(each.port, str) for each in rule.ports)
@@ -263,7 +263,7 @@ def _peers(policy: Policy) -> Iterable[Peer]:
 
 
 def egress_names(policy: Policy) -> Iterable[NamedPort]:
-    """The named ports of its egress rules, as often as they are named."""
+    """The named ports of its egress rules, once per occurrence."""
     for rule in policy.rules.get(EGRESS, ()):
         for port in rule.ports:
             if isinstance(port.port, str):

@@ -1,4 +1,4 @@
-"""NetworkPolicy objects read into values. Pure; `Broken` names the field that cannot be followed."""
+"""Parses NetworkPolicy objects. Pure; `Broken` names the invalid field."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ Key = tuple[str, str]
 
 
 class Broken(ValueError):
-    """A policy that says something it must not; the API server lets none of these in."""
+    """An invalid policy; API servers reject these."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field}: {detail}")
@@ -29,17 +29,17 @@ class Broken(ValueError):
 class PortMatch:
     protocol: int
     port: int | str | None = None
-    """A number, a container's name for one, or any."""
+    """A number, a named port of a container, or any."""
     end: int | None = None
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Peer:
-    """Pods, by what they and their namespaces are called. Equal ones are one (`the`): sets of them are quick."""
+    """A peer that selects pods by labels of pods and namespaces. Equal peers are one object (`the`), for fast sets."""
 
     pods: LabelSelector
     namespace: str | None = None
-    """The one in which they are; None when a selector says it."""
+    """Their namespace; None when a selector decides."""
     namespaces: LabelSelector = EVERYTHING
     _hash: int = field(default=0, init=False, repr=False, compare=False)
 
@@ -51,7 +51,7 @@ class Peer:
 
     @property
     def wide(self) -> bool:
-        """Whether it means all pods of a namespace, if it means any of them."""
+        """Whether it matches all pods of each namespace that it matches."""
         return self.pods.everything
 
 
@@ -67,7 +67,7 @@ EVERY_POD = the(Peer(EVERYTHING))
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Addresses, whoever has them."""
+    """An ipBlock: addresses, whichever pod has them."""
 
     network: Network
     excepts: tuple[Network, ...] = ()
@@ -76,9 +76,9 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class Rule:
     peers: tuple[Peer | Block, ...] = ()
-    """Any of these; anybody when there are none."""
+    """Any of these peers; everyone when empty."""
     ports: tuple[PortMatch, ...] = ()
-    """Any of these; every protocol and port when there are none."""
+    """Any of these ports; every protocol and port when empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Policy:
     name: str
     pods: LabelSelector
     rules: Mapping[str, tuple[Rule, ...]]
-    """By direction; one that is not there is none of its business."""
+    """Rules by direction; the policy does not isolate a missing direction."""
 
     @property
     def key(self) -> Key:

@@ -1,4 +1,4 @@
-"""The rules of the kernel: a fixed handful, whatever the number of policies and pods. Pure.
+"""The nft rules: a fixed number, however many policies and pods there are. Pure.
 
 A packet of a connection that was allowed passes (established flows are kept). Else the pod that sends is looked up, and
 if it is isolated its class and who is at the other end are looked up together; then the same for the pod that receives.
@@ -35,7 +35,7 @@ from podwire.nriplugins.network.policy.policies import EGRESS, INGRESS
 
 TABLE = "podwire-policy"
 NODE = {4: "node4", 6: "node6"}
-"""Inside a pod's namespace only: who may always come in."""
+"""Only inside a pod's namespace: addresses that may always come in."""
 
 _R = 0
 """The first register: keys begin there."""
@@ -53,7 +53,7 @@ Rule = Sequence[bytes]
 
 
 def node_program() -> Table:
-    """For packets that the node passes on, and those of its pods to itself; what the node sends itself is not asked."""
+    """For packets that the node forwards, and those of pods to the node; the node's own packets are not filtered."""
     came_by = [do.meta("iifname", _R), do.found(LINKS, _R)]
     chains = [*_common()]
     chains.append(_entry("forward", FORWARD, [*came_by, do.verdict("jump many")]))
@@ -68,7 +68,7 @@ def node_program() -> Table:
 
 
 def pod_program() -> Table:
-    """The same in the namespace of a pod that has no other end on the node."""
+    """The same for the namespace of a pod without a link to the node."""
     came, goes = ([do.meta(each, _R), do.found(LINKS, _R)] for each in ("iifname", "oifname"))
     chains = [*_common()]
     chains.append(_entry("input", INPUT, [*came, do.verdict("jump many")]))
@@ -110,7 +110,7 @@ def _sets() -> list[Set]:
 
 
 def _entry(name: str, hook: int, guard: Rule) -> Chain:
-    """Where the kernel begins: known connections pass, then each family goes its way."""
+    """The base chain: established connections pass, then the rules of the address family follow."""
     known = _STATE.pack(do.ESTABLISHED | do.RELATED)
     rules: list[Rule] = [
         [do.conntrack("state"), do.masked(known), do.differs(bytes(4)), do.verdict("accept")],
@@ -132,14 +132,14 @@ def _common() -> Iterable[Chain]:
 
 
 def _neighbours() -> Iterable[Rule]:
-    """What IPv6 needs to find its neighbours and groups; on a bridge it passes like any other packet."""
+    """Accepts IPv6 neighbour discovery and MLD, which bridges forward like other packets."""
     kind = [do.meta("l4proto"), do.equals(bytes((_ICMPV6,))), do.transport(0, 1)]
     for first, last in ((130, 133), (135, 136), (143, 143)):
         yield [*kind, do.between(bytes((first,)), bytes((last,))), do.verdict("accept")]
 
 
 def _many() -> Iterable[Rule]:
-    """Frames for many have no receiver that could be looked up: an isolated pod would get them. But DHCP passes."""
+    """Drops multicast and broadcast to isolated pods, because it has no receiver to look up; DHCP passes."""
     everybody = [do.meta("pkttype"), do.equals(bytes((_BROADCAST,)))]
     for port in _DHCP:
         carried = [do.meta("l4proto"), do.equals(bytes((_UDP,))), do.transport(2, 2)]
@@ -149,7 +149,7 @@ def _many() -> Iterable[Rule]:
 
 
 def _near() -> Iterable[Rule]:
-    """Nobody knows whose a link-local address is."""
+    """Drops link-local addresses, because they identify no pod."""
     for side in (_SOURCE, _DESTINATION):
         local = [do.network(side[6], 2), do.masked(b"\xff\xc0"), do.equals(b"\xfe\x80")]
         yield [*do.family(6), *local, do.verdict("drop")]
@@ -166,14 +166,14 @@ def _address(side: dict[int, int], version: int, register: int) -> list[bytes]:
 
 
 def _own(version: int) -> Rule:
-    """A pod cannot keep itself out, not even when it calls itself by a Service."""
+    """A pod can always reach itself, also through a Service."""
     there = _R + _LENGTH[version] // 4
     both = [*_address(_SOURCE, version, _R), *_address(_DESTINATION, version, there)]
     return [*both, do.found(f"self{version}", _R), do.verdict("accept")]
 
 
 def _looped(version: int) -> Rule:
-    """What stays in the namespace, also when somebody there redirects it to a proxy."""
+    """Accepts packets within the namespace, also when they are redirected to a proxy."""
     if version == 4:
         to_self = [do.network(16, 1), do.equals(bytes((127,)))]
     else:
@@ -182,7 +182,7 @@ def _looped(version: int) -> Rule:
 
 
 def _sides(direction: str) -> tuple[dict[int, int], dict[int, int]]:
-    """Where the pod's own address is, and the other's."""
+    """The offsets of the pod's own address and of the peer's."""
     return (_DESTINATION, _SOURCE) if direction == INGRESS else (_SOURCE, _DESTINATION)
 
 
@@ -201,7 +201,7 @@ def _allowed(direction: str, version: int) -> str:
 
 
 def _judge(direction: str, version: int) -> Chain:
-    """Whoever is found in any of these is allowed; the order is that of how often it happens."""
+    """A peer in any of these sets is allowed; the most frequent match comes first."""
     parties = [_party(direction, version, each) for each in ("identity", "namespace", "pod", "anyone")]
     ways: list[Rule] = [[*each, *ports, do.found(ALLOWED, _R)] for ports in (_PORTS, _ANYTHING) for each in parties]
     ways += [[*_place(direction, version, exact), do.found(f"blocks{version}", _R)] for exact in (True, False)]
@@ -217,7 +217,7 @@ _SEGMENT = (do.meta("l4proto", _ASIDE), do.transport(2, 2, _ASIDE + 1), do.mappe
 
 
 def _party(direction: str, version: int, who: str) -> Rule:
-    """The class, and who is at the other end. The map has namespace and identity side by side: where its answer is put
+    """Loads the class and the peer's identity. The map has namespace and identity side by side: where its answer is put
     decides which of the two is in its place, and what lies beside it is written over."""
     own, other = _sides(direction)
     class_ = [*_address(own, version, _ASIDE), do.mapped(f"{direction.lower()}{version}", _ASIDE, _CLASS)]
@@ -232,7 +232,7 @@ def _party(direction: str, version: int, who: str) -> Rule:
 
 
 def _place(direction: str, version: int, exact: bool) -> Rule:
-    """The class, and the other's address itself. IPv6 has it at the end of the key, behind the constant."""
+    """Loads the class and the peer's address. IPv6 has it at the end of the key, behind the constant."""
     _, other = _sides(direction)
     class_ = _party(direction, version, "anyone")
     if version == 4:

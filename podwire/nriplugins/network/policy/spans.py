@@ -1,4 +1,4 @@
-"""Port spans and address ranges: joined, cut, and never overlapping, as the kernel's sets of ranges want them. Pure."""
+"""Port spans and address ranges: joined, cut, never overlapping, as the kernel's interval sets require. Pure."""
 
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network
@@ -10,7 +10,7 @@ LAST_PORT = 65535
 
 
 class Span(NamedTuple):
-    """Ports from a first to a last one, of a protocol's number."""
+    """A range of ports of one protocol (by number)."""
 
     protocol: int
     first: int
@@ -24,7 +24,7 @@ NOTHING: Spans = frozenset()
 
 
 class Range(NamedTuple):
-    """Addresses from a first to a last one, as numbers."""
+    """A range of addresses, as integers."""
 
     first: int
     last: int
@@ -35,7 +35,7 @@ def whole(protocol: int) -> Span:
 
 
 def joined(parts: Iterable[Spans]) -> Spans:
-    """All together, with as few spans as there can be."""
+    """The union, with the fewest possible spans."""
     every: set[Span] = set()
     for each in parts:
         if each == EVERYTHING:
@@ -51,7 +51,7 @@ def joined(parts: Iterable[Spans]) -> Spans:
 
 
 def partition(spans: Iterable[Span]) -> list[Span]:
-    """Spans that overlap, as spans that do not, of which each given one is a row."""
+    """Splits overlapping spans into disjoint ones; each given span is a sequence of them."""
     given = set(spans)
     found = []
     for protocol in {each.protocol for each in given}:
@@ -64,7 +64,7 @@ def partition(spans: Iterable[Span]) -> list[Span]:
 
 
 def cut(network: Network, excepts: Iterable[Network]) -> list[Range]:
-    """What is left of a network without parts of it."""
+    """A network without some parts of it, as ranges."""
     left = [_range(network)]
     for each in sorted(map(_range, excepts)):
         *done, rest = left or [Range(1, 0)]
@@ -85,7 +85,7 @@ def _range(network: Network) -> Range:
 
 
 def layered(parts: Iterable[tuple[Range, Spans]]) -> Mapping[Range, Spans]:
-    """Ranges that overlap, as ranges that do not, each with all that is allowed there."""
+    """Splits overlapping ranges into disjoint ones, each with everything that is allowed there."""
     given = [each for each in parts if each[1]]
     edges = sorted({each.first for each, _ in given} | {each.last + 1 for each, _ in given})
     found: dict[Range, Spans] = {}

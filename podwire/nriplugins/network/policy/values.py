@@ -1,4 +1,4 @@
-"""What the engine is told: pods, and where those of this node are attached."""
+"""The inputs of the policy engine: pods, and how those of this node are attached."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ NamedPort = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """What policies decide on of a pod."""
+    """A pod, as far as policies look at it."""
 
     uid: str
     namespace: str
@@ -28,14 +28,14 @@ class Pod:
     node: str = ""
     ports: Mapping[NamedPort, int] = field(default_factory=dict)
     host_network: bool = False
-    """Its packets are the node's: no policy selects it, and peers see it as an address."""
+    """A pod on the host's network: no policy selects it, and peers see it as an address."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
 
 
 def pod_of(manifest: Mapping[str, Any]) -> Pod:
-    """From a Pod object. One that is over has no addresses: they may be somebody else's by now."""
+    """From a Pod object. A finished pod has no addresses: they may belong to another pod by now."""
     metadata, spec, status = (manifest.get(each) or {} for each in ("metadata", "spec", "status"))
     over = status.get("phase") in _FINAL
     told = [each.get("ip") for each in status.get("podIPs") or []] or [status.get("podIP")]
@@ -52,7 +52,7 @@ def pod_of(manifest: Mapping[str, Any]) -> Pod:
 
 
 def named_ports(spec: Mapping[str, Any]) -> dict[NamedPort, int]:
-    """Of containers and of those that run beside them; of two with one name the first counts."""
+    """The named ports of containers and sidecars; of two with one name the first counts."""
     beside = [each for each in spec.get("initContainers") or [] if each.get("restartPolicy") == "Always"]
     found: dict[NamedPort, int] = {}
     for container in [*(spec.get("containers") or []), *beside]:
@@ -63,23 +63,23 @@ def named_ports(spec: Mapping[str, Any]) -> dict[NamedPort, int]:
 
 
 class Attachment(StrEnum):
-    """How a pod's packets come to its node, which decides where they are judged."""
+    """How a pod's packets reach its node, which decides where they are filtered."""
 
     ROUTED = "routed"
-    """By a link whose other end is the node's: in the node's `inet forward`."""
+    """By a veth whose peer is on the node: filtered in the node's `inet forward`."""
     BRIDGED = "bridged"
-    """By a port of the node's bridge: there too, as long as bridges call it (`bridge-nf-call-iptables`)."""
+    """By a port of a bridge of the node: filtered there, too, if bridges call it (`bridge-nf-call-iptables`)."""
     INSIDE = "inside"
-    """Past the node (macvlan, a card of its own): in the pod's namespace, where NET_ADMIN could undo it."""
+    """Past the node (macvlan, a moved device): filtered in the pod's namespace, where NET_ADMIN could undo it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPod:
-    """A pod of this node, as its sandbox was attached."""
+    """A pod of this node, with its attachment."""
 
     uid: str
     ips: tuple[IP, ...]
     attachment: Attachment = Attachment.ROUTED
     link: str = ""
-    """The node's end of a routed one, the bridge of a bridged one, the pod's own link of one inside."""
+    """ROUTED: the node's end of the veth. BRIDGED: the bridge. INSIDE: the pod's own link."""
     netns: str = ""
