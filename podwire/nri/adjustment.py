@@ -1,4 +1,4 @@
-"""What a plugin changes in a container that is being created."""
+"""The adjustment of a container that is being created."""
 
 from collections.abc import Iterable
 from typing import Literal, Self, Unpack
@@ -13,16 +13,16 @@ Stage = Literal["prestart", "create_runtime", "create_container", "start_contain
 class Adjustment:
     """Returned by `create_container`. Calls may be chained.
 
-    What another plugin has set can only be changed by whoever removes it first: `remove_env("A").add_env("A", "1")`.
+    A value that another plugin has set can only be changed by removing it first: `remove_env("A").add_env("A", "1")`.
     Otherwise the container is not created, and the error names both plugins.
     """
 
     def __init__(self, message: pb.ContainerAdjustment | None = None) -> None:
         self.message = pb.ContainerAdjustment() if message is None else message
         self.others = Updates()
-        """What is to change in other containers at the same time."""
+        """Updates of other containers at the same time."""
 
-    # What every container has.
+    # All containers.
 
     def add_annotation(self, key: str, value: str) -> Self:
         self.message.annotations[key] = value
@@ -49,7 +49,7 @@ class Adjustment:
         return self.add_env(f"-{name}", "")
 
     def set_args(self, args: Iterable[str], *, replace: bool = False) -> Self:
-        """The command line; `replace` also what another plugin has set."""
+        """The command line; `replace` overrides another plugin's."""
         self.message.args[:] = [*([""] if replace else []), *args]
         return self
 
@@ -74,7 +74,7 @@ class Adjustment:
             self.message.CDI_devices.add(name=name)
         return self
 
-    # What Linux containers have.
+    # Linux containers.
 
     def add_device(
         self,

@@ -34,7 +34,7 @@ class Resources(TypedDict, total=False):
 
 
 def fill(resources: pb.LinuxResources, given: Mapping[str, Any]) -> None:
-    """Write what is given into the message. Raises TypeError for a name that is no resource."""
+    """Writes the given resources into the message. Raises TypeError for an unknown resource."""
     if unknown := sorted(set(given) - set(Resources.__annotations__)):
         raise TypeError(f"no such resource: {', '.join(unknown)}")
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""What is to change in containers that are there already."""
+"""Updates of existing containers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Self, Unpack
@@ -14,9 +14,9 @@ class Updates:
         self.messages = list(messages)
 
     def set(self, container_id: str, *, ignore_failure: bool = False, **resources: Unpack[Resources]) -> Self:
-        """Give a container other resources, such as `cpu_shares=512`; may be called again for the same one.
+        """Sets resources of a container, such as `cpu_shares=512`; may be called repeatedly for one container.
 
-        With `ignore_failure`, that this one cannot be done is no reason to fail the whole request.
+        With `ignore_failure`, a failure of this update does not fail the whole request.
         """
         update = next((each for each in self.messages if each.container_id == container_id), None)
         if update is None:

@@ -42,9 +42,7 @@ def test_play_says_what_came_and_its_code_is_whether_that_was_expected(tmp_path)
     script.write_text(f"steps: [{{run: web, expect: {{calls: []}}}}]\n{slow}")
     done = podwire("nri", "play", "--format", "json", script, "--", *fake("", "--quiet"))
     assert done.returncode == 1, done.stderr
-    assert json.loads(done.stdout)["failures"] == [
-        f"{script}:1: run web: calls: none are expected, and these came: RunPodSandbox"
-    ]
+    assert json.loads(done.stdout)["failures"] == [f"{script}:1: run web: calls: none are expected, got RunPodSandbox"]
     done = podwire("nri", "play", script, "--format", "junit", "--", *fake("", "--quiet", "--socket", "{socket}"))
     assert done.returncode == 1
     assert '<testsuite name="' in done.stdout
@@ -53,7 +51,7 @@ def test_play_says_what_came_and_its_code_is_whether_that_was_expected(tmp_path)
 @pytest.mark.parametrize(
     ("text", "words", "says"),
     [
-        ("step: []", ["--", "true"], "script.yaml:1: step: is not known"),
+        ("step: []", ["--", "true"], "script.yaml:1: step: is unknown"),
         ("", [], "no plugin given: add `-- PROGRAM`"),
     ],
 )

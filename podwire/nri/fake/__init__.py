@@ -1,4 +1,4 @@
-"""A plugin that does what a script says, also what no plugin should: a peer to test a runtime with."""
+"""A scripted plugin for tests of runtimes; it can also do what no plugin should."""
 
 from podwire.nri.fake.plugin import FakePlugin, Leaves
 from podwire.nri.fake.script import Script

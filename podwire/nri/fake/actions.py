@@ -1,4 +1,4 @@
-"""What a scripted plugin can do when it is called."""
+"""The actions of a scripted plugin."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from podwire.protocols.nri import nri_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """As a good plugin does; without a message, with the one that changes nothing."""
+    """Answers correctly; without a message, with one that changes nothing."""
 
     message: Message | None = None
 
@@ -48,7 +48,7 @@ class Garble:
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """Answers in time, on the right stream, with a payload that is no message."""
+    """Answers in time, on the right stream, with a payload that is not a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Oversize:
 
 @dataclass(frozen=True, slots=True)
 class OnStream:
-    """Answers on a stream that nobody asked on."""
+    """Answers on a stream without a request."""
 
     stream: int
 
@@ -86,7 +86,7 @@ class StopReading:
 
 @dataclass(frozen=True, slots=True)
 class RefuseSplit:
-    """Answers a batch of Synchronize as plugins do that know nothing of batches."""
+    """Answers a batch of Synchronize like a plugin that does not support batches."""
 
 
 Action = (
@@ -108,10 +108,10 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule for one call: whether it is meant, and what happens then."""
+    """One rule for one call: whether it matches, and what happens then."""
 
     action: Action
-    told: str
+    name: str
     """The deed as the script calls it."""
     delay: float = 0.0
     times: int | None = None
@@ -119,10 +119,10 @@ class Rule:
     pod: str = ""
     container: str = ""
     update_before: tuple[pb.ContainerUpdate, ...] = ()
-    """What it asks the runtime to update before it answers."""
+    """Updates that it requests before it answers."""
     update_after: tuple[pb.ContainerUpdate, ...] = ()
 
-    def means(self, pod: str, container: str) -> bool:
+    def matches(self, pod: str, container: str) -> bool:
         return self.pod in ("", pod) and self.container in ("", container)
 
 

@@ -1,7 +1,7 @@
 """One connection of a scripted plugin.
 
-It speaks ttrpc by hand, over the tables of `protocols/`: what may never leave a good plugin must be able to leave this
-one.
+It implements ttrpc by hand, with the tables of `protocols/`, because it must be able to send what a correct plugin
+never sends.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Plugin(Protocol):
     """What outlives a connection."""
 
     script: Script
-    turns: RuleQueue
+    rules: RuleQueue
     containers: dict[str, str]
 
     def tell(self, **facts: Any) -> None: ...
@@ -127,13 +127,13 @@ class Connection:
             self._plugin.tell(call=asked.method, did="refuse", why=str(error))
             self._send(mux.pieces(mux.PLUGIN_SERVICE, refuse(asked.stream, error)))
             return
-        turn = self._plugin.turns.next(call, request)
+        rule = self._plugin.rules.next(call, request)
         self._remember(request)
-        self._tell_of(asked, call, request, turn)
-        await asyncio.sleep(turn.delay)
-        await self._update(turn.update_before)
-        await self._do(turn.action, self._answer(turn.action, asked.stream, call, request))
-        await self._update(turn.update_after)
+        self._tell_of(asked, call, request, rule)
+        await asyncio.sleep(rule.delay)
+        await self._update(rule.update_before)
+        await self._do(rule.action, self._answer(rule.action, asked.stream, call, request))
+        await self._update(rule.update_after)
         if call == methods.SYNCHRONIZE.name and not request.more:
             self._plugin.tell(event="synchronized")
 
@@ -192,17 +192,17 @@ class Connection:
     # What it asks.
 
     async def _register(self) -> None:
-        script, turn = self._plugin.script, self._plugin.turns.next(REGISTER)
-        await asyncio.sleep(turn.delay)
-        self._plugin.tell(event="registers", name=script.name, index=script.index, did=turn.told)
-        if isinstance(turn.action, actions.Silent):
+        script, rule = self._plugin.script, self._plugin.rules.next(REGISTER)
+        await asyncio.sleep(rule.delay)
+        self._plugin.tell(event="registers", name=script.name, index=script.index, did=rule.name)
+        if isinstance(rule.action, actions.Silent):
             return
         request = pb.RegisterPluginRequest(plugin_name=script.name, plugin_idx=script.index, NRI_version=script.version)
         stream, frame = self._asking.request(
             methods.RUNTIME_SERVICE, REGISTER, request.SerializeToString(), timeout=ASKED_WITHIN
         )
         answered = self._awaited(stream)
-        await self._do(turn.action, frames.request(turn.action, stream, frame))
+        await self._do(rule.action, frames.request(rule.action, stream, frame))
         error = (await answered).error
         self._plugin.tell(event="refused" if error else "registered", **({"why": str(error)} if error else {}))
 
@@ -244,7 +244,7 @@ class Connection:
         for each in seen:
             self._plugin.containers[each.name] = each.id
 
-    def _tell_of(self, asked: Asked, call: str, request: Any, turn: Rule) -> None:
+    def _tell_of(self, asked: Asked, call: str, request: Any, rule: Rule) -> None:
         pod, container = subject(request)
         about = {"via": asked.method} if asked.method != call else {}
         about |= {"pod": pod} if pod else {}
@@ -252,7 +252,7 @@ class Connection:
         self._plugin.tell(
             call=call,
             **about,
-            did=turn.told,
+            did=rule.name,
             timeout=asked.timeout,
             metadata={key: list(values) for key, values in asked.metadata.items()},
             request=to_plain(request),
@@ -263,7 +263,7 @@ def _decoded(method: Unary[Any, Any], payload: bytes) -> Any:
     try:
         return method.request.FromString(payload)
     except DecodeError:
-        raise InvalidArgument(f"{method.name}: the payload is no {method.request.DESCRIPTOR.name}") from None
+        raise InvalidArgument(f"{method.name}: the payload is not a {method.request.DESCRIPTOR.name}") from None
 
 
 def _first(group: BaseExceptionGroup[Any]) -> BaseException:

@@ -1,4 +1,4 @@
-"""The bytes by which a scripted plugin answers, right ones and wrong ones."""
+"""The bytes that a scripted plugin sends, valid and invalid ones."""
 
 from google.protobuf.message import Message
 

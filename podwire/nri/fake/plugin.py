@@ -14,11 +14,11 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 
 class FakePlugin:
-    """What outlives a connection: which turns are used up, the containers that were seen."""
+    """State that outlives a connection: used-up rules, the containers that were seen."""
 
     def __init__(self, script: Script, tell: Tell) -> None:
         self.script = script
-        self.turns = RuleQueue(script)
+        self.rules = RuleQueue(script)
         self.containers: dict[str, str] = {}
         """Ids by name, so that a script can name whom it updates."""
         self._tell = tell

@@ -1,4 +1,4 @@
-"""A whole script of a fake plugin, and which of its turns it is at."""
+"""The script of a fake plugin, and which of its rules are used up."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,36 +13,36 @@ REGISTER = "RegisterPlugin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """Who the plugin says it is, and what it does when."""
+    """The identity of the plugin, and its rules by call."""
 
     name: str = "fake"
     index: str = "50"
     version: str = VERSION
     events: int = ALL_EVENTS
-    """The mask that it answers Configure with; whatever it is, it is sent."""
+    """The mask of its Configure response; sent as it is, valid or not."""
     calls: bool = True
-    """Whether it knows the calls that there are since 0.12."""
+    """Whether it implements the calls of NRI 0.12."""
     state_change: bool = True
-    """Whether it knows how those events travelled before."""
+    """Whether it implements StateChange."""
     reconnect: float | None = None
-    """Seconds after which it connects again when the connection ended; None leaves."""
+    """Seconds after which it connects again when the connection ended; None: it exits."""
     on: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
 
 
 class RuleQueue:
-    """Which turn a call gets; turns that are for so many calls are used up."""
+    """Chooses the rule for a call; rules with `times` are used up."""
 
     def __init__(self, script: Script) -> None:
         self._left: dict[str, list[tuple[Rule, int | None]]] = {
-            call: [(each, each.times) for each in turns] for call, turns in script.on.items()
+            call: [(each, each.times) for each in rules] for call, rules in script.on.items()
         }
 
     def next(self, call: str, request: Any = None) -> Rule:
         pod, container = subject(request)
-        for number, (turn, left) in enumerate(self._left.get(call, [])):
-            if left != 0 and turn.means(pod, container):
-                self._left[call][number] = (turn, None if left is None else left - 1)
-                return turn
+        for number, (rule, left) in enumerate(self._left.get(call, [])):
+            if left != 0 and rule.matches(pod, container):
+                self._left[call][number] = (rule, None if left is None else left - 1)
+                return rule
         return GOOD
 
 

@@ -1,4 +1,4 @@
-"""A fake plugin's script as YAML, read strictly."""
+"""Reads the script of a fake plugin from YAML, strictly."""
 
 import random
 from collections.abc import Callable
@@ -50,25 +50,25 @@ def _mask(at: At) -> int:
 
 
 def _on(at: At) -> dict[str, tuple[Rule, ...]]:
-    return {call: _turns(value, call) for call, value in at.mapping((REGISTER, *RESPONSES)).items()}
+    return {call: _rules(value, call) for call, value in at.mapping((REGISTER, *RESPONSES)).items()}
 
 
-def _turns(at: At, call: str) -> tuple[Rule, ...]:
-    """One turn for all calls, or a list of turns."""
-    return tuple(_turn(each, call) for each in (at.items() if at.is_list else [at]))
+def _rules(at: At, call: str) -> tuple[Rule, ...]:
+    """One rule for all calls, or a list of rules."""
+    return tuple(_rule(each, call) for each in (at.items() if at.is_list else [at]))
 
 
 _ABOUT = ("delay", "times", "pod", "container", "update-before", "update-after")
 
 
-def _turn(at: At, call: str) -> Rule:
-    found = at.mapping((*DEEDS, *_ABOUT))
-    given = [each for each in DEEDS if each in found]
+def _rule(at: At, call: str) -> Rule:
+    found = at.mapping((*ACTIONS, *_ABOUT))
+    given = [each for each in ACTIONS if each in found]
     if len(given) > 1:
-        raise found[given[1]].fail(f"a turn does one thing, and {given[0]} is there already")
+        raise found[given[1]].fail(f"a rule has one action, and {given[0]} is given already")
     told = given[0] if given else "answer"
     return Rule(
-        DEEDS[told](found[told], call) if given else actions.Answer(),
+        ACTIONS[told](found[told], call) if given else actions.Answer(),
         told,
         delay=found["delay"].seconds() if "delay" in found else 0.0,
         times=found["times"].number() if "times" in found else None,
@@ -83,17 +83,17 @@ def _updates(at: At | None) -> tuple[pb.ContainerUpdate, ...]:
     return () if at is None else tuple(message_at(each, pb.ContainerUpdate) for each in at.items())
 
 
-# Each deed by its key.
+# Each action by its key.
 
 
 def _answer(at: At, call: str) -> Action:
     if call == REGISTER:
-        raise at.fail("RegisterPlugin is what the plugin itself says; name, index and version are what it says")
+        raise at.fail("RegisterPlugin is sent by the plugin itself: set name, index and version instead")
     return actions.Answer(message_at(at, RESPONSES[call]))
 
 
 def _fail(at: At, _call: str) -> Action:
-    """A sentence, or its code, too."""
+    """A message, or code and message."""
     if not at.is_mapping:
         return actions.Fail(from_code(2, at.text()))
     found = at.mapping(("code", "message"))
@@ -102,7 +102,7 @@ def _fail(at: At, _call: str) -> Action:
 
 
 def _garble(at: At, _call: str) -> Action:
-    """So many bytes, the same each time; or these, in hex."""
+    """A number of reproducible random bytes, or bytes in hex."""
     value = at.value()
     if isinstance(value, int) and not isinstance(value, bool):
         return actions.Garble(random.Random(value).randbytes(value))
@@ -133,7 +133,7 @@ def _positive(at: At) -> int:
     return number
 
 
-DEEDS: dict[str, Callable[[At, str], Action]] = {
+ACTIONS: dict[str, Callable[[At, str], Action]] = {
     "answer": _answer,
     "fail": _fail,
     "silent": _flag(actions.Silent()),
@@ -153,7 +153,7 @@ DEEDS: dict[str, Callable[[At, str], Action]] = {
 
 
 def default_answer(script: Script, call: str, request: Any) -> Message:
-    """What a plugin answers that changes nothing."""
+    """The response that changes nothing."""
     match call:
         case "Configure":
             # As the wire has it: the field is signed, and a script may set every bit.

@@ -1,7 +1,7 @@
-"""A runtime that plays the lives of pods to a plugin: no root, no containers, and the real wire.
+"""A simulated runtime that plays the lifecycle of pods to a plugin: no root, no containers, the real protocol.
 
-`reading` makes a script of YAML, `world` holds pods and containers as a runtime would describe them, `player` acts them
-out with the host of `nri/host`, `judging` compares what was seen with what was expected, `report` tells it.
+`yaml_script` reads scripts, `node` has pods and containers as a runtime describes them, `player` runs the steps with
+the `Adaptation`, `expectations` compares outcomes, `report` prints them.
 """
 
 from podwire.nri.play.player import Failed, Result, play

@@ -1,4 +1,4 @@
-"""Pods and containers as a runtime would describe them to plugins. Nothing of it runs."""
+"""The simulated node: pods and containers as a runtime describes them to plugins; none of them runs."""
 
 import hashlib
 import time
@@ -10,7 +10,7 @@ from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.oci import adjusted_spec, container_of, resources_to
 
 PID = 4_000_000
-"""Beyond the numbers that processes usually have: nobody is to find anybody by it."""
+"""A pid that is larger than the default pid_max, so that it matches no process."""
 
 
 class PlayedContainer:
@@ -20,8 +20,8 @@ class PlayedContainer:
         self._script = script
         self.name = name
         self.pod_id = pod.id
-        self.usual = laid_over(usual_spec(name, pod), script.spec)
-        self.spec: dict[str, Any] = self.usual
+        self.default = merged_over(default_spec(name, pod), script.spec)
+        self.spec: dict[str, Any] = self.default
         self.state = pb.CONTAINER_UNKNOWN
         self.exists = False
 
@@ -38,11 +38,11 @@ class PlayedContainer:
 
     def adjust(self, adjust: pb.ContainerAdjustment) -> None:
         """Raises BadAdjustment."""
-        self.spec = adjusted_spec(self.usual, adjust, cdi=_cdi)
+        self.spec = adjusted_spec(self.default, adjust, cdi=_cdi)
 
     def update(self, resources: pb.LinuxResources) -> None:
         """Raises BadAdjustment."""
-        new = laid_over(self.spec, {})
+        new = merged_over(self.spec, {})
         resources_to(resources, new.setdefault("linux", {}).setdefault("resources", {}))
         self.spec = new
 
@@ -52,7 +52,7 @@ class PlayedPod:
 
     def __init__(self, name: str, script: PodScript) -> None:
         self.name = name
-        self.described = usual_pod(name, host_network=script.host_network)
+        self.described = default_pod(name, host_network=script.host_network)
         self.described.MergeFrom(script.described)
         if script.described.HasField("linux") and script.described.linux.namespaces:
             del self.described.linux.namespaces[:]
@@ -64,14 +64,14 @@ class PlayedPod:
 
 
 class PlayedNode:
-    """All pods, and the updates that plugins have asked for."""
+    """All pods, and the updates that plugins requested."""
 
     def __init__(self, pods: Mapping[str, PodScript]) -> None:
         self.pods = {name: PlayedPod(name, each) for name, each in pods.items()}
         self.updates: list[pb.ContainerUpdate] = []
 
     async def update_containers(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
-        """As a runtime does: those whose container is not there have failed."""
+        """Updates of unknown containers fail, as in a runtime."""
         self.updates += updates
         there = {found.described().id: found for found in self.containers()}
         for each in updates:
@@ -83,7 +83,7 @@ class PlayedNode:
         return [each for pod in self.pods.values() for each in pod.containers.values() if each.exists]
 
     def id_of(self, name: str) -> str:
-        """The id of POD/CONTAINER, or of CONTAINER where that is enough; else what was given."""
+        """The id of POD/CONTAINER or of CONTAINER; an unknown name is returned unchanged."""
         for pod in self.pods.values():
             for each in pod.containers.values():
                 if name in (each.name, f"{pod.name}/{each.name}"):
@@ -91,7 +91,7 @@ class PlayedNode:
         return name
 
     def fill(self, count: int) -> None:
-        """Make it a big node: pods with a running container each."""
+        """Adds pods with a running container each, for tests of big nodes."""
         for number in range(count):
             name = f"filler-{number}"
             if name not in self.pods:
@@ -101,18 +101,18 @@ class PlayedNode:
                 pod.containers["app"].state = pb.CONTAINER_RUNNING
 
     def snapshot(self) -> tuple[list[pb.PodSandbox], list[pb.Container]]:
-        """What a runtime would tell after a restart."""
+        """What a runtime sends in Synchronize after a restart."""
         pods = [each.described for each in self.pods.values() if each.exists]
         running = [each.described() for each in self.containers() if each.state != pb.CONTAINER_STOPPED]
         return pods, running
 
 
 def identity(text: str) -> str:
-    """The same name has the same id in every run."""
+    """A stable id for a name."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def usual_pod(name: str, *, host_network: bool) -> pb.PodSandbox:
+def default_pod(name: str, *, host_network: bool) -> pb.PodSandbox:
     uid = identity(f"uid of {name}")
     uid = f"{uid[:8]}-{uid[8:12]}-{uid[12:16]}-{uid[16:20]}-{uid[20:32]}"
     pod = pb.PodSandbox(id=identity(f"pod {name}"), name=name, uid=uid, namespace="default", pid=PID)
@@ -133,8 +133,8 @@ def usual_pod(name: str, *, host_network: bool) -> pb.PodSandbox:
     return pod
 
 
-def usual_spec(name: str, pod: pb.PodSandbox) -> dict[str, Any]:
-    """A config.json as runtimes write it for a small container."""
+def default_spec(name: str, pod: pb.PodSandbox) -> dict[str, Any]:
+    """A typical config.json of a small container."""
     namespaces = [{"type": each} for each in ("pid", "mount")]
     namespaces += [{"type": each, "path": f"/proc/{PID}/ns/{each}"} for each in ("ipc", "uts")]
     if any(each.type == "network" for each in pod.linux.namespaces):
@@ -169,15 +169,15 @@ def usual_spec(name: str, pod: pb.PodSandbox) -> dict[str, Any]:
     }
 
 
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Both together; keys of keys are merged, lists and values are replaced."""
-    merged = {key: laid_over(value, {}) if isinstance(value, Mapping) else value for key, value in below.items()}
+def merged_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Merges mappings recursively; lists and values are replaced."""
+    merged = {key: merged_over(value, {}) if isinstance(value, Mapping) else value for key, value in below.items()}
     for key, value in above.items():
         old = merged.get(key)
-        merged[key] = laid_over(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
+        merged[key] = merged_over(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
     return merged
 
 
 def _cdi(_names: Sequence[str]) -> Mapping[str, Any]:
-    """There are no CDI files here: the devices are shown in the adjustment, and change nothing in config.json."""
+    """No CDI files are read: CDI devices show in the adjustment and do not change config.json."""
     return {}

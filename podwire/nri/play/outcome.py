@@ -1,4 +1,4 @@
-"""What a step came to."""
+"""The outcome of a step."""
 
 import difflib
 import json
@@ -46,16 +46,16 @@ class Outcome:
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """What the plugin was asked."""
+        """The calls that the plugin got."""
         return tuple(each.method for each in self.exchanges if each.asked_by == "runtime")
 
     @property
     def asks(self) -> tuple[str, ...]:
-        """What the plugin asked."""
+        """The calls that the plugin made."""
         return tuple(each.method for each in self.exchanges if each.asked_by == "plugin")
 
     def synchronized(self) -> dict[str, int]:
-        """How much it was told by Synchronize, and in how many requests."""
+        """How many pods and containers Synchronize had, in how many requests."""
         told = [each.request for each in self.exchanges if each.method == methods.SYNCHRONIZE.name]
         requests = [each for each in told if isinstance(each, pb.SynchronizeRequest)]
         return {
@@ -65,7 +65,7 @@ class Outcome:
         }
 
     def registered(self) -> tuple[str, int | None]:
-        """Who it said it is, and the mask of what it wants."""
+        """The name that it registered with, and its event mask."""
         plugin, mask = "", None
         for each in self.exchanges:
             if isinstance(each.request, pb.RegisterPluginRequest):
@@ -75,7 +75,7 @@ class Outcome:
         return plugin, mask
 
     def plain(self) -> dict[str, Any]:
-        """For machines."""
+        """As JSON values."""
         return {
             "step": self.step.title,
             "where": self.step.where,

@@ -20,7 +20,7 @@ def parse(path: str) -> list[str | int]:
     while at < len(path):
         found = _TOKEN.match(path, at)
         if found is None or (at == 0 and path.startswith(".")):
-            raise BadPath(f'{path!r} is no path such as process.env, mounts[0].source or annotations["a.b/c"]')
+            raise BadPath(f'{path!r} is not a path such as process.env, mounts[0].source or annotations["a.b/c"]')
         name, index, quoted = found.groups()
         tokens.append(int(index) if index is not None else name if name is not None else quoted)
         at = found.end()

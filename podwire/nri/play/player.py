@@ -1,10 +1,10 @@
-"""Plays a script: each step is what a runtime would do, with the undoing that follows a hook's error."""
+"""Plays a script: each step is what a runtime would do, with the cleanup that follows a hook's error."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from podwire.nri.play.expectations import judge
+from podwire.nri.play.expectations import DISCONNECTED, check_step
 from podwire.nri.play.node import PlayedContainer, PlayedNode, PlayedPod
 from podwire.nri.play.outcome import Outcome, Written
 from podwire.nri.play.plugin import How
@@ -19,12 +19,12 @@ Told = Callable[[Outcome], None]
 
 
 class Failed(AssertionError):
-    """What was expected did not happen; says what."""
+    """Expectations were not met; says which."""
 
 
 @dataclass(slots=True)
 class Result:
-    """A script that was played."""
+    """The outcome of a script."""
 
     source: str
     plugin: str = ""
@@ -44,7 +44,7 @@ class Result:
             raise Failed("\n".join(self.failures))
 
     def step(self, title: str) -> Outcome:
-        """The first of this title: `create web/app`. Raises KeyError."""
+        """The first step of this title: `create web/app`. Raises KeyError."""
         for each in self.steps:
             if each.step.title == title:
                 return each
@@ -56,7 +56,7 @@ def _where(step: Step) -> str:
 
 
 async def play(script: Script, how: How, told: Told = lambda _: None) -> Result:
-    """Play it to its end. What goes wrong is in the result; nothing is raised for it."""
+    """Plays a script to its end; failures are in the result and are not raised."""
     world = PlayedNode(script.pods)
     world.fill(script.node)
     result = Result(script.source)
@@ -113,18 +113,18 @@ class _Player:
         done.exchanges = [each for each in self._stage.seen if isinstance(each, Exchange)]
         done.notes = [each for each in self._stage.seen if isinstance(each, Noted)]
         done.updates = list(self._world.updates)
-        self._judge(done)
+        self._check_step(done)
         return done
 
-    def _judge(self, done: Outcome) -> None:
-        """That a plugin is gone is told once, by the step in which it went."""
+    def _check_step(self, done: Outcome) -> None:
+        """A lost plugin is reported once, by the step in which it was lost."""
         done.connected = bool(self._stage.host.active()) and not done.why_gone
         if not done.connected:
             done.why_gone = done.why_gone or self._stage.why_gone()
         named = [each.get("container_id", "") for each in done.step.expect.updates or ()]
-        failures = judge(done, {each: self._world.id_of(each) for each in named})
+        failures = check_step(done, {each: self._world.id_of(each) for each in named})
         if not done.connected and not self._was_connected:
-            failures = [each for each in failures if not each.startswith("the plugin is gone")]
+            failures = [each for each in failures if not each.startswith(DISCONNECTED)]
         self._was_connected = done.connected
         done.failures = failures
 
@@ -163,7 +163,7 @@ class _Player:
     async def _create(self, step: Step, done: Outcome) -> None:
         host = self._stage.host
         pod, container = self._found(step)
-        container.state, container.spec = pb.CONTAINER_UNKNOWN, container.usual
+        container.state, container.spec = pb.CONTAINER_UNKNOWN, container.default
         try:
             adjusted = await host.create_container(pod.described, container.described())
             done.adjust = adjusted.adjust
@@ -171,7 +171,7 @@ class _Player:
         except (RpcError, BadAdjustment):
             await host.remove_container(pod.described, container.described())
             raise
-        done.written.append(Written(container=container.name, before=container.usual, after=container.spec))
+        done.written.append(Written(container=container.name, before=container.default, after=container.spec))
         container.exists, container.state = True, pb.CONTAINER_CREATED
         await host.post_create_container(pod.described, container.described())
 

@@ -1,4 +1,4 @@
-"""The plugin's process: any program, started as its author would have it started."""
+"""The plugin's process: any program, started as an external or as a pre-installed plugin."""
 
 import asyncio
 import os
@@ -12,11 +12,11 @@ from podwire.linux.proc import processes
 from podwire.protocols.nri.names import PluginId
 
 SOCKET = "{socket}"
-"""In an argument, stands for the path of the socket."""
+"""Replaced by the path of the socket in arguments."""
 SOCKET_FILE = 3
-"""The number of its socket in a plugin that a runtime starts."""
+"""The descriptor of the connection in a pre-installed plugin."""
 ENDS_WITHIN = 5.0
-"""Seconds that a plugin has to end when it is asked to."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class How:
     launch: PluginId | None = None
     """As a pre-installed plugin of this name: a connected socket, three variables, nothing else."""
     output: int = 2
-    """The file that gets what it prints."""
+    """The descriptor for its output."""
 
 
 class Process:
@@ -42,7 +42,7 @@ class Process:
             os.close(nothing)
         self.ended = asyncio.Event()
         self.code: int | None = None
-        """How it ended; minus a signal's number when that ended it."""
+        """Its exit code; the negative number of a signal that killed it."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._child.pidfd, self._reap)
 
@@ -57,7 +57,7 @@ class Process:
         self.ended.set()
 
     async def end(self, *, gently: bool = False) -> None:
-        """Kill it with all that it started, as a runtime does with a plugin that it started; gently: ask first."""
+        """Kills its process group, as runtimes do; `gently`: SIGTERM first."""
         if gently:
             self._signal(signal.SIGTERM)
             with suppress(TimeoutError):

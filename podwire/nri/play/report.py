@@ -1,4 +1,4 @@
-"""What was played, for people and for machines."""
+"""Reports of a played script: text, JSON, JUnit."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _CALL = 30
 
 
 def lines(done: Outcome) -> Iterator[str]:
-    """One step for people: the calls, what they answered, what became of config.json, what is wrong."""
+    """One step as text: calls, responses, the diff of config.json, failures."""
     yield done.step.title
     for each in done.exchanges:
         yield from _exchange(each)
@@ -58,7 +58,7 @@ def as_json(result: Result) -> str:
 
 
 def as_junit(result: Result) -> str:
-    """For what shows the results of a CI: a test case for each step."""
+    """As JUnit XML: one test case per step."""
     failed = sum(bool(each.failures) for each in result.steps)
     suite = ET.Element("testsuite", name=result.source, tests=str(len(result.steps)), failures=str(failed))
     for number, each in enumerate(result.steps):

@@ -1,4 +1,4 @@
-"""A script as a value: who is there, what happens, what is expected."""
+"""A script: pods, steps and expectations."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expect:
-    """What a step shall come to; None is whatever it likes."""
+    """What a step has to result in; None is not checked."""
 
     calls: tuple[str, ...] | None = None
     """The calls that the plugin gets, in this order."""
@@ -38,7 +38,7 @@ class Expect:
     """The calls that the plugin makes."""
     error: re.Pattern[str] | None = None
     adjust: Mapping[str, Any] | None = None
-    """Is part of what the plugin wants changed; empty is nothing at all."""
+    """A part of the adjustment; empty: the adjustment must be empty."""
     updates: Sequence[Mapping[str, Any]] | None = None
     spec: tuple[Wanted, ...] = ()
     within: float | None = None
@@ -50,7 +50,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing that happens."""
+    """One step."""
 
     verb: str
     subject: str = ""
@@ -80,7 +80,7 @@ class Step:
 class ContainerScript:
     known: pb.Container
     spec: Mapping[str, Any]
-    """What is laid over the usual config.json."""
+    """Merged over the default config.json."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,16 +105,16 @@ class Script:
     source: str = "no script"
     runtime: RuntimeScript = field(default_factory=RuntimeScript)
     config: str = ""
-    """What Configure tells the plugin."""
+    """The configuration that Configure sends."""
     node: int = 0
-    """Pods that are there before the plugin is."""
+    """Pods that exist before the plugin registers."""
     pods: Mapping[str, PodScript] = field(default_factory=dict)
     register: Expect = field(default_factory=Expect)
     steps: tuple[Step, ...] = ()
 
 
 def lived(pod: str, containers: list[str]) -> list[Step]:
-    """The life of a pod as steps."""
+    """The lifecycle of a pod as steps."""
     steps = [Step(verb="run", subject=pod)]
     steps += [Step(verb=verb, subject=f"{pod}/{each}") for each in containers for verb in ("create", "start")]
     steps += [Step(verb=verb, subject=f"{pod}/{each}") for each in containers for verb in ("stop", "remove")]

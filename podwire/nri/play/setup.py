@@ -25,11 +25,11 @@ STARTS_WITHIN = 15.0
 """Seconds in which a plugin's process shall have connected."""
 
 
-_HOST_LOG = logging.getLogger("podwire.nri.adaptation")
+_ADAPTATION_LOG = logging.getLogger("podwire.nri.adaptation")
 
 
-class _Heard(logging.Handler):
-    """What the host last complained about: why it lets a connection be no plugin is told in its log only."""
+class _LastWarning(logging.Handler):
+    """The adaptation's last warning: why a registration failed is in its log only."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -62,13 +62,13 @@ class Setup:
         self.process: Process | None = None
         self.seen: list[Seen] = []
         self._proxy = Proxy(self._runtime, self._see)
-        self._heard = _Heard()
+        self._last_warning = _LastWarning()
         self._limit = STARTS_WITHIN + script.runtime.registration_timeout + script.runtime.synchronize_timeout
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """The runtime listens; the plugin is not started yet."""
-        _HOST_LOG.addHandler(self._heard)
+        _ADAPTATION_LOG.addHandler(self._last_warning)
         try:
             async with self._proxy.listening(self._socket):
                 await self._start_host()
@@ -76,7 +76,7 @@ class Setup:
         finally:
             await self._hosting.aclose()
             await self.end_plugin(gently=self._how.launch is None)
-            _HOST_LOG.removeHandler(self._heard)
+            _ADAPTATION_LOG.removeHandler(self._last_warning)
 
     def _see(self, seen: Seen) -> None:
         self.seen.append(seen)
@@ -201,10 +201,10 @@ class Setup:
         if self.process is not None and self.process.code is not None:
             why = f"its process ended with code {self.process.code} before it was ready"
         elif self._refused.is_set():
-            why = f"it came {self._tries} times and was not let in"
+            why = f"it registered {self._tries} times without success"
         else:
             why = f"it was not ready within {self._limit:g} s"
-        return f"{why}; the runtime says: {self._heard.last}" if self._heard.last else why
+        return f"{why}; the runtime logged: {self._last_warning.last}" if self._last_warning.last else why
 
     def why_gone(self) -> str:
         if self.process is not None and self.process.code is not None:

@@ -1,4 +1,4 @@
-"""A script of play as YAML, read strictly. What is not said is the usual: one pod, one container, one life."""
+"""Reads a script of `podwire nri play` from YAML, strictly. Defaults: one pod, one container, one lifecycle."""
 
 from collections.abc import Callable
 from typing import Any
@@ -127,7 +127,7 @@ def _subject(verb: str, at: At, pods: dict[str, PodScript]) -> str:
         return ""
     pod, slash, container = at.text().partition("/")
     if pod not in pods:
-        raise at.fail(f"there is no pod {pod!r}; there are {', '.join(pods)}")
+        raise at.fail(f"unknown pod {pod!r}; known are {', '.join(pods)}")
     if slash and container not in pods[pod].containers:
         raise at.fail(f"pod {pod} has no container {container!r}; it has {', '.join(pods[pod].containers) or 'none'}")
     if verb in words.CONTAINER_VERBS and not slash:

@@ -1,4 +1,4 @@
-"""Between a runtime and its plugins: bytes pass as they are, and what they say is told."""
+"""A proxy between a runtime and its plugins that decodes what passes."""
 
 from podwire.nri.proxy.decoder import Decoder
 from podwire.nri.proxy.exchange import Exchange, Noted, Seen

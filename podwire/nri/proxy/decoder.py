@@ -1,7 +1,6 @@
-"""The bytes of one connection, both directions, as calls and answers. No I/O, and nothing that it meets stops it.
+"""Decodes both directions of one connection into calls and responses. No I/O; no input makes it fail.
 
-Bytes that cannot be understood are told of once; from there on that direction only passes, for nothing behind them can
-be understood either.
+Invalid bytes are reported once; after them that direction is not decoded any more, because frames cannot be found.
 """
 
 from collections.abc import Iterator
@@ -52,12 +51,12 @@ class Decoder:
     def __init__(self) -> None:
         self.plugin = UNKNOWN
         self.request_timeout: float | None = None
-        """Seconds, as Configure told them."""
+        """Seconds, from Configure."""
         self._sent = {RUNTIME: _Direction(), PLUGIN: _Direction()}
         self._waiting: dict[tuple[str, int], _Asked] = {}
 
     def feed(self, sender: str, data: bytes, now: float) -> list[Seen]:
-        """What these bytes complete."""
+        """The calls that these bytes complete."""
         direction = self._sent[sender]
         if direction.is_lost:
             return []
@@ -65,17 +64,17 @@ class Decoder:
         try:
             for conversation, piece in direction.pieces.feed(data):
                 if (frames := direction.frames.get(conversation)) is None:
-                    seen.append(self._note(now, f"the {sender} speaks in conversation {conversation}, which is none"))
+                    seen.append(self._note(now, f"the {sender} uses the unknown conversation {conversation}"))
                     continue
                 for frame in frames.feed(piece):
                     seen += self._frame(sender, conversation, frame, now)
         except mux.BadMux as error:
             direction.is_lost = True
-            seen.append(self._note(now, f"what the {sender} sends cannot be understood from here on: {error}"))
+            seen.append(self._note(now, f"cannot decode what the {sender} sends from here on: {error}"))
         return seen
 
     def end(self, now: float, *askers: str) -> list[Seen]:
-        """What these have asked and nobody will answer any more; without names, what anybody has."""
+        """Requests of these senders (default: both) that will not be answered any more."""
         left = [key for key in self._waiting if not askers or key[0] in askers]
         return [self._exchange(key[0], self._waiting.pop(key), now, unanswered=True) for key in left]
 
@@ -96,20 +95,20 @@ class Decoder:
         try:
             told = ttrpc_pb2.Request.FromString(frame.data)
         except DecodeError:
-            yield self._note(now, f"the {sender} asks on stream {frame.stream} what is no request")
+            yield self._note(now, f"the {sender} sends an invalid request on stream {frame.stream}")
             return
         known = _TABLE.get((told.service, told.method))
         request = _decoded(known.request, told.payload) if known is not None and not frame.oversize else None
         method = told.method or f"a request of {frame.oversize} bytes"
         if known is not None and request is None:
-            yield self._note(now, f"the payload of {method} is no {known.request.DESCRIPTOR.name}")
+            yield self._note(now, f"the payload of {method} is not a {known.request.DESCRIPTOR.name}")
         self._learn(request)
         budget = told.timeout_nano / 1e9 if told.timeout_nano > 0 else None
         self._waiting[sender, frame.stream] = _Asked(method, known, request, now, self._budget(method, budget))
 
     def _answered(self, asker: str, frame: Frame, now: float) -> Iterator[Seen]:
         if (asked := self._waiting.pop((asker, frame.stream), None)) is None:
-            yield self._note(now, f"the {_OTHER[asker]} answers on stream {frame.stream}, on which nobody waits")
+            yield self._note(now, f"the {_OTHER[asker]} answers on stream {frame.stream} without a request")
             return
         yield self._exchange(asker, asked, now, **_came(asked, frame))
 
@@ -122,7 +121,7 @@ class Decoder:
             self.request_timeout = request.request_timeout / 1e3 or None
 
     def _budget(self, method: str, told: float | None) -> float | None:
-        """Hooks have what Configure said; what comes before, and what the plugin asks, what the caller says."""
+        """The timeout of Configure for hooks; for other calls the caller's own."""
         is_hook = method in events.BY_TITLE or method == methods.STATE_CHANGE.name
         return self.request_timeout or told if is_hook else told
 
@@ -160,12 +159,12 @@ def _came(asked: _Asked, frame: Frame) -> dict[str, Any]:
     try:
         told = ttrpc_pb2.Response.FromString(frame.data)
     except DecodeError:
-        return {"error": InvalidArgument("the answer is no ttrpc Response")}
+        return {"error": InvalidArgument("the answer is not a ttrpc Response")}
     if told.status.code:
         return {"error": from_code(told.status.code, told.status.message)}
     if asked.known is None:
         return {}
     response = _decoded(asked.known.response, told.payload)
     if response is None:
-        return {"error": InvalidArgument(f"the answer is no {asked.known.response.DESCRIPTOR.name}")}
+        return {"error": InvalidArgument(f"the answer is not a {asked.known.response.DESCRIPTOR.name}")}
     return {"response": response}

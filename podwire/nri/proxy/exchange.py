@@ -1,4 +1,4 @@
-"""What was seen on one connection: calls with their answers, and what was no call."""
+"""What was seen on one connection: calls with their responses, and notes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from podwire.nri.script import to_plain
 from podwire.protocols.grpc_status import OK, RpcError, details
 
 UNKNOWN = "?"
-"""A plugin that has not said its name."""
+"""A plugin that has not registered yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One call and what came of it."""
+    """One call and its outcome."""
 
     plugin: str
     """NN-name."""
@@ -23,20 +23,20 @@ class Exchange:
     """`runtime` or `plugin`."""
     method: str
     via: str = ""
-    """The call that carried it, where that has another name: StateChange."""
+    """StateChange, if the event was sent by it."""
     began: float
     took: float
     budget: float | None
     """Seconds that the caller would have waited."""
     request: Message | None
-    """None when it was none."""
+    """None when it is invalid."""
     response: Message | None = None
     error: RpcError | None = None
     unanswered: bool = False
 
     @property
     def share(self) -> float | None:
-        """How much of the time was used, 1 is all."""
+        """The used share of the budget; 1 is all of it."""
         return self.took / self.budget if self.budget else None
 
     @property
@@ -56,7 +56,7 @@ class Exchange:
 
     @property
     def changes(self) -> list[str]:
-        """What the answer changes, one line for each value."""
+        """What the response changes, one line per value."""
         if self.method == "UpdateContainers" and self.request is not None:
             return list(_lines(to_plain(self.request)))
         if self.response is None or self.method == "Configure":
@@ -66,7 +66,7 @@ class Exchange:
         return list(_lines(told))
 
     def plain(self) -> dict[str, Any]:
-        """For machines."""
+        """As JSON values."""
         return {
             "plugin": self.plugin,
             "asked_by": self.asked_by,
@@ -86,7 +86,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """Something that is no call: a connection that comes or goes, bytes that mean nothing."""
+    """An event that is not a call: a connection opens or closes, invalid bytes."""
 
     plugin: str
     at: float

@@ -1,4 +1,4 @@
-"""Bytes from one socket to another and back, untouched; a watcher listens on the side."""
+"""Forwards bytes between plugins and the runtime unchanged; a decoder reads along."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ class Proxy:
 
     @contextlib.asynccontextmanager
     async def listening(self, path: str | os.PathLike[str]) -> AsyncIterator[None]:
-        """Take plugins at a path. Raises CannotListen."""
+        """Accepts plugins at a path. Raises CannotListen."""
         raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
         def bind(fresh: str) -> None:
@@ -50,13 +50,13 @@ class Proxy:
                 await unix_sockets.remove_socket(place)
 
     async def cut(self) -> None:
-        """End all connections that there are."""
+        """Closes all connections."""
         for each in self._pairs:
             each.cancel()
         await asyncio.gather(*self._pairs, return_exceptions=True)
 
     def give_up(self) -> None:
-        """Tell of what the runtime has asked and is not answered: it waits no longer."""
+        """Reports the runtime's unanswered requests, which it has given up."""
         for each in self._watchers:
             self._left(each, RUNTIME)
 
@@ -86,7 +86,7 @@ class Proxy:
         await self.between(plugin, runtime)
 
     async def between(self, plugin: Streams, runtime: Streams) -> None:
-        """Pass bytes until both sides have ended."""
+        """Forwards until both sides have closed."""
         watcher = Decoder()
         self._watchers.add(watcher)
         self._note("connects")
@@ -103,7 +103,7 @@ class Proxy:
     async def _pass(
         self, sender: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, watcher: Decoder
     ) -> None:
-        """One direction until its end; the end is passed on, too."""
+        """Forwards one direction, and its end."""
         why = "closes the connection"
         try:
             while data := await reader.read(CHUNK):
@@ -122,8 +122,8 @@ class Proxy:
         try:
             seen = watcher.feed(sender, data, self._now())
         except Exception:  # noqa: BLE001 - see below
-            # Whatever is wrong with the watcher, the two who talk must not notice.
-            _log.exception("bytes could not be watched")
+            # A bug of the decoder must not disturb the connection.
+            _log.exception("cannot decode forwarded bytes")
             return
         for each in seen:
             self._tell(each)

@@ -1,4 +1,4 @@
-"""How long each plugin took for each hook."""
+"""Durations by plugin and hook."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -41,12 +41,12 @@ class Summary:
             row.shares.append(seen.share)
 
     def plain(self) -> list[dict[str, Any]]:
-        """For machines; plugins in their order, calls as they came first."""
+        """As JSON values; sorted by plugin."""
         found = sorted(self._rows.items(), key=lambda each: each[0][0])
         return [{"plugin": plugin, "method": method, **row.plain()} for (plugin, method), row in found]
 
     def lines(self) -> list[str]:
-        """For people."""
+        """As a text table."""
         head = ("PLUGIN", "CALL", "CALLS", "FAILED", "P50", "MAX", "OF ITS TIME")
         rows = [head]
         for each in self.plain():

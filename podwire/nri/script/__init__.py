@@ -1,4 +1,4 @@
-"""Scripts of the tools: YAML that is read strictly, and messages of NRI as people write and read them."""
+"""Scripts of the tools: strict YAML, and NRI messages in a readable form."""
 
 from podwire.nri.script.nodes import At, BadScript, load
 from podwire.nri.script.plain import message_at, to_plain

@@ -1,4 +1,4 @@
-"""YAML with its places: every value knows its line and its path, so that what is wrong can be named."""
+"""YAML with positions: every value knows its line and path, for error messages."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import yaml
 
 MAX_DEPTH = 40
-"""Values within values; an alias can make a value hold itself."""
+"""Maximum nesting; an alias can make a value contain itself."""
 
 Value = TypeVar("Value")
 
@@ -17,19 +17,19 @@ _UNITS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 class BadScript(ValueError):
-    """A script that cannot be meant so; says where, which key, and why."""
+    """An invalid script; says where, which key, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A value of a script, and where it stands."""
+    """A value of a script, with its position."""
 
     node: yaml.Node
     source: str
     path: str = ""
 
     def fail(self, why: str) -> BadScript:
-        """What to raise about this value."""
+        """The error to raise for this value."""
         line = self.node.start_mark.line + 1
         return BadScript(f"{self.source}:{line}: {self.path}: {why}" if self.path else f"{self.source}:{line}: {why}")
 
@@ -42,7 +42,7 @@ class At:
         return isinstance(self.node, yaml.SequenceNode)
 
     def mapping(self, known: Iterable[str] | None = None) -> dict[str, "At"]:
-        """Its keys and their values. Raises BadScript for a key that is there twice, or is not known."""
+        """Its keys and values. Raises BadScript for a duplicate or unknown key."""
         if not isinstance(self.node, yaml.MappingNode):
             raise self.fail(f"keys and values are wanted here, and this is {self._kind}")
         allowed = None if known is None else list(known)
@@ -53,7 +53,7 @@ class At:
             if key in found:
                 raise here.fail("is there twice")
             if allowed is not None and key not in allowed:
-                raise here.fail(f"is not known; known are {', '.join(allowed)}")
+                raise here.fail(f"is unknown; known are {', '.join(allowed)}")
             found[key] = At(value, self.source, self._below(key))
         return found
 
@@ -64,7 +64,7 @@ class At:
         return [At(each, self.source, f"{self.path}[{number}]") for number, each in enumerate(self.node.value)]
 
     def text(self) -> str:
-        """A text; a number that is written where a text is wanted is taken as it was written."""
+        """A string; a number is taken as it was written."""
         if not isinstance(self.node, yaml.ScalarNode) or self.node.tag == "tag:yaml.org,2002:null":
             raise self.fail(f"a text is wanted here, and this is {self._kind}")
         return str(self.node.value)
@@ -89,7 +89,7 @@ class At:
         return float(found[1]) * _UNITS[found[2]]
 
     def one_of(self, table: Mapping[str, Value]) -> Value:
-        """What a word stands for."""
+        """The value for a word."""
         if (word := self.text()) not in table:
             raise self.fail(f"{word!r} is none of {', '.join(table)}")
         return table[word]
@@ -99,10 +99,10 @@ class At:
         try:
             return re.compile(self.text())
         except re.error as error:
-            raise self.fail(f"{self.text()!r} is no regular expression: {error}") from None
+            raise self.fail(f"{self.text()!r} is not a regular expression: {error}") from None
 
     def value(self) -> Any:
-        """The value as YAML means it, whatever it is."""
+        """The plain YAML value."""
         constructor = yaml.constructor.SafeConstructor()
         try:
             return constructor.construct_object(self.node, deep=True)

@@ -50,16 +50,16 @@ def test_an_error_has_a_code_and_a_sentence():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("nam: x", "script:1: nam: is not known; known are name, index"),
-        ("on: {Run: {}}", "on.Run: is not known; known are RegisterPlugin, Configure"),
-        ("on: {RunPodSandbox: {silent: true, kill: true}}", "a turn does one thing, and silent is there already"),
+        ("nam: x", "script:1: nam: is unknown; known are name, index"),
+        ("on: {Run: {}}", "on.Run: is unknown; known are RegisterPlugin, Configure"),
+        ("on: {RunPodSandbox: {silent: true, kill: true}}", "a rule has one action, and silent is given already"),
         ("on: {RunPodSandbox: {silent: false}}", "say true, or leave it out"),
         ("on: {RunPodSandbox: {refuse-split: true}}", "only Synchronize comes in batches"),
         ("on: {RunPodSandbox: {garble: xyz}}", "or bytes in hex"),
         ("on: {RunPodSandbox: {oversize: 0}}", "at least 1"),
         ("on: {RunPodSandbox: {fail: {code: NO}}}", "'NO' is none of CANCELLED"),
         ("on: {RunPodSandbox: {answer: {adjust: {}}}}", "RunPodSandboxResponse has no such field"),
-        ("on: {RegisterPlugin: {answer: {}}}", "what the plugin itself says"),
+        ("on: {RegisterPlugin: {answer: {}}}", "sent by the plugin itself"),
         ("speaks: French", "'French' is none of both, calls, StateChange, nothing"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.nri.play import read_script
-from podwire.nri.play.node import laid_over
+from podwire.nri.play.node import merged_over
 from podwire.nri.play.paths import NOTHING, BadPath, find, parse
 from podwire.nri.script import BadScript
 
@@ -11,8 +11,8 @@ from podwire.nri.script import BadScript
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("step: []", "script:1: step: is not known; known are runtime, config, node, pods, register, steps"),
-        ("steps: [{run: nobody}]", "steps.0..run: there is no pod 'nobody'; there are web"),
+        ("step: []", "script:1: step: is unknown; known are runtime, config, node, pods, register, steps"),
+        ("steps: [{run: nobody}]", "steps.0..run: unknown pod 'nobody'; known are web"),
         ("steps: [{create: web/none}]", "pod web has no container 'none'; it has app"),
         ("steps: [{create: web}]", "create is for a container: POD/CONTAINER"),
         ("steps: [{run: web/app}]", "run is for a pod, not for a container"),
@@ -20,11 +20,11 @@ from podwire.nri.script import BadScript
         ("steps: [{expect: {}}]", "here are 0 of them"),
         ("steps: [dance]", "'dance' is none of restart-runtime, restart-plugin, disconnect"),
         ("steps: [{run: web, resources: {}}]", "only update and update-pod are about resources"),
-        ("steps:\n- run: web\n  expect: {cals: []}", "script:3: steps.0..expect.cals: is not known; known are calls"),
+        ("steps:\n- run: web\n  expect: {cals: []}", "script:3: steps.0..expect.cals: is unknown; known are calls"),
         ("steps: [{run: web, expect: {calls: [Run]}}]", "'Run' is none of Configure"),
-        ("steps: [{run: web, expect: {error: '('}}]", "is no regular expression"),
+        ("steps: [{run: web, expect: {error: '('}}]", "is not a regular expression"),
         ("steps: [{run: web, expect: {adjust: {envs: {}}}}]", "ContainerAdjustment has no such field"),
-        ("steps: [{run: web, expect: {spec: {'a..b': 1}}}]", "'a..b' is no path"),
+        ("steps: [{run: web, expect: {spec: {'a..b': 1}}}]", "'a..b' is not a path"),
         ("steps: [{run: web, expect: {spec: {a: {contains: 1, equals: 2}}}}]", "one of contains"),
         ("steps: [{wait: long}]", "a time such as 300ms"),
         ("runtime: {generation: older}", "'older' is none of old, new"),
@@ -75,7 +75,7 @@ def test_what_is_no_path(path):
         parse(path)
 
 
-def test_what_is_laid_over_replaces_lists_and_merges_keys():
+def test_merging_replaces_lists_and_merges_mappings():
     below = {"a": {"b": 1, "c": [1]}, "d": 1}
-    assert laid_over(below, {"a": {"c": [2]}, "e": {"f": 1}}) == {"a": {"b": 1, "c": [2]}, "d": 1, "e": {"f": 1}}
+    assert merged_over(below, {"a": {"c": [2]}, "e": {"f": 1}}) == {"a": {"b": 1, "c": [2]}, "d": 1, "e": {"f": 1}}
     assert below == {"a": {"b": 1, "c": [1]}, "d": 1}

@@ -112,11 +112,11 @@ def test_what_nobody_answered_is_told_at_the_end(between):
 @pytest.mark.parametrize(
     ("sender", "data", "says"),
     [
-        pytest.param(PLUGIN, b"\xff" * 20, "cannot be understood from here on", id="garbage"),
-        pytest.param(PLUGIN, mux.pieces(9, b"x"), "conversation 9, which is none", id="another conversation"),
-        pytest.param(PLUGIN, mux.pieces(1, answer(5, b"")), "on which nobody waits", id="an answer for no call"),
+        pytest.param(PLUGIN, b"\xff" * 20, "from here on", id="garbage"),
+        pytest.param(PLUGIN, mux.pieces(9, b"x"), "unknown conversation 9", id="another conversation"),
+        pytest.param(PLUGIN, mux.pieces(1, answer(5, b"")), "without a request", id="an answer for no call"),
         pytest.param(
-            RUNTIME, mux.pieces(1, wire.encode(1, wire.REQUEST, b"\xff")), "what is no request", id="no request"
+            RUNTIME, mux.pieces(1, wire.encode(1, wire.REQUEST, b"\xff")), "an invalid request", id="no request"
         ),
         pytest.param(RUNTIME, mux.pieces(1, wire.encode(1, wire.DATA, b"")), "kind 3", id="data"),
     ],
