@@ -10,7 +10,6 @@ from podwire.nri.play.script import Expect, Wanted
 from podwire.nri.script import to_plain
 from podwire.protocols.nri.events import ALL, BY_TITLE, Event, Subscription
 
-
 DISCONNECTED = "the plugin is disconnected"
 """How the failure of a lost plugin begins."""
 
