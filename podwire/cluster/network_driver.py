@@ -5,35 +5,33 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire import nri
 from podwire.cluster import tracing
 from podwire.cluster.health_endpoints import answer_health
-from podwire.dradriver.addresses.address_store import Addresses
-from podwire.dradriver.addresses.manager import Leasing
+from podwire.dradriver.addresses.address_store import AddressStore
+from podwire.dradriver.addresses.manager import AddressManager, LeaseLimits
 from podwire.dradriver.attach.attachments import Attachments
-from podwire.dradriver.attach.netns_pins import Pins
-from podwire.dradriver.claims.cdi import CdiFiles
-from podwire.dradriver.claims.damaged_records import Damage
+from podwire.dradriver.attach.netns_pins import NetnsPins
+from podwire.dradriver.claims.cdi import CdiFiles, install_hook
+from podwire.dradriver.claims.container_files import ContainerFiles
+from podwire.dradriver.claims.damaged_records import DamagedRecords
 from podwire.dradriver.claims.metadata import MetadataFiles
-from podwire.dradriver.claims.prepared_devices import Holding
+from podwire.dradriver.claims.prepared_devices import PreparedDevices
 from podwire.dradriver.config import Config
-from podwire.dradriver.driver import Driver, Parts
-from podwire.dradriver.instances import InstanceLock, Voice
+from podwire.dradriver.dependencies import Dependencies
+from podwire.dradriver.driver import Driver, DriverLimits, Parts, exclusive_start
+from podwire.dradriver.instances import AnswerLock, InstanceLimits, InstanceLock
 from podwire.dradriver.inventory.inventory import Inventory
-from podwire.dradriver.kit import Kit
 from podwire.dradriver.names import COMPONENT, DRIVER
-from podwire.dradriver.ports import Passing
+from podwire.dradriver.publish.claim_reports import ClaimReports
 from podwire.dradriver.publish.claim_status import Statuses
 from podwire.dradriver.publish.events import Recorder
 from podwire.dradriver.publish.metrics import Meter
 from podwire.dradriver.publish.publisher import Publisher
 from podwire.dradriver.publish.sockets import sockets
-from podwire.dradriver.shims import installed
-from podwire.dradriver.waiting import begun
 from podwire.linux.net.sysfs import Sysfs
 from podwire.protocols.grpc_methods import Handler, Method
 from podwire.protocols.k8sapi.client_side import Client
@@ -65,7 +63,7 @@ class Options:
     context: str = ""
     config: Config = field(default_factory=Config)
     pod_uid: str = ""
-    """UID of the driver's own pod: with it, two instances can run during a rolling update."""
+    """The uid of the driver's own pod: with it, a new instance and an old one can serve at once."""
     kubelet: Path = KUBELET
     state: Path = STATE
     cdi: Path = CDI
@@ -74,6 +72,9 @@ class Options:
     address: str = "127.0.0.1"
     port: int | None = None
     """None: no HTTP endpoints."""
+    limits: DriverLimits = field(default_factory=DriverLimits)
+    instance_limits: InstanceLimits = field(default_factory=InstanceLimits)
+    lease_limits: LeaseLimits = field(default_factory=LeaseLimits)
 
 
 def access_of(options: Options) -> Access:
@@ -84,30 +85,30 @@ def access_of(options: Options) -> Access:
 async def run(options: Options) -> None:
     """Works until cancelled. Raises OSError, BadConfig, NriError.
 
-    1. Connect to the API server.  2. HTTP endpoints.  3. Wait for the lock, if another instance runs.  4. Run the NRI
-    plugin and the DRA driver concurrently. The NRI plugin stops last, so that pods whose claims are prepared still get
-    their devices.
+    1. Connect to the API server.  2. Serve the HTTP endpoints.  3. Wait for another instance, if there is one.  4. Run
+    the runtime's plugin and the kubelet's driver concurrently; the plugin stops last, so that pods whose claims are
+    prepared still get their devices.
     """
     access = access_of(options)
     tap = tracing.api_tap(NETWORK_DRIVER, options.node)
-    places = sockets(options.kubelet, DRIVER, options.pod_uid)
-    lock = InstanceLock(places.lock, options.pod_uid)
+    paths = sockets(options.kubelet, DRIVER, options.pod_uid)
+    lock = InstanceLock(paths.lock, options.pod_uid, options.instance_limits)
     async with contextlib.AsyncExitStack() as stack:
         connecting = http_client.connect(access, user_agent=COMPONENT, tap=tap, callee=API_SERVER)
         client = Client(await stack.enter_async_context(connecting))
         health = _Health(lock)
         if options.port is not None:
             await stack.enter_async_context(_health_endpoints(options, health))
-        async with begun(lock, _Door(), places):  # it tidies up where others write
+        async with exclusive_start(lock, _SocketServer(), paths):  # it removes what other instances may be writing
             parts = await asyncio.to_thread(assemble, client, options, lock)
         stack.callback(parts.attachments.close)
         stack.callback(parts.inventory.close)
         health.driver = driver = Driver(parts)
         _log.info("network driver is running", extra={"node": options.node, "api": access.server})
-        await _run_together(driver, parts, options)
+        await _run_both(driver, parts, options)
 
 
-async def _run_together(driver: Driver, parts: Parts, options: Options) -> None:
+async def _run_both(driver: Driver, parts: Parts, options: Options) -> None:
     plugin = asyncio.ensure_future(nri.run(driver.plugin, socket=options.nri_socket))
     working = asyncio.ensure_future(driver.run())
     try:
@@ -116,53 +117,53 @@ async def _run_together(driver: Driver, parts: Parts, options: Options) -> None:
         for task in (working, plugin):
             task.cancel()
             await asyncio.wait([task])
-        parts.voice.give_up()
+        parts.answer_lock.release()
     for task in (plugin, working):
         if not task.cancelled():
             task.result()
 
 
 def assemble(client: Client, options: Options, lock: InstanceLock | None = None) -> Parts:
-    """Builds all parts; nothing runs yet. Blocks; raises OSError, BadConfig."""
-    clock, places = SystemClock(), sockets(options.kubelet, DRIVER, options.pod_uid)
+    """Makes all parts, not running yet. Blocks; raises OSError, BadConfig."""
+    clock, paths, state = SystemClock(), sockets(options.kubelet, DRIVER, options.pod_uid), options.state
     inventory = Inventory(sysfs=Sysfs(options.sysfs), clock=clock, config=options.config.offering)
-    attachments = Attachments(options.state)
-    events = Recorder(client, clock, options.node)
-    addresses = Addresses(options.state / "addresses", options.config.pools)
-    leasing = Leasing(addresses, attachments, options.state / "leases")
-    holding = Holding(inventory, attachments, records=options.state / "records", listed=options.state / "listed")
-    kit = Kit(
+    attachments = Attachments(state)
+    store = AddressStore(state / "addresses", options.config.pools)
+    addresses = AddressManager(store, attachments, state / "leases", options.lease_limits)
+    devices = PreparedDevices(inventory, attachments, records=state / "records", listed=state / "listed")
+    cdi = CdiFiles(options.cdi, install_hook(state / "bin"), kept=state / "cdi")
+    metadata = MetadataFiles(options.kubelet / "plugins" / DRIVER / "dra-device-metadata")
+    dependencies = Dependencies(
         node=options.node,
-        api=client,
-        devices=holding,
+        client=client,
+        devices=devices,
         attachments=attachments,
-        addressing=leasing,
-        cdi=CdiFiles(options.cdi, installed(options.state / "bin"), kept=options.state / "cdi"),
-        metadata=MetadataFiles(options.kubelet / "plugins" / DRIVER / "dra-device-metadata"),
-        pins=Pins(options.state / "netns"),
-        statuses=Statuses(client, clock),
-        events=events,
-        meter=Meter(clock.monotonic),
-        trace=_Trace(NETWORK_DRIVER, options.node),
-        turns=KeyedLocks(),
-        lock=lock or InstanceLock(places.lock, options.pod_uid),
-        damage=Damage(options.state),
+        addresses=addresses,
+        files=ContainerFiles(cdi, metadata, devices, attachments),
+        pins=NetnsPins(state / "netns"),
+        reports=ClaimReports(Statuses(client, clock), Recorder(client, clock, options.node)),
+        locks=KeyedLocks(),
+        instance_lock=lock or InstanceLock(paths.lock, options.pod_uid, options.instance_limits),
+        damaged=DamagedRecords(state),
     )
     return Parts(
-        kit=kit,
+        dependencies=dependencies,
         inventory=inventory,
         attachments=attachments,
-        holding=holding,
+        devices=devices,
         publisher=Publisher(client, inventory, node=options.node),
-        addressing=leasing,
-        door=_Door(),
+        addresses=addresses,
+        server=_SocketServer(),
         kubelet=_PodResources(options.kubelet / "pod-resources/kubelet.sock"),
-        sockets=places,
-        voice=Voice(options.state / "voice.lock"),
+        sockets=paths,
+        answer_lock=AnswerLock(state / "voice.lock"),
+        meter=Meter(clock.monotonic),
+        trace=tracing.PodCalls(NETWORK_DRIVER, options.node).call,
+        limits=options.limits,
     )
 
 
-class _Door:
+class _SocketServer:
     async def serve(self, path: Path, table: Iterable[Method], handlers: Mapping[str, Handler]) -> "_Served":
         return _Served(await grpc_server.serve(path, table, handlers))
 
@@ -186,11 +187,11 @@ class _PodResources:
             return await client.call(LIST, resources.ListPodResourcesRequest(), timeout=LIST_SECONDS)
 
 
-# HTTP endpoints.
+# HTTP endpoints
 
 
 class _Health:
-    """Metrics and readiness, also before the driver exists."""
+    """What the endpoints report, also before there is a driver."""
 
     def __init__(self, lock: InstanceLock) -> None:
         self._lock = lock
@@ -199,13 +200,13 @@ class _Health:
     async def metrics(self) -> str:
         return await self.driver.metrics() if self.driver is not None else ""
 
-    def lacking(self) -> list[str]:
-        return self.driver.lacking() if self.driver is not None else [self._lock.waiting or "the driver is starting"]
+    def not_ready(self) -> list[str]:
+        return self.driver.not_ready() if self.driver is not None else [self._lock.waiting or "the driver is starting"]
 
 
 @contextlib.asynccontextmanager
 async def _health_endpoints(options: Options, health: _Health) -> AsyncIterator[None]:
-    """Serves from when the port is free: during a rolling update the old instance has it."""
+    """Serves as soon as the port is free: during a rolling update the old instance has it."""
     serving = asyncio.ensure_future(_serve_health(options, health))
     try:
         yield
@@ -219,7 +220,7 @@ async def _serve_health(options: Options, health: _Health) -> None:
     while server is None:
         try:
             server = await http_server.serve(
-                lambda request: answer_health(request, health.metrics, health.lacking),
+                lambda request: answer_health(request, health.metrics, health.not_ready),
                 host=options.address,
                 port=options.port or 0,
             )
@@ -231,11 +232,3 @@ async def _serve_health(options: Options, health: _Health) -> None:
         await asyncio.Event().wait()
     finally:
         await server.close(HTTP_GRACE)
-
-
-# The trace.
-
-
-class _Trace(tracing.PodCalls):
-    def works(self, uid: str, what: str) -> AbstractContextManager[Passing]:
-        return self.call(uid, what)

@@ -1,339 +1,316 @@
-"""NodePrepareResources and NodeUnprepareResources: everything slow, before there is a sandbox.
+"""NodePrepareResources and NodeUnprepareResources: all slow work, before the sandbox exists. NRI does the fast rest.
 
-1. Read the claims, side by side; judge each by itself.   2. Judge the interfaces of each pod together.
-3. Reserve addresses, and see that the pod may have them.   4. Take the snapshot, make what has to be made.
-5. Tell the containers by a CDI file.   Nothing is changed on the host before 4.
+Crash order. Each step is durable before the next one begins, so an instance that starts after a crash finds one of
+these states, and the kubelet's next call (both calls are idempotent) continues from it:
+
+| NodePrepareResources | killed after it: what exists | removed by |
+|---|---|---|
+| 1. read the claims, resolve them to allocations | nothing | - |
+| 2. check all interfaces of the pod together | nothing | - |
+| 3. hold the devices, reserve addresses | addresses without a record | AddressManager.reconcile |
+| 4. write the record with the link's snapshot | record; link unchanged | unprepare |
+| 5. make the interface that waits for DHCP; get a lease | record, tagged link on the host, lease | unprepare |
+| 6. fsync the record; write CDI and metadata files | record, files | unprepare |
+| 7. answer the kubelet | the kubelet's checkpoint, too | unprepare |
+
+NodeUnprepareResources goes the other way: release leases (while there is an interface to send from), restore the link,
+remove the record, release addresses, remove the files. A crash in between leaves a record or files, and the kubelet
+calls again until it is answered without an error.
+
+The host is not changed before step 4. A failure up to there is reported in the claim's status and as an Event.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
-
-import msgspec
+from contextlib import AsyncExitStack
+from types import ModuleType
+from typing import Any, Protocol
 
 from podwire import logs
-from podwire.dradriver.addresses.address_store import Unreadable
-from podwire.dradriver.addresses.assignments import Exhausted
-from podwire.dradriver.addresses.dhcp_client import NoLease
-from podwire.dradriver.attach.attachments import AttachFailed, NotGivenBack
-from podwire.dradriver.attach.records import PREPARED as PREPARED_STAGE
-from podwire.dradriver.claims import resolution as judging
-from podwire.dradriver.claims.allocations import ClaimRef, Order, PodRef, Refused
+from podwire.dradriver.attach.pods import PodAttacher
+from podwire.dradriver.attach.records import PREPARED
+from podwire.dradriver.claims.allocations import ClaimRef, PodRef, Refused
 from podwire.dradriver.claims.cdi import device_id
 from podwire.dradriver.claims.character_devices import is_character_device
-from podwire.dradriver.claims.container_files import Describing
-from podwire.dradriver.instances import PREPARE_PATIENCE
-from podwire.dradriver.kit import Kit, orders_in
+from podwire.dradriver.claims.resolution import (
+    NodeView,
+    ResolvedClaim,
+    check_asked,
+    check_pod,
+    check_same_pod,
+    consumer_of,
+    covers,
+    ours,
+    resolve_allocations,
+)
+from podwire.dradriver.dependencies import EXPECTED_ERRORS, Dependencies, allocations_in
 from podwire.dradriver.names import CLAIMS, PODS
-from podwire.dradriver.publish.claim_status import DeviceState
-from podwire.dradriver.publish.events import PREPARE_FAILED
-from podwire.dradriver.rescuing import rescue
-from podwire.dradriver.service import Ready
-from podwire.failpoints import FailpointHit, declare, failpoint
+from podwire.failpoints import declare, failpoint
 from podwire.linux.proc.processes import boot_id
 from podwire.objects import claims as claim_objects
-from podwire.objects.claims import POD_CLAIM, ResourceClaim
-from podwire.protocols.k8sapi.client_side import ClientError
-from podwire.protocols.k8sapi.client_side.events import WARNING
-from podwire.protocols.k8sapi.status import ApiError
+from podwire.objects.claims import POD_CLAIM
+from podwire.protocols import grpc_call
+from podwire.protocols.dra import dra_v1_pb2, dra_v1beta1_pb2, health_v1_pb2, health_v1alpha1_pb2
+from podwire.protocols.dra.methods import (
+    PLUGIN_V1,
+    PLUGIN_V1BETA1,
+    PREPARE_V1,
+    PREPARE_V1BETA1,
+    UNPREPARE_V1,
+    UNPREPARE_V1BETA1,
+    WATCH_HEALTH_V1,
+    WATCH_HEALTH_V1ALPHA1,
+)
+from podwire.protocols.grpc_methods import Handler, Method
 
 _log = logging.getLogger("podwire.dradriver")
 
-AT_ONCE = 8
-"""Claims whose records are on their way to the disk."""
+TABLE: tuple[Method, ...] = (*PLUGIN_V1, *PLUGIN_V1BETA1, WATCH_HEALTH_V1, WATCH_HEALTH_V1ALPHA1)
+FSYNCS = 8
+"""Claims whose records are fsynced concurrently."""
 
-READ = declare("network-driver.claim-read", "a claim is read and judged, and nothing is reserved for it")
-PREPARED = declare("network-driver.prepared", "a claim's devices are prepared, and its CDI file is not there yet")
-UNPREPARED = declare("network-driver.unprepared", "a claim's devices are as before, and its CDI file is still there")
-
-TROUBLES = (
-    Refused,
-    Exhausted,
-    Unreadable,
-    NoLease,
-    AttachFailed,
-    NotGivenBack,
-    ApiError,
-    ClientError,
-    OSError,
-    FailpointHit,
-    msgspec.ValidationError,
-)
-"""What is told to a kubelet in its own words; anything else is a fault of the program."""
-T = TypeVar("T")
+READ = declare("network-driver.claim-read", "a claim is read and validated, and nothing is reserved for it")
+RECORDED = declare("network-driver.prepared", "a claim's devices are prepared, and its CDI file does not exist yet")
+UNPREPARED = declare("network-driver.unprepared", "a claim's devices are restored, and its CDI file still exists")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A claim that was read. Without orders nothing of it is this driver's."""
+class NodeClaims(Protocol):
+    """The DRA service without its messages. Results are by the claims' uids; an error is a text."""
 
-    claim: ClaimRef
-    orders: tuple[Order, ...] = ()
-    pod_claim: str = ""
-    """What its pod calls it, if it was made for that one."""
-    anew: bool = False
-    """Nothing of it was prepared before."""
+    async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, ResolvedClaim | str]: ...
 
-    @property
-    def pod(self) -> PodRef | None:
-        return self.orders[0].pod if self.orders else None
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]: ...
 
 
-class Coming(Protocol):
-    """Which pods' sandboxes will come."""
-
-    def expect(self, pod_uid: str) -> None: ...
-
-    def forget(self, pod_uid: str) -> None: ...
+class HealthStream(Protocol):
+    def stream(self, pb: ModuleType) -> AsyncIterator[Any]: ...
 
 
-class Preparing:
-    """Implements service.Claims."""
+def handlers(claims: NodeClaims, health: HealthStream) -> Mapping[str, Handler]:
+    """Handlers by path, because both versions have methods of the same names. A kubelet that gives up asks again; what
+    was begun is completed meanwhile."""
 
-    def __init__(self, kit: Kit, describing: Describing, coming: Coming) -> None:
-        self._kit, self._describing, self._coming = kit, describing, coming
+    async def prepare(pb: ModuleType, request: Any) -> Any:
+        results = await grpc_call.current().uncancelled(claims.prepare(_refs(request)))
+        return _prepare_response(pb, results)
+
+    async def unprepare(pb: ModuleType, request: Any) -> Any:
+        results = await grpc_call.current().uncancelled(claims.unprepare(_refs(request)))
+        response = pb.NodeUnprepareResourcesResponse()
+        for uid, error in results.items():
+            response.claims[uid].error = error
+        return response
+
+    return {
+        PREPARE_V1.path: lambda request: prepare(dra_v1_pb2, request),
+        PREPARE_V1BETA1.path: lambda request: prepare(dra_v1beta1_pb2, request),
+        UNPREPARE_V1.path: lambda request: unprepare(dra_v1_pb2, request),
+        UNPREPARE_V1BETA1.path: lambda request: unprepare(dra_v1beta1_pb2, request),
+        WATCH_HEALTH_V1.path: lambda _request: health.stream(health_v1_pb2),
+        WATCH_HEALTH_V1ALPHA1.path: lambda _request: health.stream(health_v1alpha1_pb2),
+    }
+
+
+def _refs(request: Any) -> list[ClaimRef]:
+    return [ClaimRef(namespace=claim.namespace, name=claim.name, uid=claim.uid) for claim in request.claims]
+
+
+def _prepare_response(pb: ModuleType, results: Mapping[str, ResolvedClaim | str]) -> Any:
+    """Each request's CDI name comes with its first device and stands for all of them. v1beta1 has no shares."""
+    response = pb.NodePrepareResourcesResponse()
+    for uid, result in results.items():
+        answer = response.claims[uid]
+        if isinstance(result, str):
+            answer.error = result
+            continue
+        named: set[str] = set()
+        for allocation in result.allocations:
+            device = answer.devices.add(
+                request_names=[allocation.request],
+                pool_name=allocation.pool,
+                device_name=allocation.device.name,
+                cdi_device_ids=() if allocation.request in named else (device_id(uid, allocation.request),),
+            )
+            named.add(allocation.request)
+            if allocation.share_id and pb is dra_v1_pb2:
+                device.share_id = allocation.share_id
+    return response
+
+
+class DraHooks:
+    """Implements NodeClaims. Every claim is answered by itself: one that fails does not affect the others."""
+
+    def __init__(self, dependencies: Dependencies, pods: PodAttacher) -> None:
+        self._dependencies, self._pods = dependencies, pods
         self._boot = boot_id()
-        self._disk = ThreadPoolExecutor(AT_ONCE, "podwire-disk")
-        """For what waits for the disk while something else is done."""
+        self._fsyncs = ThreadPoolExecutor(FSYNCS, "podwire-fsync")
+        """fsync takes long and must not use up the threads that do the other work."""
 
-    async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[Ready, ...] | str]:
-        kit = self._kit
-        asked = list({each.uid: each for each in claims}.values())
+    async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, ResolvedClaim | str]:
+        lock, locks = self._dependencies.instance_lock, self._dependencies.locks
+        asked = {claim.uid: claim for claim in claims}
+        results: dict[str, ResolvedClaim | str] = {}
         try:
-            async with kit.lock.held(PREPARE_PATIENCE), kit.turns.hold(*(f"claim {each.uid}" for each in asked)):
-                with kit.meter.phase("read"):
-                    read = await asyncio.gather(*(self._told(each, self._read(each)) for each in asked))
-                wanted = [each for each in read if isinstance(each, Wanted)]
-                async with kit.turns.hold(*(f"pod {each.pod.uid}" for each in wanted if each.pod)):
-                    made = await asyncio.gather(*(self._told(each.claim, self._make(each, wanted)) for each in wanted))
-        except OSError as error:  # another instance has the lock, or its file cannot be had
-            return {each.uid: str(error) for each in asked}
-        results: dict[str, tuple[Ready, ...] | str] = {
-            ref.uid: each for ref, each in zip(asked, read, strict=True) if isinstance(each, str)
-        }
-        results |= {each.claim.uid: done for each, done in zip(wanted, made, strict=True)}
-        self._tell_of_waiting([each for each in wanted if not isinstance(results[each.claim.uid], str)], results)
-        for each in results.values():
-            kit.meter.answered("NodePrepareResources", ok=not isinstance(each, str))
+            async with lock.held(lock.limits.prepare), locks.hold(*(f"claim {uid}" for uid in asked)):
+                read = await asyncio.gather(*map(self.resolve, asked.values()), return_exceptions=True)
+                resolved = {
+                    uid: claim for uid, claim in zip(asked, read, strict=True) if isinstance(claim, ResolvedClaim)
+                }
+                async with locks.hold(*(f"pod {claim.pod.uid}" for claim in resolved.values() if claim.pod)):
+                    preparing = (self._prepare_claim(claim, resolved.values()) for claim in resolved.values())
+                    errors = await asyncio.gather(*preparing, return_exceptions=True)
+        except OSError as error:  # another instance has the lock, or the lock file cannot be used
+            return dict.fromkeys(asked, str(error))
+        outcomes = dict(zip(asked, read, strict=True)) | dict(zip(resolved, errors, strict=True))
+        for uid, outcome in outcomes.items():
+            results[uid] = self._error_text(asked[uid], outcome) or resolved[uid]
+        failed = sum(isinstance(result, str) for result in results.values())
+        for uid, claim in resolved.items() if failed else ():
+            if not isinstance(results[uid], str):
+                self._dependencies.reports.waits_for_others(claim.ref, claim.allocations, failed)
         return results
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, str]:
-        kit = self._kit
-        asked = list({each.uid: each for each in claims}.values())
+        lock, locks = self._dependencies.instance_lock, self._dependencies.locks
+        asked = {claim.uid: claim for claim in claims}
         try:
-            async with kit.lock.held(PREPARE_PATIENCE), kit.turns.hold(*(f"claim {each.uid}" for each in asked)):
-                done = await asyncio.gather(*(self._told(each, self._unprepare(each)) for each in asked))
+            async with lock.held(lock.limits.prepare), locks.hold(*(f"claim {uid}" for uid in asked)):
+                outcomes = await asyncio.gather(*map(self._unprepare_claim, asked.values()), return_exceptions=True)
         except OSError as error:
-            return {each.uid: str(error) for each in asked}
-        results = {each.uid: why or "" for each, why in zip(asked, done, strict=True)}
-        for why in results.values():
-            kit.meter.answered("NodeUnprepareResources", ok=not why)
-        return results
+            return dict.fromkeys(asked, str(error))
+        return {uid: self._error_text(asked[uid], outcome) for uid, outcome in zip(asked, outcomes, strict=True)}
 
-    async def _told(self, claim: ClaimRef, work: Awaitable[T]) -> T | str:
-        """What came of a claim, or why nothing did: one that fails keeps no other from being answered."""
+    def _error_text(self, claim: ClaimRef, outcome: object) -> str:
+        """The text for the kubelet, which adds the claim's name; empty for success."""
+        if not isinstance(outcome, BaseException):
+            return ""
         with logs.about(claim=f"{claim.namespace}/{claim.name}"):
-            try:
-                return await work
-            except TROUBLES as error:
-                _log.warning("a claim cannot be served", extra={"why": str(error)})
-                return str(error)  # kubelets say of which claim
-            except Exception as error:  # noqa: BLE001 - logged, and told to the kubelet: it is answered for every claim
-                _log.exception("a claim cannot be served")
-                return f"{type(error).__name__}: {error}"
+            if isinstance(outcome, EXPECTED_ERRORS):
+                _log.warning("cannot serve claim", extra={"error": str(outcome)})
+                return str(outcome) or type(outcome).__name__
+            _log.error("cannot serve claim because of a bug", exc_info=outcome)
+            return f"{type(outcome).__name__}: {outcome}"
 
-    # What there is to do.
-
-    async def _read(self, asked: ClaimRef) -> Wanted:
-        """Raises TROUBLES."""
-        found = await self._kit.api.get(CLAIMS, asked.name, asked.namespace)
-        claim = claim_objects.read(found)
-        judging.check_asked(claim, asked)
-        if not judging.ours(claim):
-            return Wanted(claim=asked)
+    async def resolve(self, asked: ClaimRef) -> ResolvedClaim:
+        """Reads a claim and resolves it to allocations; those of a prepared claim do not change. EXPECTED_ERRORS."""
+        dependencies = self._dependencies
+        claim = claim_objects.read(await dependencies.client.get(CLAIMS, asked.name, asked.namespace))
+        check_asked(claim, asked)
+        if not ours(claim):
+            return ResolvedClaim(ref=asked)
+        records = dependencies.attachments.of_claim(claim.uid)
+        prepared = tuple(allocations_in(records))
         try:
-            pod = judging.consumer_of(claim, self._outlived(claim.uid))
-            before = orders_in(self._kit.attachments.of_claim(claim.uid))
-            judging.check_same_pod(pod, before)
-            anew = not judging.covers(before, claim)
-            orders = self._orders(claim, pod) if anew else tuple(before)  # the same answer for the same question
+            # After a boot the pod that had the claim is asked for first, however many pods wait for it.
+            pod = consumer_of(claim, {record.allocation.pod.uid for record in records if record.boot != self._boot})
+            check_same_pod(pod, prepared)
+            is_new = not covers(prepared, claim)
+            if is_new:
+                node = NodeView(name=dependencies.node, find=dependencies.devices.find, present=is_character_device)
+                prepared = resolve_allocations(claim, pod, node)
         except Refused as error:
-            self._refused(asked, _all_of(claim), str(error))
+            # A claim with records is in a pod, and its status says so.
+            devices = [] if records else [(each.pool, each.device, each.share_id or "") for _, each in ours(claim)]
+            dependencies.reports.prepare_failed(asked, devices, str(error))
             raise
         failpoint(READ)
-        named = claim.metadata.annotations.get(POD_CLAIM, "")
-        return Wanted(claim=asked, orders=orders, pod_claim=named, anew=anew)
+        pod_claim = claim.metadata.annotations.get(POD_CLAIM, "")
+        return ResolvedClaim(ref=asked, allocations=prepared, pod_claim=pod_claim, is_new=is_new)
 
-    def _outlived(self, claim_uid: str) -> set[str]:
-        records = self._kit.attachments.of_claim(claim_uid)
-        return {each.order.pod.uid for each in records if each.boot != self._boot}
+    async def _prepare_claim(self, claim: ResolvedClaim, all_claims: Iterable[ResolvedClaim]) -> None:
+        """Steps 2 to 6 of the table above. Raises EXPECTED_ERRORS."""
+        dependencies, pod, allocations = self._dependencies, claim.pod, claim.allocations
+        if pod is None:
+            return
+        uses_dhcp = any(allocation.settings.dhcp for allocation in allocations)
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(lambda _type, error, _traceback: self._finish_prepare(claim, error))
+            self._check_together(pod, claim, all_claims)
+            # The pod is read while devices and addresses are reserved: if it must not have them, they are released
+            # before the host is changed.
+            pod_read = asyncio.create_task(self._check_pod(pod)) if claim.is_new else None
+            try:
+                await asyncio.to_thread(dependencies.devices.reserve, allocations)
+                addresses = await asyncio.to_thread(dependencies.addresses.reserve, allocations)
+            finally:
+                if pod_read is not None:
+                    await pod_read
+            await asyncio.to_thread(dependencies.attachments.prepare, allocations, addresses)
+            loop = asyncio.get_running_loop()
+            fsync = loop.run_in_executor(self._fsyncs, dependencies.attachments.fsync_claim, claim.ref.uid)
+            try:
+                if not uses_dhcp:
+                    await asyncio.to_thread(self._write_files, claim)
+            finally:
+                await fsync
+            if uses_dhcp:
+                await dependencies.addresses.lease(claim.ref.uid)
+                await asyncio.to_thread(self._write_files, claim)
+        self._pods.expect(pod.uid)
 
-    def _orders(self, claim: ResourceClaim, pod: PodRef) -> tuple[Order, ...]:
-        """Raises Refused."""
-        host = judging.Host(node=self._kit.node, find=self._kit.devices.find, present=is_character_device)
-        return judging.orders_of(claim, pod, host)
+    def _write_files(self, claim: ResolvedClaim) -> None:
+        failpoint(RECORDED)
+        self._dependencies.files.write_prepared(claim.ref, claim.allocations, claim.pod_claim)
+
+    async def _finish_prepare(self, claim: ResolvedClaim, error: BaseException | None) -> bool:
+        """Ends the hold of devices without records; after a failure also releases addresses without records."""
+        dependencies, uid = self._dependencies, claim.ref.uid
+        if error is not None:
+            recorded = dependencies.attachments.of_claim(uid)
+            devices = [(each.pool, each.device.name, each.share_id) for each in claim.allocations]
+            dependencies.reports.prepare_failed(claim.ref, [] if recorded else devices, str(error))
+            if not recorded:
+                await dependencies.addresses.release(uid)
+        await asyncio.to_thread(dependencies.devices.sync_claim, uid)
+        return False
 
     async def _check_pod(self, pod: PodRef) -> None:
         """Raises Refused, ApiError, ClientError."""
-        found = await self._kit.api.get(PODS, pod.name, pod.namespace)
-        if found["metadata"]["uid"] != pod.uid:
-            raise Refused("status.reservedFor", f"pod {pod.namespace}/{pod.name} of uid {pod.uid} is gone")
-        if found["spec"].get("hostNetwork"):
-            reason = f"pod {pod.namespace}/{pod.name} is in the node's network, where no interface can be moved to"
+        present = await self._dependencies.client.get(PODS, pod.name, pod.namespace)
+        if present["metadata"]["uid"] != pod.uid:
+            raise Refused("status.reservedFor", f"pod {pod.namespace}/{pod.name} with uid {pod.uid} is gone")
+        if present["spec"].get("hostNetwork"):
+            reason = f"pod {pod.namespace}/{pod.name} uses the node's network, where no interface can be moved to"
             raise Refused("spec.hostNetwork", reason)
 
-    async def _make(self, wanted: Wanted, beside: Sequence[Wanted]) -> tuple[Ready, ...]:
-        """Raises TROUBLES."""
-        kit, pod, orders = self._kit, wanted.pod, wanted.orders
-        if pod is None:
-            return ()
-        try:
-            self._judge_together(pod, wanted, beside)
-            with kit.trace.works(pod.uid, "prepare devices"):
-                addresses = await self._reserved(wanted, pod)
-                leased = any(each.settings.dhcp for each in orders)
-                await asyncio.to_thread(self._prepared, wanted, addresses, describe=not leased)
-                if leased:
-                    with kit.meter.phase("lease"):
-                        await kit.addressing.lease(wanted.claim.uid)
-                    await asyncio.to_thread(self._described, wanted)
-        except Exception as error:
-            devices = [(each.pool, each.offered.device, each.share_id) for each in orders]
-            self._refused(wanted.claim, devices, str(error))
-            if not kit.attachments.of_claim(wanted.claim.uid):
-                await kit.addressing.release(wanted.claim.uid)
-            await asyncio.to_thread(kit.devices.settle, wanted.claim.uid)
-            raise
-        self._coming.expect(pod.uid)
-        return _ready(wanted.claim, orders)
+    def _check_together(self, pod: PodRef, claim: ResolvedClaim, all_claims: Iterable[ResolvedClaim]) -> None:
+        """Checks the claim's interfaces with those that the pod has and those that it gets now. Raises Refused."""
+        records = self._dependencies.attachments.of_pod(pod.uid)
+        prepared = [each for each in allocations_in(records) if each.claim.uid != claim.ref.uid]
+        known = {allocation.claim.uid for allocation in prepared} | {claim.ref.uid}
+        others = [allocation for other in all_claims if other.ref.uid not in known for allocation in other.allocations]
+        check_pod(pod, claim.allocations, [*prepared, *others])
 
-    async def _reserved(self, wanted: Wanted, pod: PodRef) -> Any:
-        """Devices and addresses are kept for it while the pod is looked at: if it must not have them they are let go
-        before anything is done on the host. Raises TROUBLES."""
-        look = asyncio.create_task(self._check_pod(pod)) if wanted.anew else None
-        try:
-            with self._kit.meter.phase("addresses"):
-                return await asyncio.to_thread(self._keep, wanted.orders)
-        finally:
-            if look is not None:
-                await look
-
-    def _keep(self, orders: Sequence[Order]) -> Any:
-        self._kit.devices.keep(orders)
-        return self._kit.addressing.reserve(orders)
-
-    def _prepared(self, wanted: Wanted, addresses: Any, *, describe: bool) -> None:
-        """Raises TROUBLES."""
-        attachments = self._kit.attachments
-        with self._kit.meter.phase("prepare"):
-            attachments.prepare(wanted.orders, addresses)
-        durable = self._disk.submit(attachments.settle, wanted.claim.uid)
-        try:
-            if describe:
-                self._described(wanted)
-        finally:
-            durable.result()
-
-    def _described(self, wanted: Wanted) -> None:
-        """Raises OSError."""
-        failpoint(PREPARED)
-        with self._kit.meter.phase("describe"):
-            self._describing.prepared(wanted.claim, wanted.orders, wanted.pod_claim)
-        self._kit.devices.settle(wanted.claim.uid)
-
-    def _judge_together(self, pod: PodRef, wanted: Wanted, beside: Sequence[Wanted]) -> None:
-        """With what this pod has already, and with what it is to have at the same time. Raises Refused."""
-        before = [each for each in orders_in(self._kit.attachments.of_pod(pod.uid)) if each.claim != wanted.claim]
-        known = {each.claim.uid for each in before}
-        others = [
-            order for each in beside if each is not wanted and each.claim.uid not in known for order in each.orders
-        ]
-        judging.check_pod(pod, wanted.orders, [*before, *others])
-
-    async def _unprepare(self, claim: ClaimRef) -> str:
-        """Raises TROUBLES."""
-        kit = self._kit
-        orders = orders_in(kit.attachments.of_claim(claim.uid))
-        claim = orders[0].claim if orders else claim  # a kubelet whose record is damaged may know nothing but the uid
-        pods = {each.pod.uid for each in orders}
-        async with kit.turns.hold(*(f"pod {each}" for each in pods)):
-            await kit.addressing.leave(claim.uid)
-            for pod in pods:
-                self._coming.forget(pod)
-                with kit.trace.works(pod, "unprepare devices"), kit.meter.phase("unprepare"):
-                    await asyncio.to_thread(self._taken_back, pod, claim.uid)
+    async def _unprepare_claim(self, claim: ClaimRef) -> None:
+        """Raises EXPECTED_ERRORS."""
+        dependencies = self._dependencies
+        allocations = allocations_in(dependencies.attachments.of_claim(claim.uid))
+        if allocations:
+            claim = allocations[0].claim  # a kubelet whose checkpoint is damaged may know nothing but the uid
+        pods = {allocation.pod.uid for allocation in allocations}
+        async with dependencies.locks.hold(*(f"pod {uid}" for uid in pods)):
+            await dependencies.addresses.release_leases(claim.uid)
+            for pod_uid in pods:
+                self._pods.forget(pod_uid)
+            await asyncio.to_thread(self._restore_devices, claim.uid, pods)
             failpoint(UNPREPARED)
-            await kit.addressing.release(claim.uid)
-            await asyncio.to_thread(self._describing.forgotten, claim)
-        await asyncio.to_thread(self._without_damage, claim.uid)
-        await asyncio.to_thread(kit.devices.settle, claim.uid)
-        return ""
+            await dependencies.addresses.release(claim.uid)
+            await asyncio.to_thread(dependencies.files.remove, claim)
+        await asyncio.to_thread(self._discard_damaged, claim.uid)
+        await asyncio.to_thread(dependencies.devices.sync_claim, claim.uid)
 
-    def _taken_back(self, pod_uid: str, claim_uid: str) -> None:
-        self._kit.attachments.unprepare(claim_uid)
-        if all(each.stage == PREPARED_STAGE for each in self._kit.attachments.of_pod(pod_uid)):
-            self._kit.pins.unpin(pod_uid)
+    def _restore_devices(self, claim_uid: str, pods: set[str]) -> None:
+        attachments = self._dependencies.attachments
+        if pods:
+            attachments.unprepare(claim_uid)
+        for pod_uid in pods:
+            if all(record.stage == PREPARED for record in attachments.of_pod(pod_uid)):
+                self._dependencies.pins.unpin(pod_uid)
 
-    def _without_damage(self, claim_uid: str) -> None:
-        kit = self._kit
-        for each in kit.damage.found(claim_uid):
-            rescue(each, kit.damage.state)
-            kit.damage.forget(each)
-            if not kit.attachments.of_pod(each.pod_uid):
-                kit.pins.unpin(each.pod_uid)
-
-    # What is told.
-
-    def _tell_of_waiting(self, ready: Sequence[Wanted], results: Mapping[str, object]) -> None:
-        """Those that are prepared for a pod that has to wait for others say so: nothing else would be told of them."""
-        failed = sum(isinstance(each, str) for each in results.values())
-        message = f"prepared; the pod waits for {failed} other claim{'s' if failed > 1 else ''}"
-        for each in ready if failed else ():
-            told = [
-                DeviceState(
-                    pool=order.pool,
-                    device=order.offered.device,
-                    share_id=order.share_id,
-                    reason="Prepared",
-                    message=message,
-                )
-                for order in each.orders
-            ]
-            self._kit.statuses.tell(each.claim, told)
-
-    def _refused(self, claim: ClaimRef, devices: Sequence[tuple[str, str, str]], why: str) -> None:
-        """At the claim: at the pod, kubelets tell what they were answered."""
-        self._kit.events.tell([claim], WARNING, PREPARE_FAILED, why)
-        if self._kit.attachments.of_claim(claim.uid):
-            return  # a pod has it, and its devices are as they were told to be
-        told = [
-            DeviceState(pool=pool, device=device, share_id=share, reason="PrepareFailed", message=why)
-            for pool, device, share in devices
-        ]
-        self._kit.statuses.tell(claim, told)
-
-
-def _all_of(claim: ResourceClaim) -> list[tuple[str, str, str]]:
-    return [(each.pool, each.device, each.share_id or "") for _, each in judging.ours(claim)]
-
-
-def _ready(claim: ClaimRef, orders: Sequence[Order]) -> tuple[Ready, ...]:
-    """Each request's CDI name comes with its first device: it stands for all of them."""
-    seen: set[str] = set()
-    answers = []
-    for each in orders:
-        names = () if each.request in seen else (device_id(claim.uid, each.request),)
-        seen.add(each.request)
-        answers.append(
-            Ready(
-                request=each.request,
-                pool=each.pool,
-                device=each.offered.device,
-                share_id=each.share_id,
-                cdi=names,
-            )
-        )
-    return tuple(answers)
+    def _discard_damaged(self, claim_uid: str) -> None:
+        for damaged in self._dependencies.damaged.list(claim_uid):
+            self._dependencies.damaged.discard(damaged)
+            if not self._dependencies.attachments.of_pod(damaged.pod_uid):
+                self._dependencies.pins.unpin(damaged.pod_uid)

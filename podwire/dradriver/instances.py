@@ -1,154 +1,151 @@
-"""Of several instances of the driver, one works at a time, and one answers."""
+"""Hand-over between instances of the driver: of several, one works at a time, and one answers the runtime.
+
+During a rolling update the new instance and the old one run side by side. Two locks keep them apart:
+
+| lock | held by | the other instance |
+|---|---|---|
+| InstanceLock (serialize.lock) | the one that works, during each call | waits, up to `InstanceLimits` |
+| AnswerLock (voice.lock) | the one that adjusts containers | returns no adjustment |
+
+| step | old instance                                      | new instance                                              |
+|------|---------------------------------------------------|-----------------------------------------------------------|
+| 1    | works                                             | waits for the InstanceLock; after `start` seconds its     |
+|      |                                                   | sockets answer kubelets with the name of the holder       |
+| 2    | has no call in flight, so the lock is free        | takes it, reads and reconciles the state, serves          |
+| 3    | is not called by kubelets any more                | is called: kubelets use the socket that registered last   |
+| 4    | shutdown: attaches pods whose claims are prepared | may attach them, too: attaching is idempotent             |
+| 5    | releases the AnswerLock                           | takes it with the next CreateContainer                    |
+
+A lock is never taken from a live process: it may be in the middle of a step and would go on with it. The kernel
+releases the locks of a process that dies.
+"""
 
 import asyncio
 import contextlib
-import fcntl
-import json
 import logging
-import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
+
+from podwire.durable.locks import FileLock, LockHeld, lock_file
 
 _log = logging.getLogger("podwire.dradriver")
 
-PREPARE_PATIENCE = 20.0
-"""Seconds that a kubelet's call waits for another instance: half of what kubelets wait for a driver."""
-HOOK_PATIENCE = 1.0
-"""The same of a runtime's call: who lets a runtime wait for two seconds is sent away."""
-SOON = 2.0
-"""Seconds after which it is told that another instance is waited for: most are done by then."""
 _STOPPED = ("T", "t")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceLimits:
+    """Seconds to wait for another instance."""
+
+    prepare: float = 20.0
+    """In a kubelet's call: half of the time that kubelets wait for a driver."""
+    hook: float = 1.0
+    """In a runtime's call: a plugin that takes two seconds is disconnected."""
+    report: float = 2.0
+    """Until the log and /readyz report the wait: most are over by then."""
+    start: float = 5.0
+    """Until a starting instance answers kubelets with the holder's name."""
+
+
 class Busy(OSError):
-    """Another instance has been at work for longer than anybody waits; says which."""
+    """Another instance held the lock for longer than the caller waits; names the holder."""
 
 
 class InstanceLock:
-    """A file that is locked while this instance works; its own calls share the lock and go side by side.
+    """A file lock that is held while this instance works; its own calls share it and run concurrently."""
 
-    Whoever has it says so in the file. It is never taken from a process that lives: that one may be in the middle of a
-    step, and would go on with it.
-    """
-
-    def __init__(self, path: Path, pod_uid: str = "") -> None:
-        self._path, self._me = path, _identity(pod_uid)
+    def __init__(self, path: Path, pod_uid: str = "", limits: InstanceLimits | None = None) -> None:
+        self.limits = limits or InstanceLimits()
+        self._path, self._name = path, f"{pod_uid or '-'} {_pid_namespace()}"
         self._users = 0
-        self._held = -1
-        self._coming: asyncio.Future[None] | None = None
+        self._lock: FileLock | None = None
+        self._acquiring: asyncio.Future[None] | None = None
         self.waiting = ""
-        """Whom this instance waits for, once that takes long."""
+        """The holder that this instance waits for, once that takes long."""
 
     @contextlib.asynccontextmanager
     async def held(self, patience: float | None = None) -> AsyncIterator[None]:
-        """Wait for it, for so many seconds at most. Raises Busy, OSError."""
+        """Waits for the lock, at most so many seconds. Raises Busy, OSError."""
         self._users += 1
         try:
-            if self._held < 0:
-                await self._come(patience)
+            if self._lock is None:
+                await self._acquire(patience)
             yield
         finally:
             self._users -= 1
-            self._let_go_if_unused()
+            self._release_if_unused()
 
-    async def _come(self, patience: float | None) -> None:
-        if self._coming is None:
-            opened = self._open()
-            if _locked(opened):
-                self._have(opened)
+    async def _acquire(self, patience: float | None) -> None:
+        if self._acquiring is None:
+            self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+            try:
+                self._lock = lock_file(self._path, name=self._name)
+            except LockHeld:
+                self._acquiring = self._wait()
+            else:
                 return
-            self._coming = self._wait_for(opened)
         try:
             async with asyncio.timeout(patience):
-                await asyncio.shield(self._coming)
+                await asyncio.shield(self._acquiring)
         except TimeoutError:
             raise Busy(f"waited for {patience:g} s: {self.holder()}") from None
 
-    def _wait_for(self, opened: int) -> asyncio.Future[None]:
-        """In a thread that nobody waits for: it stays as long as the other instance does, whoever gives up here."""
+    def _wait(self) -> asyncio.Future[None]:
+        """Waits in a daemon thread, as long as the other instance holds the lock, whoever gives up here."""
         loop = asyncio.get_running_loop()
-        coming = loop.create_future()
-        complaint = loop.call_later(SOON, self._complain)
+        acquired = loop.create_future()
+        report = loop.call_later(self.limits.report, self._report_wait)
 
-        def came(error: OSError | None) -> None:
-            complaint.cancel()
-            self._coming = None
+        def done(lock: FileLock | None, error: OSError | None) -> None:
+            report.cancel()
+            self._acquiring = None
             if self.waiting:
-                _log.info("it is this instance's turn", extra={"lock": str(self._path)})
+                _log.info("acquired instance lock after waiting", extra={"path": str(self._path)})
             self.waiting = ""
-            if error is None:
-                self._have(opened)
-                coming.set_result(None)
+            if lock is not None:
+                self._lock = lock
+                acquired.set_result(None)
             else:
-                os.close(opened)
-                coming.set_exception(error)
-                coming.exception()  # those who still wait are told
-            self._let_go_if_unused()
+                acquired.set_exception(error or OSError("cannot lock"))
+                acquired.exception()  # callers that still wait get it
+            self._release_if_unused()
 
-        threading.Thread(target=_wait, args=(opened, loop, came), name="the other instance", daemon=True).start()
-        return coming
+        def wait() -> None:
+            lock, error = None, None
+            try:
+                lock = lock_file(self._path, wait=None, name=self._name)
+            except OSError as refused:
+                error = refused
+            try:
+                loop.call_soon_threadsafe(done, lock, error)
+            except RuntimeError:  # the loop is closed
+                if lock is not None:
+                    lock.close()
 
-    def _complain(self) -> None:
+        threading.Thread(target=wait, name="instance lock", daemon=True).start()
+        return acquired
+
+    def _report_wait(self) -> None:
         self.waiting = self.holder()
-        _log.warning("another instance is at work", extra={"who": self.waiting})
+        _log.warning("waiting for another instance", extra={"holder": self.waiting})
 
     def holder(self) -> str:
-        """Who has the lock, for people."""
+        """The holder of the lock, for people."""
         try:
-            found = self._path.read_bytes()
+            text = self._path.read_text(encoding="utf-8", errors="replace")
         except OSError:
-            found = b""
-        return f"{_described(found)} holds {self._path}"
+            text = ""
+        return f"{_describe(text)} holds {self._path}"
 
-    def _open(self) -> int:
-        self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def _have(self, opened: int) -> None:
-        self._held = opened
-        if os.pread(opened, 2 * len(self._me), 0) != self._me:
-            os.ftruncate(opened, 0)
-            os.pwrite(opened, self._me, 0)
-
-    def _let_go_if_unused(self) -> None:
-        if self._users == 0 and self._held >= 0:
-            os.close(self._held)
-            self._held = -1
+    def _release_if_unused(self) -> None:
+        if self._users == 0 and self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
 
-def _locked(opened: int) -> bool:
-    """Whether the lock was free. Raises OSError, and then the file is closed."""
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        os.close(opened)
-        raise
-    return True
-
-
-def _wait(opened: int, loop: asyncio.AbstractEventLoop, came: Callable[[OSError | None], None]) -> None:
-    error = None
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-    except OSError as refused:
-        error = refused
-    try:
-        loop.call_soon_threadsafe(came, error)
-    except RuntimeError:  # nobody is there any more
-        os.close(opened)
-
-
-# Who has the lock.
-
-
-def _identity(pod_uid: str) -> bytes:
-    return json.dumps({"pid": os.getpid(), "pids": _pids(), "pod": pod_uid}).encode()
-
-
-def _pids() -> int:
+def _pid_namespace() -> int:
     """Processes of other containers have numbers of their own."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
@@ -156,47 +153,44 @@ def _pids() -> int:
         return 0
 
 
-def _described(found: bytes) -> str:
-    try:
-        told = json.loads(found)
-        pid, pids, pod = int(told["pid"]), int(told["pids"]), str(told["pod"])
-    except (ValueError, TypeError, KeyError):
+def _describe(holder: str) -> str:
+    """From `PID POD NAMESPACE`; any other text was written by another version."""
+    parts = holder.split()
+    if len(parts) != 3 or not parts[0].isdigit():
         return "another instance of the driver"
-    who = f"another instance of the driver, process {pid}" + (f" of pod {pod}" if pod else "")
-    if pids == _pids() and _state(pid) in _STOPPED:
-        return f"{who}, which is stopped and goes on with SIGCONT,"
-    return who
+    pid, pod, namespace = parts
+    name = f"another instance of the driver, process {pid}" + (f" of pod {pod}" if pod != "-" else "")
+    if namespace == str(_pid_namespace()) and _process_state(pid) in _STOPPED:
+        return f"{name}, which is stopped and goes on with SIGCONT,"
+    return name
 
 
-def _state(pid: int) -> str:
+def _process_state(pid: str) -> str:
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return ""
 
 
-class Voice:
-    """Of several instances that a runtime asks, one answers: a container's changes are taken from one plugin only."""
+class AnswerLock:
+    """Held by the one instance that adjusts containers: a runtime takes a field of a container from one plugin only."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._held = -1
+        self._lock: FileLock | None = None
 
-    def mine(self) -> bool:
-        """Whether this instance answers; from now on, if nobody did. Raises OSError."""
-        if self._held < 0:
+    def is_held(self) -> bool:
+        """Whether this instance answers; takes the lock if it is free. Raises OSError."""
+        if self._lock is None:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(opened)
+                self._lock = lock_file(self._path)
+            except LockHeld:
                 return False
-            self._held = opened
         return True
 
-    def give_up(self) -> None:
-        """Another instance may answer."""
-        if self._held >= 0:
-            os.close(self._held)
-            self._held = -1
+    def release(self) -> None:
+        """Lets another instance answer."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

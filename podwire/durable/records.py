@@ -152,9 +152,14 @@ class Records(Generic[T]):
                 loaded[key] = value
         return loaded
 
-    def keys(self) -> list[str]:
-        """The keys that have a file, readable or not, sorted."""
-        return sorted(entry.key for entry in self._entries() if not entry.quarantined)
+    def keys(self, parent: str = "") -> list[str]:
+        """The keys that have a file, readable or not, sorted; with `parent`, the first part of keys of two, only those
+        below it, for which no other directory is read."""
+        if not parent:
+            return sorted(entry.key for entry in self._entries() if not entry.quarantined)
+        below = self._layout._replace(depth=self._layout.depth - 1)
+        entries = list_entries(f"{self._directory}/{parent}", below, self._ignore)
+        return sorted(f"{parent}/{entry.key}" for entry in entries if not entry.quarantined and not entry.foreign)
 
     def quarantined(self) -> dict[str, list[str]]:
         """Paths of damaged files by key, the first damaged first."""

@@ -19,9 +19,8 @@ from podwire import nri
 from podwire.cluster import apiserver
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.cluster.network_driver import Options, assemble
-from podwire.dradriver import driver as driver_module
 from podwire.dradriver.config import Config
-from podwire.dradriver.driver import Driver
+from podwire.dradriver.driver import Driver, DriverLimits
 from podwire.dradriver.names import CLAIMS, DRIVER, EVENTS, SLICES
 from podwire.dradriver.parameters.schema import API_VERSION, KIND
 from podwire.linux import syscalls
@@ -203,7 +202,7 @@ class Node:
             state=self.root / "state",
             cdi=self.root / "cdi",
             nri_socket=self.root / "nri.sock",
-            **more,
+            **{"limits": DriverLimits(linger=0.05), **more},  # no pod is about to start when a test ends
         )
 
     @contextlib.asynccontextmanager
@@ -227,7 +226,7 @@ class Node:
             for each in tasks:
                 each.cancel()
                 await asyncio.wait([each])
-            parts.voice.give_up()
+            parts.answer_lock.release()
             parts.inventory.close()
             parts.attachments.close()
         for each in tasks:
@@ -365,8 +364,7 @@ class Node:
 
 
 @pytest.fixture
-def driver_node(monkeypatch):
-    monkeypatch.setattr(driver_module, "LINGER", 0.05)  # no pod is about to start when a test ends
+def driver_node():
     root = Path(tempfile.mkdtemp(prefix="podwire-drv-", dir="/tmp"))  # a socket's path must be short
     yield Node(root)
     shutil.rmtree(root)

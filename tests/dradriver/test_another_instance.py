@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from podwire.cluster.network_driver import _Door
-from podwire.dradriver import dra_hooks, instances, nri_hooks, waiting
-from podwire.dradriver.instances import Busy, InstanceLock
+from podwire.cluster.network_driver import _SocketServer
+from podwire.dradriver.driver import exclusive_start
+from podwire.dradriver.instances import Busy, InstanceLimits, InstanceLock
 from podwire.dradriver.names import DRIVER
 from podwire.dradriver.publish.sockets import sockets
 from podwire.protocols.grpc_status import RpcError
@@ -15,15 +15,12 @@ from podwire.protocols.grpc_status import RpcError
 NET1 = {"name": "net1"}
 
 
-async def test_nobody_hangs_while_another_instance_has_the_lock(driver_node, monkeypatch):
-    """A stopped one has it for ever; kubelet and runtime are told of it, operators too, and it goes on afterwards."""
-    monkeypatch.setattr(dra_hooks, "PREPARE_PATIENCE", 0.2)
-    monkeypatch.setattr(nri_hooks, "HOOK_PATIENCE", 0.2)
-    monkeypatch.setattr(instances, "SOON", 0.0)
+async def test_no_call_hangs_while_another_instance_has_the_lock(driver_node):
+    """A stopped instance keeps it; kubelet, runtime and operators get an error, and all works afterwards."""
     node = driver_node
     node.veth("lan1")
     node.veth("lan2")
-    async with node.driving() as driver:
+    async with node.driving(instance_limits=InstanceLimits(prepare=0.2, hook=0.2, report=0.0)) as driver:
         await node.kubelet.register()
         for each in ("lan1", "lan2"):
             await node.offered(each)
@@ -38,28 +35,27 @@ async def test_nobody_hangs_while_another_instance_has_the_lock(driver_node, mon
             assert re.search(holds, answer.error)
             with pytest.raises(RpcError, match=holds):
                 await node.host.run_pod_sandbox(sandbox)
-            assert re.search(holds, "\n".join(driver.lacking()))
+            assert re.search(holds, "\n".join(driver.not_ready()))
             (error,) = await node.kubelet.unprepare(first)
             assert re.search(holds, error)
-        await node.until(lambda: driver.lacking() == [])
+        await node.until(lambda: driver.not_ready() == [])
         (answer,) = await node.kubelet.prepare(second)
         assert answer.error == ""
         await node.host.run_pod_sandbox(sandbox)
         assert node.links_in(sandbox) == ["net1"]
-        assert driver.lacking() == []
+        assert driver.not_ready() == []
         await node.host.stop_pod_sandbox(sandbox)
         assert await node.kubelet.unprepare(first, second) == ["", ""]
 
 
-async def test_an_instance_that_cannot_begin_tells_kubelets_whom_it_waits_for(driver_node, monkeypatch):
-    monkeypatch.setattr(waiting, "START_PATIENCE", 0.1)
+async def test_an_instance_that_cannot_begin_tells_kubelets_whom_it_waits_for(driver_node):
     node = driver_node
     places = sockets(node.kubelet.directory, DRIVER, "22222222-bbbb")
     claim = await node.claim(name_="lan")
-    mine = InstanceLock(places.lock, "22222222-bbbb")
+    mine = InstanceLock(places.lock, "22222222-bbbb", InstanceLimits(start=0.1))
 
     async def begin():
-        async with waiting.begun(mine, _Door(), places):
+        async with exclusive_start(mine, _SocketServer(), places):
             assert not places.dra.exists()
 
     async with InstanceLock(places.lock, "11111111-aaaa").held():
@@ -73,13 +69,13 @@ async def test_an_instance_that_cannot_begin_tells_kubelets_whom_it_waits_for(dr
     await beginning
 
 
-async def test_an_instance_without_sockets_of_its_own_ends_instead(driver_node, monkeypatch):
-    monkeypatch.setattr(waiting, "START_PATIENCE", 0.1)
+async def test_an_instance_without_sockets_of_its_own_ends_instead(driver_node):
     node = driver_node
     places = sockets(node.kubelet.directory, DRIVER)
     async with node.driving():
         await node.kubelet.register()
         async with InstanceLock(places.lock).held():
+            lock = InstanceLock(places.lock, limits=InstanceLimits(start=0.1))
             with pytest.raises(Busy, match="another instance of the driver"):
-                async with waiting.begun(InstanceLock(places.lock), _Door(), places):
+                async with exclusive_start(lock, _SocketServer(), places):
                     pytest.fail("it began")

@@ -5,16 +5,16 @@ import json
 import pytest
 
 from podwire.dradriver.claims.allocations import ClaimRef
-from podwire.dradriver.claims.cdi import CdiFiles, Mount, Part, device_id, spec, variable
-from podwire.dradriver.claims.metadata import Described, MetadataFiles
+from podwire.dradriver.claims.cdi import CdiFiles, Mount, RequestEdits, device_id, spec, variable
+from podwire.dradriver.claims.metadata import DeviceMetadata, MetadataFiles
 from podwire.dradriver.publish.claim_status import Network
 from podwire.runtime.cdi import Registry
 
 UID = "0a1b2c3d-0000-4000-8000-123456789abc"
 CLAIM = ClaimRef(namespace="default", name="lan", uid=UID)
 PARTS = (
-    Part(request="nic", env={"A": "net1"}, mounts=(Mount(host="/h", container="/c"),)),
-    Part(request="other"),
+    RequestEdits(request="nic", env={"A": "net1"}, mounts=(Mount(host="/h", container="/c"),)),
+    RequestEdits(request="other"),
 )
 
 
@@ -53,9 +53,9 @@ def test_after_a_boot_files_are_back_and_those_of_nobody_are_gone(tmp_path, file
         files.write(each, PARTS, tmp_path / "attached")
     for each in (tmp_path / "cdi").iterdir():
         each.unlink()
-    files.settle({"one"})
+    files.keep_only({"one"})
     assert [each.name for each in (tmp_path / "cdi").iterdir()] == ["net.podwire.dev-claim@one.json"]
-    files.settle(set())
+    files.keep_only(set())
     assert list((tmp_path / "cdi").iterdir()) == []
     files.remove("never there")
 
@@ -74,8 +74,8 @@ def test_the_version_is_the_oldest_that_knows_all_of_it(tmp_path):
 def test_the_file_about_devices_says_what_they_are_and_where(tmp_path):
     files = MetadataFiles(tmp_path)
     network = Network(interface="net1", mac="02:00:00:00:00:01", ips=("10.0.0.1/24",))
-    described = Described(pool="node-1", device="lan1", attributes={"mtu": {"int": 1500}}, network=network)
-    files.write(CLAIM, "nic", [Described(pool="node-1", device="lan1", attributes={})])
+    described = DeviceMetadata(pool="node-1", device="lan1", attributes={"mtu": {"int": 1500}}, network=network)
+    files.write(CLAIM, "nic", [DeviceMetadata(pool="node-1", device="lan1", attributes={})])
     path = files.write(CLAIM, "nic", [described])
     assert files.write(CLAIM, "nic", [described]) == path
     told = json.loads(path.read_text())
@@ -103,9 +103,9 @@ def test_containers_find_it_by_the_name_that_their_pod_has_for_the_claim(tmp_pat
 def test_containers_that_have_the_file_already_see_what_becomes_of_it(tmp_path):
     files = MetadataFiles(tmp_path)
     long = Network(interface="net1", mac="02:00:00:00:00:01", ips=("192.168.100.100/24",))
-    path = files.write(CLAIM, "nic", [Described(pool="node-1", device="lan1", attributes={}, network=long)])
+    path = files.write(CLAIM, "nic", [DeviceMetadata(pool="node-1", device="lan1", attributes={}, network=long)])
     with path.open("rb") as opened:
-        files.write(CLAIM, "nic", [Described(pool="node-1", device="lan1", attributes={})])
+        files.write(CLAIM, "nic", [DeviceMetadata(pool="node-1", device="lan1", attributes={})])
         assert json.loads(opened.read())["requests"][0]["devices"] == [
             {"driver": "net.podwire.dev", "pool": "node-1", "name": "lan1"}
         ]
@@ -114,7 +114,7 @@ def test_containers_that_have_the_file_already_see_what_becomes_of_it(tmp_path):
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"metadata": {"uid": "another", "generation": 7}}'])
 def test_a_file_that_is_damaged_or_of_another_claim_is_begun_anew(tmp_path, damage):
     files = MetadataFiles(tmp_path)
-    described = [Described(pool="node-1", device="lan1", attributes={})]
+    described = [DeviceMetadata(pool="node-1", device="lan1", attributes={})]
     path = files.write(CLAIM, "nic", described)
     path.write_bytes(damage)
     files.write(CLAIM, "nic", described)

@@ -176,10 +176,10 @@ async def test_what_is_gone_since_is_refused_when_a_container_wants_it(driver_no
         pod, _ = await node.prepared("lan1", interface=ASKS)
         kubelet.pods["pod"] = ["chardev-0"]
         monkeypatch.setattr(character_devices, "is_character_device", lambda _path: False)
-        with pytest.raises(grpc.aio.AioRpcError, match="/dev/net/tun: the pod's claim brings it"):
+        with pytest.raises(grpc.aio.AioRpcError, match="/dev/net/tun: the pod's claim needs this character device"):
             await allocate(node, "chardev-0")
         sandbox = node.sandbox(pod)
         await node.host.run_pod_sandbox(sandbox)
-        with pytest.raises(RpcError, match="/dev/net/tun: the pod's claim brings it"):
+        with pytest.raises(RpcError, match="/dev/net/tun: the pod's claim needs this character device"):
             await node.host.create_container(sandbox, nri_pb2.Container(id="c", pod_sandbox_id=sandbox.id))
         await node.host.stop_pod_sandbox(sandbox)

@@ -34,13 +34,13 @@ async def test_a_damaged_record_is_told_of_and_nothing_is_kept_for_its_claim(dri
     (record,) = (node.root / "state/records").glob("*/*.json")
     record.write_text(record.read_text().replace("net1", "net9", 1) if whole else "")
     async with node.driving() as driver:
-        told = "the record of device br0 was damaged and is put aside as"
+        told = "the record of device br0 was damaged and is quarantined as"
         if whole:
             events = await node.both_events("NetworkDeviceRecordDamaged")
             assert all(told in message for _, message in events)
-        assert told in seen_on_host(node.root / "state", claim["metadata"]["uid"]).damaged[0].told
+        assert told in seen_on_host(node.root / "state", claim["metadata"]["uid"]).damaged[0].message
         assert "podwire_network_driver_damaged_records 1" in await driver.metrics()
-        assert [each.kind for each in leaked(node) if each.name.endswith(f"{record.stem}.damaged")] == [
+        assert [each.kind for each in leaked(node) if each.name.endswith(f"{record.name}.damaged")] == [
             "damaged record"
         ]
         assert await node.kubelet.unprepare(claim) == [""]

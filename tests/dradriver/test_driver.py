@@ -11,7 +11,7 @@ from podwire.dradriver.attach.attachments import Attachments
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config
 from podwire.dradriver.names import DRIVER
-from podwire.durable import append_log
+from podwire.durable import files
 from podwire.linux.errors import LinuxError
 from podwire.protocols.dra import dra_v1beta1_pb2
 from podwire.protocols.grpc_status import RpcError
@@ -87,14 +87,14 @@ async def test_preparing_again_gives_the_same_in_either_version(driver_node):
 
 
 async def test_a_kubelet_hears_of_what_is_prepared_when_it_is_on_the_disk(driver_node, monkeypatch):
-    asked, written, settle = threading.Event(), threading.Event(), Attachments.settle
+    asked, written, settle = threading.Event(), threading.Event(), Attachments.fsync_claim
 
     def slowly(self, claim_uid):
         asked.set()
         assert written.wait(SOON)
         settle(self, claim_uid)
 
-    monkeypatch.setattr(Attachments, "settle", slowly)
+    monkeypatch.setattr(Attachments, "fsync_claim", slowly)
     node = driver_node
     node.veth("lan1")
     async with node.driving():
@@ -105,7 +105,7 @@ async def test_a_kubelet_hears_of_what_is_prepared_when_it_is_on_the_disk(driver
         written.set()
         (answer,) = await preparing
         assert answer.error == ""
-        monkeypatch.setattr(append_log, "fsync", None)
+        monkeypatch.setattr(files, "fsync_file", None)
         (again,) = await node.kubelet.prepare(claim)
         assert again == answer, "it is there already"
 
@@ -114,7 +114,7 @@ async def test_what_did_not_reach_the_disk_is_tried_again(driver_node, monkeypat
     def fails(_path):
         raise LinuxError(5, "write the record")
 
-    monkeypatch.setattr(append_log, "fsync", fails)
+    monkeypatch.setattr(files, "fsync_file", fails)
     node = driver_node
     node.veth("lan1")
     async with node.driving():
@@ -122,7 +122,7 @@ async def test_what_did_not_reach_the_disk_is_tried_again(driver_node, monkeypat
         (first,) = await node.kubelet.prepare(claim)
         assert "write the record" in first.error
         tried: list[str] = []
-        monkeypatch.setattr(append_log, "fsync", lambda path: tried.append(path.name))
+        monkeypatch.setattr(files, "fsync_file", tried.append)
         (second,) = await node.kubelet.prepare(claim)
         assert (second.error, len(tried)) == ("", 1)
 
@@ -162,7 +162,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_changed(driver_node)
         on_host = await node.pod("on-host", hostNetwork=True)
         claims = {
             "not allocated": await node.claim(name_="bare"),
-            "is reserved for nobody": await node.claim("lan1", name_="nobody"),
+            "is not reserved for a pod": await node.claim("lan1", name_="nobody"),
             "one pod at a time": await node.claim("lan1", name_="two", pods=[pod, other]),
             "spec.hostNetwork": await node.claim("lan1", name_="host", pods=[on_host]),
             "lan9 is not a device of this node": await node.claim("lan9", name_="gone", pods=[pod]),
@@ -171,7 +171,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_changed(driver_node)
             "interface.name": await node.claim("lan1", name_="eth0", pods=[pod], interface={"name": "eth0"}),
         }
         anew = await node.claim("lan1", name_="anew", pods=[pod])
-        claims["was deleted and made anew"] = {**anew, "metadata": {**anew["metadata"], "uid": "another"}}
+        claims["was deleted and created again"] = {**anew, "metadata": {**anew["metadata"], "uid": "another"}}
         gone = {"metadata": {"name": "no-such", "namespace": "default", "uid": "none"}}
         claims['resourceclaims.resource.k8s.io "no-such" not found'] = gone
         answers = await node.kubelet.prepare(*claims.values())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.dradriver.claims.damaged_records import Damage, Damaged
+from podwire.dradriver.claims.damaged_records import DamagedRecord, DamagedRecords
 from podwire.dradriver.claims.explanation import Sight, explained, seen_on_host
 from podwire.dradriver.config import load
 from podwire.dradriver.publish.interface_counters import parse
@@ -80,7 +80,7 @@ def test_metrics_are_in_the_form_that_prometheus_reads():
     for _ in range(2):
         with meter.phase("attach"):
             pass
-    meter.answered("RunPodSandbox", ok=False)
+    meter.count("RunPodSandbox", ok=False)
     text = meter.text({"devices": ("Devices", [((("name", 'a"\\\n'),), 2.0)])})
     assert 'podwire_network_driver_requests_total{method="RunPodSandbox",status="error"} 1' in text
     assert 'podwire_network_driver_phase_duration_seconds_bucket{phase="attach",le="0.004"} 1' in text
@@ -124,12 +124,12 @@ def test_a_file_that_cannot_be_used_says_which_key_and_why(tmp_path, text, why):
         load(path)
 
 
-DAMAGED = Damaged(file=Path("/f"), pod_uid="p1", claim_uid="u1", device="lan1", share_id="")
+DAMAGED = DamagedRecord(files=(Path("/f"),), pod_uid="p1", claim_uid="u1", device="lan1", share_id="")
 UNSEEN = {
     "another instance is at work": (Sight(unknown="process 7 holds the lock"), "not known: process 7 holds the lock"),
     "a record was damaged": (
         Sight(damaged=(DAMAGED,)),
-        "lan1: the record of device lan1 was damaged and is put aside as /f",
+        "lan1: the record of device lan1 was damaged and is quarantined as /f",
     ),
 }
 
@@ -149,10 +149,10 @@ def test_damaged_records_are_found_by_their_claim(tmp_path):
     for name in ("u1~lan1~.damaged", "u1~wifi%2F0~s1.damaged", "u2~lan2~.damaged", "u1~lan3~.json", "odd.damaged"):
         (tmp_path / "records/p1").mkdir(parents=True, exist_ok=True)
         (tmp_path / "records/p1" / name).touch()
-    damage = Damage(tmp_path)
-    found = [(each.pod_uid, each.device, each.share_id) for each in damage.found("u1")]
+    damage = DamagedRecords(tmp_path)
+    found = [(each.pod_uid, each.device, each.share_id) for each in damage.list("u1")]
     assert found == [("p1", "lan1", ""), ("p1", "wifi/0", "s1")]
-    assert len(damage.found()) == 3
-    for each in damage.found("u1"):
-        damage.forget(each)
-    assert [each.claim_uid for each in damage.found()] == ["u2"]
+    assert len(damage.list()) == 3
+    for each in damage.list("u1"):
+        damage.discard(each)
+    assert [each.claim_uid for each in damage.list()] == ["u2"]

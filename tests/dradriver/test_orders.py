@@ -1,9 +1,9 @@
-"""From a claim to orders, as tables; nothing is touched."""
+"""From a claim to allocations, as tables; nothing is touched."""
 
 import pytest
 
 from podwire.dradriver.claims import resolution as judging
-from podwire.dradriver.claims.allocations import ClaimRef, Offered, PodRef, Refused
+from podwire.dradriver.claims.allocations import ClaimRef, Device, PodRef, Refused
 from podwire.linux.net.sysfs import Hardware
 from podwire.objects import claims
 
@@ -11,8 +11,8 @@ POD = PodRef(namespace="default", name="pod", uid="p1")
 
 
 def offered(device="lan1", *, shared=False):
-    return Offered(
-        device=device,
+    return Device(
+        name=device,
         link=device,
         ifindex=3,
         kind="veth",
@@ -38,16 +38,16 @@ def claim(*results, name="lan", uid="u1", reserved=("pod",)):
 
 def ordered(claim_, pod=POD, present=lambda _path: True, **devices):
     known = devices or {"lan1": offered()}
-    return judging.orders_of(claim_, pod, judging.Host(node="node-1", find=known.get, present=present))
+    return judging.resolve_allocations(claim_, pod, judging.NodeView(name="node-1", find=known.get, present=present))
 
 
 REFUSED = {
     "not allocated": (claim(), "status.allocation: the claim is not allocated"),
-    "for nobody": (claim({}, reserved=()), "status.reservedFor: the claim is reserved for nobody"),
+    "for nobody": (claim({}, reserved=()), "status.reservedFor: the claim is not reserved for a pod"),
     "for two": (claim({}, reserved=("a", "b")), "status.reservedFor: a, b: a network interface is in one pod"),
     "for no pod": (
         claim({}, reserved=({"apiGroup": "batch", "resource": "jobs", "name": "j", "uid": "j"},)),
-        "status.reservedFor: jobs j is no pod",
+        "status.reservedFor: jobs j is not a pod",
     ),
     "another node's": (claim({"pool": "node-2"}), r"results\[0\].pool: node-2 is not the pool of this node, node-1"),
     "an administrator's": (claim({"adminAccess": True}), r"results\[0\].adminAccess"),
@@ -75,7 +75,7 @@ def test_of_two_pods_the_one_that_had_it_before_the_machine_was_started_has_it_a
 
 
 def test_a_claim_that_was_made_anew_is_another():
-    with pytest.raises(Refused, match="is u2, not u1: the claim was deleted and made anew"):
+    with pytest.raises(Refused, match="is u2, not u1: the claim was deleted and created again"):
         judging.check_asked(claim({}, uid="u2"), ClaimRef(namespace="default", name="lan", uid="u1"))
 
 
@@ -85,8 +85,8 @@ def test_what_other_drivers_have_in_a_claim_is_none_of_ours():
 
 
 def test_an_alternative_is_known_by_its_request():
-    (order,) = ordered(claim({"request": "nic/fast", "shareID": "s1"}))
-    assert (order.request, order.share_id, order.pod) == ("nic", "s1", POD)
+    (allocation,) = ordered(claim({"request": "nic/fast", "shareID": "s1"}))
+    assert (allocation.request, allocation.share_id, allocation.pod) == ("nic", "s1", POD)
 
 
 def test_what_is_prepared_covers_a_claim_only_as_a_whole():

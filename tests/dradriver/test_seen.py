@@ -19,9 +19,9 @@ async def test_metrics_tell_of_requests_phases_and_traffic(driver_node):
     node = driver_node
     node.veth("lan1", "10.7.0.1/24")
     async with node.driving() as driver:
-        assert "no kubelet: no kubelet has asked yet" in driver.lacking()
+        assert "no kubelet: no kubelet has asked yet" in driver.not_ready()
         await node.kubelet.register()
-        assert driver.lacking() == []
+        assert driver.not_ready() == []
         _, sandbox = await node.attached("lan1", interface=NET1)
         text = await driver.metrics()
         for each in (

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from podwire.dradriver.claims.allocations import ClaimRef, PodRef
-from podwire.dradriver.publish.claim_status import DeviceState, Lack, Network, Statuses, status_of, times_in
+from podwire.dradriver.publish.claim_status import Condition, DeviceState, Network, Statuses, status_of, times_in
 from podwire.dradriver.publish.events import Recorder
 from podwire.protocols.k8sapi.client_side import Unreachable
 from podwire.protocols.k8sapi.client_side.events import NORMAL
@@ -46,8 +46,10 @@ def test_what_is_not_says_why():
 
 
 def test_a_device_in_its_pod_whose_network_is_of_no_use_says_both():
-    lost = Lack(reason="LeaseLost", message="the lease is lost")
-    here = DeviceState(pool="n", device="lan1", share_id="", reason="Attached", message="m", network=NETWORK, lack=lost)
+    lost = Condition(reason="LeaseLost", message="the lease is lost")
+    here = DeviceState(
+        pool="n", device="lan1", share_id="", reason="Attached", message="m", network=NETWORK, network_failure=lost
+    )
     (told,) = status_of([here], {}, 0.0)
     assert [(each["type"], each["status"], each["reason"], each["message"]) for each in told["conditions"]] == [
         ("Ready", "True", "Attached", "m"),
@@ -122,10 +124,10 @@ async def test_a_status_is_written_until_it_is(failure):
     api = FakeApi(claim(), failure, failure)
     statuses = Statuses(api, SystemClock())
     async with running(statuses):
-        statuses.tell(CLAIM, [state()])
-        assert statuses.waiting == 1
+        statuses.put(CLAIM, [state()])
+        assert statuses.pending == 1
     assert len(api.applied) == 1
-    assert statuses.waiting == 0
+    assert statuses.pending == 0
 
 
 NEVER = {
@@ -139,15 +141,15 @@ NEVER = {
 async def test_what_can_never_be_written_is_given_up(api):
     statuses = Statuses(api, SystemClock())
     async with running(statuses):
-        statuses.tell(CLAIM, [state()])
+        statuses.put(CLAIM, [state()])
     assert api.applied == []
 
 
 async def test_only_the_newest_state_of_a_claim_is_written_and_only_of_what_it_has():
     api = FakeApi(claim())
     statuses = Statuses(api, SystemClock())
-    statuses.tell(CLAIM, [state("AttachFailed", None)])
-    statuses.tell(CLAIM, [state(), state(device="not allocated any more")])
+    statuses.put(CLAIM, [state("AttachFailed", None)])
+    statuses.put(CLAIM, [state(), state(device="not allocated any more")])
     async with running(statuses):
         pass
     assert [[each["device"] for each in written] for written in api.applied] == [["lan1"]]
@@ -158,9 +160,9 @@ async def test_events_are_about_the_pod_and_the_claim_and_are_counted():
     api = FakeApi(None, ApiError(Reason.INTERNAL_ERROR, "ill"))
     events = Recorder(api, SystemClock(), "node-1")
     async with running(events):
-        events.tell([CLAIM, POD, POD], NORMAL, "NetworkDeviceAttached", "lan1 is net1")
+        events.report([CLAIM, POD, POD], NORMAL, "NetworkDeviceAttached", "lan1 is net1")
     assert [each["involvedObject"]["kind"] for each in api.created] == ["ResourceClaim", "Pod"]
     assert {each["source"]["component"] for each in api.created} == {"podwire-network-driver"}
     async with running(events):
-        events.tell([POD], NORMAL, "NetworkDeviceAttached", "lan1 is net1")
+        events.report([POD], NORMAL, "NetworkDeviceAttached", "lan1 is net1")
     assert api.created[-1]["count"] == 2

@@ -1,94 +1,95 @@
-"""Addresses of this node's claims, kept on disk. Synchronous: a daemon calls it in worker threads.
+"""Addresses of this node's claims, on disk. Synchronous: the daemon calls it in worker threads.
 
-One file, written whole, under a lock that drivers of other processes take, too: while one is replaced by its successor
-both give addresses, and never the same. What was given is written before it is told to anybody. It outlives every
-process; after a loss of power, what it should say is known from the records of claims that are prepared.
+One file, replaced atomically, under a file lock that other instances of the driver take, too: during a rolling update
+both assign addresses, and never the same. An assignment is written before it is returned. It survives every process; a
+power loss may take it, and then `reconcile` restores it from the records of prepared claims, which are fsynced.
 """
 
 import errno
-import fcntl
+import json
 import logging
-import os
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from podwire.dradriver.addresses import assignments
-from podwire.dradriver.addresses.assignments import Book, Demand, Held
+from podwire.dradriver.addresses.assignments import Assignment, Assignments, Demand
 from podwire.dradriver.addresses.keys import Key
 from podwire.dradriver.addresses.pools import Pool
 from podwire.dradriver.claims.allocations import Refused
 from podwire.dradriver.parameters.settings import Interface
-from podwire.durable.files import replace_file
+from podwire.durable.codecs import json_codec
+from podwire.durable.files import Durability
+from podwire.durable.locks import LockHeld, lock_file
+from podwire.durable.records import NewerFormat, Records
 from podwire.failpoints import declare, failpoint
 
 _log = logging.getLogger("podwire.dradriver")
 
-PATIENCE = 10.0
-"""Seconds to wait for another driver that holds the lock; kubelets try again."""
-_STEP = 0.002
+LOCK_SECONDS = 10.0
+"""How long to wait for another instance that holds the lock; kubelets retry."""
 
 CHOSEN = declare("addresses.chosen", "addresses are chosen for a claim, and not written")
-WRITTEN = declare("addresses.written", "a claim's addresses are written, and nobody was told")
+WRITTEN = declare("addresses.written", "a claim's addresses are written, and not returned")
+
+_KEY = "addresses"
+_FORMAT = 2
+"""1 was the same without an envelope, with "version" in it."""
+_CODEC = json_codec(Assignments)
 
 
-class Unreadable(Exception):
-    """To begin a new book while the driver works could give addresses twice."""
+class AddressesUnavailable(Exception):
+    """The assignments were damaged. To start anew while the driver works could assign an address twice; a restart of
+    the driver restores them from the records."""
 
 
-class Damaged(Unreadable):
-    """It was not written as a whole, or not by a driver."""
-
-
-class Addresses:
-    def __init__(self, directory: Path | str, pools: Mapping[str, Pool], *, patience: float = PATIENCE) -> None:
+class AddressStore:
+    def __init__(self, directory: Path | str, pools: Mapping[str, Pool], *, lock_seconds: float = LOCK_SECONDS) -> None:
         self._directory = Path(directory)
-        self._path = self._directory / "addresses.json"
-        self._pools, self._patience = dict(pools), patience
+        self._records: Records[Assignments] = Records(
+            self._directory, _CODEC, format=_FORMAT, migrate=_migrate, ignore=("lock",)
+        )
+        self._pools, self._lock_seconds = dict(pools), lock_seconds
 
     def reserve(
         self, key: Key, *, pool: str = "", families: Sequence[int] = (), wanted: Sequence[Interface] = ()
     ) -> tuple[Interface, ...]:
-        """The addresses that were wanted, then one of each set of the pool; the same for the same key and demand.
+        """Returns the `wanted` addresses, then one of each range set of the pool; the same for the same key and demand.
 
-        Refused when there is no such pool, or somebody else has a wanted address; Exhausted.
+        Raises Refused when the pool does not exist or another claim has a wanted address; Exhausted.
         """
         demand = Demand(key, self._pool(pool, families), tuple(sorted(set(families))), tuple(wanted))
         given: tuple[Interface, ...] = ()
 
-        def decide(old: Book) -> Book:
+        def decide(before: Assignments) -> Assignments:
             nonlocal given
-            new, given = assignments.granted(old, demand)
-            return new
+            after, given = assignments.assign(before, demand)
+            return after
 
-        self._change(decide)
+        self._change(decide, self._read)
         return given
 
     def release(self, claim_uid: str) -> None:
-        """Everything that a claim has; nothing happens when that is nothing."""
-        self._change(lambda old: assignments.without(old, {claim_uid}))
+        """Releases everything that a claim has, if anything."""
+        self._change(lambda before: assignments.without(before, {claim_uid}), self._read)
 
-    def settle(self, live: Collection[str], known: Sequence[Held]) -> tuple[Held, ...]:
-        """Free what belongs to claims that are not among these uids, and note what is known of the others; tells what
-        was freed. A damaged book is begun anew.
+    def reconcile(self, live: Collection[str], known: Sequence[Assignment]) -> tuple[Assignment, ...]:
+        """Releases the addresses of claims that are not `live`, adds what is `known` of the others; returns what was
+        released. Damaged assignments start anew.
 
-        Whoever asks keeps all drivers from preparing claims meanwhile: a new one is not among them yet.
+        The caller keeps all instances from preparing claims meanwhile: a new claim would not be among the live ones.
         """
-        freed: tuple[Held, ...] = ()
+        released: tuple[Assignment, ...] = ()
 
-        def decide(old: Book) -> Book:
-            nonlocal freed
-            freed = tuple(each for each in old.held if each.uid not in live)
-            return assignments.with_known(assignments.without(old, {each.uid for each in freed}), known)
+        def decide(before: Assignments) -> Assignments:
+            nonlocal released
+            released = tuple(held for held in before.held if held.uid not in live)
+            return assignments.with_known(assignments.without(before, {held.uid for held in released}), known)
 
-        self._change(decide, self._mended)
-        return freed
+        self._change(decide, lambda: self._records.get(_KEY) or Assignments())
+        return released
 
-    def held(self) -> tuple[Held, ...]:
-        """Everything that anybody has. Needs no lock: the file is replaced as a whole."""
+    def held(self) -> tuple[Assignment, ...]:
+        """Returns all assignments. Needs no lock: the file is replaced atomically."""
         return self._read().held
 
     def _pool(self, name: str, families: Sequence[int]) -> Pool | None:
@@ -96,60 +97,39 @@ class Addresses:
             return None
         pool = self._pools.get(name)
         if pool is None:
-            there = ", ".join(sorted(self._pools)) or "none"
-            raise Refused("interface.addressPool", f"this node has no pool {name!r}; it has {there}")
-        for each in families:
-            if not pool.sets_of((each,)):
-                raise Refused("interface.addressPool", f"pool {name} has no IPv{each} addresses")
+            names = ", ".join(sorted(self._pools)) or "none"
+            raise Refused("interface.addressPool", f"this node has no pool {name!r}; it has {names}")
+        for family in families:
+            if not pool.sets_of((family,)):
+                raise Refused("interface.addressPool", f"pool {name} has no IPv{family} addresses")
         return pool
 
-    def _change(self, decide: Callable[[Book], Book], read: Callable[[], Book] | None = None) -> None:
+    def _change(self, decide: Callable[[Assignments], Assignments], read: Callable[[], Assignments]) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._locked():
-            old = (read or self._read)()
-            new = decide(old)
-            if new is not old:
+        try:
+            lock = lock_file(self._directory / "lock", wait=self._lock_seconds, name="network-driver")
+        except LockHeld as error:
+            raise TimeoutError(errno.ETIMEDOUT, str(error)) from None
+        with lock:
+            before = read()
+            after = decide(before)
+            if after is not before:
                 failpoint(CHOSEN)
-                replace_file(self._path, msgspec.json.encode(new))
+                self._records.put(_KEY, after, Durability.PROCESS_DEATH)
                 failpoint(WRITTEN)
 
-    def _mended(self) -> Book:
-        try:
-            return self._read()
-        except Damaged as error:
-            _log.warning("the book of addresses is damaged, and begun anew from records", extra={"why": str(error)})
-            return Book()
+    def _read(self) -> Assignments:
+        """Raises AddressesUnavailable, NewerFormat."""
+        present = self._records.get(_KEY)
+        if present is not None:
+            return present
+        if paths := self._records.quarantined().get(_KEY):
+            raise AddressesUnavailable(f"the assigned addresses were damaged (see {paths[-1]}); restart the driver")
+        return Assignments()
 
-    def _read(self) -> Book:
-        try:
-            data = self._path.read_bytes()
-        except FileNotFoundError:
-            return Book()
-        try:
-            read = msgspec.json.decode(data, type=Book)
-        except msgspec.MsgspecError as error:
-            raise Damaged(f"{self._path}: {error}") from error
-        if read.version != assignments.VERSION:
-            raise Unreadable(f"{self._path}: is of version {read.version}, this driver knows {assignments.VERSION}")
-        return read
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        file = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            self._wait_for(file)
-            yield
-        finally:
-            os.close(file)
-
-    def _wait_for(self, file: int) -> None:
-        """In small steps, and not for ever: whoever has the lock may have been stopped."""
-        until = time.monotonic() + self._patience
-        while True:
-            try:
-                return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    told = f"another driver holds the lock of {self._directory} for more than {self._patience:g} s"
-                    raise TimeoutError(errno.ETIMEDOUT, told) from None
-            time.sleep(_STEP)
+def _migrate(_format: int, data: bytes) -> Assignments:
+    version = json.loads(data)["version"]
+    if isinstance(version, int) and version > 1:
+        raise NewerFormat(version, 1)
+    return _CODEC.decode(data)

@@ -1,7 +1,7 @@
-"""Who has which address, as a value, and what becomes of it with each demand. Pure.
+"""Assigned addresses as an immutable value, and how each demand changes it. Pure.
 
-Addresses from pools and those that claims name themselves stand in one book: so neither is given where the other is.
-An address belongs to a claim; one that names the same address for two of its own devices may.
+Addresses from pools and those that claims name are assigned together, so that neither is given where the other is. An
+address belongs to a claim, which may name the same address for two of its own devices.
 """
 
 from collections import Counter
@@ -18,17 +18,16 @@ from podwire.dradriver.parameters.settings import IP, Interface
 from podwire.ipam import ranges
 from podwire.ipam.ranges import RangeSet
 
-VERSION = 1
-_MOST = 3
-"""How many of those who hold most are named when nothing is left."""
+_MAX_NAMED = 3
+"""Claims with the most addresses that an Exhausted error names."""
 
 
 class Exhausted(Exception):
-    """A pool has no address left. Some may come back, so it can be tried again."""
+    """A pool has no address left; a retry may succeed when one is released."""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What one key has, and what it asked for: who asks the same again gets the same, even if pools change."""
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """What one key has, and what it demanded: the same demand gets the same addresses, even if pools change."""
 
     uid: str
     namespace: str
@@ -40,7 +39,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     families: tuple[int, ...]
     wanted: tuple[str, ...]
     given: tuple[str, ...]
-    """Those from the pool, with their prefixes."""
+    """Addresses from the pool, with their prefixes."""
 
     @property
     def key(self) -> Key:
@@ -49,7 +48,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ips(self) -> tuple[str, ...]:
-        """As text: addresses of a whole book are compared, and few of them read."""
+        """As text: all addresses are compared, and few are parsed."""
         return self.wanted_ips + tuple(each.partition("/")[0] for each in self.given)
 
     @property
@@ -61,11 +60,10 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(map(ip_interface, self.wanted + self.given))
 
 
-class Book(msgspec.Struct, frozen=True, kw_only=True):
-    version: int = VERSION
-    held: tuple[Held, ...] = ()
+class Assignments(msgspec.Struct, frozen=True, kw_only=True):
+    held: tuple[Assignment, ...] = ()
     last: dict[str, str] = {}
-    """What each set of each pool gave last: an address that came back rests until all others had their turn."""
+    """By range set, the address that was assigned last: a released address is reused as late as possible."""
 
 
 class Demand(NamedTuple):
@@ -78,57 +76,57 @@ class Demand(NamedTuple):
     def pool_name(self) -> str:
         return self.pool.name if self.pool else ""
 
-    def is_met_by(self, held: Held) -> bool:
+    def is_met_by(self, held: Assignment) -> bool:
         wanted = tuple(map(str, self.wanted))
         return (held.pool, held.families, held.wanted) == (self.pool_name, self.families, wanted)
 
-    def turns(self) -> Iterator[tuple[str, RangeSet]]:
-        """The sets to take one address of each, by names that are the same every time."""
+    def range_sets(self) -> Iterator[tuple[str, RangeSet]]:
+        """The range sets to take one address of each, with their stable names."""
         for number, each in self.pool.sets_of(self.families) if self.pool else ():
             yield f"{self.pool_name}/{number}", each
 
 
-def found(book: Book, key: Key) -> Held | None:
-    return next((each for each in book.held if _is(each, key)), None)
+def found(present: Assignments, key: Key) -> Assignment | None:
+    return next((each for each in present.held if _is(each, key)), None)
 
 
-def granted(book: Book, demand: Demand) -> tuple[Book, tuple[Interface, ...]]:
-    """The book as it is to be, and the addresses. Refused, Exhausted."""
-    had = found(book, demand.key)
+def assign(present: Assignments, demand: Demand) -> tuple[Assignments, tuple[Interface, ...]]:
+    """Returns the new assignments, and the addresses of the demand. Raises Refused, Exhausted."""
+    had = found(present, demand.key)
     if had is not None and demand.is_met_by(had):
-        return book, had.interfaces
-    others = tuple(each for each in book.held if each is not had)
+        return present, had.interfaces
+    others = tuple(each for each in present.held if each is not had)
     _check_free(demand, others)
     taken = {ip for entry in others for ip in entry.ips} | {str(each.ip) for each in demand.wanted}
-    last = dict(book.last)
+    last = dict(present.last)
     given: list[str] = []
-    for turn, set_ in demand.turns():
-        ip = _next(set_, last.get(turn), taken)
+    for name, set_ in demand.range_sets():
+        ip = _next(set_, last.get(name), taken)
         part = None if ip is None else ranges.find_range(set_, ip)
         if ip is None or part is None:
             raise Exhausted(_exhausted(demand.pool_name, set_, others))
-        last[turn] = str(ip)
+        last[name] = str(ip)
         taken.add(str(ip))
         given.append(str(part.interface(ip)))
     wanted = tuple(map(str, demand.wanted))
     entry = entry_of(demand.key, pool=demand.pool_name, families=demand.families, wanted=wanted, given=tuple(given))
-    return Book(held=(*others, entry), last=last), entry.interfaces
+    return Assignments(held=(*others, entry), last=last), entry.interfaces
 
 
-def without(book: Book, uids: Collection[str]) -> Book:
-    """What is left when these claims give back what they have."""
-    left = tuple(each for each in book.held if each.uid not in uids)
-    return book if len(left) == len(book.held) else Book(held=left, last=book.last)
+def without(present: Assignments, uids: Collection[str]) -> Assignments:
+    """Returns what is left when these claims release what they have."""
+    left = tuple(each for each in present.held if each.uid not in uids)
+    return present if len(left) == len(present.held) else Assignments(held=left, last=present.last)
 
 
-def with_known(book: Book, known: Iterable[Held]) -> Book:
-    """The same with what these have, wherever it says nothing of them."""
-    missing = tuple(each for each in known if found(book, each.key) is None)
-    return Book(held=(*book.held, *missing), last=book.last) if missing else book
+def with_known(present: Assignments, known: Iterable[Assignment]) -> Assignments:
+    """Adds these assignments for keys that have none."""
+    missing = tuple(each for each in known if found(present, each.key) is None)
+    return Assignments(held=(*present.held, *missing), last=present.last) if missing else present
 
 
-def _is(held: Held, key: Key) -> bool:
-    """By the claim's uid: its name says nothing, a claim made anew may have it."""
+def _is(held: Assignment, key: Key) -> bool:
+    """Compares by the claim's uid: a claim that was created again has the same name."""
     return (held.uid, held.request, held.device, held.share_id) == (
         key.claim.uid, key.request, key.device, key.share_id
     )  # fmt: skip
@@ -136,8 +134,8 @@ def _is(held: Held, key: Key) -> bool:
 
 def entry_of(
     key: Key, *, pool: str, wanted: tuple[str, ...], given: tuple[str, ...], families: tuple[int, ...] = ()
-) -> Held:
-    return Held(
+) -> Assignment:
+    return Assignment(
         uid=key.claim.uid,
         namespace=key.claim.namespace,
         name=key.claim.name,
@@ -151,7 +149,7 @@ def entry_of(
     )
 
 
-def _check_free(demand: Demand, others: Sequence[Held]) -> None:
+def _check_free(demand: Demand, others: Sequence[Assignment]) -> None:
     if not demand.wanted:
         return
     owners = {ip: entry for entry in others for ip in entry.ips}
@@ -168,13 +166,13 @@ def _next(set_: RangeSet, last: str | None, taken: Collection[str]) -> IP | None
     return next((each for each in ranges.after(set_, begun) if str(each) not in taken), None)
 
 
-def _exhausted(pool: str, set_: RangeSet, others: Sequence[Held]) -> str:
+def _exhausted(pool: str, set_: RangeSet, others: Sequence[Assignment]) -> str:
     counted = Counter(
         f"{entry.namespace}/{entry.name}"
         for entry in others
         for each in entry.interfaces
         if ranges.find_range(set_, each.ip) is not None
     )
-    most = ", ".join(f"{who} ({many})" for who, many in counted.most_common(_MOST))
-    told = f"pool {pool}: no address is left in {ranges.describe(set_)}, all {ranges.size(set_)} are held"
-    return f"{told}; most by {most}" if most else told
+    most = ", ".join(f"{who} ({many})" for who, many in counted.most_common(_MAX_NAMED))
+    text = f"pool {pool}: no address is left in {ranges.describe(set_)}, all {ranges.size(set_)} are held"
+    return f"{text}; most by {most}" if most else text

@@ -1,21 +1,21 @@
-"""A DHCP client: what `protocols/dhcp` decides, said on a link. Keeps nothing, and runs any number of conversations.
+"""A DHCP client: sends and receives what `protocols/dhcp` decides. Stateless; runs any number of exchanges.
 
-Before an interface has its address, and where the address must not be seen yet, frames are sent and heard as they are.
-The hardware address need not be the link's: so a lease can be had on a parent for a child that is not made yet.
+Raw frames are used before an interface has its address, and where the address must not be visible yet. The hardware
+address need not be the link's: a lease can be acquired on a parent link for an interface that does not exist yet.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import IPv4Address
 from itertools import count
 from math import inf
-from typing import TypeVar
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
 
-from podwire.dradriver.addresses.frame_queue import Listening
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.packets import ARP, IPV4, DatagramSocket, Frame, FrameSocket, index_of
@@ -27,6 +27,9 @@ from podwire.protocols.dhcp.messages import CLIENT_PORT, EVERYBODY, NOWHERE, SER
 from podwire.protocols.dhcp.options import Malformed
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+_MAX_QUEUED = 256
+"""Frames that wait to be read; of a flood the rest is dropped, as the kernel would."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,37 +37,81 @@ class Timing:
     """In seconds."""
 
     acquire: float = 10.0
-    """For a whole conversation; whoever wants the lease tries again."""
+    """For a whole exchange; the caller retries."""
     answer: float = 10.0
     """For the answer to one renewal."""
     probe: float = 0.2
-    """For an ARP answer from whoever has the address already. RFC 5227 has more, and a pod waits for this."""
+    """For an ARP reply from another host that has the address. RFC 5227 waits longer, but a pod waits for this."""
     after_conflict: float = 10.0
-    """Before asking again when somebody had it (RFC 2131, section 3.1.5)."""
+    """Before the next attempt when another host had the address (RFC 2131, section 3.1.5)."""
 
 
 class NoLease(Exception):
-    """No lease came of it; may be different next time."""
+    """No lease was granted; a retry may succeed."""
 
 
 class Withdrawn(NoLease):
-    """A server said that the client may not have this address any more."""
+    """A server withdrew the address (DHCPNAK)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
-    """Where to speak, and as whom."""
+class Endpoint:
+    """The link to send on, and the client's identity."""
 
     ifindex: int
     mac: str
     client_id: bytes
     hostname: str = ""
     netns: str | None = None
-    """None is the driver's own."""
+    """None: the driver's own namespace."""
 
     @property
     def client(self) -> Client:
         return Client(mac=bytes.fromhex(self.mac.replace(":", "")), client_id=self.client_id, hostname=self.hostname)
+
+
+class _Socket(Protocol[T_co]):
+    def fileno(self) -> int: ...
+
+    def read(self) -> Sequence[T_co]: ...
+
+    def close(self) -> None: ...
+
+
+class _FrameQueue(Generic[T]):
+    """Queues what a socket receives: `with _FrameQueue(socket) as frames: await frames.next()`; closes the socket."""
+
+    def __init__(self, socket: _Socket[T]) -> None:
+        self._socket = socket
+        self._queue: asyncio.Queue[T | linux.LinuxError] = asyncio.Queue(_MAX_QUEUED)
+
+    def __enter__(self) -> Self:
+        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        self._socket.close()
+
+    async def next(self) -> T:
+        """Returns the next message. Raises LinuxError when the link is gone or down."""
+        item = await self._queue.get()
+        if isinstance(item, linux.LinuxError):
+            raise item
+        return item
+
+    def _read(self) -> None:
+        try:
+            for message in self._socket.read():
+                self._put(message)
+        except linux.LinuxError as error:
+            self._put(error)
+
+    def _put(self, item: T | linux.LinuxError) -> None:
+        if not self._queue.full():
+            self._queue.put_nowait(item)
 
 
 class DhcpClient:
@@ -84,20 +131,20 @@ class DhcpClient:
         timeout: float | None = None,  # noqa: ASYNC109 - the reason must tell how far it came
     ) -> Lease:
         """A lease on a link that is up; of the remembered address, if a server lets the client have it. NoLease."""
-        spot = Spot(ifindex=ifindex, mac=mac, client_id=client_id, hostname=hostname, netns=netns)
+        endpoint = Endpoint(ifindex=ifindex, mac=mac, client_id=client_id, hostname=hostname, netns=netns)
         limit = self._timing.acquire if timeout is None else timeout
-        talk = _Talk(spot, replace(self._timing, acquire=limit), self._chance, remembered)
+        exchange = _Exchange(endpoint, replace(self._timing, acquire=limit), self._chance, remembered)
         try:
             async with asyncio.timeout(limit):
-                return await talk.to_the_end()
+                return await exchange.run()
         except TimeoutError:
-            raise NoLease(f"DHCP: {talk.standing}, after {limit:g} s") from None
+            raise NoLease(f"DHCP: {exchange.progress}, after {limit:g} s") from None
         except linux.Unreachable as error:
             raise NoLease("DHCP: the link is down") from error
         except linux.LinuxError as error:
             raise NoLease(f"DHCP: {error}") from error
 
-    async def confirm(self, spot: Spot, address: IPv4Address, within: float = inf) -> Lease:
+    async def confirm(self, endpoint: Endpoint, address: IPv4Address, within: float = inf) -> Lease:
         """This address and no other, from a link that does not have it: Withdrawn when a server says no, NoLease."""
 
         def heard(asking: Asking, frame: Frame) -> Lease | str | None:
@@ -105,53 +152,53 @@ class DhcpClient:
             found = ask.heard(asking, message, via, 0) if message else None
             return found.refusal if isinstance(found, Asking) else found
 
-        with _frames(spot) as (socket, frames):
-            client = _client(socket, spot)
+        with _frames(endpoint) as (socket, frames):
+            client = _client(socket, endpoint)
             begun = ask.begin(client, self._xid(), address)
             said = _frame(client, ask.spoken(begun, 0))
-            return await self._judged(within, frames, lambda: socket.send(said), lambda frame: heard(begun, frame))
+            return await self._exchange(within, frames, lambda: socket.send(said), lambda frame: heard(begun, frame))
 
-    async def renew(self, lease: Lease, spot: Spot, link: str, within: float = inf) -> Lease:
+    async def renew(self, lease: Lease, endpoint: Endpoint, link: str, within: float = inf) -> Lease:
         """More time from the lease's own server, on the link that has the address. Withdrawn, NoLease."""
-        client, xid = spot.client, self._xid()
+        client, xid = endpoint.client, self._xid()
         message = messages.encode(ask.prolonging(client, lease, xid))
-        with _frames(spot) as (_, frames):
-            speaker = DatagramSocket(link, str(lease.address.ip), CLIENT_PORT, netns=spot.netns)
+        with _frames(endpoint) as (_, frames):
+            speaker = DatagramSocket(link, str(lease.address.ip), CLIENT_PORT, netns=endpoint.netns)
             try:
                 to = (str(lease.server), SERVER_PORT)
                 judge = partial(_prolonged, client, lease, xid)
-                return await self._judged(within, frames, lambda: speaker.send(message, to), judge)
+                return await self._exchange(within, frames, lambda: speaker.send(message, to), judge)
             finally:
                 speaker.close()
 
-    async def rebind(self, lease: Lease, spot: Spot, within: float = inf) -> Lease:
+    async def rebind(self, lease: Lease, endpoint: Endpoint, within: float = inf) -> Lease:
         """More time from any server. Withdrawn, NoLease."""
-        client, xid = spot.client, self._xid()
-        with _frames(spot) as (socket, frames):
+        client, xid = endpoint.client, self._xid()
+        with _frames(endpoint) as (socket, frames):
             said = _frame(client, ask.prolonging(client, lease, xid), source=lease.address.ip)
-            return await self._judged(
+            return await self._exchange(
                 within, frames, lambda: socket.send(said), partial(_prolonged, client, lease, xid)
             )
 
-    def release(self, lease: Lease, spot: Spot) -> None:
+    def release(self, lease: Lease, endpoint: Endpoint) -> None:
         """Give it back. Nobody answers, so nobody waits. A link that is down is up for that moment."""
-        client = spot.client
+        client = endpoint.client
         message = ask.releasing(client, lease, self._xid())
         said = _frame(client, message, source=lease.address.ip, target=lease.server, to=lease.via)
         try:
-            _send(spot, said)
+            _send(endpoint, said)
         except linux.Unreachable:
-            with KernelNetwork(spot.netns) as network:
-                network.links.change(spot.ifindex, up=True)
+            with KernelNetwork(endpoint.netns) as network:
+                network.links.change(endpoint.ifindex, up=True)
                 try:
-                    _send(spot, said)
+                    _send(endpoint, said)
                 finally:
-                    network.links.change(spot.ifindex, up=False)
+                    network.links.change(endpoint.ifindex, up=False)
 
-    async def _judged(
+    async def _exchange(
         self,
         within: float,
-        frames: Listening[Frame],
+        frames: _FrameQueue[Frame],
         say: Callable[[], None],
         judge: Callable[[Frame], Lease | str | None],
     ) -> Lease:
@@ -174,16 +221,18 @@ class DhcpClient:
         return self._chance.getrandbits(32)
 
 
-class _Talk:
+class _Exchange:
     """One conversation, from nothing to a lease."""
 
-    def __init__(self, spot: Spot, timing: Timing, chance: random.Random, remembered: IPv4Address | None) -> None:
-        self._spot, self._timing, self._chance = spot, timing, chance
-        self._asking = ask.begin(spot.client, self._xid(), remembered)
+    def __init__(
+        self, endpoint: Endpoint, timing: Timing, chance: random.Random, remembered: IPv4Address | None
+    ) -> None:
+        self._endpoint, self._timing, self._chance = endpoint, timing, chance
+        self._asking = ask.begin(endpoint.client, self._xid(), remembered)
         self._conflict = ""
 
     @property
-    def standing(self) -> str:
+    def progress(self) -> str:
         """How far it came, for people."""
         asking = self._asking
         if self._conflict:
@@ -194,10 +243,10 @@ class _Talk:
             return f"{asking.server} offered {asking.wanted} and did not confirm it"
         return "no server answered"
 
-    async def to_the_end(self) -> Lease:
+    async def run(self) -> Lease:
         begun = asyncio.get_running_loop().time()
-        with _frames(self._spot) as (socket, frames):
-            client = _client(socket, self._spot)
+        with _frames(self._endpoint) as (socket, frames):
+            client = _client(socket, self._endpoint)
             self._asking = replace(self._asking, client=client)
             while True:
                 await asyncio.sleep(ask.pause(self._asking))
@@ -220,7 +269,7 @@ class _Talk:
             raise NoLease(f"DHCP: {self._conflict}")
         await asyncio.sleep(self._timing.after_conflict)
 
-    async def _answer(self, frames: Listening[Frame]) -> Asking | Lease:
+    async def _answer(self, frames: _FrameQueue[Frame]) -> Asking | Lease:
         wait = ask.patience(self._asking.tries, self._chance.random())
         found: Asking | Lease | None = await _first(frames, self._heard, wait)
         return found or ask.unanswered(self._asking, self._xid())
@@ -233,8 +282,8 @@ class _Talk:
         if not self._timing.probe:
             return False
         mac, address = self._asking.client.mac, lease.address.ip
-        socket = FrameSocket(self._spot.ifindex, ARP, netns=self._spot.netns)
-        with Listening(socket) as frames:
+        socket = FrameSocket(self._endpoint.ifindex, ARP, netns=self._endpoint.netns)
+        with _FrameQueue(socket) as frames:
             socket.send(packets.probe(mac, address))
             found = await _first(frames, lambda frame: _taken(frame, mac, address), self._timing.probe)
         if found is not None:
@@ -245,32 +294,32 @@ class _Talk:
         return self._chance.getrandbits(32)
 
 
-def spot_of(link: str, *, mac: str, client_id: bytes, hostname: str = "", netns: str | None = None) -> Spot:
+def endpoint_of(link: str, *, mac: str, client_id: bytes, hostname: str = "", netns: str | None = None) -> Endpoint:
     """By the link's name. NoSuchLink, NoSuchNamespace."""
     ifindex = index_of(link, netns)
-    return Spot(ifindex=ifindex, mac=mac, client_id=client_id, hostname=hostname, netns=netns)
+    return Endpoint(ifindex=ifindex, mac=mac, client_id=client_id, hostname=hostname, netns=netns)
 
 
 @contextmanager
-def _frames(spot: Spot) -> Iterator[tuple[FrameSocket, Listening[Frame]]]:
-    """The socket of a spot, and what comes to it for a client's port."""
-    socket = FrameSocket(spot.ifindex, IPV4, udp_port=CLIENT_PORT, netns=spot.netns)
-    with Listening(socket) as frames:
+def _frames(endpoint: Endpoint) -> Iterator[tuple[FrameSocket, _FrameQueue[Frame]]]:
+    """The socket of a endpoint, and what comes to it for a client's port."""
+    socket = FrameSocket(endpoint.ifindex, IPV4, udp_port=CLIENT_PORT, netns=endpoint.netns)
+    with _FrameQueue(socket) as frames:
         yield socket, frames
 
 
-def _send(spot: Spot, frame: bytes) -> None:
+def _send(endpoint: Endpoint, frame: bytes) -> None:
     """From a socket of its own: one that met a link that is down remembers that."""
-    socket = FrameSocket(spot.ifindex, IPV4, netns=spot.netns)
+    socket = FrameSocket(endpoint.ifindex, IPV4, netns=endpoint.netns)
     try:
         socket.send(frame)
     finally:
         socket.close()
 
 
-def _client(socket: FrameSocket, spot: Spot) -> Client:
+def _client(socket: FrameSocket, endpoint: Endpoint) -> Client:
     """One with another hardware address than the link's cannot hear what is sent to it, unless everything is heard."""
-    client = spot.client
+    client = endpoint.client
     if socket.mac == client.mac:
         return client
     socket.set_promiscuous()
@@ -313,7 +362,7 @@ def _taken(frame: Frame, mac: bytes, address: IPv4Address) -> bytes | None:
     return heard.sender_mac if packets.is_taken(heard, mac, address) else None
 
 
-async def _first(frames: Listening[Frame], judge: Callable[[Frame], T | None], wait: float) -> T | None:
+async def _first(frames: _FrameQueue[Frame], judge: Callable[[Frame], T | None], wait: float) -> T | None:
     """What the first frame that means something means; None when none came in time."""
     try:
         async with asyncio.timeout(wait):

@@ -4,7 +4,7 @@ import hashlib
 import uuid
 from dataclasses import dataclass
 
-from podwire.dradriver.claims.allocations import ClaimRef, Order
+from podwire.dradriver.claims.allocations import Allocation, ClaimRef
 
 _RFC4361, _DUID_UUID = b"\xff", b"\x00\x04"
 
@@ -35,8 +35,10 @@ class Key:
         return f"claim {self.claim.namespace}/{self.claim.name}, request {self.request}, device {self.device}"
 
 
-def key_of(order: Order) -> Key:
-    return Key(claim=order.claim, request=order.request, device=order.offered.device, share_id=order.share_id)
+def key_of(allocation: Allocation) -> Key:
+    return Key(
+        claim=allocation.claim, request=allocation.request, device=allocation.device.name, share_id=allocation.share_id
+    )
 
 
 def claim_prefix(uid: str) -> str:

@@ -1,8 +1,14 @@
-"""Leases of DHCP kept for as long as claims have their interfaces: renewed where the interface is, given back at last.
+"""Renews DHCP leases while claims have their interfaces, and releases them with the claims.
 
-The driver does this, not the pod: a pod needs no client, no privileges, and keeps its address when the driver restarts.
-Each lease has a task of its own, so none waits for another's server. A lease that ends is told, and asked for again
-for as long as somebody claims it: the same address if a server lets the client have it, else another one.
+The driver does this, not the pod: a pod needs no client and no privileges, and keeps its address when the driver
+restarts. Each lease has a task of its own, so that none waits for another's server. Ownership of a lease:
+
+| state            | record                          | renewed by                 | address in the pod               |
+|------------------|---------------------------------|----------------------------|----------------------------------|
+| granted          | written before the claim's answer | its task                 | yes                              |
+| expired, or NAK  | kept                            | its task, by DISCOVER      | removed until a lease is granted |
+| claim unprepared | removed after DHCPRELEASE       | -                          | -                                |
+| driver crashed   | kept                            | the next instance          | yes                              |
 """
 
 import asyncio
@@ -13,74 +19,72 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from ipaddress import IPv4Address
 from pathlib import Path
-from weakref import WeakValueDictionary
 
-from podwire.dradriver.addresses.dhcp_client import DhcpClient, NoLease, Spot, Withdrawn, spot_of
+from podwire.dradriver.addresses.dhcp_client import DhcpClient, Endpoint, NoLease, Withdrawn, endpoint_of
 from podwire.dradriver.addresses.keys import Key
-from podwire.dradriver.addresses.lease_records import Kept, KeptLeases, Place
+from podwire.dradriver.addresses.lease_records import LeaseRecord, LeaseRecords, PodLocation
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.protocols.dhcp import leases
 from podwire.protocols.dhcp.leases import Lease, Phase
+from podwire.tasks.keyed_locks import KeyedLocks
+from podwire.tasks.uncancelled import thread_to_completion
 
 log = logging.getLogger(__name__)
 
-GRANTED = declare("dhcp.granted", "a server granted a lease, and it is not written")
-RELEASED = declare("dhcp.released", "a lease was given back, and its record is still there")
+GRANTED = declare("dhcp.granted", "a server granted a lease, and its record is not written")
+RELEASED = declare("dhcp.released", "a lease was released, and its record still exists")
 
 REGAIN = 30.0
-"""Seconds between attempts to get a lease again that was lost."""
+"""Seconds between attempts to get a lost lease again."""
 
 
-class What(Enum):
+class LeaseChange(Enum):
     PROLONGED = "prolonged"
-    """The lease has more time; what came with it may have changed."""
+    """The lease was extended; its options may have changed."""
     UNANSWERED = "unanswered"
-    """Nobody gave it more time, but it has some left."""
+    """No server answered, but the lease has time left."""
     LOST = "lost"
-    """It ended, or was withdrawn: the address may be somebody else's from now on."""
+    """It expired or was withdrawn: the address may be assigned to another host."""
     REGAINED = "regained"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
-    """What happened to a lease."""
+class LeaseEvent:
+    """A change of a lease."""
 
     key: Key
-    what: What
+    what: LeaseChange
     lease: Lease
     reason: str = ""
 
 
-Tell = Callable[[News], None]
-
-
-class DhcpKeeper:
+class LeaseManager:
     def __init__(
         self,
         directory: Path | str,
-        tell: Tell,
+        notify: Callable[[LeaseEvent], None],
         client: DhcpClient | None = None,
         *,
         host: str | None = None,
         regain: float | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`host` is the namespace of the host's links, None the driver's own."""
-        self._disk = KeptLeases(directory)
-        self._tell, self._client = tell, client or DhcpClient()
+        """`host` is the namespace of the host's links; None: the driver's own."""
+        self._records = LeaseRecords(directory)
+        self._notify, self._client = notify, client or DhcpClient()
         self._host, self._wall = host, wall
         self._regain = REGAIN if regain is None else regain
         self._births: dict[str, tuple[float, float]] = {}
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks = KeyedLocks()
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Keep what there is, and whatever comes, until cancelled."""
+        """Renews all leases until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
-            for each in await asyncio.to_thread(lambda: list(self._disk.all())):
-                self._watch(each.key.id)
+            for record in await asyncio.to_thread(lambda: list(self._records.all())):
+                self._watch(record.key.id)
             await asyncio.get_running_loop().create_future()
 
     async def acquire(
@@ -93,192 +97,193 @@ class DhcpKeeper:
         hostname: str = "",
         timeout: float | None = None,  # noqa: ASYNC109 - the client tells how far it came
     ) -> Lease:
-        """The lease of a key; the same as before while that lasts, and the same address if a server lets it. NoLease.
+        """Returns the lease of a key; the present one if it has time left, else a new one, of the same address if the
+        server agrees. Raises NoLease.
 
-        `link` is on the host, and up. Its hardware address need not be `mac`. When it is no more, the lease can be
-        given back over its `parent`, which is on the same network.
+        `link` is on the host, and up. Its hardware address need not be `mac`. When it is gone, the lease can be
+        released through its `parent`, which is on the same network.
         """
-        async with self._lock(key.id):
-            kept = await asyncio.to_thread(self._disk.get, key.id)
-            if kept is not None and (kept.link, kept.mac) == (link, mac) and self._phase(kept) is not Phase.EXPIRED:
+        async with self._locks.hold(key.id):
+            record = await asyncio.to_thread(self._records.get, key.id)
+            if (
+                record is not None
+                and (record.link, record.mac) == (link, mac)
+                and self._phase(record) is not Phase.EXPIRED
+            ):
                 self._watch(key.id)
-                return kept.lease
-            spot = self._spot(link, mac, key, hostname, self._host)
-            lease = await self._asked(spot, kept.lease.address.ip if kept else None, timeout)
+                return record.lease
+            endpoint = self._endpoint(link, mac, key, hostname, self._host)
+            lease = await self._asked(endpoint, record.lease.address.ip if record else None, timeout)
             failpoint(GRANTED)
             since = self._wall()
             await self._put(
-                Kept(key=key, link=link, mac=mac, parent=parent, hostname=hostname, lease=lease, since=since)
+                LeaseRecord(key=key, link=link, mac=mac, parent=parent, hostname=hostname, lease=lease, since=since)
             )
         self._watch(key.id)
         return lease
 
-    async def place(self, key: Key, place: Place | None) -> None:
-        """The interface is in a pod now; None: on the host again. Nothing happens without a lease."""
-        async with self._lock(key.id):
-            kept = await asyncio.to_thread(self._disk.get, key.id)
-            if kept is not None and kept.place != place:
-                await self._put(replace(kept, place=place))
+    async def place(self, key: Key, place: PodLocation | None) -> None:
+        """The interface moved into a pod, or (None) to the host. Does nothing without a lease."""
+        async with self._locks.hold(key.id):
+            record = await asyncio.to_thread(self._records.get, key.id)
+            if record is not None and record.place != place:
+                await self._put(replace(record, place=place))
 
     async def release(self, claim_uid: str) -> None:
-        """Give back all leases of a claim. A server that cannot be told will see them end."""
-        for each in await asyncio.to_thread(self._disk.of, claim_uid):
-            await self._give_back(each.key.id)
+        """Releases all leases of a claim. If the server cannot be reached, they expire."""
+        for record in await asyncio.to_thread(self._records.of_claim, claim_uid):
+            await self._release(record.key.id)
 
-    async def gc(self, live: Collection[str]) -> tuple[Kept, ...]:
-        """Give back what belongs to claims that are not among these uids; tells what that was."""
-        kept = await asyncio.to_thread(lambda: list(self._disk.all()))
-        gone = tuple(each for each in kept if each.key.claim.uid not in live)
-        for each in gone:
-            await self._give_back(each.key.id)
-        return gone
+    async def collect_garbage(self, live: Collection[str]) -> tuple[LeaseRecord, ...]:
+        """Releases the leases of claims that are not `live`; returns them."""
+        records = await asyncio.to_thread(lambda: list(self._records.all()))
+        orphans = tuple(record for record in records if record.key.claim.uid not in live)
+        for record in orphans:
+            await self._release(record.key.id)
+        return orphans
 
     async def lease(self, key: Key) -> Lease | None:
-        """What a key has, if it still has time."""
-        kept = await asyncio.to_thread(self._disk.get, key.id)
-        return kept.lease if kept is not None and self._phase(kept) is not Phase.EXPIRED else None
+        """Returns the lease of a key, if it has time left."""
+        record = await asyncio.to_thread(self._records.get, key.id)
+        return record.lease if record is not None and self._phase(record) is not Phase.EXPIRED else None
 
-    async def _give_back(self, id_: str) -> None:
-        async with self._lock(id_):
+    async def _release(self, id_: str) -> None:
+        async with self._locks.hold(id_):
             watch = self._watches.pop(id_, None)
             if watch is not None:
                 watch.cancel()
-            kept = await asyncio.to_thread(self._disk.get, id_)
-            if kept is None:
+            record = await asyncio.to_thread(self._records.get, id_)
+            if record is None:
                 return
             try:
-                spot, _ = self._where(kept)
-                self._client.release(kept.lease, spot)
+                endpoint, _ = self._where(record)
+                self._client.release(record.lease, endpoint)
             except linux.LinuxError as error:
-                log.warning("%s: %s could not be given back: %s", kept.key, kept.lease.address.ip, error)
+                log.warning(
+                    "cannot send DHCPRELEASE",
+                    extra={"lease": str(record.key), "address": str(record.lease.address.ip), "error": str(error)},
+                )
             failpoint(RELEASED)
-            await asyncio.to_thread(self._disk.remove, id_)
+            await asyncio.to_thread(self._records.remove, id_)
         self._births.pop(id_, None)
 
     def _watch(self, id_: str) -> None:
-        """Before `run` there is nobody to watch; it will begin with all there are."""
+        """Starts the task of a lease; before `run` there is none, and it starts those of all leases."""
         watch = self._watches.get(id_)
         if self._tasks is not None and (watch is None or watch.done()):
             self._watches[id_] = self._tasks.create_task(self._keep(id_), name=f"keep the lease {id_}")
 
     async def _keep(self, id_: str) -> None:
-        """Reads the disk each time: another driver may have renewed the lease, or given it back."""
+        """Reads the record each time: another instance may have renewed or released the lease."""
         lost, why = False, "the lease ended, and no server gave it more time"
-        while (kept := await asyncio.to_thread(self._disk.get, id_)) is not None:
-            phase, left = leases.phase(kept.lease, self._age(kept))
+        while (record := await asyncio.to_thread(self._records.get, id_)) is not None:
+            phase, left = leases.phase(record.lease, self._age(record))
             if lost and phase is not Phase.EXPIRED:  # somebody asked again, or another driver
                 lost = False
-                self._told(kept, What.REGAINED)
+                self._report(record, LeaseChange.REGAINED)
             if phase is Phase.BOUND:
-                if kept.lease.is_infinite:
+                if record.lease.is_infinite:
                     return
                 await asyncio.sleep(left)
                 continue
             if phase is Phase.EXPIRED and not lost:
                 lost = True
-                self._told(kept, What.LOST, why)
+                self._report(record, LeaseChange.LOST, why)
             try:
-                lease = await self._prolonged(kept, phase, left)
+                lease = await self._prolonged(record, phase, left)
             except Withdrawn as error:
                 why = str(error)
-                await self._ended(kept)
+                await self._ended(record)
             except (NoLease, linux.LinuxError) as error:
-                await self._unanswered(kept, phase, str(error))
+                await self._unanswered(record, phase, str(error))
             else:
-                await self._renewed(id_, lease, What.REGAINED if lost else What.PROLONGED)
+                await self._renewed(id_, lease, LeaseChange.REGAINED if lost else LeaseChange.PROLONGED)
                 lost = False
 
-    async def _prolonged(self, kept: Kept, phase: Phase, left: float) -> Lease:
-        """Ask for more time. From the host, where the address does not work, a client asks as if it had just booted;
-        so does one whose time is over, and that takes any other address as well."""
-        spot, link = self._where(kept)
+    async def _prolonged(self, record: LeaseRecord, phase: Phase, left: float) -> Lease:
+        """Extends a lease. From the host, where the address is not configured, the client asks as after a boot
+        (INIT-REBOOT); an expired lease is asked for anew, and any address is accepted."""
+        endpoint, link = self._where(record)
         if phase is Phase.EXPIRED:
-            return await self._asked(spot, kept.lease.address.ip)
+            return await self._asked(endpoint, record.lease.address.ip)
         if not link:
-            return await self._client.confirm(spot, kept.lease.address.ip, left)
+            return await self._client.confirm(endpoint, record.lease.address.ip, left)
         if phase is Phase.RENEWING:
-            return await self._client.renew(kept.lease, spot, link, left)
-        return await self._client.rebind(kept.lease, spot, left)
+            return await self._client.renew(record.lease, endpoint, link, left)
+        return await self._client.rebind(record.lease, endpoint, left)
 
-    async def _asked(self, spot: Spot, remembered: IPv4Address | None, limit: float | None = None) -> Lease:
-        """A new lease. Raises NoLease."""
+    async def _asked(self, endpoint: Endpoint, remembered: IPv4Address | None, limit: float | None = None) -> Lease:
+        """Acquires a new lease. Raises NoLease."""
         return await self._client.acquire(
-            spot.ifindex,
-            spot.mac,
-            client_id=spot.client_id,
-            hostname=spot.hostname,
-            netns=spot.netns,
+            endpoint.ifindex,
+            endpoint.mac,
+            client_id=endpoint.client_id,
+            hostname=endpoint.hostname,
+            netns=endpoint.netns,
             remembered=remembered,
             timeout=limit,
         )
 
-    async def _unanswered(self, kept: Kept, phase: Phase, reason: str) -> None:
-        """Wait before it is tried again; not at all when it is time for something else."""
+    async def _unanswered(self, record: LeaseRecord, phase: Phase, reason: str) -> None:
+        """Waits before the next attempt; not at all when the next phase of the lease has begun."""
         if phase is Phase.EXPIRED:
             await asyncio.sleep(self._regain)
             return
-        self._told(kept, What.UNANSWERED, reason)
-        if self._phase(kept) is phase:
-            await asyncio.sleep(leases.retry_in(kept.lease, self._age(kept)))
+        self._report(record, LeaseChange.UNANSWERED, reason)
+        if self._phase(record) is phase:
+            await asyncio.sleep(leases.retry_in(record.lease, self._age(record)))
 
-    async def _ended(self, kept: Kept) -> None:
-        """Its time is over, whatever it was."""
-        async with self._lock(kept.key.id):
-            now = await asyncio.to_thread(self._disk.get, kept.key.id)
-            if now is not None and now.lease == kept.lease:
+    async def _ended(self, record: LeaseRecord) -> None:
+        """Marks a lease as expired."""
+        async with self._locks.hold(record.key.id):
+            now = await asyncio.to_thread(self._records.get, record.key.id)
+            if now is not None and now.lease == record.lease:
                 since = min(now.since, self._wall() - now.lease.seconds)
                 await self._put(replace(now, since=since))
 
-    async def _renewed(self, id_: str, lease: Lease, what: What) -> None:
-        async with self._lock(id_):
-            now = await asyncio.to_thread(self._disk.get, id_)
+    async def _renewed(self, id_: str, lease: Lease, what: LeaseChange) -> None:
+        async with self._locks.hold(id_):
+            now = await asyncio.to_thread(self._records.get, id_)
             if now is None:
                 return
             new = replace(now, lease=lease, since=self._wall())
             await self._put(new)
-        self._told(new, what)
+        self._report(new, what)
 
-    async def _put(self, kept: Kept) -> None:
-        """Whoever is cancelled meanwhile keeps the lock until it is written: a later removal comes later."""
-        writing = asyncio.ensure_future(asyncio.to_thread(self._disk.put, kept))
-        try:
-            await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.wait([writing])
-            raise
+    async def _put(self, record: LeaseRecord) -> None:
+        """A cancelled caller keeps its lock until the record is written, so that a later removal comes later."""
+        await thread_to_completion(self._records.put, record)
 
-    def _told(self, kept: Kept, what: What, reason: str = "") -> None:
-        log.info("%s: lease of %s %s %s", kept.key, kept.lease.address.ip, what.value, reason)
-        self._tell(News(key=kept.key, what=what, lease=kept.lease, reason=reason))
+    def _report(self, record: LeaseRecord, what: LeaseChange, reason: str = "") -> None:
+        fields = {"lease": str(record.key), "address": str(record.lease.address.ip), "change": what.value}
+        log.info("DHCP lease changed", extra=fields | ({"error": reason} if reason else {}))
+        self._notify(LeaseEvent(key=record.key, what=what, lease=record.lease, reason=reason))
 
-    def _where(self, kept: Kept) -> tuple[Spot, str]:
-        """Where to speak from, and the interface's name if it is in its pod; empty when it is not. NoSuchLink."""
-        if kept.place is not None:
+    def _where(self, record: LeaseRecord) -> tuple[Endpoint, str]:
+        """Returns where to send from, and the interface's name if it is in its pod, else empty. Raises NoSuchLink."""
+        if record.place is not None:
             try:
-                name, netns = kept.place.name, kept.place.netns
-                return self._spot(name, kept.mac, kept.key, kept.hostname, netns), name
+                name, netns = record.place.name, record.place.netns
+                return self._endpoint(name, record.mac, record.key, record.hostname, netns), name
             except (linux.NoSuchNamespace, linux.WrongKind, linux.NoSuchLink):
                 pass  # the pod is gone, and the interface back on the host, or gone with it
         try:
-            return self._spot(kept.link, kept.mac, kept.key, kept.hostname, self._host), ""
+            return self._endpoint(record.link, record.mac, record.key, record.hostname, self._host), ""
         except linux.NoSuchLink:
-            if not kept.parent:
+            if not record.parent:
                 raise
-            return self._spot(kept.parent, kept.mac, kept.key, kept.hostname, self._host), ""
+            return self._endpoint(record.parent, record.mac, record.key, record.hostname, self._host), ""
 
-    def _spot(self, link: str, mac: str, key: Key, hostname: str, netns: str | None) -> Spot:
-        return spot_of(link, mac=mac, client_id=key.client_id, hostname=hostname, netns=netns)
+    def _endpoint(self, link: str, mac: str, key: Key, hostname: str, netns: str | None) -> Endpoint:
+        return endpoint_of(link, mac=mac, client_id=key.client_id, hostname=hostname, netns=netns)
 
-    def _phase(self, kept: Kept) -> Phase:
-        return leases.phase(kept.lease, self._age(kept))[0]
+    def _phase(self, record: LeaseRecord) -> Phase:
+        return leases.phase(record.lease, self._age(record))[0]
 
-    def _age(self, kept: Kept) -> float:
-        """Seconds since it was granted. The wall clock is asked once for each lease: it may be set meanwhile."""
-        known = self._births.get(kept.key.id)
-        if known is None or known[0] != kept.since:
-            born = asyncio.get_running_loop().time() - max(0.0, self._wall() - kept.since)
-            known = self._births[kept.key.id] = (kept.since, born)
+    def _age(self, record: LeaseRecord) -> float:
+        """Seconds since it was granted. The wall clock is read once for each lease, because it may be set meanwhile."""
+        known = self._births.get(record.key.id)
+        if known is None or known[0] != record.since:
+            born = asyncio.get_running_loop().time() - max(0.0, self._wall() - record.since)
+            known = self._births[record.key.id] = (record.since, born)
         return asyncio.get_running_loop().time() - known[1]
-
-    def _lock(self, id_: str) -> asyncio.Lock:
-        return self._locks.setdefault(id_, asyncio.Lock())

@@ -1,86 +1,75 @@
-"""Leases of DHCP on disk: one file each, whole after any crash. Synchronous."""
+"""DHCP leases on disk: one record each. Synchronous."""
 
-import logging
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from podwire.dradriver.addresses.keys import Key, claim_prefix
-from podwire.durable.files import fsync_directory, remove_durably, write_durably
+from podwire.dradriver.parameters.settings import decode_address
+from podwire.durable.codecs import json_codec
+from podwire.durable.records import NewerFormat, Records
 from podwire.protocols.dhcp.leases import Lease
 
-log = logging.getLogger(__name__)
-
-VERSION = 1
+_FORMAT = 2
+"""1 was the same without an envelope, with "version" in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where an interface is when it is not on the host."""
+class PodLocation:
+    """The location of an interface that is not on the host."""
 
     netns: str
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """A lease, whose it is, and where it can be renewed and given back."""
+class LeaseRecord:
+    """A lease, its owner, and where it can be renewed and released."""
 
     key: Key
     link: str
-    """Its name on the host, while it is there."""
+    """The interface's name on the host, while it is there."""
     mac: str
     hostname: str
     lease: Lease
     since: float
     """When it was granted, in seconds since the epoch: that means the same after a restart."""
     parent: str = ""
-    """A link of the host on the same network, which is there when the interface is no more."""
-    place: Place | None = None
-    version: int = VERSION
+    """A link of the host on the same network, which exists when the interface is gone."""
+    place: PodLocation | None = None
 
 
-class KeptLeases:
+class LeaseRecords:
+    """Raises NewerFormat, LinuxError. A damaged lease is quarantined: the server knows it, and grants it again."""
+
     def __init__(self, directory: Path | str) -> None:
-        self._directory = Path(directory)
+        self._records: Records[LeaseRecord] = Records(directory, _CODEC, format=_FORMAT, migrate=_migrate)
 
-    def put(self, kept: Kept) -> None:
-        if not self._directory.is_dir():
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fsync_directory(str(self._directory.parent))
-        write_durably(self._path(kept.key.id), msgspec.json.encode(kept, enc_hook=str))
+    def put(self, record: LeaseRecord) -> None:
+        self._records.put(record.key.id, record)
 
-    def get(self, id_: str) -> Kept | None:
-        """None also when it cannot be read: the server knows what it gave, and gives it again."""
-        path = self._path(id_)
-        try:
-            kept = msgspec.json.decode(path.read_bytes(), type=Kept, dec_hook=_read)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.MsgspecError, ValueError) as error:
-            log.warning("%s cannot be read and is as good as absent: %s", path, error)
-            return None
-        return kept if kept.version == VERSION else None
+    def get(self, id_: str) -> LeaseRecord | None:
+        return self._records.get(id_)
 
     def remove(self, id_: str) -> None:
-        remove_durably(self._path(id_))
+        self._records.remove(id_)
 
-    def of(self, claim_uid: str) -> list[Kept]:
-        return [each for each in self.all(f"{claim_prefix(claim_uid)}-*") if each.key.claim.uid == claim_uid]
+    def of_claim(self, claim_uid: str) -> list[LeaseRecord]:
+        return [record for record in self.all(f"{claim_prefix(claim_uid)}-") if record.key.claim.uid == claim_uid]
 
-    def all(self, pattern: str = "*") -> Iterator[Kept]:
-        for path in sorted(self._directory.glob(f"{pattern}.json")):
-            kept = self.get(path.stem)
-            if kept is not None:
-                yield kept
-
-    def _path(self, id_: str) -> Path:
-        return self._directory / f"{id_}.json"
+    def all(self, prefix: str = "") -> Iterator[LeaseRecord]:
+        for id_ in self._records.keys():  # noqa: SIM118 - not a dict
+            record = self._records.get(id_) if id_.startswith(prefix) else None
+            if record is not None:
+                yield record
 
 
-def _read(kind: type, value: Any) -> Any:
-    """Addresses and networks stand there as text."""
-    return kind(value)
+_CODEC = json_codec(LeaseRecord, enc_hook=str, dec_hook=decode_address)
+
+
+def _migrate(_format: int, data: bytes) -> LeaseRecord:
+    version = json.loads(data).get("version")
+    if isinstance(version, int) and version > 1:
+        raise NewerFormat(version, 1)
+    return _CODEC.decode(data)

@@ -1,46 +1,49 @@
-"""Devices of claims: prepared on the host, attached to pods, given back as they were.
+"""Prepares claimed devices on the host, attaches them to pods, and restores them.
 
-Calls for one pod come one at a time; so do those for one claim.
+The caller serializes the calls for one pod, and those for one claim. Each method can be repeated after a crash: it
+reads from the records and the links' owner tags how far the previous attempt got.
 """
 
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import structs
 
 from podwire.dradriver.addresses.keys import Key, key_of
 from podwire.dradriver.attach import made_links, preparation
-from podwire.dradriver.attach.executor import Hands, LinkGone, StepFailed
-from podwire.dradriver.attach.link_match import found
-from podwire.dradriver.attach.netns import Place
+from podwire.dradriver.attach.executor import LinkGone, StepExecutor, StepFailed
+from podwire.dradriver.attach.link_match import find_link
 from podwire.dradriver.attach.plan import addresses as addresses_of
 from podwire.dradriver.attach.plan import change, inverse, plan
-from podwire.dradriver.attach.records import ATTACHED, ATTACHING, OWN_NAME, PREPARED, TAG, Record, Records, Terms
-from podwire.dradriver.claims.allocations import ClaimRef, Order, PodRef, Refused
+from podwire.dradriver.attach.records import ATTACHED, ATTACHING, OWN_NAME, PREPARED, TAG, DeviceRecords, Record, Terms
+from podwire.dradriver.claims.allocations import Allocation, ClaimRef, PodRef, Refused
 from podwire.dradriver.parameters.settings import Interface
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors
 from podwire.linux.net.addresses import KernelAddresses
 from podwire.linux.net.link_attributes import DetailedLinks
 from podwire.linux.net.links import KernelLinks
+from podwire.linux.net.namespace_handle import NamespaceHandle
 
 _log = logging.getLogger("podwire.dradriver")
 
-RECORDED = declare("network-driver.recorded", "what was promised is written, and nothing is done about it")
-BEGUN = declare("network-driver.begun", "it is on record that a pod's devices are on their way, and none has begun")
-COMPLETE = declare("network-driver.complete", "all devices of a pod are in it, and nobody can know by the file")
-NOTED = declare("network-driver.noted", "a pod's devices are attached, and the file says so")
-UNTOLD = declare("network-driver.untold", "the file of a pod's devices is gone, and they are all still there")
-BACK = declare("network-driver.back", "a device is as it was, and its record does not say so")
+RECORDED = declare("network-driver.recorded", "a record is written, and nothing is done for it")
+BEGUN = declare("network-driver.begun", "records say that a pod's devices are being attached, and no link has moved")
+COMPLETE = declare("network-driver.complete", "all devices of a pod are in it, and the attached file does not exist")
+NOTED = declare("network-driver.noted", "a pod's devices are attached, and the attached file says so")
+UNTOLD = declare("network-driver.untold", "a pod's attached file is removed, and its devices are still in it")
+BACK = declare("network-driver.back", "a device is restored, and its record does not say so")
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """One device in its pod."""
+    """A device in its pod."""
 
     claim: ClaimRef
     pod: PodRef
@@ -54,29 +57,29 @@ class Attached:
     mtu: int
     ips: tuple[Interface, ...]
     lapse: str
-    """Why it has not what a lease would give it; empty while it has."""
+    """Why it does not have what its lease grants; empty while it has."""
 
 
 class AttachFailed(Exception):
-    """A pod's devices are on the host, as they were: one of them could not be attached."""
+    """One device of a pod could not be attached; all of them are restored on the host."""
 
     def __init__(self, record: Record, error: StepFailed) -> None:
-        super().__init__(f"device {record.order.offered.device}: {error}")
-        self.claim, self.device, self.step = record.order.claim, record.order.offered.device, error.step.name
-        self.why = error.why
+        super().__init__(f"device {record.allocation.device.name}: {error}")
+        self.claim, self.device, self.step = record.allocation.claim, record.allocation.device.name, error.step.name
+        self.error = error.error
 
 
-class NotGivenBack(Exception):
-    """Some devices are not what they were; it can be tried again."""
+class RestoreFailed(Exception):
+    """Some devices are not restored; a retry may succeed."""
 
 
 class Attachments:
     def __init__(self, state: Path, *, boot: str = "") -> None:
-        """In the calling thread's network namespace, the host's. `boot` is the machine's if it is not given."""
-        self._records = Records(state)
+        """Works in the calling thread's network namespace, the host's. `boot` is the machine's if it is not given."""
+        self._records = DeviceRecords(state)
         self._boot = boot or _BOOT.read_text(encoding="ascii").strip()
         self._records.begin(self._boot)
-        self._host = Place()
+        self._host = NamespaceHandle()
         self._host.ethtool  # noqa: B018 - opened now, before threads share it
         self._lock = threading.Lock()
 
@@ -93,188 +96,195 @@ class Attachments:
         return self._records.of_claim(claim_uid)
 
     def attached_file(self, pod_uid: str) -> Path:
-        """There, with the namespace in it, while all devices of a pod are attached."""
+        """The file that exists while all devices of a pod are attached, with the identity of its namespace."""
         return self._records.attached_file(pod_uid)
 
     def prepare(
-        self, orders: Sequence[Order], addresses: Mapping[Key, tuple[Interface, ...]] | None = None
+        self, allocations: Sequence[Allocation], addresses: Mapping[Key, tuple[Interface, ...]] | None = None
     ) -> tuple[Record, ...]:
-        """Make ready all or none; what is prepared stays as it is. Before anybody hears of it, it is to be settled.
+        """Prepares all devices or none; what is prepared stays as it is. `fsync_claim` comes before the answer.
 
-        Raises Refused, LinuxError.
+        Raises Refused, LinuxError, NewerFormat.
         """
         given, done = addresses or {}, list[Record]()
         with self._lock, ExitStack() as undo:
             taken = self._records.all()
-            for order in orders:
-                record = next((each for each in taken if _is_for(each, order) and each.boot == self._boot), None)
+            for allocation in allocations:
+                record = next((each for each in taken if _is_for(each, allocation) and each.boot == self._boot), None)
                 if record is None:
-                    preparation.check_free(order, taken)
-                    record = preparation.decided(self._host, order, given.get(key_of(order)), self._boot)
-                    self._records.promise(record, durably=False)
+                    preparation.check_free(allocation, taken)
+                    record = preparation.decide(self._host, allocation, given.get(key_of(allocation)), self._boot)
+                    self._records.create(record)
                     undo.callback(self._forget, record)
                     failpoint(RECORDED)
                 if record.stage == PREPARED:
-                    preparation.ready(self._host, record)
+                    preparation.make_ready(self._host, record)
                 done.append(record)
             undo.pop_all()
         return tuple(done)
 
-    def settle(self, claim_uid: str) -> None:
-        """What is prepared for a claim outlives a loss of power from now on. Raises LinuxError."""
-        self._records.settle(claim_uid)
+    def fsync_claim(self, claim_uid: str) -> None:
+        """Makes the records of a claim survive a power loss. Raises LinuxError."""
+        self._records.fsync_claim(claim_uid)
 
     def _forget(self, record: Record) -> None:
         self._undo(record, None)
         self._records.remove(record)
 
-    def follow(self, key: Key, terms: Terms) -> bool:
-        """The interface as its lease is now, in its pod or before it gets there. False when it was so already.
+    def apply_terms(self, key: Key, terms: Terms) -> bool:
+        """Applies a lease to the interface, in its pod or before it gets there. Returns False if nothing changed.
 
-        What is told of it is true also when it cannot be done. It is on record afterwards: who is killed meanwhile is
-        followed by one who does it again, for all of it can be done twice.
+        The record is written after the kernel was changed: all of it can be repeated after a crash. If the kernel
+        rejects the terms, the record keeps the old ones and says why.
         """
         before = next((each for each in self._records.of_claim(key.claim.uid) if each.key == key), None)
         if before is None or before == (after := before.under(terms)):
             return False
         try:
             if before.stage == ATTACHED:
-                self._follow(before, after)
+                self._apply_in_pod(before, after)
         except (StepFailed, errors.LinuxError) as error:
-            after = replace(before, lapse=f"what is leased now cannot be had: {error}")
-        self._records.promise(after)
+            after = structs.replace(before, lapse=f"the lease cannot be applied: {error}")
+        self._records.replace(after)
         return True
 
-    def _follow(self, before: Record, after: Record) -> None:
+    def _apply_in_pod(self, before: Record, after: Record) -> None:
         """Raises StepFailed, LinuxError."""
         with ExitStack() as stack:
             pod = self._open(before, None, stack)
-            hands = Hands(before, self._host, pod)
-            hands.look()
-            if pod is not None and hands.here is pod:
-                there = [each.interface for each in KernelAddresses(pod.netlink).list(hands.ifindex)]
-                hands.do(change(before, after, there))
+            executor = StepExecutor(before, self._host, pod)
+            executor.locate()
+            if pod is not None and executor.here is pod:
+                present = [address.interface for address in KernelAddresses(pod.netlink).list(executor.ifindex)]
+                executor.run(change(before, after, present))
 
     def attach(self, pod_uid: str, netns: str) -> tuple[Attached, ...]:
-        """All devices of a pod, or none. Raises AttachFailed, NotGivenBack, Refused; NoSuchNamespace."""
+        """Attaches all devices of a pod, or none. Raises AttachFailed, RestoreFailed, Refused, NoSuchNamespace."""
+        return self._attach_pod(pod_uid, netns)
+
+    def _attach_pod(self, pod_uid: str, netns: str) -> tuple[Attached, ...]:
         records = tuple(self._of_this_boot(each) for each in self._records.of_pod(pod_uid))
-        with Place(netns) as pod:
+        with NamespaceHandle(netns) as pod:
             if not self._all_there(records, pod):
                 self._records.clear_attached(pod_uid)
-                # Whoever was killed half-way, or went to a namespace that the pod has no more, begins anew.
-                records = self._back(records, netns)
+                # An interrupted attach, or one to a namespace that the pod no longer has, starts again from the host.
+                records = self._restore_all(records, netns)
                 _check_leased(records)
                 records = self._attach(records, pod, netns)
                 failpoint(COMPLETE)
             if records and self._records.attached(pod_uid) != pod.identity:
                 self._records.set_attached(pod_uid, pod.identity)
                 failpoint(NOTED)
-            return tuple(_told(each) for each in records)
+            return tuple(_attached(record) for record in records)
 
     def _of_this_boot(self, record: Record) -> Record:
-        """What the host was like before a boot is of no use after it."""
+        """Replaces a record of another boot: its snapshot means nothing now."""
         if record.boot == self._boot:
             return record
-        anew = preparation.decided(self._host, record.order, record.addresses, self._boot)
-        self._records.promise(anew)
-        preparation.ready(self._host, anew)
-        return anew
+        fresh = preparation.decide(self._host, record.allocation, record.addresses, self._boot)
+        self._records.replace(fresh)
+        preparation.make_ready(self._host, fresh)
+        return fresh
 
-    def _attach(self, records: tuple[Record, ...], pod: Place, netns: str) -> tuple[Record, ...]:
-        begun = [each.at(stage=ATTACHING, netns=netns, identity=pod.identity, failure="") for each in records]
-        for each in begun:
-            self._records.note(each)
+    def _attach(self, records: tuple[Record, ...], pod: NamespaceHandle, netns: str) -> tuple[Record, ...]:
+        begun = [record.at(stage=ATTACHING, netns=netns, identity=pod.identity, failure="") for record in records]
+        for record in begun:
+            self._records.advance(record)
         failpoint(BEGUN)
         done: list[Record] = []
-        for each in begun:
+        for record in begun:
             try:
-                done.append(self._attach_one(each, pod))
+                done.append(self._attach_one(record, pod))
             except StepFailed as error:
-                self._give_up(begun, pod, each, error)
-                raise AttachFailed(each, error) from error
-        for each in done:
-            self._records.note(each)
+                self._undo_attach(begun, pod, record, error)
+                raise AttachFailed(record, error) from error
+        for record in done:
+            self._records.advance(record)
         return tuple(done)
 
-    def _attach_one(self, record: Record, pod: Place) -> Record:
+    def _attach_one(self, record: Record, pod: NamespaceHandle) -> Record:
         """Raises StepFailed."""
-        hands = Hands(record, self._host, pod)
-        on_host = hands.look_on_host()
-        wanted = plan(record, waits_on_host=on_host is not None)
+        executor = StepExecutor(record, self._host, pod)
+        on_host = executor.locate_on_host()
+        steps = plan(record, waits_on_host=on_host is not None)
         try:
             if record.snapshot is not None:
-                preparation.check_free_to_go(self._host, on_host, record)
+                preparation.check_still_free(self._host, on_host, record)
         except (Refused, errors.LinuxError) as error:
-            raise StepFailed(wanted[0], error) from error
-        hands.do(wanted)
-        return record.at(stage=ATTACHED, ifindex=hands.ifindex, lost=tuple(hands.lost))
+            raise StepFailed(steps[0], error) from error
+        executor.run(steps)
+        return record.at(stage=ATTACHED, ifindex=executor.ifindex, lost=tuple(executor.lost))
 
-    def _give_up(self, begun: Iterable[Record], pod: Place, failed: Record, error: StepFailed) -> None:
-        for each in reversed(tuple(begun)):
-            told = each.at(failure=str(error)) if each is failed else each
+    def _undo_attach(self, begun: Iterable[Record], pod: NamespaceHandle, failed: Record, error: StepFailed) -> None:
+        for record in reversed(tuple(begun)):
+            noted = record.at(failure=str(error)) if record is failed else record
             try:
-                self._given_back(told, self._undo(each, pod))
-            except StepFailed as trouble:
-                self._records.note(told.at(failure=f"{told.failure or error}; then {trouble}"))
+                self._record_restored(noted, self._undo(record, pod))
+            except StepFailed as second:
+                self._records.advance(noted.at(failure=f"{noted.failure or error}; then {second}"))
                 _log.error(
-                    "a device is not what it was", extra={"device": each.order.offered.device, "why": str(trouble)}
+                    "cannot restore device after failed attach",
+                    extra={"device": record.allocation.device.name, "error": str(second)},
                 )
 
-    def _all_there(self, records: Iterable[Record], pod: Place) -> bool:
-        if any(each.stage != ATTACHED or each.progress.identity != pod.identity for each in records):
+    def _all_there(self, records: Iterable[Record], pod: NamespaceHandle) -> bool:
+        if any(record.stage != ATTACHED or record.progress.identity != pod.identity for record in records):
             return False
         links = DetailedLinks(pod.netlink).list()
-        return all(found(each, links) is not None for each in records)
+        return all(find_link(record, links) is not None for record in records)
 
-    def _undo(self, record: Record, pod: Place | None, *, final: bool = False) -> tuple[str, ...]:
-        """Returns what is lost. With `final`, that includes hardware that may still come back. Raises StepFailed."""
-        hands = Hands(record, self._host, pod)
-        hands.look()
+    def _undo(self, record: Record, pod: NamespaceHandle | None, *, final: bool = False) -> tuple[str, ...]:
+        """Returns what could not be restored. With `final`, also hardware that may still return. Raises StepFailed."""
+        executor = StepExecutor(record, self._host, pod)
+        executor.locate()
         try:
-            hands.do(inverse(record, plan(record, waits_on_host=record.order.settings.dhcp)))
+            executor.run(inverse(record, plan(record, waits_on_host=record.allocation.settings.dhcp)))
         except StepFailed as error:
             virtual = record.snapshot is not None and record.snapshot.kind
-            if not isinstance(error.why, LinkGone) or not (virtual or final):
+            if not isinstance(error.error, LinkGone) or not (virtual or final):
                 raise
-            return (f"{record.order.offered.link}: the link is gone, with the pod's namespace",)
-        return tuple(hands.lost)
+            return (f"{record.allocation.device.link}: the link is gone, with the pod's namespace",)
+        return tuple(executor.lost)
 
-    def _given_back(self, record: Record, lost: tuple[str, ...]) -> Record:
+    def _record_restored(self, record: Record, lost: tuple[str, ...]) -> Record:
         failpoint(BACK)
-        back = record.at(stage=PREPARED, netns="", identity="", ifindex=0, lost=(*record.lost, *lost))
-        self._records.note(back)
-        return back
+        restored = record.at(stage=PREPARED, netns="", identity="", ifindex=0, lost=(*record.lost, *lost))
+        self._records.advance(restored)
+        return restored
 
     def detach(self, pod_uid: str, netns: str | None = None) -> tuple[Record, ...]:
-        """Everything as it was before it was prepared; what could not be is in `lost`. Raises NotGivenBack."""
+        """Restores the pod's devices on the host; `lost` of a record says what could not be. Raises RestoreFailed."""
+        return self._detach_pod(pod_uid, netns)
+
+    def _detach_pod(self, pod_uid: str, netns: str | None) -> tuple[Record, ...]:
         self._records.clear_attached(pod_uid)
         failpoint(UNTOLD)
-        return self._back(self._records.of_pod(pod_uid), netns)
+        return self._restore_all(self._records.of_pod(pod_uid), netns)
 
-    def _back(self, records: Sequence[Record], netns: str | None, *, final: bool = False) -> tuple[Record, ...]:
-        """Goes on after a failure, and then tells all."""
+    def _restore_all(self, records: Sequence[Record], netns: str | None, *, final: bool = False) -> tuple[Record, ...]:
+        """Goes on after a failure; the error names all failures."""
         done, failed = [], []
         for record in reversed(records):
             try:
-                done.append(record if record.stage == PREPARED else self._back_one(record, netns, final))
+                done.append(record if record.stage == PREPARED else self._restore_one(record, netns, final))
             except StepFailed as error:
-                failed.append(f"device {record.order.offered.device}: {error}")
-                self._records.note(record.at(failure=str(error)))
+                failed.append(f"device {record.allocation.device.name}: {error}")
+                self._records.advance(record.at(failure=str(error)))
         if failed:
-            raise NotGivenBack("; ".join(failed))
+            raise RestoreFailed("; ".join(failed))
         return tuple(reversed(done))
 
-    def _back_one(self, record: Record, netns: str | None, final: bool) -> Record:
-        if record.boot != self._boot:  # the boot took care of it, and what the host was like before is of no use now
-            return self._given_back(record, ())
+    def _restore_one(self, record: Record, netns: str | None, final: bool) -> Record:
+        if record.boot != self._boot:  # the boot reset the link, and the snapshot means nothing now
+            return self._record_restored(record, ())
         with ExitStack() as stack:
-            return self._given_back(record, self._undo(record, self._open(record, netns, stack), final=final))
+            return self._record_restored(record, self._undo(record, self._open(record, netns, stack), final=final))
 
-    def _open(self, record: Record, netns: str | None, stack: ExitStack) -> Place | None:
-        """The namespace that a device is in; None when it is no more."""
+    def _open(self, record: Record, netns: str | None, stack: ExitStack) -> NamespaceHandle | None:
+        """Opens the namespace that a device is in; None when it is gone."""
         for path in filter(None, (netns, record.netns)):
             try:
-                place = Place(path)
+                place = NamespaceHandle(path)
             except (errors.NoSuchNamespace, errors.WrongKind):
                 continue
             stack.callback(place.close)
@@ -283,88 +293,88 @@ class Attachments:
         return None
 
     def unprepare(self, claim_uid: str) -> tuple[Record, ...]:
-        """Nothing is left of a claim; it may be unknown. Raises NotGivenBack."""
+        """Restores the devices of a claim and removes its records; an unknown claim is fine. Raises RestoreFailed."""
         records = self._records.of_claim(claim_uid)
-        for pod_uid in {each.order.pod.uid for each in records if each.stage != PREPARED}:
+        for pod_uid in {each.allocation.pod.uid for each in records if each.stage != PREPARED}:
             self._records.clear_attached(pod_uid)
-        back = self._back(records, None, final=True)
-        for each in back:
-            if each.order.settings.dhcp:  # its link waits on the host, or is up there for the sake of it
-                self._undo(each, None)
-            self._records.remove(each)
-        return back
+        restored = self._restore_all(records, None, final=True)
+        for record in restored:
+            if record.allocation.settings.dhcp:  # its link waits on the host, or is up there for DHCP
+                self._undo(record, None)
+            self._records.remove(record)
+        return restored
 
     def attached(self, pod_uid: str) -> tuple[Attached, ...]:
-        """Those of a pod that are in it."""
-        return tuple(_told(each) for each in self._records.of_pod(pod_uid) if each.stage == ATTACHED)
+        """Returns the devices that are in the pod."""
+        return tuple(_attached(record) for record in self._records.of_pod(pod_uid) if record.stage == ATTACHED)
 
     def is_attached(self, pod_uid: str, netns: str) -> bool:
         """Whether all devices of a pod are in this namespace."""
         try:
-            with Place(netns) as pod:
+            with NamespaceHandle(netns) as pod:
                 return self._records.attached(pod_uid) == pod.identity
         except (errors.NoSuchNamespace, errors.WrongKind):
             return False
 
     def reconcile(self, live: Mapping[str, str]) -> tuple[Record, ...]:
-        """What was missed: `live` are the pods that run, with their namespaces. Returns the records that changed.
+        """Catches up with missed hooks. `live` are the running pods, with their namespaces. Returns changed records.
 
-        A pod that is gone gets its devices taken away; one that is there and has not all of them gets them.
+        Restores the devices of pods that are gone; attaches those of running pods that do not have all of them.
         """
         changed: list[Record] = []
-        self._sweep()
-        for pod_uid in {each.order.pod.uid for each in self._records.all()} | set(self._records.pods_attached()):
+        self._delete_orphans()
+        for pod_uid in {each.allocation.pod.uid for each in self._records.all()} | set(self._records.pods_attached()):
             changed += self._reconcile(pod_uid, live.get(pod_uid))
         return tuple(changed)
 
-    def _sweep(self) -> None:
-        """Delete interfaces that were made for claims of which there is no record any more."""
+    def _delete_orphans(self) -> None:
+        """Deletes interfaces that were made for claims without a record."""
         links = KernelLinks(self._host.netlink).list()
-        tags = {each.tag for each in self._records.all()}  # read after the links: a record is there before its link
-        for each in links:
-            if OWN_NAME.fullmatch(each.name) and each.alias.startswith(TAG) and each.alias not in tags:
-                made_links.delete_marked(self._host, each.name, each.alias)
+        tags = {record.tag for record in self._records.all()}  # read after the links: a record exists before its link
+        for link in links:
+            if OWN_NAME.fullmatch(link.name) and link.alias.startswith(TAG) and link.alias not in tags:
+                made_links.delete_tagged(self._host, link.name, link.alias)
 
     def _reconcile(self, pod_uid: str, netns: str | None) -> list[Record]:
         before = self._records.of_pod(pod_uid)
         if netns is not None and before:
             try:
-                self.attach(pod_uid, netns)
-            except (AttachFailed, NotGivenBack, Refused, errors.LinuxError) as error:
-                _log.error("a pod that runs has not its devices", extra={"pod": pod_uid, "why": str(error)})
+                self._attach_pod(pod_uid, netns)
+            except (AttachFailed, RestoreFailed, Refused, errors.LinuxError) as error:
+                _log.error("cannot attach devices after missed hooks", extra={"pod": pod_uid, "error": str(error)})
         else:
             try:
-                self.detach(pod_uid)
-            except NotGivenBack as error:
-                _log.error("a device is not what it was", extra={"pod": pod_uid, "why": str(error)})
+                self._detach_pod(pod_uid, None)
+            except RestoreFailed as error:
+                _log.error("cannot restore devices after missed hooks", extra={"pod": pod_uid, "error": str(error)})
         return [each for each in self._records.of_pod(pod_uid) if each not in before]
 
 
-def _is_for(record: Record, order: Order) -> bool:
-    return key_of(record.order) == key_of(order) and record.order.pod.uid == order.pod.uid
+def _is_for(record: Record, allocation: Allocation) -> bool:
+    return key_of(record.allocation) == key_of(allocation) and record.allocation.pod.uid == allocation.pod.uid
 
 
 def _check_leased(records: Iterable[Record]) -> None:
-    """No pod starts with an address that may be another's by now. Raises Refused."""
+    """A pod must not start with an address whose lease is lost: it may be another's. Raises Refused."""
     for each in records:
         if each.lapse and not each.addresses:
-            raise Refused("interface.dhcp", f"device {each.order.offered.device}: {each.lapse}")
+            raise Refused("interface.dhcp", f"device {each.allocation.device.name}: {each.lapse}")
 
 
-def _told(record: Record) -> Attached:
-    order = record.order
+def _attached(record: Record) -> Attached:
+    allocation = record.allocation
     carried, given = addresses_of(record)
     return Attached(
-        claim=order.claim,
-        pod=order.pod,
-        request=order.request,
-        device=order.offered.device,
-        pool=order.pool,
-        share_id=order.share_id,
-        interface=order.settings.name,
+        claim=allocation.claim,
+        pod=allocation.pod,
+        request=allocation.request,
+        device=allocation.device.name,
+        pool=allocation.pool,
+        share_id=allocation.share_id,
+        interface=allocation.settings.name,
         ifindex=record.ifindex,
         mac=record.mac,
-        mtu=order.settings.mtu or record.mtu or order.offered.mtu,
+        mtu=allocation.settings.mtu or record.mtu or allocation.device.mtu,
         ips=(*given, *(each.interface for each in carried)),
         lapse=record.lapse,
     )

@@ -3,10 +3,10 @@
 from contextlib import suppress
 
 from podwire.dradriver.attach import steps
-from podwire.dradriver.attach.netns import Place
 from podwire.dradriver.parameters.settings import Route
 from podwire.linux import errors, values
 from podwire.linux.net.addresses import KernelAddresses
+from podwire.linux.net.namespace_handle import NamespaceHandle
 from podwire.linux.net.neighbours import KernelNeighbours
 from podwire.linux.net.netlink import Batch, Sender
 from podwire.linux.net.routes import KernelRoutes
@@ -17,7 +17,7 @@ from podwire.linux.net.snapshot_routes import SavedRoutes
 from podwire.linux.net.snapshot_rules import SavedRules
 
 
-def add_addresses(pod: Place, index: int, step: steps.AddAddresses) -> None:
+def add_addresses(pod: NamespaceHandle, index: int, step: steps.AddAddresses) -> None:
     batch = Batch(pod.netlink)
     for given in step.given:
         KernelAddresses(batch).add(index, given)
@@ -26,7 +26,7 @@ def add_addresses(pod: Place, index: int, step: steps.AddAddresses) -> None:
     batch.send()
 
 
-def add_routes(pod: Place, index: int, step: steps.AddRoutes) -> None:
+def add_routes(pod: NamespaceHandle, index: int, step: steps.AddRoutes) -> None:
     """A route that is given must be had; of those of the host, the pod's own to the same destination stand above."""
     batch = Batch(pod.netlink)
     try:
@@ -49,7 +49,7 @@ def _add_routes(sender: Sender, index: int, step: steps.AddRoutes) -> None:
         SavedRoutes(sender).add(index, carried, alone=True)
 
 
-def _add_or_has(pod: Place, index: int, route: Route) -> None:
+def _add_or_has(pod: NamespaceHandle, index: int, route: Route) -> None:
     """The link may have it by an address already; a route of another link is in the way. RouteExists."""
     routes = KernelRoutes(pod.netlink)
     try:
@@ -60,7 +60,7 @@ def _add_or_has(pod: Place, index: int, route: Route) -> None:
             raise
 
 
-def take_away(pod: Place, index: int, step: steps.TakeAway) -> None:
+def take_away(pod: NamespaceHandle, index: int, step: steps.TakeAway) -> None:
     """What is not there any more is fine: the pod may have seen to it, or the kernel."""
     for route in step.routes:
         with suppress(errors.NoSuchRoute):
@@ -82,7 +82,7 @@ def _route(route: Route, index: int) -> values.Route:
     )
 
 
-def add_rules(pod: Place, step: steps.AddRules) -> None:
+def add_rules(pod: NamespaceHandle, step: steps.AddRules) -> None:
     """Two devices of a pod may bring the same."""
     for given in step.given:
         try:
@@ -96,7 +96,7 @@ def add_rules(pod: Place, step: steps.AddRules) -> None:
             continue
 
 
-def delete_rules(pod: Place, step: steps.DeleteRules) -> None:
+def delete_rules(pod: NamespaceHandle, step: steps.DeleteRules) -> None:
     for given in step.given:
         try:
             KernelRules(pod.netlink).delete(given)
@@ -109,7 +109,7 @@ def delete_rules(pod: Place, step: steps.DeleteRules) -> None:
             continue
 
 
-def add_neighbours(pod: Place, index: int, step: steps.AddNeighbours) -> None:
+def add_neighbours(pod: NamespaceHandle, index: int, step: steps.AddNeighbours) -> None:
     batch = Batch(pod.netlink)
     for given in step.given:
         KernelNeighbours(batch).replace(values.Neighbour(index, given.address, given.mac))

@@ -1,45 +1,39 @@
-"""Which link is the one that a record is about, whatever a pod has called it. Pure."""
+"""Finds the link of a record among others, under any name that a pod gave it. Pure."""
 
 from collections.abc import Iterable
 
 from podwire.dradriver.attach.records import Record
-from podwire.dradriver.attach.snapshots import Snapshot
+from podwire.linux.net.borrow import is_same_link
 from podwire.linux.net.link_attributes import LinkDetails
 
 
-def found(record: Record, links: Iterable[LinkDetails]) -> LinkDetails | None:
-    """By its mark, else by its MAC address, else by the name that it has before it has either.
+def find_link(record: Record, links: Iterable[LinkDetails]) -> LinkDetails | None:
+    """Matches by the owner tag, else by the MAC address, else by the name that it has before it has either.
 
-    Never one that cannot be it: a pod can mark and name links, too.
+    A pod can set aliases and names, so only links of the right kind and hardware are considered.
     """
-    candidates = [each for each in links if _can_be(record, each)]
-    marked = [each for each in candidates if each.link.alias == record.tag]
-    known = marked or [each for each in candidates if each.link.mac in _macs(record)]
+    candidates = [link for link in links if _can_be(record, link)]
+    tagged = [each for each in candidates if each.link.alias == record.tag]
+    known = tagged or [each for each in candidates if each.link.mac in _macs(record)]
     return next(iter(known or [each for each in candidates if each.link.name == record.waiting_name]), None)
 
 
-def _can_be(record: Record, whole: LinkDetails) -> bool:
-    link = whole.link
+def _can_be(record: Record, details: LinkDetails) -> bool:
+    link = details.link
     if record.snapshot is not None:
-        return _is_same(record.snapshot, whole)
-    kind = record.order.settings.made.kind
+        return is_same_link(record.snapshot, details)
+    kind = record.allocation.settings.made.kind
     return link.kind == ("tun" if kind == "tap" else kind) and link.name != record.host_end
 
 
-def _is_same(snapshot: Snapshot, whole: LinkDetails) -> bool:
-    """What no move and no pod can change: what kind of link it is, what it is made on, what its hardware says."""
-    alike = whole.link.kind == snapshot.kind and whole.permanent_mac == snapshot.permanent_mac
-    return alike and (snapshot.kind == "" or whole.link.peer == snapshot.peer)
-
-
 def _macs(record: Record) -> set[str]:
-    """Those that it has on the host and in the pod; a link without one is known by its mark alone."""
+    """The MAC addresses that it can have on the host and in the pod; a link without one is found by its tag alone."""
     of_host = {record.snapshot.mac, record.snapshot.permanent_mac} if record.snapshot else set()
-    return ({record.mac, record.order.settings.mac or ""} | of_host) - {""}
+    return ({record.mac, record.allocation.settings.mac or ""} | of_host) - {""}
 
 
 def names_on_host(record: Record) -> tuple[str, ...]:
-    """Where to look first."""
+    """The names under which it can be on the host."""
     if record.snapshot is not None:
         return record.snapshot.name, record.waiting_name
     return (record.waiting_name,)

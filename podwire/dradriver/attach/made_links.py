@@ -1,4 +1,4 @@
-"""Interfaces made for a claim, right in the pod's namespace, and what is made beside them: queues, VRFs."""
+"""Makes interfaces for a claim directly in the pod's namespace, and the ifbs and VRFs that belong to them."""
 
 import errno
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from contextlib import suppress
 from threading import Thread
 
 from podwire.dradriver.attach import steps
-from podwire.dradriver.attach.netns import Place
 from podwire.dradriver.parameters.settings import Made, Vrf
 from podwire.linux import errors
 from podwire.linux.net.deferred_deletion import delete_link
 from podwire.linux.net.link_attributes import Attributes, DetailedLinks
 from podwire.linux.net.links import KernelLinks
+from podwire.linux.net.namespace_handle import NamespaceHandle
 from podwire.linux.net.netlink import Batch
 from podwire.linux.net.stacked_links import Stacked
 from podwire.linux.net.stacked_links import make as make_stacked
@@ -21,14 +21,14 @@ from podwire.linux.net.traffic import KernelTraffic
 from podwire.linux.values import Ifb, Veth
 
 _ACROSS_VRFS = ("net.ipv4.tcp_l3mdev_accept", "net.ipv4.udp_l3mdev_accept")
-"""So that a server that listens on no VRF in particular is reached by this one, too."""
+"""Servers that are not bound to a VRF accept connections through this one, too."""
 
 
-def make(host: Place, there: Place, step: steps.Make) -> int:
-    """Make an interface in a place, the pod or the host; returns its index. LinkExists, NoSuchLink, Unsupported.
+def make(host: NamespaceHandle, there: NamespaceHandle, step: steps.Make) -> int:
+    """Makes an interface in the pod or on the host; returns its index. Raises LinkExists, NoSuchLink, Unsupported.
 
-    The other end of a veth is marked by the system call that makes it, and takes the pod's end along when it goes; a
-    tap has a name of ours until it is marked, and the others are known by their MAC addresses.
+    A crash must not leave a link without an owner. The host's end of a veth is tagged by the message that makes it, and
+    the pod's end goes with it; a tap has a name of ours until it is tagged; others are found by their MAC addresses.
     """
     name, rest = step.attributes.name or "", Attributes(alias=step.tag)
     match step.made.kind:
@@ -46,16 +46,16 @@ def make(host: Place, there: Place, step: steps.Make) -> int:
     return index
 
 
-def _make_veth(host: Place, there: Place, step: steps.Make) -> None:
+def _make_veth(host: NamespaceHandle, there: NamespaceHandle, step: steps.Make) -> None:
     bridge = KernelLinks(host.netlink).get(step.parent)
     if bridge.kind != "bridge":
-        raise errors.WrongKind(errno.EINVAL, f"make a veth on {step.parent}", "it is no bridge")
+        raise errors.WrongKind(errno.EINVAL, f"make a veth on {step.parent}", "it is not a bridge")
     KernelLinks(host.netlink).add(
         Veth(
             step.host_end,
             step.attributes.name or "",
             peer_netns=there.path,
-            mtu=bridge.mtu,  # a bridge takes the least of its ports' for its own
+            mtu=bridge.mtu,  # a bridge takes the least MTU of its ports
             alias=step.tag,
             master=bridge.ifindex,
             up=True,
@@ -75,25 +75,25 @@ def _stacked(made: Made, parent: int) -> Stacked:
     )
 
 
-def delete_marked(place: Place, name: str, tag: str) -> None:
-    """Nothing there is fine, and what is another's stays."""
+def delete_tagged(place: NamespaceHandle, name: str, tag: str) -> None:
+    """Deletes a link if it exists and has this owner tag."""
     with suppress(errors.NoSuchLink):
         link = KernelLinks(place.netlink).get(name)
         if link.alias == tag:
             delete(place, link.ifindex)
 
 
-def delete(place: Place, index: int) -> None:
-    """Returns when the link is gone for everybody; nobody waits until the kernel has tidied up. NoSuchLink."""
+def delete(place: NamespaceHandle, index: int) -> None:
+    """Returns when the link is invisible; the kernel frees it in the background. Raises NoSuchLink."""
     place.visited(lambda: delete_link(index, _in_a_thread))
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:
-    Thread(target=work, name="podwire-departure", daemon=True).start()
+    Thread(target=work, name="podwire-link-deletion", daemon=True).start()
 
 
-def join_vrf(pod: Place, index: int, vrf: Vrf) -> None:
-    """Two devices of a pod may be in one. Unsupported by a kernel without VRFs."""
+def join_vrf(pod: NamespaceHandle, index: int, vrf: Vrf) -> None:
+    """Puts a link into a VRF, which two devices may share. Raises Unsupported by a kernel without VRFs."""
     links = KernelLinks(pod.netlink)
     try:
         make_stacked(pod.netlink, Stacked(kind="vrf", table=vrf.table), Attributes(name=vrf.name, up=True))
@@ -101,12 +101,12 @@ def join_vrf(pod: Place, index: int, vrf: Vrf) -> None:
         if links.get(vrf.name).kind != "vrf":
             raise
     links.change(index, master=links.get(vrf.name).ifindex)
-    for each in _ACROSS_VRFS:
-        KernelSysctls(pod.path).write(each, "1")
+    for name in _ACROSS_VRFS:
+        KernelSysctls(pod.path).write(name, "1")
 
 
-def shape(host: Place, pod: Place, index: int, step: steps.Shape) -> None:
-    """Hold back what leaves the interface, and what comes in: at the other end of its cable, or by a detour."""
+def shape(host: NamespaceHandle, pod: NamespaceHandle, index: int, step: steps.Shape) -> None:
+    """Limits both directions: incoming traffic at the host's end of a veth, or through an ifb in the pod."""
     if step.host_end:
         KernelTraffic(host.netlink).shape(KernelLinks(host.netlink).get(step.host_end).ifindex, step.bucket)
         KernelTraffic(pod.netlink).shape(index, step.bucket)

@@ -1,7 +1,7 @@
-"""Pods' network namespaces, kept for as long as claimed devices are in them.
+"""Bind mounts that keep pods' network namespaces alive while claimed devices are in them.
 
-Links that are no hardware die with their namespace. A runtime that ends a pod while the driver is away takes its own
-pin off; with this one the devices are still there when the driver is back.
+Virtual links end with their namespace. A runtime that ends a pod while the driver is down removes its own bind mount;
+because of this one the devices still exist when the driver is back.
 """
 
 from collections.abc import Collection
@@ -13,16 +13,16 @@ from podwire.linux.proc.namespaces import KernelNamespaces, identity
 _BIND = 4096
 
 
-class Pins:
+class NetnsPins:
     """Blocks; raises LinuxError."""
 
     def __init__(self, directory: Path) -> None:
         self._directory, self._namespaces = directory, KernelNamespaces(directory)
 
     def pin(self, pod_uid: str, netns: str) -> str:
-        """The namespace at a path, from now on at this one, too. NoSuchNamespace, WrongKind."""
-        path, wanted = self._namespaces.path(pod_uid), identity(netns)
-        if self._pinned(path) != wanted:
+        """Pins the namespace at a path; returns the pin's path. Raises NoSuchNamespace, WrongKind."""
+        path = self._namespaces.path(pod_uid)
+        if self._pinned(path) != identity(netns):
             self.unpin(pod_uid)
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             Path(path).touch(mode=0o444)
@@ -30,14 +30,14 @@ class Pins:
         return path
 
     def unpin(self, pod_uid: str) -> None:
-        """Nothing happens when there is no pin."""
+        """Removes the pin, if there is one."""
         self._namespaces.remove(pod_uid)
 
-    def settle(self, live: Collection[str]) -> None:
-        """Pins of these pods and of no others; after a boot they are files that pin nothing."""
-        for each in self._namespaces.list():
-            if each.name not in live:
-                self.unpin(each.name)
+    def keep_only(self, pods: Collection[str]) -> None:
+        """Removes the pins of all other pods; after a boot they are files that pin nothing."""
+        for pin in self._namespaces.list():
+            if pin.name not in pods:
+                self.unpin(pin.name)
 
     def _pinned(self, path: str) -> int:
         try:

@@ -1,7 +1,7 @@
-"""What has to be done to bring a device into its pod, and to bring it back. Pure.
+"""Plans the steps that attach a device to its pod, and those that restore it. Pure.
 
 Into the pod, in this order: a link is configured while it is down, it goes up with its addresses and sysctls in place,
-and what needs it up (routes, rules that lead to them, neighbours, queues) comes last.
+and what needs it up (routes, the rules that use them, neighbours, queues) comes last.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -9,8 +9,6 @@ from ipaddress import IPv4Network, IPv6Network
 
 from podwire.dradriver.attach import steps
 from podwire.dradriver.attach.records import Record
-from podwire.dradriver.attach.shaping import bucket
-from podwire.dradriver.attach.snapshots import Snapshot
 from podwire.dradriver.attach.steps import Step
 from podwire.dradriver.parameters.settings import IP, WHOLE, Interface, Network, Route, Settings
 from podwire.linux import values
@@ -23,11 +21,20 @@ _LABEL = 3
 _GLOBAL = 0
 _NO_DAD = 0x02
 _IPV6 = 10
+_BURST = 0.01
+"""Seconds of the full rate that may leave at once after a pause; kernel clocks are not much finer."""
+_LATENCY = 0.025
+"""Seconds that a packet may be queued beyond the burst before others are dropped."""
+_PACKETS = 4
+"""The burst has room for so many packets of the largest size, so that each can pass."""
+_OFFLOADED = 65536
+"""Bytes of the largest packet of a link with segmentation offload."""
+_MAX_BYTES = 0xFFFFFFFF
 
 
 def plan(record: Record, *, waits_on_host: bool = False) -> tuple[Step, ...]:
     """Into the pod. `waits_on_host`: an interface made for the claim is there already, on the host."""
-    settings = record.order.settings
+    settings = record.allocation.settings
     carried, given = addresses(record)
     ways = carried_routes(record)
     found = (
@@ -61,21 +68,21 @@ def _is_empty(step: Step) -> bool:
 
 
 def _arrival(record: Record, waits_on_host: bool) -> tuple[Step, ...]:
-    if record.order.settings.made.kind == WHOLE or waits_on_host:
+    if record.allocation.settings.made.kind == WHOLE or waits_on_host:
         return steps.TakeDown(record.tag), steps.Move(attributes(record))
     return (make_step(record),)
 
 
 def make_step(record: Record) -> steps.Make:
-    made = record.order.settings.made
+    made = record.allocation.settings.made
     host_end = record.host_end if made.kind == "veth" else ""
-    parent = made.bridge or record.order.offered.link
+    parent = made.bridge or record.allocation.device.link
     return steps.Make(made, attributes(record), parent, host_end, record.tag, record.waiting_name)
 
 
 def attributes(record: Record) -> Attributes:
     """What it is to be in the pod; a link that moves keeps what nobody said anything of."""
-    settings = record.order.settings
+    settings = record.allocation.settings
     made = settings.made.kind != WHOLE
     return Attributes(
         name=settings.name,
@@ -101,7 +108,7 @@ def sysctls(settings: Settings) -> dict[str, str]:
 
 def addresses(record: Record) -> tuple[tuple[SavedAddress, ...], tuple[Interface, ...]]:
     """Those of the host that stay with the link, and those that are given; one or the other."""
-    settings, snapshot = record.order.settings, record.snapshot
+    settings, snapshot = record.allocation.settings, record.snapshot
     given = record.addresses if record.addresses is not None else settings.addresses
     if given is not None or settings.dhcp or settings.pool or snapshot is None:
         return (), given or ()
@@ -124,7 +131,7 @@ def networks(record: Record) -> tuple[Network, ...]:
 
 def _routes(record: Record, carried: Sequence[SavedRoute]) -> Iterable[Step]:
     """Those to what is on the link first: others' gateways may be there."""
-    settings = record.order.settings
+    settings = record.allocation.settings
     given = (*(_in_vrf(each, settings) for each in settings.routes), *leased_routes(record))
     near = steps.AddRoutes(
         tuple(each for each in given if each.gateway is None), tuple(each for each in carried if each.to_link)
@@ -136,7 +143,7 @@ def _routes(record: Record, carried: Sequence[SavedRoute]) -> Iterable[Step]:
 
 
 def leased_routes(record: Record) -> tuple[Route, ...]:
-    return tuple(_in_vrf(each, record.order.settings) for each in record.routes)
+    return tuple(_in_vrf(each, record.allocation.settings) for each in record.routes)
 
 
 def _in_vrf(route: Route, settings: Settings) -> Route:
@@ -154,7 +161,7 @@ def _in_vrf(route: Route, settings: Settings) -> Route:
 
 def carried_routes(record: Record) -> tuple[SavedRoute, ...]:
     """Routes of the host that can be had in the pod too, and that nobody gave another way."""
-    settings, snapshot = record.order.settings, record.snapshot
+    settings, snapshot = record.allocation.settings, record.snapshot
     if snapshot is None:
         return ()
     given = {(each.destination, each.table) for each in (*settings.routes, *record.routes)}
@@ -188,7 +195,7 @@ def _holds(network: Network, address: IP) -> bool:
 
 
 def rules(record: Record, ways: Sequence[SavedRoute]) -> steps.AddRules:
-    settings = record.order.settings
+    settings = record.allocation.settings
     given = tuple(
         values.Rule(
             priority=each.priority,
@@ -207,7 +214,7 @@ def carried_rules(record: Record, ways: Sequence[SavedRoute]) -> tuple[SavedRule
     if record.snapshot is None:
         return ()
     tables = {each.table for each in ways}
-    name, becomes = record.snapshot.name, record.order.settings.name
+    name, becomes = record.snapshot.name, record.allocation.settings.name
     return tuple(each.renamed(name, becomes) for each in record.snapshot.rules if _fits(each, name, tables))
 
 
@@ -218,19 +225,26 @@ def _fits(rule: SavedRule, name: str, tables: set[int]) -> bool:
 
 
 def neighbours(record: Record) -> steps.AddNeighbours:
-    given = record.order.settings.neighbours
+    given = record.allocation.settings.neighbours
     mine = {each.address for each in given}
     carried = record.snapshot.neighbours if record.snapshot else ()
     return steps.AddNeighbours(given, tuple(each for each in carried if each.address not in mine))
 
 
 def _shaping(record: Record) -> tuple[Step, ...]:
-    settings = record.order.settings
+    settings = record.allocation.settings
     if settings.bits_per_second is None:
         return ()
     host_end = record.host_end if settings.made.kind == "veth" else ""
-    mtu = settings.mtu or record.mtu or record.order.offered.mtu
+    mtu = settings.mtu or record.mtu or record.allocation.device.mtu
     return (steps.Shape(bucket(settings.bits_per_second, mtu), host_end, record.queue_name, record.tag),)
+
+
+def bucket(bits_per_second: int, mtu: int) -> values.Bucket:
+    """The token bucket of a bandwidth."""
+    rate = max(bits_per_second // 8, 1)
+    burst = max(round(rate * _BURST), _PACKETS * mtu, _OFFLOADED)
+    return values.Bucket(rate, min(burst, _MAX_BYTES), min(burst + round(rate * _LATENCY), _MAX_BYTES))
 
 
 def change(before: Record, after: Record, there: Collection[Interface]) -> tuple[Step, ...]:
@@ -239,14 +253,14 @@ def change(before: Record, after: Record, there: Collection[Interface]) -> tuple
     With its last address the kernel takes all routes and neighbours of a link, also those that the claim names: with
     the next one they come back.
     """
-    settings, had, has = before.order.settings, before.addresses or (), after.addresses or ()
+    settings, had, has = before.allocation.settings, before.addresses or (), after.addresses or ()
     old, new = leased_routes(before), leased_routes(after)
     away = steps.TakeAway(
         tuple(each for each in old if each not in new), tuple(each for each in had if each not in has)
     )
     found: list[Step] = [away, steps.AddAddresses(tuple(each for each in has if each not in there))]
     if settings.mtu is None and before.mtu != after.mtu:
-        found.append(steps.SetMtu(after.mtu or before.order.offered.mtu))
+        found.append(steps.SetMtu(after.mtu or before.allocation.device.mtu))
     if set(had) != set(has) or not set(has) <= set(there):
         found += [*_routes(after, carried_routes(after)), neighbours(after)] if has else []
     else:
@@ -270,14 +284,9 @@ def _inverse(record: Record, step: Step) -> tuple[Step, ...]:
         case steps.JoinVrf():
             return (steps.DeleteVrf(step.vrf),)
         case steps.Move() if record.snapshot is not None:
-            return (steps.Return(back(record.snapshot), record.waiting_name),)
+            return (steps.Return(record.snapshot, record.waiting_name),)
         case steps.Move() | steps.Make():
-            return (steps.Unmake(record.host_end if record.order.settings.made.kind == "veth" else ""),)
+            return (steps.Unmake(record.host_end if record.allocation.settings.made.kind == "veth" else ""),)
         case steps.TakeDown() if record.snapshot is not None:
             return (steps.Restore(record.snapshot),)
     return ()
-
-
-def back(snapshot: Snapshot) -> Attributes:
-    """On the way to the host: it arrives down, and says whose it is until all is as it was."""
-    return snapshot.attributes._replace(name=snapshot.name, alias=None, up=None)

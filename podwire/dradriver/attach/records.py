@@ -1,94 +1,98 @@
-"""What was promised to a pod, and what the host was like before, in files that survive any crash.
+"""Records of prepared devices: the allocation, the link's snapshot, and how far the device got into its pod.
 
-STATE/records/POD/CLAIM~DEVICE~SHARE.json    one for each device, there before anything is made or changed for it
-STATE/attached/POD                           the pod's namespace as `device:inode`, while all its devices are in it
-STATE/boot                                   the boot of the machine that all this is true for
+STATE/records/POD/CLAIM~DEVICE~SHARE.json    one append log per device, created before anything is changed for it
+STATE/attached/POD                           `device:inode` of the pod's namespace, while all its devices are in it
+STATE/boot                                   the boot that the `attached` files belong to
 
-The first line of a record is what was promised, and is there before anything is done; it is on the disk before a
-kubelet hears of it. The others say how far it got; the last one counts. They outlive the process that writes them, and
-need no more: nothing that is done to links outlives a boot. To add a line costs a fraction of putting a new file in
-place.
+Ownership of a device. Three places know of it, and each may be ahead of the next after a crash:
+
+| claim (API server) | record | kernel | meaning |
+|---|---|---|---|
+| allocated | - | on the host | the scheduler reserved it |
+| prepared | PREPARED | on the host | the record owns it: no other claim gets it |
+| prepared | ATTACHING | host or pod, tagged alias | an attach or detach was interrupted |
+| prepared | ATTACHED | in the pod, tagged alias | the pod has it |
+| gone | any | anywhere | NodeUnprepareResources restores it and removes the record |
+
+The record decides: a device without one is free, a tagged link without one is an orphan that `reconcile` removes.
+
+Durability. The first line is fsynced before the kubelet gets its answer (`fsync_claim`), because the kubelet does not
+ask again after it. Later lines only have to survive the process: nothing that is done to links survives a boot.
 """
 
 import hashlib
 import json
-import logging
 import re
-import threading
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+import msgspec
+from msgspec import structs
+
 from podwire.dradriver.addresses.keys import Key, key_of
-from podwire.dradriver.attach.coding import decoded, encoded
-from podwire.dradriver.attach.snapshots import Snapshot
-from podwire.dradriver.claims.allocations import Order, Refused
-from podwire.dradriver.parameters.settings import Interface, Route
-from podwire.durable import append_log
-from podwire.durable.files import remove_durably, replace_file, sweep, write_durably
+from podwire.dradriver.claims.allocations import Allocation
+from podwire.dradriver.parameters.settings import Interface, Route, decode_address
+from podwire.durable.files import Durability, replace_file, sweep, write_durably
+from podwire.durable.layout import Layout
+from podwire.durable.records import Codec, NewerFormat, Records
+from podwire.linux.net import borrow
+from podwire.linux.net.borrow import LinkSnapshot
+from podwire.linux.net.sysfs import Hardware
 
-_log = logging.getLogger("podwire.dradriver")
-
-VERSION = 1
+FORMAT = 2
+"""1 was one line for the allocation and one line for each progress, without an envelope."""
 PREPARED, ATTACHING, ATTACHED = "prepared", "attaching", "attached"
 TAG = "podwire:claim:"
 """How the aliases of links begin that are claimed or made for a claim."""
 OWN_NAME = re.compile(r"pw[cd][0-9a-f]{10}")
-"""Of links that are made for a claim on the host."""
-_LONG = 1 << 16
-"""Bytes of a record that is written anew."""
-_BROKEN = (ValueError, TypeError, KeyError, AttributeError)
+"""Names of links that are made on the host for a claim."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far it got."""
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the device got."""
 
     stage: str = PREPARED
     netns: str = ""
-    """The path of the pod's namespace, from the moment that something is done there."""
+    """The path of the pod's namespace, from the moment that something is changed there."""
     identity: str = ""
-    """And which one it was, as `device:inode`."""
+    """The namespace's identity, `device:inode`."""
     ifindex: int = 0
-    """In the pod, while it is attached."""
+    """The link's index in the pod, while it is attached."""
     failure: str = ""
-    """The step of the last attempt that failed, and why."""
+    """The step of the last attempt that failed, and the reason."""
     lost: tuple[str, ...] = ()
-    """What could not be given back as it was."""
+    """What could not be restored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What a DHCP server gives at this moment."""
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a DHCP lease grants at this moment."""
 
     addresses: tuple[Interface, ...] = ()
     routes: tuple[Route, ...] = ()
     mtu: int | None = None
     lapse: str = ""
-    """Why there is nothing, when its lease is lost."""
+    """Why there is nothing, when the lease is lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    order: Order
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    allocation: Allocation
     boot: str
-    """The boot of the machine that all this is true for."""
+    """The boot in which the snapshot was taken."""
     mac: str
-    """What it has in the pod."""
+    """The MAC address in the pod."""
     addresses: tuple[Interface, ...] | None = None
-    """What its pool or its DHCP server gave, or the settings say; None: what the device has on the host."""
+    """From the pool, the DHCP server or the settings; None: the addresses that the link has on the host."""
     routes: tuple[Route, ...] = ()
-    """Those that a DHCP server gave."""
+    """From the DHCP server."""
     mtu: int | None = None
-    """What a DHCP server gave; that of the settings counts more."""
+    """From the DHCP server; the settings take precedence."""
     lapse: str = ""
-    """Why the interface has not what a lease would give it; empty while it has."""
-    snapshot: Snapshot | None = None
-    """Of a device that moves as a whole."""
+    """Why the interface does not have what a lease would grant; empty while it has."""
+    snapshot: LinkSnapshot | None = None
+    """The link on the host, of a device that moves as a whole."""
     progress: Progress = Progress()
 
     @property
@@ -112,151 +116,139 @@ class Record:
         return self.progress.lost
 
     def at(self, **changes: Any) -> "Record":
-        """The same, further on or back."""
-        return replace(self, progress=replace(self.progress, **changes))
+        """Returns the record with another progress."""
+        return structs.replace(self, progress=structs.replace(self.progress, **changes))
 
     def under(self, terms: Terms) -> "Record":
-        """The same with another lease. Without any, the MTU stays: what was sent so far fitted."""
+        """Returns the record with another lease. Without a lease the MTU stays: what was sent so far fitted."""
         mtu = self.mtu if terms.lapse else terms.mtu
-        return replace(self, addresses=terms.addresses, routes=terms.routes, mtu=mtu, lapse=terms.lapse)
+        return structs.replace(self, addresses=terms.addresses, routes=terms.routes, mtu=mtu, lapse=terms.lapse)
 
     @property
     def key(self) -> Key:
-        return key_of(self.order)
+        return key_of(self.allocation)
 
     @property
     def tag(self) -> str:
-        order = self.order
-        return f"{TAG}{order.claim.uid}/{order.request}/{order.offered.device}/{order.share_id}".rstrip("/")
+        """The owner tag: the alias of the link."""
+        allocation = self.allocation
+        device = f"{allocation.request}/{allocation.device.name}/{allocation.share_id}"
+        return f"{TAG}{allocation.claim.uid}/{device}".rstrip("/")
 
     @property
     def digest(self) -> str:
         """Ten letters for the names of links."""
-        return hashlib.sha256(f"{self.order.pod.uid}\0{self.tag}".encode()).hexdigest()[:10]
+        return hashlib.sha256(f"{self.allocation.pod.uid}\0{self.tag}".encode()).hexdigest()[:10]
 
     @property
     def host_end(self) -> str:
-        """Of a veth: the end that stays on the host."""
+        """The name of the end of a veth that stays on the host."""
         return f"pwc{self.digest}"
 
     @property
     def waiting_name(self) -> str:
-        """Of an interface that is made before there is a pod, on the host."""
+        """The name, on the host, of an interface that is made before its pod exists."""
         return f"pwd{self.digest}"
 
     @property
     def queue_name(self) -> str:
-        """Of the ifb in the pod that holds back what comes in."""
+        """The name of the ifb in the pod that shapes incoming traffic."""
         return f"pwi{self.digest}"
 
 
-class Records:
-    def __init__(self, directory: Path) -> None:
-        self._records, self._attached = directory / "records", directory / "attached"
-        self._lock = threading.Lock()
-        """A pod's directory goes with its last record, and comes with its first."""
-        self._seen: dict[Path, tuple[tuple[int, int, int], Record]] = {}
-        self._unsettled: set[Path] = set()
-        """Promises that are written, and maybe not on the disk."""
-        for each in (self._records, self._attached):
-            each.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sweep(each)
-        for each in self._records.iterdir():
-            if each.is_dir():
-                sweep(each)
+class DeviceRecords:
+    """The records of all prepared devices, by pod and claim. Blocks; raises NewerFormat, LinuxError."""
+
+    def __init__(self, state: Path) -> None:
+        self._records: Records[Record] = Records(
+            state / "records",
+            Codec(_encode, _decode),
+            format=FORMAT,
+            migrate=_migrate,
+            layout=Layout(depth=2),
+            append=True,
+            check=_check,
+        )
+        self._attached = state / "attached"
+        self._unsynced: set[str] = set()
+        """Keys of records that are written, and maybe not on the disk."""
 
     def begin(self, boot: str) -> None:
-        """After a boot no pod has a device, and a number of a namespace may be another's."""
+        """Removes what killed writers left, and the `attached` files of another boot, whose inodes mean nothing now.
+
+        Only while no other instance writes here.
+        """
+        for directory in (self._attached, self._attached.parent / "records"):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sweep(self._attached)
+        self._records.sweep()
         path = self._attached.parent / "boot"
         try:
             known = path.read_text(encoding="ascii")
         except FileNotFoundError:
             known = ""
         if known != boot:
-            for each in self.pods_attached():
-                self.clear_attached(each)
+            for pod_uid in self.pods_attached():
+                self.clear_attached(pod_uid)
             write_durably(path, boot.encode())
 
     def of_pod(self, pod_uid: str) -> tuple[Record, ...]:
-        """In the order of their claims and devices. Raises Refused for one of a newer version."""
-        return tuple(self._read(_files(self._records / _name(pod_uid))))
+        """In the order of their claims and devices."""
+        return self._read(self._records.keys(_quote(pod_uid)))
 
     def of_claim(self, claim_uid: str) -> tuple[Record, ...]:
-        return tuple(self._read(each for each in self._paths() if each.name.startswith(f"{_name(claim_uid)}~")))
+        start = f"{_quote(claim_uid)}~"
+        keys = self._records.keys()
+        return self._read(key for key in keys if key.partition("/")[2].startswith(start))
 
     def all(self) -> tuple[Record, ...]:
-        return tuple(self._read(self._paths()))
+        return self._read(self._records.keys())
 
-    def _paths(self) -> Iterator[Path]:
-        for each in sorted(self._records.iterdir()):
-            yield from _files(each)
+    def _read(self, keys: Iterable[str]) -> tuple[Record, ...]:
+        records = (self._records.get(key) for key in keys)
+        return tuple(record for record in records if record is not None)
 
-    def _read(self, paths: Iterable[Path]) -> Iterable[Record]:
-        for path in paths:
-            try:
-                yield self._remembered(path)
-            except FileNotFoundError:
-                continue
-            except _BROKEN as error:
-                aside = path.with_suffix(".damaged")
-                path.rename(aside)
-                told = {"file": str(aside), "why": str(error) or type(error).__name__}
-                _log.error("a record is damaged and put aside: its device stays as it is", extra=told)
+    def create(self, record: Record) -> None:
+        """Writes a record before anything is done for it; `fsync_claim` makes it survive a power loss."""
+        key = _key(record)
+        self._records.put(key, record, Durability.PROCESS_DEATH)
+        self._unsynced.add(key)
 
-    def _remembered(self, path: Path) -> Record:
-        """Parsed once for each time that somebody wrote it, another process too."""
-        written = _written(path)
-        seen = self._seen.get(path)
-        if seen is None or seen[0] != written:
-            self._seen[path] = seen = (written, _parsed(path.read_bytes()))
-        return seen[1]
+    def fsync_claim(self, claim_uid: str) -> None:
+        """Makes the records of a claim survive a power loss."""
+        for key in map(_key, self.of_claim(claim_uid)):
+            if key in self._unsynced:
+                self._records.fsync(key)
+                self._unsynced.discard(key)
 
-    def promise(self, record: Record, *, durably: bool = True) -> None:
-        """On the disk when this returns, or when it is settled."""
-        path = self._path(record)
-        with self._lock:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            (write_durably if durably else replace_file)(path, _whole(record))
-        self._seen[path] = (_written(path), record)
-        if not durably:
-            self._unsettled.add(path)
+    def replace(self, record: Record) -> None:
+        """Writes a changed allocation, durably."""
+        self._records.put(_key(record), record)
+        self._unsynced.discard(_key(record))
 
-    def settle(self, claim_uid: str) -> None:
-        """What was promised to a claim outlives a loss of power from now on."""
-        for path in [self._path(each) for each in self.of_claim(claim_uid)]:
-            if path in self._unsettled:
-                append_log.fsync(path)
-                self._unsettled.discard(path)
-
-    def note(self, record: Record) -> None:
-        """How far it got, for whoever comes after a crash of this process."""
-        path = self._path(record)
-        if path.stat().st_size > _LONG:
-            write_durably(path, _whole(record))
-        else:
-            with path.open("ab", buffering=0) as file:
-                file.write(_line("progress", record.progress))
-        self._seen[path] = (_written(path), record)
+    def advance(self, record: Record) -> None:
+        """Appends progress, for the instance that comes after a crash of this process."""
+        self._records.put(_key(record), record, Durability.PROCESS_DEATH)
 
     def remove(self, record: Record) -> None:
-        path = self._path(record)
-        with self._lock:
-            remove_durably(path)
-            self._seen.pop(path, None)
-            self._unsettled.discard(path)
-            with suppress(OSError):  # another claim's record is there
-                path.parent.rmdir()
+        self._records.remove(_key(record))
+        self._unsynced.discard(_key(record))
 
-    def _path(self, record: Record) -> Path:
-        order = record.order
-        parts = (order.claim.uid, order.offered.device, order.share_id)
-        return self._records / _name(order.pod.uid) / f"{'~'.join(map(_name, parts))}.json"
+    def quarantined(self) -> dict[tuple[str, str, str, str], list[Path]]:
+        """Damaged files by pod, claim, device and share; the names of the files still say these."""
+        damaged = {}
+        for key, paths in self._records.quarantined().items():
+            pod, _, name = key.partition("/")
+            parts = [unquote(part) for part in name.split("~")]
+            if len(parts) == 3:
+                damaged[unquote(pod), parts[0], parts[1], parts[2]] = [Path(path) for path in paths]
+        return damaged
 
     def attached_file(self, pod_uid: str) -> Path:
-        return self._attached / _name(pod_uid)
+        return self._attached / _quote(pod_uid)
 
     def attached(self, pod_uid: str) -> str:
-        """The namespace that all devices of a pod are in; empty when one is not."""
+        """The identity of the namespace that all devices of a pod are in; empty when one is not."""
         try:
             return self.attached_file(pod_uid).read_text(encoding="ascii").strip()
         except (FileNotFoundError, UnicodeDecodeError):
@@ -269,56 +261,73 @@ class Records:
         self.attached_file(pod_uid).unlink(missing_ok=True)
 
     def pods_attached(self) -> list[str]:
-        return [unquote(each.name) for each in self._attached.iterdir() if not each.name.startswith(".")]
+        return [unquote(path.name) for path in self._attached.iterdir() if not path.name.startswith(".")]
 
 
-def _files(directory: Path) -> list[Path]:
-    """Records of one pod, if there are any."""
-    try:
-        return sorted(each for each in directory.iterdir() if each.suffix == ".json")
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _written(path: Path) -> tuple[int, int, int]:
-    """Another one after each time that somebody wrote it."""
-    now = path.stat()
-    return now.st_ino, now.st_size, now.st_mtime_ns
-
-
-def _name(part: str) -> str:
-    """Fit for a file's name, whatever it is made of."""
+def _quote(part: str) -> str:
     return quote(part, safe="")
 
 
-def _whole(record: Record) -> bytes:
-    return _line("record", replace(record, progress=Progress())) + _line("progress", record.progress)
+def _key(record: Record) -> str:
+    allocation = record.allocation
+    parts = (allocation.claim.uid, allocation.device.name, allocation.share_id)
+    return f"{_quote(allocation.pod.uid)}/{'~'.join(map(_quote, parts))}"
 
 
-def _line(kind: str, value: Record | Progress) -> bytes:
-    data = json.dumps(encoded(value))
-    return f'{{"version": {VERSION}, "{kind}": {data}, "checksum": {_checksum(data)}}}\n'.encode()
+def _check(key: str, record: Record) -> None:
+    if key != _key(record):
+        raise ValueError(f"is the record of {_key(record)}")
 
 
-def _parsed(text: bytes) -> Record:
-    first, *others = text.splitlines()
-    record = decoded(Record, _data("record", first))
-    for each in reversed(others):
+def _encode(record: Record) -> bytes:
+    fields = msgspec.to_builtins(structs.replace(record, snapshot=None), enc_hook=str)
+    if record.snapshot is not None:
+        fields["snapshot"] = borrow.encode(record.snapshot)
+    return msgspec.json.encode(fields)
+
+
+def _decode(body: bytes) -> Record:
+    return _convert(json.loads(body))
+
+
+def _convert(fields: dict[str, Any]) -> Record:
+    """Raises ValueError, TypeError, KeyError, AttributeError."""
+    snapshot = fields.pop("snapshot", None)
+    try:
+        record = msgspec.convert(fields, Record, dec_hook=decode_address)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+    return record if snapshot is None else structs.replace(record, snapshot=borrow.decode(snapshot))
+
+
+def _migrate(format_: int, data: bytes) -> Record:
+    """Reads format 1: `{"version": 1, "record": {…}, "checksum": N}`, then lines with "progress" in place of "record".
+
+    The newest progress that is whole counts; without one the device was prepared.
+    """
+    if format_:
+        raise ValueError(f"format {format_} is not supported")
+    first, *others = data.splitlines()
+    fields = _version_1("record", first)
+    fields["allocation"] = allocation = fields.pop("order")
+    allocation["device"] = device = allocation.pop("offered")
+    device["name"] = device.pop("device")
+    device["hardware"] = tuple(Hardware(**device["hardware"]))
+    record = _convert(fields)
+    for line in reversed(others):
         try:
-            return replace(record, progress=decoded(Progress, _data("progress", each)))
-        except _BROKEN:
+            progress = msgspec.convert(_version_1("progress", line), Progress)
+        except (ValueError, TypeError, KeyError, AttributeError, msgspec.MsgspecError):
             continue  # its writer was killed while it wrote
+        return structs.replace(record, progress=progress)
     return record
 
 
-def _data(kind: str, line: bytes) -> Any:
-    read = json.loads(line)
-    if isinstance(read["version"], int) and read["version"] > VERSION:
-        raise Refused("", f"a record is of version {read['version']}, and this driver knows {VERSION}: it is older")
-    if _checksum(json.dumps(read[kind])) != read["checksum"]:
-        raise ValueError("the checksum is another")
-    return read[kind]
-
-
-def _checksum(data: str) -> int:
-    return zlib.crc32(data.encode())
+def _version_1(kind: str, line: bytes) -> dict[str, Any]:
+    envelope = json.loads(line)
+    if isinstance(envelope["version"], int) and envelope["version"] > 1:
+        raise NewerFormat(envelope["version"], 1)
+    if zlib.crc32(json.dumps(envelope[kind]).encode()) != envelope["checksum"]:
+        raise ValueError("checksum mismatch")
+    fields: dict[str, Any] = envelope[kind]
+    return fields

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from podwire.dradriver.attach.snapshots import Snapshot
 from podwire.dradriver.parameters.settings import Interface, Made, Neighbour, Route, Vrf
 from podwire.failpoints import declare
+from podwire.linux.net.borrow import LinkSnapshot
 from podwire.linux.net.link_attributes import Attributes
 from podwire.linux.net.snapshot_addresses import SavedAddress
 from podwire.linux.net.snapshot_neighbours import SavedNeighbour
@@ -140,9 +140,9 @@ class DeleteVrf(Step, name="delete the VRF", done="vrf-deleted"):
 
 @dataclass(frozen=True)
 class Return(Step, name="move the link back to the host", done="returned"):
-    attributes: Attributes
+    snapshot: LinkSnapshot
     spare: str
-    """What it is called if its name is another's by now."""
+    """Its name if another link has taken its own."""
 
 
 @dataclass(frozen=True)
@@ -152,4 +152,4 @@ class Unmake(Step, name="delete the link", done="deleted"):
 
 @dataclass(frozen=True)
 class Restore(Step, name="make the link what it was", done="restored"):
-    snapshot: Snapshot
+    snapshot: LinkSnapshot

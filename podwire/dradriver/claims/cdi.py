@@ -1,9 +1,14 @@
-"""The CDI file of a prepared claim: what the containers that use it are given, and the hook without which none starts.
+"""The CDI file of a prepared claim: what its containers get, and the hook without which none of them starts.
 
 One file for each claim, named by its uid, so that no runtime takes an older one for it.
+
+The hook (`podwire-shim attached FILE`) compares the container's network namespace with STATE/attached/POD. It is the
+second of three ways in which attachment fails closed, see nri_hooks; it also works while the driver is not running.
 """
 
+import os
 import re
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +19,14 @@ import msgspec
 from podwire.dradriver.names import CDI_KIND, DRIVER
 from podwire.durable.files import replace_file
 from podwire.failpoints import declare, failpoint
+from podwire.shim import find_shim
 
 VERSION = "0.5.0"
-"""The oldest that knows what is used, so that more runtimes read it."""
+"""The oldest version that has what is used, so that more runtimes accept it."""
 HOOK_SECONDS = 10
-WRITTEN = declare("network-driver.cdi-written", "a claim's CDI file is there, and the kubelet has no answer yet")
+HOOK_NAME = "podwire-network-attached"
+"""Some runtimes report nothing but the path of a hook that failed, so the name says what it checks."""
+WRITTEN = declare("network-driver.cdi-written", "a claim's CDI file exists, and the kubelet has no answer yet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +36,8 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """What one request of a claim brings to a container."""
+class RequestEdits:
+    """The container edits of one request of a claim."""
 
     request: str
     env: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +49,7 @@ def device(claim_uid: str, request: str) -> str:
 
 
 def device_id(claim_uid: str, request: str) -> str:
-    """As the kubelet hands it to the runtime."""
+    """The CDI name that the kubelet hands to the runtime."""
     return f"{CDI_KIND}={device(claim_uid, request)}"
 
 
@@ -50,8 +58,8 @@ def variable(request: str, what: str) -> str:
     return f"PODWIRE_{re.sub(r'[^A-Z0-9]', '_', request.upper())}_{what}"
 
 
-def spec(claim_uid: str, parts: Sequence[Part], hook: Sequence[str], attached: Path) -> dict[str, Any]:
-    """`hook` is the beginning of the shim's command line, `attached` what it compares with."""
+def spec(claim_uid: str, parts: Sequence[RequestEdits], hook: Sequence[str], attached: Path) -> dict[str, Any]:
+    """Returns the file's content. `hook` is the beginning of the hook's command line, `attached` the file it reads."""
     check = {
         "hookName": "createRuntime",
         "path": hook[0],
@@ -66,7 +74,7 @@ def spec(claim_uid: str, parts: Sequence[Part], hook: Sequence[str], attached: P
     }
 
 
-def _edits(part: Part) -> dict[str, Any]:
+def _edits(part: RequestEdits) -> dict[str, Any]:
     mounts = [
         {"hostPath": each.host, "containerPath": each.container, "options": ["ro", "nosuid", "nodev", "rbind"]}
         for each in part.mounts
@@ -77,17 +85,17 @@ def _edits(part: Part) -> dict[str, Any]:
 class CdiFiles:
     """The files of all claims. Blocks; raises OSError.
 
-    Runtimes read a directory that is empty after a boot, and kubelets do not ask again for what they know is prepared:
-    so there is a copy of each in the driver's own.
+    The runtimes' directory (/var/run/cdi) is empty after a boot, and kubelets do not prepare again what their
+    checkpoint has. So the driver keeps a copy of each file in its own state.
     """
 
     def __init__(self, directory: Path, hook: Sequence[str], *, kept: Path) -> None:
         self._directory, self._hook, self._kept = directory, tuple(hook), kept
 
-    def write(self, claim_uid: str, parts: Sequence[Part], attached: Path) -> None:
-        """Not again what is there already: runtimes would read it anew."""
-        told = spec(claim_uid, parts, self._hook, attached)
-        content = msgspec.json.format(msgspec.json.encode(told), indent=1)
+    def write(self, claim_uid: str, parts: Sequence[RequestEdits], attached: Path) -> None:
+        """Writes what changed; runtimes would read an unchanged file again."""
+        content_ = spec(claim_uid, parts, self._hook, attached)
+        content = msgspec.json.format(msgspec.json.encode(content_), indent=1)
         for directory, mode in ((self._kept, 0o700), (self._directory, 0o755)):
             if not _has(directory / _name(claim_uid), content):
                 directory.mkdir(mode=mode, parents=True, exist_ok=True)
@@ -98,10 +106,10 @@ class CdiFiles:
         for each in (self._directory, self._kept):
             (each / _name(claim_uid)).unlink(missing_ok=True)
 
-    def settle(self, live: Collection[str]) -> None:
-        """Files of these claims, as they were, and of no others."""
-        for each in self._directory.glob(_name("*")):
-            uid = each.name.removeprefix(_HEAD).removesuffix(_TAIL)
+    def keep_only(self, live: Collection[str]) -> None:
+        """Removes the files of other claims, and restores missing files of these from the copies."""
+        for path in self._directory.glob(_name("*")):
+            uid = path.name.removeprefix(_HEAD).removesuffix(_TAIL)
             if uid not in live:
                 self.remove(uid)
         for uid in live:
@@ -112,6 +120,23 @@ class CdiFiles:
 
 
 _HEAD, _TAIL = f"{DRIVER}-claim@", ".json"
+
+
+def install_hook(directory: Path) -> Sequence[str]:
+    """Returns the beginning of the hook's command line. Blocks; raises OSError.
+
+    A driver in a container copies the program to its state directory, which the host has under the same path: runtimes
+    of the host cannot start a program of the image.
+    """
+    source, target = find_shim(), directory / HOOK_NAME
+    content = source.read_bytes()
+    if not (_has(target, content) and os.access(target, os.X_OK)):
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        fresh = directory / f".{HOOK_NAME}.{os.getpid()}"
+        shutil.copy(source, fresh)
+        fresh.chmod(0o755)
+        fresh.rename(target)
+    return (str(target),)
 
 
 def _name(claim_uid: str) -> str:

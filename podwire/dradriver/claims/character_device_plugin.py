@@ -1,7 +1,7 @@
-"""The device plugin beside the driver: character devices of what a pod claimed, for the containers that ask for them.
+"""A device plugin for the extended resource `net.podwire.dev/chardev`: character devices of claimed devices.
 
-`net.podwire.dev/chardev` is no thing of its own: each of its devices is a place for one container. What that one gets
-is decided by the claim that is prepared for its pod; without a claim it is refused.
+A unit of the resource is a permission for one container. The claim that is prepared for its pod decides which character
+devices the container gets; without a claim Allocate fails.
 """
 
 import asyncio
@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from podwire.dradriver.claims.allocations import Order
-from podwire.dradriver.claims.character_devices import character_devices, look
-from podwire.dradriver.kit import Kit, orders_in
+from podwire.dradriver.attach.attachments import Attachments
+from podwire.dradriver.claims.allocations import Allocation
+from podwire.dradriver.claims.character_devices import character_devices, stat_device
+from podwire.dradriver.dependencies import allocations_in
 from podwire.dradriver.names import CHARACTER_DEVICES
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.deviceplugin import methods
@@ -21,14 +22,14 @@ from podwire.protocols.podresources import podresources_pb2 as resources
 from podwire.protocols.registration import methods as registering
 from podwire.protocols.registration import registration_pb2 as registering_pb
 
-PLACES = 256
-"""More containers than any node runs."""
+UNITS = 256
+"""More than the containers that a node runs."""
 HEALTHY = "Healthy"
 VARIABLE = "PODWIRE_CHARACTER_DEVICES"
 
 
 class PodResources(Protocol):
-    """The kubelet's own view of who has what."""
+    """The kubelet's pod-resources API."""
 
     async def list(self) -> resources.ListPodResourcesResponse:
         """Raises RpcError."""
@@ -36,15 +37,15 @@ class PodResources(Protocol):
 
 
 class CharacterDevices:
-    def __init__(self, kit: Kit, kubelet: PodResources, endpoint: Path) -> None:
-        self._kit, self._kubelet, self._endpoint = kit, kubelet, endpoint
+    def __init__(self, attachments: Attachments, kubelet: PodResources, endpoint: Path) -> None:
+        self._attachments, self._kubelet, self._endpoint = attachments, kubelet, endpoint
         self._ended = asyncio.Event()
         self.lost = asyncio.Event()
-        """Set whenever a kubelet that followed the list does so no longer."""
+        """Set whenever a kubelet's ListAndWatch ends."""
 
     @property
     def registration(self) -> Mapping[str, Handler]:
-        """As kubelets ask at the socket in plugins_registry."""
+        """Handlers of the socket in plugins_registry."""
         return {
             registering.GET_INFO.name: self._get_info,
             registering.NOTIFY_REGISTRATION_STATUS.name: self._notified,
@@ -55,7 +56,7 @@ class CharacterDevices:
         return {
             "GetDevicePluginOptions": self._get_options,
             "ListAndWatch": self._list_and_watch,
-            "Allocate": self._allocate,
+            "Allocate": self._handle_allocate,
             "PreStartContainer": self._pre_start,
         }
 
@@ -75,68 +76,66 @@ class CharacterDevices:
 
     async def _list_and_watch(self, _request: pb.Empty) -> AsyncIterator[pb.ListAndWatchResponse]:
         try:
-            yield pb.ListAndWatchResponse(devices=[pb.Device(ID=place(i), health=HEALTHY) for i in range(PLACES)])
-            await self._ended.wait()  # nothing ever changes
+            yield pb.ListAndWatchResponse(devices=[pb.Device(ID=unit_id(i), health=HEALTHY) for i in range(UNITS)])
+            await self._ended.wait()  # the list never changes
         finally:
             self.lost.set()
 
     async def _pre_start(self, _request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
         return pb.PreStartContainerResponse()
 
-    async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
-        try:
-            answers = [await self._one(list(each.devices_ids)) for each in request.container_requests]
-        except RpcError:
-            self._kit.meter.answered("Allocate", ok=False)
-            raise
-        self._kit.meter.answered("Allocate", ok=True)
-        return pb.AllocateResponse(container_responses=answers)
+    async def _handle_allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
+        return await self.allocate(request)
 
-    async def _one(self, ids: Sequence[str]) -> pb.ContainerAllocateResponse:
+    async def allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
         """Raises FailedPrecondition, Unavailable."""
+        ids = [list(container.devices_ids) for container in request.container_requests]
+        return pb.AllocateResponse(container_responses=[await self._allocate_one(of_one) for of_one in ids])
+
+    async def _allocate_one(self, ids: Sequence[str]) -> pb.ContainerAllocateResponse:
         try:
-            told = await self._kubelet.list()
+            listed = await self._kubelet.list()
         except RpcError as error:
-            raise Unavailable(
-                f"{CHARACTER_DEVICES}: the kubelet does not say whose {', '.join(ids)} is: {error}"
-            ) from error
-        namespace, name = holder(told, ids)
-        found = [each for each in self._kit.attachments.records() if _is_of(each.order, namespace, name)]
-        orders = orders_in(found)
-        if not orders:
+            reason = f"cannot ask the kubelet for the pod of {', '.join(ids)}: {error}"
+            raise Unavailable(f"{CHARACTER_DEVICES}: {reason}") from error
+        namespace, name = holder(listed, ids)
+        allocations = [
+            allocation
+            for allocation in allocations_in(self._attachments.records())
+            if (allocation.pod.namespace, allocation.pod.name) == (namespace, name)
+        ]
+        if not allocations:
             reason = f"no claim of pod {namespace}/{name} is prepared by this driver; add one to spec.resourceClaims"
             raise FailedPrecondition(f"{CHARACTER_DEVICES}: {reason}")
-        with self._kit.trace.works(orders[0].pod.uid, "hand out character devices"):
-            return await asyncio.to_thread(answer, orders)
+        return await asyncio.to_thread(self.answer, allocations)
+
+    def answer(self, allocations: Sequence[Allocation]) -> pb.ContainerAllocateResponse:
+        """Returns what one container gets. Raises FailedPrecondition. Blocks."""
+        return answer(allocations)
 
 
-def place(number: int) -> str:
+def unit_id(number: int) -> str:
     return f"chardev-{number}"
 
 
-def holder(told: resources.ListPodResourcesResponse, ids: Sequence[str]) -> tuple[str, str]:
-    """Namespace and name of the pod that devices are for. Raises FailedPrecondition."""
-    wanted = set(ids)
-    for pod in told.pod_resources:
+def holder(listed: resources.ListPodResourcesResponse, ids: Sequence[str]) -> tuple[str, str]:
+    """Returns namespace and name of the pod that holds units. Raises FailedPrecondition."""
+    for pod in listed.pod_resources:
         for container in pod.containers:
-            for each in container.devices:
-                if each.resource_name == CHARACTER_DEVICES and wanted & set(each.device_ids):
+            for devices in container.devices:
+                if devices.resource_name == CHARACTER_DEVICES and set(ids) & set(devices.device_ids):
                     return pod.namespace, pod.name
     reason = f"the kubelet has no pod with {', '.join(ids)} yet; it allocates before it knows what a pod claimed"
     raise FailedPrecondition(f"{CHARACTER_DEVICES}: {reason}")
 
 
-def answer(orders: Sequence[Order]) -> pb.ContainerAllocateResponse:
-    """What one container gets. Raises FailedPrecondition. Blocks."""
-    paths = character_devices(orders)
+def answer(allocations: Sequence[Allocation]) -> pb.ContainerAllocateResponse:
+    """Returns what one container gets. Raises FailedPrecondition. Blocks."""
+    paths = character_devices(allocations)
     if not paths:
-        named = ", ".join(each.offered.device for each in orders)
+        named = ", ".join(allocation.device.name for allocation in allocations)
         raise FailedPrecondition(f"{CHARACTER_DEVICES}: what the pod claimed ({named}) has no character devices")
-    for each in paths:
-        look(each)
-    specs = [pb.DeviceSpec(container_path=each, host_path=each, permissions="rw") for each in paths]
+    for path in paths:
+        stat_device(path)
+    specs = [pb.DeviceSpec(container_path=path, host_path=path, permissions="rw") for path in paths]
     return pb.ContainerAllocateResponse(envs={VARIABLE: ",".join(paths)}, devices=specs)
-
-
-def _is_of(order: Order, namespace: str, name: str) -> bool:
-    return (order.pod.namespace, order.pod.name) == (namespace, name)

@@ -1,4 +1,4 @@
-"""Files in /dev that come with what is claimed. Blocks."""
+"""Character devices that belong to claimed devices. Blocks."""
 
 import os
 import stat
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from podwire.dradriver.claims.allocations import Order
+from podwire.dradriver.claims.allocations import Allocation
 from podwire.dradriver.parameters.settings import CHARACTER_DEVICES
 from podwire.protocols.grpc_status import FailedPrecondition
 
@@ -24,20 +24,20 @@ def is_character_device(path: str) -> bool:
         return False
 
 
-def look(path: str) -> CharacterDevice:
+def stat_device(path: str) -> CharacterDevice:
     """Raises FailedPrecondition."""
     if not is_character_device(path):
-        raise FailedPrecondition(f"{path}: the pod's claim brings it, and it is not on this node any more")
-    seen = Path(path).stat()
-    return CharacterDevice(os.major(seen.st_rdev), os.minor(seen.st_rdev), stat.S_IMODE(seen.st_mode))
+        raise FailedPrecondition(f"{path}: the pod's claim needs this character device, and the node no longer has it")
+    status = Path(path).stat()
+    return CharacterDevice(os.major(status.st_rdev), os.minor(status.st_rdev), stat.S_IMODE(status.st_mode))
 
 
-def character_devices(orders: Iterable[Order]) -> list[str]:
-    """Those that a claim asked for, and those that belong to its devices; each once."""
-    return sorted({path for each in orders for path in _files_of(each)})
+def character_devices(allocations: Iterable[Allocation]) -> list[str]:
+    """Returns the paths that claims ask for and those that belong to their devices; each once."""
+    return sorted({path for allocation in allocations for path in _files_of(allocation)})
 
 
-def _files_of(order: Order) -> tuple[str, ...]:
-    made = (CHARACTER_DEVICES["tun"],) if order.settings.made.kind == "tap" else ()
-    own = (each for each in order.offered.character_devices if is_character_device(each))
-    return (*made, *order.settings.character_devices, *own)
+def _files_of(allocation: Allocation) -> tuple[str, ...]:
+    made = (CHARACTER_DEVICES["tun"],) if allocation.settings.made.kind == "tap" else ()
+    own = (each for each in allocation.device.character_devices if is_character_device(each))
+    return (*made, *allocation.settings.character_devices, *own)

@@ -1,70 +1,56 @@
-"""Tells containers of their claims: CDI files with the hook and variables, and files about the devices."""
+"""The files through which containers get their claims: a CDI file per claim, and a metadata file per request."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from podwire.dradriver.claims.allocations import ClaimRef, Order
-from podwire.dradriver.claims.cdi import CdiFiles, Part, variable
-from podwire.dradriver.claims.metadata import Described, MetadataFiles
-from podwire.dradriver.ports import Attached, Attachments, Devices
-from podwire.dradriver.publish.claim_status import Network
-
-Networks = Mapping[tuple[str, str], Network]
-"""By device and share: where it is in its pod."""
+from podwire.dradriver.attach.attachments import Attachments
+from podwire.dradriver.claims.allocations import Allocation, ClaimRef
+from podwire.dradriver.claims.cdi import CdiFiles, RequestEdits, variable
+from podwire.dradriver.claims.metadata import DeviceMetadata, MetadataFiles
+from podwire.dradriver.claims.prepared_devices import PreparedDevices
+from podwire.dradriver.publish.claim_reports import Networks, networks_of
 
 
-class Describing:
+class ContainerFiles:
     """Blocks; raises OSError."""
 
-    def __init__(self, cdi: CdiFiles, metadata: MetadataFiles, devices: Devices, attachments: Attachments) -> None:
-        self._cdi, self._metadata, self._devices, self._attachments = cdi, metadata, devices, attachments
+    def __init__(
+        self, cdi: CdiFiles, metadata: MetadataFiles, devices: PreparedDevices, attachments: Attachments
+    ) -> None:
+        self.cdi, self._metadata, self._devices, self._attachments = cdi, metadata, devices, attachments
 
-    def prepared(self, claim: ClaimRef, orders: Sequence[Order], pod_claim: str) -> None:
-        """Before the kubelet learns the names; it may ask again while the pod runs."""
-        parts, networks = [], networks_of(self._attachments.attached(orders[0].pod.uid))
-        for request, of in _by_request(orders).items():
-            self._metadata.write(claim, request, self._described(of, networks))
+    def write_prepared(self, claim: ClaimRef, allocations: Sequence[Allocation], pod_claim: str) -> None:
+        """Writes all files, before the kubelet learns the CDI names. Idempotent: kubelets ask again while pods run."""
+        edits, networks = [], networks_of(self._attachments.attached(allocations[0].pod.uid))
+        for request, of_request in _by_request(allocations).items():
+            self._metadata.write(claim, request, self._metadata_of(of_request, networks))
             mount = self._metadata.mount(claim, request, pod_claim)
-            names = ",".join(each.settings.name for each in of)
-            parts.append(Part(request=request, env={variable(request, "INTERFACES"): names}, mounts=(mount,)))
-        self._cdi.write(claim.uid, parts, self._attachments.attached_file(orders[0].pod.uid))
+            names = ",".join(allocation.settings.name for allocation in of_request)
+            edits.append(RequestEdits(request=request, env={variable(request, "INTERFACES"): names}, mounts=(mount,)))
+        self.cdi.write(claim.uid, edits, self._attachments.attached_file(allocations[0].pod.uid))
 
-    def attached(self, claim: ClaimRef, orders: Sequence[Order], networks: Networks) -> None:
-        """Before any container is made, and whenever a lease changes."""
-        for request, of in _by_request(orders).items():
-            self._metadata.write(claim, request, self._described(of, networks))
+    def write_attached(self, claim: ClaimRef, allocations: Sequence[Allocation], networks: Networks) -> None:
+        """Writes addresses into the metadata: before any container is created, and whenever a lease changes."""
+        for request, of_request in _by_request(allocations).items():
+            self._metadata.write(claim, request, self._metadata_of(of_request, networks))
 
-    def forgotten(self, claim: ClaimRef) -> None:
-        self._cdi.remove(claim.uid)
+    def remove(self, claim: ClaimRef) -> None:
+        self.cdi.remove(claim.uid)
         self._metadata.remove(claim)
 
-    def _described(self, orders: Sequence[Order], networks: Networks) -> list[Described]:
+    def _metadata_of(self, allocations: Sequence[Allocation], networks: Networks) -> list[DeviceMetadata]:
         return [
-            Described(
-                pool=each.pool,
-                device=each.offered.device,
-                attributes=_plain(self._devices.attributes(each.offered.device)),
-                network=networks.get((each.offered.device, each.share_id)),
+            DeviceMetadata(
+                pool=allocation.pool,
+                device=allocation.device.name,
+                attributes=self._devices.attributes(allocation.device.name),
+                network=networks.get((allocation.device.name, allocation.share_id)),
             )
-            for each in orders
+            for allocation in allocations
         ]
 
 
-def networks_of(attached: Sequence[Attached]) -> Networks:
-    return {
-        (each.device, each.share_id): Network(
-            interface=each.interface, mac=each.mac, ips=tuple(str(address) for address in each.ips)
-        )
-        for each in attached
-    }
-
-
-def _by_request(orders: Sequence[Order]) -> dict[str, list[Order]]:
-    found: dict[str, list[Order]] = {}
-    for each in orders:
-        found.setdefault(each.request, []).append(each)
-    return found
-
-
-def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(attributes)
+def _by_request(allocations: Sequence[Allocation]) -> dict[str, list[Allocation]]:
+    groups: dict[str, list[Allocation]] = {}
+    for allocation in allocations:
+        groups.setdefault(allocation.request, []).append(allocation)
+    return groups

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podwire.dradriver.attach.records import ATTACHED, PREPARED, Record, Records
-from podwire.dradriver.claims.damaged_records import Damage, Damaged
+from podwire.dradriver.attach.records import ATTACHED, PREPARED, DeviceRecords, Record
+from podwire.dradriver.claims.damaged_records import DamagedRecord, DamagedRecords
 from podwire.dradriver.names import COMPONENT, DRIVER
 from podwire.linux.errors import LinuxError
 from podwire.linux.net.network import KernelNetwork
@@ -42,7 +42,7 @@ class Sight:
     """All that a look at the node gave."""
 
     devices: tuple[Seen, ...] = ()
-    damaged: tuple[Damaged, ...] = ()
+    damaged: tuple[DamagedRecord, ...] = ()
     """Records that could not be read."""
     unknown: str = ""
     """Why nothing could be seen."""
@@ -52,16 +52,16 @@ def seen_on_host(state: Path, claim_uid: str) -> Sight:
     """Blocks; raises OSError."""
     if not state.is_dir():
         return Sight(unknown="no network driver has worked here; `podwire up --network-driver` runs one")
-    records = Records(state)
+    records = DeviceRecords(state)
     found = records.of_claim(claim_uid)
     with KernelNetwork() as network:
         devices = tuple(_seen(network, each) for each in found)
-    return Sight(devices=devices, damaged=tuple(Damage(state).found(claim_uid)))
+    return Sight(devices=devices, damaged=tuple(DamagedRecords(state).list(claim_uid)))
 
 
 def _seen(network: KernelNetwork, record: Record) -> Seen:
     there = bool(record.netns) and Path(record.netns).exists()
-    return Seen(record=record, link=_link(network, record.order.offered.link), pod_there=there)
+    return Seen(record=record, link=_link(network, record.allocation.device.link), pod_there=there)
 
 
 def _link(network: KernelNetwork, name: str) -> str:
@@ -134,7 +134,7 @@ def _here(claim: Object, node: str, sight: Sight) -> Iterator[str]:
     seen = sight.devices
     results = (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or ()
     wanted = [each for each in results if each["driver"] == DRIVER]
-    known = {*(each.record.order.offered.device for each in seen), *(each.device for each in sight.damaged)}
+    known = {*(each.record.allocation.device.name for each in seen), *(each.device for each in sight.damaged)}
     for each in wanted:
         if each["pool"] != node:
             yield f"{each['device']}: is on node {each['pool']}; ask there"
@@ -143,28 +143,28 @@ def _here(claim: Object, node: str, sight: Sight) -> Iterator[str]:
     for each in seen:
         yield from _device(each)
     for each in sight.damaged:
-        yield f"{each.device}: {each.told}"
+        yield f"{each.device}: {each.message}"
     if not wanted and not seen and not sight.damaged:
         yield "nothing"
 
 
 def _device(seen: Seen) -> Iterator[str]:
-    record, order = seen.record, seen.record.order
-    pod = f"pod {order.pod.namespace}/{order.pod.name}"
-    name = order.offered.device
+    record, allocation = seen.record, seen.record.allocation
+    pod = f"pod {allocation.pod.namespace}/{allocation.pod.name}"
+    name = allocation.device.name
     match record.stage:
         case stage if stage == ATTACHED:
             there = (
                 "" if seen.pod_there else ", whose network namespace is gone: it is brought back with the next event"
             )
             ips = ", ".join(map(str, record.addresses or ())) or record.lapse or "the addresses that it has on the host"
-            yield f"{name}: attached to {pod} as {order.settings.name}, {record.mac}, {ips}{there}"
+            yield f"{name}: attached to {pod} as {allocation.settings.name}, {record.mac}, {ips}{there}"
         case stage if stage == PREPARED:
             yield f"{name}: prepared for {pod}, not attached{_why(record)}"
         case _:
             yield f"{name}: on its way into {pod} or back; the driver was interrupted{_why(record)}"
-    if record.stage != ATTACHED or order.offered.shared:
-        yield f"{name}: on the host {seen.link or f'there is no link {order.offered.link}'}"
+    if record.stage != ATTACHED or allocation.device.shared:
+        yield f"{name}: on the host {seen.link or f'there is no link {allocation.device.link}'}"
     for lost in record.lost:
         yield f"{name}: could not be brought back as it was: {lost}"
 

@@ -1,7 +1,7 @@
-"""A file that tells the containers of a claim what its devices are, as KEP-5304 describes it: read-only, in one place.
+"""The metadata file of a claim's request, as in KEP-5304: read-only in the containers, at a fixed path.
 
-It is made with the claim's CDI file, and written anew when the devices are attached, before any container can see it,
-and when an address changes, while containers do.
+It is written with the claim's CDI file, again when the devices are attached (no container has it yet), and when an
+address changes (containers have it).
 """
 
 import shutil
@@ -23,8 +23,8 @@ INSIDE = "/var/run/kubernetes.io/dra-device-attributes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
-    """One device of a request."""
+class DeviceMetadata:
+    """The metadata of one device of a request."""
 
     pool: str
     device: str
@@ -32,7 +32,7 @@ class Described:
     network: Network | None = None
 
 
-def content(claim: ClaimRef, request: str, devices: Sequence[Described], generation: int) -> dict[str, Any]:
+def content(claim: ClaimRef, request: str, devices: Sequence[DeviceMetadata], generation: int) -> dict[str, Any]:
     return {
         "apiVersion": VERSION,
         "kind": "DeviceMetadata",
@@ -46,33 +46,33 @@ def content(claim: ClaimRef, request: str, devices: Sequence[Described], generat
     }
 
 
-def _device(described: Described) -> dict[str, Any]:
-    told: dict[str, Any] = {"driver": DRIVER, "pool": described.pool, "name": described.device}
+def _device(described: DeviceMetadata) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"driver": DRIVER, "pool": described.pool, "name": described.device}
     if described.attributes:
-        told["attributes"] = dict(described.attributes)
+        metadata["attributes"] = dict(described.attributes)
     if described.network is not None:
-        found = described.network
-        told["networkData"] = {
-            "interfaceName": found.interface,
-            "hardwareAddress": found.mac,
-            "ips": list(found.ips),
+        network = described.network
+        metadata["networkData"] = {
+            "interfaceName": network.interface,
+            "hardwareAddress": network.mac,
+            "ips": list(network.ips),
         }
-    return told
+    return metadata
 
 
 def _read(path: Path, claim: ClaimRef) -> tuple[Any, int]:
-    """What a file says of this very claim, and its generation: 0 where it says nothing."""
+    """Returns the content and generation of a file of this claim; generation 0 if there is none."""
     try:
-        found = msgspec.json.decode(path.read_bytes())
-        told = found["metadata"]
-        return (found, int(told["generation"])) if told["uid"] == claim.uid else (None, 0)
+        present = msgspec.json.decode(path.read_bytes())
+        metadata = present["metadata"]
+        return (present, int(metadata["generation"])) if metadata["uid"] == claim.uid else (None, 0)
     except (FileNotFoundError, msgspec.DecodeError, ValueError, LookupError, TypeError):
         return None, 0
 
 
 def _write(path: Path, text: bytes, *, in_place: bool) -> None:
-    """Containers have the file itself: one that took its place would not be seen by them. It is written at once, and
-    filled up with spaces rather than cut off, so that nobody reads half of it."""
+    """Containers have the file bind-mounted, so they would not see a file that replaced it. It is written in place with
+    one write(2), and padded with spaces rather than truncated, so that no reader sees half of it."""
     if not in_place:
         replace_file(path, text, 0o644)
         return
@@ -86,20 +86,19 @@ class MetadataFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def write(self, claim: ClaimRef, request: str, devices: Sequence[Described]) -> Path:
-        """Nothing is written when it says so already; its generation tells how often it was."""
+    def write(self, claim: ClaimRef, request: str, devices: Sequence[DeviceMetadata]) -> Path:
+        """Writes the file if its content changes, with the next generation."""
         path = self._folder(claim) / request / "metadata.json"
         before, generation = _read(path, claim)
         if not generation:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if before != content(claim, request, devices, generation):
-            told = content(claim, request, devices, generation + 1)
-            text = msgspec.json.format(msgspec.json.encode(told), indent=1)
+            text = msgspec.json.format(msgspec.json.encode(content(claim, request, devices, generation + 1)), indent=1)
             _write(path, text, in_place=generation > 0)
         return path
 
     def mount(self, claim: ClaimRef, request: str, pod_claim: str) -> Mount:
-        """`pod_claim` is what the pod calls a claim that was made for it from a template; else it is empty."""
+        """`pod_claim` is the name in the pod's spec of a claim that was generated from a template; else it is empty."""
         kind, name = ("resourceclaimtemplates", pod_claim) if pod_claim else ("resourceclaims", claim.name)
         inside = f"{INSIDE}/{kind}/{name}/{request}/{DRIVER}-metadata.json"
         return Mount(host=str(self._folder(claim) / request / "metadata.json"), container=inside)

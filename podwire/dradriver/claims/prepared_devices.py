@@ -1,11 +1,11 @@
-"""Devices that are prepared stay in the list as they were: after a restart, and when another instance prepared them.
+"""Prepared devices stay published as they were: after a restart, and when another instance prepared them.
 
-What the slice said of a device is kept in a file from before anything is done to it; who holds it is in the records.
+A prepared device's link may be in a pod, where its attributes cannot be read. So the device as the ResourceSlice has it
+is written to STATE/listed/DEVICE.json before anything is done to the link. The records tell which claims hold it.
 """
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import threading
@@ -14,122 +14,124 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from podwire.dradriver.claims.allocations import Offered, Order
-from podwire.dradriver.hearing import heard
-from podwire.dradriver.ports import Attachments, Inventory, Record
-from podwire.durable.files import replace_file
+from podwire.dradriver.attach.attachments import Attachments
+from podwire.dradriver.attach.records import Record
+from podwire.dradriver.claims.allocations import Allocation, Device
+from podwire.dradriver.inventory.inventory import Inventory
+from podwire.durable.codecs import json_codec
+from podwire.durable.files import Durability
+from podwire.durable.records import Records
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs import inotify
+from podwire.tasks.debounce import debounced_reader
 
 _log = logging.getLogger("podwire.dradriver")
 
 _MASK = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE | inotify.ONLY_DIRECTORY
 QUIET_SECONDS = 0.1
-"""How long one waits for more before looking at the records: what this instance prepares itself is held already."""
+"""Debounce of changes in the records' directory; this instance's own records are held already."""
 Hold = tuple[str, str]
-"""A device, and the uid of the claim that has it."""
+"""A device's name, and the uid of a claim that holds it."""
+_PUBLISHED = json_codec(dict[str, Any])
 
 
-class Holding:
-    """Implements ports.Devices. Blocks but for `run`; called by any thread."""
+class PreparedDevices:
+    """The inventory, and which of its devices claims hold. Blocks but for `run`; called by any thread."""
 
     def __init__(self, inventory: Inventory, attachments: Attachments, *, records: Path, listed: Path) -> None:
-        self._inventory, self._attachments = inventory, attachments
-        self._records, self._listed = records, listed
-        listed.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._turn = threading.Lock()
+        self._inventory, self._attachments, self._directory = inventory, attachments, records
+        self._listed: Records[dict[str, Any]] = Records(
+            listed, _PUBLISHED, format=1, migrate=lambda _format, data: _PUBLISHED.decode(data)
+        )
+        self._lock = threading.Lock()
         self._held: set[Hold] = set()
-        self._coming: set[str] = set()
+        self._preparing: set[str] = set()
+        """Claims that are being prepared, whose records may not exist yet."""
         self._names: set[Path] | None = None
 
-    def find(self, device: str) -> Offered | None:
-        return self._inventory.find(device)
+    def find(self, name: str) -> Device | None:
+        return self._inventory.find(name)
 
-    def attributes(self, device: str) -> dict[str, Any]:
-        """As the slice has them."""
-        return dict((self._inventory.listed(device) or {}).get("attributes") or {})
+    def attributes(self, name: str) -> dict[str, Any]:
+        """The device's attributes as published in the ResourceSlice."""
+        return dict((self._inventory.listed(name) or {}).get("attributes") or {})
 
-    def keep(self, orders: Sequence[Order]) -> None:
-        """They are about to be prepared. Raises OSError."""
-        with self._turn:
-            for each in orders:
-                device, claim = each.offered.device, each.claim.uid
-                self._coming.add(claim)
-                if not any(device == other for other, _ in self._held):
-                    replace_file(self._path(device), json.dumps(self._inventory.listed(device)).encode())
-                if (device, claim) not in self._held:
-                    self._inventory.hold(device, claim)
-                    self._held.add((device, claim))
+    def reserve(self, allocations: Sequence[Allocation]) -> None:
+        """Holds devices that are about to be prepared. Raises OSError."""
+        with self._lock:
+            for allocation in allocations:
+                name, claim = allocation.device.name, allocation.claim.uid
+                self._preparing.add(claim)
+                if not any(name == held for held, _ in self._held):
+                    published = self._inventory.listed(name) or {}
+                    self._listed.put(quote(name, safe=""), published, Durability.PROCESS_DEATH)
+                if (name, claim) not in self._held:
+                    self._inventory.hold(name, claim)
+                    self._held.add((name, claim))
 
-    def settle(self, claim_uid: str) -> None:
-        """Hold what there are records for of a claim, and nothing else of it."""
-        with self._turn:
-            self._coming.discard(claim_uid)
-            held = {each for each in self._held if each[1] == claim_uid}
-            self._hold_these(self._attachments.of_claim(claim_uid), held)
+    def sync_claim(self, claim_uid: str) -> None:
+        """Holds what the claim's records name, and releases the rest of what it held: preparing ended."""
+        with self._lock:
+            self._preparing.discard(claim_uid)
+            held = {hold for hold in self._held if hold[1] == claim_uid}
+            self._sync(self._attachments.of_claim(claim_uid), held)
 
-    def settle_all(self) -> None:
-        """The same of all claims that nobody is at."""
-        with self._turn:
-            held = {each for each in self._held if each[1] not in self._coming}
-            records = [each for each in self._attachments.records() if each.order.claim.uid not in self._coming]
-            self._hold_these(records, held)
+    def sync_all(self) -> None:
+        """Does the same for all claims that are not being prepared."""
+        with self._lock:
+            held = {hold for hold in self._held if hold[1] not in self._preparing}
+            records = [
+                record for record in self._attachments.records() if record.allocation.claim.uid not in self._preparing
+            ]
+            self._sync(records, held)
 
-    def _hold_these(self, records: Iterable[Record], held: set[Hold]) -> None:
-        found = {(each.order.offered.device, each.order.claim.uid): each for each in records}
-        for hold in found.keys() - held:
-            record = found[hold]
-            self._inventory.hold(*hold, offered=record.order.offered, listed=self._read(hold[0]), mac=record.mac)
+    def _sync(self, records: Iterable[Record], held: set[Hold]) -> None:
+        recorded = {(record.allocation.device.name, record.allocation.claim.uid): record for record in records}
+        for hold in recorded.keys() - held:
+            record = recorded[hold]
+            published = self._listed.get(quote(hold[0], safe=""))
+            self._inventory.hold(*hold, device=record.allocation.device, listed=published, mac=record.mac)
             self._held.add(hold)
-        for hold in held - found.keys():
+        for hold in held - recorded.keys():
             self._inventory.release(*hold)
             self._held.discard(hold)
-            if not any(hold[0] == other for other, _ in self._held):
-                self._path(hold[0]).unlink(missing_ok=True)
+            if not any(hold[0] == name for name, _ in self._held):
+                self._listed.remove(quote(hold[0], safe=""), Durability.PROCESS_DEATH)
 
     async def run(self) -> None:
-        """Until cancelled: hold what other instances of the driver prepare, release what they give back."""
-        told = asyncio.Event()
-        with contextlib.closing(inotify.Inotify()) as notes:
+        """Until cancelled: follows the records that other instances of the driver write and remove."""
+        changed = asyncio.Event()
+        with contextlib.closing(inotify.Inotify()) as watch:
 
-            def listen() -> None:
-                notes.read()
-                told.set()
+            def read() -> None:
+                watch.read()
+                changed.set()
 
-            with heard(notes.fileno(), QUIET_SECONDS, listen):
+            with debounced_reader(watch.fileno(), QUIET_SECONDS, read):
                 while True:
-                    _watch(notes, self._records)
-                    await asyncio.to_thread(self._settle_if_new)
-                    await told.wait()
-                    told.clear()
+                    _watch(watch, self._directory)
+                    await asyncio.to_thread(self._sync_if_changed)
+                    await changed.wait()
+                    changed.clear()
 
-    def _settle_if_new(self) -> None:
-        """Records come and go with claims; what else is written there concerns nobody here."""
+    def _sync_if_changed(self) -> None:
+        """Compares the names of the records; their contents do not matter here."""
         try:
-            names = {Path(at, each) for at, _, files in os.walk(self._records) for each in files if _is_record(each)}
+            names = {
+                Path(directory, name)
+                for directory, _, files in os.walk(self._directory)
+                for name in files
+                if name.endswith(".json")
+            }
             if names != self._names:
-                self.settle_all()
+                self.sync_all()
                 self._names = names
         except OSError as error:
-            _log.error("it is not known which devices are prepared", extra={"why": str(error)})
-
-    def _read(self, device: str) -> dict[str, Any] | None:
-        try:
-            found = json.loads(self._path(device).read_bytes())
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
-
-    def _path(self, device: str) -> Path:
-        return self._listed / f"{quote(device, safe='')}.json"
+            _log.error("cannot read records of prepared devices", extra={"error": str(error)})
 
 
-def _is_record(name: str) -> bool:
-    return name.endswith(".json")
-
-
-def _watch(notes: inotify.Inotify, directory: Path) -> None:
-    """Before anybody looks into it: what comes between is told."""
-    for each in (directory, *directory.glob("*/")):
+def _watch(watch: inotify.Inotify, directory: Path) -> None:
+    """Watches before anybody lists, so that a record which is written between the two is not missed."""
+    for path in (directory, *directory.glob("*/")):
         with contextlib.suppress(LinuxError):  # it is gone already
-            notes.add(each, _MASK)
+            watch.add(path, _MASK)

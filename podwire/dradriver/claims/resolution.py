@@ -1,9 +1,9 @@
-"""From a claim as the API server has it to orders: what is ours of it, for which pod, and what it is to be. Pure."""
+"""Resolves a ResourceClaim to allocations: which devices are ours, for which pod, with which settings. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from podwire.dradriver.claims.allocations import ClaimRef, Offered, Order, PodRef, Refused
+from podwire.dradriver.claims.allocations import Allocation, ClaimRef, Device, PodRef, Refused
 from podwire.dradriver.names import DRIVER
 from podwire.dradriver.parameters.effective import effective
 from podwire.dradriver.parameters.pod_checks import check_pod_interfaces
@@ -11,14 +11,14 @@ from podwire.objects.claims import AllocatedDevice, ResourceClaim
 
 
 def base(request: str) -> str:
-    """What people called it: without the alternative that was taken."""
+    """Returns the request's name without the subrequest that was allocated."""
     return request.partition("/")[0]
 
 
 def check_asked(claim: ResourceClaim, asked: ClaimRef) -> None:
     """Raises Refused."""
     if claim.uid != asked.uid:
-        raise Refused("metadata.uid", f"is {claim.uid}, not {asked.uid}: the claim was deleted and made anew")
+        raise Refused("metadata.uid", f"is {claim.uid}, not {asked.uid}: the claim was deleted and created again")
     if claim.status.allocation is None:
         raise Refused("status.allocation", "the claim is not allocated")
 
@@ -32,13 +32,13 @@ def consumer_of(claim: ResourceClaim, outlived: Collection[str] = ()) -> PodRef:
     consumers = claim.status.reserved_for
     consumers = tuple(each for each in consumers if each.uid in outlived) or consumers
     if not consumers:
-        raise Refused("status.reservedFor", "the claim is reserved for nobody")
+        raise Refused("status.reservedFor", "the claim is not reserved for a pod")
     if len(consumers) > 1:
         named = ", ".join(sorted(each.name for each in consumers))
         reason = f"{named}: a network interface is in one pod at a time; make a claim for each, from a template"
         raise Refused("status.reservedFor", reason)
     if not consumers[0].is_pod:
-        raise Refused("status.reservedFor", f"{consumers[0].resource} {consumers[0].name} is no pod")
+        raise Refused("status.reservedFor", f"{consumers[0].resource} {consumers[0].name} is not a pod")
     return PodRef(namespace=claim.namespace, name=consumers[0].name, uid=consumers[0].uid)
 
 
@@ -52,55 +52,71 @@ def ours(claim: ResourceClaim) -> list[tuple[str, AllocatedDevice]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """What is known of the node."""
+class ResolvedClaim:
+    """A claim that was read. Without allocations none of its devices is this driver's."""
 
-    node: str
-    find: Callable[[str], Offered | None]
-    """A device by its name."""
+    ref: ClaimRef
+    allocations: tuple[Allocation, ...] = ()
+    pod_claim: str = ""
+    """The claim's name in the pod's spec, if it was generated for the pod."""
+    is_new: bool = False
+    """Whether nothing of it was prepared before."""
+
+    @property
+    def pod(self) -> PodRef | None:
+        return self.allocations[0].pod if self.allocations else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """Looks up what the node has."""
+
+    name: str
+    find: Callable[[str], Device | None]
+    """Finds a device by its name."""
     present: Callable[[str], bool] = lambda _path: True
-    """Whether a character device is there, by its path."""
+    """Whether a character device exists at a path."""
 
 
-def orders_of(claim: ResourceClaim, pod: PodRef, host: Host) -> tuple[Order, ...]:
+def resolve_allocations(claim: ResourceClaim, pod: PodRef, node: NodeView) -> tuple[Allocation, ...]:
     """Raises Refused."""
-    return tuple(_order(claim, pod, result, field, host) for field, result in ours(claim))
+    return tuple(_resolve(claim, pod, result, field, node) for field, result in ours(claim))
 
 
-def _order(claim: ResourceClaim, pod: PodRef, result: AllocatedDevice, field: str, host: Host) -> Order:
-    if result.pool != host.node:
-        raise Refused(f"{field}.pool", f"{result.pool} is not the pool of this node, {host.node}")
+def _resolve(claim: ResourceClaim, pod: PodRef, result: AllocatedDevice, field: str, node: NodeView) -> Allocation:
+    if result.pool != node.name:
+        raise Refused(f"{field}.pool", f"{result.pool} is not the pool of this node, {node.name}")
     if result.admin_access:
-        raise Refused(f"{field}.adminAccess", "an interface cannot be used by an administrator beside its owner")
-    offered = host.find(result.device)
-    if offered is None:
+        raise Refused(f"{field}.adminAccess", "an interface cannot be shared with its owner for adminAccess")
+    device = node.find(result.device)
+    if device is None:
         raise Refused(f"{field}.device", f"{result.device} is not a device of this node")
-    return Order(
+    return Allocation(
         claim=ClaimRef(namespace=claim.namespace, name=claim.name, uid=claim.uid),
         pod=pod,
         request=base(result.request),
         pool=result.pool,
         share_id=result.share_id or "",
-        offered=offered,
-        settings=effective(claim, result, offered, host.present),
+        device=device,
+        settings=effective(claim, result, device, node.present),
     )
 
 
-def covers(prepared: Sequence[Order], claim: ResourceClaim) -> bool:
+def covers(prepared: Sequence[Allocation], claim: ResourceClaim) -> bool:
     """Whether all that is ours of a claim is prepared, and nothing else."""
-    have = {(each.request, each.pool, each.offered.device, each.share_id) for each in prepared}
+    have = {(each.request, each.pool, each.device.name, each.share_id) for each in prepared}
     return bool(have) and have == {
         (base(each.request), each.pool, each.device, each.share_id or "") for _, each in ours(claim)
     }
 
 
-def check_pod(pod: PodRef, orders: Iterable[Order], others: Iterable[Order]) -> None:
+def check_pod(pod: PodRef, allocations: Iterable[Allocation], others: Iterable[Allocation]) -> None:
     """Whether all interfaces of a pod get along, those included that it was prepared before. Raises Refused."""
-    of_pod = [*(each for each in others if each.pod.uid == pod.uid), *orders]
-    check_pod_interfaces([(_whose(each), each.settings) for each in of_pod])
+    of_pod = [*(each for each in others if each.pod.uid == pod.uid), *allocations]
+    check_pod_interfaces([(_describe(each), each.settings) for each in of_pod])
 
 
-def check_same_pod(pod: PodRef, prepared: Iterable[Order]) -> None:
+def check_same_pod(pod: PodRef, prepared: Iterable[Allocation]) -> None:
     """A claim goes from one pod to the next only when it is unprepared between. Raises Refused."""
     for each in prepared:
         if each.pod.uid != pod.uid:
@@ -108,5 +124,6 @@ def check_same_pod(pod: PodRef, prepared: Iterable[Order]) -> None:
             raise Refused("status.reservedFor", reason)
 
 
-def _whose(order: Order) -> str:
-    return f"claim {order.claim.namespace}/{order.claim.name}, request {order.request}, device {order.offered.device}"
+def _describe(allocation: Allocation) -> str:
+    claim = f"{allocation.claim.namespace}/{allocation.claim.name}"
+    return f"claim {claim}, request {allocation.request}, device {allocation.device.name}"

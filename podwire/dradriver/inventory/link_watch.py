@@ -1,91 +1,94 @@
-"""The inventory kept in line with the host, by what the kernel tells; nothing is asked in turns."""
+"""Keeps the inventory in line with the host by netlink events; nothing is polled."""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from podwire.dradriver.hearing import heard
-from podwire.dradriver.inventory.listing import Listing
-from podwire.dradriver.inventory.selection import is_nobodys
+from podwire.dradriver.inventory.selection import is_never_offered
 from podwire.linux.errors import LinuxError
 from podwire.linux.net import monitor
 from podwire.linux.net.link_moves import LinkEvent, LinkMoves, NamespaceEnded
 from podwire.linux.values import Link
+from podwire.tasks.debounce import debounced_reader
 
-HEAR_SECONDS, QUIET_SECONDS = 0.05, 0.05
-"""How long what the kernel tells is let lie, and how long one then waits for more before looking: a link is made in
-several steps, and links flap. A pod that is just getting its link is not kept waiting by those who hear of it."""
-AGAIN_SECONDS = 1.0
-"""Until a look that failed is tried again."""
-MOST_TOLD = 10_000
-"""Of what was told during one look; more counts as lost."""
+if TYPE_CHECKING:
+    from podwire.dradriver.inventory.inventory import Inventory
+
+READ_SECONDS, QUIET_SECONDS = 0.05, 0.05
+"""Debounce of reading events, and then of looking: a link is made in several steps, and links flap. A pod that just
+gets its link is not delayed by our reading of its events."""
+RETRY_SECONDS = 1.0
+"""Until a look that failed is retried."""
+MAX_EVENTS = 10_000
+"""Events that are kept during one look; more count as lost."""
 
 _log = logging.getLogger("podwire.dradriver")
 
 
-class Following:
-    """Looks at the host whenever something happened that devices depend on."""
+class LinkWatch:
+    """Looks at the host after each event that devices depend on."""
 
-    def __init__(self, inventory: Listing) -> None:
+    def __init__(self, inventory: "Inventory") -> None:
         self._inventory = inventory
         self._due = asyncio.Event()
         self._suspects: set[int] = set()
-        """Links of which it is not known yet whether they matter: one of podwire's own gets its tag a moment later."""
+        """Links that may matter: one of podwire's own gets its owner tag a moment after it appears."""
         self._own: set[int] = set()
-        """Links that came since the last look, and do not matter."""
-        self._sure = False
+        """Links that appeared since the last look and do not matter."""
+        self._must_look = False
         """Whether a look is due for any other reason."""
-        self._told: list[LinkEvent | NamespaceEnded] = []
+        self._events: list[LinkEvent | NamespaceEnded] = []
         self._lost = False
-        self._looks = False
-        self._trouble = ""
+        self._looking = False
+        self._error = ""
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
-        """Until cancelled. The sockets are open before the first look, so nothing falls between the two."""
+        """Until cancelled. The sockets are open before the first look, so that no event is missed between the two."""
         inventory = self._inventory
-        inventory.subscribers.look_at(self._stale)
+        inventory.subscribers.on_stale(self._request_look)
         with contextlib.ExitStack() as stack:
             host = stack.enter_context(contextlib.closing(monitor.Monitor(inventory.netns)))
-            travels = stack.enter_context(contextlib.closing(LinkMoves(inventory.netns)))
-            stack.enter_context(heard(host.fileno(), HEAR_SECONDS, lambda: self._heard_host(host)))
-            stack.enter_context(heard(travels.fileno(), HEAR_SECONDS, lambda: self._heard_travels(travels)))
+            moves = stack.enter_context(contextlib.closing(LinkMoves(inventory.netns)))
+            stack.enter_context(debounced_reader(host.fileno(), READ_SECONDS, lambda: self._read_host(host)))
+            stack.enter_context(debounced_reader(moves.fileno(), READ_SECONDS, lambda: self._read_moves(moves)))
             stack.callback(self._stop_timer)
             await self._look(again=True)
             while True:
                 await self._due.wait()
                 await asyncio.sleep(QUIET_SECONDS)
                 self._due.clear()
-                if self._sure or self._suspects:
+                if self._must_look or self._suspects:
                     await self._look()
 
-    def _stale(self) -> None:
-        self._sure = True
+    def _request_look(self) -> None:
+        self._must_look = True
         self._due.set()
 
-    def _heard_host(self, host: monitor.Monitor) -> None:
-        for each in host.read():
-            if each.what == monitor.LINK and each.link is not None:
-                self._heard_link(each.link, each.gone)
-            elif self._matters(each):
-                self._stale()
+    def _read_host(self, host: monitor.Monitor) -> None:
+        for event in host.read():
+            if event.what == monitor.LINK and event.link is not None:
+                self._on_link(event.link, event.gone)
+            elif self._matters(event):
+                self._request_look()
 
-    def _heard_link(self, link: Link, gone: bool) -> None:
+    def _on_link(self, link: Link, gone: bool) -> None:
         index = link.ifindex
         self._suspects.discard(index)
         self._own.discard(index)
         if self._inventory.is_device(index):
-            self._stale()
-        elif is_nobodys(link):
+            self._request_look()
+        elif is_never_offered(link):
             self._own |= set() if gone else {index}
-        else:  # also one that is gone: the routes through it went without a word
+        else:  # also one that is gone: the kernel does not report the routes that went with it
             self._suspects.add(index)
             self._due.set()
 
-    def _matters(self, change: monitor.Changed) -> bool:
-        index = change.ifindex
-        match change.what:
+    def _matters(self, event: monitor.Changed) -> bool:
+        index = event.ifindex
+        match event.what:
             case monitor.NEXT_HOP:
                 return index not in self._own and self._inventory.concerns(index)
             case monitor.ADDRESS | monitor.TRAFFIC:
@@ -94,69 +97,62 @@ class Following:
                 return True
         return False
 
-    def _heard_travels(self, travels: LinkMoves) -> None:
-        told = travels.read()
-        self._lost = self._lost or travels.lost
-        travels.lost = False
-        # What follows on something that is kept may be about the same link, whose new place is known after the look.
-        if self._looks or self._told or self._concern(told):
-            self._keep(told)
-        if self._lost or (not self._looks and self._told):
-            self._stale()
+    def _read_moves(self, moves: LinkMoves) -> None:
+        events = moves.read()
+        self._lost = self._lost or moves.lost
+        moves.lost = False
+        # An event that follows a kept one may be about the same link, whose new location is known after the look.
+        if self._looking or self._events or self._concern(events):
+            self._keep(events)
+        if self._lost or (not self._looking and self._events):
+            self._request_look()
 
-    def _keep(self, told: Iterable[LinkEvent | NamespaceEnded]) -> None:
-        self._told += told
-        if len(self._told) > MOST_TOLD:
-            self._told, self._lost = [], True
+    def _keep(self, events: Iterable[LinkEvent | NamespaceEnded]) -> None:
+        self._events += events
+        if len(self._events) > MAX_EVENTS:
+            self._events, self._lost = [], True
 
-    def _concern(self, told: Iterable[LinkEvent | NamespaceEnded]) -> bool:
-        """Whether it is about a device: one of the host that leaves, or one that is elsewhere."""
-        places = self._inventory.places()
-        numbers = {netns for netns, _ in places}
-        for each in told:
-            if isinstance(each, NamespaceEnded):
-                if each.netns in numbers:
+    def _concern(self, events: Iterable[LinkEvent | NamespaceEnded]) -> bool:
+        """Whether events are about a device: one that leaves the host, or one that is in another namespace."""
+        locations = self._inventory.locations()
+        namespaces = {netns for netns, _ in locations}
+        for event in events:
+            if isinstance(event, NamespaceEnded):
+                if event.netns in namespaces:
                     return True
-            elif each.netns is None:
-                if each.gone and self._inventory.is_device(each.link.ifindex):
+            elif event.netns is None:
+                if event.gone and self._inventory.is_device(event.link.ifindex):
                     return True
-            elif (each.netns, each.link.ifindex) in places:
+            elif (event.netns, event.link.ifindex) in locations:
                 return True
         return False
 
     async def _look(self, *, again: bool = False) -> None:
-        told, self._told = self._told, []
+        events, self._events = self._events, []
         lost, self._lost = self._lost or again, False
-        self._looks, self._sure = True, False
+        self._looking, self._must_look = True, False
         self._suspects.clear()
         self._own.clear()
         try:
-            wait = await _finished(self._inventory, told, lost)
-            self._trouble = ""
+            # A look is completed also when nobody waits for it any more: its sockets are closed afterwards.
+            pause = await asyncio.shield(asyncio.to_thread(self._inventory.look, events, lost=lost))
+            self._error = ""
         except LinuxError as error:
-            self._failed(error)
-            self._lost, wait = True, AGAIN_SECONDS
+            if str(error) != self._error:
+                self._error = str(error)
+                _log.error("cannot list links of the host; retrying", extra={"error": str(error)})
+            self._lost, pause = True, RETRY_SECONDS
         finally:
-            self._looks = False
-        if self._told and self._concern(self._told):
-            self._stale()
+            self._looking = False
+        if self._events and self._concern(self._events):
+            self._request_look()
         else:
-            self._told = []
+            self._events = []
         self._stop_timer()
-        if wait is not None:
-            self._timer = asyncio.get_running_loop().call_later(wait, self._stale)
-
-    def _failed(self, error: LinuxError) -> None:
-        if str(error) != self._trouble:
-            self._trouble = str(error)
-            _log.error("links cannot be looked at; tried again", extra={"why": str(error)})
+        if pause is not None:
+            self._timer = asyncio.get_running_loop().call_later(pause, self._request_look)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-async def _finished(inventory: Listing, told: list[LinkEvent | NamespaceEnded], lost: bool) -> float | None:
-    """A look is finished also when nobody waits for it any more: its sockets are closed afterwards."""
-    return await asyncio.shield(asyncio.to_thread(inventory.look, told, lost=lost))

@@ -47,7 +47,7 @@ def chosen(links: Mapping[int, Link], routes: Iterable[Route], config: Config) -
     for index, link in links.items():
         parent = sharing(link, protected, config)
         end = links.get(below(link)) if link.kind == "veth" else None
-        why = why_not(link, protected) or ("its other end is podwire's own" if end and is_nobodys(end) else "")
+        why = why_not(link, protected) or ("its other end is podwire's own" if end and is_never_offered(end) else "")
         if parent is not None or not why:
             choices[index] = Choice(link, parent)
         else:
@@ -58,7 +58,7 @@ def chosen(links: Mapping[int, Link], routes: Iterable[Route], config: Config) -
 def sharing(link: Link, protected: Collection[int], config: Config) -> Shared | None:
     """How interfaces are made on a link, if they are. What the host needs is shared only if it is named."""
     named = config.parent(link.name)
-    if is_nobodys(link):
+    if is_never_offered(link):
         return None
     if named is not None:
         return named
@@ -69,7 +69,7 @@ def sharing(link: Link, protected: Collection[int], config: Config) -> Shared | 
 
 def why_not(link: Link, protected: Collection[int]) -> str:
     """Why a link cannot be given away as a whole; empty when it can."""
-    if is_nobodys(link):
+    if is_never_offered(link):
         return "it is podwire's own" if OWN.fullmatch(link.alias) else "it belongs to the namespace"
     if link.ifindex in protected:
         return "the host needs it for its default route"
@@ -82,7 +82,7 @@ def why_not(link: Link, protected: Collection[int]) -> str:
     return ""
 
 
-def is_nobodys(link: Link) -> bool:
+def is_never_offered(link: Link) -> bool:
     """Whether it is never offered, whatever is configured."""
     return link.name == "lo" or link.name in OF_KERNEL or bool(OWN.fullmatch(link.alias))
 

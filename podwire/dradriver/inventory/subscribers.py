@@ -1,4 +1,4 @@
-"""Who wants to know of changes. Told from any thread."""
+"""Subscribers of the inventory's changes; notified from any thread."""
 
 import asyncio
 import threading
@@ -7,32 +7,32 @@ from collections.abc import AsyncIterator, Callable
 
 class Subscribers:
     def __init__(self) -> None:
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
-        self._looker: tuple[Callable[[], None], asyncio.AbstractEventLoop] | None = None
+        self._watch: tuple[Callable[[], None], asyncio.AbstractEventLoop] | None = None
 
-    def tell(self) -> None:
-        """Something is new."""
-        with self._turn:
+    def notify(self) -> None:
+        """Something changed."""
+        with self._lock:
             for event, loop in self._waiting.items():
                 _call(event.set, loop)
 
     def stale(self) -> None:
-        """Something may be new: whoever looks at the host should do so."""
-        with self._turn:
-            if self._looker is not None:
-                _call(*self._looker)
+        """Something may have changed: requests a look at the host."""
+        with self._lock:
+            if self._watch is not None:
+                _call(*self._watch)
 
-    def look_at(self, due: Callable[[], None]) -> None:
-        """What is called, in this loop, when a look is due."""
-        with self._turn:
-            self._looker = due, asyncio.get_running_loop()
+    def on_stale(self, request_look: Callable[[], None]) -> None:
+        """Sets what `stale` calls, in this loop."""
+        with self._lock:
+            self._watch = request_look, asyncio.get_running_loop()
 
     async def changes(self) -> AsyncIterator[None]:
-        """At once, and after each change; what changes while nobody waits counts once."""
+        """Yields at once, and after each change; several changes while the subscriber is busy count once."""
         event = asyncio.Event()
         event.set()
-        with self._turn:
+        with self._lock:
             self._waiting[event] = asyncio.get_running_loop()
         try:
             while True:
@@ -40,10 +40,10 @@ class Subscribers:
                 event.clear()
                 yield
         finally:
-            with self._turn:
+            with self._lock:
                 self._waiting.pop(event, None)
 
 
-def _call(what: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
+def _call(action: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
     if not loop.is_closed():
-        loop.call_soon_threadsafe(what)
+        loop.call_soon_threadsafe(action)

@@ -1,6 +1,6 @@
 """Whether what was said can be had on this very device, and is complete. Pure."""
 
-from podwire.dradriver.claims.allocations import Offered, Refused
+from podwire.dradriver.claims.allocations import Device, Refused
 from podwire.dradriver.parameters.field_checks import BELONGS, At, Values, belongs
 from podwire.dradriver.parameters.reader import SEPARATOR
 from podwire.dradriver.parameters.settings import KINDS, WHOLE
@@ -12,36 +12,36 @@ _ALONE = ("interface.disableEbpf", "rdma")
 """What only a whole device has to give."""
 
 
-def fit(said: Values, offered: Offered, at: At) -> None:
+def fit(said: Values, device: Device, at: At) -> None:
     """Raises Refused."""
-    if not offered.link:
-        _without_link(said, offered, at)
+    if not device.link:
+        _without_link(said, device, at)
         return
     for check in (_name, _kind, _complete, _bridge, _ethernet, _mtu, _whole):
-        check(said, offered, at)
+        check(said, device, at)
 
 
-def _without_link(said: Values, offered: Offered, at: At) -> None:
+def _without_link(said: Values, device: Device, at: At) -> None:
     """A device for RDMA alone."""
     for path in said:
         if path != "rdma":
-            raise Refused(at(path.replace(SEPARATOR, ".")), f"{offered.device} has no network interface, only RDMA")
+            raise Refused(at(path.replace(SEPARATOR, ".")), f"{device.name} has no network interface, only RDMA")
 
 
-def _name(said: Values, offered: Offered, at: At) -> None:
-    if "interface.name" not in said and offered.link in RESERVED_NAMES:
-        reason = f"is required: {offered.device} is called {offered.link} on the host, which in a pod is taken"
+def _name(said: Values, device: Device, at: At) -> None:
+    if "interface.name" not in said and device.link in RESERVED_NAMES:
+        reason = f"is required: {device.name} is called {device.link} on the host, which in a pod is taken"
         raise Refused(at("interface.name"), reason)
 
 
-def _kind(said: Values, offered: Offered, at: At) -> None:
+def _kind(said: Values, device: Device, at: At) -> None:
     kind = said.get("interface.kind", WHOLE)
-    if offered.shared and kind == WHOLE:
+    if device.shared and kind == WHOLE:
         kinds = ", ".join(each for each in KINDS if each)
-        reason = f"is required: {offered.device} is shared, and an interface is made on it: {kinds}"
+        reason = f"is required: {device.name} is shared, and an interface is made on it: {kinds}"
         raise Refused(at("interface.kind"), reason)
-    if not offered.shared and kind != WHOLE:
-        reason = f"{offered.device} is not shared and moves as it is; leave the kind out, or claim a shared device"
+    if not device.shared and kind != WHOLE:
+        reason = f"{device.name} is not shared and moves as it is; leave the kind out, or claim a shared device"
         raise Refused(at("interface.kind"), reason)
     if kind == WHOLE:
         for path, kinds_ in BELONGS.items():
@@ -49,7 +49,7 @@ def _kind(said: Values, offered: Offered, at: At) -> None:
                 raise Refused(at(path), belongs(kinds_, kind))
 
 
-def _complete(said: Values, offered: Offered, at: At) -> None:  # noqa: ARG001 - one shape for all checks
+def _complete(said: Values, device: Device, at: At) -> None:  # noqa: ARG001 - one shape for all checks
     for kind, path in (("vxlan", "interface.vni"), ("vlan", "interface.vlan")):
         if said.get("interface.kind") == kind and path not in said:
             raise Refused(at(path), f"is required for a {kind}")
@@ -57,47 +57,47 @@ def _complete(said: Values, offered: Offered, at: At) -> None:  # noqa: ARG001 -
         raise Refused(at("interface.vrf.name"), "is required for a VRF")
 
 
-def _bridge(said: Values, offered: Offered, at: At) -> None:
+def _bridge(said: Values, device: Device, at: At) -> None:
     if said.get("interface.kind") != "veth":
         return
-    if offered.kind != "bridge":
-        raise Refused(at("interface.kind"), f"a veth joins a bridge, and {offered.device} is none")
-    if said.get("interface.bridge", offered.link) != offered.link:
-        reason = f"the claim was given {offered.link}; other bridges are for other claims"
+    if device.kind != "bridge":
+        raise Refused(at("interface.kind"), f"a veth joins a bridge, and {device.name} is none")
+    if said.get("interface.bridge", device.link) != device.link:
+        reason = f"the claim was given {device.link}; other bridges are for other claims"
         raise Refused(at("interface.bridge"), reason)
 
 
-def _ethernet(said: Values, offered: Offered, at: At) -> None:
-    if offered.kind != "ipoib":
+def _ethernet(said: Values, device: Device, at: At) -> None:
+    if device.kind != "ipoib":
         return
     if said.get("interface.kind") in _ON_ETHERNET:
-        raise Refused(at("interface.kind"), f"{offered.device} is InfiniBand, and this is made on Ethernet only")
+        raise Refused(at("interface.kind"), f"{device.name} is InfiniBand, and this is made on Ethernet only")
     if "interface.mac" in said:
-        raise Refused(at("interface.mac"), f"{offered.device} is InfiniBand, whose addresses are its hardware's")
+        raise Refused(at("interface.mac"), f"{device.name} is InfiniBand, whose addresses are its hardware's")
 
 
-def _mtu(said: Values, offered: Offered, at: At) -> None:
+def _mtu(said: Values, device: Device, at: At) -> None:
     mtu = said.get("interface.mtu")
     if mtu is None:
         return
-    if offered.parent_mtu is not None and mtu > offered.parent_mtu:
-        reason = f"{mtu} is more than the {offered.parent_mtu} of the physical function that {offered.device} is of"
+    if device.parent_mtu is not None and mtu > device.parent_mtu:
+        reason = f"{mtu} is more than the {device.parent_mtu} of the physical function that {device.name} is of"
         raise Refused(at("interface.mtu"), reason)
-    if not offered.shared:
+    if not device.shared:
         return
-    most = offered.mtu
+    most = device.mtu
     if said.get("interface.kind") == "vxlan":
         remote = said.get("interface.remote")
         most -= _VXLAN_OVERHEAD[remote.version if remote else 4]
     if mtu > most:
-        raise Refused(at("interface.mtu"), f"{mtu} is more than the {most} that {offered.device} has room for")
+        raise Refused(at("interface.mtu"), f"{mtu} is more than the {most} that {device.name} has room for")
 
 
-def _whole(said: Values, offered: Offered, at: At) -> None:
-    if offered.shared:
+def _whole(said: Values, device: Device, at: At) -> None:
+    if device.shared:
         flags = [each for each in said if each.startswith(f"ethtool.privateFlags{SEPARATOR}")]
         for path in (*(each for each in _ALONE if said.get(each)), *flags):
-            reason = f"belongs to a whole device, and an interface on {offered.device} is new"
+            reason = f"belongs to a whole device, and an interface on {device.name} is new"
             raise Refused(at(path.replace(SEPARATOR, ".")), reason)
-    elif said.get("rdma") and not offered.rdma:
-        raise Refused(at("rdma"), f"{offered.device} has no RDMA")
+    elif said.get("rdma") and not device.rdma:
+        raise Refused(at("rdma"), f"{device.name} has no RDMA")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from podwire.dradriver.claims.allocations import Offered, Refused
+from podwire.dradriver.claims.allocations import Device, Refused
 from podwire.dradriver.names import DRIVER
 from podwire.dradriver.parameters import field_checks
 from podwire.dradriver.parameters.device_checks import fit
@@ -29,7 +29,7 @@ Present = Callable[[str], bool]
 
 
 def effective(
-    claim: ResourceClaim, result: AllocatedDevice, offered: Offered, present: Present = lambda _path: True
+    claim: ResourceClaim, result: AllocatedDevice, device: Device, present: Present = lambda _path: True
 ) -> Settings:
     """What a device is to be in the pod. Raises Refused, before anything was touched."""
     reads = [read(each) for each in sources(claim, result)]
@@ -39,10 +39,10 @@ def effective(
     values = {path: said.value for path, said in found.items()}
     at = _blaming(found, reads)
     field_checks.judge(values, at)
-    fit(values, offered, at)
+    fit(values, device, at)
     _files(values, at, present)
-    reach(values, at, shared=offered.shared)
-    return _settings(values, offered, _bandwidth(claim, result, offered))
+    reach(values, at, shared=device.shared)
+    return _settings(values, device, _bandwidth(claim, result, device))
 
 
 def _of(read_: Read) -> field_checks.At:
@@ -68,9 +68,9 @@ def _files(said: Mapping[str, Any], at: field_checks.At, present: Present) -> No
             raise Refused(at("interface.characterDevices"), reason)
 
 
-def _bandwidth(claim: ResourceClaim, result: AllocatedDevice, offered: Offered) -> int | None:
+def _bandwidth(claim: ResourceClaim, result: AllocatedDevice, device: Device) -> int | None:
     amount = next((result.consumed_capacity[each] for each in BANDWIDTH if each in result.consumed_capacity), None)
-    if amount is None or not offered.shared:
+    if amount is None or not device.shared:
         return None
     place = next((i for i, each in enumerate(claim.allocated) if each == result), 0)
     at = f"status.allocation.devices.results[{place}].consumedCapacity[bandwidth]"
@@ -83,11 +83,11 @@ def _bandwidth(claim: ResourceClaim, result: AllocatedDevice, offered: Offered) 
     return bits
 
 
-def _settings(said: Mapping[str, Any], offered: Offered, bandwidth: int | None) -> Settings:
+def _settings(said: Mapping[str, Any], device: Device, bandwidth: int | None) -> Settings:
     vrf = _vrf(said)
     return Settings(
-        name=said.get("interface.name", offered.link),
-        made=_made(said, offered),
+        name=said.get("interface.name", device.link),
+        made=_made(said, device),
         mtu=said.get("interface.mtu"),
         mac=said.get("interface.mac"),
         addresses=said.get("interface.addresses"),
@@ -107,19 +107,19 @@ def _settings(said: Mapping[str, Any], offered: Offered, bandwidth: int | None) 
         features=_switches(said, "ethtool.features"),
         private_flags=_switches(said, "ethtool.privateFlags"),
         detach_ebpf=said.get("interface.disableEbpf", False),
-        rdma=said.get("rdma", not offered.shared and bool(offered.rdma)),
+        rdma=said.get("rdma", not device.shared and bool(device.rdma)),
         character_devices=tuple(CHARACTER_DEVICES[each] for each in said.get("interface.characterDevices", ())),
         bits_per_second=bandwidth,
     )
 
 
-def _made(said: Mapping[str, Any], offered: Offered) -> Made:
+def _made(said: Mapping[str, Any], device: Device) -> Made:
     kind = said.get("interface.kind", WHOLE)
     remote = said.get("interface.remote")
     return Made(
         kind=kind,
         mode=said.get("interface.mode", MODES[kind][0] if kind in MODES else ""),
-        bridge=offered.link if kind == "veth" else "",
+        bridge=device.link if kind == "veth" else "",
         vni=said.get("interface.vni", 0),
         remote=str(remote) if remote else "",
         port=said.get("interface.port", VXLAN_PORT) if kind == "vxlan" else 0,

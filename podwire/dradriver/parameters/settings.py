@@ -1,12 +1,53 @@
-"""What a claimed interface is to be in its pod: everything decided, nothing left to look up. Values only."""
+"""The settings of a claimed interface in its pod: everything decided, nothing left to look up. Values only."""
 
-from collections.abc import Mapping
+from abc import ABCMeta
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+    ip_address,
+    ip_interface,
+    ip_network,
+)
+from typing import TYPE_CHECKING, Any
 
-IP = IPv4Address | IPv6Address
-Interface = IPv4Interface | IPv6Interface
-Network = IPv4Network | IPv6Network
+if TYPE_CHECKING:
+    IP = IPv4Address | IPv6Address
+    Interface = IPv4Interface | IPv6Interface
+    Network = IPv4Network | IPv6Network
+else:
+    # msgspec decodes a union only if at most one member is a foreign class. So each union is one class at run time, of
+    # which both families are virtual subclasses.
+
+    class IP(metaclass=ABCMeta):  # noqa: B024 - a marker for msgspec
+        """An address of either family."""
+
+    class Interface(metaclass=ABCMeta):  # noqa: B024 - a marker for msgspec
+        """An address with a prefix, of either family."""
+
+    class Network(metaclass=ABCMeta):  # noqa: B024 - a marker for msgspec
+        """A network of either family."""
+
+    for _base, _families in (
+        (IP, (IPv4Address, IPv6Address)),
+        (Interface, (IPv4Interface, IPv6Interface)),
+        (Network, (IPv4Network, IPv6Network)),
+    ):
+        for _family in _families:
+            _base.register(_family)
+
+_PARSERS: Mapping[Any, Callable[[str], Any]] = {IP: ip_address, Interface: ip_interface, Network: ip_network}
+
+
+def decode_address(kind: Any, value: Any) -> Any:
+    """Msgspec's dec_hook for records: addresses and networks are text there. Raises ValueError."""
+    return _PARSERS.get(kind, kind)(value)
+
 
 WHOLE = ""
 """The kind of an interface that is the device itself; all others are made on a device, for one claim."""

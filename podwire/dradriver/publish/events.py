@@ -1,12 +1,11 @@
-"""Tells people what was done for a pod and its claims, or was not, as Events."""
+"""Events of pods and claims."""
 
 from collections.abc import Iterable
 
 from podwire.dradriver.claims.allocations import ClaimRef, PodRef
 from podwire.dradriver.names import COMPONENT
-from podwire.dradriver.ports import Api
 from podwire.interfaces import Clock
-from podwire.protocols.k8sapi.client_side import recorder
+from podwire.protocols.k8sapi.client_side import Client, recorder
 from podwire.protocols.k8sapi.client_side.events import Reference
 
 UNHEALTHY, HEALTHY = "NetworkDeviceUnhealthy", "NetworkDeviceHealthy"
@@ -17,16 +16,17 @@ LEASE_LOST, LEASE_REGAINED = "DHCPLeaseLost", "DHCPLeaseRegained"
 
 
 class Recorder:
-    def __init__(self, api: Api, clock: Clock, node: str) -> None:
-        self._recorder = recorder.Recorder(api, clock, component=COMPONENT, host=node)
+    def __init__(self, client: Client, clock: Clock, node: str) -> None:
+        self._recorder = recorder.Recorder(client, clock, component=COMPONENT, host=node)
         self.run, self.idle = self._recorder.run, self._recorder.idle
 
-    def tell(self, about: Iterable[ClaimRef | PodRef], type_: str, reason: str, message: str) -> None:
-        for each in dict.fromkeys(about):
-            self._recorder.tell(_reference(each), type_, reason, message)
+    def report(self, objects: Iterable[ClaimRef | PodRef], type_: str, reason: str, message: str) -> None:
+        """Sends the same event for each object, in the background."""
+        for object_ in dict.fromkeys(objects):
+            self._recorder.tell(_reference(object_), type_, reason, message)
 
 
-def _reference(about: ClaimRef | PodRef) -> Reference:
-    if isinstance(about, ClaimRef):
-        return Reference("ResourceClaim", about.name, about.namespace, about.uid, "resource.k8s.io/v1")
-    return Reference("Pod", about.name, about.namespace, about.uid)
+def _reference(object_: ClaimRef | PodRef) -> Reference:
+    if isinstance(object_, ClaimRef):
+        return Reference("ResourceClaim", object_.name, object_.namespace, object_.uid, "resource.k8s.io/v1")
+    return Reference("Pod", object_.name, object_.namespace, object_.uid)

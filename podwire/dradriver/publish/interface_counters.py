@@ -1,14 +1,14 @@
-"""What goes through the interfaces that pods have claimed. Blocks."""
+"""Traffic counters of claimed interfaces in pods. Blocks."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from podwire.dradriver.ports import Record
+from podwire.dradriver.attach.records import Record
 from podwire.linux.proc.namespaces import visit
 
 FILE = Path("/proc/thread-self/net/dev")
-"""Of the network namespace that the thread is in."""
+"""Counters of the network namespace that the thread is in."""
 FIELDS = {
     "receive_bytes_total": 0,
     "receive_packets_total": 1,
@@ -19,37 +19,38 @@ FIELDS = {
     "transmit_errors_total": 10,
     "transmit_dropped_total": 11,
 }
-"""By their place in the kernel's table."""
+"""Columns of the kernel's table."""
 
 
-class Counted(NamedTuple):
+class InterfaceCounters(NamedTuple):
     record: Record
-    counters: dict[str, int]
+    values: dict[str, int]
 
 
 def parse(text: str) -> dict[str, dict[str, int]]:
-    """By interface, of what /proc/net/dev says."""
-    found = {}
+    """Returns the counters by interface from the text of /proc/net/dev."""
+    counters = {}
     for line in text.splitlines()[2:]:
         name, _, rest = line.partition(":")
         numbers = rest.split()
-        found[name.strip()] = {field: int(numbers[at]) for field, at in FIELDS.items()}
-    return found
+        counters[name.strip()] = {field: int(numbers[at]) for field, at in FIELDS.items()}
+    return counters
 
 
-def counted(records: Iterable[Record]) -> list[Counted]:
-    """Of those whose pods are there; others are left out."""
-    by_place: dict[str, list[Record]] = {}
-    for each in records:
-        if each.netns:
-            by_place.setdefault(each.netns, []).append(each)
-    return [each for netns, of in by_place.items() for each in _in(netns, of)]
+def read_counters(records: Iterable[Record]) -> list[InterfaceCounters]:
+    """Reads the counters of interfaces whose pods exist; others are left out."""
+    by_netns: dict[str, list[Record]] = {}
+    for record in records:
+        if record.netns:
+            by_netns.setdefault(record.netns, []).append(record)
+    return [counters for netns, in_netns in by_netns.items() for counters in _read(netns, in_netns)]
 
 
-def _in(netns: str, records: Sequence[Record]) -> list[Counted]:
+def _read(netns: str, records: Sequence[Record]) -> list[InterfaceCounters]:
     try:
         with visit(netns):
-            there = parse(FILE.read_text(encoding="ascii"))
+            counters = parse(FILE.read_text(encoding="ascii"))
     except OSError:
         return []
-    return [Counted(each, there[each.order.settings.name]) for each in records if each.order.settings.name in there]
+    names = {record.allocation.settings.name: record for record in records}
+    return [InterfaceCounters(record, counters[name]) for name, record in names.items() if name in counters]

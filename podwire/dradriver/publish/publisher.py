@@ -64,7 +64,7 @@ class Publisher:
         self._wait = FIRST_WAIT
         self._trouble = ""
 
-    def again(self) -> None:
+    def publish_now(self) -> None:
         """Publish now, whatever was waited for: the kubelet has just registered the driver, say."""
         self._not_before, self._wait = 0.0, FIRST_WAIT
         self._hurry.set()
@@ -94,7 +94,7 @@ class Publisher:
         match change:
             case Synced():
                 self._synced = True
-                self.again()
+                self.publish_now()
             case Added(object_) | Updated(object_, _):
                 name = metadata(object_).get("name", "")
                 known = self._seen.get(name)
@@ -113,7 +113,7 @@ class Publisher:
         times = [each for each in self._deleted.get(name, ()) if now - each < QUARREL_SECONDS]
         self._deleted[name] = [*times, now]
         if len(times) < QUARREL:
-            self.again()
+            self.publish_now()
         else:
             self._see_to_it(foreign=True)
 
@@ -183,7 +183,7 @@ class Publisher:
         return plan(self._pool, published, wanted, answers=self._answers, least=self._generation)
 
     async def _do_all(self, writes: Sequence[Write]) -> None:
-        """In order, until one turns out to rest on something that is not so."""
+        """In allocation, until one turns out to rest on something that is not so."""
         owner = await self._owner() if any(isinstance(each, Create) for each in writes) else {}
         for write in writes:
             if not await self._do(write, owner):

@@ -1,4 +1,4 @@
-"""What the driver says of itself at its registration socket, and what it hears there."""
+"""The registration socket, by which kubelets find the driver."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -13,12 +13,12 @@ from podwire.protocols.registration import registration_pb2 as pb
 _log = logging.getLogger("podwire.dradriver")
 
 VERSIONS = (V1, V1BETA1, HEALTH_V1, HEALTH_V1ALPHA1)
-"""Kubelets take the first of these that they know."""
+"""Kubelets use the first of these that they support."""
 
 
 class Registration:
     def __init__(self, endpoint: Path, registered: Callable[[], None]) -> None:
-        """`registered` is called whenever a kubelet has taken the driver: one that starts deletes the node's slices."""
+        """`registered` is called whenever a kubelet registers the driver: one that starts deletes the node's slices."""
         self._endpoint, self._registered = endpoint, registered
         self.refusal = "no kubelet has asked yet"
         """Why no kubelet works with this driver; empty when one does."""
@@ -38,9 +38,9 @@ class Registration:
     async def _notify_registration_status(self, request: pb.RegistrationStatus) -> pb.RegistrationStatusResponse:
         if request.plugin_registered:
             self.refusal = ""
-            _log.info("registered", extra={"driver": DRIVER})
+            _log.info("kubelet registered the driver", extra={"driver": DRIVER})
             self._registered()
         else:
-            self.refusal = request.error or "the kubelet does not say why it refuses"
-            _log.error("the kubelet refuses the driver", extra={"why": self.refusal})
+            self.refusal = request.error or "the kubelet gave no reason"
+            _log.error("kubelet rejected the driver", extra={"error": self.refusal})
         return pb.RegistrationStatusResponse()

@@ -1,15 +1,32 @@
-"""Where the driver's sockets are. An instance that knows its pod has names of its own: two can be there at once.
+"""The driver's sockets. An instance that knows its pod has names of its own, so that two can serve at once.
 
-While a driver is updated, the new instance and the old one serve side by side; the kubelet asks the one that came last.
+During a rolling update the new instance and the old one serve side by side; the kubelet calls the one that registered
+last.
 """
 
 import base64
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
+
+from podwire.protocols.grpc_methods import Handler, Method
 
 LONGEST = 107
-"""Bytes that the kernel takes for a socket's path."""
+"""Bytes that the kernel accepts for a socket's path."""
+
+
+class Served(Protocol):
+    """A socket that is served."""
+
+    async def close(self) -> None: ...
+
+
+class SocketServer(Protocol):
+    async def serve(self, path: Path, table: Iterable[Method], handlers: Mapping[str, Handler]) -> Served:
+        """Serves gRPC methods on a unix socket. Raises OSError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,14 +34,14 @@ class Sockets:
     dra: Path
     registration: Path
     lock: Path
-    """Whoever changes something for a claim holds it, whichever instance it is."""
+    """The InstanceLock: held by the instance that works for claims."""
     chardev: Path
     chardev_registration: Path
-    """Of the device plugin beside it."""
+    """The device plugin for character devices."""
 
 
 def sockets(kubelet: Path, driver: str, pod_uid: str = "") -> Sockets:
-    """Below the kubelet's directory."""
+    """Returns the paths below the kubelet's directory."""
     plugin, registry = kubelet / "plugins" / driver, kubelet / "plugins_registry"
     suffix = f"-{pod_uid}" if pod_uid else ""
     return Sockets(
@@ -37,18 +54,17 @@ def sockets(kubelet: Path, driver: str, pod_uid: str = "") -> Sockets:
 
 
 def _registration(registry: Path, driver: str, pod_uid: str) -> str:
-    """The first that the kernel takes, from telling to short; as other drivers name theirs."""
+    """The longest name that the kernel accepts, in the style of kubeletplugin's sockets."""
     if not pod_uid:
         return f"{driver}-reg.sock"
-    both = f"{driver}\x00{pod_uid}"
     names = (
         f"{driver}-{pod_uid}-reg.sock",
-        f"{driver}-{_short(pod_uid, 8)}-reg.sock",
-        f"dra-{_short(both, 16)}-reg.sock",
+        f"{driver}-{_digest(pod_uid, 8)}-reg.sock",
+        f"dra-{_digest(f'{driver}{chr(0)}{pod_uid}', 16)}-reg.sock",
     )
-    return next((each for each in names if len(str(registry / each).encode()) <= LONGEST), names[-1])
+    return next((name for name in names if len(str(registry / name).encode()) <= LONGEST), names[-1])
 
 
-def _short(text: str, size: int) -> str:
+def _digest(text: str, size: int) -> str:
     digest = hashlib.sha256(text.encode()).digest()[:size]
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

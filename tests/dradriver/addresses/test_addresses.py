@@ -1,4 +1,4 @@
-"""Addresses from pools and of claims: unique, durable, the same again whatever happened."""
+"""AddressStore from pools and of claims: unique, durable, the same again whatever happened."""
 
 import fcntl
 import os
@@ -14,11 +14,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from podwire.dradriver.addresses.address_store import Addresses, Unreadable
+from podwire.dradriver.addresses.address_store import AddressesUnavailable, AddressStore
 from podwire.dradriver.addresses.assignments import Exhausted
 from podwire.dradriver.addresses.keys import Key
 from podwire.dradriver.addresses.pools import parse_pools
 from podwire.dradriver.claims.allocations import ClaimRef, Refused
+from podwire.durable.records import NewerFormat
 
 POOLS = parse_pools(
     {
@@ -40,14 +41,14 @@ def texts(given):
 
 @pytest.fixture
 def addresses(tmp_path):
-    return Addresses(tmp_path / "state", POOLS, patience=0.3)
+    return AddressStore(tmp_path / "state", POOLS, lock_seconds=0.3)
 
 
 def test_a_key_gets_one_address_of_each_set_and_the_same_again(addresses, tmp_path):
     given = addresses.reserve(key("a"), pool="dual")
     assert texts(given) == ["10.8.0.2/29", "fd00:8::2/64"]
     assert addresses.reserve(key("a"), pool="dual") == given
-    assert Addresses(tmp_path / "state", POOLS).reserve(key("a"), pool="dual") == given
+    assert AddressStore(tmp_path / "state", POOLS).reserve(key("a"), pool="dual") == given
 
 
 @pytest.mark.parametrize(
@@ -164,56 +165,58 @@ def test_pools_that_overlap_never_give_the_same(addresses):
 def test_claims_that_are_gone_give_everything_back(addresses):
     for claim in ("a", "b", "c"):
         addresses.reserve(key(claim), pool="lab")
-    freed = addresses.settle({"uid-b"}, ())
+    freed = addresses.reconcile({"uid-b"}, ())
     assert [each.name for each in freed] == ["a", "c"]
     assert [each.name for each in addresses.held()] == ["b"]
     addresses.release("uid-nobody")
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"version": 2}', b'{"version":1,"held":[{}]}'])
-def test_a_damaged_book_gives_nothing_away(addresses, tmp_path, damage):
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"version":1,"held":[{}]}'])
+def test_damaged_assignments_are_quarantined_and_nothing_is_assigned(addresses, tmp_path, damage):
     addresses.reserve(key("a"), pool="lab")
     (tmp_path / "state" / "addresses.json").write_bytes(damage)
-    with pytest.raises(Unreadable, match=r"addresses\.json"):
+    with pytest.raises(AddressesUnavailable, match=r"addresses\.json"):
         addresses.reserve(key("b"), pool="lab")
-    assert (tmp_path / "state" / "addresses.json").read_bytes() == damage
+    assert (tmp_path / "state" / "addresses.json.damaged").read_bytes() == damage
+    with pytest.raises(AddressesUnavailable):
+        addresses.reserve(key("b"), pool="lab")
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"version":1,"held":[{}]}'])
-def test_a_book_that_a_loss_of_power_took_is_written_anew_from_what_is_known(addresses, tmp_path, damage, caplog):
+def test_damaged_assignments_are_restored_from_what_is_known(addresses, tmp_path, damage, caplog):
     given = {each: addresses.reserve(key(each), pool="lab") for each in "ab"}
     known = addresses.held()
     (tmp_path / "state" / "addresses.json").write_bytes(damage)
-    assert addresses.settle({"uid-a", "uid-b"}, known) == ()
-    assert "begun anew" in caplog.text
+    assert addresses.reconcile({"uid-a", "uid-b"}, known) == ()
+    assert "quarantined damaged record" in caplog.text
     assert {each: addresses.reserve(key(each), pool="lab") for each in "ab"} == given
     assert addresses.held() == known
 
 
-def test_a_book_of_before_learns_what_is_known_and_changes_nothing_else(addresses, tmp_path):
+def test_stale_assignments_get_what_is_known_and_keep_the_rest(addresses, tmp_path):
     addresses.reserve(key("a"), pool="lab")
     before = (tmp_path / "state" / "addresses.json").read_bytes()
     given = addresses.reserve(key("b"), pool="lab")
     known = addresses.held()
     (tmp_path / "state" / "addresses.json").write_bytes(before)
-    addresses.settle({"uid-a", "uid-b", "uid-c"}, known)
+    addresses.reconcile({"uid-a", "uid-b", "uid-c"}, known)
     assert addresses.held() == known
     assert addresses.reserve(key("b"), pool="lab") == given
     assert addresses.reserve(key("c"), pool="lab") not in (given, known[0].interfaces)
 
 
-def test_a_book_of_a_later_driver_is_not_begun_anew(addresses, tmp_path):
+def test_assignments_of_a_newer_format_are_refused(addresses, tmp_path):
     addresses.reserve(key("a"), pool="lab")
     (tmp_path / "state" / "addresses.json").write_bytes(b'{"version": 2}')
-    with pytest.raises(Unreadable, match="is of version 2"):
-        addresses.settle({"uid-a"}, ())
+    with pytest.raises(NewerFormat, match="written by a newer podwire"):
+        addresses.reconcile({"uid-a"}, ())
 
 
-def test_a_driver_that_holds_the_lock_for_ever_is_named_as_the_reason(addresses, tmp_path):
+def test_a_lock_that_is_held_too_long_is_named_in_the_error(addresses, tmp_path):
     addresses.reserve(key("a"), pool="lab")
     with (tmp_path / "state" / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(TimeoutError, match="another driver holds the lock"):
+        with pytest.raises(TimeoutError, match="is locked by another process"):
             addresses.reserve(key("b"), pool="lab")
     assert addresses.reserve(key("b"), pool="lab")
 
@@ -244,7 +247,7 @@ def test_a_pool_that_makes_no_sense_is_refused_with_its_field(config, told):
 
 RESERVE = """
 import sys
-from podwire.dradriver.addresses.address_store import Addresses
+from podwire.dradriver.addresses.address_store import AddressStore
 from podwire.dradriver.addresses.keys import Key
 from podwire.dradriver.addresses.pools import parse_pools
 from podwire.dradriver.claims.allocations import ClaimRef
@@ -252,7 +255,7 @@ from podwire.dradriver.claims.allocations import ClaimRef
 pools = parse_pools({"big": {"subnet": "10.7.0.0/24"}})
 for number in range(int(sys.argv[3])):
     claim = ClaimRef(namespace="default", name=f"{sys.argv[2]}{number}", uid=f"{sys.argv[2]}{number}")
-    given = Addresses(sys.argv[1], pools).reserve(Key(claim=claim, request="nic", device="eth1"), pool="big")
+    given = AddressStore(sys.argv[1], pools).reserve(Key(claim=claim, request="nic", device="eth1"), pool="big")
     print(*given, flush=True)
 """
 
@@ -300,7 +303,7 @@ class Whatever(RuleBasedStateMachine):
         self._directory.cleanup()
 
     def addresses(self):
-        return Addresses(Path(self._directory.name) / "state", POOLS)
+        return AddressStore(Path(self._directory.name) / "state", POOLS)
 
     @rule(
         claim=st.sampled_from("abcd"),
@@ -331,7 +334,7 @@ class Whatever(RuleBasedStateMachine):
 
     @rule(live=st.sets(st.sampled_from("abcd")))
     def collect(self, live):
-        self.addresses().settle({f"uid-{each}" for each in live}, ())
+        self.addresses().reconcile({f"uid-{each}" for each in live}, ())
         self.told = {who: what for who, what in self.told.items() if who[0] in live}
 
     @invariant()

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from podwire.dradriver.addresses.dhcp_client import DhcpClient, NoLease, Spot, Timing, Withdrawn, _Talk
+from podwire.dradriver.addresses.dhcp_client import DhcpClient, Endpoint, NoLease, Timing, Withdrawn, _Exchange
 from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.dhcp import options
 from podwire.protocols.dhcp.messages import Type
@@ -27,7 +27,7 @@ def asked(lan, **more):
 
 
 def spot(lan, ifindex=None, netns=None):
-    return Spot(ifindex=ifindex or lan.ifindex, mac=lan.mac, client_id=ID, netns=netns or lan.host)
+    return Endpoint(ifindex=ifindex or lan.ifindex, mac=lan.mac, client_id=ID, netns=netns or lan.host)
 
 
 async def test_a_client_gets_what_a_server_has(lan, server, client):
@@ -109,11 +109,11 @@ async def test_when_there_is_no_time_to_rest_a_conflict_is_told_at_once(lan, ser
 
 async def test_how_far_it_came_is_told(lan, server):
     server.silent_to = {Type.REQUEST}
-    talk = _Talk(spot(lan), QUICK, Random(1), None)
-    assert talk.standing == "no server answered"
-    talking = asyncio.create_task(talk.to_the_end())
+    talk = _Exchange(spot(lan), QUICK, Random(1), None)
+    assert talk.progress == "no server answered"
+    talking = asyncio.create_task(talk.run())
     await server.has_heard(Type.REQUEST)
-    assert talk.standing == "10.77.0.1 offered 10.77.0.100 and did not confirm it"
+    assert talk.progress == "10.77.0.1 offered 10.77.0.100 and did not confirm it"
     talking.cancel()
     await asyncio.wait([talking])
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from podwire.dradriver.addresses import dhcp_client, lease_manager
 from podwire.dradriver.addresses.dhcp_client import Timing
+from podwire.dradriver.addresses.manager import LeaseLimits
 from podwire.dradriver.addresses.pools import parse_pools
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import Config as Offering
@@ -74,14 +74,13 @@ def ways_in(node, sandbox):
     return {(each["dst"], each["gateway"]) for each in found if "gateway" in each}
 
 
-async def test_a_lost_lease_is_told_and_leaves_the_pod_until_there_is_another(driver_node, serve, monkeypatch):
-    monkeypatch.setattr(lease_manager, "REGAIN", 0.5)
+async def test_a_lost_lease_is_told_and_leaves_the_pod_until_there_is_another(driver_node, serve):
     node = driver_node
     lan(node)
     with serve("lan1p") as server:
         renews_soon(server)
         server.more = A_WAY
-        async with node.driving():
+        async with node.driving(lease_limits=LeaseLimits(regain=0.5)):
             claim, sandbox = await node.attached("lan1", interface=DHCP)
             before = told_inside(node)
             await prepared(node, claim)  # a kubelet that was restarted asks again, while the pod runs
@@ -227,11 +226,10 @@ async def test_preparing_twice_and_restarting_give_the_same_leased_address(drive
         assert list(server.given) == []
 
 
-async def test_a_claim_whose_server_is_silent_says_so_and_leaves_the_link_as_it_was(driver_node, monkeypatch):
-    monkeypatch.setattr(dhcp_client, "Timing", lambda: Timing(acquire=0.3))
+async def test_a_claim_whose_server_is_silent_says_so_and_leaves_the_link_as_it_was(driver_node):
     node = driver_node
     lan(node)
-    async with node.driving():
+    async with node.driving(lease_limits=LeaseLimits(exchange=Timing(acquire=0.3))):
         await node.offered("lan1")
         before = node.ip("addr show dev lan1")
         _, claim = await node.claimed("lan1", interface=DHCP)

@@ -10,9 +10,10 @@ import pytest
 
 from podwire.dradriver.addresses.dhcp_client import DhcpClient, NoLease, Timing
 from podwire.dradriver.addresses.keys import Key
-from podwire.dradriver.addresses.lease_manager import DhcpKeeper, What
-from podwire.dradriver.addresses.lease_records import KeptLeases, Place
+from podwire.dradriver.addresses.lease_manager import LeaseChange, LeaseManager
+from podwire.dradriver.addresses.lease_records import LeaseRecords, PodLocation
 from podwire.dradriver.claims.allocations import ClaimRef
+from podwire.durable.records import NewerFormat
 from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.dhcp.messages import EVERYBODY, Type
 
@@ -54,7 +55,7 @@ def told():
 
 @pytest.fixture
 def keeper(lan, tmp_path, told):
-    return DhcpKeeper(tmp_path / "leases", told, DhcpClient(QUICK), host=lan.host, regain=0.2)
+    return LeaseManager(tmp_path / "leases", told, DhcpClient(QUICK), host=lan.host, regain=0.2)
 
 
 @asynccontextmanager
@@ -82,14 +83,14 @@ async def test_asking_again_gives_the_same_without_a_word(lan, server, keeper):
 async def test_a_driver_that_is_started_again_gives_the_same(lan, server, keeper, tmp_path, told):
     lease = await keeper.acquire(key(), **asked(lan))
     heard = len(server.heard)
-    again = DhcpKeeper(tmp_path / "leases", told, DhcpClient(QUICK), host=lan.host)
+    again = LeaseManager(tmp_path / "leases", told, DhcpClient(QUICK), host=lan.host)
     assert await again.acquire(key(), **asked(lan)) == lease
     assert len(server.heard) == heard
 
 
 async def test_a_lease_that_was_granted_and_never_written_is_granted_again(lan, server, keeper, tmp_path):
     lease = await keeper.acquire(key(), **asked(lan))
-    KeptLeases(tmp_path / "leases").remove(key().id)
+    LeaseRecords(tmp_path / "leases").remove(key().id)
     assert (await keeper.acquire(key(), **asked(lan))).address == lease.address
 
 
@@ -109,7 +110,7 @@ def aged(tmp_path):
     """Makes a lease older than it is: its server granted it so many seconds ago."""
 
     def age(seconds):
-        disk = KeptLeases(tmp_path / "leases")
+        disk = LeaseRecords(tmp_path / "leases")
         [kept] = disk.all()
         disk.put(replace(kept, since=time.time() - seconds))
 
@@ -124,7 +125,7 @@ async def in_pod(lan, server, keeper, moved, aged):
         server.seconds, server.t1, server.t2 = FOREVER, RENEWED, REBOUND
         lease = await keeper.acquire(key(), **asked(lan))
         moved(lease)
-        await keeper.place(key(), Place(netns=lan.pod, name="net1"))
+        await keeper.place(key(), PodLocation(netns=lan.pod, name="net1"))
         aged(age)
         return lease
 
@@ -135,7 +136,7 @@ async def test_a_pods_lease_is_renewed_in_its_namespace(server, keeper, told, in
     lease = await in_pod(RENEWED)
     server.t1 = RENEWED + 1
     async with running(keeper):
-        renewed = await told.of(What.PROLONGED)
+        renewed = await told.of(LeaseChange.PROLONGED)
     assert renewed.lease.address == lease.address
     assert renewed.lease.renew_after == RENEWED + 1
     message, datagram = server.heard[-1]
@@ -144,15 +145,15 @@ async def test_a_pods_lease_is_renewed_in_its_namespace(server, keeper, told, in
 
 async def test_a_driver_that_is_started_again_renews_what_its_predecessor_got(lan, in_pod, told, tmp_path):
     await in_pod(RENEWED)
-    async with running(DhcpKeeper(tmp_path / "leases", told, DhcpClient(QUICK), host=lan.host)):
-        assert (await told.of(What.PROLONGED)).key == key()
+    async with running(LeaseManager(tmp_path / "leases", told, DhcpClient(QUICK), host=lan.host)):
+        assert (await told.of(LeaseChange.PROLONGED)).key == key()
 
 
 async def test_late_in_its_life_a_lease_is_renewed_by_any_server(server, keeper, told, in_pod):
     await in_pod(REBOUND)
     server.ignores = lambda message, datagram: datagram.target == server.ip
     async with running(keeper):
-        rebound = await told.of(What.PROLONGED)
+        rebound = await told.of(LeaseChange.PROLONGED)
     assert rebound.lease.address.ip == FIRST
     message, datagram = server.heard[-1]
     assert (message.ciaddr, datagram.target) == (FIRST, EVERYBODY)
@@ -164,16 +165,16 @@ async def test_a_short_lease_goes_through_its_whole_life(lan, server, keeper, to
     async with running(keeper):
         await keeper.acquire(key(), **asked(lan))
         server.silent_to = set(Type)
-        await told.of(What.LOST)
-    assert [each.what for each in told.news][-1] is What.LOST
+        await told.of(LeaseChange.LOST)
+    assert [each.what for each in told.news][-1] is LeaseChange.LOST
 
 
 async def test_that_nobody_renews_a_lease_is_told_while_there_is_time(lan, server, told, in_pod, tmp_path):
     await in_pod(RENEWED)
     server.silent_to = set(Type)
     hasty = DhcpClient(Timing(answer=0.1))
-    async with running(DhcpKeeper(tmp_path / "leases", told, hasty, host=lan.host)) as keeper:
-        unanswered = await told.of(What.UNANSWERED)
+    async with running(LeaseManager(tmp_path / "leases", told, hasty, host=lan.host)) as keeper:
+        unanswered = await told.of(LeaseChange.UNANSWERED)
         assert await keeper.lease(key()) is not None
     assert unanswered.reason == "DHCP: no server answered within 0.1 s"
 
@@ -183,7 +184,7 @@ async def test_a_lease_of_a_pod_that_does_not_run_yet_is_renewed_from_the_host(l
     await keeper.acquire(key(), **asked(lan))
     aged(RENEWED)
     async with running(keeper):
-        assert (await told.of(What.PROLONGED)).lease.address.ip == FIRST
+        assert (await told.of(LeaseChange.PROLONGED)).lease.address.ip == FIRST
     assert server.heard[-1][0].ciaddr == IPv4Address(0)
 
 
@@ -191,19 +192,19 @@ async def test_a_lease_that_ends_is_told_and_the_same_address_is_regained(server
     lease = await in_pod(FOREVER)
     server.silent_to = set(Type)
     async with running(keeper):
-        lost = await told.of(What.LOST)
+        lost = await told.of(LeaseChange.LOST)
         assert (lost.key, lost.reason) == (key(), "the lease ended, and no server gave it more time")
         assert await keeper.lease(key()) is None
         server.silent_to = set()
-        assert (await told.of(What.REGAINED)).lease.address == lease.address
-    assert [each.what for each in told.news].count(What.LOST) == 1
+        assert (await told.of(LeaseChange.REGAINED)).lease.address == lease.address
+    assert [each.what for each in told.news].count(LeaseChange.LOST) == 1
 
 
 async def test_an_address_that_is_withdrawn_is_lost_at_once(server, keeper, told, in_pod):
     await in_pod(RENEWED)
     server.refuses, server.silent_to = {FIRST}, {Type.DISCOVER}
     async with running(keeper):
-        lost = await told.of(What.LOST)
+        lost = await told.of(LeaseChange.LOST)
         assert lost.reason == "DHCP: the server withdrew the address: not yours"
         assert await keeper.lease(key()) is None
 
@@ -213,8 +214,8 @@ async def test_when_an_address_is_withdrawn_another_one_is_taken(server, keeper,
     server.refuses = {FIRST}
     server.given.clear()
     async with running(keeper):
-        await told.of(What.LOST)
-        regained = await told.of(What.REGAINED)
+        await told.of(LeaseChange.LOST)
+        regained = await told.of(LeaseChange.REGAINED)
         assert await keeper.lease(key()) == regained.lease
     assert regained.lease.address.ip == FIRST + 1
 
@@ -227,7 +228,7 @@ async def test_a_claim_gives_all_its_leases_back_and_they_are_forgotten(lan, ser
         await keeper.release(key().claim.uid)
         await server.has_heard(Type.RELEASE, 2)
         await keeper.release(key().claim.uid)
-        assert [each.key.claim.name for each in KeptLeases(tmp_path / "leases").all()] == ["other"]
+        assert [each.key.claim.name for each in LeaseRecords(tmp_path / "leases").all()] == ["other"]
         assert len(keeper._watches) == 1
     assert server.types.count(Type.RELEASE) == 2
 
@@ -235,7 +236,7 @@ async def test_a_claim_gives_all_its_leases_back_and_they_are_forgotten(lan, ser
 async def test_claims_that_are_gone_give_their_leases_back(lan, server, keeper):
     for claim in ("a", "b"):
         await keeper.acquire(key(claim), **asked(lan))
-    gone = await keeper.gc({key("b").claim.uid})
+    gone = await keeper.collect_garbage({key("b").claim.uid})
     message, _ = await server.has_heard(Type.RELEASE)
     assert [each.key for each in gone] == [key("a")]
     assert message.ciaddr == gone[0].lease.address.ip
@@ -247,12 +248,12 @@ async def test_a_lease_whose_link_is_gone_is_forgotten_all_the_same(lan, server,
     with KernelNetwork(lan.host) as host:
         host.links.delete("nic")
     await keeper.release(key().claim.uid)
-    assert list(KeptLeases(tmp_path / "leases").all()) == []
+    assert list(LeaseRecords(tmp_path / "leases").all()) == []
 
 
 async def test_a_lease_is_given_back_from_the_host_when_the_pod_is_gone(lan, server, keeper):
     await keeper.acquire(key(), **asked(lan))
-    await keeper.place(key(), Place(netns=f"{lan.pod}-gone", name="net1"))
+    await keeper.place(key(), PodLocation(netns=f"{lan.pod}-gone", name="net1"))
     await keeper.release(key().claim.uid)
     assert (await server.has_heard(Type.RELEASE))[0].ciaddr == FIRST
 
@@ -260,9 +261,9 @@ async def test_a_lease_is_given_back_from_the_host_when_the_pod_is_gone(lan, ser
 async def test_without_a_lease_there_is_nothing_to_keep(lan, keeper, tmp_path):
     with pytest.raises(NoLease):
         await keeper.acquire(key(), **asked(lan, timeout=0.1))
-    await keeper.place(key(), Place(netns=lan.pod, name="net1"))
+    await keeper.place(key(), PodLocation(netns=lan.pod, name="net1"))
     await keeper.release(key().claim.uid)
-    assert list(KeptLeases(tmp_path / "leases").all()) == []
+    assert list(LeaseRecords(tmp_path / "leases").all()) == []
 
 
 async def test_a_claim_with_a_silent_server_does_not_hold_up_another(lan, server, keeper):
@@ -275,18 +276,25 @@ async def test_a_claim_with_a_silent_server_does_not_hold_up_another(lan, server
     await asyncio.wait([waiting])
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b"\xff", b'{"version": 2}'])
-async def test_a_damaged_record_is_as_good_as_none(lan, server, keeper, tmp_path, damage):
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\xff"])
+async def test_a_damaged_record_is_quarantined_and_the_lease_acquired_again(lan, server, keeper, tmp_path, damage):
     lease = await keeper.acquire(key(), **asked(lan))
     (tmp_path / "leases" / f"{key().id}.json").write_bytes(damage)
     assert await keeper.lease(key()) is None
     assert (await keeper.acquire(key(), **asked(lan))).address == lease.address
 
 
+async def test_a_record_of_a_newer_format_is_refused(lan, server, keeper, tmp_path):
+    await keeper.acquire(key(), **asked(lan))
+    (tmp_path / "leases" / f"{key().id}.json").write_bytes(b'{"version": 2}')
+    with pytest.raises(NewerFormat):
+        await keeper.lease(key())
+
+
 async def test_a_record_says_everything_again(lan, server, keeper, tmp_path):
     server.more = {121: bytes((16, 10, 5, 10, 77, 0, 254, 8, 11, 0, 0, 0, 0)), 6: bytes((1, 1, 1, 1)), 15: b"lab"}
     lease = await keeper.acquire(key(), hostname="web", **asked(lan))
-    place = Place(netns=lan.pod, name="net1")
+    place = PodLocation(netns=lan.pod, name="net1")
     await keeper.place(key(), place)
-    [kept] = KeptLeases(tmp_path / "leases").all()
+    [kept] = LeaseRecords(tmp_path / "leases").all()
     assert (kept.lease, kept.key, kept.place, kept.hostname) == (lease, key(), place, "web")

@@ -6,7 +6,7 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.dradriver.addresses.dhcp_client import DhcpClient, NoLease, Spot, Timing, Withdrawn
+from podwire.dradriver.addresses.dhcp_client import DhcpClient, Endpoint, NoLease, Timing, Withdrawn
 from podwire.linux.net.network import KernelNetwork
 
 BUSYBOX = shutil.which("busybox")
@@ -46,7 +46,7 @@ def udhcpd(lan, tmp_path):
 
 
 def spot(lan, mac, client_id, **more):
-    return Spot(**{"ifindex": lan.ifindex, "mac": mac, "client_id": client_id, "netns": lan.host, **more})
+    return Endpoint(**{"ifindex": lan.ifindex, "mac": mac, "client_id": client_id, "netns": lan.host, **more})
 
 
 async def test_a_server_of_others_leases_confirms_renews_and_takes_back(lan, udhcpd, moved):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from podwire.dradriver.attach.attachments import Attachments
-from podwire.dradriver.claims.allocations import ClaimRef, Offered, Order, PodRef
+from podwire.dradriver.claims.allocations import Allocation, ClaimRef, Device, PodRef
 from podwire.dradriver.parameters.settings import Made, Settings
 from podwire.linux.net import link_sysctls
 from podwire.linux.net.ethtool import Ethtool
@@ -54,7 +54,7 @@ def eventually(true: Callable[[], object], told: str = "it never happened") -> o
 
 
 def at_once() -> None:
-    """Addresses can be used as soon as they are there: a test waits for nobody who might have the same."""
+    """AddressStore can be used as soon as they are there: a test waits for nobody who might have the same."""
     for each in ("all", "default"):
         Path(f"/proc/sys/net/ipv6/conf/{each}/accept_dad").write_text("0")
 
@@ -218,20 +218,22 @@ class Host:
     def _not_tentative(self) -> None:
         eventually(lambda: "tentative" not in json.dumps(self.ip("addr show")))
 
-    def order(self, device: str = "nic0", *, link: str = "", made: Made | None = None, **more: object) -> Order:
+    def allocation(
+        self, device: str = "nic0", *, link: str = "", made: Made | None = None, **more: object
+    ) -> Allocation:
         self._claims += 1
         pod = str(more.pop("pod", "pod-uid"))
         share = str(more.pop("share", "share-1" if made else ""))
         with KernelNetwork() as network:
             found = {each.name: each for each in network.links.list()}.get(link or device)
-        return Order(
+        return Allocation(
             claim=ClaimRef(namespace="default", name=f"claim-{self._claims}", uid=f"claim-uid-{self._claims}"),
             pod=PodRef(namespace="default", name="web", uid=pod),
             request="nic",
             pool="node-1",
             share_id=share,
-            offered=Offered(
-                device=device,
+            device=Device(
+                name=device,
                 link=link or device,
                 ifindex=found.ifindex if found else 0,
                 kind=found.kind if found else "",
@@ -243,10 +245,10 @@ class Host:
             settings=Settings(name=str(more.pop("name", "net1")), made=made or Made(), **more),
         )
 
-    def attached(self, *orders: Order) -> tuple[Attachments, str]:
+    def attached(self, *allocations: Allocation) -> tuple[Attachments, str]:
         """Who has put these into a pod, or a link of the host as it is; and the pod's namespace."""
         attachments, pod = self.attachments(), self.pod()
-        attachments.prepare(orders or [self.order()])
+        attachments.prepare(allocations or [self.allocation()])
         attachments.attach("pod-uid", pod)
         return attachments, pod
 

@@ -13,6 +13,7 @@ from podwire.dradriver.attach.attachments import AttachFailed
 from podwire.dradriver.attach.records import ATTACHED, PREPARED
 from podwire.dradriver.claims.allocations import Refused
 from podwire.dradriver.parameters.settings import Made, Route, Vrf
+from podwire.durable.records import NewerFormat
 from podwire.linux import syscalls
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.network import KernelNetwork
@@ -24,7 +25,7 @@ def test_a_link_moves_with_all_that_it_has_and_comes_back_as_it_was(host):
     host.furnish()
     before = host.dump()
     attachments, pod = host.attachments(), host.pod()
-    (record,) = attachments.prepare([host.order()])
+    (record,) = attachments.prepare([host.allocation()])
     assert host.dump() == before
     (attached,) = attachments.attach("pod-uid", pod)
     assert (attached.interface, attached.mac) == ("net1", "02:00:00:00:00:01")
@@ -38,7 +39,7 @@ def test_a_link_moves_with_all_that_it_has_and_comes_back_as_it_was(host):
     assert back.lost == ()
     assert not attachments.is_attached("pod-uid", pod)
     host.settled(before)
-    attachments.unprepare(record.order.claim.uid)
+    attachments.unprepare(record.allocation.claim.uid)
     assert attachments.records() == ()
 
 
@@ -57,8 +58,10 @@ def test_an_interface_is_made_for_a_claim_and_goes_with_it(host, kind):
     before = host.dump()
     attachments, pod = host.attachments(), host.pod()
     device = "br0" if kind == "veth" else "nic0"
-    order = host.order(device, made=MADE[kind], addresses=(ip_interface("10.9.1.5/24"),), mtu=1300, gso_max_size=40000)
-    (record,) = attachments.prepare([order])
+    allocation = host.allocation(
+        device, made=MADE[kind], addresses=(ip_interface("10.9.1.5/24"),), mtu=1300, gso_max_size=40000
+    )
+    (record,) = attachments.prepare([allocation])
     (attached,) = attachments.attach("pod-uid", pod)
     (there,) = host.ip("addr show dev net1", pod)
     assert (there["mtu"], there["address"], there["gso_max_size"]) == (1300, attached.mac, 40000)
@@ -69,7 +72,7 @@ def test_an_interface_is_made_for_a_claim_and_goes_with_it(host, kind):
     assert [each["ifname"] for each in host.ip("link show", pod)] == ["lo"]
     attachments.attach("pod-uid", pod)
     assert host.ip("addr show dev net1", pod)[0]["address"] == attached.mac
-    attachments.unprepare(order.claim.uid)
+    attachments.unprepare(allocation.claim.uid)
     host.settled(before)
 
 
@@ -83,19 +86,19 @@ def test_all_devices_of_a_pod_or_none(host):
     host.furnish()
     before = host.dump()
     attachments, pod = host.attachments(), host.pod()
-    orders = [
-        host.order(),
-        host.order("br0", made=Made(kind="veth", bridge="br0"), name="net2"),
-        host.order("nic1", name="net3", routes=UNREACHABLE),
+    allocations = [
+        host.allocation(),
+        host.allocation("br0", made=Made(kind="veth", bridge="br0"), name="net2"),
+        host.allocation("nic1", name="net3", routes=UNREACHABLE),
     ]
-    attachments.prepare(orders)
+    attachments.prepare(allocations)
     with pytest.raises(AttachFailed, match=r"device nic1: add routes: add route 10\.60\.0\.0/16.*unreachable") as error:
         attachments.attach("pod-uid", pod)
     assert (error.value.device, error.value.step) == ("nic1", "add routes")
     host.settled(before)
     assert [each["ifname"] for each in host.ip("link show", pod)] == ["lo"]
     assert not attachments.is_attached("pod-uid", pod)
-    told = {each.order.offered.device: (each.stage, each.failure) for each in attachments.records()}
+    told = {each.allocation.device.name: (each.stage, each.failure) for each in attachments.records()}
     assert told["nic0"] == told["br0"] == (PREPARED, "")
     assert told["nic1"][1].startswith("add routes: add route 10.60.0.0/16")
 
@@ -105,8 +108,8 @@ def test_a_name_that_the_pod_has_already_is_a_failure(host):
     before = host.dump()
     attachments, pod = host.attachments(), host.pod()
     host.ip("link add net1 type bridge", pod)
-    attachments.prepare([host.order()])
-    with pytest.raises(AttachFailed, match=r"move the link into the pod.*the pod has such a link"):
+    attachments.prepare([host.allocation()])
+    with pytest.raises(AttachFailed, match=r"move the link into the pod.*another link has this name there"):
         attachments.attach("pod-uid", pod)
     host.settled(before)
 
@@ -116,20 +119,20 @@ def test_each_call_can_be_made_again_and_again(host):
     host.furnish()
     before = host.dump()
     attachments, pod = host.attachments(), host.pod()
-    order = host.order()
-    assert attachments.prepare([order]) == attachments.prepare([order]) == attachments.records()
+    allocation = host.allocation()
+    assert attachments.prepare([allocation]) == attachments.prepare([allocation]) == attachments.records()
     assert (
         attachments.attach("pod-uid", pod)
         == attachments.attach("pod-uid", pod)
         == host.attachments().attach("pod-uid", pod)
     )
-    assert attachments.prepare([order])[0].stage == ATTACHED
+    assert attachments.prepare([allocation])[0].stage == ATTACHED
     for _ in range(3):
         attachments.detach("pod-uid", pod)
     host.settled(before)
     attachments.attach("pod-uid", pod)
     for _ in range(3):
-        host.attachments().unprepare(order.claim.uid)
+        host.attachments().unprepare(allocation.claim.uid)
     attachments.unprepare("unknown")
     assert attachments.detach("unknown", None) == attachments.attach("unknown", pod) == ()
     host.settled(before)
@@ -140,7 +143,7 @@ def test_a_pod_whose_sandbox_is_made_anew_gets_its_devices_again(host):
     host.nic()
     host.furnish()
     attachments, first, second = host.attachments(), host.pod("first"), host.pod("second")
-    attachments.prepare([host.order()])
+    attachments.prepare([host.allocation()])
     attachments.attach("pod-uid", first)
     attachments.attach("pod-uid", second)
     assert attachments.is_attached("pod-uid", second)
@@ -180,17 +183,17 @@ def test_a_link_whose_name_is_anothers_by_now_comes_back_under_one_of_ours_and_s
     (record,) = attachments.records()
     host.ip("link add nic0 type bridge")
     (back,) = attachments.detach("pod-uid", pod)
-    assert back.lost == (f"the name nic0: another link has it; it is {record.waiting_name} now",)
+    assert back.lost == (f"the name nic0: another link has it, so the link is called {record.waiting_name}",)
     assert host.ip(f"link show {record.waiting_name}")[0]["address"] == "02:00:00:00:00:01"
 
 
 def test_a_cable_that_ended_with_its_pod_is_lost_and_its_claim_says_so(host):
     host.nic()
     host.nic("nic1", "far1", "02:00:00:00:00:02")
-    attachments, pod = host.attached(host.order(), host.order("nic1", made=Made(kind="macvlan"), name="net2"))
+    attachments, pod = host.attached(host.allocation(), host.allocation("nic1", made=Made(kind="macvlan"), name="net2"))
     host.ip("link del net1", pod)
     host.remove()
-    lost = {each.order.offered.device: each.lost for each in attachments.detach("pod-uid", pod)}
+    lost = {each.allocation.device.name: each.lost for each in attachments.detach("pod-uid", pod)}
     assert lost == {"nic0": ("nic0: the link is gone, with the pod's namespace",), "nic1": ()}
     with pytest.raises(AttachFailed, match="the link nic0 is not on the host"):
         attachments.attach("pod-uid", host.pod())
@@ -201,43 +204,46 @@ def test_many_pods_get_theirs_at_the_same_time(host):
     before = host.dump()
     attachments, made = host.attachments(), Made(kind="veth", bridge="br0")
     pods = {f"pod-{number}": host.pod(f"pod-{number}") for number in range(8)}
-    orders = {uid: host.order("br0", made=made, pod=uid, share=uid, name="net1") for uid in pods}
+    allocations = {uid: host.allocation("br0", made=made, pod=uid, share=uid, name="net1") for uid in pods}
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda order: attachments.prepare([order]), orders.values()))
+        list(threads.map(lambda allocation: attachments.prepare([allocation]), allocations.values()))
         attached = list(threads.map(attachments.attach, pods.keys(), pods.values()))
         assert len({each.mac for (each,) in attached}) == 8
         assert all(host.ip("link show net1", netns) for netns in pods.values())
         list(threads.map(attachments.detach, pods.keys(), pods.values()))
-        list(threads.map(attachments.unprepare, (each.claim.uid for each in orders.values())))
+        list(threads.map(attachments.unprepare, (each.claim.uid for each in allocations.values())))
     assert attachments.records() == ()
     host.settled(before)
 
 
 REFUSALS = {
-    "the uplink": (lambda host: host.order("nic0"), "the host's default route goes through nic0"),
-    "the loopback": (lambda host: host.order("lo"), "the loopback interface stays on the host"),
-    "on the loopback": (lambda host: host.order("lo", made=Made(kind="macvlan")), "nothing is made on the loopback"),
-    "a bridge": (lambda host: host.order("br0"), "br0 is a bridge, which cannot be moved"),
-    "a port": (lambda host: host.order("port0"), "port0 is a port of br0"),
-    "nothing": (lambda host: host.order("nic7"), "the link nic7 is not on the host"),
-    "on nothing": (lambda host: host.order("nic7", made=Made(kind="macvlan")), "the link nic7 is not on the host"),
-    "a veth on a cable": (
-        lambda host: host.order("nic1", made=Made(kind="veth", bridge="nic1")),
-        "a veth is made on a bridge, and nic1 is none",
+    "the uplink": (lambda host: host.allocation("nic0"), "the host's default route goes through nic0"),
+    "the loopback": (lambda host: host.allocation("lo"), "the loopback interface stays on the host"),
+    "on the loopback": (
+        lambda host: host.allocation("lo", made=Made(kind="macvlan")),
+        "cannot be made on the loopback",
     ),
-    "a vlan": (lambda host: host.order("nic1", made=Made(kind="vlan", vlan=5)), "without CONFIG_VLAN_8021Q"),
-    "an ipvlan": (lambda host: host.order("nic1", made=Made(kind="ipvlan")), "without CONFIG_IPVLAN"),
-    "a VRF": (lambda host: host.order("nic1", vrf=Vrf(name="red", table=1001)), "without CONFIG_NET_VRF"),
+    "a bridge": (lambda host: host.allocation("br0"), "br0 is a bridge, which cannot be moved"),
+    "a port": (lambda host: host.allocation("port0"), "port0 is a port of br0"),
+    "nothing": (lambda host: host.allocation("nic7"), "the link nic7 is not on the host"),
+    "on nothing": (lambda host: host.allocation("nic7", made=Made(kind="macvlan")), "the link nic7 is not on the host"),
+    "a veth on a cable": (
+        lambda host: host.allocation("nic1", made=Made(kind="veth", bridge="nic1")),
+        "a veth needs a bridge, and nic1 is not a bridge",
+    ),
+    "a vlan": (lambda host: host.allocation("nic1", made=Made(kind="vlan", vlan=5)), "without CONFIG_VLAN_8021Q"),
+    "an ipvlan": (lambda host: host.allocation("nic1", made=Made(kind="ipvlan")), "without CONFIG_IPVLAN"),
+    "a VRF": (lambda host: host.allocation("nic1", vrf=Vrf(name="red", table=1001)), "without CONFIG_NET_VRF"),
     "a feature that is fixed": (
-        lambda host: host.order("nic1", features={"loopback": True}),
+        lambda host: host.allocation("nic1", features={"loopback": True}),
         "ethtool.features: loopback cannot be changed on nic1",
     ),
     "a flag that is not": (
-        lambda host: host.order("nic1", private_flags={"magic": True}),
+        lambda host: host.allocation("nic1", private_flags={"magic": True}),
         "ethtool.privateFlags: nic1 has no flag magic",
     ),
     "too large": (
-        lambda host: host.order("br0", made=Made(kind="veth", bridge="br0"), mtu=9000),
+        lambda host: host.allocation("br0", made=Made(kind="veth", bridge="br0"), mtu=9000),
         "interface.mtu: 9000 is more than br0 has, 1500",
     ),
 }
@@ -253,7 +259,7 @@ def test_what_cannot_be_is_refused_before_anything_is_changed(host, case):
     before = host.dump()
     attachments = host.attachments()
     make, told = REFUSALS[case]
-    fine = host.order("nic1", made=Made(kind="macvlan"), share="other")
+    fine = host.allocation("nic1", made=Made(kind="macvlan"), share="other")
     with pytest.raises(Refused, match=told):
         attachments.prepare([fine, make(host)])
     assert attachments.records() == ()
@@ -263,16 +269,16 @@ def test_what_cannot_be_is_refused_before_anything_is_changed(host, case):
 def test_a_device_is_for_one_claim_at_a_time(host):
     host.nic()
     attachments = host.attachments()
-    attachments.prepare([host.order()])
+    attachments.prepare([host.allocation()])
     with pytest.raises(Refused, match="device nic0 is prepared for claim default/claim-1"):
-        attachments.prepare([host.order(pod="other")])
+        attachments.prepare([host.allocation(pod="other")])
 
 
 def test_a_link_that_the_host_came_to_need_stays(host):
     host.nic()
     host.furnish()
     attachments, pod = host.attachments(), host.pod()
-    attachments.prepare([host.order()])
+    attachments.prepare([host.allocation()])
     host.ip("route add default via 10.9.1.254 dev nic0")
     before = host.dump()
     with pytest.raises(AttachFailed, match="the host's default route goes through nic0"):
@@ -287,14 +293,14 @@ def test_what_was_missed_is_caught_up_with(host):
     before = host.dump()
     attachments, gone, lives, bare = host.attachments(), host.pod("gone"), host.pod("lives"), host.pod("bare")
     mac = Made(kind="macvlan")
-    attachments.prepare([host.order(pod="gone")])
-    attachments.prepare([host.order("nic1", made=mac, pod="lives", share="1")])
-    attachments.prepare([host.order("nic1", made=mac, pod="bare", share="2")])
+    attachments.prepare([host.allocation(pod="gone")])
+    attachments.prepare([host.allocation("nic1", made=mac, pod="lives", share="1")])
+    attachments.prepare([host.allocation("nic1", made=mac, pod="bare", share="2")])
     attachments.attach("gone", gone)
     attachments.attach("lives", lives)
     index = host.ip("link show net1", lives)[0]["ifindex"]
     changed = host.attachments().reconcile({"lives": lives, "bare": bare, "unknown": lives})
-    assert {each.order.pod.uid: each.stage for each in changed} == {"gone": PREPARED, "bare": ATTACHED}
+    assert {each.allocation.pod.uid: each.stage for each in changed} == {"gone": PREPARED, "bare": ATTACHED}
     assert host.ip("link show net1", lives)[0]["ifindex"] == index
     assert host.attachments().is_attached("bare", bare)
     assert host.attachments().reconcile({"lives": lives, "bare": bare}) == ()
@@ -306,7 +312,7 @@ def test_what_was_made_for_a_claim_that_nobody_knows_is_deleted(host):
     host.nic()
     host.bridge()
     before = host.dump()
-    host.attached(host.order("br0", made=Made(kind="veth", bridge="br0")), host.order(name="net2"))
+    host.attached(host.allocation("br0", made=Made(kind="veth", bridge="br0")), host.allocation(name="net2"))
     for each in (host.state / "records" / "pod-uid").iterdir():
         if "br0" in each.name:
             each.unlink()
@@ -317,7 +323,7 @@ def test_what_was_made_for_a_claim_that_nobody_knows_is_deleted(host):
 def test_after_a_boot_nothing_is_attached_and_everything_is_looked_at_anew(host):
     host.nic()
     attachments, pod = host.attachments(boot="one"), host.pod()
-    attachments.prepare([host.order()])
+    attachments.prepare([host.allocation()])
     attachments.attach("pod-uid", pod)
     attachments.detach("pod-uid", pod)
     attachments.attached_file("pod-uid").write_text("4:4026531840\n")
@@ -333,16 +339,16 @@ def test_after_a_boot_nothing_is_attached_and_everything_is_looked_at_anew(host)
 def test_a_record_of_a_newer_version_is_refused_and_a_damaged_one_put_aside(host):
     host.nic()
     attachments, pod = host.attachments(), host.pod()
-    attachments.prepare([host.order()])
+    attachments.prepare([host.allocation()])
     (path,) = (host.state / "records" / "pod-uid").glob("*.json")
     text = path.read_text()
-    path.write_text(text.replace('"version": 1', '"version": 2'))
-    with pytest.raises(Refused, match="a record is of version 2, and this driver knows 1"):
+    path.write_text(text.replace('"format":2', '"format":3'))
+    with pytest.raises(NewerFormat, match=r"written by a newer podwire \(format 3; this one supports up to 2\)"):
         attachments.attach("pod-uid", pod)
     path.write_text(text.replace("nic0", "nic9", 1))
     assert attachments.records() == ()
-    assert path.with_suffix(".damaged").exists()
-    path.write_text(text + '{"version": 1, "progress": {"sta')
+    assert path.with_name(f"{path.name}.damaged").exists()
+    path.write_text(text + '\n{"format":2,"checksum":"00000000","record":{"sta')
     assert [each.stage for each in attachments.records()] == [PREPARED]
 
 
@@ -356,13 +362,13 @@ def test_the_file_that_others_read_names_the_namespace(host):
 def test_programs_are_taken_off_and_that_they_are_lost_is_said(host):
     host.nic()
     attachments, pod = host.attachments(), host.pod()
-    attachments.prepare([host.order(detach_ebpf=True)])
+    attachments.prepare([host.allocation(detach_ebpf=True)])
     descriptor = xdp_on("nic0")
     try:
         attachments.attach("pod-uid", pod)
         assert "xdp" not in host.run("ip link show net1", pod)
         (back,) = attachments.detach("pod-uid", pod)
-        assert back.lost == ("1 eBPF programs, which were taken off",)
+        assert back.lost == ("1 eBPF programs, which were detached",)
     finally:
         os.close(descriptor)
 

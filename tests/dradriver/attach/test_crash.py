@@ -1,6 +1,5 @@
 """A driver killed at any step, and another one after it: all devices are in the pod, or the host is as it was."""
 
-import json
 import os
 import random
 import subprocess
@@ -8,10 +7,10 @@ import sys
 import time
 from ipaddress import ip_interface, ip_network
 
+import msgspec
 import pytest
 
 from podwire.dradriver.attach import steps
-from podwire.dradriver.attach.coding import encoded
 from podwire.dradriver.parameters.settings import Made, Rule
 from podwire.failpoints import KNOWN
 
@@ -20,25 +19,26 @@ SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 360
 """The same for all workers of a run; set it to repeat a run."""
 
 CHILD = """
-import json, sys
+import sys
 from pathlib import Path
+import msgspec
 from podwire.dradriver.attach.attachments import Attachments
 from ipaddress import ip_interface
-from podwire.dradriver.attach.coding import decoded
 from podwire.dradriver.attach.records import Terms
-from podwire.dradriver.claims.allocations import Order
-state, verb, pod, orders = sys.argv[1:]
+from podwire.dradriver.claims.allocations import Allocation
+from podwire.dradriver.parameters.settings import decode_address
+state, verb, pod, allocations = sys.argv[1:]
 attachments = Attachments(Path(state))
 match verb:
     case "prepare":
-        attachments.prepare([decoded(Order, each) for each in json.loads(orders)])
+        attachments.prepare(msgspec.json.decode(allocations, type=list[Allocation], dec_hook=decode_address))
     case "attach":
         attachments.attach("pod-uid", pod)
     case "follow":
         for record in attachments.records():
-            if record.order.settings.dhcp:
-                attachments.follow(record.key, Terms(addresses=(ip_interface("10.6.0.1/24"),), mtu=1400))
-                attachments.follow(record.key, Terms(addresses=(ip_interface("10.6.0.2/24"),), mtu=1300))
+            if record.allocation.settings.dhcp:
+                attachments.apply_terms(record.key, Terms(addresses=(ip_interface("10.6.0.1/24"),), mtu=1400))
+                attachments.apply_terms(record.key, Terms(addresses=(ip_interface("10.6.0.2/24"),), mtu=1300))
     case "detach":
         attachments.detach("pod-uid", pod)
 """
@@ -66,22 +66,24 @@ def test_every_step_is_killed_after():
     assert told <= KNOWN.keys()
 
 
-def orders(host):
+def allocations(host):
     """Devices of all kinds, whose ways have all steps between them."""
     veth, macvlan = Made(kind="veth", bridge="br0"), Made(kind="macvlan")
     return [
-        host.order(
+        host.allocation(
             arp_ignore=1, features={"rx-gro": True}, rules=(Rule(priority=9, table=9, source=ip_network("::/0")),)
         ),
-        host.order("nic1", made=macvlan, name="net2", bits_per_second=10**9, addresses=(ip_interface("10.7.0.1/24"),)),
-        host.order("br0", made=veth, name="net3", bits_per_second=10**9, addresses=(ip_interface("10.8.0.1/24"),)),
-        host.order("br0", made=veth, name="net4", dhcp=True, share="share-2"),
+        host.allocation(
+            "nic1", made=macvlan, name="net2", bits_per_second=10**9, addresses=(ip_interface("10.7.0.1/24"),)
+        ),
+        host.allocation("br0", made=veth, name="net3", bits_per_second=10**9, addresses=(ip_interface("10.8.0.1/24"),)),
+        host.allocation("br0", made=veth, name="net4", dhcp=True, share="share-2"),
     ]
 
 
 def killed(host, verb, pod, wanted, at=""):
     """A driver that lives for one call, or dies in it."""
-    told = json.dumps([encoded(each) for each in wanted])
+    told = msgspec.json.encode(wanted, enc_hook=str).decode()
     env = {**os.environ, "PODWIRE_FAILPOINTS": f"network-driver.{at}=kill" if at else ""}
     command = [sys.executable, "-c", CHILD, str(host.state), verb, pod, told]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
@@ -94,7 +96,7 @@ def test_a_driver_that_is_killed_is_followed_by_one_that_finishes_or_undoes(host
     host.nic("nic1", "far1", "02:00:00:00:00:02")
     host.bridge()
     host.furnish()
-    before, pod, wanted = host.dump(), host.pod(), orders(host)
+    before, pod, wanted = host.dump(), host.pod(), allocations(host)
     for each in ("prepare", "attach", "follow", "detach"):
         killed(host, each, pod, wanted, at if each == verb else "")
         if each == verb:
@@ -113,7 +115,7 @@ def test_a_driver_that_is_killed_is_followed_by_one_that_finishes_or_undoes(host
             host.remove()
         next_one.reconcile({})
         if after == "its namespace is gone" and whole_is_inside:
-            lost = [each.lost for each in next_one.records() if each.order.offered.device == "nic0"]
+            lost = [each.lost for each in next_one.records() if each.allocation.device.name == "nic0"]
             assert lost == [("nic0: the link is gone, with the pod's namespace",)]
             return
     for each in wanted:

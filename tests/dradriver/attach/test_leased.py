@@ -18,19 +18,19 @@ def test_a_link_waits_on_the_host_for_the_answer_of_a_dhcp_server(host, device):
     before = host.dump()
     attachments, pod = host.attachments(), host.pod()
     made = Made(kind="veth", bridge="br0") if device == "br0" else None
-    order = host.order(device, made=made, dhcp=True, mac="02:00:00:00:00:77")
-    (record,) = attachments.prepare([order])
+    allocation = host.allocation(device, made=made, dhcp=True, mac="02:00:00:00:00:77")
+    (record,) = attachments.prepare([allocation])
     waiting = record.waiting_name if made else "nic0"
     (told,) = host.ip(f"addr show {waiting}")
     assert ("UP" in told["flags"], told["address"]) == (True, "02:00:00:00:00:77")
     assert not made or told["addr_info"] == []
     given = Route(destination=ip_network("10.60.0.0/16"), gateway=ip_address("10.50.0.1"))
-    attachments.follow(record.key, Terms(addresses=(ip_interface("10.50.0.2/24"),), routes=(given,)))
+    attachments.apply_terms(record.key, Terms(addresses=(ip_interface("10.50.0.2/24"),), routes=(given,)))
     (attached,) = host.attachments().attach("pod-uid", pod)
     assert attached.ips == (ip_interface("10.50.0.2/24"),)
     assert host.ip("route show 10.60.0.0/16", pod)[0]["gateway"] == "10.50.0.1"
     attachments.detach("pod-uid", pod)
-    attachments.unprepare(order.claim.uid)
+    attachments.unprepare(allocation.claim.uid)
     host.settled(before)
 
 
@@ -42,8 +42,8 @@ def leased(host, **settings):
     """An interface in its pod, with a lease."""
     host.nic()
     attachments, pod = host.attachments(), host.pod()
-    (record,) = attachments.prepare([host.order(dhcp=True, **settings)])
-    attachments.follow(record.key, Terms(addresses=(LEASED,), routes=(LEASED_WAY,), mtu=1350))
+    (record,) = attachments.prepare([host.allocation(dhcp=True, **settings)])
+    attachments.apply_terms(record.key, Terms(addresses=(LEASED,), routes=(LEASED_WAY,), mtu=1350))
     attachments.attach("pod-uid", pod)
     return attachments, pod, record.key
 
@@ -70,7 +70,7 @@ def test_an_interface_has_the_mtu_that_was_leased_and_the_host_its_own_again(hos
 )
 def test_the_mtu_follows_the_lease(host, settings, mtu, becomes):
     attachments, pod, key = leased(host, **settings)
-    assert attachments.follow(key, Terms(addresses=(LEASED,), routes=(LEASED_WAY,), mtu=mtu))
+    assert attachments.apply_terms(key, Terms(addresses=(LEASED,), routes=(LEASED_WAY,), mtu=mtu))
     assert host.ip("link show net1", pod)[0]["mtu"] == becomes
 
 
@@ -80,22 +80,22 @@ def test_routes_follow_the_lease_and_those_of_others_stay(host):
     before = ways(host, pod)
     moved = Route(destination=LEASED_WAY.destination, gateway=ip_address("10.50.0.7"), metric=2000)
     more = Route(destination=ip_network("10.62.0.0/16"), gateway=ip_address("10.50.0.7"), metric=2000)
-    assert attachments.follow(key, Terms(addresses=(LEASED,), routes=(moved, more), mtu=1350))
+    assert attachments.apply_terms(key, Terms(addresses=(LEASED,), routes=(moved, more), mtu=1350))
     assert ways(host, pod) - before == {("10.60.0.0/16", "10.50.0.7"), ("10.62.0.0/16", "10.50.0.7")}
     assert before - ways(host, pod) == {("10.60.0.0/16", "10.50.0.1")}
-    assert not attachments.follow(key, Terms(addresses=(LEASED,), routes=(moved, more), mtu=1350))
+    assert not attachments.apply_terms(key, Terms(addresses=(LEASED,), routes=(moved, more), mtu=1350))
 
 
 def test_what_is_lost_leaves_the_pod_and_another_address_brings_all_routes_again(host):
     named = Route(destination=ip_network("10.63.0.0/16"), gateway=ip_address("10.50.0.3"))
     attachments, pod, key = leased(host, routes=(named,))
-    assert attachments.follow(key, Terms(lapse="the server said no"))
+    assert attachments.apply_terms(key, Terms(lapse="the server said no"))
     (told,) = attachments.attached("pod-uid")
     assert (told.ips, told.lapse) == ((), "the server said no")
     assert host.ip("-4 addr show dev net1", pod) == []
     assert ways(host, pod) == set()
     other = ip_interface("10.50.0.5/24")
-    assert attachments.follow(key, Terms(addresses=(other,), routes=(LEASED_WAY,), mtu=1350))
+    assert attachments.apply_terms(key, Terms(addresses=(other,), routes=(LEASED_WAY,), mtu=1350))
     assert ways(host, pod) >= {("10.60.0.0/16", "10.50.0.1"), ("10.63.0.0/16", "10.50.0.3")}
     (told,) = host.ip("-4 addr show dev net1", pod)
     assert [each["local"] for each in told["addr_info"]] == ["10.50.0.5"]
@@ -104,11 +104,11 @@ def test_what_is_lost_leaves_the_pod_and_another_address_brings_all_routes_again
 def test_no_pod_starts_with_a_lease_that_is_lost(host):
     host.nic()
     attachments, pod = host.attachments(), host.pod()
-    (record,) = attachments.prepare([host.order(dhcp=True)])
-    attachments.follow(record.key, Terms(lapse="the server said no"))
+    (record,) = attachments.prepare([host.allocation(dhcp=True)])
+    attachments.apply_terms(record.key, Terms(lapse="the server said no"))
     with pytest.raises(Refused, match=r"^interface.dhcp: device nic0: the server said no$"):
         attachments.attach("pod-uid", pod)
-    attachments.follow(record.key, Terms(addresses=(LEASED,)))
+    attachments.apply_terms(record.key, Terms(addresses=(LEASED,)))
     (attached,) = attachments.attach("pod-uid", pod)
     assert (attached.ips, attached.lapse) == ((LEASED,), "")
 
@@ -116,9 +116,9 @@ def test_no_pod_starts_with_a_lease_that_is_lost(host):
 def test_a_lease_that_cannot_be_had_is_told_and_tried_again(host):
     attachments, _, key = leased(host)
     bad = Route(destination=ip_network("10.64.0.0/16"), gateway=ip_address("192.0.2.1"), metric=2000)
-    assert attachments.follow(key, Terms(addresses=(LEASED,), routes=(bad,)))
+    assert attachments.apply_terms(key, Terms(addresses=(LEASED,), routes=(bad,)))
     (told,) = attachments.attached("pod-uid")
-    assert "what is leased now cannot be had: add routes" in told.lapse
-    assert attachments.follow(key, Terms(addresses=(LEASED,)))
+    assert "the lease cannot be applied: add routes" in told.lapse
+    assert attachments.apply_terms(key, Terms(addresses=(LEASED,)))
     (told,) = attachments.attached("pod-uid")
     assert told.lapse == ""

@@ -1,21 +1,21 @@
 """What is to be done for a device, and what undoes it: tables, and a model of two namespaces."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from podwire.dradriver.attach import steps
-from podwire.dradriver.attach.coding import decoded, encoded
-from podwire.dradriver.attach.link_match import found
-from podwire.dradriver.attach.plan import change, inverse, plan
-from podwire.dradriver.attach.records import Record, Terms
-from podwire.dradriver.attach.shaping import bucket
-from podwire.dradriver.attach.snapshots import Snapshot, different, rules_of
-from podwire.dradriver.claims.allocations import ClaimRef, Offered, Order, PodRef
+from podwire.dradriver.attach.link_match import find_link
+from podwire.dradriver.attach.plan import bucket, change, inverse, plan
+from podwire.dradriver.attach.records import DeviceRecords, Record, Terms
+from podwire.dradriver.claims.allocations import Allocation, ClaimRef, Device, PodRef
 from podwire.dradriver.parameters.settings import KINDS, Made, Neighbour, Route, Rule, Settings, Vrf
+from podwire.linux.net.borrow import LinkSnapshot, changes_to, select_rules
 from podwire.linux.net.link_attributes import Attributes, LinkDetails
 from podwire.linux.net.snapshot_addresses import SavedAddress
 from podwire.linux.net.snapshot_neighbours import SavedNeighbour
@@ -51,7 +51,7 @@ def rule(table, *, iif="", priority=500):
 
 
 NEIGHBOUR = SavedNeighbour(2, 0x80, 0, 0, ((1, ip_address("10.9.1.254").packed.hex()), (2, "0200000000fe")))
-SNAPSHOT = Snapshot(
+SNAPSHOT = LinkSnapshot(
     name="nic0",
     kind="veth",
     mac=MAC,
@@ -71,19 +71,19 @@ SNAPSHOT = Snapshot(
 def recorded(settings=None, *, snapshot=SNAPSHOT, addresses=None):
     wanted = settings or Settings(name="net1")
     made = wanted.made.kind != ""
-    order = Order(
+    allocation = Allocation(
         claim=ClaimRef(namespace="default", name="claim", uid="claim-uid"),
         pod=PodRef(namespace="default", name="web", uid="pod-uid"),
         request="nic",
         pool="node-1",
         share_id="share" if made else "",
-        offered=Offered(
-            device="nic0", link="nic0", ifindex=4, kind="veth", mac=MAC, mtu=1400, shared=made, hardware=Hardware()
+        device=Device(
+            name="nic0", link="nic0", ifindex=4, kind="veth", mac=MAC, mtu=1400, shared=made, hardware=Hardware()
         ),
         settings=wanted,
     )
     return Record(
-        order=order, boot="b", mac=wanted.mac or MAC, addresses=addresses, snapshot=None if made else snapshot
+        allocation=allocation, boot="b", mac=wanted.mac or MAC, addresses=addresses, snapshot=None if made else snapshot
     )
 
 
@@ -95,7 +95,7 @@ def of(kind, plan_):
     return [each for each in plan_ if isinstance(each, kind)]
 
 
-BARE = replace(SNAPSHOT, addresses=(), routes=(), rules=(), neighbours=())
+BARE = SNAPSHOT._replace(addresses=(), routes=(), rules=(), neighbours=())
 
 ORDERS = {
     "nothing to say": (Settings(name="net1"), BARE, "TakeDown Move BringUp"),
@@ -208,8 +208,8 @@ def test_of_the_hosts_routes_the_pod_gets(case):
 
 
 def test_a_route_from_an_address_that_the_pod_has_not_stays_on_the_host():
-    snapshot = replace(
-        SNAPSHOT, routes=(route("10.70.0.0/16", source="10.9.1.1"), route("10.71.0.0/16", source="10.0.0.1"))
+    snapshot = SNAPSHOT._replace(
+        routes=(route("10.70.0.0/16", source="10.9.1.1"), route("10.71.0.0/16", source="10.0.0.1"))
     )
     (step,) = of(steps.AddRoutes, plan(recorded(snapshot=snapshot)))
     assert [str(each.destination) for each in step.carried] == ["10.70.0.0/16"]
@@ -263,7 +263,7 @@ CHANGES = {
 def test_from_one_lease_to_the_next_only_what_differs_is_changed(case):
     terms, named, expected = CHANGES[case]
     settings = Settings(name="net1", dhcp=True, routes=named)
-    before = recorded(settings, snapshot=replace(SNAPSHOT, routes=(), neighbours=())).under(LEASE)
+    before = recorded(settings, snapshot=SNAPSHOT._replace(routes=(), neighbours=())).under(LEASE)
     assert list(change(before, before.under(terms), [OLD])) == expected
 
 
@@ -281,11 +281,11 @@ def test_what_was_done_before_somebody_was_killed_is_not_done_twice():
 
 def test_rules_that_concern_a_link_name_it_or_lead_to_its_tables():
     rules = (rule(100), rule(101), rule(101, iif="nic0"), rule(254))
-    assert rules_of("nic0", (route("10.1.0.0/16", table=100), route("10.2.0.0/16")), rules) == (rules[0], rules[2])
+    assert select_rules("nic0", (route("10.1.0.0/16", table=100), route("10.2.0.0/16")), rules) == (rules[0], rules[2])
 
 
 def test_what_is_right_is_not_set_again():
-    assert different(Attributes(mtu=1, mac="a"), Attributes(mtu=1, mac="b", queue=3)) == Attributes(mac="a")
+    assert changes_to(Attributes(mtu=1, mac="a"), Attributes(mtu=1, mac="b", queue=3)) == Attributes(mac="a")
 
 
 @pytest.mark.parametrize(("bits", "mtu"), [(1, 68), (10**6, 1500), (10**9, 9000), (400 * 10**9, 1500)])
@@ -313,7 +313,7 @@ FINDS = {
 @pytest.mark.parametrize("case", FINDS)
 def test_a_device_is_found(case):
     links, wanted = FINDS[case]
-    there = found(recorded(), links)
+    there = find_link(recorded(), links)
     assert (there and there.link.ifindex) == wanted
 
 
@@ -339,7 +339,7 @@ settings_ = st.builds(
     detach_ebpf=st.booleans(),
     bits_per_second=maybe(st.none(), st.integers(1, 10**12)),
 )
-snapshots_ = st.sampled_from([SNAPSHOT, BARE, replace(SNAPSHOT, attributes=SNAPSHOT.attributes._replace(up=False))])
+snapshots_ = st.sampled_from([SNAPSHOT, BARE, SNAPSHOT._replace(attributes=SNAPSHOT.attributes._replace(up=False))])
 
 
 class Model:
@@ -361,9 +361,10 @@ class Model:
             case steps.Move() | steps.Return():
                 here, there = ("host", "pod") if isinstance(step, steps.Move) else ("pod", "host")
                 if self.where == here:
-                    self.where, self.name = there, step.attributes.name
+                    arriving = arriving_attributes(step)
+                    self.where, self.name = there, arriving.name
                     kept = {key: value for key, value in self.own.items() if key in ("attributes", "features")}
-                    wanted = step.attributes._replace(name=None)._asdict()
+                    wanted = arriving._replace(name=None)._asdict()
                     changed = {key: value for key, value in wanted.items() if value is not None}
                     self.own = {**kept, "attributes": kept["attributes"]._replace(**changed)}
             case steps.Make():
@@ -393,6 +394,12 @@ class Model:
                 self.beside.discard(step.queue)
             case _:
                 self.own = {**self.own, type(step).__name__: step}
+
+
+def arriving_attributes(step):
+    if isinstance(step, steps.Move):
+        return step.attributes
+    return step.snapshot.attributes._replace(name=step.snapshot.name, alias=None, up=None)
 
 
 def as_had(snapshot):
@@ -428,6 +435,8 @@ def test_the_inverse_of_a_whole_plan_undoes_any_part_of_it_too(settings, snapsho
 
 
 @given(settings=settings_, snapshot=snapshots_)
-def test_a_record_that_is_read_is_the_one_that_was_written(settings, snapshot):
+def test_a_record_that_is_read_equals_the_one_that_was_written(settings, snapshot):
     record = recorded(settings, snapshot=snapshot)
-    assert decoded(Record, encoded(record)) == record
+    with TemporaryDirectory() as state:
+        DeviceRecords(Path(state)).create(record)
+        assert DeviceRecords(Path(state)).all() == (record,)

@@ -24,7 +24,7 @@ BR = Made(kind="veth", bridge="br0")
 def given(host, **settings):
     """A link of the host in a pod, as it was asked for; returns what `ip` says of it."""
     host.nic()
-    _, pod = host.attached(host.order(**settings))
+    _, pod = host.attached(host.allocation(**settings))
     return pod, host.ip("addr show dev net1", pod)[0]
 
 
@@ -38,7 +38,7 @@ def test_mtu_mac_and_the_four_sizes_of_big_tcp(host):
 def test_addresses_that_are_given_replace_those_of_the_host(host):
     host.nic()
     host.furnish()
-    _, pod = host.attached(host.order(addresses=(ip_interface("10.50.0.2/24"), ip_interface("fd50::2/96"))))
+    _, pod = host.attached(host.allocation(addresses=(ip_interface("10.50.0.2/24"), ip_interface("fd50::2/96"))))
     told = host.ip("addr show dev net1", pod)[0]["addr_info"]
     assert [each["local"] for each in told if each["scope"] == "global"] == ["10.50.0.2", "fd50::2"]
     assert not any(each.get("tentative") for each in told if each["scope"] == "global")
@@ -50,7 +50,7 @@ def test_no_addresses_at_all_can_be_asked_for(host):
     host.nic()
     host.furnish()
     attachments, pod = host.attachments(), host.pod()
-    attachments.prepare([host.order(addresses=())])
+    attachments.prepare([host.allocation(addresses=())])
     (attached,) = attachments.attach("pod-uid", pod)
     assert attached.ips == ()
     assert "inet " not in host.run("ip addr show dev net1", pod)
@@ -101,7 +101,7 @@ def test_a_given_route_that_the_address_brings_already_is_fine(host):
 def test_arp_and_forwarding_are_set_and_a_zero_counts(host):
     host.nic()
     host.furnish()
-    _, pod = host.attached(host.order(arp_ignore=0, arp_announce=2, forwarding=True))
+    _, pod = host.attached(host.allocation(arp_ignore=0, arp_announce=2, forwarding=True))
     with visit(pod):
         found = link_sysctls.read_all("net1")
     wanted = {"ipv4/arp_ignore": "0", "ipv4/arp_announce": "2", "ipv4/forwarding": "1", "ipv6/forwarding": "1"}
@@ -111,7 +111,7 @@ def test_arp_and_forwarding_are_set_and_a_zero_counts(host):
 def test_features_are_turned_off_and_back_on(host):
     host.nic()
     before = host.dump()
-    attachments, pod = host.attached(host.order(features={"tx-udp-segmentation": False, "rx-gro": True}))
+    attachments, pod = host.attached(host.allocation(features={"tx-udp-segmentation": False, "rx-gro": True}))
     with Ethtool(pod) as ethtool, KernelNetwork(pod) as network:
         active = ethtool.features(network.links.get("net1").ifindex).active
     assert ("tx-udp-segmentation" in active, "rx-gro" in active) == (False, True)
@@ -122,8 +122,8 @@ def test_features_are_turned_off_and_back_on(host):
 def test_two_veths_on_a_bridge_reach_each_other(host):
     host.bridge()
     attachments, one, two = host.attachments(), host.pod("one"), host.pod("two")
-    attachments.prepare([host.order("br0", made=BR, pod="1", share="a", addresses=(ip_interface("10.5.0.1/24"),))])
-    attachments.prepare([host.order("br0", made=BR, pod="2", share="b", addresses=(ip_interface("10.5.0.2/24"),))])
+    attachments.prepare([host.allocation("br0", made=BR, pod="1", share="a", addresses=(ip_interface("10.5.0.1/24"),))])
+    attachments.prepare([host.allocation("br0", made=BR, pod="2", share="b", addresses=(ip_interface("10.5.0.2/24"),))])
     attachments.attach("1", one)
     attachments.attach("2", two)
     host.say(one, two, "10.5.0.2")
@@ -132,7 +132,7 @@ def test_two_veths_on_a_bridge_reach_each_other(host):
 def test_a_macvlan_speaks_to_the_far_end_of_its_parent(host):
     host.nic()
     made = Made(kind="macvlan")
-    _, pod = host.attached(host.order(made=made, mac=MAC, addresses=(ip_interface("10.5.0.1/24"),)))
+    _, pod = host.attached(host.allocation(made=made, mac=MAC, addresses=(ip_interface("10.5.0.1/24"),)))
     host.ip("addr add 10.5.0.9/24 dev far0", host.far)
     host.say(pod, host.far, "10.5.0.9")
     assert MAC in host.run("ip neigh show 10.5.0.1", host.far)
@@ -146,13 +146,13 @@ def test_a_vxlan_ends_at_a_far_machine(host):
     host.ip("addr add 10.5.0.9/24 dev vx", host.far)
     host.ip("link set vx up", host.far)
     made = Made(kind="vxlan", vni=42, remote="10.9.1.254", port=4790)
-    _, pod = host.attached(host.order(made=made, addresses=(ip_interface("10.5.0.1/24"),)))
+    _, pod = host.attached(host.allocation(made=made, addresses=(ip_interface("10.5.0.1/24"),)))
     host.say(pod, host.far, "10.5.0.9")
 
 
 def test_a_tap_is_read_by_a_program_in_the_pod(host):
     host.nic()
-    _, pod = host.attached(host.order(made=Made(kind="tap"), mac=MAC, addresses=(ip_interface("10.5.0.1/24"),)))
+    _, pod = host.attached(host.allocation(made=Made(kind="tap"), mac=MAC, addresses=(ip_interface("10.5.0.1/24"),)))
     with visit(pod):
         frames = tap("net1")
     try:
@@ -195,7 +195,7 @@ def test_bandwidth_is_held_back_both_ways(host, kind):
     made = BR if kind == "veth" else Made(kind="macvlan")
     device = "br0" if kind == "veth" else "nic0"
     limited = {"bits_per_second": 40_000_000, "addresses": (ip_interface("10.5.0.1/24"),)}
-    _, pod = host.attached(host.order(device, made=made, **limited))
+    _, pod = host.attached(host.allocation(device, made=made, **limited))
     if kind == "veth":
         host.ip("link set port1 netns " + host.far)
         host.ip("link set port1 up", host.far)

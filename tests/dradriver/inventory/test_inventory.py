@@ -8,7 +8,7 @@ import pytest
 
 from podwire.dradriver.inventory.config import Shared
 from podwire.dradriver.inventory.devices import GONE, NO_CARRIER
-from podwire.dradriver.inventory.link_watch import Following
+from podwire.dradriver.inventory.link_watch import LinkWatch
 from podwire.linux.net.monitor import NEXT_HOP, Changed
 from podwire.linux.values import Bridge, Ifb, Macvlan, Route, Veth
 from podwire.protocols.settings import BadConfig
@@ -228,7 +228,7 @@ async def test_after_a_restart_what_pods_have_is_listed_again_and_followed(host,
     inside.links.change("net1", mac="02:00:00:00:00:77")
     host.links.add(Veth("eth1", "another", host.namespaces.path("outside")))
     second = host.inventory()
-    second.hold("eth1", "claim-1", offered=offered, listed=listed, mac="02:00:00:00:00:77")
+    second.hold("eth1", "claim-1", device=offered, listed=listed, mac="02:00:00:00:00:77")
     async with running(second):
         await told(second, lambda: names(second) == ["eth1"])
         assert second.listed("eth1") == listed
@@ -255,7 +255,7 @@ def test_after_a_restart_what_is_prepared_and_still_here_is_listed_as_it_was(hos
     offered, listed = first.find(name), first.listed(name)
     host.links.change(host.links.get("eth1").ifindex, name="odd", mtu=1400, alias="podwire:claim:x")
     second = host.inventory(filter='attributes["mtu"] > 9000')
-    second.hold(name, "claim-1", offered=offered, listed=listed)
+    second.hold(name, "claim-1", device=offered, listed=listed)
     second.look()
     assert second.devices() == (listed,)
     assert second.find(name).ifindex == host.links.get("odd").ifindex
@@ -343,20 +343,20 @@ async def test_only_links_that_could_be_devices_are_looked_at(host):
     inventory = host.inventory()
     eth1 = host.links.get(cable(host, "eth1"))
     inventory.look()
-    following = Following(inventory)
+    following = LinkWatch(inventory)
     pod = eth1._replace(ifindex=99, name="pod0")
     tagged = pod._replace(alias="podwire:12 net/x/eth0")
-    following._heard_link(pod, False)
+    following._on_link(pod, False)
     assert following._suspects == {99}
-    following._heard_link(tagged, False)
+    following._on_link(tagged, False)
     assert following._suspects == set()
     assert not following._matters(Changed(NEXT_HOP, ifindex=99))
-    following._heard_link(tagged, True)
-    assert (following._suspects, following._sure) == (set(), False)
-    following._heard_link(pod, True)
+    following._on_link(tagged, True)
+    assert (following._suspects, following._must_look) == (set(), False)
+    following._on_link(pod, True)
     assert following._suspects == {99}
-    following._heard_link(eth1._replace(alias="podwire:claim:x"), False)
-    assert following._sure
+    following._on_link(eth1._replace(alias="podwire:claim:x"), False)
+    assert following._must_look
 
 
 async def test_a_condition_that_passes_soon_is_not_told(host, running, told):

@@ -31,7 +31,7 @@ class Devices:
 
     def put(self, devices: list[dict]) -> None:
         self._devices = tuple(devices)
-        self.subscribers.tell()
+        self.subscribers.notify()
 
     def devices(self) -> tuple[dict, ...]:
         return self._devices
@@ -147,7 +147,7 @@ async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publi
     await api.create(slice_of(FIRST))
     async with publishing(devices) as publisher:
         await until(lambda: publisher._synced)
-        publisher.again()
+        publisher.publish_now()
         await until(lambda: not publisher._wake.is_set())  # who writes has had a turn
         devices.looked = True
         devices.set("eth1", "eth2")
@@ -163,7 +163,7 @@ async def test_changes_are_written_once_and_what_is_so_already_is_not(api, node,
         devices.set("eth1", "eth2")
         await until_told(f"{FIRST}@1/1[eth1 eth2]")
         devices.set("eth1", "eth2")
-        publisher.again()
+        publisher.publish_now()
         devices.set("eth2")
         await until_told(f"{FIRST}@1/1[eth2]")
     async with publishing(devices) as publisher:
@@ -294,7 +294,7 @@ async def test_what_the_server_drops_is_not_written_for_ever(api, node, publishi
         async with publishing(devices) as publisher:
             await publisher.settled()
             writes = len(line.writes)
-            publisher.again()
+            publisher.publish_now()
             devices.put([{"name": "br0", "allowMultipleAllocations": True}, {"name": "eth1"}])
             await until_told(f"{FIRST}@1/1[br0 eth1]")
             await publisher.settled()

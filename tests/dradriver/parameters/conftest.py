@@ -1,13 +1,13 @@
 """Devices of every kind, claims as a scheduler leaves them, and the tables of what can be said and what cannot."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
-from podwire.dradriver.claims.allocations import Offered
+from podwire.dradriver.claims.allocations import Device
 from podwire.dradriver.parameters.effective import effective
 from podwire.dradriver.parameters.schema import API_VERSION, KIND
 from podwire.dradriver.parameters.settings import Settings
@@ -19,8 +19,8 @@ HERE = Path(__file__).parent
 DRIVER, CLASS = "net.podwire.dev", "net.example"
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 
-ETH1 = Offered(
-    device="eth1",
+ETH1 = Device(
+    name="eth1",
     link="eth1",
     ifindex=3,
     kind="",
@@ -29,17 +29,17 @@ ETH1 = Offered(
     shared=False,
     hardware=Hardware(),
 )
-UPLINK = replace(ETH1, device="uplink", link="eth2", shared=True)
+UPLINK = replace(ETH1, name="uplink", link="eth2", shared=True)
 DEVICES = {
     "whole": ETH1,
-    "eth0": replace(ETH1, device="eth0", link="eth0"),
+    "eth0": replace(ETH1, name="eth0", link="eth0"),
     "vf": replace(ETH1, parent_mtu=1500),
     "rdma": replace(ETH1, rdma="mlx5_0"),
-    "ipoib": replace(ETH1, device="ib0", link="ib0", kind="ipoib"),
-    "ib-only": replace(ETH1, device="mlx5-1", link="", rdma="mlx5_1"),
+    "ipoib": replace(ETH1, name="ib0", link="ib0", kind="ipoib"),
+    "ib-only": replace(ETH1, name="mlx5-1", link="", rdma="mlx5_1"),
     "shared": UPLINK,
-    "shared-ipoib": replace(UPLINK, device="ib0", link="ib0", kind="ipoib"),
-    "bridge": replace(UPLINK, device="br0", link="br0", kind="bridge"),
+    "shared-ipoib": replace(UPLINK, name="ib0", link="ib0", kind="ipoib"),
+    "bridge": replace(UPLINK, name="br0", link="br0", kind="bridge"),
 }
 
 
@@ -82,9 +82,9 @@ def allocated(configs: list[Any], request: str = "nic", **result: Any) -> Resour
     )
 
 
-def decided(configs: list[Any], offered: Offered = ETH1, request: str = "nic", **result: Any) -> Settings:
+def decided(configs: list[Any], device: Device = ETH1, request: str = "nic", **result: Any) -> Settings:
     claim = allocated(configs, request, **result)
-    return effective(claim, claim.allocated[0], offered)
+    return effective(claim, claim.allocated[0], device)
 
 
 def of_case(case: dict[str, Any]) -> list[Any]:
@@ -114,5 +114,5 @@ def cases() -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.fixture
-def devices() -> dict[str, Offered]:
+def devices() -> dict[str, Device]:
     return DEVICES

@@ -1,0 +1,151 @@
+"""Reports what happened to the devices of claims: in the claims' `status.devices`, and as Events of claims and pods."""
+
+from collections.abc import Mapping, Sequence
+
+from podwire.dradriver.addresses.keys import Key
+from podwire.dradriver.attach.attachments import Attached
+from podwire.dradriver.attach.records import Record
+from podwire.dradriver.claims.allocations import Allocation, ClaimRef, PodRef, by_claim
+from podwire.dradriver.claims.damaged_records import DamagedRecord
+from podwire.dradriver.publish.claim_status import Condition, DeviceState, Network, Statuses
+from podwire.dradriver.publish.events import (
+    ATTACH_FAILED,
+    DETACH_FAILED,
+    HEALTHY,
+    IS_ATTACHED,
+    LEASE_LOST,
+    LEASE_REGAINED,
+    PREPARE_FAILED,
+    RECORD_DAMAGED,
+    UNHEALTHY,
+    Recorder,
+)
+from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
+
+Networks = Mapping[tuple[str, str], Network]
+"""By device and share: the interface in the pod."""
+
+
+class ClaimReports:
+    def __init__(self, statuses: Statuses, events: Recorder) -> None:
+        self.statuses, self.events = statuses, events
+        self._unhealthy: Mapping[str, str] = {}
+        """Messages by device."""
+
+    def prepare_failed(self, claim: ClaimRef, devices: Sequence[tuple[str, str, str]], error: str) -> None:
+        """`devices` are pool, name and share of each; none when the status already says that a pod has them.
+
+        The event is the claim's only: the pod's comes from the kubelet, with the driver's answer.
+        """
+        self.events.report([claim], WARNING, PREPARE_FAILED, error)
+        if devices:
+            states = [
+                DeviceState(pool=pool, device=device, share_id=share, reason="PrepareFailed", message=error)
+                for pool, device, share in devices
+            ]
+            self.statuses.put(claim, states)
+
+    def waits_for_others(self, claim: ClaimRef, allocations: Sequence[Allocation], failed: int) -> None:
+        """The claim is prepared, and its pod waits for other claims, whose failures are reported there."""
+        message = f"prepared; the pod waits for {failed} other claim{'s' if failed > 1 else ''}"
+        self.statuses.put(claim, [_state(allocation, "Prepared", message) for allocation in allocations])
+
+    def attach_failed(self, pod: PodRef, allocations: Sequence[Allocation], error: str) -> None:
+        self.events.report([pod, *by_claim(allocations)], WARNING, ATTACH_FAILED, error)
+        self._put_all(allocations, "AttachFailed", error)
+
+    def detach_failed(self, pod: PodRef, allocations: Sequence[Allocation], error: str) -> None:
+        self.events.report([pod, *by_claim(allocations)], WARNING, DETACH_FAILED, error)
+        self._put_all(allocations, "DetachFailed", error)
+
+    def detached(self, pod: PodRef, allocations: Sequence[Allocation]) -> None:
+        self._put_all(allocations, "Detached", f"not in pod {pod.name}, whose sandbox has ended")
+
+    def attached(
+        self, pod: PodRef, allocations: Sequence[Allocation], attached: Sequence[Attached], *, is_new: bool
+    ) -> None:
+        """Statuses are written again after a restart, in case they were not; events only for what `is_new`."""
+        networks = networks_of(attached)
+        for claim, of_claim in by_claim(allocations).items():
+            self.network_changed(pod, claim, of_claim, attached)
+            if is_new:
+                sentences = (_sentence(each, networks.get((each.device.name, each.share_id))) for each in of_claim)
+                self.events.report([claim, pod], NORMAL, IS_ATTACHED, "; ".join(sentences))
+
+    def network_changed(
+        self, pod: PodRef, claim: ClaimRef, allocations: Sequence[Allocation], attached: Sequence[Attached]
+    ) -> None:
+        """The status of a claim whose devices are in the pod, by their addresses, leases and health."""
+        networks = networks_of(attached)
+        failures = {(each.device, each.share_id): self._network_failure(each) for each in attached}
+        states = []
+        for allocation in allocations:
+            key = allocation.device.name, allocation.share_id
+            state = _state(allocation, "Attached", f"in pod {pod.name}", networks.get(key), failures.get(key))
+            states.append(state)
+        self.statuses.put(claim, states)
+
+    def _network_failure(self, attached: Attached) -> Condition | None:
+        if message := self._unhealthy.get(attached.device):
+            return Condition(reason="Unhealthy", message=message)
+        if not attached.lapse:
+            return None
+        return Condition(reason="LeaseNotApplied" if attached.ips else "LeaseLost", message=attached.lapse)
+
+    def lease_changed(self, key: Key, record: Record) -> None:
+        type_, reason = (WARNING, LEASE_LOST) if record.lapse else (NORMAL, LEASE_REGAINED)
+        message = record.lapse or f"{', '.join(map(str, record.addresses or ()))} is leased"
+        self.events.report([key.claim, record.allocation.pod], type_, reason, f"{key.device}: {message}")
+
+    def set_unhealthy(self, unhealthy: Mapping[str, str]) -> set[str]:
+        """Takes the messages of all unhealthy devices; returns the devices whose health changed."""
+        before, self._unhealthy = self._unhealthy, unhealthy
+        return {device for device in before.keys() | unhealthy.keys() if before.get(device) != unhealthy.get(device)}
+
+    def health_changed(self, allocation: Allocation) -> None:
+        device = allocation.device.name
+        if message := self._unhealthy.get(device):
+            text = message if message.startswith(device) else f"{device}: {message}"
+            self.events.report([allocation.claim, allocation.pod], WARNING, UNHEALTHY, text)
+        else:
+            self.events.report([allocation.claim, allocation.pod], NORMAL, HEALTHY, f"{device} is well again")
+
+    def record_damaged(self, damaged: DamagedRecord) -> None:
+        self.events.report(damaged.references(), WARNING, RECORD_DAMAGED, damaged.message)
+
+    def _put_all(self, allocations: Sequence[Allocation], reason: str, message: str) -> None:
+        for claim, of_claim in by_claim(allocations).items():
+            self.statuses.put(claim, [_state(allocation, reason, message) for allocation in of_claim])
+
+
+def networks_of(attached: Sequence[Attached]) -> Networks:
+    return {
+        (each.device, each.share_id): Network(
+            interface=each.interface, mac=each.mac, ips=tuple(str(address) for address in each.ips)
+        )
+        for each in attached
+    }
+
+
+def _state(
+    allocation: Allocation,
+    reason: str,
+    message: str,
+    network: Network | None = None,
+    network_failure: Condition | None = None,
+) -> DeviceState:
+    return DeviceState(
+        pool=allocation.pool,
+        device=allocation.device.name,
+        share_id=allocation.share_id,
+        reason=reason,
+        message=message,
+        network=network,
+        network_failure=network_failure,
+    )
+
+
+def _sentence(allocation: Allocation, network: Network | None) -> str:
+    interface = network.interface if network is not None else allocation.settings.name
+    ips = f" with {', '.join(network.ips)}" if network is not None and network.ips else ""
+    return f"{allocation.device.name} is {interface}{ips}"
