@@ -1,4 +1,4 @@
-"""CDI files for devices that are out: one file for each, there before the kubelet learns the device's CDI name."""
+"""CDI files of devices that are out: one file each, written before the kubelet learns the device's CDI name."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from podwire.failpoints import declare, failpoint
 WRITTEN = declare("device-plugin.cdi-written", "a CDI file describes a device, and the kubelet has no answer yet")
 
 _FOR_FILES, _FOR_LINKS = "0.5.0", "1.1.0"
-"""The oldest versions that know what is used, so that more runtimes read them."""
+"""The oldest versions that have what is used, so that more runtimes accept them."""
 
 
 def cdi_name(pool: str, device: str) -> str:
@@ -47,13 +47,13 @@ class CdiFiles:
         write_durably(self._path(device), content.encode(), 0o644)
         failpoint(WRITTEN)
 
-    def settle(self, wanted: Mapping[str, Handed]) -> None:
-        """Make the files those of the devices that are out, and no others."""
-        there = self.devices()
-        for device in there - set(wanted):
+    def keep_only(self, out: Mapping[str, Handed]) -> None:
+        """Writes the missing files of devices that are out, and removes all others."""
+        present = self.devices()
+        for device in present - set(out):
             remove_durably(self._path(device))
-        for device in set(wanted) - there:
-            self.write(device, wanted[device])
+        for device in set(out) - present:
+            self.write(device, out[device])
 
     def devices(self) -> set[str]:
         head = f"{DOMAIN}-{self._pool}@"

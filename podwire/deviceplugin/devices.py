@@ -1,4 +1,4 @@
-"""A device as the kubelet is told of it, and what a container gets of it. Values, and choices among them. Pure."""
+"""A device of ListAndWatch, what a container gets of it, and which devices to prefer. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from podwire.deviceplugin.config import DOMAIN
 
 
 class Device(NamedTuple):
-    """One line of what ListAndWatch tells."""
+    """One device of ListAndWatch."""
 
     id: str
     why: str = ""
@@ -22,21 +22,21 @@ class Device(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handed:
-    """What one device brings to its container."""
+    """What a container gets of one device."""
 
-    told: str
-    """What the pool's environment variable has of it."""
+    value: str
+    """Its part of the pool's environment variable."""
     info: Mapping[str, Any]
     files: tuple[str, ...] = ()
     permissions: str = "rw"
     link: str = ""
-    """Its name on the host, for whoever moves it."""
+    """The link's name on the host, for the CNI plugin that moves it."""
 
 
 def preferred(available: Sequence[str], needed: Sequence[str], size: int, numa: Mapping[str, int | None]) -> list[str]:
     """`size` devices with the fewest NUMA nodes among them: those that must be, then whole nodes, the fullest first.
 
-    Of the same node those come first that are told of first, so that the same question has the same answer.
+    Devices of one node are taken in the order of ListAndWatch, so that the result is stable.
     """
     chosen = list(dict.fromkeys(needed))[:size]
     rest = [each for each in available if each not in set(chosen)]
@@ -60,5 +60,5 @@ def cdi_kind(pool: str) -> str:
 
 
 def reasons(devices: Iterable[Device]) -> dict[str, str]:
-    """Why each that cannot be used cannot, by id."""
+    """Returns the reasons of unusable devices, by id."""
     return {each.id: each.why for each in devices if each.why}

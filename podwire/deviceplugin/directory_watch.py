@@ -1,4 +1,4 @@
-"""Tells when something comes to directories or goes from them: by inotify, or by looking when there is none left."""
+"""Reports changes of directories: by inotify, or by polling when the kernel has no more watches."""
 
 import asyncio
 import contextlib
@@ -9,20 +9,20 @@ from pathlib import Path
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs import inotify
 
-LOOK_SECONDS = 1.0
-"""How often to look where the kernel does not tell."""
+POLL_SECONDS = 1.0
+"""The polling interval without inotify."""
 _MASK = inotify.CREATE | inotify.DELETE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE_SELF
 
 _log = logging.getLogger("podwire.deviceplugin")
 
 
 async def changes(directories: Iterable[Path]) -> AsyncIterator[None]:
-    """At the beginning, and whenever entries of these directories may have changed; missing ones are waited for."""
+    """Yields at once, and whenever entries of these directories may have changed; missing ones are waited for."""
     wanted = tuple(dict.fromkeys(directories))
     try:
         notes = inotify.Inotify()
     except LinuxError as error:
-        async for _ in _looking(error):
+        async for _ in _poll(error):
             yield
         return
     told = asyncio.Event()
@@ -40,7 +40,7 @@ async def changes(directories: Iterable[Path]) -> AsyncIterator[None]:
                 notes.read()
         finally:
             loop.remove_reader(notes.fileno())
-    async for _ in _looking(failed):
+    async for _ in _poll(failed):
         yield
 
 
@@ -53,8 +53,8 @@ def _watch(notes: inotify.Inotify, wanted: Iterable[Path]) -> LinuxError | None:
     return None
 
 
-async def _looking(why: LinuxError) -> AsyncIterator[None]:
-    _log.warning("the kernel tells no changes of files, so they are looked for", extra={"why": str(why)})
+async def _poll(error: LinuxError) -> AsyncIterator[None]:
+    _log.warning("cannot use inotify; polling directories", extra={"error": str(error)})
     while True:
         yield
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Device files: the same for each of a number of holders, so there is nothing to give back."""
+"""Device files: the same for each of a number of holders, so nothing has to be restored."""
 
 import stat
 from collections.abc import Collection, Sequence
@@ -26,7 +26,7 @@ class FilePool:
 
     def look(self, _view: View, _held: Collection[str] | None) -> None:
         why = next(filter(None, map(trouble, self._source.paths)), "")
-        if why != self._why:  # ten thousand of them are made anew only when there is something to tell
+        if why != self._why:  # ten thousand devices are built again only after a change
             self._why = why
             self._devices = tuple(Device(each, why) for each in self._ids)
 
@@ -34,7 +34,7 @@ class FilePool:
         """Files are shared."""
 
     def confirm(self, held: Collection[str]) -> None:
-        """Whoever has one has it."""
+        """Files have no holder."""
 
     def devices(self) -> tuple[Device, ...]:
         return self._devices
@@ -42,7 +42,7 @@ class FilePool:
     def hand(self, ids: Sequence[str]) -> tuple[Handed, ...]:
         for each in ids:
             if each not in self._known:
-                raise Unusable(f"{each}: there is no such device in the pool {self.settings.name}")
+                raise Unusable(f"{each}: is not a device of the pool {self.settings.name}")
             if self._why:
                 raise Unusable(f"{each}: {self._why}")
         return tuple(self._handed(each) for each in ids)
@@ -54,12 +54,12 @@ class FilePool:
         return False
 
     def close(self) -> None:
-        """Nothing was made."""
+        """Nothing to remove."""
 
     def _handed(self, device: str) -> Handed:
         paths = self._source.paths
         return Handed(
-            told=",".join(paths),
+            value=",".join(paths),
             info={"id": device, "paths": list(paths)},
             files=paths,
             permissions=self._source.permissions,
@@ -67,9 +67,9 @@ class FilePool:
 
 
 def trouble(path: str) -> str:
-    """Why a path is no device file; empty when it is one."""
+    """Why a path is not a device file; empty when it is one."""
     try:
         mode = Path(path).stat().st_mode
     except OSError as error:
         return f"{path}: {error.strerror}"
-    return "" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else f"{path} is no device file"
+    return "" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else f"{path} is not a device file"

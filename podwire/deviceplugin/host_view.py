@@ -1,9 +1,9 @@
-"""The links of the host as one look finds them, and those that went elsewhere."""
+"""A view of the host's links, and the search for links in other namespaces."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from podwire.deviceplugin.snapshots import Snapshot
+from podwire.linux.net.borrow import LinkSnapshot
 from podwire.linux.net.link_moves import RemoteLinks
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.netlink import Netlink
@@ -17,19 +17,19 @@ class View(NamedTuple):
     links: Mapping[int, Link]
     addresses: Mapping[int, tuple[SavedAddress, ...]]
     uplinks: frozenset[int]
-    """Those that a default route goes through."""
+    """Links of default routes."""
     hardware: Mapping[int, Hardware] = {}
-    """What each link is; empty where no pool asks for it."""
+    """Hardware by link; empty if no pool needs it."""
 
     def named(self, name: str) -> Link | None:
         return next((each for each in self.links.values() if each.name == name), None)
 
 
 class Looker:
-    """Takes looks, one after the other. What a link is made of is read once for each."""
+    """Takes views, one after the other; the hardware of each link is read once."""
 
     def __init__(self, netlink: Netlink, sysfs: Sysfs | None) -> None:
-        """Without `sysfs` nobody asks for hardware."""
+        """Without `sysfs` no pool needs hardware."""
         self._netlink, self._sysfs = netlink, sysfs
         self._known: dict[tuple[int, str], Hardware] = {}
 
@@ -39,7 +39,7 @@ class Looker:
         return view._replace(hardware=self._hardware(self._sysfs, view.links)) if self._sysfs else view
 
     def _hardware(self, sysfs: Sysfs, links: Mapping[int, Link]) -> dict[int, Hardware]:
-        """A link without any may be one whose hardware is not shown yet, and is asked for again."""
+        """Links without hardware are read again: sysfs may show it later."""
         before, self._known = self._known, {}
         found = {}
         for index, link in links.items():
@@ -56,7 +56,7 @@ def looked(netlink: Netlink) -> View:
     return View(links, SavedAddresses(netlink).list(), uplinks)
 
 
-def found_elsewhere(netlink: Netlink, wanted: Mapping[str, Snapshot]) -> dict[str, tuple[int, Link]]:
-    """Those of the wanted that are in other namespaces, by kind and MAC address: a pod calls them what it likes."""
+def found_elsewhere(netlink: Netlink, wanted: Mapping[str, LinkSnapshot]) -> dict[str, tuple[int, Link]]:
+    """Finds links in other namespaces by kind and MAC address: pods may rename them."""
     keys = {(each.mac, each.kind): key for key, each in wanted.items() if each.mac}
     return {str(key): found for key, found in RemoteLinks(netlink).find(keys).items()}

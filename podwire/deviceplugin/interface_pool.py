@@ -1,34 +1,35 @@
-"""Links of the host: recorded before anybody can have them, made what they were whenever they come home.
+"""Links of the host: recorded before a pod can have them, restored whenever they return.
 
-A link that is on the host again after it was elsewhere is no longer its holder's, whatever the kubelet still says: CNI
-DEL or the end of the pod's namespace has brought it back. So it is restored at once, before somebody else can have it.
+A link that is on the host again after it was elsewhere no longer belongs to its holder, whatever the kubelet still
+reports: CNI DEL or the end of the pod's namespace returned it. So it is restored at once, before another pod gets it.
 """
 
 import logging
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from podwire.deviceplugin.config import Interfaces
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
 from podwire.deviceplugin.host_view import View, found_elsewhere
 from podwire.deviceplugin.ports import Unusable
-from podwire.deviceplugin.records import Record, Records
-from podwire.deviceplugin.restore_decision import Duty, duty
+from podwire.deviceplugin.records import PoolRecords, Record
+from podwire.deviceplugin.restore_decision import Action, decide
 from podwire.deviceplugin.selection import Candidate, ids, reserved, wants
-from podwire.deviceplugin.snapshots import Snapshot, restore, taken
 from podwire.failpoints import declare, failpoint
 from podwire.linux.errors import LinuxError, NoSuchLink
+from podwire.linux.net.borrow import LinkSnapshot, rename_back, restore_link, snapshot_of
 from podwire.linux.net.link_locations import LinkLocations
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded, no_carrier
-from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.namespace_handle import NamespaceHandle
+from podwire.linux.net.snapshot_addresses import SavedAddresses
 from podwire.linux.net.sysfs import Hardware
 from podwire.linux.values import Link
 
-RECORDED = declare("device-plugin.recorded", "a device is on record, and the kubelet has not heard of it")
-OUT = declare("device-plugin.out", "it is on record that a device is out, and it is not handed out yet")
-RESTORED = declare("device-plugin.restored", "a device is what it was, and on record as out")
+RECORDED = declare("device-plugin.recorded", "a device is recorded, and the kubelet does not know it yet")
+OUT = declare("device-plugin.out", "a device is recorded as out, and Allocate is not answered yet")
+RESTORED = declare("device-plugin.restored", "a device is restored, and recorded as out")
 
 _log = logging.getLogger("podwire.deviceplugin")
 _CDI_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
@@ -37,22 +38,22 @@ _MOST_ID = 63
 
 @dataclass(slots=True)
 class _Known:
-    """A device, and what is known of it."""
+    """A device and its state."""
 
     record: Record
     hardware: Hardware
     link: Link | None = None
     """None while it is not on the host."""
     left: bool = False
-    """It was elsewhere since it was last made what it was."""
+    """It was elsewhere since it was restored last."""
     fresh: bool = True
-    """Nobody has looked at it since the plugin began."""
-    pending: Snapshot | None = None
-    """How somebody changed it on the host; to be kept, if no pod has it."""
+    """It was not seen since the plugin started."""
+    pending: LinkSnapshot | None = None
+    """How an administrator changed it on the host; adopted if no pod has it."""
     explained: bool = True
-    """Whether its absence is not yet known to be without a pod."""
+    """Whether a pod may have it; False when it is absent and the kubelet reports no pod with it."""
     asked: bool = False
-    """Whether pods were asked for since it left, or was changed."""
+    """Whether the kubelet was asked for pods since it left or was changed."""
     trouble: str = ""
 
 
@@ -61,13 +62,13 @@ class InterfacePool:
         self,
         settings: Settings,
         source: Interfaces,
-        records: Records,
-        netlink: Netlink,
+        records: PoolRecords,
+        host: NamespaceHandle,
         owner_of: Callable[[int, str], str],
     ) -> None:
-        """`owner_of` claims a link for a pool, and tells whose it is then."""
+        """`owner_of` claims a link for a pool; returns the pool that has it."""
         self.settings = settings
-        self._source, self._records, self._netlink = source, records, netlink
+        self._source, self._records, self._host = source, records, host
         self._owner_of = owner_of
         self._where = LinkLocations()
         self._known = {key: _Known(each, Hardware()) for key, each in records.read().items()}
@@ -93,7 +94,7 @@ class InterfacePool:
         self._write()
 
     def _find(self, candidates: dict[int, Candidate], view: View) -> None:
-        """The links of devices that are known."""
+        """Updates the links of known devices."""
         links = self._links(candidates)
         for key, each in self._known.items():
             found = links.get(key)
@@ -103,16 +104,16 @@ class InterfacePool:
                 each.link, each.left, each.pending = None, True, None
                 continue
             if self._where.deleted(key):  # another link took its place
-                snapshot = taken(found.link, view.addresses.get(found.link.ifindex, ()))
+                snapshot = snapshot_of(found.link, view.addresses.get(found.link.ifindex, ()))
                 each.record, each.left, each.trouble = Record(snapshot, each.record.out), False, ""
-            elif self._where.away(key) is not None:  # there and back since the last look
+            elif self._where.away(key) is not None:  # it left and returned since the last look
                 each.left, each.pending = True, None
             each.link, each.hardware = found.link, found.hardware
             self._where.at_home(key, found.link.ifindex)
             self._owner_of(found.link.ifindex, self.settings.name)
 
     def _links(self, candidates: dict[int, Candidate]) -> dict[str, Candidate]:
-        """The link of each device that is on the host: the one that was followed, or that of its hardware or name."""
+        """Returns the link of each device that is on the host: the followed one, or that of its hardware or name."""
         followed = {self._where.device_at(index): one for index, one in candidates.items()}
         strangers = [one for index, one in candidates.items() if self._where.device_at(index) is None]
         by_address = {one.hardware.pci: one for one in strangers if one.hardware.pci}
@@ -137,63 +138,72 @@ class InterfacePool:
             if why:
                 self._leave_out(one.link.name, why)
                 continue
-            snapshot = taken(one.link, view.addresses.get(index, ()))
+            snapshot = snapshot_of(one.link, view.addresses.get(index, ()))
             self._known[key] = _Known(Record(snapshot), one.hardware, one.link, fresh=False)
             self._where.at_home(key, index)
-            _log.info("device found", extra={"pool": self.settings.name, "device": key, "link": one.link.name})
+            _log.info("found device for pool", extra={"pool": self.settings.name, "device": key, "link": one.link.name})
 
     def _unfit(self, index: int, key: str) -> str:
         if len(key) > _MOST_ID or (self.settings.cdi and not _CDI_NAME.fullmatch(key)):
-            return f"{key!r} cannot be a device's id"
+            return f"{key!r} is not a valid device id"
         owner = self._owner_of(index, self.settings.name)
         return "" if owner == self.settings.name else f"it belongs to the pool {owner}"
 
     def _leave_out(self, name: str, why: str) -> None:
         if self._left_out.get(name) != why:
             self._left_out[name] = why
-            _log.warning("link left out", extra={"pool": self.settings.name, "link": name, "why": why})
+            _log.warning("left out link of pool", extra={"pool": self.settings.name, "link": name, "error": why})
 
     def _search(self) -> None:
-        """Once, those that were out before the plugin began."""
+        """Searches once for devices that were out before the plugin started."""
         missing = {key: each.record.snapshot for key, each in self._known.items() if each.link is None}
         if not self._searched and missing:
-            for key, (netns, link) in found_elsewhere(self._netlink, missing).items():
+            for key, (netns, link) in found_elsewhere(self._host.netlink, missing).items():
                 self._where.elsewhere(key, netns, link)
         self._searched = True
 
     def _tend(self, key: str, each: _Known, view: View, held: Collection[str] | None) -> None:
-        now = each.link and taken(each.link, view.addresses.get(each.link.ifindex, ()))
-        what = duty(each.record, now, left=each.left, fresh=each.fresh, held=None if held is None else key in held)
+        now = each.link and snapshot_of(each.link, view.addresses.get(each.link.ifindex, ()))
+        action = decide(each.record, now, left=each.left, fresh=each.fresh, held=None if held is None else key in held)
         each.fresh = each.fresh and (now is None or held is None)
-        match what:
-            case Duty.RESTORE:
+        match action:
+            case Action.RESTORE:
                 self._restore(key, each, held)
-            case Duty.OUT:
-                each.record = replace(each.record, out=True)
-            case Duty.KEEP:
+            case Action.MARK_OUT:
+                each.record = each.record._replace(out=True)
+            case Action.ADOPT:
                 each.asked = each.asked and each.pending == now
                 each.pending = now
-            case Duty.NOTHING:
+            case Action.NOTHING:
                 each.pending = None
 
     def _restore(self, key: str, each: _Known, held: Collection[str] | None) -> None:
         if each.link is None:
             return
         try:
-            changed = restore(self._netlink, each.link.ifindex, each.record.snapshot)
+            changed = self._restore_link(each.link.ifindex, each.record.snapshot)
             failpoint(RESTORED)
-        except NoSuchLink:  # it left again; the kernel will tell
+        except NoSuchLink:  # it left again; an event will come
             return
         except LinuxError as error:
             each.trouble = str(error)
             each.left = True
-            _log.error("device not restored", extra={"pool": self.settings.name, "device": key, "why": str(error)})
+            _log.error("cannot restore device", extra={"pool": self.settings.name, "device": key, "error": str(error)})
             return
         each.left, each.trouble = False, ""
         each.link = each.link._replace(name=each.record.snapshot.name)
-        each.record = replace(each.record, out=held is None or key in held)
+        each.record = each.record._replace(out=held is None or key in held)
         if changed:
-            _log.info("device restored", extra={"pool": self.settings.name, "device": key})
+            _log.info("restored device", extra={"pool": self.settings.name, "device": key})
+
+    def _restore_link(self, index: int, wanted: LinkSnapshot) -> bool:
+        """Returns whether something had to be restored. Raises LinkExists when another link has its name."""
+        addresses = SavedAddresses(self._host.netlink).list().get(index, ())
+        if snapshot_of(self._host.links.get(index), addresses) == wanted:
+            return False
+        rename_back(self._host, index, wanted)
+        restore_link(self._host, index, wanted)
+        return True
 
     def asked(self) -> None:
         for each in self._known.values():
@@ -211,14 +221,14 @@ class InterfacePool:
         self._write()
 
     def _drop_lost(self, held: Collection[str]) -> None:
-        """Once, those on record that are nowhere: they went while there was no plugin."""
+        """Drops, once, recorded devices that do not exist: they went while the plugin was not running."""
         if self._dropped or not self._searched:
             return
         self._dropped = True
         for key in [each for each, known in self._known.items() if known.fresh and known.link is None]:
             if key not in held and self._where.away(key) is None:
                 del self._known[key]
-                _log.warning("device is no more", extra={"pool": self.settings.name, "device": key})
+                _log.warning("dropped device that no longer exists", extra={"pool": self.settings.name, "device": key})
 
     def devices(self) -> tuple[Device, ...]:
         return tuple(Device(key, self._why(key, each), each.hardware.numa) for key, each in sorted(self._known.items()))
@@ -241,13 +251,13 @@ class InterfacePool:
     def hand(self, ids: Sequence[str]) -> tuple[Handed, ...]:
         for key in ids:
             if key not in self._known:
-                raise Unusable(f"{key}: there is no such device in the pool {self.settings.name}")
+                raise Unusable(f"{key}: is not a device of the pool {self.settings.name}")
             if why := self._why(key, self._known[key]):
                 raise Unusable(f"{key}: {why}")
         for key in ids:
-            self._known[key].record = replace(self._known[key].record, out=True)
+            self._known[key].record = self._known[key].record._replace(out=True)
             self._known[key].pending = None
-        self._records.mark({key: self._known[key].record for key in ids})
+        self._records.mark_out({key: self._known[key].record for key in ids})
         failpoint(OUT)
         return tuple(self._handed(key, self._known[key]) for key in ids)
 
@@ -259,14 +269,14 @@ class InterfacePool:
         return any(each.record.out or each.left or each.pending is not None for each in self._known.values())
 
     def close(self) -> None:
-        """Its links are the host's."""
+        """Nothing to remove: its links are the host's."""
 
     def _handed(self, key: str, each: _Known) -> Handed:
         was, hardware = each.record.snapshot, each.hardware
-        info = {"id": key, "name": was.name, "mac": was.mac, "mtu": was.mtu}
+        info = {"id": key, "name": was.name, "mac": was.mac, "mtu": was.attributes.mtu}
         info |= {"pciAddress": hardware.pci} if hardware.pci else {}
         info |= {} if hardware.numa is None else {"numaNode": hardware.numa}
-        return Handed(told=key, info=info, link=was.name)
+        return Handed(value=key, info=info, link=was.name)
 
     def _write(self) -> None:
         self._records.write({key: each.record for key, each in self._known.items()})

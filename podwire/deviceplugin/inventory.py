@@ -1,4 +1,4 @@
-"""All pools of a node, and who has what of them. Synchronous: called by one worker thread at a time."""
+"""All pools of a node, and which devices pods have. Synchronous: called by one worker thread at a time."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,22 +14,23 @@ from podwire.deviceplugin.interface_pool import InterfacePool
 from podwire.deviceplugin.made_links import sweep_taps
 from podwire.deviceplugin.made_pool import MadePool
 from podwire.deviceplugin.ports import Pool
-from podwire.deviceplugin.records import Records
+from podwire.deviceplugin.records import PoolRecords
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
 from podwire.linux.net.links import KernelLinks
-from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.namespace_handle import NamespaceHandle
 from podwire.linux.net.sysfs import Sysfs
 
 _log = logging.getLogger("podwire.deviceplugin")
-_SAID = 20
-"""Devices that one change is logged of; the others are counted."""
+_MAX_LOGGED = 20
+"""Devices whose change of health is logged at once; the others are counted."""
 
 
-class Stock:
-    """Opened where the links are: in the calling thread's network namespace."""
+class Inventory:
+    """Opened in the calling thread's network namespace, which has the links."""
 
     def __init__(self, config: Config, *, state: Path, sysfs: Path, cdi: Path) -> None:
-        self._netlink = Netlink()
+        self._host = NamespaceHandle()
+        self._netlink = self._host.netlink
         self._claims: dict[int, str] = {}
         self._sysfs = Sysfs(sysfs)
         self._state = state / "pools"
@@ -40,62 +41,65 @@ class Stock:
         self._held: dict[str, set[str]] | None = None
         self._allocated: dict[tuple[str, str], int] = {}
         self._time = 0
-        self._told: dict[str, dict[str, str]] = {}
+        self._reported: dict[str, dict[str, str]] = {}
         sweep_taps(KernelLinks(self._netlink))
 
     def _made(self, pool: Settings) -> Pool:
         match pool.source:
             case Interfaces():
-                records = Records(self._state, pool.name)
-                return InterfacePool(pool, pool.source, records, self._netlink, self._claims.setdefault)
+                records = PoolRecords(self._state, pool.name)
+                return InterfacePool(pool, pool.source, records, self._host, self._claims.setdefault)
             case Make():
-                return MadePool(pool, pool.source, Records(self._state, pool.name), self._sysfs, self._netlink)
+                records = PoolRecords(self._state, pool.name)
+                return MadePool(pool, pool.source, records, self._sysfs, self._netlink)
             case Files():
                 return FilePool(pool, pool.source)
 
     def look(self, told: Sequence[LinkEvent | NamespaceEnded] = (), *, lost: bool = False) -> None:
-        """Bring all pools in line with the host. Raises LinuxError."""
+        """Reconciles all pools with the host. Raises LinuxError."""
         self.learn(told, lost=lost)
-        self.settle(self.view())
+        self.reconcile(self.view())
 
     def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
-        """What the kernel told meanwhile, and whether it told more than was heard. A view is taken after this."""
+        """Takes the events since the last look, and whether some were lost. A view is taken after this."""
         for pool in self._pools.values():
             pool.learn(told, lost=lost)
 
     def view(self) -> View:
-        """The host as it is. Takes long where links are many, and nobody's turn: devices are handed out meanwhile.
-        One view at a time. Raises LinuxError."""
+        """Reads the host. Slow with many links, so it runs outside of the lock: devices are handed out meanwhile. One
+        view at a time. Raises LinuxError."""
         return self._looker.look()
 
-    def settle(self, view: View) -> None:
-        """Bring all pools in line with it. Raises LinuxError."""
+    def reconcile(self, view: View) -> None:
+        """Reconciles all pools with a view. Raises LinuxError."""
         for index in [each for each in self._claims if each not in view.links]:
             del self._claims[index]
         for name, pool in self._pools.items():
             pool.look(view, None if self._held is None else self._held.get(name, set()))
-        self._tell()
+        self._log_health()
 
-    def _tell(self) -> None:
-        """Say what changed in the devices' health, in the log."""
+    def _log_health(self) -> None:
+        """Logs changes of the devices' health."""
         for name, pool in self._pools.items():
-            now, before = reasons(pool.devices()), self._told.get(name, {})
+            now, before = reasons(pool.devices()), self._reported.get(name, {})
             changed = [each for each in sorted(now.keys() | before.keys()) if now.get(each) != before.get(each)]
-            for device in changed[:_SAID]:
+            for device in changed[:_MAX_LOGGED]:
                 facts = {"pool": name, "device": device}
                 if why := now.get(device):
-                    _log.warning("device unhealthy", extra=facts | {"why": why})
+                    _log.warning("device is unhealthy", extra=facts | {"error": why})
                 else:
-                    _log.info("device healthy", extra=facts)
-            if len(changed) > _SAID:
-                _log.warning("and more devices", extra={"pool": name, "devices": len(changed) - _SAID})
-            self._told[name] = now
+                    _log.info("device is healthy", extra=facts)
+            if len(changed) > _MAX_LOGGED:
+                _log.warning(
+                    "more devices changed their health", extra={"pool": name, "devices": len(changed) - _MAX_LOGGED}
+                )
+            self._reported[name] = now
 
     def devices(self, pool: str) -> tuple[Device, ...]:
         return self._pools[pool].devices()
 
     def allocate(self, pool: str, ids: Sequence[str]) -> tuple[Handed, ...]:
-        """What containers get; durable records and CDI files are there before this returns. Raises Unusable."""
+        """Returns what containers get, after records and CDI files are written. Raises Unusable."""
         handed = self._pools[pool].hand(ids)
         if pool in self._cdi:
             for device, each in zip(ids, handed, strict=True):
@@ -108,13 +112,13 @@ class Stock:
         return handed
 
     def asks(self) -> int:
-        """Told to `heard` later: what was allocated after this is not in an answer to a question asked now."""
+        """Begins a question to the kubelet; returns a time for `held_by_pods`: the answer lacks later allocations."""
         for pool in self._pools.values():
             pool.asked()
         return self._time
 
-    def heard(self, held: Mapping[str, Iterable[str]], asked: int) -> bool:
-        """What pods have, by the resources' names; whether that is something new, so that a look is due."""
+    def held_by_pods(self, held: Mapping[str, Iterable[str]], asked: int) -> bool:
+        """Takes what pods have, by resource; returns whether that changed, so that a look is due."""
         before = self._held
         late = {key for key, time in self._allocated.items() if time > asked}
         self._allocated = {key: self._allocated[key] for key in late}
@@ -126,15 +130,15 @@ class Stock:
             pool.confirm(self._held[name])
         for name, files in self._cdi.items():
             described = {each: self._pools[name].described(each) for each in self._held[name]}
-            files.settle({device: each for device, each in described.items() if each is not None})
+            files.keep_only({device: each for device, each in described.items() if each is not None})
         return self._held != before
 
     @property
     def waits(self) -> bool:
-        """Whether it must be learned soon what pods have: something is out, or may be free again."""
+        """Whether pods must be asked for soon: something is out, or may be free again."""
         return any(each.waits() for each in self._pools.values()) or any(each.devices() for each in self._cdi.values())
 
     def close(self) -> None:
         for pool in self._pools.values():
             pool.close()
-        self._netlink.close()
+        self._host.close()

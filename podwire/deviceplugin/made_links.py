@@ -1,10 +1,10 @@
-"""Links made for pods: a veth or a tap on a bridge, a macvlan on any link. Marked by the system call that makes them.
+"""Makes links for pods: a veth or a tap on a bridge, a macvlan on any link; tagged by the message that makes them.
 
-A killed plugin leaves no link that is not known to be its own: a tap, which the kernel makes without a mark, gets its
-name and its mark in one message, and until then has a name that only we use.
+A killed plugin leaves no link without an owner tag: a tap, which the kernel makes without an alias, gets its name and
+its tag in one message, and until then has a name that only podwire uses.
 """
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from podwire.deviceplugin.config import Make
 from podwire.deviceplugin.host_view import View
@@ -34,9 +34,9 @@ def host_end(name: str) -> str:
 def parent_trouble(make: Make, parent: Link | None) -> str:
     """Why nothing can be made on it, or what was made cannot be used; empty when it can."""
     if parent is None:
-        return f"the parent {make.parent} is not there"
+        return f"the parent {make.parent} does not exist"
     if make.kind != "macvlan" and parent.kind != "bridge":
-        return f"the parent {make.parent} is no bridge, and a {make.kind} needs one"
+        return f"the parent {make.parent} is not a bridge, and a {make.kind} needs one"
     if not parent.up:
         return f"the parent {make.parent} is down"
     # A bridge has a carrier only when a port has, and the ports may be nothing but ours, which nobody uses yet.
@@ -83,12 +83,11 @@ def _make_tap(links: KernelLinks, make: Make, name: str, pool: str, parent: Link
     sweep_taps(links)
     make_tap(_UNFINISHED)
     failpoint(MADE)
-    try:
+    with ExitStack() as undo:
+        undo.callback(sweep_taps, links)
         index = links.get(_UNFINISHED).ifindex
         links.change(index, name=name, alias=mark(pool), mtu=make.mtu or None, master=parent.ifindex)
-    except BaseException:
-        sweep_taps(links)
-        raise
+        undo.pop_all()
 
 
 def sweep_taps(links: KernelLinks) -> None:

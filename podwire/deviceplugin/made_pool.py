@@ -1,6 +1,6 @@
-"""Links made for pods, each for one holder: what comes back is removed, and a new one takes its place.
+"""Links made for pods: one that returns is deleted, and a new one is made in its place.
 
-They are made before the kubelet hears of them: a pod's network is built before its containers' devices are allocated.
+They are made before the kubelet knows them: a pod's network is set up before its containers' devices are allocated.
 """
 
 import logging
@@ -14,9 +14,9 @@ from podwire.deviceplugin.devices import Device, Handed
 from podwire.deviceplugin.host_view import View, found_elsewhere
 from podwire.deviceplugin.made_links import is_ours, make_link, parent_trouble, remove_link
 from podwire.deviceplugin.ports import Unusable
-from podwire.deviceplugin.records import Record, Records
-from podwire.deviceplugin.snapshots import taken
+from podwire.deviceplugin.records import PoolRecords, Record
 from podwire.linux.errors import LinuxError
+from podwire.linux.net.borrow import snapshot_of
 from podwire.linux.net.link_locations import LinkLocations
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded, no_carrier
 from podwire.linux.net.netlink import Netlink
@@ -35,18 +35,18 @@ class _Known:
     link: Link | None = None
     """None while it is not on the host."""
     left: bool = False
-    """It was elsewhere; nobody gets it as it is now."""
+    """It was elsewhere; it is not handed out again."""
     out: bool = False
-    """Somebody has it, as far as is known."""
+    """Whether a pod has it, as far as is known."""
     explained: bool = True
-    """Whether its absence is not yet known to be without a pod."""
+    """Whether a pod may have it; False when it is absent and the kubelet reports no pod with it."""
     asked: bool = False
-    """Whether pods were asked for since it left, or was changed."""
+    """Whether the kubelet was asked for pods since it left."""
     trouble: str = ""
 
 
 class MadePool:
-    def __init__(self, settings: Settings, source: Make, records: Records, sysfs: Sysfs, netlink: Netlink) -> None:
+    def __init__(self, settings: Settings, source: Make, records: PoolRecords, sysfs: Sysfs, netlink: Netlink) -> None:
         self.settings = settings
         self._source, self._records, self._sysfs, self._netlink = source, records, sysfs, netlink
         self._recorded = records.read()
@@ -79,18 +79,18 @@ class MadePool:
         away = self._where.away(name)
         if found is None and named is not None and (away is None or away.place is None):
             if not is_ours(named, self.settings.name, view):
-                each.link, each.trouble = None, f"{name} is there, and was not made by this pool"
+                each.link, each.trouble = None, f"a link {name} exists that this pool did not make"
                 return
             found = named
         each.trouble = ""
         if found is not None:
-            each.link, each.left = found, each.left or away is not None  # there and back since the last look
+            each.link, each.left = found, each.left or away is not None  # it left and returned since the last look
             self._where.at_home(name, found.ifindex)
         elif each.link is not None:
             each.link, each.left, each.explained, each.asked = None, True, True, False
 
     def _search(self) -> None:
-        """Once, those that pods had before the plugin began."""
+        """Searches once for links that pods had before the plugin started."""
         missing = [name for name, each in self._known.items() if each.link is None and name in self._recorded]
         if not self._searched and missing:
             wanted = {name: self._recorded[name].snapshot for name in missing}
@@ -100,12 +100,12 @@ class MadePool:
         self._searched = True
 
     def _tend(self, name: str, each: _Known) -> None:
-        """Make what is missing and nobody has, or nobody ever had; remove and make anew what came back."""
+        """Makes links that are missing and that no pod has; deletes and makes again those that returned."""
         away = self._where.away(name)
         if each.trouble or (each.link is not None and not each.left):
             return
         if each.link is not None and each.out and each.link.alias.startswith(CNI_MARK):
-            return  # CNI DEL is not done with it
+            return  # CNI DEL has not finished
         elsewhere = each.link is None and away is not None and away.place is not None
         if elsewhere or (each.link is None and (each.out or (each.explained and name in self._recorded))):
             return
@@ -119,10 +119,12 @@ class MadePool:
             each.link = make_link(self._netlink, self._source, name, self.settings.name, self._parent)
         except LinuxError as error:
             each.trouble = str(error)
-            _log.error("link not made", extra={"pool": self.settings.name, "link": name, "why": str(error)})
+            _log.error(
+                "cannot make link for pool", extra={"pool": self.settings.name, "link": name, "error": str(error)}
+            )
             return
         each.left, each.explained = False, True
-        self._recorded[name] = Record(taken(each.link, ()))
+        self._recorded[name] = Record(snapshot_of(each.link, ()))
         self._where.at_home(name, each.link.ifindex)
 
     def asked(self) -> None:
@@ -155,7 +157,7 @@ class MadePool:
         trouble = parent_trouble(self._source, self._parent)
         for name in ids:
             if name not in self._known:
-                raise Unusable(f"{name}: there is no such device in the pool {self.settings.name}")
+                raise Unusable(f"{name}: is not a device of the pool {self.settings.name}")
             if why := trouble or self._why(name, self._known[name]):
                 raise Unusable(f"{name}: {why}")
         for name in ids:
@@ -169,7 +171,7 @@ class MadePool:
         return any(each.out or each.left or each.link is None for each in self._known.values())
 
     def close(self) -> None:
-        """Those that nobody has are of no use to anybody."""
+        """Deletes the links that no pod has."""
         for name, each in self._known.items():
             if each.link is not None and not each.out:
                 remove_link(self._netlink, each.link.ifindex)
@@ -181,4 +183,4 @@ class MadePool:
         info: dict[str, Any] = {"id": name, "name": name, "kind": self._source.kind, "parent": self._source.parent}
         info |= {"mac": link.mac, "mtu": link.mtu} if link is not None else {}
         files = (DEVICE,) if self._source.kind == "tap" else ()
-        return Handed(told=name, info=info, files=files, link=name)
+        return Handed(value=name, info=info, files=files, link=name)

@@ -1,4 +1,4 @@
-"""The device plugin: follows the host's links and files, asks what pods have, tells kubelets."""
+"""The device plugin: follows the host's links and files, asks which devices pods have, reports them to kubelets."""
 
 import asyncio
 import contextlib
@@ -11,8 +11,8 @@ from typing import TypeVar
 from podwire.deviceplugin.config import Config, Files
 from podwire.deviceplugin.devices import Handed
 from podwire.deviceplugin.directory_watch import changes
-from podwire.deviceplugin.inventory import Stock
-from podwire.deviceplugin.pool_service import Offer
+from podwire.deviceplugin.inventory import Inventory
+from podwire.deviceplugin.pool_service import PoolService
 from podwire.deviceplugin.ports import Kubelet
 from podwire.deviceplugin.registrar import Registrar
 from podwire.linux.net import monitor
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Where things are on this machine."""
+    """Paths on this machine."""
 
     state: Path
     device_plugins: Path
@@ -50,9 +50,9 @@ class Plugin:
 
     def __init__(self, config: Config, kubelet: Kubelet, paths: Paths) -> None:
         self._config, self._kubelet, self._paths = config, kubelet, paths
-        self._stock = Stock(config, state=paths.state, sysfs=paths.sysfs, cdi=paths.cdi)
+        self._inventory = Inventory(config, state=paths.state, sysfs=paths.sysfs, cdi=paths.cdi)
         self._turn = asyncio.Lock()
-        self._offers = [Offer(each, self._allocate) for each in config.pools]
+        self._services = [PoolService(each, self._allocate) for each in config.pools]
         self._links_changed, self._directory_changed, self._ask = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._knows = False
         self._trouble = ""
@@ -60,11 +60,11 @@ class Plugin:
         """Whether the kernel told something since the last look."""
 
     async def run(self) -> None:
-        """Until cancelled. The first look comes before anybody hears of devices, and the first question before that."""
+        """Until cancelled. The kubelet is asked first, then the host is read, then devices are published."""
         with contextlib.closing(monitor.Monitor()) as host, contextlib.closing(LinkMoves()) as travels:
             await self._question()
             await self._look(travels)
-            registrar = Registrar(self._paths.device_plugins, self._offers, self._kubelet)
+            registrar = Registrar(self._paths.device_plugins, self._services, self._kubelet)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._follow_links(host, travels))
@@ -72,10 +72,10 @@ class Plugin:
                     tasks.create_task(self._follow_pods())
                     tasks.create_task(registrar.run(self._directory_changed))
             finally:
-                await self._work(self._stock.close)
+                await self._work(self._inventory.close)
 
     async def _work(self, work: Callable[[], T]) -> T:
-        """What the stock does is done by one thread at a time, and to its end."""
+        """Runs work of the inventory in one thread at a time, to completion."""
 
         async def alone() -> T:
             async with self._turn:
@@ -87,9 +87,9 @@ class Plugin:
         told = travels.read()
         lost, travels.lost = travels.lost, False
         try:
-            await self._work(lambda: self._stock.learn(told, lost=lost))
-            view = await asyncio.to_thread(self._stock.view)
-            await self._work(lambda: self._stock.settle(view))
+            await self._work(lambda: self._inventory.learn(told, lost=lost))
+            view = await asyncio.to_thread(self._inventory.view)
+            await self._work(lambda: self._inventory.reconcile(view))
             self._trouble = ""
         except OSError as error:
             self._failed(error)
@@ -97,18 +97,18 @@ class Plugin:
         await self._publish()
 
     def _failed(self, error: OSError) -> None:
-        """A full disk, say: told once, tried again."""
+        """Logs each error once (a full disk, say): it is retried."""
         if str(error) != self._trouble:
             self._trouble = str(error)
-            _log.error("devices cannot be kept track of; tried again", extra={"why": str(error)})
+            _log.error("cannot reconcile devices; retrying", extra={"error": str(error)})
 
     async def _publish(self) -> None:
-        told = await self._work(lambda: {each.name: self._stock.devices(each.name) for each in self._config.pools})
-        for offer in self._offers:
-            before = offer.prefers
-            offer.update(told[offer.pool.name])
-            if offer.prefers != before:
-                self._directory_changed.set()  # kubelets hear of that only when a plugin registers
+        told = await self._work(lambda: {each.name: self._inventory.devices(each.name) for each in self._config.pools})
+        for service in self._services:
+            before = service.prefers
+            service.update(told[service.pool.name])
+            if service.prefers != before:
+                self._directory_changed.set()  # kubelets read the options only when a plugin registers
 
     async def _follow_links(self, host: monitor.Monitor, travels: LinkMoves) -> None:
         loop = asyncio.get_running_loop()
@@ -146,37 +146,37 @@ class Plugin:
                 self._links_changed.set()
 
     async def _follow_pods(self) -> None:
-        """Ask after links changed, and every few seconds while somebody has something: nothing tells of a pod's end."""
+        """Asks after links changed, and every few seconds while a pod has a device: nothing reports a pod's end."""
         while True:
-            waits = await self._work(lambda: self._stock.waits)
+            waits = await self._work(lambda: self._inventory.waits)
             try:
                 async with asyncio.timeout(OUT_SECONDS if waits else IDLE_SECONDS):
                     await self._ask.wait()
                 await asyncio.sleep(SOON_SECONDS)
             except TimeoutError:
-                self._links_changed.set()  # what did not work is tried again
+                self._links_changed.set()  # failed work is retried
             self._ask.clear()
             if await self._question():
                 self._links_changed.set()
 
     async def _question(self) -> bool:
-        """Learn what pods have; whether that is something new."""
-        asked = await self._work(self._stock.asks)
+        """Asks what pods have; returns whether that changed."""
+        asked = await self._work(self._inventory.asks)
         try:
             held = await self._kubelet.held()
         except RpcError as error:
             if self._knows:
-                _log.info("the kubelet does not tell what pods have", extra={"why": str(error)})
+                _log.info("cannot list devices of pods", extra={"error": str(error)})
             self._knows = False
             return False
         self._knows = True
         try:
-            return await self._work(lambda: self._stock.heard(held, asked))
+            return await self._work(lambda: self._inventory.held_by_pods(held, asked))
         except OSError as error:
             self._failed(error)
             return False
 
     async def _allocate(self, pool: str, ids: Sequence[str]) -> Sequence[Handed]:
-        handed = await self._work(lambda: self._stock.allocate(pool, ids))
+        handed = await self._work(lambda: self._inventory.allocate(pool, ids))
         self._ask.set()
         return handed

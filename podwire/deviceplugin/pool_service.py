@@ -1,4 +1,4 @@
-"""One pool as a device plugin's service: what is answered to a kubelet's calls."""
+"""One pool as a DevicePlugin service."""
 
 import asyncio
 import json
@@ -20,8 +20,8 @@ Allocate = Callable[[str, Sequence[str]], Awaitable[Sequence[Handed]]]
 """Hands out devices of a pool. Raises Unusable."""
 
 
-class Offer:
-    """Tells every stream the same list, made once for each change."""
+class PoolService:
+    """Sends the same list to every stream, built once for each change."""
 
     def __init__(self, pool: Settings, allocate: Allocate) -> None:
         self.pool = pool
@@ -32,7 +32,7 @@ class Offer:
 
     @property
     def endpoint(self) -> str:
-        """The name of its socket, beside the kubelet's."""
+        """The name of its socket, in the kubelet's directory."""
         return f"podwire-{self.pool.name}.sock"
 
     @property
@@ -55,7 +55,7 @@ class Offer:
 
     @property
     def prefers(self) -> bool:
-        """Whether it matters which devices are taken together. Where it does not, kubelets need not ask."""
+        """Whether it matters which devices are allocated together; if not, kubelets need not ask."""
         return len({each.numa for each in self._devices}) > 1
 
     def _options(self) -> pb.DevicePluginOptions:
@@ -65,7 +65,7 @@ class Offer:
         if devices == self._devices:
             return
         self._devices = devices
-        self._message = pb.ListAndWatchResponse(devices=map(_told, devices))
+        self._message = pb.ListAndWatchResponse(devices=map(_message, devices))
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -92,12 +92,12 @@ class Offer:
         everything = [each for ids in asked for each in ids]
         for each in everything:
             if everything.count(each) > 1:
-                raise InvalidArgument(f"{self.pool.resource}: {each} is asked for twice")
+                raise InvalidArgument(f"{self.pool.resource}: {each} is requested twice")
         try:
             handed = dict(zip(everything, await self._allocate(self.pool.name, everything), strict=True))
         except Unusable as error:
             raise FailedPrecondition(f"{self.pool.resource}: {error}") from error
-        except OSError as error:  # nothing is handed out that is not on record
+        except OSError as error:  # a device without a record is not handed out
             raise Unavailable(f"{self.pool.resource}: {error}") from error
         answers = [answer(self.pool, {each: handed[each] for each in ids}) for ids in asked]
         return pb.AllocateResponse(container_responses=answers)
@@ -107,11 +107,11 @@ class Offer:
 
 
 def answer(pool: Settings, handed: Mapping[str, Handed]) -> pb.ContainerAllocateResponse:
-    """What one container gets."""
+    """Returns what one container gets."""
     name = variable(pool.name)
-    told = list(dict.fromkeys(each.told for each in handed.values()))
+    values = list(dict.fromkeys(each.value for each in handed.values()))
     info = [dict(each.info) for each in handed.values()]
-    envs = {name: ",".join(told), f"{name}_INFO": json.dumps(info, separators=(",", ":"))}
+    envs = {name: ",".join(values), f"{name}_INFO": json.dumps(info, separators=(",", ":"))}
     if pool.cdi:
         names = [pb.CDIDevice(name=cdi_name(pool.name, each)) for each in handed]
         return pb.ContainerAllocateResponse(envs=envs, cdi_devices=names)
@@ -120,8 +120,8 @@ def answer(pool: Settings, handed: Mapping[str, Handed]) -> pb.ContainerAllocate
     return pb.ContainerAllocateResponse(envs=envs, devices=specs)
 
 
-def _told(device: Device) -> pb.Device:
-    told = pb.Device(ID=device.id, health=HEALTHY if device.healthy else UNHEALTHY)
+def _message(device: Device) -> pb.Device:
+    message = pb.Device(ID=device.id, health=HEALTHY if device.healthy else UNHEALTHY)
     if device.numa is not None:
-        told.topology.nodes.add(ID=device.numa)
-    return told
+        message.topology.nodes.add(ID=device.numa)
+    return message

@@ -1,4 +1,4 @@
-"""What this room is handed: a kubelet, and what a pool is to the rest of the room."""
+"""Interfaces of the package: the kubelet that it is handed, and a pool."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from podwire.protocols.grpc_methods import Handler
 
 
 class Served(Protocol):
-    """A socket that is answered on."""
+    """A socket that is served."""
 
     async def close(self) -> None: ...
 

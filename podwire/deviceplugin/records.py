@@ -1,83 +1,90 @@
-"""What each device of a pool was like before anybody had it, in files that survive any crash.
+"""Records of a pool's devices: each link as it was before a pod had it.
 
-A device has its file before the kubelet hears of it, so nobody can have one that nobody could give back.
+A device has its record before the kubelet learns of it, so that no pod can have a device that cannot be restored.
+
+| record  | kubelet (pod-resources) | link           | meaning                                                        |
+|---------|-------------------------|----------------|----------------------------------------------------------------|
+| free    | free                    | on the host    | the record follows what an administrator changes on the host   |
+| free    | allocated               | on the host    | CNI has not moved it yet; from now on the record is kept       |
+| out     | allocated               | in a pod       | the pod has it                                                 |
+| out     | any                     | back on host   | restored at once, before another pod can get it                |
+| out     | free                    | elsewhere      | left where it is: a kubelet that just started knows no pods yet |
 """
 
 import json
-import logging
-import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
+from zlib import crc32
 
-from podwire.deviceplugin.snapshots import Snapshot, decoded, encoded
-from podwire.durable.files import remove_durably, replace_file, sweep, write_durably
+from podwire.durable.files import Durability
+from podwire.durable.records import Codec, Records
+from podwire.linux.net import borrow
+from podwire.linux.net.borrow import LinkSnapshot
 
-_log = logging.getLogger("podwire.deviceplugin")
+FORMAT = 2
+"""1 was `{"device": {…}, "checksum": N}`, without an envelope."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    snapshot: Snapshot
+class Record(NamedTuple):
+    snapshot: LinkSnapshot
     out: bool = False
-    """Whether somebody has it, or had it and it was not made what it was."""
+    """Whether a pod has it, or had it and it was not restored yet."""
 
 
-class Records:
-    """The files of one pool, one for each device: what is allocated is waited for."""
+class PoolRecords:
+    """The records of one pool, by the devices' ids. Blocks; raises NewerFormat, LinuxError."""
 
     def __init__(self, directory: Path, pool: str) -> None:
-        self._directory = directory / pool
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sweep(self._directory)
+        self._records: Records[Record] = Records(
+            directory / pool, Codec(_encode, _decode), format=FORMAT, migrate=_migrate
+        )
+        self._records.sweep()
         self._written: dict[str, Record] = {}
 
     def read(self) -> dict[str, Record]:
-        """All by id. A file that is damaged is put aside, and says so: its device is then taken as it is found."""
-        for path in sorted(self._directory.glob("*.json")):
-            try:
-                self._written[unquote(path.stem)] = _parsed(path.read_text(encoding="utf-8", errors="replace"))
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                aside = path.with_suffix(".damaged")
-                path.rename(aside)
-                told = {"file": str(aside), "why": str(error) or type(error).__name__}
-                _log.error("a record is damaged: its device is taken as it is found", extra=told)
+        """Returns all records. A damaged one is quarantined and logged: its device is recorded as it is found."""
+        self._written = {unquote(key): record for key, record in self._records.load().items()}
         return dict(self._written)
 
     def write(self, records: Mapping[str, Record]) -> None:
-        """Durable when this returns; what did not change is not written."""
-        for key in self._written.keys() - records.keys():
-            remove_durably(self._path(key))
-        for key, each in records.items():
-            if self._written.get(key) != each:
-                write_durably(self._path(key), _text(each).encode())
+        """Writes what changed and removes the rest; survives a power loss when this returns."""
+        for id_ in self._written.keys() - records.keys():
+            self._records.remove(_key(id_))
+        for id_, record in records.items():
+            if self._written.get(id_) != record:
+                self._records.put(_key(id_), record)
         self._written = dict(records)
 
-    def mark(self, records: Mapping[str, Record]) -> None:
-        """Write down who is out. That survives the death of any process. A loss of power ends all pods and makes all
-        links anew, so nobody waits for the disk; a record that it damaged is of no use any more."""
-        for key, each in records.items():
-            replace_file(self._path(key), _text(each).encode())
-            self._written[key] = each
-
-    def _path(self, key: str) -> Path:
-        return self._directory / f"{quote(key, safe='')}.json"
+    def mark_out(self, records: Mapping[str, Record]) -> None:
+        """Writes which devices are out, without fsync: a power loss ends all pods and creates all links anew."""
+        for id_, record in records.items():
+            self._records.put(_key(id_), record, Durability.PROCESS_DEATH)
+            self._written[id_] = record
 
 
-def _text(record: Record) -> str:
-    data = {"out": record.out, "snapshot": encoded(record.snapshot)}
-    return json.dumps({"device": data, "checksum": _checksum(data)})
+def _key(id_: str) -> str:
+    """A file name; one that begins with a dot would be a temporary file."""
+    key = quote(id_, safe="")
+    return f"%2E{key[1:]}" if key.startswith(".") else key
 
 
-def _parsed(text: str) -> Record:
-    read = json.loads(text)
-    data: dict[str, Any] = read["device"]
-    if _checksum(data) != read["checksum"]:
-        raise ValueError("the checksum is another")
-    return Record(decoded(data["snapshot"]), bool(data["out"]))
+def _encode(record: Record) -> bytes:
+    return json.dumps({"out": record.out, "snapshot": borrow.encode(record.snapshot)}).encode()
 
 
-def _checksum(data: Mapping[str, Any]) -> int:
-    return zlib.crc32(json.dumps(data, sort_keys=True).encode())
+def _decode(body: bytes) -> Record:
+    return _record(json.loads(body))
+
+
+def _record(fields: Mapping[str, Any]) -> Record:
+    return Record(borrow.decode(fields["snapshot"]), bool(fields["out"]))
+
+
+def _migrate(_format: int, data: bytes) -> Record:
+    envelope = json.loads(data)
+    fields: dict[str, Any] = envelope["device"]
+    if crc32(json.dumps(fields, sort_keys=True).encode()) != envelope["checksum"]:
+        raise ValueError("checksum mismatch")
+    return _record(fields)

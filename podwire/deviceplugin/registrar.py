@@ -1,6 +1,6 @@
-"""Serves each pool's socket beside the kubelet's and registers there; again whenever either is not what it was.
+"""Serves each pool's socket and registers it with the kubelet; again whenever one of their sockets is replaced.
 
-A kubelet that starts removes all sockets of the directory and makes its own anew. Both are seen in the directory.
+A kubelet that starts removes all sockets in the directory and creates its own again. Both are seen in the directory.
 """
 
 import asyncio
@@ -8,43 +8,43 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from podwire.deviceplugin.pool_service import Offer
+from podwire.deviceplugin.pool_service import PoolService
 from podwire.deviceplugin.ports import Kubelet, Served
 from podwire.failpoints import declare, failpoint
 from podwire.protocols.grpc_status import RpcError
+from podwire.tasks.backoff import Pauses
 
 REGISTERED = declare("device-plugin.registered", "the kubelet has taken a pool's registration")
 KUBELET = "kubelet.sock"
 FIRST_RETRY, LAST_RETRY = 0.05, 5.0
-"""Seconds until a kubelet that did not take a registration is asked again, at first and at most."""
+"""Seconds between attempts to register, at first and at most."""
 
 _log = logging.getLogger("podwire.deviceplugin")
 
 Identity = tuple[int, int] | None
-"""By which a socket is known to be the same: its inode and when it was made. None when it is not there."""
+"""Identifies a socket: inode and change time; None when it does not exist."""
 
 
 class Registrar:
-    def __init__(self, directory: Path, offers: Sequence[Offer], kubelet: Kubelet) -> None:
-        self._directory, self._offers, self._kubelet = directory, offers, kubelet
+    def __init__(self, directory: Path, services: Sequence[PoolService], kubelet: Kubelet) -> None:
+        self._directory, self._services, self._kubelet = directory, services, kubelet
         self._servers: dict[str, tuple[Served, Identity]] = {}
         self._registered: dict[str, tuple[Identity, Identity, bool]] = {}
-        self._refusals: dict[str, str] = {}
+        self._failures: dict[str, str] = {}
 
     async def run(self, changed: asyncio.Event) -> None:
-        """Until cancelled; `changed` is set when the directory may be another."""
-        delay = FIRST_RETRY
+        """Until cancelled; `changed` is set when the directory may have changed."""
+        pauses = Pauses(FIRST_RETRY, LAST_RETRY)
         try:
             while True:
                 changed.clear()
                 done = await self._register_all()
-                delay = FIRST_RETRY if done else min(delay * 2, LAST_RETRY)
                 try:
-                    async with asyncio.timeout(None if done else delay):
+                    async with asyncio.timeout(None if done else pauses.next()):
                         await changed.wait()
                 except TimeoutError:
                     continue
-                delay = FIRST_RETRY
+                pauses.reset()
         finally:
             for server, _ in self._servers.values():
                 await server.close()
@@ -52,46 +52,48 @@ class Registrar:
     async def _register_all(self) -> bool:
         """Whether nothing is left to do until something changes."""
         done = True
-        for offer in self._offers:
+        for service in self._services:
             try:
-                await self._serve(offer)
-                done = await self._register(offer) and done
+                await self._serve(service)
+                done = await self._register(service) and done
             except (RpcError, OSError) as error:
                 done = False
-                self._refused(offer, str(error))
+                self._report_failure(service, str(error))
         return done
 
-    async def _serve(self, offer: Offer) -> None:
-        path = self._directory / offer.endpoint
-        server, own = self._servers.get(offer.endpoint, (None, None))
+    async def _serve(self, service: PoolService) -> None:
+        path = self._directory / service.endpoint
+        server, own = self._servers.get(service.endpoint, (None, None))
         if server is not None and identity(path) == own:
             return
         if server is not None:
-            del self._servers[offer.endpoint]
+            del self._servers[service.endpoint]
             await server.close()
         if not self._directory.is_dir():
-            raise FileNotFoundError(f"{self._directory} is not there yet")
-        server = await self._kubelet.serve(path, offer.handlers)
-        self._servers[offer.endpoint] = (server, identity(path))
+            raise FileNotFoundError(f"{self._directory} does not exist yet")
+        server = await self._kubelet.serve(path, service.handlers)
+        self._servers[service.endpoint] = (server, identity(path))
 
-    async def _register(self, offer: Offer) -> bool:
+    async def _register(self, service: PoolService) -> bool:
         theirs = identity(self._directory / KUBELET)
-        ours = self._servers[offer.endpoint][1]
-        now = theirs, ours, offer.prefers
-        if theirs is None or self._registered.get(offer.endpoint) == now:
-            return True  # its coming is told
-        await self._kubelet.register(offer.registration())
+        ours = self._servers[service.endpoint][1]
+        now = theirs, ours, service.prefers
+        if theirs is None or self._registered.get(service.endpoint) == now:
+            return True  # an event comes when it exists
+        await self._kubelet.register(service.registration())
         failpoint(REGISTERED)
-        self._registered[offer.endpoint] = now
-        self._refusals.pop(offer.endpoint, None)
-        _log.info("registered", extra={"resource": offer.pool.resource, "endpoint": offer.endpoint})
+        self._registered[service.endpoint] = now
+        self._failures.pop(service.endpoint, None)
+        _log.info(
+            "registered pool with kubelet", extra={"resource": service.pool.resource, "endpoint": service.endpoint}
+        )
         return True
 
-    def _refused(self, offer: Offer, why: str) -> None:
-        """Said once for each reason: it is tried again and again."""
-        if self._refusals.get(offer.endpoint) != why:
-            self._refusals[offer.endpoint] = why
-            _log.warning("not registered; tried again", extra={"resource": offer.pool.resource, "why": why})
+    def _report_failure(self, service: PoolService, error: str) -> None:
+        """Logs each error once: registration is retried."""
+        if self._failures.get(service.endpoint) != error:
+            self._failures[service.endpoint] = error
+            _log.warning("cannot register pool; retrying", extra={"resource": service.pool.resource, "error": error})
 
 
 def identity(path: Path) -> Identity:

@@ -1,32 +1,31 @@
-"""What is to be done with a device of the host, given where it is and who has it. Pure."""
+"""Decides what to do with a device of the host, by its location and its holder. Pure."""
 
 from enum import Enum, auto
 
 from podwire.deviceplugin.records import Record
-from podwire.deviceplugin.snapshots import Snapshot, travelled
+from podwire.linux.net.borrow import LinkSnapshot, was_moved
 
 
-class Duty(Enum):
+class Action(Enum):
     NOTHING = auto()
-    OUT = auto()
-    """Put on record that somebody has it."""
+    MARK_OUT = auto()
+    """Record that a pod has it."""
     RESTORE = auto()
-    """Make it what it was."""
-    KEEP = auto()
-    """Somebody on the host changed it: that is how it is from now on, if no pod turns out to have it."""
+    ADOPT = auto()
+    """An administrator changed it on the host: record it as it is now, if no pod turns out to have it."""
 
 
-def duty(record: Record, now: Snapshot | None, *, left: bool, fresh: bool, held: bool | None) -> Duty:
-    """`now` is None while it is not on the host; `held` while no kubelet has told.
+def decide(record: Record, now: LinkSnapshot | None, *, left: bool, fresh: bool, held: bool | None) -> Action:
+    """`now` is None while it is not on the host; `held` is None while no kubelet has answered.
 
-    left: it was elsewhere since it was last made what it was; fresh: this is the first look since the plugin began.
+    left: it was elsewhere since it was restored last; fresh: this is the first look since the plugin started.
     """
     if now is None:
-        return Duty.NOTHING if record.out else Duty.OUT
+        return Action.NOTHING if record.out else Action.MARK_OUT
     if left:
-        return Duty.RESTORE
+        return Action.RESTORE
     if held or held is None:
-        return Duty.OUT if held and not record.out else Duty.NOTHING
-    if record.out or (fresh and travelled(record.snapshot, now)):
-        return Duty.RESTORE
-    return Duty.KEEP if now != record.snapshot else Duty.NOTHING
+        return Action.MARK_OUT if held and not record.out else Action.NOTHING
+    if record.out or (fresh and was_moved(record.snapshot, now)):
+        return Action.RESTORE
+    return Action.ADOPT if now != record.snapshot else Action.NOTHING

@@ -1,4 +1,4 @@
-"""Which links of the host a pool takes. Pure."""
+"""Selects the links of the host that belong to a pool. Pure."""
 
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
@@ -29,9 +29,9 @@ def wants(pool: Interfaces, each: Candidate) -> bool:
 
 
 def reserved(link: Link, uplinks: Collection[int]) -> str:
-    """Why a link is no pod's, whatever a pool says; empty when it can be one's."""
+    """Why a link must not be handed out, whatever a pool selects; empty when it may."""
     if link.name == "lo":
-        return "it is the loopback"
+        return "it is the loopback interface"
     if link.ifindex in uplinks:
         return "the host's default route goes through it"
     if link.master:

@@ -224,7 +224,7 @@ class Host:
 
     def records(self, pool: str) -> dict:
         found = (self.state / "pools" / pool).glob("*.json")
-        return {each.stem: json.loads(each.read_text())["device"] for each in found}
+        return {each.stem: json.loads(each.read_text())["record"] for each in found}
 
     def end(self) -> None:
         if self.process is not None and self.process.poll() is None:

@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 from podwire.deviceplugin.config import config
-from podwire.deviceplugin.inventory import Stock
+from podwire.deviceplugin.inventory import Inventory
 from podwire.linux.net.link_moves import LinkMoves
 
 NICS = {"name": "pool", "interfaces": {"names": ["nic*"]}}
@@ -18,10 +18,10 @@ VETHS = {"name": "pool", "make": {"kind": "veth", "parent": "br0", "count": 1, "
 def test_a_link_that_comes_back_between_two_looks_is_made_what_it_was(host, tmp_path, pool, link):
     host.ip("link add nic0 type veth peer name far0")
     host.ip("link add br0 up type bridge")
-    stock = Stock(config({"pools": [pool]}), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")
+    stock = Inventory(config({"pools": [pool]}), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")
     with closing(stock), closing(LinkMoves()) as travels:
         stock.look()
-        stock.heard({}, stock.asks())
+        stock.held_by_pods({}, stock.asks())
         stock.allocate("pool", [link])
         pod = host.namespaces.create("pod").path
         host.move_in(link, pod)

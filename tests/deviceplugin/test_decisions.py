@@ -1,5 +1,6 @@
 """What is decided without a kernel: choices, duties, whereabouts, hardware."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,11 @@ from hypothesis import strategies as st
 
 from podwire.deviceplugin.config import Interfaces
 from podwire.deviceplugin.devices import cdi_kind, preferred
-from podwire.deviceplugin.records import Record, Records
-from podwire.deviceplugin.restore_decision import Duty, duty
+from podwire.deviceplugin.records import PoolRecords, Record, _decode, _encode
+from podwire.deviceplugin.restore_decision import Action, decide
 from podwire.deviceplugin.selection import Candidate, ids, reserved, wants
-from podwire.deviceplugin.snapshots import Snapshot, decoded, encoded, taken
+from podwire.linux.net.borrow import LinkSnapshot, snapshot_of
+from podwire.linux.net.link_attributes import Attributes
 from podwire.linux.net.link_locations import Elsewhere, LinkLocations
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
 from podwire.linux.net.snapshot_addresses import SavedAddress
@@ -26,7 +28,7 @@ def link(ifindex=5, name="eth5", **keys):
 
 
 def snapshot(**keys):
-    return taken(link(**keys), (ADDRESS,) if keys.get("up", True) else ())
+    return snapshot_of(link(**keys), (ADDRESS,) if keys.get("up", True) else ())
 
 
 HERE, MOVED = snapshot(), snapshot(up=False)
@@ -36,24 +38,28 @@ CHANGED = snapshot(queue=7)
 @pytest.mark.parametrize(
     ("record", "now", "facts", "wanted"),
     [
-        pytest.param(Record(HERE), HERE, {}, Duty.NOTHING, id="free and as it was"),
-        pytest.param(Record(HERE), CHANGED, {}, Duty.KEEP, id="somebody on the host changed it"),
-        pytest.param(Record(HERE), CHANGED, {"held": None}, Duty.NOTHING, id="changed, and nobody knows who has it"),
-        pytest.param(Record(HERE), None, {}, Duty.OUT, id="it left"),
-        pytest.param(Record(HERE, out=True), None, {"held": True}, Duty.NOTHING, id="it is with its pod"),
-        pytest.param(Record(HERE, out=True), MOVED, {"left": True, "held": True}, Duty.RESTORE, id="it came home"),
-        pytest.param(Record(HERE, out=True), MOVED, {"left": True, "held": None}, Duty.RESTORE, id="home, none asked"),
-        pytest.param(Record(HERE), HERE, {"held": True}, Duty.OUT, id="chosen, and not yet moved"),
-        pytest.param(Record(HERE, out=True), CHANGED, {"held": True}, Duty.NOTHING, id="held on the host"),
-        pytest.param(Record(HERE, out=True), CHANGED, {}, Duty.RESTORE, id="its pod has gone"),
-        pytest.param(Record(HERE), MOVED, {"fresh": True}, Duty.RESTORE, id="it travelled while there was no plugin"),
-        pytest.param(Record(HERE), MOVED, {"fresh": True, "held": True}, Duty.OUT, id="the same, and somebody has it"),
-        pytest.param(Record(HERE), MOVED, {"fresh": False}, Duty.KEEP, id="set down on the host before our eyes"),
-        pytest.param(Record(HERE), CHANGED, {"fresh": True}, Duty.KEEP, id="changed while there was no plugin"),
+        pytest.param(Record(HERE), HERE, {}, Action.NOTHING, id="free and as it was"),
+        pytest.param(Record(HERE), CHANGED, {}, Action.ADOPT, id="somebody on the host changed it"),
+        pytest.param(Record(HERE), CHANGED, {"held": None}, Action.NOTHING, id="changed, and nobody knows who has it"),
+        pytest.param(Record(HERE), None, {}, Action.MARK_OUT, id="it left"),
+        pytest.param(Record(HERE, out=True), None, {"held": True}, Action.NOTHING, id="it is with its pod"),
+        pytest.param(Record(HERE, out=True), MOVED, {"left": True, "held": True}, Action.RESTORE, id="it came home"),
+        pytest.param(
+            Record(HERE, out=True), MOVED, {"left": True, "held": None}, Action.RESTORE, id="home, none asked"
+        ),
+        pytest.param(Record(HERE), HERE, {"held": True}, Action.MARK_OUT, id="chosen, and not yet moved"),
+        pytest.param(Record(HERE, out=True), CHANGED, {"held": True}, Action.NOTHING, id="held on the host"),
+        pytest.param(Record(HERE, out=True), CHANGED, {}, Action.RESTORE, id="its pod has gone"),
+        pytest.param(Record(HERE), MOVED, {"fresh": True}, Action.RESTORE, id="it travelled while there was no plugin"),
+        pytest.param(
+            Record(HERE), MOVED, {"fresh": True, "held": True}, Action.MARK_OUT, id="the same, and somebody has it"
+        ),
+        pytest.param(Record(HERE), MOVED, {"fresh": False}, Action.ADOPT, id="set down on the host before our eyes"),
+        pytest.param(Record(HERE), CHANGED, {"fresh": True}, Action.ADOPT, id="changed while there was no plugin"),
     ],
 )
 def test_a_device_is_treated_by_where_it_is_and_who_has_it(record, now, facts, wanted):
-    assert duty(record, now, **({"left": False, "fresh": False, "held": False} | facts)) is wanted
+    assert decide(record, now, **({"left": False, "fresh": False, "held": False} | facts)) is wanted
 
 
 @pytest.mark.parametrize(
@@ -109,7 +115,7 @@ def test_a_pool_takes_links_that_match_every_list(pool, taken_):
     ("one", "why"),
     [
         (link(), ""),
-        (link(name="lo"), "it is the loopback"),
+        (link(name="lo"), "it is the loopback interface"),
         (link(ifindex=9), "the host's default route goes through it"),
         (link(master=3), "it is a port of another link"),
         (link(alias="podwire-device:x"), "a pool has made it"),
@@ -227,23 +233,32 @@ ADDRESSES = st.builds(
     NUMBERS,
     NUMBERS,
 )
-SNAPSHOTS = st.builds(
-    Snapshot,
-    name=st.text(max_size=15),
-    kind=st.text(max_size=8),
-    mac=st.text(max_size=17),
+ATTRIBUTES = st.builds(
+    Attributes,
     mtu=NUMBERS,
     queue=NUMBERS,
     up=st.booleans(),
     promiscuous=st.booleans(),
     all_multicast=st.booleans(),
+)
+SNAPSHOTS = st.builds(
+    LinkSnapshot,
+    name=st.text(max_size=15),
+    kind=st.text(max_size=8),
+    mac=st.text(max_size=17),
+    attributes=ATTRIBUTES,
     addresses=st.lists(ADDRESSES, max_size=3).map(tuple),
+    **{
+        name: st.just(()) for name in ("routes", "rules", "neighbours", "features", "changeable", "queues", "alt_names")
+    },
+    flags=st.just({}),
+    sysctls=st.just({}),
 )
 
 
 @given(SNAPSHOTS)
-def test_a_snapshot_is_the_same_after_it_was_written_and_read(one):
-    assert decoded(encoded(one)) == one
+def test_a_record_is_the_same_after_it_was_written_and_read(snapshot):
+    assert _decode(_encode(Record(snapshot))) == Record(snapshot)
 
 
 @pytest.mark.parametrize(
@@ -256,19 +271,29 @@ def test_a_snapshot_is_the_same_after_it_was_written_and_read(one):
         pytest.param(lambda text: "", id="nothing"),
     ],
 )
-def test_records_that_are_damaged_are_put_aside(tmp_path, damage):
-    Records(tmp_path, "pool").write({"nic": Record(HERE, out=True)})
-    assert Records(tmp_path, "pool").read() == {"nic": Record(HERE, out=True)}
-    assert Records(tmp_path, "other").read() == {}
+def test_damaged_records_are_quarantined(tmp_path, damage):
+    PoolRecords(tmp_path, "pool").write({"nic": Record(HERE, out=True)})
+    assert PoolRecords(tmp_path, "pool").read() == {"nic": Record(HERE, out=True)}
+    assert PoolRecords(tmp_path, "other").read() == {}
     file = tmp_path / "pool" / "nic.json"
     file.write_text(damage(file.read_text()))
-    assert Records(tmp_path, "pool").read() == {}
-    assert (tmp_path / "pool" / "nic.damaged").exists()
+    assert PoolRecords(tmp_path, "pool").read() == {}
+    assert (tmp_path / "pool" / "nic.json.damaged").exists()
+
+
+def test_record_of_format_1_loads(tmp_path):
+    (tmp_path / "pool").mkdir()
+    shutil.copy(Path(__file__).parent / "data/record-1.json", tmp_path / "pool/nic0.json")
+    (record,) = PoolRecords(tmp_path, "pool").read().values()
+    snapshot = record.snapshot
+    assert (record.out, snapshot.name, snapshot.kind, snapshot.mac) == (True, "nic0", "veth", "02:00:00:00:00:01")
+    assert (snapshot.attributes.mtu, snapshot.attributes.up, snapshot.attributes.alias) == (1400, True, None)
+    assert str(snapshot.addresses[0].interface) == "10.9.1.1/24"
 
 
 def test_records_come_and_go_by_ids_that_are_no_names_of_files(tmp_path):
-    records = Records(tmp_path, "pool")
+    records = PoolRecords(tmp_path, "pool")
     records.write({"0000:3b:02.1": Record(HERE), "..": Record(MOVED, out=True)})
-    assert Records(tmp_path, "pool").read() == {"0000:3b:02.1": Record(HERE), "..": Record(MOVED, out=True)}
+    assert PoolRecords(tmp_path, "pool").read() == {"0000:3b:02.1": Record(HERE), "..": Record(MOVED, out=True)}
     records.write({"..": Record(MOVED)})
-    assert Records(tmp_path, "pool").read() == {"..": Record(MOVED)}
+    assert PoolRecords(tmp_path, "pool").read() == {"..": Record(MOVED)}

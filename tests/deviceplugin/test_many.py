@@ -6,7 +6,7 @@ import pytest
 
 from podwire.deviceplugin import directory_watch
 from podwire.deviceplugin.config import config
-from podwire.deviceplugin.inventory import Stock
+from podwire.deviceplugin.inventory import Inventory
 from podwire.linux import errors
 from podwire.linux.fs import inotify
 
@@ -76,12 +76,12 @@ class Exhausted(inotify.Inotify):
 
 async def test_directories_are_looked_at_when_the_kernel_has_no_more_watches(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(inotify, "Inotify", Exhausted)
-    monkeypatch.setattr(directory_watch, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(directory_watch, "POLL_SECONDS", 0.001)
     told = directory_watch.changes([tmp_path])
     for _ in range(3):
         await anext(told)
     await told.aclose()
-    assert [each.message for each in caplog.records] == ["the kernel tells no changes of files, so they are looked for"]
+    assert [each.message for each in caplog.records] == ["cannot use inotify; polling directories"]
 
 
 async def test_a_directory_that_comes_later_is_waited_for(tmp_path):
@@ -99,12 +99,12 @@ async def test_a_directory_that_comes_later_is_waited_for(tmp_path):
 @pytest.mark.parametrize("late", [False, True], ids=["asked after", "asked before"])
 def test_what_is_allocated_after_a_question_is_not_free_by_its_answer(host, tmp_path, late):
     pools = {"pools": [{"name": "tun", "files": {"paths": ["/dev/null"]}, "cdi": True}]}
-    stock = Stock(config(pools), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")
+    stock = Inventory(config(pools), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")
     try:
         stock.look()
         early = stock.asks()
         stock.allocate("tun", ["tun-0"])
-        stock.heard({}, early if late else stock.asks())
+        stock.held_by_pods({}, early if late else stock.asks())
         assert len(list((tmp_path / "cdi").iterdir())) == (1 if late else 0)
     finally:
         stock.close()
@@ -113,15 +113,15 @@ def test_what_is_allocated_after_a_question_is_not_free_by_its_answer(host, tmp_
 def test_an_answer_to_an_older_question_says_nothing_of_a_link_that_left_since(host, tmp_path):
     host.ip("link add nic0 type veth peer name far0")
     pools = {"pools": [{"name": "nics", "interfaces": {"names": ["nic*"]}}]}
-    stock = Stock(config(pools), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")
+    stock = Inventory(config(pools), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")
     try:
         stock.look()
         early = stock.asks()
         host.move_in("nic0", host.namespaces.create("pod").path)
         stock.look()
-        stock.heard({}, early)
+        stock.held_by_pods({}, early)
         assert stock.devices("nics")[0].healthy
-        stock.heard({}, stock.asks())
+        stock.held_by_pods({}, stock.asks())
         assert stock.devices("nics")[0].why == "nic0 is not on this host, and no pod has it"
     finally:
         stock.close()

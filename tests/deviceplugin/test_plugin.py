@@ -78,8 +78,8 @@ def test_a_device_file_is_handed_out_with_what_tells_of_it(host):
 @pytest.mark.parametrize(
     ("ids", "code", "told"),
     [
-        pytest.param(["tun-9"], "FAILED_PRECONDITION", "tun-9: there is no such device in the pool tun", id="unknown"),
-        pytest.param(["tun-1", "tun-1"], "INVALID_ARGUMENT", "tun-1 is asked for twice", id="twice"),
+        pytest.param(["tun-9"], "FAILED_PRECONDITION", "tun-9: is not a device of the pool tun", id="unknown"),
+        pytest.param(["tun-1", "tun-1"], "INVALID_ARGUMENT", "tun-1 is requested twice", id="twice"),
     ],
 )
 def test_what_cannot_be_handed_out_is_refused_by_name(host, ids, code, told):
@@ -161,7 +161,7 @@ def test_what_the_operator_changes_on_a_free_link_is_how_it_comes_back(host, nic
     host.kubelet.plugin("nics").until(nic0="Healthy")
     host.ip("link set nic0 mtu 1444")
     host.ip("addr add 10.9.1.77/24 dev nic0")
-    host.eventually(lambda: host.records("nics")["nic0"]["snapshot"]["mtu"] == 1444)
+    host.eventually(lambda: host.records("nics")["nic0"]["snapshot"]["attributes"]["mtu"] == 1444)
     host.eventually(lambda: "0a09014d" in json.dumps(host.records("nics")))  # 10.9.1.77
     before = host.dump("nic0")
     host.kubelet.pods["web"] = {NIC: ["nic0"]}
@@ -236,9 +236,9 @@ def test_links_that_the_host_needs_are_left_out(host, nics):
     assert sorted(host.kubelet.plugin("nics").until(nic0="Healthy")) == ["nic0"]
     assert sorted(host.kubelet.plugin("more").until(far1="Healthy")) == ["far1", "far2", "far3"]
     log = host.log.read_text()
-    assert 'link=nic1  why="it is a port of another link"' in log
-    assert 'link=nic2  why="the host\'s default route goes through it"' in log
-    assert 'pool=more  link=nic0  why="it belongs to the pool nics"' in log
+    assert 'link=nic1  error="it is a port of another link"' in log
+    assert 'link=nic2  error="the host\'s default route goes through it"' in log
+    assert 'pool=more  link=nic0  error="it belongs to the pool nics"' in log
 
 
 @pytest.mark.parametrize("pool", [VETHS, MACVLANS, TAPS], ids=lambda each: each["make"]["kind"])
@@ -424,7 +424,7 @@ def test_nothing_is_handed_out_that_cannot_be_written_down(host, nics):
         plugin.allocate("nic0")
     assert refused.value.code().name == "UNAVAILABLE"
     assert str(host.cdi) in refused.value.details()
-    host.eventually(lambda: "devices cannot be kept track of; tried again" in host.log.read_text())
+    host.eventually(lambda: "cannot reconcile devices; retrying" in host.log.read_text())
     host.cdi.unlink()
     assert [each.name for each in plugin.allocate("nic0").cdi_devices] == ["net.podwire.dev/nics=nic0"]
 

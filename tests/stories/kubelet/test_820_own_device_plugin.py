@@ -86,7 +86,9 @@ def test_pods_have_links_of_their_own_whoever_dies(plugged, pod, container):
     assert len({name for name, _ in now.values()}) == 3
     node.kubelet.kill()
     node.kubelet.start()  # the plugin notices by itself that its sockets are gone
-    node.eventually(lambda: plugin.log.read_text().count("deviceplugin: registered") == 6, "the plugin is back")
+    node.eventually(
+        lambda: plugin.log.read_text().count("deviceplugin: registered pool with kubelet") == 6, "the plugin is back"
+    )
     node.eventually(lambda: allocatable(node) == ("3", "5"), "its devices are back")
     assert links_of(node, "a", "b", "c") == now
     node("delete pod a b c")
