@@ -9,23 +9,22 @@ both. Leases do survive one, and are found by the ids alone.
 On disk: DATA/PLUGIN/NETWORK@CONTAINER@IFNAME, a JSON object with `format`. A record of a newer format is an error and
 is never changed; one that cannot be parsed is removed by the next ADD or DEL of its attachment.
 
-Locking: one byte of DATA/.lock per attachment, chosen by the CRC of the record's path. An open-file-description lock
-works between threads of the daemon and between processes, and the kernel releases it when a process dies.
+Locking: one byte of DATA/.lock per attachment (`durable.locks.lock_byte`), chosen by the CRC of the record's path. The
+same CRC names the temporary file of a write, so ADD and DEL remove the one that a killed process left without listing
+the directory, which may have 60 000 records. That is why this is not a `durable.records.Records`.
 """
 
-import fcntl
 import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from struct import Struct
-from time import monotonic, sleep
 from typing import NamedTuple
 from zlib import crc32
 
 from podwire.cniplugins.skeleton import Call, run_all
 from podwire.durable.files import rename_over, why_unwritable
+from podwire.durable.locks import FileLock, LockHeld, lock_byte
 from podwire.linux import errors as linux
 from podwire.linux.proc.stopwatch import step
 from podwire.protocols.cni.config import PluginConfig, Valid
@@ -37,10 +36,7 @@ FORMAT = 1
 TAG_PREFIX = "podwire:"
 """Prefix of the aliases of our links."""
 LONGEST_ALIAS = 255
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
-_LOCK = ".lock"
 _TEMPORARY = re.compile(r"\.[0-9a-f]{8}")
-_FLOCK = Struct("@hhqqi0q")  # struct flock: kind, whence, start, length, pid
 
 
 _DAMAGED = (CniError, TypeError)
@@ -116,6 +112,7 @@ class Attachments:
         self._data = data_directory(config)
         self._directory = os.path.join(self._data, plugin)
         self._network = config.name
+        self._lock_path = os.path.join(self._data, ".lock")
 
     @contextmanager
     def lock(self, call: Call) -> Iterator[None]:
@@ -125,21 +122,21 @@ class Attachments:
         """
         os.makedirs(self._data, mode=0o700, exist_ok=True)
         path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
-        with self._locked(crc32(path.encode()), call.limits.lock):
+        seconds = call.limits.lock
+        try:
+            lock = self._lock(path, seconds)
+        except LockHeld as error:
+            message = f"another call for the same interface takes more than {seconds:g} s"
+            raise CniError(Code.TRY_AGAIN_LATER, message) from error
+        with lock:
             if call.invocation.command == "ADD" and call.is_disconnected():
                 raise CniError(Code.TRY_AGAIN_LATER, "caller disconnected")  # its DEL may already be done
             _remove(self._temporary(path))
             yield
 
-    @contextmanager
-    def _locked(self, byte: int, timeout: float = 0.0) -> Iterator[None]:
-        """Locks one byte of the lock file. Raises BlockingIOError if it is locked and there is no timeout."""
-        file = os.open(os.path.join(self._data, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            _lock(file, byte, timeout)
-            yield
-        finally:
-            os.close(file)
+    def _lock(self, path: str, wait: float = 0.0) -> FileLock:
+        """Locks the byte of a record's path. Raises LockHeld."""
+        return lock_byte(self._lock_path, crc32(path.encode()), wait=wait)
 
     def collect(self, valid: Valid, release: Callable[[Record], None], dead: set[tuple[str, str]]) -> None:
         """Releases every record of this network that is not of a valid attachment; goes on after a failure.
@@ -162,7 +159,7 @@ class Attachments:
     def _collect(
         self, path: str, version: tuple[int, int], release: Callable[[Record], None], dead: set[tuple[str, str]]
     ) -> None:
-        with suppress(BlockingIOError), self._locked(crc32(path.encode())):
+        with suppress(LockHeld), self._lock(path):
             if _version(path) == version:
                 _, container_id, ifname = os.path.basename(path).split("@", 2)
                 dead.add((container_id, ifname))
@@ -176,7 +173,7 @@ class Attachments:
         """Removes temporary files of writers that were killed, of any network."""
         for name in _listed(self._directory):
             if _TEMPORARY.fullmatch(name):
-                with suppress(BlockingIOError), self._locked(int(name[1:], 16)):
+                with suppress(LockHeld), lock_byte(self._lock_path, int(name[1:], 16)):
                     _remove(f"{self._directory}/{name}")
 
     def _temporary(self, path: str) -> str:
@@ -218,7 +215,10 @@ class Attachments:
 
     def peek(self, call: Call) -> Record | None:
         """Reads a record like `read`, but leaves a damaged one in place."""
-        return _read_if_valid(self._path(call.config.name, call.invocation.container_id, call.invocation.ifname))
+        try:
+            return _read(self._path(call.config.name, call.invocation.container_id, call.invocation.ifname))
+        except _DAMAGED:
+            return None
 
     def all(self) -> Iterator[Record]:
         """Yields every valid record of the plugin."""
@@ -249,22 +249,6 @@ def records(directory: str) -> Iterator[Record]:
 
 def _listed(directory: str) -> list[str]:
     return os.listdir(directory) if os.path.isdir(directory) else []
-
-
-def _lock(file: int, byte: int, timeout: float) -> None:
-    deadline, pause = monotonic() + timeout, _FIRST_PAUSE
-    while True:
-        try:
-            fcntl.fcntl(file, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
-        except BlockingIOError:
-            if not timeout:
-                raise
-        else:
-            return
-        if monotonic() > deadline:
-            raise CniError(Code.TRY_AGAIN_LATER, f"another call for the same interface takes more than {timeout:g} s")
-        sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _remove(path: str) -> None:

@@ -9,6 +9,7 @@ import fcntl
 import os
 import time
 from contextlib import suppress
+from struct import Struct
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +18,7 @@ from podwire.linux.values import Path
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
 _MAX_NAME = 256
+_FLOCK = Struct("@hhqqi0q")  # struct flock: type, whence, start, length, pid
 
 
 class LockHeld(TimeoutError):
@@ -71,6 +73,34 @@ def lock_file(
     if not shared:
         held.write_holder(name)
     return held
+
+
+def lock_byte(path: Path, byte: int, *, wait: float = 0.0, mode: int = 0o600) -> FileLock:
+    """Lock one byte of a file, which is created if it is missing: one lock file for any number of keys. LockHeld.
+
+    For stores with one lock per record, where a lock file per record would have to be removed again. The kernel's open
+    file description locks (F_OFD_SETLK) exclude threads as well as processes. No holder is named.
+    """
+    target = os.fspath(path)
+    request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    deadline, pause = time.monotonic() + wait, _FIRST_PAUSE
+    try:
+        descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    except OSError as error:
+        raise errors.from_oserror(error, f"lock {target}", {2: errors.NoSuchPath}) from error
+    while True:
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
+            return FileLock(target, descriptor)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                raise LockHeld(target, "another call", wait) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def lock_directory(path: Path, *, wait: float | None = 0.0, shared: bool = False) -> FileLock:

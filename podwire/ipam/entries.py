@@ -12,21 +12,18 @@ the name exists. So an entry is never torn, an address never has two owners, and
 The reference plugin host-local follows the first one, and finds in the third what it would have written itself.
 """
 
-import errno
-import fcntl
 import os
 import stat
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from typing import NamedTuple
 
+from podwire.durable.locks import LockHeld, lock_file
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Address, address
 from podwire.protocols.cni.verbs import is_id, is_ifname
 
-_POLL = 0.002
 _CURSOR = "last_reserved_ip."
 _KNOWN = "last_reserved_ip.known"
 _LOCK = "lock"
@@ -246,23 +243,11 @@ class Entries:
 
     @contextmanager
     def lock(self, seconds: float) -> Iterator[None]:
-        file = os.open(self.path(_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            _wait(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB), seconds, self.directory)
+            lock = lock_file(self.path(_LOCK), wait=seconds, name="podwire ipam")
+        except LockHeld as error:
+            message = f"ipam: the lock of {self.directory} was not free within {seconds:g} s"
+            raise CniError(Code.TRY_AGAIN_LATER, message, f"it is held by {error.holder}") from error
+        with lock:
             self.remove(_TEMPORARY)  # left by a process that was killed while it had the lock
             yield
-        finally:
-            os.close(file)
-
-
-def _wait(lock: Callable[[], None], seconds: float, directory: str) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return lock()
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EINTR):
-                raise
-        if time.monotonic() > deadline:
-            raise CniError(Code.TRY_AGAIN_LATER, f"ipam: the lock of {directory} was not free within {seconds:g} s")
-        time.sleep(_POLL)

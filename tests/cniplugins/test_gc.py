@@ -255,3 +255,16 @@ def test_an_ipam_of_others_is_told_the_same(host, refused, tmp_path):
     said = [line.split()[:2] for line in (programs / "said").read_text().splitlines()[3:]]
     assert said[0] == ["DEL", "a"]
     assert said[1][0] == "GC"
+
+
+def test_record_of_a_newer_version_is_an_error_and_is_not_touched(host, refused, attached):
+    config, _ = attached("a")
+    [path] = host.records.glob("bridge/net@*")
+    newer = json.dumps(json.loads(path.read_text()) | {"format": 99})
+    path.write_text(newer)
+    for verb in ("ADD", "DEL"):
+        with refused(5, "written by a newer podwire"):
+            host.call(verb, "a", config)
+    with refused(5, "written by a newer podwire"):
+        host.call("GC", "", config | valid(), "")
+    assert path.read_text() == newer

@@ -436,3 +436,34 @@ def test_a_killed_daemon_leaves_a_device_that_del_brings_home(host, plugged):
     host.delete("a", device(host))
     assert is_home(host)
     assert left(host) == {}
+
+
+def test_device_gets_its_addresses_routes_and_attributes_back(host, plugged):
+    plugged()
+    pod = host.pod("a")
+    with KernelNetwork() as here:
+        index = here.links.get("dev0").ifindex
+        here.links.change(index, mtu=1400)
+        here.addresses.add(index, ip_interface("192.0.2.7/24"))
+    host.add("a", device(host))
+    with KernelNetwork(pod) as inside:
+        inside.links.change("eth0", mtu=1300)
+    host.delete("a", device(host))
+    with KernelNetwork() as here:
+        link = here.links.get("dev0")
+        addresses = {str(address.interface) for address in here.addresses.list(link.ifindex)}
+    assert (link.mtu, link.mac, link.up) == (1400, MAC, True)
+    assert "192.0.2.7/24" in addresses
+
+
+def test_record_of_an_older_version_restores_name_alias_and_state(host, plugged):
+    plugged()
+    host.pod("a")
+    host.add("a", device(host))
+    [path] = host.records.glob("host-device/net@*")
+    record = json.loads(path.read_text())
+    record["before"] = {"alias": record["before"]["attributes"]["alias"], "up": record["before"]["attributes"]["up"]}
+    path.write_text(json.dumps(record))
+    host.delete("a", device(host))
+    assert is_home(host)
+    assert left(host) == {}

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from podwire.durable.locks import LockHeld, describe_holder, holder_pid, lock_directory, lock_file
+from podwire.durable.locks import LockHeld, describe_holder, holder_pid, lock_byte, lock_directory, lock_file
 from podwire.linux import errors
 
 
@@ -85,3 +85,18 @@ def test_errors_name_the_path(tmp_path):
     with pytest.raises(errors.LinuxError, match="link"):
         lock_file(tmp_path / "link")
     assert holder_pid(tmp_path / "nowhere") == 0
+
+
+def test_bytes_of_one_file_are_locks_of_their_own(tmp_path):
+    path = tmp_path / "lock"
+    with lock_byte(path, 7), lock_byte(path, 8):
+        with pytest.raises(LockHeld):
+            lock_byte(path, 7)
+        with pytest.raises(LockHeld, match=r"waited for 0.05 s"):
+            lock_byte(path, 8, wait=0.05)
+    lock_byte(path, 7).close()
+
+
+def test_a_byte_in_a_missing_directory_is_an_error(tmp_path):
+    with pytest.raises(errors.NoSuchPath):
+        lock_byte(tmp_path / "missing" / "lock", 1)
