@@ -29,9 +29,9 @@ _RA = 9
 """The protocol number of routes from router advertisements."""
 
 RULES = """\
-add table inet {table} {{ comment "{mark}" ; }}
+add table inet {table} {{ comment "{tag}" ; }}
 delete table inet {table}
-add table inet {table} {{ comment "{mark}" ; }}
+add table inet {table} {{ comment "{tag}" ; }}
 add chain inet {table} postrouting {{ type nat hook postrouting priority srcnat; policy accept; }}
 add chain inet {table} forward {{ type filter hook forward priority filter; policy accept; }}
 {masquerades}

@@ -17,9 +17,9 @@ TABLE = "podwire_nodes"
 _IP = {4: "ip", 6: "ip6"}
 
 _RULES = """\
-add table inet {table} {{ comment "{mark}" ; }}
+add table inet {table} {{ comment "{tag}" ; }}
 delete table inet {table}
-add table inet {table} {{ comment "{mark}" ; }}
+add table inet {table} {{ comment "{tag}" ; }}
 add chain inet {table} postrouting {{ type nat hook postrouting priority 99; policy accept; }}
 {rules}
 """
@@ -38,17 +38,17 @@ def routes(slot: Slot, others: Iterable[int], eth0: int, *, ipv6: bool) -> list[
     return result
 
 
-def ruleset(slot: Slot, number: int, others: Iterable[int], mark: str, *, ipv6: bool) -> str:
+def ruleset(slot: Slot, number: int, others: Iterable[int], tag: str, *, ipv6: bool) -> str:
     """Returns the nft rules that exempt packets to pods of other nodes from masquerading."""
     networks: list[Network] = [pod_range for other in others for pod_range in slot.pod_ranges(other, ipv6=ipv6)]
     rules = []
     for own in slot.pod_ranges(number, ipv6=ipv6):
         destinations = ", ".join(str(network) for network in networks if network.version == own.version)
         rules.append(_RULE.format(table=TABLE, ip=_IP[own.version], own=own, others=destinations))
-    return _RULES.format(table=TABLE, mark=mark, rules="\n".join(rules))
+    return _RULES.format(table=TABLE, tag=tag, rules="\n".join(rules))
 
 
-def configure_node(slot: Slot, number: int, numbers: Iterable[int], netns: Path, mark: str, *, ipv6: bool) -> None:
+def configure_node(slot: Slot, number: int, numbers: Iterable[int], netns: Path, tag: str, *, ipv6: bool) -> None:
     """Configures a node for all others; a single node needs nothing. Idempotent, also with more nodes."""
     others = [other for other in numbers if other != number]
     if not others:
@@ -56,4 +56,4 @@ def configure_node(slot: Slot, number: int, numbers: Iterable[int], netns: Path,
     with KernelNetwork(netns) as network:
         for route in routes(slot, others, network.links.get("eth0").ifindex, ipv6=ipv6):
             network.routes.replace(route)
-    KernelRuleset(netns).apply(ruleset(slot, number, others, mark, ipv6=ipv6))
+    KernelRuleset(netns).apply(ruleset(slot, number, others, tag, ipv6=ipv6))
