@@ -39,7 +39,7 @@ def test_the_plugin_is_a_program_whose_first_line_needs_no_path(tmp_path, monkey
     assert "--socket" in helped.stdout
 
 
-def test_the_page_tells_where_it_is_installed():
+def test_the_readme_names_the_installation_path():
     assert "/opt/nri/plugins/42-tuner" in files("tuner", "42")["README.md"]
 
 

@@ -54,7 +54,7 @@ def test_everything_can_be_said(written):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "# nothing\n"])
-def test_who_says_nothing_gets_what_containerd_has(written, text):
+def test_defaults_are_those_of_containerd(written, text):
     assert load(written(text)) == Settings(
         socket=Path("/var/run/nri/nri.sock"),
         plugin_path=Path("/opt/nri/plugins"),
@@ -95,7 +95,7 @@ def test_connections_can_be_kept_out(written):
         pytest.param("a: [", "is not YAML", id="no YAML"),
     ],
 )
-def test_what_is_wrong_is_named(written, text, words):
+def test_errors_name_the_key(written, text, words):
     with pytest.raises(BadConfiguration, match=words):
         load(written(text))
 

@@ -28,7 +28,7 @@ def cpus(container, given):
     return pb.ContainerUpdate(container_id=container, linux=pb.LinuxContainerUpdate(resources=resources))
 
 
-async def test_what_several_want_comes_out_as_one_and_each_sees_the_one_before(stage, pod, container):
+async def test_adjustments_are_merged_and_each_plugin_sees_the_earlier_ones(stage, pod, container):
     seen = []
 
     async def second(request):
@@ -86,7 +86,7 @@ async def test_a_plugin_that_came_back_while_a_container_is_created_counts_once(
         assert [(each.key, each.value) for each in made.adjust.env] == [("A", "1")]
 
 
-async def test_updates_of_other_containers_are_done_and_failures_harm_nobody(stage, pod, container, caplog):
+async def test_failed_updates_of_other_containers_are_logged_only(stage, pod, container, caplog):
     async with stage.hosting() as host:
         stage.node.failing.add("c2")
         await stage.join("10", "moving", hooks=adjusting(cpus("c2", "0-1"), cpus("c3", "2")))
@@ -162,7 +162,7 @@ async def test_a_validator_that_does_not_agree_fails_the_container(stage, pod, c
         assert (await stage.join("30", "late")).knows == []
 
 
-async def test_validators_are_asked_at_the_same_time(stage, pod, container):
+async def test_validators_are_called_concurrently(stage, pod, container):
     together = asyncio.Barrier(3)
 
     async def meets(request):
@@ -175,7 +175,7 @@ async def test_validators_are_asked_at_the_same_time(stage, pod, container):
         await host.create_container(pod(), container())
 
 
-async def test_the_default_validator_is_asked_first(stage, pod, container):
+async def test_the_default_validator_runs_first(stage, pod, container):
     rules = ValidatorSettings(enable=True, reject_oci_hook_adjustment=True)
     hooks = pb.Hooks(prestart=[pb.Hook(path="/bin/true")])
     async with stage.hosting(validator=rules) as host:
@@ -193,7 +193,7 @@ def updating(*updates, evict=()):
     return {"UpdateContainer": update}
 
 
-async def test_an_update_comes_out_as_plugins_want_it(stage, pod, container):
+async def test_plugins_change_an_update(stage, pod, container):
     async with stage.hosting() as host:
         await stage.join("10", "moving", hooks=updating(cpus("c1", "3"), cpus("c2", "4")))
         asked = pb.LinuxResources(cpu=pb.LinuxCPU(cpus="0", mems="0"))
@@ -202,13 +202,13 @@ async def test_an_update_comes_out_as_plugins_want_it(stage, pod, container):
         assert [each.container_id for each in stage.node.updates] == ["c2"]
 
 
-async def test_an_update_without_plugins_is_as_it_was_asked(stage, pod, container):
+async def test_an_update_without_plugins_is_unchanged(stage, pod, container):
     async with stage.hosting() as host:
         asked = pb.LinuxResources(cpu=pb.LinuxCPU(cpus="0"))
         assert await host.update_container(pod(), container(), asked) == asked
 
 
-async def test_two_that_want_another_update_fail_it(stage, pod, container):
+async def test_conflicting_updates_fail(stage, pod, container):
     async with stage.hosting() as host:
         await stage.join("10", "a", hooks=updating(cpus("c1", "3")))
         await stage.join("20", "b", hooks=updating(cpus("c1", "4")))

@@ -47,7 +47,7 @@ LIFE = [
 ]
 
 
-async def test_a_plugin_that_chooses_nothing_is_told_everything(stage, pod, container):
+async def test_a_plugin_without_a_subscription_gets_all_events(stage, pod, container):
     async with stage.hosting() as host:
         plugin = await stage.join()
         await whole_life(host, pod(), container())
@@ -62,7 +62,7 @@ async def test_without_plugins_a_whole_life_never_waits(stage, pod, container):
 
 
 @pytest.mark.parametrize("event", list(Event), ids=lambda each: each.title)
-async def test_a_plugin_is_told_what_it_wants_and_nothing_else(stage, pod, container, event):
+async def test_a_plugin_gets_the_events_that_it_subscribed_to(stage, pod, container, event):
     async with stage.hosting() as host:
         plugin = await stage.join(events=mask(event))
         assert [each for each in Event if host.wants(each)] == [event]
@@ -70,7 +70,7 @@ async def test_a_plugin_is_told_what_it_wants_and_nothing_else(stage, pod, conta
         assert [each.split()[0] for each in plugin.heard] == [event.title]
 
 
-async def test_a_plugin_older_than_the_calls_of_its_own_is_told_by_state_change(stage, pod, container):
+async def test_a_plugin_older_than_nri_0_12_gets_state_changes(stage, pod, container):
     old = {"Configure", "Synchronize", "StateChange", "CreateContainer", "UpdateContainer", "StopContainer"}
     old |= {"UpdatePodSandbox", "ValidateContainerAdjustment"}
     async with stage.hosting() as host:
@@ -94,7 +94,7 @@ async def test_a_plugin_older_than_the_calls_of_its_own_is_told_by_state_change(
         ]
 
 
-async def test_a_plugin_that_chose_nothing_is_asked_once_what_it_does_not_know(stage, pod, container):
+async def test_an_unimplemented_event_is_sent_once_without_a_subscription(stage, pod, container):
     async with stage.hosting() as host:
         plugin = await stage.join(only={"Configure", "Synchronize", "RunPodSandbox", "RemovePodSandbox"})
         for _ in range(2):
@@ -126,7 +126,7 @@ async def test_an_old_plugin_is_tried_with_a_call_of_its_own_only_once(stage, po
         assert tried == [("ContainerRuntime", "10-noting", "NRI RunPodSandbox")] * 2
 
 
-async def test_plugins_are_asked_by_index_then_name_then_who_came_first(stage, pod):
+async def test_plugins_are_called_by_index_then_name_then_registration(stage, pod):
     order = []
 
     def telling(who):
@@ -173,7 +173,7 @@ def failing(method, error):
         ),
     ],
 )
-async def test_an_error_ends_these_and_later_plugins_are_not_asked(stage, pod, container, event, call):
+async def test_an_error_keeps_later_plugins_from_being_called(stage, pod, container, event, call):
     async with stage.hosting() as host:
         early = await stage.join("10")
         await stage.join("20", "refusing", hooks=failing(event, PermissionDenied("not today")))
@@ -207,7 +207,7 @@ async def test_an_error_of_these_is_that_plugins_own(stage, pod, container, even
         assert [each.last_error for each in host.report()] == [f"{event}: no", ""]
 
 
-async def test_stop_and_remove_are_told_once_and_stop_always_before_remove(stage, pod, container):
+async def test_stop_and_remove_are_reported_once_and_in_order(stage, pod, container):
     async with stage.hosting() as host:
         plugin = await stage.join(events=mask(*(each for each in Event if "STOP" in each.name or "REM" in each.name)))
         await host.run_pod_sandbox(pod())
@@ -229,7 +229,7 @@ async def test_stop_and_remove_are_told_once_and_stop_always_before_remove(stage
         ]
 
 
-async def test_what_was_told_before_a_restart_is_not_told_again(stage, pod, container):
+async def test_stops_reported_before_a_restart_are_not_repeated(stage, pod, container):
     async with stage.hosting(know=([pod("p1"), pod("p2")], [container("c1"), container("c2")])) as host:
         host.know([pod("p3")], [container("c3")], stopped=["p3", "c3"])
         plugin = await stage.join()
@@ -307,7 +307,7 @@ async def test_requests_in_flight(stage, pod, plugins, most):
         assert counting.most == most
 
 
-async def test_a_hook_that_nobody_waits_for_any_more_keeps_its_turn(stage, pod):
+async def test_a_call_whose_caller_was_cancelled_keeps_the_plugins_lock(stage, pod):
     async with stage.hosting() as host:
         busy = Counting()
         plugin = await stage.join("20", "busy", hooks={"RunPodSandbox": busy})
@@ -326,7 +326,7 @@ async def test_a_hook_that_nobody_waits_for_any_more_keeps_its_turn(stage, pod):
         assert (await stage.join("30", "late")).knows == []
 
 
-async def test_a_plugin_that_nobody_waits_for_any_more_is_dropped_when_its_time_is_over(stage, pod):
+async def test_a_plugin_times_out_although_its_caller_was_cancelled(stage, pod):
     from podwire.nri.adaptation.settings import PluginSettings
 
     async with stage.hosting(plugins={"stuck": PluginSettings(timeout=0.3)}) as host:
@@ -353,7 +353,7 @@ async def test_one_plugin_that_is_busy_does_not_hold_up_the_others(stage, pod):
         await asyncio.gather(first, second)
 
 
-async def test_a_plugin_that_does_not_answer_is_dropped_and_the_pod_goes_on(stage, pod, caplog):
+async def test_a_plugin_that_times_out_is_disconnected_and_the_pod_goes_on(stage, pod, caplog):
     from podwire.nri.adaptation.settings import PluginSettings
 
     async with stage.hosting(plugins={"stuck": PluginSettings(timeout=0.2)}) as host:
@@ -384,7 +384,7 @@ async def test_a_plugin_close_to_its_limit_is_named_in_the_log(stage, pod, caplo
         assert (told.queued_ms, told.plugin_ms) >= (0, 0)
 
 
-async def test_what_a_plugin_did_can_be_read(stage, pod):
+async def test_statistics_of_plugins_can_be_read(stage, pod):
     async with stage.hosting() as host:
         await stage.join("10", "a")
         for name in ("p1", "p2"):

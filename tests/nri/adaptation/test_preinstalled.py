@@ -86,7 +86,7 @@ def lives(pid):
         return False
 
 
-async def test_a_plugin_is_started_told_its_configuration_and_killed_with_the_host(stage, folders, pod):
+async def test_a_plugin_is_started_configured_and_killed_with_the_adaptation(stage, folders, pod):
     folders.install("10-first")
     async with stage.hosting(**folders.settings()) as host:
         assert [str(each) for each in host.active()] == ["10-first"]
@@ -102,7 +102,7 @@ async def test_a_plugin_is_started_told_its_configuration_and_killed_with_the_ho
     assert not lives(pid)
 
 
-async def test_plugins_are_there_before_the_first_pod_and_one_that_fails_holds_up_nobody(stage, folders, pod, caplog):
+async def test_plugins_are_active_before_the_first_pod_despite_a_failing_one(stage, folders, pod, caplog):
     folders.install("20-good")
     folders.install("10-fails", f"#!{sys.executable}\nraise SystemExit(5)\n")
     folders.install("30-odd", "#!/nowhere/at/all\n")
@@ -140,7 +140,7 @@ async def test_a_plugin_that_hangs_is_killed_when_its_time_is_over(stage, folder
         await stage.until(lambda: not lives(pid))
 
 
-async def test_what_a_plugin_left_running_dies_with_it(stage, folders):
+async def test_children_of_a_plugin_are_killed_with_it(stage, folders):
     child = stage.folder / "child"
     folders.install(
         "10-forking",

@@ -37,14 +37,14 @@ async def test_the_socket_is_its_owners_alone(stage):
     assert not stage.socket.exists()
 
 
-async def test_a_socket_that_somebody_serves_is_not_taken(stage):
+async def test_a_socket_in_use_is_not_replaced(stage):
     async with stage.hosting():
         with pytest.raises(unix_sockets.CannotListen):
             async with type(stage)(stage.folder).hosting():
                 pytest.fail("two hosts at one socket")
 
 
-async def test_a_host_that_is_disabled_lets_nobody_in_and_works(stage, pod):
+async def test_a_disabled_adaptation_accepts_no_plugin_and_works(stage, pod):
     async with stage.hosting(disable=True) as host:
         await host.run_pod_sandbox(pod())
         assert not stage.socket.exists()
@@ -80,7 +80,7 @@ async def test_another_user_is_turned_away_even_if_the_socket_lets_it(stage, pod
         assert plugin.heard == ["RunPodSandbox p1"]
 
 
-async def test_a_plugin_learns_who_the_runtime_is_and_its_limits(stage):
+async def test_a_plugin_gets_the_runtimes_name_and_timeouts(stage):
     async with stage.hosting(request_timeout=3.5, registration_timeout=7.0):
         plugin = await stage.join()
         told = plugin.configured
@@ -143,7 +143,7 @@ async def test_a_plugin_that_configure_finds_wrong_is_closed_with_a_reason(stage
         assert report.last_error.startswith(reason)
 
 
-async def test_who_does_not_register_in_time_is_closed(stage, caplog):
+async def test_a_connection_without_registration_is_closed(stage, caplog):
     async with stage.hosting(registration_timeout=0.1):
         plugin = stage.plugin()
         await plugin.connect()
@@ -154,7 +154,7 @@ async def test_who_does_not_register_in_time_is_closed(stage, caplog):
         ]
 
 
-async def test_a_slow_registration_delays_nobody_elses(stage):
+async def test_a_slow_registration_delays_no_other(stage):
     held = asyncio.Event()
 
     async def configure(request):
@@ -273,7 +273,7 @@ async def test_garbage_from_a_plugin_costs_its_own_seat_only(stage, pod):
         assert good.heard == ["RunPodSandbox p1"]
 
 
-async def test_an_answer_that_is_no_answer_fails_the_hook_that_asked(stage, pod):
+async def test_an_invalid_response_fails_the_hook(stage, pod):
     async def lying(request):
         return pb.PodSandbox(id="x", name="\N{SNOWMAN}" * 10)
 
@@ -302,7 +302,7 @@ async def test_connections_that_come_and_go_leave_nothing(stage):
         await stage.until(lambda: descriptors() <= before)
 
 
-async def test_listeners_hear_of_every_registration_and_may_fail(stage):
+async def test_callbacks_get_every_registration_and_may_fail(stage):
     heard = []
     async with stage.hosting() as host:
         host.on_registered.append(lambda plugin: 1 / 0)

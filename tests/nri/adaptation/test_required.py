@@ -86,7 +86,7 @@ async def test_a_pod_waits_for_a_plugin_that_is_being_started_and_starts_with_it
         assert plugin.heard[0].split()[0] in ("RunPodSandbox", "CreateContainer")
 
 
-async def test_a_required_plugin_that_dies_in_the_hook_is_waited_for_and_asked_again(stage, pod):
+async def test_a_required_plugin_that_dies_in_the_hook_is_called_again(stage, pod):
     async def dies(request):
         first.connection.abort("dead")
         return pb.RunPodSandboxResponse()
@@ -113,7 +113,7 @@ async def test_a_required_plugin_that_is_too_slow_fails_the_pod_by_name(stage, p
             await host.run_pod_sandbox(pod())
 
 
-async def test_a_plugin_that_dies_of_a_pod_again_and_again_is_waited_for_once(stage, pod):
+async def test_a_plugin_that_dies_of_a_pod_repeatedly_is_waited_for_once(stage, pod):
     lives = []
 
     async def bring_back(host):
@@ -167,7 +167,7 @@ async def test_a_plugin_that_is_back_serves_the_pod_that_is_tried_again(stage, p
         assert plugin.heard == ["RunPodSandbox p1"]
 
 
-async def test_everything_but_run_and_create_goes_on_without_a_required_plugin(stage, pod, container):
+async def test_only_run_and_create_need_a_required_plugin(stage, pod, container):
     async with stage.hosting(required_plugins=("net",), grace=60.0, know=([pod()], [container()])) as host:
         other = await stage.join("10", "other")
         await host.start_container(pod(), container())

@@ -80,9 +80,7 @@ def pods_of(made):
     return set(made.adjust.annotations["known"].split())
 
 
-async def test_twenty_pods_start_although_a_plugin_is_stopped_and_it_knows_all_when_it_is_back(
-    stage, pod, container, outside
-):
+async def test_pods_start_without_a_stopped_plugin_which_is_synchronized_later(stage, pod, container, outside):
     async with stage.hosting(**SLOW, request_timeout=1.0) as host:
         process = await outside.start()
         os.kill(process.pid, signal.SIGSTOP)
@@ -98,9 +96,7 @@ async def test_twenty_pods_start_although_a_plugin_is_stopped_and_it_knows_all_w
         assert pods_of(made) == set(names)
 
 
-async def test_twenty_pods_wait_for_a_required_plugin_that_is_stopped_killed_and_brought_back(
-    stage, pod, container, outside
-):
+async def test_pods_wait_for_a_required_plugin_that_is_killed_and_restarted(stage, pod, container, outside):
     async with stage.hosting(**SLOW, required_plugins=("outside",), grace=60.0) as host:
         process = await outside.start()
         os.kill(process.pid, signal.SIGSTOP)
@@ -117,9 +113,7 @@ async def test_twenty_pods_wait_for_a_required_plugin_that_is_stopped_killed_and
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda each: each.name)
-async def test_a_plugin_that_is_killed_between_hooks_has_lost_nothing_when_it_is_back(
-    stage, pod, container, outside, number
-):
+async def test_a_plugin_that_was_killed_between_hooks_catches_up(stage, pod, container, outside, number):
     async with stage.hosting(**SLOW) as host:
         process = await outside.start()
         await host.run_pod_sandbox(pod("p1"))

@@ -10,7 +10,7 @@ from podwire.protocols.nri import nri_pb2 as pb
 from podwire.transports.mux_connection import MuxConnectionError
 
 
-async def test_a_late_plugin_is_told_of_pods_and_of_containers_that_have_not_stopped(stage, pod, container):
+async def test_a_late_plugin_gets_pods_and_containers_that_have_not_stopped(stage, pod, container):
     async with stage.hosting() as host:
         for name in ("p1", "p2", "p3"):
             await host.run_pod_sandbox(pod(name))
@@ -23,7 +23,7 @@ async def test_a_late_plugin_is_told_of_pods_and_of_containers_that_have_not_sto
         assert plugin.knows == ["p1", "p2", "c1", "c3"]
 
 
-async def test_a_late_plugin_sees_containers_as_other_plugins_made_them_and_as_they_are_now(stage, pod, container):
+async def test_a_late_plugin_gets_containers_with_all_adjustments(stage, pod, container):
     told = []
 
     async def adjusts(request):
@@ -44,7 +44,7 @@ async def test_a_late_plugin_sees_containers_as_other_plugins_made_them_and_as_t
         assert (told[1].state, told[1].pid) == (pb.CONTAINER_RUNNING, 7)
 
 
-async def test_a_node_too_large_for_one_message_is_told_in_several(stage, pod):
+async def test_a_node_too_large_for_one_message_is_sent_in_several(stage, pod):
     large = "x" * (300 << 10)
     pods = [pod(f"p{number}", large=large) for number in range(30)]
     async with stage.hosting(know=(pods, ())):
@@ -126,7 +126,7 @@ async def test_hooks_of_a_plugin_wait_for_its_synchronize_and_then_come_in_order
         assert sorted(order[1:]) == ["RemovePodSandbox p1", "RunPodSandbox p2", "StopPodSandbox p1"]
 
 
-async def test_a_plugin_that_comes_while_a_pod_is_being_told_of_is_asked_too(stage, pod):
+async def test_a_plugin_that_registers_during_an_event_is_called_too(stage, pod):
     held, begun = asyncio.Event(), asyncio.Event()
 
     async def slow(request):
@@ -238,7 +238,7 @@ async def pods_come_and_go(host, pod, number, chance, there):
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_no_event_is_lost_or_told_twice_whoever_joins_and_leaves_when(stage, pod, seed):
+async def test_each_plugin_gets_each_event_once_however_plugins_come_and_go(stage, pod, seed):
     chance = random.Random(seed)
     there = set()
     async with stage.hosting(registration_timeout=60) as host:
@@ -254,7 +254,7 @@ async def test_no_event_is_lost_or_told_twice_whoever_joins_and_leaves_when(stag
         assert [each.pods for each in followers] == [there | {"last"}] * 3
 
 
-async def test_a_plugin_that_left_is_asked_no_more_and_may_come_back(stage, pod):
+async def test_a_disconnected_plugin_is_not_called_and_may_reconnect(stage, pod):
     async with stage.hosting() as host:
         first = await stage.join()
         await first.leave()

@@ -17,7 +17,7 @@ async def ask(plugin, *updates, evict=()):
     return await plugin.connection.call(methods.UPDATE_CONTAINERS, request, within=60)
 
 
-async def test_updates_are_done_and_those_that_failed_are_told(stage):
+async def test_updates_return_those_that_failed(stage):
     async with stage.hosting():
         stage.node.failing.add("c2")
         plugin = await stage.join()

@@ -28,7 +28,7 @@ def creating(name="app"):
     return pb.CreateContainerRequest(pod=pod(), container=pb.Container(id=f"id-{name}", name=name))
 
 
-async def test_says_who_it_is_and_what_it_wants_whatever_that_is(chair):
+async def test_registers_with_any_name_index_and_mask(chair):
     script = 'name: "no such name!"\nindex: "1"\nversion: v0.1.0\nsubscribe: 65536'
     async with chair.plugin(script, registers=False):
         registered = await chair.register()
@@ -52,7 +52,7 @@ async def test_without_a_script_it_answers_everything_and_changes_nothing(chair)
     assert [(each["call"], each.get("via")) for each in chair.calls()][-1] == ("RunPodSandbox", "StateChange")
 
 
-async def test_answers_with_what_the_script_says_and_names_containers_by_their_names(chair):
+async def test_scripted_answers_name_containers_by_name(chair):
     script = """
 on:
   CreateContainer:
@@ -101,20 +101,20 @@ on:
         pytest.param("oversize: 5000000", ResourceExhausted, id="too large"),
     ],
 )
-async def test_what_no_plugin_should_do(chair, action, error):
+async def test_invalid_actions_fail_the_call(chair, action, error):
     async with chair.plugin(f"on: {{StopContainer: {{{action}}}}}"):
         with pytest.raises(error):
             await chair.call(methods.STOP_CONTAINER, within=A_MOMENT if error is AnswerTimeout else SOON)
 
 
 @pytest.mark.parametrize("action", ["twice: true", "pieces: 3", "delay: 10ms", "stop-reading: 10ms"])
-async def test_what_is_odd_and_allowed(chair, action):
+async def test_unusual_but_valid_actions_work(chair, action):
     async with chair.plugin(f"on: {{StopContainer: {{{action}}}}}"):
         for _ in range(2):
             assert await chair.call(methods.STOP_CONTAINER) == pb.StopContainerResponse()
 
 
-async def test_reads_nothing_for_as_long_as_it_is_told(chair):
+async def test_stop_reading_lasts_as_scripted(chair):
     async with chair.plugin("on: {StopContainer: {stop-reading: 1m}}"):
         with pytest.raises(AnswerTimeout):
             await chair.call(methods.STOP_CONTAINER, within=A_MOMENT)
@@ -163,7 +163,7 @@ async def test_leaves_with_a_code(chair):
         assert left.value.code == 7
 
 
-async def test_comes_back_when_it_is_told_to_and_its_turns_stay_used_up(chair):
+async def test_reconnects_and_used_up_rules_stay_used_up(chair):
     async with chair.plugin("reconnect: 1ms\non: {StopContainer: {times: 1, disconnect: true}}"):
         with pytest.raises(ConnectionClosed):
             await chair.call(methods.STOP_CONTAINER)

@@ -63,6 +63,6 @@ def test_an_error_has_a_code_and_a_sentence():
         ("speaks: French", "'French' is none of both, calls, StateChange, nothing"),
     ],
 )
-def test_what_is_wrong_is_named(text, says):
+def test_errors_name_the_key(text, says):
     with pytest.raises(BadScript, match=says):
         read_script(text)

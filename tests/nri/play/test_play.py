@@ -87,7 +87,7 @@ steps:
         ("asks: [UpdateContainers]", "asks: UpdateContainers are expected"),
     ],
 )
-def test_what_is_not_as_expected_is_named_with_its_line(played, fake, expect, says):
+def test_failed_expectations_are_named_with_their_line(played, fake, expect, says):
     script = f"steps:\n  - run: web\n  - create: web/app\n    expect: {{{expect}}}\n"
     with pytest.raises(Failed, match=f"^script:3: create web/app: .*{says}"):
         played(script, fake(BLUE))
@@ -133,7 +133,7 @@ steps:
     )
 
 
-def test_a_plugin_that_comes_back_is_told_what_there_is(played, fake):
+def test_a_plugin_that_reconnects_is_synchronized(played, fake):
     played(
         """
 steps:
@@ -155,7 +155,7 @@ def test_a_plugin_that_ends_with_its_connection_is_started_again(played, fake):
     played("steps: [{run: web}, disconnect, {stop: web, expect: {calls: [StopPodSandbox]}}]", fake("name: mayfly"))
 
 
-def test_a_big_node_is_told_in_batches_and_who_knows_none_is_found_out(played, fake):
+def test_a_big_node_is_sent_in_batches_and_missing_support_is_reported(played, fake):
     script = "steps: [{big-node: 4000, expect: {synchronized: {pods: 4000, containers: 4000, batches: 2}}}]"
     assert played(script, fake(BLUE)).ok
     refusing = fake("on: {Synchronize: {refuse-split: true}}")
@@ -174,7 +174,7 @@ def test_a_plugin_of_either_generation_with_a_runtime_of_either(played, fake):
             assert seen.via == ("StateChange" if generation == "old" else "")
 
 
-def test_a_plugin_that_knows_nothing_newer_is_found_out_by_a_new_runtime(played, fake):
+def test_an_old_plugin_is_detected_by_a_new_runtime(played, fake):
     result = played(None, fake("speaks: StateChange"))
     refused, told = result.step("run web").exchanges
     assert (refused.outcome, told.via) == ("UNIMPLEMENTED", "StateChange")
@@ -201,7 +201,7 @@ def test_a_program_that_is_no_plugin(played, argv, says):
     assert len(result.steps) == 1
 
 
-def test_a_plugin_that_is_too_slow_is_dropped_and_told_so_once(played, fake):
+def test_a_slow_plugin_is_disconnected_and_reported_once(played, fake):
     script = (
         "runtime: {request_timeout: 100ms, registration_timeout: 60s}\nsteps: [{run: web}, {stop: web}, {remove: web}]"
     )

@@ -32,7 +32,7 @@ from podwire.nri.script import BadScript
         ("pods: {web: {containers: {app: {spec: 1}}}}", "laid over config.json"),
     ],
 )
-def test_what_is_wrong_is_named(text, says):
+def test_errors_name_the_key(text, says):
     with pytest.raises(BadScript, match=says):
         read_script(text)
 
@@ -70,7 +70,7 @@ def test_a_path_finds_a_value_or_nothing(path, found):
 
 
 @pytest.mark.parametrize("path", [".a", "a..b", "a[", "a[x]", "a b"])
-def test_what_is_no_path(path):
+def test_invalid_paths_are_rejected(path):
     with pytest.raises(BadPath):
         parse(path)
 

@@ -147,7 +147,7 @@ def test_arguments_that_another_plugin_set_are_replaced_by_a_mark_before_them():
     assert list(Adjustment().set_args(["a"], replace=True).message.args) == ["", "a"]
 
 
-def test_who_takes_over_removes_first():
+def test_removing_a_value_first_takes_it_over():
     message = Adjustment().remove_env("A").add_env("A", "1").message
     assert [each.key for each in message.env] == ["-A", "A"]
 

@@ -32,7 +32,7 @@ LAUNCHED = {"NRI_PLUGIN_NAME": "tuner", "NRI_PLUGIN_IDX": "42", "NRI_PLUGIN_SOCK
         pytest.param({"NRI_PLUGIN_IDX": "07"}, {}, Identity(PluginId("07", "own"), SOCKET), id="an index alone"),
     ],
 )
-def test_a_plugin_begins_where_it_is_told(environ, given, begins):
+def test_flags_and_environment_identify_a_plugin(environ, given, begins):
     assert identify(environ, index="50", name="own", **given) == begins
 
 
@@ -48,6 +48,6 @@ def test_a_plugin_begins_where_it_is_told(environ, given, begins):
         pytest.param({**LAUNCHED, "NRI_PLUGIN_SOCKET": "-1"}, "50", "own", "NRI_PLUGIN_SOCKET: '-1'", id="below zero"),
     ],
 )
-def test_what_no_plugin_can_begin_with_is_named(environ, index, name, words):
+def test_invalid_identities_are_named(environ, index, name, words):
     with pytest.raises(BadStart, match=words):
         identify(environ, index=index, name=name)

@@ -82,7 +82,7 @@ async def test_a_runtime_starts_a_plugin_with_descriptor_3_and_three_variables(r
             assert process.returncode == 0, errors
 
 
-async def test_a_started_plugin_that_is_not_let_in_ends_with_a_line_that_says_why(runtime, program):
+async def test_a_launched_plugin_that_is_rejected_exits_with_the_reason(runtime, program):
     runtime.refusal = InvalidArgument("plugin_name: not here")
     ours, theirs = socket.socketpair()
     with theirs:
@@ -146,7 +146,7 @@ class Named(Plugin):
         pytest.param([], {"NRI_PLUGIN_SOCKET": "987654"}, "descriptor 987654 is not a socket", id="one that is closed"),
     ],
 )
-def test_what_a_user_can_mend_is_told_in_one_line(capsys, monkeypatch, arguments, environ, words):
+def test_user_errors_are_printed_in_one_line(capsys, monkeypatch, arguments, environ, words):
     for key, value in environ.items():
         monkeypatch.setenv(key, value)
     assert main(Named(), arguments) == 1
@@ -156,7 +156,7 @@ def test_what_a_user_can_mend_is_told_in_one_line(capsys, monkeypatch, arguments
     assert len(told.splitlines()) == 1
 
 
-def test_a_file_in_place_of_a_socket_is_told_in_one_line(capsys, monkeypatch, tmp_path):
+def test_a_file_instead_of_a_socket_is_reported_in_one_line(capsys, monkeypatch, tmp_path):
     with (tmp_path / "file").open("w") as file:
         monkeypatch.setenv("NRI_PLUGIN_SOCKET", str(os.dup(file.fileno())))
         assert main(Named(), []) == 1

@@ -35,7 +35,7 @@ class Cleans(Plugin):
         self.told.append(("stopped", pod.name, self.netns_of(pod)))
 
 
-async def test_a_plugin_waits_for_its_runtime_and_says_so_once(runtime, living, caplog):
+async def test_a_plugin_waits_for_its_runtime_and_logs_once(runtime, living, caplog):
     caplog.set_level(logging.WARNING, RUNNING)
     async with living(Cleans()):
         await asyncio.sleep(5 * FIRST_PAUSE)  # several tries
@@ -61,7 +61,7 @@ async def test_after_a_runtime_restarts_the_plugin_is_synchronized_anew(runtime,
     assert plugin.told == [("there", [])] * 4
 
 
-async def test_pods_that_went_unseen_are_told_before_those_that_are_there(runtime, living, pod_named):
+async def test_vanished_pods_are_reported_before_synchronize(runtime, living, pod_named):
     plugin, pods = Cleans(), [pod_named("sad", "/n/sad"), pod_named("gone", "/n/gone"), pod_named("stays", "/n/stays")]
     await runtime.listen()
     async with living(plugin):
@@ -97,7 +97,7 @@ async def test_half_of_a_synchronize_is_forgotten_with_its_connection(runtime, l
     assert plugin.told == [("there", ["whole"])]
 
 
-async def test_a_refusal_ends_the_plugin_in_the_runtimes_words_and_is_not_tried_again(runtime):
+async def test_a_rejected_plugin_exits_with_the_runtimes_error(runtime):
     runtime.refusal = InvalidArgument("plugin_name: taken")
     await runtime.listen()
     async with asyncio.timeout(20):
@@ -106,7 +106,7 @@ async def test_a_refusal_ends_the_plugin_in_the_runtimes_words_and_is_not_tried_
     assert runtime.connected == 1
 
 
-async def test_a_runtime_that_is_busy_is_asked_again(runtime, living, caplog):
+async def test_a_busy_runtime_is_retried(runtime, living, caplog):
     runtime.refusal = Unavailable("starting")
     await runtime.listen()
     async with living(Cleans()):
@@ -119,7 +119,7 @@ async def test_a_runtime_that_is_busy_is_asked_again(runtime, living, caplog):
     assert said == ["runtime rejects plugins at the moment, retrying"]
 
 
-async def test_a_runtime_that_does_not_answer_the_registration_is_asked_again(runtime, living, caplog, monkeypatch):
+async def test_an_unanswered_registration_is_retried(runtime, living, caplog, monkeypatch):
     monkeypatch.setattr(stub, "REGISTRATION_TIMEOUT", 0.05)
     runtime.is_silent = True
     await runtime.listen()
@@ -137,7 +137,7 @@ async def test_a_runtime_that_does_not_answer_the_registration_is_asked_again(ru
     )
 
 
-async def test_a_runtime_that_closes_on_a_registered_plugin_is_told_of_once(runtime, living, caplog):
+async def test_a_runtime_that_closes_before_synchronize_is_logged_once(runtime, living, caplog):
     await runtime.listen()
     async with living(Cleans()):
         for _ in range(3):
@@ -149,7 +149,7 @@ async def test_a_runtime_that_closes_on_a_registered_plugin_is_told_of_once(runt
     assert said.getMessage() == "connection ended before the plugin was synchronized, connecting again"
 
 
-async def test_a_runtime_that_lets_a_registered_plugin_wait_is_told_of(runtime, living, caplog, monkeypatch):
+async def test_a_late_synchronize_is_logged(runtime, living, caplog, monkeypatch):
     monkeypatch.setattr(stub, "SYNCHRONIZE_WARNING", 0.05)
     said = asyncio.Event()
     caplog.handler.addFilter(lambda record: "not synchronized the plugin yet" not in record.getMessage() or said.set())

@@ -121,7 +121,7 @@ def request_of(event):
 
 
 @pytest.mark.parametrize("event", Event, ids=lambda each: each.title)
-async def test_each_call_reaches_its_hook_and_its_answer_comes_back(seated, event):
+async def test_each_call_reaches_its_hook_and_returns_its_answer(seated, event):
     plugin, (request, told) = Everything(), request_of(event)
     async with seated(plugin) as peer:
         answer = await peer.ask(event.method, request)
@@ -130,7 +130,7 @@ async def test_each_call_reaches_its_hook_and_its_answer_comes_back(seated, even
 
 
 @pytest.mark.parametrize("event", [each for each in Event if each.was_state_change], ids=lambda each: each.title)
-async def test_older_runtimes_tell_the_same_by_state_change(seated, event):
+async def test_older_runtimes_send_state_changes(seated, event):
     plugin, (request, told) = Everything(), request_of(event)
     async with seated(plugin, version="", runtime="containerd", release="v2.1.0") as peer:
         assert await peer.ask(methods.STATE_CHANGE, as_state_change(event, request)) == pb.Empty()
@@ -138,14 +138,14 @@ async def test_older_runtimes_tell_the_same_by_state_change(seated, event):
 
 
 @pytest.mark.parametrize("number", [0, 4, 8, 10, 12, 14, 15, 99])
-async def test_a_state_change_of_what_never_travelled_so_is_refused_by_its_number(seated, number):
+async def test_a_state_change_of_another_event_is_rejected(seated, number):
     async with seated(Everything()) as peer:
         with pytest.raises(InvalidArgument, match=f"StateChange: event {number} "):
             await peer.ask(methods.STATE_CHANGE, pb.StateChangeEvent(event=number))
 
 
 @pytest.mark.parametrize("event", Event, ids=lambda each: each.title)
-async def test_a_hook_that_nobody_defined_changes_nothing(seated, event):
+async def test_an_undefined_hook_changes_nothing(seated, event):
     class Quiet(Plugin):
         name = "quiet"
 
@@ -160,7 +160,7 @@ async def test_a_method_that_nri_does_not_have_is_unimplemented(seated):
             await peer.ask(unheard)
 
 
-async def test_who_rejects_gives_the_reason(seated):
+async def test_a_rejection_has_a_reason(seated):
     async with seated(Everything()) as peer:
         answer = await peer.ask(
             methods.VALIDATE_CONTAINER_ADJUSTMENT,
@@ -197,7 +197,7 @@ async def test_the_mask_has_no_event_that_the_runtime_does_not_know(runtime, liv
         assert await (await runtime.peer()).configure(**told) == mask
 
 
-async def test_who_wants_nothing_does_not_say_zero_which_means_everything(runtime, living):
+async def test_an_empty_subscription_is_not_sent_as_zero(runtime, living):
     class Quiet(Plugin):
         name = "quiet"
 
@@ -238,7 +238,7 @@ async def test_a_configuration_may_decide_which_hooks_there_are(runtime, living)
 # Synchronize.
 
 
-async def test_a_large_node_is_told_in_batches_and_updates_come_with_the_last(runtime, living, pod_named):
+async def test_a_large_node_is_sent_in_batches_with_updates_in_the_last(runtime, living, pod_named):
     class Synchronized(Plugin):
         name = "synchronized"
         saw = ()
@@ -319,7 +319,7 @@ class Wrong(Plugin):
         pytest.param(Event.UPDATE_CONTAINER, Unknown, "^TimeoutError: the disk is slow$", id="a time-out of its own"),
     ],
 )
-async def test_a_hook_that_fails_is_answered_with_its_sentence_and_the_plugin_goes_on(seated, event, error, words):
+async def test_a_hooks_exception_becomes_an_error_and_the_plugin_goes_on(seated, event, error, words):
     async with seated(Wrong()) as peer:
         for _ in range(2):
             with pytest.raises(error, match=words):
@@ -347,7 +347,7 @@ class Slow(Plugin):
     async def update_pod_sandbox(self, pod, overhead, resources): ...
 
 
-async def test_a_hook_is_cancelled_when_the_time_that_configure_told_is_nearly_over(seated):
+async def test_a_hook_is_cancelled_shortly_before_the_runtimes_timeout(seated):
     plugin = Slow()
     async with seated(plugin, milliseconds=100) as peer:
         with pytest.raises(DeadlineExceeded, match=r"50-slow: RunPodSandbox was not done within"):
@@ -356,7 +356,7 @@ async def test_a_hook_is_cancelled_when_the_time_that_configure_told_is_nearly_o
         await peer.ask(methods.UPDATE_POD_SANDBOX)
 
 
-async def test_a_call_that_gives_less_time_than_configure_told_is_obeyed(seated):
+async def test_a_shorter_timeout_of_the_call_takes_precedence(seated):
     plugin = Slow()
     async with seated(plugin, milliseconds=60_000) as peer:
         request = asyncio.create_task(peer.ask(methods.RUN_POD_SANDBOX, within=0.3))
@@ -407,7 +407,7 @@ async def test_a_plugin_that_stops_lets_hooks_end_and_takes_no_more(runtime, liv
         assert await peer.connection.closed
 
 
-async def test_a_hook_that_does_not_end_within_the_grace_is_given_up_and_the_runtime_is_told(runtime, living):
+async def test_a_hook_that_outlasts_the_grace_is_cancelled_with_an_error(runtime, living):
     plugin = Slow()
     await runtime.listen()
     async with living(plugin, grace=0.05) as life:
@@ -421,7 +421,7 @@ async def test_a_hook_that_does_not_end_within_the_grace_is_given_up_and_the_run
         assert plugin.cancelled.is_set()
 
 
-async def test_a_synchronize_that_ends_while_the_plugin_stops_makes_nobody_ready(runtime, living):
+async def test_a_synchronize_that_ends_during_a_stop_does_not_set_ready(runtime, living):
     class Slowly(Slow):
         async def synchronize(self, pods, containers):
             await self.run_pod_sandbox(None)
@@ -462,7 +462,7 @@ async def test_a_hook_that_ends_while_the_plugin_stops_may_still_update_containe
     assert [each.container_id for each in peer.updates] == ["c1"]
 
 
-async def test_shutdown_is_told_to_the_plugin(seated):
+async def test_shutdown_calls_the_plugin(seated):
     class Ends(Plugin):
         name = "ends"
         ended = False
@@ -479,7 +479,7 @@ async def test_shutdown_is_told_to_the_plugin(seated):
 # What a plugin may ask.
 
 
-async def test_a_plugin_updates_containers_unasked_and_learns_which_failed(seated):
+async def test_unsolicited_updates_return_those_that_failed(seated):
     plugin = Everything()
     with pytest.raises(NotConnected):
         await plugin.update_containers(Updates())

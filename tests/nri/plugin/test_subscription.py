@@ -25,15 +25,15 @@ def test_a_hook_that_is_defined_is_subscribed_to_and_no_other(event):
 
 
 @pytest.mark.parametrize("event", CLEANING, ids=lambda each: each.title)
-def test_who_cleans_up_also_hears_of_the_beginning_where_the_network_is_told(event):
+def test_plugins_that_clean_up_subscribe_to_run_pod_sandbox(event):
     assert subscription(plugin_with(event)).mask == event.bit | Event.RUN_POD_SANDBOX.bit
 
 
-def test_who_defines_everything_gets_everything():
+def test_a_plugin_with_all_hooks_gets_all_events():
     assert subscription(plugin_with(*Event)).mask == ALL_EVENTS
 
 
-def test_who_defines_nothing_wants_nothing():
+def test_a_plugin_without_hooks_subscribes_to_nothing():
     assert subscription(Plugin()).mask == 0
 
 

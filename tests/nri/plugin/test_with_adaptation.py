@@ -165,7 +165,7 @@ async def live(host):
 
 
 @generations
-async def test_every_hook_of_a_life_is_told_once_and_in_order(tmp_path, old):
+async def test_every_hook_of_a_lifecycle_is_called_once_in_order(tmp_path, old):
     plugin, node = Recorder(), Node()
     async with hosted(tmp_path, node, plugin, state_change=old) as host:
         adjust, updated = await live(host)
@@ -192,7 +192,7 @@ async def test_each_plugin_sees_what_those_before_it_made_of_a_container(tmp_pat
     assert created.plugins == ("10-recorder", "90-recorder")
 
 
-async def test_two_plugins_that_want_the_same_are_both_named_and_who_removes_first_takes_over(tmp_path):
+async def test_conflicting_plugins_are_both_named_unless_one_removes_first(tmp_path):
     class Sets(Plugin):
         def __init__(self, name, index, *, removes):
             self.name, self.index, self.removes = name, index, removes
@@ -219,7 +219,7 @@ async def test_a_validators_reason_reaches_the_runtime(tmp_path):
 
 
 @generations
-async def test_a_hook_that_raises_stops_the_pod_in_its_own_words_and_the_plugin_stays(tmp_path, old):
+async def test_an_exception_fails_the_pod_and_the_plugin_stays(tmp_path, old):
     class Raises(Recorder):
         async def run_pod_sandbox(self, pod):
             if pod.name == "web":
@@ -232,7 +232,7 @@ async def test_a_hook_that_raises_stops_the_pod_in_its_own_words_and_the_plugin_
         assert [str(each) for each in host.active()] == ["50-recorder"]
 
 
-async def test_a_plugin_updates_containers_unasked_also_from_within_a_hook(tmp_path):
+async def test_a_plugin_updates_containers_also_from_within_a_hook(tmp_path):
     class Updating(Recorder):
         async def start_container(self, pod, container):
             self.failed = await self.update_containers(Updates().set("c7", cpu_shares=4).set("gone", cpu_shares=5))
@@ -245,7 +245,7 @@ async def test_a_plugin_updates_containers_unasked_also_from_within_a_hook(tmp_p
     assert node.updated == ["c7", "gone", "c8"]
 
 
-async def test_a_node_that_is_too_large_for_one_message_is_told_whole(tmp_path):
+async def test_a_node_too_large_for_one_message_is_sent_whole(tmp_path):
     plugin = Recorder()
     socket = tmp_path / "nri" / "nri.sock"
     host = host_of(Node(), socket=socket)
@@ -254,7 +254,7 @@ async def test_a_node_that_is_too_large_for_one_message_is_told_whole(tmp_path):
         assert plugin.told == ["Synchronize 9 1"]
 
 
-async def test_a_restarted_runtime_tells_what_is_there_and_what_went_is_noticed(tmp_path):
+async def test_a_restarted_runtime_synchronizes_and_ended_pods_are_noticed(tmp_path):
     plugin, socket = Recorder(), tmp_path / "nri" / "nri.sock"
     async with AsyncExitStack() as stack:
         before = host_of(Node(), socket=socket)
@@ -278,7 +278,7 @@ async def test_a_restarted_runtime_tells_what_is_there_and_what_went_is_noticed(
     ]
 
 
-async def test_a_new_plugin_is_installed_and_started_by_the_host_with_its_configuration(tmp_path):
+async def test_a_pre_installed_plugin_is_started_with_its_configuration(tmp_path):
     made, installed, conf = tmp_path / "made", tmp_path / "plugins", tmp_path / "conf.d"
     for each in (installed, conf):
         each.mkdir()

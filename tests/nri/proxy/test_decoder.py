@@ -74,7 +74,7 @@ def test_a_call_has_a_plugin_a_subject_a_time_and_a_share_of_its_budget(between)
     assert "25% of 2 s" in line(seen)
 
 
-def test_what_an_answer_changes_is_told_value_by_value(between):
+def test_changes_are_reported_value_by_value(between):
     between.registers()
     response = pb.CreateContainerResponse(adjust=pb.ContainerAdjustment(env=[pb.KeyValue(key="A", value="b")]))
     response.adjust.linux.resources.memory.limit.value = 5
@@ -85,25 +85,25 @@ def test_what_an_answer_changes_is_told_value_by_value(between):
     assert seen.plain()["response"] == {"adjust": {"env": {"A": "b"}, "linux": {"resources": {"memory": {"limit": 5}}}}}
 
 
-def test_an_error_is_told_with_its_code_and_sentence(between):
+def test_an_error_is_reported_with_code_and_message(between):
     seen = between.exchange(RUNTIME, methods.RUN_POD_SANDBOX, pb.RunPodSandboxRequest(pod=POD), Unavailable("not now"))
     assert (seen.outcome, str(seen.error)) == ("UNAVAILABLE", "not now")
     assert "✕ UNAVAILABLE: not now" in line(seen)
 
 
-def test_an_event_of_an_older_runtime_is_told_by_its_name(between):
+def test_a_state_change_is_reported_by_its_event(between):
     told = as_state_change(Event.STOP_POD_SANDBOX, pb.StopPodSandboxRequest(pod=POD))
     seen = between.exchange(RUNTIME, methods.STATE_CHANGE, told, pb.Empty())
     assert (seen.method, seen.via, seen.subject) == ("StopPodSandbox", "StateChange", "default/web")
 
 
-def test_a_call_of_the_plugin_is_told_as_its_own(between):
+def test_a_call_by_the_plugin_is_reported_as_such(between):
     request = pb.UpdateContainersRequest(update=[pb.ContainerUpdate(container_id="x")])
     seen = between.exchange(PLUGIN, methods.UPDATE_CONTAINERS, request, pb.UpdateContainersResponse())
     assert (seen.asked_by, seen.changes) == (PLUGIN, ["update[0].container_id=x"])
 
 
-def test_what_nobody_answered_is_told_at_the_end(between):
+def test_unanswered_calls_are_reported_at_the_end(between):
     between.asks(RUNTIME, methods.STOP_CONTAINER, pb.StopContainerRequest(pod=POD), timeout=2.0)
     [left] = between.watcher.end(3.0)
     assert (left.outcome, left.took, left.share) == ("no answer", 3.0, 1.5)
@@ -121,7 +121,7 @@ def test_what_nobody_answered_is_told_at_the_end(between):
         pytest.param(RUNTIME, mux.pieces(1, wire.encode(1, wire.DATA, b"")), "kind 3", id="data"),
     ],
 )
-def test_what_is_no_call_is_noted_and_the_rest_goes_on(between, sender, data, says):
+def test_invalid_frames_are_noted_and_decoding_goes_on(between, sender, data, says):
     between.passes(sender, data)
     [note] = between.seen
     assert isinstance(note, Noted)

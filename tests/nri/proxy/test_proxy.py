@@ -58,7 +58,7 @@ async def test_anything_passes_as_it_is_also_what_means_nothing(tmp_path, data):
     assert any(isinstance(each, Noted) for each in seen)
 
 
-async def test_a_runtime_that_is_not_there_is_told_and_the_plugin_is_closed(tmp_path):
+async def test_a_missing_runtime_is_reported_and_the_plugin_closed(tmp_path):
     seen = []
     proxy = Proxy(tmp_path / "nobody.sock", seen.append)
     async with proxy.listening(tmp_path / "nri.sock"), asyncio.timeout(SOON):

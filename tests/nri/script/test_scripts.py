@@ -34,7 +34,7 @@ from podwire.protocols.nri import nri_pb2 as pb
         pytest.param("update: [{ignore_failure: 3}]", "true or false is wanted here", id="no truth"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line_and_key(text, says):
+def test_errors_name_line_and_key(text, says):
     with pytest.raises(BadScript, match=says):
         message_at(load(text, "s.yaml"), pb.CreateContainerResponse)
 
@@ -81,7 +81,7 @@ def adjustments(draw):
 
 
 @given(adjustments())
-def test_what_is_shown_can_be_written_into_a_script(made):
+def test_shown_messages_can_be_used_in_scripts(made):
     import yaml
 
     text = yaml.safe_dump(to_plain(made), allow_unicode=True, sort_keys=False)

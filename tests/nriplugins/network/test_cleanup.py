@@ -15,7 +15,7 @@ MESH = {"podSelector": {}, "proxy": {"uid": 1337}, "outbound": {"port": 15001}}
 ROUTE = {"podSelector": {}, "interface": "lo", "routes": [{"destinations": ["10.20.0.0/16"]}]}
 
 
-def test_what_was_set_is_gone_and_what_others_set_stays(tmp_path):
+def test_cleanup_removes_ours_and_keeps_the_rest(tmp_path):
     namespaces = KernelNamespaces(tmp_path)
     node, pod, untouched = (namespaces.create(f"{each}-{uuid.uuid4().hex[:6]}") for each in ("node", "pod", "bare"))
     try:

@@ -97,7 +97,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize(("kind", "spec"), GOOD.values(), ids=GOOD)
-async def test_what_makes_sense_is_taken_and_can_be_read(api, kind, spec):
+async def test_valid_resources_are_accepted_and_parsed(api, kind, spec):
     stored = await api.create(resource(kind, spec))
     assert {key: stored["spec"][key] for key in spec} == spec
     found = (routes if kind == "PodRoute" else mesh).read(stored)
@@ -105,7 +105,7 @@ async def test_what_makes_sense_is_taken_and_can_be_read(api, kind, spec):
     assert found.head.created
 
 
-async def test_what_is_not_said_has_its_default(api):
+async def test_missing_keys_have_defaults(api):
     stored = await api.create(resource("PodRoute", {"routes": [SIX]}))
     assert stored["spec"] == {"failurePolicy": "Fail", "interface": "eth0", "table": 254, "routes": [SIX]}
 
@@ -216,7 +216,7 @@ async def test_the_rules_refuse(api, kind, spec, words):
     [each[:2] for each in (BAD_BY_SCHEMA | BAD_BY_RULE).values()],
     ids=BAD_BY_SCHEMA | BAD_BY_RULE,
 )
-def test_what_the_api_refuses_is_not_read_either(kind, spec):
+def test_resources_that_the_api_rejects_are_invalid(kind, spec):
     """One that comes from a server without these rules fails closed or open, as it says."""
     found = (routes if kind == "PodRoute" else mesh).read(resource(kind, spec))
     assert not isinstance(found, routes.PodRoute | mesh.PodMesh), found

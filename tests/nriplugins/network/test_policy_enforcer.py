@@ -121,7 +121,7 @@ def test_pods_are_isolated_by_policies_and_freed_by_their_end(node, enforcer):
     assert held(node) == set()
 
 
-def test_a_new_one_that_knows_nothing_yet_takes_nothing_but_what_is_freed(node, enforcer):
+def test_before_the_first_pass_only_freed_addresses_are_removed(node, enforcer):
     web, db = sandbox("web", 2), sandbox("db", 3)
     enforcer().reconcile([web, db], known(web, db))
     again = enforcer()
@@ -129,7 +129,7 @@ def test_a_new_one_that_knows_nothing_yet_takes_nothing_but_what_is_freed(node, 
     assert held(node) == {"10.1.0.2"}
 
 
-def test_a_pod_that_comes_first_after_a_restart_opens_no_other(node, enforcer, attached):
+def test_the_first_pod_after_a_restart_opens_no_other(node, enforcer, attached):
     web, db = sandbox("web", 2), sandbox("db", 3)
     enforcer().reconcile([web], known(web))
     again = enforcer()
@@ -140,7 +140,7 @@ def test_a_pod_that_comes_first_after_a_restart_opens_no_other(node, enforcer, a
     assert again.bridges is not None, "its link is a bridge's port, and that is watched"
 
 
-def test_a_pod_that_the_api_server_has_not_told_of_is_judged_by_what_the_runtime_says(node, enforcer, attached):
+def test_a_pod_unknown_to_the_api_is_filtered_by_the_runtimes_data(node, enforcer, attached):
     new = attached(sandbox("web", 2))
     one = enforcer()
     one.protect(new, [], known())

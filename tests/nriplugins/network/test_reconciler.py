@@ -84,7 +84,7 @@ def route(**spec):
         pytest.param(LinuxError(1, "set an element"), [], id="the kernel refuses"),
     ],
 )
-async def test_a_pod_that_cannot_be_protected_is_refused_and_nothing_of_it_stays(made, error, reasons):
+async def test_a_pod_that_cannot_be_protected_is_refused_and_cleaned_up(made, error, reasons):
     reconciler, policies, told = made
     policies.fails = error
     with pytest.raises(FailedPrecondition, match=str(error).split(":", maxsplit=1)[0]):
@@ -99,7 +99,7 @@ async def test_a_pod_that_cannot_be_protected_is_refused_and_nothing_of_it_stays
 
 
 @pytest.mark.parametrize(("policy", "runs"), [("Fail", False), ("Ignore", True)])
-async def test_nonsense_fails_closed_or_open_and_says_so_once(made, policy, runs):
+async def test_invalid_resources_fail_closed_or_open_and_are_reported_once(made, policy, runs):
     reconciler, _, told = made
     reconciler.on_change(ROUTES, Added(route(failurePolicy=policy)))
     if runs:
@@ -113,7 +113,7 @@ async def test_nonsense_fails_closed_or_open_and_says_so_once(made, policy, runs
     assert "a" in told.selected_by
 
 
-async def test_a_resource_that_comes_while_a_pod_is_admitted_is_not_missed(made):
+async def test_a_resource_created_while_a_pod_starts_is_applied(made):
     reconciler, policies, told = made
     protect = policies.protect
 
@@ -145,7 +145,7 @@ async def test_changes_are_taken_once_and_in_order(made):
     ]
 
 
-async def test_nothing_is_set_before_the_runtime_has_told_of_its_pods_and_the_api_server_of_everything(made):
+async def test_nothing_is_applied_before_synchronize_and_the_first_lists(made):
     reconciler, policies, told = made
     complete = asyncio.Event()
     running = asyncio.ensure_future(reconciler.run(complete))
@@ -166,12 +166,12 @@ async def test_nothing_is_set_before_the_runtime_has_told_of_its_pods_and_the_ap
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_whoever_asks_is_told_when_a_pass_takes_too_long(made):
+async def test_waiting_for_a_pass_times_out(made):
     reconciler, _, _ = made
     assert not await reconciler.caught_up(0.01)
 
 
-async def test_a_kernel_that_refuses_changes_is_asked_again(made, monkeypatch):
+async def test_a_rejected_change_of_the_kernel_is_retried(made, monkeypatch):
     reconciler, policies, _ = made
     monkeypatch.setattr(keeping, "RETRY", 0.01)
     policies.fails = LinuxError(1, "set an element")

@@ -40,7 +40,7 @@ def test_a_pod_on_the_hosts_network_is_none():
         ),
     ],
 )
-def test_what_the_api_server_says_of_the_same_pod_counts(object_, changed, labels):
+def test_the_api_servers_labels_replace_the_runtimes(object_, changed, labels):
     sandbox = sandbox_from(SANDBOX, "/run/netns/x")
     assert sandbox.update_from(object_) is changed
     assert sandbox.labels == labels

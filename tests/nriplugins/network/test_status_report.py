@@ -43,7 +43,7 @@ def test_other_nodes_stay_and_are_summed_up():
     assert (status["pods"], ready(status)) == (4, ("True", "Applied", "pods: 4"))
 
 
-def test_what_it_says_already_is_not_written_again_and_a_condition_keeps_its_time():
+def test_an_unchanged_status_is_not_written_and_keeps_its_time():
     first = status_of(resource(), "n1", Report(1), NOW)
     assert status_of(resource(first), "n1", Report(1), LATER) is None
     more = status_of(resource(first), "n1", Report(2), LATER)
@@ -52,7 +52,7 @@ def test_what_it_says_already_is_not_written_again_and_a_condition_keeps_its_tim
     assert failed["conditions"][0]["lastTransitionTime"] == LATER
 
 
-def test_a_node_without_pods_leaves_and_nonsense_is_told_without_any_pod():
+def test_a_node_without_pods_leaves_and_invalid_resources_are_reported():
     first = status_of(resource(), "n1", Report(1), NOW)
     assert status_of(resource(first), "n1", Report(0), NOW)["nodes"] == []
     broken = status_of(resource(routes=[]), "n1", Report(0), NOW)

@@ -109,7 +109,7 @@ async def test_custom_kinds_come_and_go_with_their_definitions(api):
         assert key_of(changes[0].object) == ("default", "a")
 
 
-async def test_what_a_pod_names_is_asked_for_and_after_a_while_the_copy_counts(api, monkeypatch):
+async def test_named_resources_are_requested_then_taken_from_the_cache(api, monkeypatch):
     await api.create(crds.POD_ROUTE)
     await created(api, route("a"))
     async with watched(api) as (informers, _):
@@ -139,7 +139,7 @@ async def test_what_a_pod_names_is_asked_for_and_after_a_while_the_copy_counts(a
         assert 'named_reads_total{source="cache"} 2' in meter.text({})
 
 
-async def test_a_status_is_written_as_the_definition_wants_it_and_two_nodes_agree(api):
+async def test_statuses_of_two_nodes_match_the_definition_and_converge(api):
     await api.create(crds.POD_ROUTE)
     made = await created(api, route("a"))
     async with watched(api) as (informers, _):

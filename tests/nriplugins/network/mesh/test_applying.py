@@ -64,14 +64,14 @@ def proxy(pod):
 
 
 @BOTH
-def test_what_the_pod_opens_goes_through_the_proxy_which_knows_the_destination(pod, gateways, proxy, applied, far):
+def test_outbound_connections_keep_their_destination_at_the_proxy(pod, gateways, proxy, applied, far):
     assert applied(resource(outbound={"port": OUTBOUND})) == (True, ())
     assert pod.ask(far, 80, uid=1000).startswith("proxied first")
     assert proxy() == f"{OUTBOUND} {far} 80"
 
 
 @SELF
-def test_what_others_open_to_the_pod_goes_through_the_proxy(pod, gateways, proxy, applied, own):
+def test_inbound_connections_go_through_the_proxy(pod, gateways, proxy, applied, own):
     pod.serve(8080)
     applied(resource(inbound={"port": INBOUND}))
     assert gateways[0].ask(own, 8080) == f"proxied pod {own}"
@@ -118,7 +118,7 @@ def test_an_excluded_connection_leaves_directly(pod, gateways, proxy, applied, f
     ],
     ids=["network", "port", "uid", "gid"],
 )
-def test_an_exclusion_of_others_excludes_nobody_else(pod, gateways, proxy, applied, far, excluded):
+def test_an_exclusion_applies_to_its_direction_only(pod, gateways, proxy, applied, far, excluded):
     applied(resource(outbound={"port": OUTBOUND, **excluded}))
     assert pod.ask(far, 80, uid=1000, gid=2000).startswith("proxied first")
 
@@ -147,7 +147,7 @@ def test_the_proxys_own_connections_are_known_by(pod, gateways, proxy, applied, 
 
 
 @BOTH
-def test_a_proxy_of_the_node_opens_its_sockets_in_the_pods_namespace_and_marks_them(pod, gateways, applied, far):
+def test_a_node_proxy_opens_marked_sockets_in_the_pods_namespace(pod, gateways, applied, far):
     """It runs as root, as programs of the pod may do too: it is known by its mark alone."""
     applied(resource(proxy={"mark": 0x539}, outbound={"port": OUTBOUND}))
     with pod.open(socket.AF_INET6) as listening:
@@ -234,7 +234,7 @@ def test_a_changed_resource_is_put_in_place_of_the_old_one(pod, gateways, proxy,
     assert pod.ask("10.20.0.1", 80, uid=1000).startswith("first")
 
 
-def test_what_somebody_changed_in_our_table_is_mended(pod, tables, applied):
+def test_changes_of_our_table_by_others_are_repaired(pod, tables, applied):
     applied(FULL)
     subprocess.run(["nsenter", f"--net={pod.path}", "nft", "flush", "chain", "inet", TABLE, "guard"], check=True)
     assert applied(FULL) == (True, ())
@@ -257,7 +257,7 @@ def test_a_resource_that_no_longer_concerns_the_pod_is_taken_away(pod, gateways,
     assert pod.ask("10.20.0.1", 80).startswith("first")
 
 
-def test_a_refusal_of_the_kernel_is_told(tables):
+def test_a_rejection_by_the_kernel_is_a_problem(tables):
     class Refusing:
         get = tables.get
         delete = tables.delete

@@ -111,7 +111,7 @@ def test_one_port_for_both_directions_is_guarded_once():
     assert len(chains(resource(inbound=OUT, outbound=OUT))["guard"].rules) == 1
 
 
-def test_what_is_excluded_twice_has_one_rule():
+def test_duplicate_exclusions_have_one_rule():
     once = chains(resource(outbound={**OUT, "excludePorts": [1], "excludeUIDs": [2]}))
     twice = chains(resource(outbound={**OUT, "excludePorts": [1, 1], "excludeUIDs": [2, 1337, 2]}))
     assert once == twice

@@ -75,7 +75,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("spec", "error"), BAD.values(), ids=BAD)
-def test_nonsense_is_told_with_its_field(spec, error):
+def test_invalid_values_are_reported_with_their_field(spec, error):
     found = read(resource(spec))
     assert isinstance(found, Broken), found
     assert [str(each) for each in found.errors] == [error]
@@ -98,6 +98,6 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_whatever_is_said_can_be_read_or_is_told_wrong(spec):
+def test_any_json_is_parsed_or_reported_invalid(spec):
     found = read(resource(spec))
     assert isinstance(found, PodMesh) or found.errors

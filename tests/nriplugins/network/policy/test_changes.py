@@ -37,7 +37,7 @@ def agreed(world, source, destination, port=80, protocol="UDP"):
     return said.pop()
 
 
-def test_a_pod_with_other_labels_is_somebody_else(world):
+def test_a_pod_with_other_labels_has_another_identity(world):
     with world.policies(FROM_JOB):
         assert agreed(world, "job", "web")
         assert not agreed(world, "db", "web")
@@ -103,7 +103,7 @@ def test_a_named_port_moves_with_its_pod(world):
         assert agreed(world, "db", "web", 8888, "TCP")
 
 
-def test_a_pod_that_is_gone_is_nobody(world):
+def test_a_deleted_pod_has_no_identity(world):
     with world.policies(FROM_JOB):
         assert agreed(world, "job", "web")
         world.model.remove_pod("job")
@@ -139,7 +139,7 @@ def test_an_established_flow_is_kept_and_a_new_one_is_not(world):
         assert not agreed(world, "job", "web", 7101, "TCP")
 
 
-def test_nobody_inherits_the_flows_of_an_address(world):
+def test_no_pod_inherits_the_connections_of_an_address(world):
     with flow(world, "job", "web", 7200) as (caller, _):
         conntrack = KernelConntrack(world.node)
         with world.policies(DENY):
@@ -163,7 +163,7 @@ def test_nobody_inherits_the_flows_of_an_address(world):
         conntrack.close()
 
 
-def test_addresses_that_are_let_go_stay_so_whatever_a_late_status_says(world):
+def test_released_addresses_stay_released_despite_a_late_status(world):
     with world.policies(FROM_JOB):
         world.model.release_addresses(world.ips("job"))
         world.model.put_pod(replace(world.model.pods["job"], labels={"app": "job", "late": "yes"}))
@@ -174,7 +174,7 @@ def test_addresses_that_are_let_go_stay_so_whatever_a_late_status_says(world):
         assert agreed(world, "job", "web")
 
 
-def test_two_who_say_they_have_an_address(world):
+def test_an_address_of_two_pods_belongs_to_the_latest(world):
     """The one who came last has it; when that one goes the other does."""
     with world.policies(FROM_JOB):
         db = world.model.pods["db"]
@@ -261,7 +261,7 @@ def test_no_forbidden_packet_gets_through_in_the_first_moment(world):
         world.settle()
 
 
-def test_whoever_comes_after_a_restart_finds_it_done(world):
+def test_a_restarted_process_changes_nothing(world):
     with world.policies(FROM_JOB, DENY_IN):
         assert not agreed(world, "db", "web")
         content = Content(world.model)
@@ -274,7 +274,7 @@ def test_whoever_comes_after_a_restart_finds_it_done(world):
 
 
 @pytest.mark.skipif(which("nft") is None, reason="no nft program")
-def test_what_somebody_else_breaks_is_mended(world):
+def test_routes_changed_by_others_are_repaired(world):
     with world.policies(FROM_JOB):
         assert world.kernel.audit()
         nft = ["nsenter", f"--net={world.node}", "nft"]

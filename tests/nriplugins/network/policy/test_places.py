@@ -54,7 +54,7 @@ def test_a_bridge_that_does_not_call_is_healed(world):
 
 
 @ON_A_BRIDGE
-def test_whoever_switches_it_off_is_heard(world):
+def test_a_switched_off_sysctl_is_noticed(world):
     bridges = Bridges(world.node)
     descriptor = bridges.watch()
     assert not select.select([descriptor], [], [], 0)[0]
@@ -136,7 +136,7 @@ def link_local(world, name) -> str:
 
 @ON_A_BRIDGE
 @pytest.mark.parametrize("to", ["10.1.0.255", "255.255.255.255", "ff02::1", LINK_LOCAL])
-def test_an_isolated_pod_on_a_bridge_hears_nothing_that_is_for_many(world, to):
+def test_an_isolated_bridged_pod_gets_no_multicast(world, to):
     def reached(*, expected):
         address = link_local(world, "web") if to == LINK_LOCAL else to
         return shouted(world, "job", "web", address, 7400, expected=expected)
@@ -149,7 +149,7 @@ def test_an_isolated_pod_on_a_bridge_hears_nothing_that_is_for_many(world, to):
 
 
 @ON_A_BRIDGE
-def test_nothing_of_that_is_a_way_around_for_single_pods(world):
+def test_namespace_rules_do_not_bypass_rules_for_single_pods(world):
     """The ports of DHCP are not open for datagrams to one pod."""
     with world.policies(DENY_IN):
         assert not world.send("job", "web", 67, "UDP", 4)
@@ -158,7 +158,7 @@ def test_nothing_of_that_is_a_way_around_for_single_pods(world):
 
 @ROUTED
 @pytest.mark.parametrize("to", ["db", "node"])
-def test_a_routed_pod_is_not_heard_under_another_address(world, to):
+def test_a_routed_pod_cannot_send_from_another_address(world, to):
     """It is isolated for egress, has given itself another address, and calls where nobody would ask who it is."""
     forged = [ip_interface("10.2.10.77/24"), ip_interface("fd00:2:10::77/64")]
     with KernelNetwork(world.paths["web"]) as inside:
@@ -196,7 +196,7 @@ def forged_arrives(world, address, to, *, expected) -> bool:
 # Services.
 
 
-def test_a_service_is_judged_as_what_is_behind_it(world):
+def test_a_service_is_filtered_by_its_backend(world):
     web, service = world.ips("web")[0], "10.96.0.10"
     KernelRuleset(world.node).apply(
         f"""table ip services {{
@@ -283,7 +283,7 @@ INSIDE = [
 
 
 @pytest.mark.parametrize(("policy", "source", "destination", "port", "protocol", "expected"), [each[1:] for each in INSIDE], ids=[each[0] for each in INSIDE])  # fmt: skip
-def test_a_pod_without_a_link_of_the_node_is_judged_in_its_namespace(
+def test_a_pod_without_a_link_to_the_node_is_filtered_in_its_namespace(
     world, policy, source, destination, port, protocol, expected
 ):
     with inside(world, "web") as (content, kernel), world.policies(policy):

@@ -348,7 +348,7 @@ def test_documentation_explanation_and_sets_agree(steps, sent):
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(step, min_size=10, max_size=30))
-def test_what_is_kept_up_to_date_is_what_would_be_worked_out_anew(steps):
+def test_incremental_content_equals_recomputed_content(steps):
     changing = Changing()
     for each in steps:
         changing.take(*each)

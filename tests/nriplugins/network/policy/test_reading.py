@@ -180,7 +180,7 @@ def test_the_rule_that_decides_is_named(model):
     )
 
 
-def test_that_no_rule_allows_it_is_said_with_who_isolates(model):
+def test_a_denial_names_the_isolating_policies(model):
     told = explain(model, end(model, "192.0.2.1"), end(model, "shop/db"), 5432)
     assert not told.allowed
     assert told.judgements[1].policies == ("shop/db",)
@@ -190,7 +190,7 @@ def test_that_no_rule_allows_it_is_said_with_who_isolates(model):
     assert "2 policies isolate shop/db" in str(told)
 
 
-def test_who_is_always_allowed_is_said(model):
+def test_always_allowed_traffic_is_explained(model):
     assert "from its own node" in str(explain(model, end(model, "10.0.0.254"), end(model, "shop/db"), 80))
     assert "always reach itself" in str(explain(model, end(model, "shop/db"), end(model, "fd00::2"), 80))
 

@@ -73,7 +73,7 @@ def test_the_pods_own_addresses_can_be_the_source(pod, gateways, far):
 
 
 @BOTH
-def test_a_table_for_all_sources_comes_before_the_main_one(pod, gateways, far):
+def test_a_table_for_all_sources_precedes_the_main_table(pod, gateways, far):
     default = entry("0.0.0.0/0", via="10.1.0.2"), entry("::/0", via="fd01::2")
     applied(pod, resource("a", *default, table=700, sources=["0.0.0.0/0", "::/0"]))
     assert pod.ask(far, 80).startswith("second"), "also where no source has been chosen yet"
@@ -171,7 +171,7 @@ def test_removal_leaves_nothing_of_ours_and_everything_of_others(pod):
     assert routes.remove(pod.network) == 0
 
 
-def test_what_was_lost_is_set_again(pod):
+def test_lost_rules_are_applied_again(pod):
     applied(pod, resource("a", V4, V6))
     pod.network.links.change("eth0", up=False)  # the kernel forgets routes of a link that is down
     pod.network.links.change("eth0", up=True)
@@ -179,7 +179,7 @@ def test_what_was_lost_is_set_again(pod):
     assert [str(each.destination) for each in ours(pod)[0]] == ["10.20.0.0/16"]
 
 
-def test_the_place_of_a_route_that_somebody_else_made_is_not_taken(pod, gateways):
+def test_a_foreign_route_is_not_replaced(pod, gateways):
     default = resource("a", entry("0.0.0.0/0", via="10.1.0.2"), entry("10.20.0.0/16", via="10.1.0.2"))
     changed, [trouble] = applied(pod, default)
     assert changed == 1, "its other route is set"
@@ -189,7 +189,7 @@ def test_the_place_of_a_route_that_somebody_else_made_is_not_taken(pod, gateways
     assert pod.ask("10.20.0.1", 80).startswith("second")
 
 
-def test_what_the_kernel_refuses_of_one_resource_does_not_touch_another(pod, gateways):
+def test_a_rejected_resource_does_not_affect_others(pod, gateways):
     bad = resource("bad", entry("10.30.0.0/16", via="192.168.7.1"), failurePolicy="Ignore")
     changed, [trouble] = applied(pod, bad, resource("good", V4, V6, table=700, sources=["PodIPs"]))
     assert (trouble.resource.name, trouble.fatal) == ("bad", False)
@@ -197,13 +197,13 @@ def test_what_the_kernel_refuses_of_one_resource_does_not_touch_another(pod, gat
     assert pod.ask("10.20.0.1", 80, source="10.1.0.5").startswith("second")
 
 
-def test_an_interface_that_is_not_there_is_told(pod):
+def test_a_missing_interface_is_a_problem(pod):
     changed, [trouble] = applied(pod, resource("a", V4, interface="net1"))
     assert changed == 0
     assert (trouble.field, trouble.reason) == ("spec.interface", "there is no interface net1 in the pod")
 
 
-def test_a_rule_of_somebody_else_in_our_range_stays(pod):
+def test_a_foreign_rule_in_our_range_stays(pod):
     other = Rule(PRIORITIES.start, 700, source=ip_network("10.9.0.0/16"), protocol=112)
     route = Route(ip_network("10.9.0.0/16"), ip_address("10.1.0.2"), pod.network.links.get("eth0").ifindex, protocol=4)
     pod.network.rules.add(other)

@@ -58,7 +58,7 @@ def test_a_resource_concerns_pods_that_it_selects_or_that_name_it(made, concerne
     assert ("10.20.0.0/16" in gateways(planned)) is concerned
 
 
-def test_a_name_without_a_resource_is_told_and_fatal():
+def test_a_name_without_a_resource_is_a_fatal_problem():
     pod = WEB._replace(annotations={ROUTES: "here,gone,gone"})
     planned = plan(pod, [resource("here")])
     [trouble] = planned.problems
@@ -81,7 +81,7 @@ def test_a_broken_resource_affects_only_itself(policy):
 @pytest.mark.parametrize(
     ("one", "other"), [(("b", OLD), ("a", NEW)), (("a", OLD), ("b", OLD))], ids=["the older", "by name"]
 )
-def test_of_two_ways_to_one_destination_the_senior_is_taken(one, other):
+def test_the_older_of_two_routes_to_one_destination_wins(one, other):
     first = resource(one[0], created=one[1], routes=via("10.1.0.2"))
     second = resource(other[0], created=other[1], routes=via("10.1.0.3") + via("10.1.0.3", "10.30.0.0/16"))
     for order in ([first, second], [second, first]):
@@ -185,7 +185,7 @@ def test_the_order_in_which_resources_are_known_does_not_matter(resources, rando
     assert plan(WEB, mixed) == plan(WEB, resources)
 
 
-def test_a_route_of_somebody_else_is_neither_changed_nor_deleted():
+def test_a_foreign_route_is_neither_changed_nor_deleted():
     other = Route(ip_network("10.20.0.0/16"), ip_address("10.1.0.9"), 2, protocol=4)
     changes = diff(plan(WEB, [resource()]), There(LINKS, (other,), ()))
     assert len(changes) == 0

@@ -118,11 +118,11 @@ BAD = {
 
 
 @pytest.mark.parametrize(("spec", "error"), BAD.values(), ids=BAD)
-def test_nonsense_is_told_with_its_field(spec, error):
+def test_invalid_values_are_reported_with_their_field(spec, error):
     assert told(read(resource(spec))) == [error]
 
 
-def test_everything_that_is_wrong_is_told_at_once():
+def test_all_errors_are_reported_at_once():
     spec = {"table": 0, "interface": "", "routes": [{"destinations": ["x"], "via": 1}]}
     assert [each.field for each in read(resource(spec)).errors] == [
         "spec.table",
@@ -132,11 +132,11 @@ def test_everything_that_is_wrong_is_told_at_once():
     ]
 
 
-def test_nothing_at_all_is_told():
+def test_an_empty_spec_is_reported():
     assert told(read(resource(None))) == ["spec: Required value", "spec.routes: Required value"]
 
 
-def test_a_broken_selector_selects_nothing_and_is_told():
+def test_an_invalid_selector_selects_nothing_and_is_reported():
     found = read(resource({"routes": [WAY], "podSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}))
     assert [each.field for each in found.errors] == ["spec.podSelector"]
     assert not found.head.selector.matches({"a": "b"})
@@ -163,6 +163,6 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_whatever_is_said_can_be_read_or_is_told_wrong(spec):
+def test_any_json_is_parsed_or_reported_invalid(spec):
     found = read(resource(spec))
     assert isinstance(found, PodRoute) or found.errors
