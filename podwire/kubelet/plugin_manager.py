@@ -133,7 +133,9 @@ class PluginManager:
                 undo.callback(handler.deregister, plugin)
                 await self._notify(peer, "")
                 undo.pop_all()
-        log.info("registered plugin", extra={"type": plugin.type, "plugin": plugin.name, "socket": str(socket.path)})
+        log.info(
+            "registered kubelet plugin", extra={"type": plugin.type, "plugin": plugin.name, "socket": str(socket.path)}
+        )
         return plugin
 
     async def _info(self, peer: Peer) -> pb.PluginInfo:

@@ -1,4 +1,4 @@
-"""How long drivers may take, and how long they are waited for. Seconds."""
+"""Timeouts and intervals of the claim manager, in seconds."""
 
 from dataclasses import dataclass
 

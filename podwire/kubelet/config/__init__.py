@@ -1,3 +1,3 @@
-"""From a pod to the messages of CRI: pure. What a container sees of its pod, its node, ConfigMaps and Secrets."""
+"""From a pod to the messages of CRI, and the environment of its containers. Pure."""
 
 __all__: list[str] = []

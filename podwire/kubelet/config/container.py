@@ -1,4 +1,4 @@
-"""A container as CRI is asked for it. Pure."""
+"""ContainerConfig of CRI for a container. Pure."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
 MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
 PRE_STOP, PORTS = "io.kubernetes.container.preStopHandler", "io.kubernetes.container.ports"
 GRACE, DELETION_GRACE = "io.kubernetes.pod.terminationGracePeriod", "io.kubernetes.pod.deletionGracePeriod"
-"""Annotations by which a container can be ended and told of when its pod is gone from the API."""
+"""Annotations by which a container can be terminated and described when its pod is gone from the API."""
 
 
 def container_config(
@@ -39,8 +39,8 @@ def container_config(
 ) -> pb.ContainerConfig:
     """Raises ConfigError.
 
-    `annotations` are those that device plugins want; `target` is the id of the container whose processes an ephemeral
-    one wants to see; `log_path` lies below the pod's log directory.
+    `annotations` are those of device plugins; `target` is the id of the container whose processes an ephemeral
+    container shares; `log_path` is relative to the pod's log directory.
     """
     security = security_context(pod, container, image_user(image), target=target, seccomp_root=seccomp_root)
     return pb.ContainerConfig(
@@ -49,7 +49,7 @@ def container_config(
         command=_expanded("command", container.command, env),
         args=_expanded("args", container.args, env),
         working_dir=container.working_dir,
-        envs=[pb.KeyValue(key=name, value=each.encode(errors="surrogateescape")) for name, each in env.items()],
+        envs=[pb.KeyValue(key=name, value=value.encode(errors="surrogateescape")) for name, value in env.items()],
         mounts=mounts,
         devices=devices,
         labels={NAME: pod.name, NAMESPACE: pod.namespace, UID: pod.uid, CONTAINER: container.name},
@@ -58,31 +58,31 @@ def container_config(
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
-        CDI_devices=[pb.CDIDevice(name=each) for each in cdi_devices],
+        CDI_devices=[pb.CDIDevice(name=id_) for id_ in cdi_devices],
         stop_signal=_stop_signal(container),
         linux=pb.LinuxContainerConfig(resources=container_limits(pod, container, node), security_context=security),
     )
 
 
 def container_hash(container: Container) -> str:
-    """Another hash, another container: one whose image was changed has to be made anew.
+    """A container whose hash changed has to be replaced.
 
-    Nothing else of a container may change without its pod being made anew, but for resources, and those are changed in
-    place; so nothing else counts, and what a later API server adds to a container ends none.
+    Only name and image count: nothing else of a container can change, except resources, which change in place. So a
+    field that a later API server adds does not restart containers.
     """
     return hashlib.blake2b(f"{container.name}\0{container.image}".encode(), digest_size=8).hexdigest()
 
 
 def _expanded(field: str, words: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    found = [expand(each, env) for each in words]
-    for number, each in enumerate(found):
-        if not each.isascii() and any("\ud800" <= letter <= "\udfff" for letter in each):
+    expanded = [expand(word, env) for word in words]
+    for number, word in enumerate(expanded):
+        if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
             raise ConfigError(f"{field}[{number}]: a variable in it is not valid UTF-8")
-    return found
+    return expanded
 
 
 def _annotations(pod: Pod, container: Container, attempt: int) -> dict[str, str]:
-    found = {
+    annotations = {
         HASH: container_hash(container),
         RESTARTS: str(attempt),
         MESSAGE_PATH: container.termination_message_path,
@@ -90,16 +90,16 @@ def _annotations(pod: Pod, container: Container, attempt: int) -> dict[str, str]
         GRACE: str(pod.spec.termination_grace_period_seconds),
     }
     if pod.metadata.deletion_grace_period_seconds is not None:
-        found[DELETION_GRACE] = str(pod.metadata.deletion_grace_period_seconds)
+        annotations[DELETION_GRACE] = str(pod.metadata.deletion_grace_period_seconds)
     if container.lifecycle is not None and container.lifecycle.pre_stop is not None:
-        found[PRE_STOP] = msgspec.json.encode(container.lifecycle.pre_stop).decode()
+        annotations[PRE_STOP] = msgspec.json.encode(container.lifecycle.pre_stop).decode()
     if container.ports:
-        found[PORTS] = msgspec.json.encode(container.ports).decode()
-    return found
+        annotations[PORTS] = msgspec.json.encode(container.ports).decode()
+    return annotations
 
 
 def _stop_signal(container: Container) -> str:
-    """SIGRTMIN+3 is SIGRTMINPLUS3 there."""
+    """The name in CRI: SIGRTMINPLUS3 for SIGRTMIN+3."""
     given = container.lifecycle.stop_signal if container.lifecycle is not None else ""
     name = given.replace("+", "PLUS").replace("-", "MINUS") or "RUNTIME_DEFAULT"
     if name not in pb.Signal.keys():  # noqa: SIM118 - an enum's names, not a dict's

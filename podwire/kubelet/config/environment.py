@@ -1,6 +1,6 @@
-"""The variables that a container sees: Services, ConfigMaps and Secrets as a whole, and those it names. Pure.
+"""Environment variables of a container: of Services, of envFrom, and of env. Pure.
 
-Later ones win over earlier ones of the same name: services, then envFrom in its order, then env in its order.
+Later ones override earlier ones of the same name: services, then envFrom in its order, then env in its order.
 """
 
 import base64
@@ -21,11 +21,11 @@ _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 class ConfigError(Exception):
-    """A container that cannot be made as its pod stands now; the text is what people read in its status."""
+    """The configuration of a container is invalid; the text is for its status."""
 
 
 class Need(NamedTuple):
-    """An object of the pod's namespace that a container's variables come from."""
+    """An object of the pod's namespace that a container's variables refer to."""
 
     kind: str
     name: str
@@ -34,23 +34,23 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """Where values come from, besides the container itself."""
+    """Sources of values other than the container itself."""
 
     pod: Pod
     container: Container
     node: NodeFacts
     pod_ips: tuple[str, ...]
     objects: Mapping[str, Mapping[str, Object | None]]
-    """By kind and name; what is not there is None or missing."""
+    """By kind and name; an object that does not exist is None or missing."""
 
 
 def needs(container: Container) -> tuple[Need, ...]:
     """Each object once; optional if every reference to it is."""
-    found: dict[tuple[str, str], bool] = {}
+    optional_by_key: dict[tuple[str, str], bool] = {}
     for kind, ref in _references(container):
         key = (kind, ref.name)
-        found[key] = found.get(key, True) and bool(ref.optional)
-    return tuple(Need(*key, optional) for key, optional in found.items())
+        optional_by_key[key] = optional_by_key.get(key, True) and bool(ref.optional)
+    return tuple(Need(*key, optional) for key, optional in optional_by_key.items())
 
 
 def environment(
@@ -63,21 +63,21 @@ def environment(
     secrets: Mapping[str, Object | None],
     services: Sequence[Object] = (),
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The variables, and sentences about those that were left out. Raises ConfigError.
+    """The variables, and warnings about those that were skipped. Raises ConfigError.
 
-    What a Secret holds need not be text: its bytes travel as lone surrogates (surrogateescape).
+    Values of a Secret need not be text: their bytes are represented as lone surrogates (surrogateescape).
     """
     sources = _Sources(pod, container, node, pod_ips, {CONFIG_MAP: config_maps, SECRET: secrets})
-    found = service_variables(services, pod.namespace, links=pod.spec.enable_service_links)
+    env = service_variables(services, pod.namespace, links=pod.spec.enable_service_links)
     warnings: list[str] = []
-    for each in container.env_from:
-        found.update(_everything(each, sources, warnings))
+    for source in container.env_from:
+        env.update(_all_entries(source, sources, warnings))
     for variable in container.env:
         if variable.value or variable.value_from is None:
-            found[variable.name] = expand(variable.value, found)
+            env[variable.name] = expand(variable.value, env)
         elif (value := _value(variable.value_from, sources)) is not None:
-            found[variable.name] = value
-    return found, tuple(warnings)
+            env[variable.name] = value
+    return env, tuple(warnings)
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
@@ -85,52 +85,52 @@ def expand(text: str, env: Mapping[str, str]) -> str:
     if "$" not in text:
         return text
 
-    def replaced(found: re.Match[str]) -> str:
-        name = found[1]
-        return "$" if name is None else env.get(name, found[0])
+    def replaced(match: re.Match[str]) -> str:
+        name = match[1]
+        return "$" if name is None else env.get(name, match[0])
 
     return _REFERENCE.sub(replaced, text)
 
 
 def entries(kind: str, object_: Object) -> dict[str, str]:
-    """What a ConfigMap or a Secret holds, as text."""
+    """The data of a ConfigMap or Secret as text."""
     data: Mapping[str, Any] = object_.get("data") or {}
     if kind == CONFIG_MAP:
         return dict(data)
-    return {key: base64.b64decode(each or "").decode(errors="surrogateescape") for key, each in data.items()}
+    return {key: base64.b64decode(value or "").decode(errors="surrogateescape") for key, value in data.items()}
 
 
 def _references(container: Container) -> Iterator[tuple[str, Ref | KeyRef]]:
-    for each in container.env_from:
-        for kind, whole in ((CONFIG_MAP, each.config_map_ref), (SECRET, each.secret_ref)):
+    for source in container.env_from:
+        for kind, whole in ((CONFIG_MAP, source.config_map_ref), (SECRET, source.secret_ref)):
             if whole is not None:
                 yield kind, whole
     for variable in container.env:
-        source = variable.value_from
-        if source is not None and not variable.value:
-            for kind, one in ((CONFIG_MAP, source.config_map_key_ref), (SECRET, source.secret_key_ref)):
+        value_from = variable.value_from
+        if value_from is not None and not variable.value:
+            for kind, one in ((CONFIG_MAP, value_from.config_map_key_ref), (SECRET, value_from.secret_key_ref)):
                 if one is not None:
                     yield kind, one
 
 
-def _everything(source: EnvFrom, sources: _Sources, warnings: list[str]) -> dict[str, str]:
-    """All entries of an object; those that cannot be variables are told of and left out."""
+def _all_entries(source: EnvFrom, sources: _Sources, warnings: list[str]) -> dict[str, str]:
+    """All entries of an object; those with invalid names are skipped with a warning."""
     kind, ref = (CONFIG_MAP, source.config_map_ref) if source.config_map_ref else (SECRET, source.secret_ref)
     held = _object(kind, ref, sources) if ref is not None else None
     if ref is None or held is None:
         return {}
-    found = {source.prefix + key: value for key, value in entries(kind, held).items()}
-    wrong = sorted(name for name in found if names.env_var_name(name))
-    if wrong:
+    variables = {source.prefix + key: value for key, value in entries(kind, held).items()}
+    invalid = sorted(name for name in variables if names.env_var_name(name))
+    if invalid:
         warnings.append(
-            f"Keys [{', '.join(wrong)}] from the EnvFrom {kind.lower()} {sources.pod.namespace}/{ref.name} "
+            f"Keys [{', '.join(invalid)}] from the EnvFrom {kind.lower()} {sources.pod.namespace}/{ref.name} "
             "were skipped since they are considered invalid environment variable names."
         )
-    return {name: value for name, value in found.items() if name not in wrong}
+    return {name: value for name, value in variables.items() if name not in invalid}
 
 
 def _value(source: EnvSource, sources: _Sources) -> str | None:
-    """None for what is optional and not there."""
+    """None for an optional object or key that does not exist."""
     try:
         if source.field_ref is not None:
             return field_value(sources.pod, source.field_ref.field_path, node=sources.node, pod_ips=sources.pod_ips)

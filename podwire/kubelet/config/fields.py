@@ -1,4 +1,4 @@
-"""Facts of a pod that its own containers may ask for: fieldRef and resourceFieldRef, in variables and in volumes. Pure.
+"""The downward API: values of fieldRef and resourceFieldRef, for variables and volumes. Pure.
 
 metadata.{name,namespace,uid}               status.podIP    status.podIPs
 metadata.{labels,annotations}['key']        status.hostIP   status.hostIPs
@@ -18,18 +18,18 @@ from podwire.objects.quantity import Quantity, parse
 
 
 class BadReference(Exception):
-    """A reference that names nothing there is."""
+    """A reference to a field or resource that does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What a pod may learn of its node."""
+    """Facts of the node that pods may refer to."""
 
     name: str
     ips: tuple[str, ...]
     allocatable: Mapping[str, str]
     memory_capacity: int = 0
-    """Bytes; 0 if only what is allocatable is known."""
+    """Bytes; 0 if only the allocatable memory is known."""
     huge_page_sizes: tuple[str, ...] = ()
     """As the kernel's files name them: 2MB."""
 
@@ -56,11 +56,11 @@ _PLAIN: dict[str, Reader] = {
 }
 _SUBSCRIPT = re.compile(r"(.*)\['([^']*)'\]")
 _SHARED = ("cpu", "memory", "ephemeral-storage")
-"""Of these a container without a limit may take all that the node has for pods."""
+"""Resources of which a container without a limit may use all that is allocatable."""
 
 
 def field_value(pod: Pod, path: str, *, node: NodeFacts, pod_ips: tuple[str, ...] = ()) -> str:
-    """What a fieldRef stands for. A pod on the node's network has the node's addresses."""
+    """The value of a fieldRef. A pod on the node's network has the node's addresses."""
     reader = _PLAIN.get(path)
     if reader is not None:
         return reader(pod, node, pod_ips or (node.ips if pod.spec.host_network else ()))
@@ -71,12 +71,12 @@ def field_value(pod: Pod, path: str, *, node: NodeFacts, pod_ips: tuple[str, ...
 
 
 def resource_value(pod: Pod, container: Container | None, ref: ResourceFieldRef, node: NodeFacts) -> str:
-    """What a resourceFieldRef stands for, in units of its divisor; of `container` unless it names another."""
-    found = _container(pod, container, ref.container_name)
+    """The value of a resourceFieldRef in units of its divisor; of `container` unless it names another one."""
+    target = _container(pod, container, ref.container_name)
     side, _, resource = ref.resource.partition(".")
     if side not in ("limits", "requests") or not (resource in _SHARED or resource.startswith("hugepages-")):
         raise BadReference(f"unsupported container resource : {ref.resource}")
-    given = found.resources.limits if side == "limits" else found.resources.requests
+    given = target.resources.limits if side == "limits" else target.resources.requests
     amount = given.get(resource)
     if side == "limits" and resource in _SHARED and (amount is None or not quantity(amount)):
         amount = node.allocatable.get(resource)
@@ -85,8 +85,8 @@ def resource_value(pod: Pod, container: Container | None, ref: ResourceFieldRef,
 
 
 def quoted(text: str) -> str:
-    """A text as Go's %q shows it: in quotes, and what cannot be printed escaped."""
-    return '"' + "".join(_ESCAPES.get(each) or _shown(each) for each in text) + '"'
+    """A text as Go's %q prints it: in quotes, unprintable characters escaped."""
+    return '"' + "".join(_ESCAPES.get(letter) or _escape(letter) for letter in text) + '"'
 
 
 _ESCAPES = {
@@ -94,10 +94,10 @@ _ESCAPES = {
 }  # fmt: skip
 
 
-def _shown(each: str) -> str:
-    if each.isprintable():
-        return each
-    code = ord(each)
+def _escape(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    code = ord(letter)
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
@@ -106,26 +106,26 @@ def _lines(entries: Mapping[str, str]) -> str:
 
 
 def _entry(pod: Pod, path: str, key: str) -> str:
-    """One label or annotation; one that is not there is empty."""
+    """One label or annotation; empty if it does not exist."""
     entries = {"metadata.labels": pod.metadata.labels, "metadata.annotations": pod.metadata.annotations}.get(path)
     if entries is None:
         raise BadReference(f"fieldPath {quoted(path)} does not support subscript")
-    wrong = names.qualified_name(key.lower() if path == "metadata.annotations" else key)
-    if wrong:
-        raise BadReference(f"invalid key subscript in {path}: {'; '.join(wrong)}")
+    errors = names.qualified_name(key.lower() if path == "metadata.annotations" else key)
+    if errors:
+        raise BadReference(f"invalid key subscript in {path}: {'; '.join(errors)}")
     return entries.get(key, "")
 
 
 def _container(pod: Pod, container: Container | None, name: str) -> Container:
     if container is not None and name in ("", container.name):
         return container
-    named = next((each for each in pod.spec.every_container if each.name == name), None)
+    named = next((spec for spec in pod.spec.every_container if spec.name == name), None)
     if named is None:
         raise BadReference(f"container {name} not found")
     return named
 
 
 def _divided(amount: Quantity, divisor: Quantity, *, milli: bool) -> int:
-    """Rounded up: whoever sizes a pool by its limit gets a pool. Processors are counted in thousandths."""
+    """Rounded up, so that a pool that is sized by a limit is never empty. Processors are counted in thousandths."""
     above, below = (amount.milli(), divisor.milli()) if milli else (amount.value(), divisor.value())
     return -(-above // below)

@@ -1,4 +1,4 @@
-"""How much of the node a container may take, in the kernel's units. Pure."""
+"""Resource limits of containers and pods in the kernel's units. Pure."""
 
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.config.resources import amount, oom_score_adj, pod_limits, pod_requests, quantity
@@ -13,7 +13,7 @@ HUGE_PAGES = "hugepages-"
 
 
 def container_limits(pod: Pod, container: Container, node: NodeFacts) -> pb.LinuxContainerResources:
-    """Of huge pages that it did not ask for a container gets none."""
+    """Limits of a container; huge pages that it does not request are limited to 0."""
     asked = container.resources
     limits = _linux(
         amount(asked.requests if "cpu" in asked.requests else asked.limits, "cpu"),
@@ -28,7 +28,7 @@ def container_limits(pod: Pod, container: Container, node: NodeFacts) -> pb.Linu
 
 
 def pod_limits_message(pod: Pod) -> pb.LinuxContainerResources:
-    """Of all containers of a pod together, without its overhead; runtimes that run a pod in a machine size it so."""
+    """The sum over the containers of a pod, without overhead; runtimes with virtual machines size them by it."""
     requests, limits = pod_requests(pod, overhead=False), pod_limits(pod)
     zero = Quantity(0)
     cpu = limits.get("cpu", zero)
@@ -36,7 +36,7 @@ def pod_limits_message(pod: Pod) -> pb.LinuxContainerResources:
 
 
 def overhead_message(pod: Pod) -> pb.LinuxContainerResources:
-    """What the pod costs beside its containers; guaranteed, so requested and limited alike."""
+    """The pod's overhead; it is guaranteed, so request and limit are equal."""
     if not pod.spec.overhead:
         return pb.LinuxContainerResources()
     cpu = amount(pod.spec.overhead, "cpu")
@@ -44,12 +44,12 @@ def overhead_message(pod: Pod) -> pb.LinuxContainerResources:
 
 
 def shares(milli: int) -> int:
-    """The weight of a container against others, from thousandths of a processor."""
+    """cpu.shares from thousandths of a processor."""
     return min(max(milli * SHARES_PER_CPU // 1000, FEWEST_SHARES), MOST_SHARES)
 
 
 def quota(milli: int) -> int:
-    """Microseconds of processor time per period; 0 for no limit. The kernel takes none below a millisecond."""
+    """Microseconds of processor time per period; 0 for no limit. The kernel accepts nothing below a millisecond."""
     return max(milli * PERIOD_MICROSECONDS // 1000, SMALLEST_QUOTA) if milli else 0
 
 
@@ -64,14 +64,14 @@ def _linux(request: Quantity, limit: Quantity, memory: Quantity) -> pb.LinuxCont
 
 def _huge_pages(limits: Quantities) -> dict[str, int]:
     return {
-        _page_size(quantity(name.removeprefix(HUGE_PAGES)).value()): quantity(each).value()
-        for name, each in limits.items()
+        _page_size(quantity(name.removeprefix(HUGE_PAGES)).value()): quantity(limit).value()
+        for name, limit in limits.items()
         if name.startswith(HUGE_PAGES)
     }
 
 
 def _page_size(size: int) -> str:
-    """As the kernel's files name it: 2MB for 2Mi."""
+    """The page size as cgroup files name it: 2MB for 2Mi."""
     units = ["B", "KB", "MB", "GB"]
     while size >= 1024 and len(units) > 1:
         size //= 1024

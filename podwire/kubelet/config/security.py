@@ -1,6 +1,6 @@
-"""As whom a container runs, in which namespaces, and what it is kept from. Pure.
+"""Security context of a container: user, namespaces, capabilities, profiles. Pure.
 
-What a container says goes before what its pod says; what neither says, the image or the runtime decides.
+The container's securityContext overrides the pod's; without either, the image or the runtime decides.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ MASKED = (
     "/sys/devices/virtual/powercap",
 )  # fmt: skip
 READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-"""What tells too much of the node, and what would change it; procMount: Unmasked lifts both."""
+"""Paths that reveal or change too much of the node; `procMount: Unmasked` lifts both lists."""
 
 LAST_UID = 2**31 - 1
 SECCOMP_ROOT = "/var/lib/kubelet/seccomp"
@@ -32,7 +32,7 @@ _PROFILES: Mapping[str, pb.SecurityProfile.ProfileType] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageUser:
-    """As whom an image wants to run; one that does not say runs as root."""
+    """The user of an image; root if it names none."""
 
     uid: int | None = 0
     name: str = ""
@@ -76,7 +76,7 @@ def security_context(
 
 
 def namespaces(pod: Pod) -> pb.NamespaceOption:
-    """Which namespaces are the node's, which the pod's. Raises ConfigError for users of its own."""
+    """Namespaces of the node and of the pod. Raises ConfigError for a user namespace, which is not supported."""
     spec = pod.spec
     if not spec.host_users:
         raise ConfigError("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
@@ -113,7 +113,7 @@ def _set_user(context: pb.LinuxContainerSecurityContext, pod: Pod, container: Co
 
 
 def _check_non_root(pod: Pod, container: Container, image: ImageUser) -> None:
-    """What must not run as root is started only if it surely does not: a name may be root's, too."""
+    """Enforces runAsNonRoot; a user name is rejected, because it may have uid 0."""
     own, shared = container.security_context, pod.spec.security_context
     if not (shared.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root):
         return
@@ -135,12 +135,12 @@ def _check_non_root(pod: Pod, container: Container, image: ImageUser) -> None:
         )
     else:
         return
-    whose = quoted(f"{pod.name}_{pod.namespace}({pod.uid})")
-    raise ConfigError(f"{problem} (pod: {whose}, container: {container.name})")
+    pod_name = quoted(f"{pod.name}_{pod.namespace}({pod.uid})")
+    raise ConfigError(f"{problem} (pod: {pod_name}, container: {container.name})")
 
 
 def _seccomp(profile: Profile | None, root: str) -> pb.SecurityProfile:
-    """Without a profile a container is not confined: that is what programs were written for."""
+    """Without a profile a container is unconfined, the default of Kubernetes."""
     if profile is None:
         return pb.SecurityProfile(profile_type=pb.SecurityProfile.Unconfined)
     if profile.type == "Localhost" and not profile.localhost_profile:
@@ -148,6 +148,6 @@ def _seccomp(profile: Profile | None, root: str) -> pb.SecurityProfile:
     return _profile(profile, f"{root}/{profile.localhost_profile}")
 
 
-def _profile(profile: Profile, place: str) -> pb.SecurityProfile:
+def _profile(profile: Profile, path: str) -> pb.SecurityProfile:
     kind = _PROFILES.get(profile.type, pb.SecurityProfile.Unconfined)
-    return pb.SecurityProfile(profile_type=kind, localhost_ref=place if kind == pb.SecurityProfile.Localhost else "")
+    return pb.SecurityProfile(profile_type=kind, localhost_ref=path if kind == pb.SecurityProfile.Localhost else "")

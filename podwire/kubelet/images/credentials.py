@@ -1,4 +1,4 @@
-"""Who may pull an image: the logins of a pod's imagePullSecrets that are meant for the image's registry. Pure."""
+"""Credentials for pulling an image: those of a pod's imagePullSecrets that match its registry. Pure."""
 
 import base64
 import binascii
@@ -17,16 +17,16 @@ _JSON, _OLD = "kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"
 
 
 class BadSecret(ValueError):
-    """A secret that should have logins and has not."""
+    """A Secret without valid credentials."""
 
 
 def credentials(repository: str, secrets: Sequence[Object]) -> list[pb.AuthConfig]:
-    """The closest first: a login for a path before one for its whole registry."""
-    found = [(_place(where), login) for secret in secrets for where, login in _logins(secret)]
-    fitting = [each for each in found if _fits(each[0], repository)]
-    if not fitting and repository.partition("/")[0] == HUB:
-        fitting = [each for each in found if each[0] == HUB_ALIAS]
-    return [_auth(login) for _, login in sorted(fitting, key=lambda each: each[0], reverse=True)]
+    """The most specific first: credentials of a path before those of its registry."""
+    logins = [(_scope(key), login) for secret in secrets for key, login in _logins(secret)]
+    matching = [pair for pair in logins if _matches(pair[0], repository)]
+    if not matching and repository.partition("/")[0] == HUB:
+        matching = [pair for pair in logins if pair[0] == HUB_ALIAS]
+    return [_auth(login) for _, login in sorted(matching, key=lambda pair: pair[0], reverse=True)]
 
 
 def _logins(secret: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -38,21 +38,21 @@ def _logins(secret: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
         held = msgspec.json.decode(base64.b64decode(data))
         logins = held.get("auths", {}) if kind == _JSON else held
-        yield from ((where, dict(login)) for where, login in logins.items())
+        yield from ((scope, dict(login)) for scope, login in logins.items())
     except (ValueError, TypeError, AttributeError) as error:
-        raise BadSecret(f"secret {secret['metadata']['name']}: {key} is no list of logins") from error
+        raise BadSecret(f"secret {secret['metadata']['name']}: {key} is not a list of logins") from error
 
 
-def _place(where: str) -> str:
-    """HOST[:PORT][/PATH]; the version of the API that Docker writes behind its host means nothing here."""
-    url = urlsplit(where if where.startswith(("http://", "https://")) else f"https://{where}")
+def _scope(key: str) -> str:
+    """HOST[:PORT][/PATH]; the API version that Docker appends to the host is ignored."""
+    url = urlsplit(key if key.startswith(("http://", "https://")) else f"https://{key}")
     path = url.path[3:] if url.path.startswith(("/v1/", "/v2/")) else url.path
     return url.netloc + ("" if path == "/" else path)
 
 
-def _fits(place: str, repository: str) -> bool:
-    """Hosts are compared part by part, so that * stays within one; paths by how they begin."""
-    (host, _, path), (wanted_host, _, wanted) = place.partition("/"), repository.partition("/")
+def _matches(scope: str, repository: str) -> bool:
+    """Hosts are compared label by label, so that * matches within one; paths by prefix."""
+    (host, _, path), (wanted_host, _, wanted) = scope.partition("/"), repository.partition("/")
     (name, _, port), (wanted_name, _, wanted_port) = host.partition(":"), wanted_host.partition(":")
     parts, wanted_parts = name.split("."), wanted_name.split(".")
     return (
@@ -69,7 +69,7 @@ def _auth(login: Mapping[str, Any]) -> pb.AuthConfig:
     try:
         name, colon, password = base64.b64decode(login["auth"]).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise BadSecret("auth: is no login in base64") from error
+        raise BadSecret("auth: must be base64") from error
     if not colon:
         raise BadSecret("auth: must be formatted as base64(username:password)")
     return pb.AuthConfig(username=name, password=password.rstrip("\0"))

@@ -1,11 +1,11 @@
-"""How images are called: `[HOST[:PORT]/]PATH[:TAG][@DIGEST]`. Pure."""
+"""Names of images: `[HOST[:PORT]/]PATH[:TAG][@DIGEST]`. Pure."""
 
 import re
 from dataclasses import dataclass
 
 LATEST = "latest"
 HUB, HUB_ALIAS, HUB_FOLDER = "docker.io", "index.docker.io", "library/"
-"""Where an image without a host is looked for."""
+"""The default registry."""
 
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
@@ -21,12 +21,12 @@ _LONGEST_REPOSITORY = 255
 
 
 class BadImageName(ValueError):
-    """The text names no image."""
+    """The text is not a name of an image."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageName:
-    """`repository` with its host; a tag or a digest is there, since nothing means latest."""
+    """`repository` includes the host; without tag and digest, the tag is latest."""
 
     repository: str
     tag: str
@@ -40,28 +40,28 @@ def image_name(text: str) -> ImageName:
     repository = path.partition("@")[0].partition(":")[0]
     if repository != repository.lower():
         raise BadImageName(f"invalid reference format: repository name ({repository}) must be lowercase")
-    found = _WHOLE.fullmatch(f"{host}/{path}")
-    if found is None:
+    match = _WHOLE.fullmatch(f"{host}/{path}")
+    if match is None:
         raise BadImageName("invalid reference format")
     if len(repository) > _LONGEST_REPOSITORY:
         raise BadImageName(f"repository name must not be more than {_LONGEST_REPOSITORY} characters")
-    tag, digest = found["tag"] or "", found["digest"] or ""
-    return ImageName(found["repository"], tag or ("" if digest else LATEST), digest)
+    tag, digest = match["tag"] or "", match["digest"] or ""
+    return ImageName(match["repository"], tag or ("" if digest else LATEST), digest)
 
 
 def with_tag(text: str) -> str:
-    """As the runtime is asked for it: as it was written, but never without a tag or a digest."""
+    """The name as it was written, with the tag latest if it has neither tag nor digest."""
     name = image_name(text)
     return text if name.digest or text.endswith(f":{name.tag}") else f"{text}:{name.tag}"
 
 
 def default_policy(text: str) -> str:
-    """What an imagePullPolicy that nobody gave is: `latest` is somewhere else tomorrow."""
+    """The default imagePullPolicy: Always for the tag latest, which moves."""
     return "Always" if image_name(text).tag == LATEST else "IfNotPresent"
 
 
 def _split(text: str) -> tuple[str, str]:
-    """What looks like a host is one: it has a dot or a port, or letters that no path may have."""
+    """Host and path. The first component is a host if it has a dot, a port or upper-case letters, or is localhost."""
     host, slash, path = text.partition("/")
     if not slash or not (set(".:") & set(host) or host == "localhost" or host != host.lower()):
         host, path = HUB, text

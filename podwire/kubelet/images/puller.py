@@ -1,4 +1,4 @@
-"""Sees to it that a container's image is on the node: asks the runtime for it, and to pull it if it must be."""
+"""Ensures that the image of a container is on the node: asks the runtime, and has it pull the image if necessary."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,26 +17,26 @@ from podwire.protocols.grpc_status import NotFound, RpcError
 from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
 from podwire.protocols.k8sapi.watch import Object
 
-Tell = Callable[[Pod, Container, str, str, str], None]
-"""Is told of a container: type, reason, message of an event."""
+RecordEvent = Callable[[Pod, Container, str, str, str], None]
+"""Records an event about a container: type, reason, message."""
 
 STATUS_SECONDS = 120.0
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 300.0
-"""Between two pulls of an image that fail for the same pod; doubled each time."""
+"""Between two failed pulls of an image for the same pod; doubled each time."""
 FORGET_SECONDS = 2 * LONGEST_PAUSE
 LOOK_SECONDS = 10.0
-"""Until it is looked again whether an image is here after all: nothing tells when one is imported."""
+"""Until the runtime is asked again for an image that may have been imported meanwhile: no event reports that."""
 TELL_SECONDS = 2.0
-"""How long a failed pull is shown as such, before it is shown as waiting for the next."""
+"""How long a container shows ErrImagePull before it shows ImagePullBackOff."""
 
 PULL_FAILED, BACK_OFF, NEVER = "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"
 BAD_NAME, INSPECT_FAILED = "InvalidImageName", "ImageInspectError"
 
 
 class ImageError(Exception):
-    """No image; `reason` and the text are for the container's status.
+    """The image is not available; `reason` and the text are for the container's status.
 
-    `retry_at` is the monotonic time from which asking again may help; None: only when the pod changes.
+    `retry_at` is the monotonic time of the next attempt; None: only after a change of the pod.
     """
 
     def __init__(self, reason: str, message: str, retry_at: float | None = None) -> None:
@@ -46,7 +46,7 @@ class ImageError(Exception):
 
 
 _Outcome = tuple[pb.Image, float] | RpcError
-"""What a pull gave: the image and the seconds it took, or a refusal."""
+"""Result of a pull: the image and the seconds it took, or an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class _Failure:
 
 
 @dataclass(slots=True)
-class _Turn:
-    """One pull for all who ask for the same at the same time: whoever waited takes what the pull before it gave.
+class _SharedPull:
+    """One pull for all concurrent requests for the same image: those that waited share the result.
 
-    No task of its own: if the one who pulls is cancelled, the next in line pulls.
+    It has no task of its own: if the request that pulls is cancelled, the next one pulls.
     """
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -74,20 +74,20 @@ class _Turn:
 
 
 class ImagePuller:
-    def __init__(self, cri: Cri, clock: Clock, tell: Tell) -> None:
+    def __init__(self, cri: Cri, clock: Clock, record: RecordEvent) -> None:
         self._cri = cri
         self._clock = clock
-        self._tell = tell
+        self._record = record
         self._failures: dict[tuple[str, str], _Failure] = {}
         """By the pod's uid and the image."""
-        self._turns: dict[tuple[str, bytes], _Turn] = {}
+        self._pulls: dict[tuple[str, bytes], _SharedPull] = {}
 
     async def ensure(self, pod: Pod, container: Container, *, pull_secrets: Sequence[Object] = ()) -> pb.Image:
-        """The image as the runtime has it. Raises ImageError, of which people have been told."""
+        """The image as the runtime has it. Raises ImageError; its event is recorded."""
         try:
             return await self._ensure(pod, container, pull_secrets)
         except ImageError as error:
-            self._tell(pod, container, WARNING, "Failed", f"Error: {error.reason}")
+            self._record(pod, container, WARNING, "Failed", f"Error: {error.reason}")
             raise
 
     async def _ensure(self, pod: Pod, container: Container, pull_secrets: Sequence[Object]) -> pb.Image:
@@ -97,26 +97,26 @@ class ImagePuller:
         except BadImageName as error:
             shown = quoted(container.image)
             message = f"Failed to apply default image tag {shown}: couldn't parse image name {shown}: {error}"
-            self._tell(pod, container, WARNING, "InspectFailed", message)
+            self._record(pod, container, WARNING, "InspectFailed", message)
             raise ImageError(BAD_NAME, message) from error
-        found = None if policy == "Always" else await self._here(pod, container, asked)
-        if found is not None:
+        present = None if policy == "Always" else await self._find(pod, container, asked)
+        if present is not None:
             shown = quoted(container.image)
-            self._tell(pod, container, NORMAL, "Pulled", f"Container image {shown} already present on machine")
-            return found
+            self._record(pod, container, NORMAL, "Pulled", f"Container image {shown} already present on machine")
+            return present
         if policy == "Never":
             message = f"Container image {quoted(container.image)} is not present with pull policy of Never"
-            self._tell(pod, container, WARNING, NEVER, message)
+            self._record(pod, container, WARNING, NEVER, message)
             raise ImageError(NEVER, message, self._clock.monotonic() + LOOK_SECONDS)
         self._wait_if_failed(pod, container, look=policy != "Always")
         return await self._pull(pod, container, asked, pull_secrets)
 
-    async def _here(self, pod: Pod, container: Container, asked: str) -> pb.Image | None:
+    async def _find(self, pod: Pod, container: Container, asked: str) -> pb.Image | None:
         try:
             return await self._status(asked)
         except RpcError as error:
             message = f"Failed to inspect image {quoted(container.image)}: {error}"
-            self._tell(pod, container, WARNING, "InspectFailed", message)
+            self._record(pod, container, WARNING, "InspectFailed", message)
             raise ImageError(INSPECT_FAILED, message, self._clock.monotonic() + LOOK_SECONDS) from error
 
     async def _status(self, asked: str) -> pb.Image | None:
@@ -125,28 +125,28 @@ class ImagePuller:
         return answer.image if answer.HasField("image") else None
 
     def _wait_if_failed(self, pod: Pod, container: Container, *, look: bool) -> None:
-        """Until a pull may be tried again; meanwhile one who may take an image that is here looks for it."""
+        """Raises ImageError during the back-off; with `look`, the runtime is asked meanwhile for an imported image."""
         failure, now = self._failures.get((pod.uid, container.image)), self._clock.monotonic()
         if failure is None or now >= failure.until:
             return
         message = f"Back-off pulling image {quoted(container.image)}"
-        self._tell(pod, container, NORMAL, "BackOff", message)
+        self._record(pod, container, NORMAL, "BackOff", message)
         retry_at = min(failure.until, now + LOOK_SECONDS) if look else failure.until
         raise ImageError(BACK_OFF, f"{message}: {PULL_FAILED}: {failure.message}", retry_at)
 
     async def _pull(self, pod: Pod, container: Container, asked: str, secrets: Sequence[Object]) -> pb.Image:
         shown = quoted(container.image)
-        self._tell(pod, container, NORMAL, "Pulling", f"Pulling image {shown}")
+        self._record(pod, container, NORMAL, "Pulling", f"Pulling image {shown}")
         started = self._clock.monotonic()
         try:
             logins = credentials(image_name(container.image).repository, secrets)
             image, took = await self._pull_together(pod, asked, logins)
         except (RpcError, BadSecret) as error:
-            self._tell(pod, container, WARNING, "Failed", f"Failed to pull image {shown}: {error}")
+            self._record(pod, container, WARNING, "Failed", f"Failed to pull image {shown}: {error}")
             raise ImageError(PULL_FAILED, str(error), self._failed(pod, container, str(error))) from error
         self._failures.pop((pod.uid, container.image), None)
         waited = _duration(self._clock.monotonic() - started)
-        self._tell(
+        self._record(
             pod, container, NORMAL, "Pulled",
             f"Successfully pulled image {shown} in {_duration(took)} ({waited} including waiting). "
             f"Image size: {image.size} bytes.",
@@ -154,12 +154,12 @@ class ImagePuller:
         return image
 
     async def _pull_together(self, pod: Pod, asked: str, logins: Sequence[pb.AuthConfig]) -> tuple[pb.Image, float]:
-        """The image, and the seconds that pulling it took. RpcError.
+        """The image, and the seconds that pulling it took. Raises RpcError.
 
-        Only with those who have the same logins: what one may pull, another must not be given.
+        Shared only between requests with the same credentials: a pod must not get an image that it could not pull.
         """
-        key = asked, b"".join(each.SerializeToString() for each in logins)
-        turn = self._turns.setdefault(key, _Turn())
+        key = asked, b"".join(login.SerializeToString() for login in logins)
+        turn = self._pulls.setdefault(key, _SharedPull())
         before = turn.done
         turn.waiting += 1
         try:
@@ -171,32 +171,32 @@ class ImagePuller:
         finally:
             turn.waiting -= 1
             if not turn.waiting:
-                self._turns.pop(key, None)
+                self._pulls.pop(key, None)
         if isinstance(outcome, RpcError):
             raise type(outcome)(*outcome.args)
         return outcome
 
     async def _tried(self, pod: Pod, asked: str, logins: Sequence[pb.AuthConfig]) -> _Outcome:
-        """With each login in turn, without one if there is none."""
+        """Tries each login; without any, an anonymous pull."""
         started, refusals = self._clock.monotonic(), []
         spec = pb.ImageSpec(image=asked, annotations=pod.metadata.annotations)
         for login in logins or (None,):
             request = pb.PullImageRequest(image=spec, auth=login)
             try:
                 answer = await self._cri.call(methods.PULL_IMAGE, request, timeout=None)
-                found = await self._status(answer.image_ref)
+                image = await self._status(answer.image_ref)
             except RpcError as error:
                 refusals.append(error)
                 continue
-            if found is None:
+            if image is None:
                 return NotFound(f"the image {quoted(asked)} was pulled, and is gone again")
-            return found, self._clock.monotonic() - started
+            return image, self._clock.monotonic() - started
         return refusals[0] if len(refusals) == 1 else type(refusals[0])(f"[{', '.join(map(str, refusals))}]")
 
     def _failed(self, pod: Pod, container: Container, message: str) -> float:
-        """Remember it, and forget what is long past; the time from which asking again tells something new."""
+        """Remember the failure, and forget old ones; returns the time of the next attempt."""
         now = self._clock.monotonic()
-        self._failures = {key: each for key, each in self._failures.items() if now - each.at <= FORGET_SECONDS}
+        self._failures = {key: failure for key, failure in self._failures.items() if now - failure.at <= FORGET_SECONDS}
         key = pod.uid, container.image
         before = self._failures.get(key)
         pause = FIRST_PAUSE if before is None else min(2 * before.pause, LONGEST_PAUSE)
@@ -205,7 +205,7 @@ class ImagePuller:
 
 
 def _duration(seconds: float) -> str:
-    """As Go prints it, cut to milliseconds: 0s, 120ms, 1.5s, 2m3s, 1h0m0s."""
+    """A duration as Go prints it, in milliseconds: 0s, 120ms, 1.5s, 2m3s, 1h0m0s."""
     milli = int(seconds * 1000)
     if milli == 0 or milli >= 1000:
         minutes, milli = divmod(milli, 60_000)

@@ -117,7 +117,7 @@ class NodeAgent:
 
         pauses = Pauses(*self._limits.backoff)
         await retry(self._create_or_take_over, pauses, ApiError, ClientError, on_failure=on_failure)
-        _log.info("registered node", extra={"node": self._settings.name})
+        _log.info("registered this node", extra={"node": self._settings.name})
 
     async def _create_or_take_over(self) -> None:
         snapshot = self._now()

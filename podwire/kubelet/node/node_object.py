@@ -19,7 +19,7 @@ NOT_READY: Object = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSnapshot:
-    """What is known of the node at one moment."""
+    """The state of the node at one moment."""
 
     facts: Facts
     left: FreeResources

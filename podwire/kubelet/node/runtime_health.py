@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class RuntimeInfo:
-    """What the last check found."""
+    """Results of the last check."""
 
     name: str = "podwire"
     """The scheme of container ids."""

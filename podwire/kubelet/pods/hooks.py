@@ -1,4 +1,4 @@
-"""What a container asked to be done after its start and before its stop."""
+"""Lifecycle hooks of containers: postStart and preStop."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from podwire.objects.pods import Pod
 
 FAILED_POST_START = ("FailedPostStartHook", "PostStartHook failed")
 FAILED_PRE_STOP = ("FailedPreStopHook", "PreStopHook failed")
-"""Reason and message of the events. They do not repeat what a hook said: it may know secrets."""
+"""Reason and message of the events. They do not include the output of a hook: it may contain secrets."""
 
 
 class HookFailed(Exception):
-    """The sentence tells which hook and why; it is for logs, an event's is above."""
+    """The message names the hook and the cause; it is for logs only."""
 
 
 async def run_hook(
@@ -24,44 +24,46 @@ async def run_hook(
     container_id: str,
     ips: Sequence[str],
     prober: Prober,
-    timeout: float | None = None,  # noqa: ASYNC109 - told in the words of the failure
+    timeout: float | None = None,  # noqa: ASYNC109 - part of the error message
 ) -> None:
-    """Do what a hook says, within `timeout` seconds if given. Raises HookFailed."""
-    where = f'for Container "{container.name}" in Pod "{pod.name}_{pod.namespace}({pod.uid})" failed - error:'
+    """Run a hook, within `timeout` seconds if given. Raises HookFailed."""
+    suffix = f'for Container "{container.name}" in Pod "{pod.name}_{pod.namespace}({pod.uid})" failed - error:'
     try:
         async with asyncio.timeout(timeout):
             if hook.exec is not None:
-                await _exec(hook.exec.command, container_id, where, prober, timeout)
+                await _exec(hook.exec.command, container_id, suffix, prober, timeout)
             elif hook.http_get is not None:
-                await _http(hook.http_get, container, ips, where, prober)
+                await _http(hook.http_get, container, ips, suffix, prober)
             elif hook.sleep is not None:
                 await asyncio.sleep(hook.sleep.seconds)
             elif hook.tcp_socket is not None:
-                raise HookFailed(f"TCP lifecycle hook {where} tcpSocket is deprecated and not supported")
+                raise HookFailed(f"TCP lifecycle hook {suffix} tcpSocket is deprecated and not supported")
             else:
-                raise HookFailed(f"Lifecycle hook {where} missing handler")
+                raise HookFailed(f"Lifecycle hook {suffix} missing handler")
     except TimeoutError as error:
         if hook.sleep is not None:
-            why = f"Sleep lifecycle hook ({hook.sleep.seconds}) {where} container terminated before sleep hook finished"
+            message = (
+                f"Sleep lifecycle hook ({hook.sleep.seconds}) {suffix} container terminated before sleep hook finished"
+            )
         else:
-            why = f"Lifecycle hook {where} not finished within {timeout:g} s"
-        raise HookFailed(why) from error
+            message = f"Lifecycle hook {suffix} not finished within {timeout:g} s"
+        raise HookFailed(message) from error
 
 
-async def _exec(command: Sequence[str], container_id: str, where: str, prober: Prober, seconds: float | None) -> None:
-    told = f"Exec lifecycle hook ([{' '.join(command)}]) {where}"
+async def _exec(command: Sequence[str], container_id: str, suffix: str, prober: Prober, seconds: float | None) -> None:
+    prefix = f"Exec lifecycle hook ([{' '.join(command)}]) {suffix}"
     try:
         done = await prober.exec(container_id, command, seconds)
     except (ProbeFailed, ProbeUnknown) as error:
-        raise HookFailed(f'{told} {error}, message: ""') from error
+        raise HookFailed(f'{prefix} {error}, message: ""') from error
     if done.code != 0:
         words = " ".join(command)
-        raise HookFailed(f"{told} command '{words}' exited with {done.code}: , message: \"{done.output}\"")
+        raise HookFailed(f"{prefix} command '{words}' exited with {done.code}: , message: \"{done.output}\"")
 
 
-async def _http(get: HttpGet, container: Container, ips: Sequence[str], where: str, prober: Prober) -> None:
-    """Any answer will do, whatever its status: the container was told."""
+async def _http(get: HttpGet, container: Container, ips: Sequence[str], suffix: str, prober: Prober) -> None:
+    """Any answer counts, whatever its status code: the container was notified."""
     try:
         await prober.http(url_of(get, container, ips), headers_of(get, HOOK_AGENT), None)
     except (ProbeFailed, ProbeUnknown) as error:
-        raise HookFailed(f"HTTP lifecycle hook ({get.path}) {where} {error}") from error
+        raise HookFailed(f"HTTP lifecycle hook ({get.path}) {suffix} {error}") from error

@@ -35,7 +35,7 @@ class PodLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusLimits:
-    """Of the status manager."""
+    """Limits of the status manager."""
 
     backoff: tuple[float, float] = (0.05, 5.0)
     starting_delay: float = 0.15
@@ -44,7 +44,7 @@ class StatusLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeLimits:
-    """Of the runtime cache, the health check of the runtime and its network checks."""
+    """Limits of the runtime cache, the health check of the runtime and its network checks."""
 
     call: float = 10.0
     """For a call that only reads."""

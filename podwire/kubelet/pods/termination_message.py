@@ -1,4 +1,4 @@
-"""What a container says when it ends: its termination message, from the file it was given or the end of its log."""
+"""Reads the termination message of a container: from its file, or from the end of its log."""
 
 from pathlib import Path
 
@@ -8,16 +8,11 @@ MESSAGE_BYTES = 4096
 LOG_BYTES, LOG_LINES = 2048, 80
 
 
-def message_file(root: Path, uid: str, container: str, attempt: int) -> Path:
-    """Where the container finds its terminationMessagePath on the host."""
-    return root / "pods" / uid / "containers" / container / str(attempt)
-
-
 def read(container: Container, file: Path, log: str, exit_code: int) -> str:
-    """At most 4 KiB of the file; without one, and after a failure, the end of the log if that is wanted."""
-    told = _head(file)
-    if told or container.termination_message_policy != "FallbackToLogsOnError" or exit_code == 0:
-        return told
+    """At most 4 KiB of the file; if that is empty after a failure, the end of the log, with FallbackToLogsOnError."""
+    message = _head(file)
+    if message or container.termination_message_policy != "FallbackToLogsOnError" or exit_code == 0:
+        return message
     return _tail(Path(log)) if log else ""
 
 
@@ -30,7 +25,7 @@ def _head(file: Path) -> str:
 
 
 def _tail(log: Path) -> str:
-    """The text of the last lines; each log line is `TIME STREAM TAG TEXT`, and the tag P says that it goes on."""
+    """The text of the last lines. A log line is `TIME STREAM TAG TEXT`; the tag P marks a partial line."""
     try:
         with log.open("rb") as opened:
             size = opened.seek(0, 2)
@@ -38,7 +33,7 @@ def _tail(log: Path) -> str:
             lines = opened.read().splitlines()
     except OSError:
         return ""
-    whole = lines[1:] if start else lines  # the first one is cut
+    whole = lines[1:] if start else lines  # the first one is incomplete
     parts = [line.split(b" ", 3) for line in whole[-LOG_LINES:]]
     text = b"".join(part[3] + (b"" if part[2] == b"P" else b"\n") for part in parts if len(part) == 4)
     return text[-LOG_BYTES:].decode(errors="replace")

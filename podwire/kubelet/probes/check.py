@@ -1,4 +1,4 @@
-"""One probe, asked once: the question that its spec describes, and what the answer means."""
+"""Runs a probe once and interprets the answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _STATUSES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`text` is for people: why it failed, or, of one that passed, what they should know all the same."""
+    """`text` is the reason of a failure, or a warning about a probe that passed."""
 
     passed: bool
     text: str = ""
@@ -22,7 +22,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom to ask."""
+    """The container to probe."""
 
     container: Container
     container_id: str
@@ -30,14 +30,14 @@ class Subject:
 
 
 async def check(probe: Probe, subject: Subject, prober: Prober) -> Result:
-    """Raises Unasked when there is no result."""
+    """Raises ProbeUnknown when there is no result."""
     try:
-        return await _asked(probe, subject, prober)
+        return await _run(probe, subject, prober)
     except ProbeFailed as error:
         return Result(passed=False, text=str(error))
 
 
-async def _asked(probe: Probe, subject: Subject, prober: Prober) -> Result:
+async def _run(probe: Probe, subject: Subject, prober: Prober) -> Result:
     seconds, container = float(probe.timeout_seconds), subject.container
     if probe.exec is not None:
         done = await prober.exec(subject.container_id, probe.exec.command, seconds)
@@ -55,16 +55,16 @@ async def _asked(probe: Probe, subject: Subject, prober: Prober) -> Result:
 
 async def _http(get: HttpGet, subject: Subject, prober: Prober, seconds: float) -> Result:
     url = url_of(get, subject.container, subject.ips)
-    return of_http(await prober.http(url, headers_of(get, PROBE_AGENT), seconds))
+    return http_result(await prober.http(url, headers_of(get, PROBE_AGENT), seconds))
 
 
 async def _grpc(action: GrpcAction, subject: Subject, prober: Prober, seconds: float) -> Result:
     host, port = host_of("", subject.ips), port_of(action.port, subject.container)
-    return of_grpc(await prober.grpc(host, port, action.service or "", seconds))
+    return grpc_result(await prober.grpc(host, port, action.service or "", seconds))
 
 
-def of_http(reply: Reply) -> Result:
-    """A redirect that was not followed passes: somebody answered."""
+def http_result(reply: Reply) -> Result:
+    """A redirect that was not followed passes."""
     if 200 <= reply.status < 300:
         return Result(passed=True)
     if 300 <= reply.status < 400:
@@ -73,8 +73,8 @@ def of_http(reply: Reply) -> Result:
     return Result(passed=False, text=f"HTTP probe failed with statuscode: {reply.status}")
 
 
-def of_grpc(status: int) -> Result:
+def grpc_result(status: int) -> Result:
     if status == SERVING:
         return Result(passed=True)
-    said = _STATUSES[status] if 0 <= status < len(_STATUSES) else str(status)
-    return Result(passed=False, text=f'service unhealthy (responded with "{said}")')
+    status_name = _STATUSES[status] if 0 <= status < len(_STATUSES) else str(status)
+    return Result(passed=False, text=f'service unhealthy (responded with "{status_name}")')

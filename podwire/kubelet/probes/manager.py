@@ -16,7 +16,7 @@ from podwire.objects.pods import Pod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResults:
-    """Of the running containers of one pod, by container id."""
+    """Results of the running containers of one pod, by container id."""
 
     ready: frozenset[str] = frozenset()
     started: frozenset[str] = frozenset()

@@ -1,8 +1,7 @@
-"""What probing needs of the outside.
+"""Interfaces of the probes to the outside, and their errors.
 
-Failures
-├── Unanswered    the container did not answer as it should have: what was asked has failed
-└── Unasked       the question never reached it: says nothing about the container
+ProbeFailed     the container did not answer as it should: the probe has failed
+ProbeUnknown    the request did not reach the container: the result is unknown
 """
 
 from collections.abc import Sequence
@@ -15,31 +14,31 @@ Headers = Sequence[tuple[str, str]]
 
 
 class ProbeFailed(Exception):
-    """The sentence is one that people read in an event."""
+    """The message is for an event."""
 
 
 class ProbeUnknown(Exception):
-    """The sentence tells what was in the way."""
+    """The message is the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """How a command in a container ended, and the beginning of what it said."""
+    """Exit code of a command in a container, and the beginning of its output."""
 
     code: int
     output: str
 
 
 class Prober(Protocol):
-    """Asks a container one question; it may take so many seconds, None for as long as it takes.
+    """Runs one request against a container; `seconds` is the timeout, None for none.
 
-    Every method may raise Unanswered, `exec` also Unasked.
+    Every method may raise ProbeFailed, `exec` also ProbeUnknown.
     """
 
     async def exec(self, container_id: str, command: Sequence[str], seconds: float | None) -> ExecResult: ...
 
     async def http(self, url: str, headers: Headers, seconds: float | None) -> Reply:
-        """The answer to a GET. It may be a redirect: only those to the same host were followed."""
+        """The response to a GET. It may be a redirect: only those to the same host are followed."""
         ...
 
     async def tcp(self, host: str, port: int, seconds: float | None) -> None: ...
@@ -50,16 +49,16 @@ class Prober(Protocol):
 
 
 class Sockets(Protocol):
-    """One fresh connection for each call. No answer is an OSError in words for people; the caller keeps the time."""
+    """Opens a new connection for each call. Raises OSError with a message for events; the caller sets the timeout."""
 
     async def http(self, url: str, headers: Headers) -> Reply:
-        """GET; the beginning of the body is enough. Redirects are answers like others."""
+        """GET; returns the beginning of the body. Redirects are not followed."""
         ...
 
     async def tcp(self, host: str, port: int) -> None:
-        """Connect and hang up."""
+        """Connect and close."""
         ...
 
     async def grpc(self, host: str, port: int, service: str) -> int:
-        """Health/Check of grpc.health.v1. A refusal is an RpcError."""
+        """Health/Check of grpc.health.v1. Raises RpcError."""
         ...

@@ -1,4 +1,4 @@
-"""Asks containers of this node: commands through the runtime, everything else through sockets."""
+"""Runs probes of containers on this node: commands through the runtime, the others through sockets."""
 
 import asyncio
 import math
@@ -13,12 +13,12 @@ from podwire.protocols.grpc_status import DeadlineExceeded, ResourceExhausted, R
 from podwire.protocols.k8sapi.client_side import Reply
 
 OUTPUT_BYTES = 10 * 1024
-"""Of what a container says, as much as anybody will read."""
+"""Bytes of a command's output that are kept."""
 
 REDIRECTS = 10
 
 RUNTIME_SECONDS = 2.0
-"""What the runtime may take beyond a command's own time to end it and to tell."""
+"""Added to the timeout of a command, for the runtime to kill it and to answer."""
 
 
 class NodeProber:
@@ -29,14 +29,14 @@ class NodeProber:
         self._sockets = sockets
 
     async def exec(self, container_id: str, command: Sequence[str], seconds: float | None) -> ExecResult:
-        """The runtime ends a command that takes longer."""
+        """The runtime kills a command that exceeds the timeout."""
         request = pb.ExecSyncRequest(container_id=container_id, cmd=command, timeout=math.ceil(seconds or 0))
         try:
             done = await self._cri.call(EXEC_SYNC, request, timeout=seconds + RUNTIME_SECONDS if seconds else None)
         except DeadlineExceeded as error:
             words = " ".join(command)
             raise ProbeFailed(f'command timed out: "{words}" timed out after {seconds or 0:g}s') from error
-        except ResourceExhausted as error:  # it was ended for talking too much
+        except ResourceExhausted as error:  # the command was killed because of too much output
             raise ProbeFailed(_rpc(error)) from error
         except RpcError as error:
             raise ProbeUnknown(_rpc(error)) from error

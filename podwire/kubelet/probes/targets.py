@@ -1,4 +1,4 @@
-"""Where a question goes: host, port, URL and headers as a pod's spec says. Pure."""
+"""Targets of probes and hooks: host, port, URL and headers by the pod's spec. Pure."""
 
 from collections.abc import Sequence
 from urllib.parse import quote, urljoin, urlsplit
@@ -11,24 +11,24 @@ VERSION = "1.36"
 PROBE_AGENT, HOOK_AGENT = f"kube-probe/{VERSION}", f"kube-lifecycle/{VERSION}"
 
 _AS_THEY_ARE = "%/?:@!$&'()*+,;=~[]|"
-"""Characters that may stand in a path with a query; the percent sign because it is quoted already."""
+"""Characters that are not quoted in a path with a query; the percent sign, because the path is quoted already."""
 
 _FOLLOWED = (301, 302, 303, 307, 308)
 
 
 def host_of(given: str, ips: Sequence[str]) -> str:
-    """The host that a spec names, else the pod's first address."""
+    """The host in the spec, else the pod's first address."""
     if host := given or next(iter(ips), ""):
         return host
     raise ProbeUnknown("the pod has no address yet")
 
 
 def port_of(port: IntOrString, container: Container) -> int:
-    """The number of a port that may be given by its name."""
+    """The number of a port, which may be given by name."""
     if isinstance(port, str):
         named = next((each.container_port for each in container.ports if each.name == port), None)
         if named is None and not port.isdecimal():
-            raise ProbeUnknown(f'couldn\'t find port: "{port}" is no name of a port of container {container.name}')
+            raise ProbeUnknown(f'couldn\'t find port: "{port}" is not a name of a port of container {container.name}')
         port = int(port) if named is None else named
     if not 0 < port < 65536:
         raise ProbeUnknown(f"invalid port number: {port}")
@@ -45,7 +45,7 @@ def url_of(get: HttpGet, container: Container, ips: Sequence[str]) -> str:
 
 
 def headers_of(get: HttpGet, agent: str) -> list[tuple[str, str]]:
-    """The headers given; who asks and what is welcome unless they say it. An empty one of these is left out."""
+    """The headers of the spec, with default User-Agent and Accept. Either is omitted if the spec has it empty."""
     given = [(each.name, each.value) for each in get.http_headers]
     names = {name.lower() for name, _ in given}
     ours = [pair for pair in (("User-Agent", agent), ("Accept", "*/*")) if pair[0].lower() not in names]
@@ -53,10 +53,10 @@ def headers_of(get: HttpGet, agent: str) -> list[tuple[str, str]]:
 
 
 def redirected(url: str, headers: Headers, reply: Reply) -> tuple[str, Headers] | None:
-    """What to ask next when an answer sends us on; None when it is the answer, or when it sends us to another host.
+    """The next request after a redirect; None if the reply is not a redirect, or one to another host.
 
-    A container decides where it sends us, and we may reach what it may not. The host in the new URL is therefore
-    written anew from the old one, so that no two readers of URLs can see different hosts in it.
+    A container controls the redirect, and the kubelet may reach hosts that the container may not. The host of the new
+    URL is therefore copied from the old one, so that two URL parsers cannot disagree about it.
     """
     location = reply.headers.get("location", "")
     if reply.status not in _FOLLOWED or not location:
@@ -71,7 +71,7 @@ def redirected(url: str, headers: Headers, reply: Reply) -> tuple[str, Headers] 
         return None
     query = f"?{there.query}" if there.query else ""
     target = f"{there.scheme}://{join(here.hostname or '', port)}{_path(there.path + query)}"
-    if urlsplit(location).netloc:  # it names the host itself, so the name that the spec gave is no longer the one
+    if urlsplit(location).netloc:  # it names the host, so the Host header of the spec does not apply any more
         headers = [pair for pair in headers if pair[0].lower() != "host"]
     return target, headers
 

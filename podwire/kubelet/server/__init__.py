@@ -1,4 +1,4 @@
-"""What a kubelet serves itself, on port 10250: logs, commands, attaching, figures."""
+"""The kubelet's HTTP API on port 10250: logs, exec, attach, port-forward, metrics."""
 
 from podwire.kubelet.server.auth import Reviewer
 from podwire.kubelet.server.metrics import KubeletMetrics

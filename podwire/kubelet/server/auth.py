@@ -1,4 +1,4 @@
-"""Who asks this kubelet, and whether they may: certificates first, then the API server's word on tokens and rights."""
+"""Authentication and authorization of requests: client certificates, TokenReview, SubjectAccessReview."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ TOKEN_SECONDS = 60.0
 ALLOWED_SECONDS = 60.0
 REFUSED_SECONDS = 10.0
 REMEMBERED = 1000
-"""Answers that are kept; beyond, the oldest goes."""
+"""Cached answers; the oldest is dropped."""
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -29,49 +29,49 @@ class Caller:
 
 
 class Reviewer:
-    """Lets requests in, or raises ApiError."""
+    """Admits requests, or raises ApiError."""
 
     def __init__(self, api: Client, node: str, clock: Clock) -> None:
         self._api = api
         self._node = node
-        self._callers: _Remembered[Caller | None] = _Remembered(clock)
-        self._rights: _Remembered[str] = _Remembered(clock)
+        self._callers: _Cache[Caller | None] = _Cache(clock)
+        self._rights: _Cache[str] = _Cache(clock)
 
     async def admit(self, request: Request, subresource: str) -> Caller:
-        """The caller, who may use that part of the node."""
+        """Returns the caller if it may use this subresource of the node."""
         caller = await self._caller(request)
         verb = _VERBS.get(request.method, request.method.lower())
-        if MASTERS not in caller.groups and (why := await self._refusal(caller, verb, subresource)):
-            wanted = f"verb={verb}, resource=nodes, subresource(s)=[{subresource}]"
-            raise ApiError(Reason.FORBIDDEN, f"Forbidden (user={caller.name}, {wanted}){why}")
+        if MASTERS not in caller.groups and (denial := await self._denial(caller, verb, subresource)):
+            requested = f"verb={verb}, resource=nodes, subresource(s)=[{subresource}]"
+            raise ApiError(Reason.FORBIDDEN, f"Forbidden (user={caller.name}, {requested}){denial}")
         return caller
 
     async def _caller(self, request: Request) -> Caller:
-        if (shown := request.certificate) is not None:
-            return Caller(shown.common_name, (*shown.organizations, AUTHENTICATED))
+        if (certificate := request.certificate) is not None:
+            return Caller(certificate.common_name, (*certificate.organizations, AUTHENTICATED))
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not token.strip():
             raise ApiError(Reason.UNAUTHORIZED, "Unauthorized")
         key = (hashlib.sha256(token.encode()).hexdigest(),)
-        caller = await self._callers.get(key, lambda: self._reviewed(token.strip()))
+        caller = await self._callers.get(key, lambda: self._authenticate(token.strip()))
         if caller is None:
             raise ApiError(Reason.UNAUTHORIZED, "Unauthorized")
         return caller
 
-    async def _reviewed(self, token: str) -> tuple[Caller | None, float]:
-        status = await self._asked("authentication.k8s.io/v1", "TokenReview", {"token": token})
+    async def _authenticate(self, token: str) -> tuple[Caller | None, float]:
+        status = await self._review("authentication.k8s.io/v1", "TokenReview", {"token": token})
         if not status.get("authenticated"):
             return None, REFUSED_SECONDS
         user = status.get("user", {})
         caller = Caller(user.get("username", ""), tuple(user.get("groups", ())), user.get("uid", ""))
         return caller, TOKEN_SECONDS
 
-    async def _refusal(self, caller: Caller, verb: str, subresource: str) -> str:
+    async def _denial(self, caller: Caller, verb: str, subresource: str) -> str:
         key = (caller.name, caller.uid, *caller.groups, verb, subresource)
-        return await self._rights.get(key, lambda: self._judged(caller, verb, subresource))
+        return await self._rights.get(key, lambda: self._authorize(caller, verb, subresource))
 
-    async def _judged(self, caller: Caller, verb: str, subresource: str) -> tuple[str, float]:
-        """Empty when it is allowed; else what the API server says about it, for the end of the sentence."""
+    async def _authorize(self, caller: Caller, verb: str, subresource: str) -> tuple[str, float]:
+        """Empty when it is allowed; else the API server's reason, for the end of the message."""
         attributes = {
             "verb": verb,
             "version": "v1",
@@ -80,12 +80,12 @@ class Reviewer:
             "name": self._node,
         }
         spec = {"user": caller.name, "groups": list(caller.groups), "uid": caller.uid, "resourceAttributes": attributes}
-        status = await self._asked("authorization.k8s.io/v1", "SubjectAccessReview", spec)
+        status = await self._review("authorization.k8s.io/v1", "SubjectAccessReview", spec)
         if status.get("allowed"):
             return "", ALLOWED_SECONDS
         return f": {status['reason']}" if status.get("reason") else ".", REFUSED_SECONDS
 
-    async def _asked(self, version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    async def _review(self, version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
         try:
             answer = await self._api.create({"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec})
         except (ApiError, ClientError) as error:
@@ -94,17 +94,17 @@ class Reviewer:
         return status
 
 
-Kept = TypeVar("Kept")
+Value = TypeVar("Value")
 
 
-class _Remembered(Generic[Kept]):
-    """Answers that are good for a while."""
+class _Cache(Generic[Value]):
+    """Answers that are valid for a while."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._answers: dict[tuple[str, ...], tuple[Kept, float]] = {}
+        self._answers: dict[tuple[str, ...], tuple[Value, float]] = {}
 
-    async def get(self, key: tuple[str, ...], ask: Callable[[], Awaitable[tuple[Kept, float]]]) -> Kept:
+    async def get(self, key: tuple[str, ...], ask: Callable[[], Awaitable[tuple[Value, float]]]) -> Value:
         now = self._clock.monotonic()
         known = self._answers.get(key)
         if known is not None and known[1] > now:

@@ -1,4 +1,4 @@
-"""Waiting for files to change: one inotify descriptor for all who follow a log, opened for the first of them."""
+"""Watches log files for changes: one inotify descriptor for all followers, opened for the first of them."""
 
 import asyncio
 import contextlib
@@ -9,50 +9,50 @@ from podwire.linux.fs import inotify
 
 WRITTEN = inotify.MODIFY
 LEFT = inotify.CLOSE_WRITE | inotify.ATTRIB
-"""A writer has closed the file, or it was removed from its directory."""
+"""A writer closed the file, or it was removed from its directory."""
 
 
-class Watched:
-    """What happened to one file and was not yet looked at."""
+class FileEvents:
+    """Unread events of one file."""
 
     def __init__(self) -> None:
         self._mask = 0
-        self._happened = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    def tell(self, mask: int) -> None:
+    def add(self, mask: int) -> None:
         self._mask |= mask
-        self._happened.set()
+        self._changed.set()
 
     async def next(self, within: float | None = None) -> int:
-        """What happened since the last time, as soon as something has; 0 when nothing does `within` seconds."""
+        """The mask of events since the last call, as soon as there is one; 0 after `within` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await self._happened.wait()
-        self._happened.clear()
+                await self._changed.wait()
+        self._changed.clear()
         mask, self._mask = self._mask, 0
         return mask
 
 
-class Changes:
-    """Shared by all followers of a process. Must be closed."""
+class FileWatches:
+    """Shared by all followers. Must be closed."""
 
     def __init__(self) -> None:
         self._inotify: inotify.Inotify | None = None
-        self._watched: defaultdict[int, set[Watched]] = defaultdict(set)
+        self._files: defaultdict[int, set[FileEvents]] = defaultdict(set)
 
     @contextlib.contextmanager
-    def of(self, descriptor: int) -> Iterator[Watched]:
-        """What happens to an open file while the context is open. Raises OSError."""
+    def of(self, descriptor: int) -> Iterator[FileEvents]:
+        """Events of an open file while the context is open. Raises OSError."""
         source = self._opened()
         watch = source.add(f"/proc/self/fd/{descriptor}", WRITTEN | LEFT)
-        watched = Watched()
-        self._watched[watch].add(watched)
+        events = FileEvents()
+        self._files[watch].add(events)
         try:
-            yield watched
+            yield events
         finally:
-            self._watched[watch].discard(watched)
-            if not self._watched[watch]:
-                del self._watched[watch]
+            self._files[watch].discard(events)
+            if not self._files[watch]:
+                del self._files[watch]
                 source.remove(watch)
 
     def _opened(self) -> inotify.Inotify:
@@ -63,11 +63,11 @@ class Changes:
 
     def _read(self, source: inotify.Inotify) -> None:
         for event in source.read():
-            if event.mask & inotify.OVERFLOW:  # some were not told: everybody looks
-                for each in [every for group in self._watched.values() for every in group]:
-                    each.tell(LEFT)
-            for each in self._watched.get(event.watch, ()):
-                each.tell(event.mask)
+            if event.mask & inotify.OVERFLOW:  # events were lost: all followers look at their files
+                for events in [events for group in self._files.values() for events in group]:
+                    events.add(LEFT)
+            for events in self._files.get(event.watch, ()):
+                events.add(event.mask)
 
     def close(self) -> None:
         if self._inotify is not None:

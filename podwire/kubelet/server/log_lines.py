@@ -1,6 +1,6 @@
-"""Lines of a container's log as CRI runtimes write them, and as a reader wants them. Pure.
+"""Lines of a container's log as CRI runtimes write them, and the options of readers. Pure.
 
-`<RFC 3339> <stdout|stderr> <P|F>[:…] <text>`: P marks a piece of a line that goes on in the next one.
+`<RFC 3339> <stdout|stderr> <P|F>[:…] <text>`: P marks a partial line.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _TRUE, _FALSE = ("", "1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "fa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """What a reader asks for."""
+    """Options of a log request."""
 
     follow: bool = False
     previous: bool = False
@@ -25,13 +25,13 @@ class LogOptions:
     since: float | None = None
     """Seconds since the epoch."""
     limit: int | None = None
-    """Bytes of the answer."""
+    """Bytes of the response."""
     stream: bytes = b""
-    """Of which alone lines are wanted; of both when empty."""
+    """stdout or stderr; both when empty."""
 
 
 def options_of(request: Request, now: float) -> LogOptions:
-    """The options of a query. Raises ApiError, which names the one that cannot be."""
+    """The options of a query. Raises ApiError, which names the invalid one."""
     stream = request.option("stream")
     if stream not in STREAMS:
         raise bad_request(f'stream: Unsupported value: "{stream}": supported values: "All", "Stderr", "Stdout"')
@@ -82,7 +82,7 @@ def _flag(request: Request, name: str) -> bool:
 
 
 def ends_line(record: bytes) -> bool:
-    """Whether a record of the log is the end of a line; what is no record ends one, too."""
+    """Whether a record is the end of a line; anything that is not a record ends one, too."""
     return not _partial(record.split(b" ", 3)[2:3])
 
 
@@ -91,7 +91,7 @@ def _partial(tags: list[bytes]) -> bool:
 
 
 class Renderer:
-    """Turns records into what the reader sees, piece by piece."""
+    """Renders records for a reader, chunk by chunk."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
@@ -102,21 +102,21 @@ class Renderer:
 
     @property
     def full(self) -> bool:
-        """The reader has got as much as was asked for."""
+        """Whether the limit is reached."""
         return self._left == 0
 
     def feed(self, data: bytes) -> bytes:
-        """What the reader sees of these bytes; half a record is kept until the other half comes."""
+        """Renders bytes; an incomplete record is kept until the rest comes."""
         records = (self._rest + data).split(b"\n")
         self._rest = records.pop()
-        shown = b"".join(piece for record in records for piece in self._shown(record))
+        shown = b"".join(piece for record in records for piece in self._render(record))
         if self._left is not None:
             shown = shown[: self._left]
             self._left -= len(shown)
         return shown
 
-    def _shown(self, record: bytes) -> tuple[bytes, ...]:
-        """The pieces that a record adds; none for one that is not wanted, or is none at all."""
+    def _render(self, record: bytes) -> tuple[bytes, ...]:
+        """The pieces of a record; none if it is filtered out or invalid."""
         parts = record.split(b" ", 3)
         options = self._options
         if len(parts) < 3 or parts[1] not in self._streams:

@@ -1,4 +1,4 @@
-"""A container's log for one reader: what is there, and with `follow` what comes, until the container has ended."""
+"""Streams a container's log to one reader; with `follow` until the container has exited."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from podwire.kubelet.pods.observed import ObservedContainer
 from podwire.kubelet.ports import Cri
-from podwire.kubelet.server.file_watch import LEFT, Changes, Watched
+from podwire.kubelet.server.file_watch import LEFT, FileEvents, FileWatches
 from podwire.kubelet.server.log_files import LogFiles
 from podwire.kubelet.server.log_lines import LogOptions, Renderer
 from podwire.protocols.cri import cri_pb2 as pb
@@ -17,35 +17,35 @@ from podwire.protocols.k8sapi.status import bad_request
 
 STATUS_SECONDS = 10.0
 
-DESERTED_SECONDS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""When a writer closes a log, its container has ended and the runtime will know in a moment, or the log is rotated and
-the new file will be there in a moment. It is looked for so often; afterwards the next change is waited for."""
+CLOSED_PAUSES = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Pauses of polling after a writer closed the log: its container has exited and the runtime will report it in a moment,
+or the log is being rotated and the new file will exist in a moment. Afterwards the next event is awaited."""
 
 
 class Logs:
-    """Reads logs; all who follow share one watch on files."""
+    """Reads logs; all followers share one inotify descriptor."""
 
     def __init__(self, cri: Cri) -> None:
         self._cri = cri
-        self._changes = Changes()
+        self._watches = FileWatches()
 
     def close(self) -> None:
-        self._changes.close()
+        self._watches.close()
 
     async def read(self, container: ObservedContainer, options: LogOptions) -> AsyncGenerator[bytes, None]:
-        """The log as chunks; raises ApiError before the first when there is no file."""
+        """The log in chunks. Raises ApiError before the first one if the file cannot be opened."""
         try:
             files = await asyncio.to_thread(LogFiles, Path(container.log_path), options.tail)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise bad_request(f'failed to open log file "{container.log_path}": {why.lower()}') from error
+            cause = error.strerror or str(error)
+            raise bad_request(f'failed to open log file "{container.log_path}": {cause.lower()}') from error
         return self._chunks(files, container.id, options)
 
     async def _chunks(self, files: LogFiles, id_: str, options: LogOptions) -> AsyncGenerator[bytes, None]:
         renderer = Renderer(options)
         with (
             contextlib.closing(files),
-            contextlib.closing(_Following(files, self._changes, id_, self._ended)) as coming,
+            contextlib.closing(_Following(files, self._watches, id_, self._ended)) as coming,
         ):
             if options.follow:
                 await coming.begin()
@@ -57,7 +57,7 @@ class Logs:
                     return
 
     async def _ended(self, id_: str) -> bool:
-        """Whether a container writes no more; a runtime that cannot say it is asked again after the next change."""
+        """Whether a container has exited; if the runtime fails to answer, it is asked again after the next event."""
         request = pb.ContainerStatusRequest(container_id=id_)
         try:
             answer = await self._cri.call(methods.CONTAINER_STATUS, request, timeout=STATUS_SECONDS)
@@ -69,43 +69,45 @@ class Logs:
 
 
 class _Following:
-    """What will be written to a log: waits for it, over rotations, to the end of the container."""
+    """Waits for more of a log, across rotations, until the container has exited."""
 
-    def __init__(self, files: LogFiles, changes: Changes, id_: str, ended: Callable[[str], Awaitable[bool]]) -> None:
+    def __init__(
+        self, files: LogFiles, watches: FileWatches, id_: str, ended: Callable[[str], Awaitable[bool]]
+    ) -> None:
         self._files = files
-        self._changes = changes
+        self._watches = watches
         self._id = id_
         self._ended = ended
         self._stack = contextlib.ExitStack()
-        self._watched = Watched()
+        self._events = FileEvents()
         self._complete = False
         self._pauses: Iterator[float] = iter(())
-        """How long to wait before looking again, while nobody seems to write."""
+        """Remaining pauses of polling after the writer closed the file."""
 
     async def begin(self) -> None:
-        """Watch the present file, and only then ask whether it is complete: nothing can happen unseen."""
+        """Watch the current file before asking whether it is complete, so that no change is missed."""
         self._stack.close()
-        self._watched = self._stack.enter_context(self._changes.of(self._files.descriptor))
+        self._events = self._stack.enter_context(self._watches.of(self._files.descriptor))
         self._complete = await self._is_complete()
 
     async def _is_complete(self) -> bool:
-        """Whether the present file will not grow: the log goes on in another one, or not at all."""
+        """Whether the current file will not grow any more: the log was rotated, or the container has exited."""
         return await asyncio.to_thread(self._files.is_replaced) or await self._ended(self._id)
 
     def close(self) -> None:
         self._stack.close()
 
     async def more(self) -> bool:
-        """Wait until there may be something to read; False when nothing will ever come."""
+        """Wait until there may be more to read; returns False at the end of the log."""
         if self._complete:
             if not await asyncio.to_thread(self._files.advance):
                 return False
             await self.begin()
             return True
         pause = next(self._pauses, None)
-        mask = await self._watched.next(pause)
+        mask = await self._events.next(pause)
         if mask & LEFT:
-            self._pauses = iter(DESERTED_SECONDS)
+            self._pauses = iter(CLOSED_PAUSES)
         elif mask:
             self._pauses = iter(())
         if mask & LEFT or pause is not None:

@@ -1,4 +1,4 @@
-"""What this kubelet counts, in the text format that Prometheus reads."""
+"""Metrics of the kubelet in the text format of Prometheus."""
 
 import os
 import resource
@@ -12,22 +12,22 @@ START_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 3
 
 
 class KubeletMetrics:
-    """Is told what cannot be looked up later."""
+    """Counts what cannot be derived at the time of the request."""
 
     def __init__(self) -> None:
         self._starts = Histogram(START_BUCKETS)
 
     def pod_started(self, seconds: float) -> None:
-        """A pod's containers all run, so long after it was first seen here; pulling images does not count."""
+        """Observe the seconds from the first sight of a pod until all its containers run."""
         self._starts.observe(seconds)
 
     def text(self, pods: Iterable[ObservedPod]) -> str:
-        """All of it, now."""
-        seen = list(pods)
-        ready = sum(bool(each.sandbox and each.sandbox.ready) for each in seen)
+        """All metrics."""
+        observed = list(pods)
+        ready = sum(bool(pod.sandbox and pod.sandbox.ready) for pod in observed)
         states = {
-            "exited": sum(each.exited for pod in seen for each in pod.containers),
-            "running": sum(len(each.running) for each in seen),
+            "exited": sum(container.exited for pod in observed for container in pod.containers),
+            "running": sum(len(pod.running) for pod in observed),
         }
         containers = (((("container_state", state),), count) for state, count in states.items())
         lines = [
@@ -40,7 +40,7 @@ class KubeletMetrics:
 
 
 def _process() -> Iterator[str]:
-    """Of this process, by the names that every Prometheus client uses."""
+    """Metrics of this process, with the usual names of Prometheus clients."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     seconds, memory = round(used.ru_utime + used.ru_stime, 3), pages * os.sysconf("SC_PAGE_SIZE")

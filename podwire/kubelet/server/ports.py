@@ -1,4 +1,4 @@
-"""What the kubelet's server needs beside the pods, the runtime and the API server."""
+"""Interface of the kubelet's server to the runtime's streaming server."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -11,15 +11,15 @@ class Conversations(Protocol):
     """Reaches the runtime's streaming server."""
 
     async def conversation(self, url: str, asked: Request, spdy: Collection[Channel] = ()) -> Upgrade | Response:
-        """The conversation that waits at a URL, or its refusal: over a WebSocket, or over SPDY with these channels.
+        """Connect to a streaming URL over a WebSocket, or over SPDY with these channels; or the server's refusal.
 
-        Raises ApiError when nobody is there.
+        Raises ApiError if the connection fails.
         """
         ...
 
     async def tunnel(self, url: str, asked: Request) -> Tunnel | Upgrade | Response:
-        """SPDY as it is spoken at a URL, or a refusal: to a client of SPDY, or of SPDY within a WebSocket.
+        """Pass SPDY through to a streaming URL, for a client of SPDY or of SPDY in a WebSocket; or the refusal.
 
-        Raises ApiError when nobody is there.
+        Raises ApiError if the connection fails.
         """
         ...

@@ -1,4 +1,4 @@
-"""What a path of the kubelet's server means. Pure."""
+"""Routes of the kubelet's server. Pure."""
 
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -9,7 +9,7 @@ from podwire.protocols.k8sapi.status import ApiError, Reason, method_not_allowed
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A container as a path names it."""
+    """A container as named by a path."""
 
     namespace: str
     pod: str
@@ -19,7 +19,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Which answer is wanted, and of what."""
+    """The name of the handler, and its target."""
 
     answer: str
     target: Target = Target("", "")
@@ -38,17 +38,17 @@ _OF_PODS = {"portForward": ("port_forward", _TALK)}
 
 
 def right_of(path: str) -> str:
-    """The part of the node that a path belongs to, also when nothing is there."""
+    """The subresource of nodes that authorizes a path, also of a path that does not exist."""
     first = path.lstrip("/").partition("/")[0]
     return {"metrics": "metrics", "stats": "stats", "logs": "log", "spec": "spec"}.get(first, "proxy")
 
 
 def find(request: Request) -> Route:
-    """Raises ApiError: 404 for what there is not, 405 for a wrong method."""
+    """Raises ApiError: 404 for an unknown path, 405 for a wrong method."""
     path = request.path.rstrip("/") or "/"
     if route := _PLAIN.get(path):
         return _with(request, _READ, route)
-    first, *names = [unquote(each) for each in path.lstrip("/").split("/")]
+    first, *names = [unquote(part) for part in path.lstrip("/").split("/")]
     if first in _OF_CONTAINERS and (target := _container(names)):
         answer, methods = _OF_CONTAINERS[first]
         return _with(request, methods, Route(answer=answer, target=target))

@@ -1,8 +1,8 @@
-"""The kubelet's server as one function from a request to its answer: logs, commands, attaching, and what is counted.
+"""The kubelet's server as one function from a request to its response: logs, exec, attach, port-forward, metrics.
 
-    admit the caller → find what the path means → find the container → answer
+    authorize the caller → route → find the container → respond
 
-Errors are sentences in plain text, as the API server and curl expect them of a kubelet.
+Errors are plain text, as the API server and curl expect them of a kubelet.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,20 +38,20 @@ TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """Of whom the server speaks."""
+    """The node that is served."""
 
     node: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What /configz tells."""
+    """The settings that /configz shows."""
 
 
 class KubeletServer:
-    """Answers every request; see `handle`. Close it when nobody asks any more."""
+    """`handle` answers every request. Must be closed."""
 
     def __init__(
         self,
         host: Host,
-        book: PodLister,
+        pods: PodLister,
         cri: Cri,
         conversations: Conversations,
         reviewer: Reviewer,
@@ -59,7 +59,7 @@ class KubeletServer:
         clock: Clock,
     ) -> None:
         self._host = host
-        self._book = book
+        self._lister = pods
         self._cri = cri
         self._conversations = conversations
         self._reviewer = reviewer
@@ -82,7 +82,7 @@ class KubeletServer:
         self._logs.close()
 
     async def handle(self, request: Request) -> Answer:
-        """The answer to a request; a refusal is one, too."""
+        """The response to a request; errors are responses, too."""
         try:
             await self._reviewer.admit(request, routes.right_of(request.path))
             route: Route = routes.find(request)
@@ -91,10 +91,10 @@ class KubeletServer:
             return Response(status=error.code, body=f"{error.message}\n".encode(), content_type=TEXT)
 
     def _pod(self, target: Target) -> tuple[Pod, ObservedPod]:
-        found = self._book.find(target.namespace, target.pod)
-        if found is None or (target.uid and found[0].uid != target.uid):
+        known = self._lister.find(target.namespace, target.pod)
+        if known is None or (target.uid and known[0].uid != target.uid):
             raise ApiError(Reason.NOT_FOUND, f'pod "{target.pod}" does not exist')
-        return found
+        return known
 
     async def _log(self, request: Request, target: Target) -> Answer:
         options = options_of(request, self._clock.wall())
@@ -105,7 +105,7 @@ class KubeletServer:
 
     def _object(self, pod: Pod) -> Mapping[str, Any]:
         """The pod as clients should see it, with the newest status."""
-        return next((shown for each, shown in self._book.all() if each.uid == pod.uid), {})
+        return next((object_ for other, object_ in self._lister.all() if other.uid == pod.uid), {})
 
     async def _exec(self, request: Request, target: Target) -> Answer:
         container = targets.to_enter(*self._pod(target), target.container)
@@ -114,35 +114,35 @@ class KubeletServer:
             raise bad_request("you must specify at least 1 command")
         asked = pb.ExecRequest(container_id=container.id, cmd=command, **_streams(request))
         require_upgrade(request, "exec")
-        offered = await _told(self._cri.call(methods.EXEC, asked, timeout=OFFER_SECONDS))
-        return await self._talk(offered.url, request)
+        offered = await _translate(self._cri.call(methods.EXEC, asked, timeout=OFFER_SECONDS))
+        return await self._stream(offered.url, request)
 
     async def _attach(self, request: Request, target: Target) -> Answer:
         container = targets.to_enter(*self._pod(target), target.container)
         asked = pb.AttachRequest(container_id=container.id, **_streams(request))
         require_upgrade(request, "attach")
-        offered = await _told(self._cri.call(methods.ATTACH, asked, timeout=OFFER_SECONDS))
-        return await self._talk(offered.url, request)
+        offered = await _translate(self._cri.call(methods.ATTACH, asked, timeout=OFFER_SECONDS))
+        return await self._stream(offered.url, request)
 
-    async def _talk(self, url: str, request: Request) -> Answer:
-        """A client of SPDY speaks with the runtime itself, as every runtime understands it.
+    async def _stream(self, url: str, request: Request) -> Answer:
+        """A client of SPDY is passed through, since every runtime supports it.
 
-        What comes over a WebSocket goes to our own runtime over one; to others over SPDY, in which they can be told
-        where an input ends. Who serves the runtime's socket may change while this kubelet runs, so it is asked.
+        A WebSocket is forwarded to our own runtime as one, and to others as SPDY, which can signal the end of input.
+        Another runtime may be started while this kubelet runs, so its name is asked for each time.
         """
         if upgrading.wants_spdy(request.headers):
             return await self._conversations.tunnel(url, request)
-        version = await _told(self._cri.call(methods.VERSION, pb.VersionRequest(), timeout=OFFER_SECONDS))
+        version = await _translate(self._cri.call(methods.VERSION, pb.VersionRequest(), timeout=OFFER_SECONDS))
         foreign = version.runtime_name != OUR_RUNTIME
         return await self._conversations.conversation(url, request, _channels(request) if foreign else ())
 
     async def _port_forward(self, request: Request, target: Target) -> Answer:
-        """The runtime reaches the ports. Over SPDY it is told by its clients which ones, in channels by the query."""
+        """The runtime connects to the ports. With SPDY the client names them in its streams, else in the query."""
         sandbox = targets.to_reach(*self._pod(target))
         require_upgrade(request, "port-forward")
         in_spdy = upgrading.wants_spdy(request.headers) or upgrading.tunnelled(request.headers)
         asked = pb.PortForwardRequest(pod_sandbox_id=sandbox, port=() if in_spdy else _ports(request))
-        offered = await _told(self._cri.call(methods.PORT_FORWARD, asked, timeout=OFFER_SECONDS))
+        offered = await _translate(self._cri.call(methods.PORT_FORWARD, asked, timeout=OFFER_SECONDS))
         if in_spdy:
             return await self._conversations.tunnel(offered.url, request)
         return await self._conversations.conversation(offered.url, request)
@@ -151,40 +151,43 @@ class KubeletServer:
         return Response(status=200, body=b"ok", content_type=TEXT)
 
     async def _pods(self, _request: Request, _target: Target) -> Answer:
-        items = [{**shown, "apiVersion": "v1", "kind": "Pod"} for _, shown in self._book.all()]
+        items = [{**object_, "apiVersion": "v1", "kind": "Pod"} for _, object_ in self._lister.all()]
         return _json({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
 
     async def _configz(self, _request: Request, _target: Target) -> Answer:
         return _json({"kubeletconfig": dict(self._host.settings)})
 
     async def _metrics(self, _request: Request, _target: Target) -> Answer:
-        seen = [found[1] for pod, _ in self._book.all() if (found := self._book.find(pod.namespace, pod.name))]
-        return Response(status=200, body=self._meter.text(seen).encode(), content_type=CONTENT_TYPE)
+        pods = (self._lister.find(pod.namespace, pod.name) for pod, _ in self._lister.all())
+        observed = [pod[1] for pod in pods if pod is not None]
+        return Response(status=200, body=self._meter.text(observed).encode(), content_type=CONTENT_TYPE)
 
     async def _summary(self, _request: Request, _target: Target) -> Answer:
-        """A runtime that cannot count by pods (containerd 1.6) counts by containers."""
+        """By containers, if the runtime does not implement statistics of pods (containerd 1.6)."""
         by_pods, by_containers = pb.ListPodSandboxStatsRequest(), pb.ListContainerStatsRequest()
         try:
             counted = await self._cri.call(methods.LIST_POD_SANDBOX_STATS, by_pods, timeout=OFFER_SECONDS)
         except RpcError:
-            each = await _told(self._cri.call(methods.LIST_CONTAINER_STATS, by_containers, timeout=OFFER_SECONDS))
-            return _json(summary.of_containers(self._host.node, each.stats))
+            containers = await _translate(
+                self._cri.call(methods.LIST_CONTAINER_STATS, by_containers, timeout=OFFER_SECONDS)
+            )
+            return _json(summary.of_containers(self._host.node, containers.stats))
         return _json(summary.of(self._host.node, counted.stats))
 
 
 def _streams(request: Request) -> dict[str, bool]:
-    """What a client wants to be connected to, in the words of CRI. Raises ApiError."""
+    """Streams that a client requests, as fields of CRI's messages. Raises ApiError."""
     names = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
     streams = {name: request.option(option) in ("1", "true") for name, option in names.items()}
     if not (streams["stdin"] or streams["stdout"] or streams["stderr"]):
         raise bad_request("you must specify at least 1 of stdin, stdout, stderr")
     if streams["tty"]:
-        streams["stderr"] = False  # a terminal has no stderr of its own; some clients ask for it all the same
+        streams["stderr"] = False  # a terminal has no stderr of its own, although some clients request it
     return streams
 
 
 def _channels(request: Request) -> list[Channel]:
-    """Those that a runtime waits for before it begins."""
+    """Channels that a runtime expects before it begins."""
     streams = _streams(request)
     wanted = [Channel.ERROR]
     wanted += [each for each in (Channel.STDIN, Channel.STDOUT, Channel.STDERR) if streams[each.name.lower()]]
@@ -199,22 +202,22 @@ def _ports(request: Request) -> tuple[int, ...]:
 
 
 def require_upgrade(request: Request, what: str) -> None:
-    """After all that can be wrong with the request itself, which people would rather be told."""
+    """Called after the request is validated, so that its errors are reported first."""
     if not (upgrading.wants_websocket(request.headers) or upgrading.wants_spdy(request.headers)):
-        raise bad_request(f"{what} is a conversation over a WebSocket or {spdy.PROTOCOL}: an upgrade is required")
+        raise bad_request(f"{what} requires an upgrade to WebSocket or {spdy.PROTOCOL}")
 
 
-Answered = TypeVar("Answered")
+ResponseT = TypeVar("ResponseT")
 
 
-async def _told(call: Awaitable[Answered]) -> Answered:
-    """The runtime's answer; its refusal in its own words."""
+async def _translate(call: Awaitable[ResponseT]) -> ResponseT:
+    """The runtime's response; its errors become ApiErrors."""
     try:
         return await call
     except InvalidArgument as error:
         raise bad_request(str(error)) from error
     except RpcError as error:
-        raise ApiError(Reason.INTERNAL_ERROR, f"the runtime refused: {error}") from error
+        raise ApiError(Reason.INTERNAL_ERROR, f"container runtime error: {error}") from error
 
 
 def _json(value: object) -> Response:

@@ -1,4 +1,4 @@
-"""/stats/summary: what pods use, from the runtime's counters. Pure."""
+"""/stats/summary: resource usage of pods, from the runtime's statistics. Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,19 +9,19 @@ from podwire.protocols.cri import cri_pb2 as pb
 
 
 def of(node: str, pods: Iterable[pb.PodSandboxStats]) -> dict[str, Any]:
-    """The answer's object; the node's own use is not in it, the runtime does not count that."""
-    return {"node": {"nodeName": node}, "pods": [_pod(each) for each in pods]}
+    """The summary by pods; without the node's own usage, which the runtime does not report."""
+    return {"node": {"nodeName": node}, "pods": [_pod(stats) for stats in pods]}
 
 
 def of_containers(node: str, containers: Iterable[pb.ContainerStats]) -> dict[str, Any]:
-    """The same by containers alone: nothing is known of a pod as a whole."""
+    """The summary by containers, without totals of pods."""
     pods: dict[str, dict[str, Any]] = {}
-    for each in containers:
-        labels = each.attributes.labels
+    for stats in containers:
+        labels = stats.attributes.labels
         if UID not in labels:
             continue
         named = {"name": labels[NAME], "namespace": labels[NAMESPACE], "uid": labels[UID]}
-        pods.setdefault(labels[UID], {"podRef": named, "containers": []})["containers"].append(_container(each))
+        pods.setdefault(labels[UID], {"podRef": named, "containers": []})["containers"].append(_container(stats))
     return {"node": {"nodeName": node}, "pods": list(pods.values())}
 
 
@@ -29,7 +29,7 @@ def _pod(stats: pb.PodSandboxStats) -> dict[str, Any]:
     named, linux = stats.attributes.metadata, stats.linux
     pod = {
         "podRef": {"name": named.name, "namespace": named.namespace, "uid": named.uid},
-        "containers": [_container(each) for each in linux.containers],
+        "containers": [_container(container) for container in linux.containers],
         "cpu": _cpu(linux.cpu),
         "memory": _memory(linux.memory),
     }
@@ -53,10 +53,10 @@ def _container(stats: pb.ContainerStats) -> dict[str, Any]:
 
 
 def _cpu(used: pb.CpuUsage) -> dict[str, Any]:
-    told = {"time": _time(used.timestamp), "usageCoreNanoSeconds": used.usage_core_nano_seconds.value}
+    usage = {"time": _time(used.timestamp), "usageCoreNanoSeconds": used.usage_core_nano_seconds.value}
     if used.HasField("usage_nano_cores"):
-        told["usageNanoCores"] = used.usage_nano_cores.value
-    return told
+        usage["usageNanoCores"] = used.usage_nano_cores.value
+    return usage
 
 
 def _memory(used: pb.MemoryUsage) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _network(used: pb.NetworkUsage) -> dict[str, Any]:
     return {
         "time": _time(used.timestamp),
         **_interface(used.default_interface),
-        "interfaces": [_interface(each) for each in used.interfaces],
+        "interfaces": [_interface(interface) for interface in used.interfaces],
     }
 
 

@@ -1,4 +1,4 @@
-"""Which container somebody means who names a pod and a container, and why there is none. Pure."""
+"""Finds the container or sandbox of a request, or the reason why there is none. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,20 +18,20 @@ _PULLING = {
 
 
 def require_container(pod: Pod, name: str) -> None:
-    if all(each.name != name for each in pod.spec.every_container):
+    if all(container.name != name for container in pod.spec.every_container):
         raise ApiError(Reason.NOT_FOUND, f'container "{name}" not found in pod "{pod.name}"')
 
 
 def to_read(pod: Pod, observed: ObservedPod, name: str, status: Status, *, previous: bool) -> ObservedContainer:
-    """The run of a container whose log is meant. Raises ApiError in the words that kubectl's users know.
+    """The instance of a container whose log is requested. Raises ApiError with the messages of the stock kubelet.
 
-    While a container waits for its next run, its last one is both the previous one and all that there is.
+    While a container waits for its restart, its last instance is both the current and the previous one.
     """
     require_container(pod, name)
-    began = [each for each in observed.history(name) if each.state != pb.CONTAINER_CREATED]
+    began = [container for container in observed.history(name) if container.state != pb.CONTAINER_CREATED]
     waiting = status.get("state", {}).get("waiting")
     if previous:
-        ended = [each for each in (began if waiting else began[1:]) if each.exited]
+        ended = [container for container in (began if waiting else began[1:]) if container.exited]
         if not ended:
             raise bad_request(f'previous terminated container "{name}" in pod "{pod.name}" not found')
         return ended[0]
@@ -43,12 +43,12 @@ def to_read(pod: Pod, observed: ObservedPod, name: str, status: Status, *, previ
 def _reason(pod: Pod, name: str, waiting: Mapping[str, str] | None) -> str:
     if waiting and (reason := waiting.get("reason")):
         return _PULLING.get(reason, reason)
-    starts_first = any(each.name == name for each in pod.spec.init_containers)
+    starts_first = any(container.name == name for container in pod.spec.init_containers)
     return "PodInitializing" if pod.spec.init_containers and not starts_first else "ContainerCreating"
 
 
 def to_enter(pod: Pod, observed: ObservedPod, name: str) -> ObservedContainer:
-    """The container in which a command is to run, or to whose streams somebody wants to be attached."""
+    """The container for exec or attach. Raises ApiError."""
     require_container(pod, name)
     latest = observed.latest(name)
     if latest is None or latest.state == pb.CONTAINER_CREATED:
@@ -59,7 +59,7 @@ def to_enter(pod: Pod, observed: ObservedPod, name: str) -> ObservedContainer:
 
 
 def to_reach(pod: Pod, observed: ObservedPod) -> str:
-    """The id of the sandbox whose ports are meant."""
+    """The id of the sandbox for port-forward. Raises ApiError."""
     sandbox = observed.sandbox
     if sandbox is None or not sandbox.ready:
         raise bad_request(f'unable to forward port because pod "{pod.name}" is not running')
@@ -68,9 +68,9 @@ def to_reach(pod: Pod, observed: ObservedPod) -> str:
 
 def status_of(pod: Mapping[str, Any], name: str) -> Status:
     """A container's status in a pod's object; empty when there is none yet."""
-    told = pod.get("status", {})
+    pod_status = pod.get("status", {})
     for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
-        for each in told.get(kind) or ():
-            if each.get("name") == name:
-                return dict(each)
+        for status in pod_status.get(kind) or ():
+            if status.get("name") == name:
+                return dict(status)
     return {}

@@ -1,4 +1,4 @@
-"""The volumes of pods: emptyDir, hostPath, configMap, secret, downwardAPI, projected. Others are refused by name."""
+"""Volumes of pods: emptyDir, hostPath, configMap, secret, downwardAPI, projected. Other types are rejected."""
 
 from podwire.kubelet.volumes.errors import VolumesNotReady
 from podwire.kubelet.volumes.manager import VolumeManager

@@ -1,17 +1,18 @@
-"""Writes a volume's files so that a container sees all old or all new ones, never a mixture.
+"""Writes the files of a volume atomically: a container sees all old or all new ones.
 
-    NAME    -> ..data/NAME             what people see: each first step of a path
+    NAME    -> ..data/NAME             one link for each first component of a path
     ..data  -> ..2026_01_31_10_20_30.N
     ..2026_01_31_10_20_30.N/PATH       the files
 
-New files go into a new directory; renaming the link `..data` is the moment. No fsync: after a crash of the machine no
-container is left that could read them, and they are written anew.
+New files go into a new directory; the rename of the link `..data` switches to it. No fsync: after a machine crash no
+container is left that could read them, and they are written again.
 """
 
 import itertools
 import os
 import shutil
 import time
+from contextlib import ExitStack
 from pathlib import Path, PurePath
 
 from podwire.kubelet.volumes.contents import Contents, File
@@ -23,20 +24,19 @@ _numbers = itertools.count()
 
 
 def write(directory: Path, contents: Contents, group: int | None) -> bool:
-    """Put these files into a volume; `group` may read them. False when that is what was there already."""
+    """Write these files into a volume; `group` may read them. Returns False if they are unchanged."""
     _make_directory(directory, _VOLUME, group)
     files = {path: _for_group(file, group) for path, file in contents.items()}
     before = _current(directory)
     if before is not None and _holds(before, files):
         return False
     name = time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime()) + f"{time.time_ns() % 10**9:09d}{next(_numbers)}"
-    try:
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, directory / name, ignore_errors=True)  # frees the disk for the next attempt
         _write_all(directory / name, files, group)
-    except OSError:
-        shutil.rmtree(directory / name, ignore_errors=True)  # what is half written takes room from the next try
-        raise
+        undo.pop_all()
     _point(directory / DATA, name, by=directory / NEW_DATA)
-    _show(directory, {path.partition("/")[0] for path in files})
+    _update_links(directory, {path.partition("/")[0] for path in files})
     _sweep(directory, name)
     return True
 
@@ -46,7 +46,7 @@ def _for_group(file: File, group: int | None) -> File:
 
 
 def _current(directory: Path) -> Path | None:
-    """The directory that is shown now."""
+    """The directory that `..data` points to."""
     try:
         return directory / (directory / DATA).readlink()
     except FileNotFoundError:
@@ -54,10 +54,10 @@ def _current(directory: Path) -> Path | None:
 
 
 def _holds(directory: Path, files: Contents) -> bool:
-    """Whether exactly these files are there."""
-    found = {Path(where, each) for where, _, names in os.walk(directory) for each in names}
-    wanted = {directory / path: file for path, file in files.items()}
-    return found == wanted.keys() and all(_same(path, file) for path, file in wanted.items())
+    """Whether the directory has exactly these files."""
+    existing = {Path(parent, name) for parent, _, names in os.walk(directory) for name in names}
+    expected = {directory / path: file for path, file in files.items()}
+    return existing == expected.keys() and all(_same(path, file) for path, file in expected.items())
 
 
 def _same(path: Path, file: File) -> bool:
@@ -69,8 +69,8 @@ def _same(path: Path, file: File) -> bool:
 
 def _write_all(directory: Path, files: Contents, group: int | None) -> None:
     _make_directory(directory, _DIRECTORY, group)
-    for above in sorted({each for path in files if "/" in path for each in PurePath(path).parents}):
-        _make_directory(directory / above, _DIRECTORY, group)
+    for parent in sorted({parent for path in files if "/" in path for parent in PurePath(path).parents}):
+        _make_directory(directory / parent, _DIRECTORY, group)
     for path, file in files.items():
         _write(directory / path, file, group)
 
@@ -80,7 +80,7 @@ def _make_directory(path: Path, mode: int, group: int | None) -> None:
     if group is not None:
         os.chown(path, -1, group)
         mode |= _READABLE | 0o110 | _SETGID
-    path.chmod(mode)  # whatever the umask
+    path.chmod(mode)  # independent of the umask
 
 
 def _write(path: Path, file: File, group: int | None) -> None:
@@ -97,25 +97,25 @@ def _write(path: Path, file: File, group: int | None) -> None:
 
 
 def _point(link: Path, target: str, *, by: Path) -> None:
-    """Make or change a link in one moment."""
-    by.unlink(missing_ok=True)  # of one who was killed here
+    """Create or change a link atomically."""
+    by.unlink(missing_ok=True)  # left by a killed kubelet
     by.symlink_to(target)
     by.rename(link)
 
 
-def _show(directory: Path, names: set[str]) -> None:
-    """A link for each name, and none for what is gone. What others put there stays."""
-    present = {each.name for each in directory.iterdir() if not each.name.startswith("..")}
+def _update_links(directory: Path, names: set[str]) -> None:
+    """One link for each name; stale links are removed, files of others stay."""
+    present = {path.name for path in directory.iterdir() if not path.name.startswith("..")}
     for name in names - present:
         (directory / name).symlink_to(f"{DATA}/{name}")
     for name in present - names:
-        where = directory / name
-        if where.is_symlink() and str(where.readlink()) == f"{DATA}/{name}":
-            where.unlink()
+        link = directory / name
+        if link.is_symlink() and str(link.readlink()) == f"{DATA}/{name}":
+            link.unlink()
 
 
 def _sweep(directory: Path, current: str) -> None:
-    """Remove what was shown before, and what one left who was killed while writing."""
-    for each in directory.iterdir():
-        if each.name.startswith("..") and each.name not in (DATA, current):
-            shutil.rmtree(each, ignore_errors=True)
+    """Remove earlier directories, including those of a killed kubelet."""
+    for path in directory.iterdir():
+        if path.name.startswith("..") and path.name not in (DATA, current):
+            shutil.rmtree(path, ignore_errors=True)

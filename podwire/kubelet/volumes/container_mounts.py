@@ -1,4 +1,4 @@
-"""How a container's volumeMounts become mounts of CRI. Pure."""
+"""CRI mounts of a container's volumeMounts. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ _PROPAGATION: dict[str, pb.MountPropagation] = {
 
 
 def cri_mount(mount: VolumeMount, volume: Volume, host_path: str, *, recursive: bool) -> pb.Mount:
-    """`recursive`: whether the runtime can make all below a mount read-only too."""
+    """`recursive`: whether the runtime supports recursive read-only mounts."""
     if mount.mount_propagation not in _PROPAGATION:
         raise VolumeError(f'invalid MountPropagation mode: "{mount.mount_propagation}"')
     path = mount.mount_path if mount.mount_path.startswith("/") else f"/{mount.mount_path}"
     return pb.Mount(
         container_path=path,
         host_path=host_path,
-        readonly=mount.read_only or has_contents(volume),  # contents are the kubelet's to change, and nobody else's
+        readonly=mount.read_only or has_contents(volume),  # only the kubelet changes these files
         recursive_read_only=_recursive_read_only(mount, supported=recursive),
         propagation=_PROPAGATION[mount.mount_propagation],
     )
@@ -57,7 +57,7 @@ def _recursive_read_only(mount: VolumeMount, *, supported: bool) -> bool:
 
 
 def sub_path(mount: VolumeMount, env: Mapping[str, str]) -> str:
-    """The part of the volume that is shown; empty for all of it."""
+    """The subPath, expanded; empty for the whole volume."""
     path = mount.sub_path
     if mount.sub_path_expr:
         missing = [name for name in _REFERENCE.findall(mount.sub_path_expr) if name and name not in env]

@@ -25,7 +25,7 @@ class File:
 
 
 Contents = Mapping[str, File]
-"""By path relative to the volume."""
+"""Files by path relative to the volume."""
 
 
 def config_map_data(object_: Object | None) -> dict[str, bytes]:
@@ -45,33 +45,35 @@ def _decoded(data: Mapping[str, Any] | None) -> dict[str, bytes]:
         raise VolumeError(f"illegal base64 data: {error}") from error
 
 
-def chosen(data: Mapping[str, bytes], items: Iterable[KeyToPath], mode: int, *, optional: bool, word: str) -> Contents:
-    """What a source shows of its keys: all of them, or those that `items` name. `word` is config or secret."""
+def selected(
+    data: Mapping[str, bytes], items: Iterable[KeyToPath], mode: int, *, optional: bool, word: str
+) -> Contents:
+    """The files of a source: all keys, or those of `items`. `word` is config or secret, for the error."""
     items = tuple(items)
     if not items:
         return {checked(key): File(value, mode) for key, value in data.items()}
     files: dict[str, File] = {}
-    for each in items:
-        if each.key in data:
-            files[checked(each.path)] = File(data[each.key], mode if each.mode is None else each.mode)
+    for item in items:
+        if item.key in data:
+            files[checked(item.path)] = File(data[item.key], mode if item.mode is None else item.mode)
         elif not optional:
-            raise VolumeError(f"references non-existent {word} key: {each.key}")
+            raise VolumeError(f"references non-existent {word} key: {item.key}")
     return files
 
 
 def downward(pod: Pod, items: Iterable[DownwardFile], mode: int, node: NodeFacts) -> Contents:
-    """Facts of the pod as files. Its addresses are not among them: the volume is there before the network."""
+    """Fields of the pod as files. Its addresses are not among them: the volume is set up before the network."""
     files: dict[str, File] = {}
-    for each in items:
+    for item in items:
         try:
-            text = _fact(pod, each, node)
+            text = _value(pod, item, node)
         except BadReference as error:
             raise VolumeError(str(error)) from error
-        files[checked(each.path)] = File(text.encode(), mode if each.mode is None else each.mode)
+        files[checked(item.path)] = File(text.encode(), mode if item.mode is None else item.mode)
     return files
 
 
-def _fact(pod: Pod, item: DownwardFile, node: NodeFacts) -> str:
+def _value(pod: Pod, item: DownwardFile, node: NodeFacts) -> str:
     if item.field_ref is not None:
         return field_value(pod, item.field_ref.field_path, node=node)
     if item.resource_field_ref is not None:
@@ -80,7 +82,7 @@ def _fact(pod: Pod, item: DownwardFile, node: NodeFacts) -> str:
 
 
 def token_file(pod: Pod, token: str, mode: int) -> File:
-    """Who may read a token: everybody, unless we know as whom the pod runs; its group is added like everyone's."""
+    """A token is readable by everybody, unless all containers run as one user or the pod has an fsGroup."""
     user = sole_user(pod)
     if user is not None or pod.spec.security_context.fs_group is not None:
         mode = 0o600
@@ -88,22 +90,22 @@ def token_file(pod: Pod, token: str, mode: int) -> File:
 
 
 def sole_user(pod: Pod) -> int | None:
-    """The user that all containers run as, if they are told to and all the same."""
+    """The user of all containers, if they are all configured with the same one."""
     given = pod.spec.security_context.run_as_user
     users = {
-        given if each.security_context.run_as_user is None else each.security_context.run_as_user
-        for each in (*pod.spec.init_containers, *pod.spec.containers)
+        given if container.security_context.run_as_user is None else container.security_context.run_as_user
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
     }
     return users.pop() if len(users) == 1 else None
 
 
 def checked(path: str) -> str:
-    """A path that stays inside the volume and clear of the names that the swap of contents uses."""
+    """Checks that a path stays inside the volume and does not use names of the atomic writer. Raises VolumeError."""
     if not path or len(path) > LONGEST_PATH or "\0" in path:
         raise VolumeError(f"invalid path: must not be empty or longer than {LONGEST_PATH}: {path[:80]!r}")
     if path.startswith("/"):
         raise VolumeError(f"invalid path: must be relative path: {path}")
-    steps = [each for each in path.split("/") if each not in ("", ".")]
+    steps = [step for step in path.split("/") if step not in ("", ".")]
     if ".." in steps or not steps:
         raise VolumeError(f"invalid path: must not contain '..' and must name a file: {path}")
     if steps[0].startswith(".."):

@@ -1,14 +1,14 @@
-"""Why a volume is not there (yet).
+"""Errors of the volume manager.
 
-NotReady     for the pod's event FailedMount: every volume that fails, in the words that people search for
-VolumeError  one volume's reason, without its name
+VolumesNotReady  for FailedMount events: one message for each volume that failed
+VolumeError      the cause for one volume, without its name
 """
 
 from collections.abc import Sequence
 
 
 class VolumesNotReady(Exception):
-    """Volumes that a pod waits for. `failures` has one text for each."""
+    """`failures` has one message for each volume that failed."""
 
     def __init__(self, *failures: str) -> None:
         super().__init__("; ".join(failures))
@@ -24,6 +24,6 @@ def set_up_failed(volume: str, reason: object) -> str:
 
 
 def together(reasons: Sequence[str]) -> str:
-    """Several reasons as one, each told once."""
+    """Several causes as one, without duplicates."""
     different = list(dict.fromkeys(reasons))
     return different[0] if len(different) == 1 else f"[{', '.join(different)}]"

@@ -1,4 +1,4 @@
-"""Is there at a path of the node what a hostPath volume says? Makes what may be made."""
+"""Checks that a path of the node has the type of its hostPath volume; creates it for the …OrCreate types."""
 
 import os
 import stat
@@ -19,11 +19,11 @@ _KINDS: dict[str, tuple[Callable[[int], bool], str]] = {
     "CharDevice": (stat.S_ISCHR, "a character device"),
     "BlockDevice": (stat.S_ISBLK, "a block device"),
 }
-"""What a type asks for, and how people call it. Links are followed: it is the node's own."""
+"""Check and name of each type. Links are followed."""
 
 
 def check(source: HostPath) -> None:
-    """Raises VolumeError. A source without a type may be anything, also nothing."""
+    """Raises VolumeError. A source without a type is not checked."""
     if ".." in source.path.split("/"):
         raise VolumeError(f"invalid HostPath `{source.path}`: must not contain '..'")
     if not source.type:
@@ -42,7 +42,7 @@ def check(source: HostPath) -> None:
 
 
 def _create(source: HostPath) -> None:
-    """If there is nothing at all; the way to a file must be there already."""
+    """Create it unless something exists there; the parent directories of a file must exist."""
     if os.path.lexists(source.path):
         return
     try:

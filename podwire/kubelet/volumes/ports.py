@@ -1,4 +1,4 @@
-"""What volumes need of the kernel; `linux/fs/mounts.py` has it. Called in worker threads."""
+"""Interface of the volume manager to the kernel: mounts. Called in worker threads."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Asks for the objects and tokens that a volume shows, and makes files of them."""
+"""Gets the objects and tokens of a volume and makes files of them."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Sources:
         self._node = node
 
     async def contents(self, pod: Pod, volume: Volume) -> Contents:
-        """What this volume is to show now. VolumeError."""
+        """The present files of a volume. Raises VolumeError."""
         if (config_map := volume.config_map) is not None:
             return await self._config_map(pod, config_map, _mode(config_map.default_mode))
         if (secret := volume.secret) is not None:
@@ -32,18 +32,18 @@ class Sources:
         return await self._projected(pod, volume.projected or Projected())
 
     async def _projected(self, pod: Pod, projected: Projected) -> Contents:
-        """All sources in one; of two with the same path the later one counts."""
+        """The files of all sources; of two with the same path the later one counts."""
         mode = _mode(projected.default_mode)
-        asked = (self._projection(pod, each, mode) for each in projected.sources)
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        refused = [str(each) for each in answers if isinstance(each, VolumeError)]
-        if refused:
-            raise VolumeError(together(refused))
+        pending = (self._projection(pod, source, mode) for source in projected.sources)
+        results = await asyncio.gather(*pending, return_exceptions=True)
+        failures = [str(result) for result in results if isinstance(result, VolumeError)]
+        if failures:
+            raise VolumeError(together(failures))
         files: dict[str, contents.File] = {}
-        for each in answers:
-            if isinstance(each, BaseException):
-                raise each
-            files.update(each)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            files.update(result)
         return files
 
     async def _projection(self, pod: Pod, source: Projection, mode: int) -> Contents:
@@ -66,22 +66,22 @@ class Sources:
         optional = bool(source.optional)
         object_ = await self._object("ConfigMap", pod.namespace, source.name, optional=optional)
         data = contents.config_map_data(object_)
-        return contents.chosen(data, source.items, mode, optional=optional, word="config")
+        return contents.selected(data, source.items, mode, optional=optional, word="config")
 
     async def _secret(
         self, pod: Pod, name: str, items: tuple[KeyToPath, ...], mode: int, *, optional: bool
     ) -> Contents:
         object_ = await self._object("Secret", pod.namespace, name, optional=optional)
-        return contents.chosen(contents.secret_data(object_), items, mode, optional=optional, word="secret")
+        return contents.selected(contents.secret_data(object_), items, mode, optional=optional, word="secret")
 
     async def _object(self, kind: str, namespace: str, name: str, *, optional: bool) -> Object | None:
         try:
-            found = await self._references.get(kind, namespace, name)
+            object_ = await self._references.get(kind, namespace, name)
         except NotSynced as error:
             raise VolumeError(str(error)) from error
-        if found is None and not optional:
+        if object_ is None and not optional:
             raise VolumeError(f'{kind.lower()} "{name}" not found')
-        return found
+        return object_
 
 
 def _mode(given: int | None) -> int:

@@ -1,8 +1,8 @@
-"""A part of a volume, shown at a place where nobody who can write to the volume can put something else.
+"""Bind mounts of subPaths that containers with write access to the volume cannot redirect.
 
-A container can make any link in its volume, at any moment. So the path is walked by the kernel with the rule that it
-must not leave the volume (openat2), and what was found is bound by its descriptor, not by its name: a link that is
-swapped later changes nothing. The runtime is given the place where it is bound, to which no container can write.
+A container can create any link in its volume at any moment. So the kernel resolves the path with the rule that it must
+not leave the volume (openat2), and the result is bound by its descriptor, not by its name: a link that is swapped later
+changes nothing. The runtime mounts the target of the bind mount, to which no container can write.
 """
 
 import os
@@ -18,15 +18,15 @@ from podwire.linux.fs import paths
 
 
 def bind(volume: Path, subpath: str, target: Path, mounts: Mounts) -> None:
-    """Show VOLUME/SUBPATH at a target, making directories that are not there. Again: what the path names by then."""
+    """Bind VOLUME/SUBPATH to a target, creating missing directories. Repeated calls follow a changed path."""
     try:
-        with _found(volume, subpath) as found:
-            status = os.fstat(found)
-            if _is_there(target, status):
+        with _resolved(volume, subpath) as descriptor:
+            status = os.fstat(descriptor)
+            if _is_bound(target, status):
                 return
             _clear(target, mounts)
             _make_target(target, directory=stat.S_ISDIR(status.st_mode))
-            mounts.bind(f"/proc/self/fd/{found}", target)
+            mounts.bind(f"/proc/self/fd/{descriptor}", target)
     except errors.PathEscapes as error:
         raise VolumeError(f'subpath "{subpath}" not within volume path "{volume}"') from error
     except OSError as error:
@@ -34,16 +34,16 @@ def bind(volume: Path, subpath: str, target: Path, mounts: Mounts) -> None:
 
 
 @contextmanager
-def _found(volume: Path, subpath: str) -> Iterator[int]:
-    """What is there, as a descriptor that names it for good."""
+def _resolved(volume: Path, subpath: str) -> Iterator[int]:
+    """A descriptor of the path, created if it does not exist."""
     with ExitStack() as opened:
         root = _open(volume, opened)
         try:
-            found = paths.open_beneath(root, subpath, os.O_PATH)
+            descriptor = paths.open_beneath(root, subpath, os.O_PATH)
         except errors.NoSuchPath:
-            found = _make(root, subpath, opened)
-        opened.callback(os.close, found)
-        yield found
+            descriptor = _make(root, subpath, opened)
+        opened.callback(os.close, descriptor)
+        yield descriptor
 
 
 def _open(path: Path, opened: ExitStack) -> int:
@@ -53,25 +53,25 @@ def _open(path: Path, opened: ExitStack) -> int:
 
 
 def _make(root: int, subpath: str, opened: ExitStack) -> int:
-    """Step by step, each from the descriptor of the one before; with the permissions of the volume."""
+    """Create directories one by one, each relative to the descriptor of its parent, with the volume's permissions."""
     mode = stat.S_IMODE(os.fstat(root).st_mode)
-    steps = [each for each in subpath.split("/") if each not in ("", ".")]
+    steps = [step for step in subpath.split("/") if step not in ("", ".")]
     above = root
     for count, step in enumerate(steps, 1):
         try:
             below = paths.open_beneath(root, "/".join(steps[:count]), os.O_RDONLY | os.O_DIRECTORY)
         except errors.NoSuchPath:
-            with suppress(FileExistsError):  # by the container, this very moment
+            with suppress(FileExistsError):  # the container created it concurrently
                 os.mkdir(step, mode, dir_fd=above)
             below = paths.open_beneath(above, step, os.O_RDONLY | os.O_DIRECTORY, symlinks=False)
-            os.fchmod(below, mode)  # whatever the umask
+            os.fchmod(below, mode)  # independent of the umask
         opened.callback(os.close, below)
         above = below
     return os.dup(above)
 
 
-def _is_there(target: Path, wanted: os.stat_result) -> bool:
-    """Whether the target shows it already; one that shows nothing is a file of its own."""
+def _is_bound(target: Path, wanted: os.stat_result) -> bool:
+    """Whether the target is bound to it already."""
     try:
         return os.path.samestat(target.lstat(), wanted)
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def _is_there(target: Path, wanted: os.stat_result) -> bool:
 
 
 def _clear(target: Path, mounts: Mounts) -> None:
-    """Take away what was shown there before, and what it was shown on if that is of the other kind."""
+    """Unmount and remove an earlier target."""
     while os.path.lexists(target):
         try:
             mounts.unmount(target, lazily=True)

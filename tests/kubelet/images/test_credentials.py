@@ -54,7 +54,7 @@ def test_secrets_of_other_kinds_have_no_logins():
 @pytest.mark.parametrize("held", [b"{", b"[]", b'{"auths": {"r.test": 5}}', b'{"auths": []}'])
 def test_a_secret_that_is_damaged_is_named(held):
     damaged = {**secret({}), "data": {".dockerconfigjson": encoded(held)}}
-    with pytest.raises(BadSecret, match=r"secret login: \.dockerconfigjson is no list of logins"):
+    with pytest.raises(BadSecret, match=r"secret login: \.dockerconfigjson is not a list of logins"):
         credentials("r.test/app", [damaged])
 
 

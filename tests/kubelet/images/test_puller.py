@@ -309,7 +309,7 @@ async def test_who_has_no_login_does_not_share_the_pull_of_one_who_has(images, r
 async def test_a_damaged_secret_is_a_failed_pull(images, runtime):
     damaged = {**login("registry.test", "bob", "x"), "data": {".dockerconfigjson": "e"}}
     error = await refused(images, pod(), pull_secrets=[damaged])
-    assert (error.reason, str(error)) == ("ErrImagePull", "secret bob: .dockerconfigjson is no list of logins")
+    assert (error.reason, str(error)) == ("ErrImagePull", "secret bob: .dockerconfigjson is not a list of logins")
     assert runtime.pulls == []
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from podwire.kubelet.pods.termination_message import LOG_BYTES, LOG_LINES, MESSAGE_BYTES, message_file, read
+from podwire.kubelet.paths import KubeletPaths
+from podwire.kubelet.pods.termination_message import LOG_BYTES, LOG_LINES, MESSAGE_BYTES, read
 from podwire.objects.containers import Container
 
 FILE, LOG = Container(name="c"), Container(name="c", termination_message_policy="FallbackToLogsOnError")
@@ -78,4 +79,5 @@ def test_a_line_that_is_no_log_line_is_left_out(place):
 
 
 def test_every_attempt_has_a_file_of_its_own(tmp_path):
-    assert message_file(tmp_path, "u", "c", 0) != message_file(tmp_path, "u", "c", 1)
+    paths = KubeletPaths(root=tmp_path, logs=tmp_path)
+    assert paths.termination_message("u", "c", 0) != paths.termination_message("u", "c", 1)

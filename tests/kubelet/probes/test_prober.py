@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from podwire.kubelet.probes import ExecResult, NodeProber, ProbeFailed, ProbeUnknown
-from podwire.kubelet.probes.check import Result, Subject, check, of_grpc, of_http
+from podwire.kubelet.probes.check import Result, Subject, check, grpc_result, http_result
 from podwire.objects.containers import Container, ExecAction, GrpcAction, HttpGet, Port, Probe, TcpSocket
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import DeadlineExceeded, NotFound, ResourceExhausted, Unavailable, Unimplemented
@@ -162,15 +162,15 @@ async def test_going_round_in_circles_ends():
     ],
 )
 def test_an_http_status_means(status, passed, text):
-    assert of_http(Reply(status, {}, b"moved")) == Result(passed, text)
+    assert http_result(Reply(status, {}, b"moved")) == Result(passed, text)
 
 
 @pytest.mark.parametrize(
     ("status", "said"), [(0, "UNKNOWN"), (2, "NOT_SERVING"), (3, "SERVICE_UNKNOWN"), (9, "9"), (-1, "-1")]
 )
 def test_only_a_server_that_serves_is_healthy(status, said):
-    assert of_grpc(1) == Result(passed=True)
-    assert of_grpc(status) == Result(passed=False, text=f'service unhealthy (responded with "{said}")')
+    assert grpc_result(1) == Result(passed=True)
+    assert grpc_result(status) == Result(passed=False, text=f'service unhealthy (responded with "{said}")')
 
 
 class Web:

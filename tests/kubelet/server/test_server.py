@@ -194,7 +194,7 @@ async def test_ports_are_reached_by_the_runtime(
 @pytest.mark.parametrize(
     ("headers", "query", "why"),
     [
-        ({}, {}, "an upgrade is required"),
+        ({}, {}, "requires an upgrade to WebSocket"),
         (UPGRADE, {}, "between 1 and 127 ports must be asked for"),
         (UPGRADE, {"port": "80,http"}, "'http' is not a port"),
     ],
@@ -229,7 +229,7 @@ async def test_what_cannot_be_talked_about_is_refused_before_the_runtime_is_aske
     ("error", "said"),
     [
         (InvalidArgument("tty: no"), (400, "tty: no")),
-        (Unavailable("gone"), (500, "the runtime refused: gone")),
+        (Unavailable("gone"), (500, "container runtime error: gone")),
     ],
 )
 async def test_a_runtime_that_refuses_is_quoted(get, book, pod, seen, runtime, error, said):

@@ -46,15 +46,15 @@ DATA = {"a": b"1", "b": b"2"}
     ],
 )
 def test_a_volume_shows_the_keys_that_it_names(items, files):
-    assert contents.chosen(DATA, items, 0o640, optional=False, word="config") == files
+    assert contents.selected(DATA, items, 0o640, optional=False, word="config") == files
 
 
 @pytest.mark.parametrize("word", ["config", "secret"])
 def test_a_key_that_is_not_there_is_named(word):
     items = [KeyToPath(key="k", path="k"), KeyToPath(key="a", path="a")]
     with pytest.raises(VolumeError, match=f"references non-existent {word} key: k"):
-        contents.chosen(DATA, items, 0o644, optional=False, word=word)
-    assert set(contents.chosen(DATA, items, 0o644, optional=True, word=word)) == {"a"}
+        contents.selected(DATA, items, 0o644, optional=False, word=word)
+    assert set(contents.selected(DATA, items, 0o644, optional=True, word=word)) == {"a"}
 
 
 POD = pods.read(
