@@ -212,7 +212,7 @@ async def test_ports_that_cannot_be_reached(get, book, pod, seen, runtime, heade
     [
         ({"command": ["true"]}, UPGRADE, "you must specify at least 1 of stdin, stdout, stderr"),
         ({"output": "1"}, UPGRADE, "you must specify at least 1 command"),
-        ({"command": ["true"], "output": "1"}, {"upgrade": "h2c"}, "over a WebSocket or SPDY/3.1"),
+        ({"command": ["true"], "output": "1"}, {"upgrade": "h2c"}, "upgrade to WebSocket or SPDY/3.1"),
     ],
 )
 async def test_what_cannot_be_talked_about_is_refused_before_the_runtime_is_asked(
