@@ -32,7 +32,7 @@ class RuntimeLimits:
 
     # Streaming
     stream_url: float = 60.0
-    """How long a URL of Exec, Attach or PortForward is valid."""
+    """The validity of a URL of Exec, Attach or PortForward."""
     stream_urls: int = 1000
     """URLs that may wait for their client."""
     stream_pair: float = 30.0

@@ -46,7 +46,7 @@ _HOST_LINKS, _HOST_RULES = "/links", "/nft"  # not valid as a pod's id
 
 
 class CheckSettings(NamedTuple):
-    """How often pods are checked, and what happens to one whose network is lost."""
+    """The interval of checks, and the action for a pod whose network is lost."""
 
     interval: float = INTERVAL
     """Seconds; 0 for never."""
@@ -57,7 +57,7 @@ DEFAULT_SETTINGS = CheckSettings()
 
 
 class PodCallbacks(NamedTuple):
-    """What the checker asks about pods and reports, by their ids."""
+    """Callbacks of the checker, by the pods' ids."""
 
     is_ready: Callable[[str], bool]
     on_result_changed: Callable[[str], None]

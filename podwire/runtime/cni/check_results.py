@@ -47,7 +47,7 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def finding(self) -> tuple[str, str, int, str, str]:
-        """What makes two results the same, whenever they were found."""
+        """Equal for two results that found the same."""
         return self.state, self.plugin, self.code, self.msg, self.details
 
 

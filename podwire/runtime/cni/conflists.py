@@ -23,7 +23,7 @@ _log = logging.getLogger("podwire.runtime.cni")
 
 ENDINGS = (".conflist", ".conf", ".json")
 MAX_BYTES = 1 << 20
-"""Of a configuration file; more is a mistake or an attack."""
+"""The size limit of a configuration file; more is a mistake or an attack."""
 TIMESTAMP_RESOLUTION = 0.1
 """Seconds after which a file's timestamps show whether it changed: a later write cannot have the same ones."""
 

@@ -55,7 +55,7 @@ _log = logging.getLogger("podwire.runtime.cni")
 
 IFNAME = "eth0"
 PREFERENCES = ("ipv4", "ipv6", "cni")
-"""Which address is a pod's first one: that of a family, or the first that the plugins return."""
+"""The first address of a pod: that of a family, or the first that the plugins return."""
 _SHUTDOWN = 600.0
 
 CACHED = declare("runtime.cni-remembered", "an attachment is cached, no plugin was called yet")
@@ -91,7 +91,7 @@ class CniNetwork:
         self._locks = KeyedLocks()
         self._uncancelled = Uncancelled()
         self._status_error: tuple[NetworkList, str] | None = None
-        """What STATUS answered last, and for which network; None when all is well."""
+        """The network of the last STATUS and its error; None when it succeeded."""
         self._pending = {key for key, cached in self._cache.load().items() if cached is not None and cached.leaving}
         self.on_failure: Callable[[], None] = lambda: None
         """Called from any thread when a plugin has failed a pod, or when a pod went while STATUS fails."""

@@ -66,7 +66,7 @@ class ShimClient:
     runtime: str
     """The path of crun or runc."""
     root: Path
-    """Where the OCI runtime keeps its own state."""
+    """The directory in which the OCI runtime keeps its own state."""
     cover_unified: bool
     """Whether the version 2 tree must be hidden from crun: it refuses hybrids of both versions."""
     connect: ConnectUnix

@@ -103,7 +103,7 @@ class _Directory:
             raise BadImage(name[:300], "is not in the archive, or not a file of it") from error
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             os.close(opened)
-            raise BadImage(name[:300], "is no file")
+            raise BadImage(name[:300], "is not a file")
         return opened
 
 

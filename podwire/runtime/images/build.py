@@ -127,7 +127,7 @@ def root_layer(busybox: Path) -> bytes:
     except OSError as error:
         raise BadImage(str(busybox), f"{error.strerror} (Debian: busybox-static)") from error
     if not _is_static(program):
-        raise BadImage(str(busybox), "needs libraries of this host, or is no program (Debian: busybox-static)")
+        raise BadImage(str(busybox), "needs libraries of this host, or is not a program (Debian: busybox-static)")
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for info, data in sorted(_members(program, applets(busybox)), key=lambda each: each[0].name):
@@ -136,7 +136,7 @@ def root_layer(busybox: Path) -> bytes:
 
 
 def applets(busybox: Path) -> list[str]:
-    """What a busybox can be called as. It names itself, too: a link of that name would be all that is left of it."""
+    """Returns the applets of a busybox, without `busybox` itself: a link of that name would replace the program."""
     try:
         done = run([os.fspath(busybox), "--list"], env={}, deadline=_LIST_SECONDS)
     except OSError as error:

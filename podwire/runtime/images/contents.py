@@ -1,4 +1,4 @@
-"""Which images an archive holds: an OCI image layout, or what `docker save` writes. Every document is verified."""
+"""Finds the images of an archive: an OCI image layout, or the output of `docker save`. Verifies every document."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ _HEX_STEM = re.compile(r"(?:^|/)([0-9a-f]{64})(?:\.json)?$")
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Where a layer lies in the archive and what it must turn out to be; docker does not say how it is packed."""
+    """The path of a layer in the archive and its expected digest; docker's archives have no descriptor."""
 
     path: str
     diff_id: str
@@ -49,7 +49,7 @@ def find(archive: Archive, machine: Machine, limits: Limits) -> list[ArchiveImag
         return _Layout(archive, machine, limits).find()
     if archive.has("manifest.json"):
         return _find_docker(archive, machine, limits)
-    raise BadImage("archive", "has neither oci-layout nor manifest.json: it is no archive of images")
+    raise BadImage("archive", "has neither oci-layout nor manifest.json: it is not an archive of images")
 
 
 class _LayoutVersion(msgspec.Struct, rename="camel"):
@@ -187,8 +187,8 @@ def _docker_image(
 ) -> ArchiveImage:
     field = f"manifest.json[{number}]"
     raw = read_document(archive, row.config, limits)
-    told = _HEX_STEM.search(row.config)
-    if told and digest_of(raw) != f"sha256:{told[1]}":
+    digest = _HEX_STEM.search(row.config)
+    if digest and digest_of(raw) != f"sha256:{digest[1]}":
         raise BadImage(f"{field}.Config", f"{row.config[:200]} is something else in the archive")
     layers = row.layers or []
     documents.check_layer_count(len(layers), limits, f"{field}.Layers")

@@ -38,7 +38,7 @@ class Directories:
     """Opens directories of a layer, and makes those that a path implies as the layers below have them."""
 
     def __init__(self, root: int, lowers: Sequence[int], limits: Limits, count: Callable[[str], None]) -> None:
-        """`lowers` are the layers below, the highest first; `count` is told of each directory that is made."""
+        """`lowers` are the layers below, the highest first; `count` is called for each directory that is created."""
         self._root = root
         self._lowers = lowers
         self._limits = limits
@@ -111,7 +111,7 @@ class Directories:
                 os.unlink(name, dir_fd=parent)
                 self._make(parent, path, name, field, opaque=True)
             elif not stat.S_ISDIR(state.st_mode):
-                raise BadImage(field, "the path leads through something that is no directory")
+                raise BadImage(field, "the path leads through something that is not a directory")
         except FileNotFoundError:
             if not make:
                 raise BadImage(field, "the path leads to nothing in this layer") from None

@@ -38,7 +38,7 @@ class _Platform(msgspec.Struct):
 
 
 class Descriptor(msgspec.Struct, rename="camel"):
-    """What a document says of another piece: verified wherever that piece is read."""
+    """A reference to another piece, which is verified when it is read."""
 
     media_type: str = ""
     digest: str = ""
@@ -124,15 +124,15 @@ def decode(data: bytes, wanted: type[_Wanted], field: str) -> _Wanted:
     try:
         return msgspec.json.decode(data, type=wanted)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise BadImage(field, f"is not as it must be: {error}") from error
+        raise BadImage(field, f"is invalid: {error}") from error
 
 
 def parse_docker_list(data: bytes, field: str) -> list[DockerImage]:
     return decode(data, list[DockerImage], field)
 
 
-def parse_document(data: bytes, told: str, field: str) -> Document:
-    """An index or a manifest, and nothing that could be read as both. `told` is the media type that led here."""
+def parse_document(data: bytes, media_type: str, field: str) -> Document:
+    """Parses an index or a manifest; both at once is an error. `media_type` is that of the descriptor, or empty."""
     document = decode(data, Document, field)
     if document.schema_version != 2 or document.fs_layers:
         raise BadImage(field, f"schema version {document.schema_version}; only 2 is read")
@@ -140,8 +140,8 @@ def parse_document(data: bytes, told: str, field: str) -> Document:
     if is_index and (document.config or document.layers is not None):
         raise BadImage(field, "is an index and a manifest at once")
     allowed = INDEXES if is_index else MANIFESTS
-    if any(each and each not in allowed for each in (document.media_type, told)):
-        raise BadImage(field, f"its media type {document.media_type or told!r} is not what it is")
+    if any(type_ and type_ not in allowed for type_ in (document.media_type, media_type)):
+        raise BadImage(field, f"media type {document.media_type or media_type!r} does not match the content")
     for number, each in enumerate(document.manifests or document.layers or ()):
         _check(each, f"{field}.{'manifests' if is_index else 'layers'}[{number}]")
     return document
@@ -182,7 +182,7 @@ def parse_config(data: bytes, layers: int, field: str) -> Config:
         raise BadImage(f"{field}.rootfs", f"does not describe {layers} layers")
     for number, each in enumerate(config.diff_ids):
         if not is_digest(each):
-            raise BadImage(f"{field}.rootfs.diff_ids[{number}]", f"{each[:80]!r} is no sha256: digest")
+            raise BadImage(f"{field}.rootfs.diff_ids[{number}]", f"{each[:80]!r} is not a sha256: digest")
     settings = config.config or Settings()
     words = (settings.user, settings.working_dir, settings.stop_signal, *(settings.volumes or ()))
     for each in (*words, *(settings.env or ()), *(settings.entrypoint or ()), *(settings.cmd or ())):
@@ -193,6 +193,6 @@ def parse_config(data: bytes, layers: int, field: str) -> Config:
 
 def _check(descriptor: Descriptor, field: str) -> None:
     if not is_digest(descriptor.digest):
-        raise BadImage(f"{field}.digest", f"{descriptor.digest[:80]!r} is no sha256: digest")
+        raise BadImage(f"{field}.digest", f"{descriptor.digest[:80]!r} is not a sha256: digest")
     if not 0 <= descriptor.size < 1 << 63:
-        raise BadImage(f"{field}.size", f"{descriptor.size} is no size")
+        raise BadImage(f"{field}.size", f"{descriptor.size} is not a valid size")

@@ -1,4 +1,4 @@
-"""An image as the rest of the runtime sees it."""
+"""An image as the other packages of the runtime see it."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,254}\$?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who an image wants to be: each a number or a name, the group empty when it is not said."""
+    """The user of an image: numbers or names; the group is empty when the image has none."""
 
     user: int | str
     group: int | str = ""
@@ -21,7 +21,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageConfig:
-    """How an image wants to be run. Other people's data: nothing in it decides anything outside of its container."""
+    """The settings of an image. Untrusted data: it has no effect outside of its container."""
 
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
@@ -48,21 +48,21 @@ class Image:
 
     @property
     def uid(self) -> int | None:
-        """The number that the image runs as, when it says one."""
+        """The numeric user of the image, if it has one."""
         user = _user_or_text(self.config.user)
         return user if isinstance(user, int) else None
 
     @property
     def username(self) -> str:
-        """The name that the image runs as. What cannot be used is shown as it is: nobody must take it for root."""
+        """The user name of the image. An invalid one is shown as it is, so that it is not taken for root."""
         user = _user_or_text(self.config.user)
         return user if isinstance(user, str) else ""
 
 
 def parse_user(text: str) -> User | None:
-    """`USER` of an image: a number or a name, and maybe a group; None when it says nothing.
+    """Parses `USER` of an image: a number or a name, and maybe a group; None when it is empty.
 
-    Raises BadImage for anything else: this is called where the image is used, not where it is kept.
+    Raises BadImage. Called where the image is used, not at import.
     """
     if not text:
         return None
@@ -89,15 +89,15 @@ def _user_or_text(text: str) -> int | str | None:
 
 
 def image_config(config: Config) -> ImageConfig:
-    told = config.config or Settings()
+    settings = config.config or Settings()
     return ImageConfig(
-        entrypoint=tuple(told.entrypoint or ()),
-        cmd=tuple(told.cmd or ()),
-        env=tuple(told.env or ()),
-        workdir=told.working_dir,
-        user=told.user,
-        stop_signal=told.stop_signal,
-        volumes=tuple(sorted(told.volumes or ())),
-        exposed_ports=tuple(sorted(told.exposed_ports or ())),
-        labels=tuple(sorted((told.labels or {}).items())),
+        entrypoint=tuple(settings.entrypoint or ()),
+        cmd=tuple(settings.cmd or ()),
+        env=tuple(settings.env or ()),
+        workdir=settings.working_dir,
+        user=settings.user,
+        stop_signal=settings.stop_signal,
+        volumes=tuple(sorted(settings.volumes or ())),
+        exposed_ports=tuple(sorted(settings.exposed_ports or ())),
+        labels=tuple(sorted((settings.labels or {}).items())),
     )

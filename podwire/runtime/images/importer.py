@@ -56,7 +56,7 @@ class _Work:
 def import_archive(store: Store, path: Path, name: str, limits: Limits, machine: Machine) -> list[str]:
     """Imports the images of an archive. Returns their ids. Raises BadImage, StoreFull."""
     with translate_full_disk(), store.directory.stage() as stage:
-        (stage / "rubbish").mkdir()
+        (stage / "trash").mkdir()
         with archives.opened(path, stage / "archive", limits) as archive:
             found = _renamed(contents.find(archive, machine, limits), name)
             work = _Work(archive, stage, limits, Budget(limits))
@@ -91,7 +91,7 @@ def _unpack_missing(store: Store, work: _Work, image: ArchiveImage) -> None:
             home = work.stage / chain.removeprefix("sha256:")
             (home / "fs").mkdir(parents=True)
             unpacked = layers.unpack_layer(
-                work.archive, layer, home / "fs", lowers, work.stage / "rubbish", work.limits, work.budget
+                work.archive, layer, home / "fs", lowers, work.stage / "trash", work.limits, work.budget
             )
             store.snapshots.write_facts(home, chain, unpacked.usage)
             work.staged[chain] = home

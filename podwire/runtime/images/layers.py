@@ -33,7 +33,7 @@ def verify(archive: Archive, layer: Layer) -> Descriptor:
 
 
 def unpack_layer(
-    archive: Archive, layer: Layer, target: Path, lowers: Sequence[Path], rubbish: Path, limits: Limits, budget: Budget
+    archive: Archive, layer: Layer, target: Path, lowers: Sequence[Path], trash: Path, limits: Limits, budget: Budget
 ) -> Unpacked:
     """Unpacks a layer into the empty directory `target`, over `lowers`, the highest first. Raises BadImage."""
     packed = _packed(archive, layer)
@@ -41,7 +41,7 @@ def unpack_layer(
         raw = Hashing(held.enter_context(archive.open(layer.path)))
         source: Readable = Gunzip(raw, limits, layer.path) if packed else raw
         plain = Hashing(source)
-        root, bin_, *below = (_directory(held, each) for each in (target, rubbish, *lowers))
+        root, bin_, *below = (_directory(held, each) for each in (target, trash, *lowers))
         usage = unpack(Pieces(plain, layer.path), root, below, bin_, limits=limits, budget=budget, field=layer.path)
     descriptor = _checked(layer, raw, packed)
     if plain.digest != layer.diff_id:
@@ -57,14 +57,14 @@ def _directory(held: contextlib.ExitStack, path: Path) -> int:
 
 def _packed(archive: Archive, layer: Layer) -> str:
     """Returns the compression of a layer. Raises BadImage when its media type says another."""
-    told = layer.descriptor
-    if told and archive.size(layer.path) != told.size:
-        raise BadImage(layer.path, f"has {archive.size(layer.path)} bytes, not {told.size}")
+    descriptor = layer.descriptor
+    if descriptor and archive.size(layer.path) != descriptor.size:
+        raise BadImage(layer.path, f"has {archive.size(layer.path)} bytes, not {descriptor.size}")
     with archive.open(layer.path) as file:
         packed = compression(file.read(_BEGINNING))
     check_compression(packed, layer.path)
-    if told and LAYERS[told.media_type] != packed:
-        raise BadImage(layer.path, f"its media type {told.media_type!r} does not match its content")
+    if descriptor and LAYERS[descriptor.media_type] != packed:
+        raise BadImage(layer.path, f"its media type {descriptor.media_type!r} does not match its content")
     return packed
 
 

@@ -1,4 +1,4 @@
-"""How much an image may ask of this machine. Archives are other people's data: each of these numbers ends an attack."""
+"""Limits of an image. Archives are untrusted: each limit stops an attack."""
 
 from dataclasses import dataclass
 
@@ -29,12 +29,12 @@ class Limits:
     pieces: int = 65_536
     """Data regions of one sparse file."""
     ratio: int = 200
-    """What compression may save; asked only beyond `ratio_from`, since a file of zeros is no attack."""
+    """The largest compression ratio; checked only beyond `ratio_from`, because a file of zeros is not an attack."""
     ratio_from: int = 256 * MIB
 
 
 class Budget:
-    """What one archive may still use up."""
+    """What is left of the limits of one archive."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

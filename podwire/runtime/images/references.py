@@ -38,7 +38,7 @@ def parse(text: str) -> Reference:
     """The whole form of a reference; a digest beats a tag. Raises BadReference."""
     name, at, digest = text.partition("@")
     if at and not is_digest(digest):
-        raise BadReference(text, "what follows @ is no sha256: digest")
+        raise BadReference(text, "what follows @ is not a sha256: digest")
     repository, tag = _split_tag(name)
     if tag is not None and not _TAG.fullmatch(tag):
         raise BadReference(text, "the tag is not of letters, digits, '_', '.' and '-', at most 128")
@@ -66,7 +66,7 @@ def _repository(text: str, name: str) -> str:
         raise BadReference(text, "64 hexadecimal digits are an id, not a name")
     domain, path = _split_domain(name)
     if not _DOMAIN.fullmatch(domain):
-        raise BadReference(text, f"{domain!r} is no registry's host[:port]")
+        raise BadReference(text, f"{domain!r} is not a registry's host[:port]")
     if not _PATH.fullmatch(path):
         raise BadReference(text, "a name is of lower-case letters and digits, joined by '.', '_', '__', '-' and '/'")
     whole = f"{domain}/{path}"

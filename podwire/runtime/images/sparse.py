@@ -64,7 +64,7 @@ def from_pax(records: Sequence[tuple[str, bytes]], field: str) -> list[Piece] | 
 
 
 def from_data(stream: Pieces, stored: int, limits: Limits, field: str) -> tuple[list[Piece], int]:
-    """The map that stands before the data, format 1.0, and how many bytes of the data it took."""
+    """Reads the map before the data (format 1.0). Returns it with the number of bytes that it took."""
     blocks = [stream.exactly(BLOCK)]
     lines = blocks[0].split(b"\n")
     count = _decimal(lines[0], field)
@@ -90,7 +90,7 @@ def _pairs(numbers: Sequence[int], field: str) -> list[Piece]:
 
 def _decimal(text: bytes, field: str) -> int:
     if not text.isdigit() or len(text) > _LONGEST_NUMBER:
-        raise BadImage(field, f"{text[:40]!r} is no number")
+        raise BadImage(field, f"{text[:40]!r} is not a number")
     return int(text)
 
 
@@ -101,5 +101,5 @@ def number(text: bytes, field: str) -> int:
         return value - (1 << (8 * len(text) - 1)) if text[0] & 0x40 else value
     digits = text.partition(b"\0")[0].strip(b" ")
     if digits.strip(b"01234567"):
-        raise BadImage(field, f"{digits[:40]!r} is no octal number")
+        raise BadImage(field, f"{digits[:40]!r} is not an octal number")
     return int(digits, 8) if digits else 0

@@ -19,7 +19,7 @@ from podwire.runtime.images.streams import Pieces
 _ZEROS = bytes(BLOCK)
 _XATTR = "SCHILY.xattr."
 _FIRST_TIME, _LAST_TIME = -(1 << 31), (1 << 34) - 1
-"""What ext4 can keep; other times are moved there."""
+"""The range of ext4; other times are clamped to it."""
 _LAST_ID = (1 << 32) - 2
 
 
@@ -56,7 +56,7 @@ class Entry:
 
 @dataclass(slots=True)
 class _Extended:
-    """What headers before an entry say of it."""
+    """Extended headers that precede an entry."""
 
     records: Sequence[tuple[str, bytes]] = ()
     name: bytes | None = None
@@ -105,10 +105,10 @@ def _expect_zeros(stream: Pieces, field: str) -> None:
 
 
 def _verify(block: bytes, field: str) -> None:
-    told = number(block[148:156], field)
+    checksum = number(block[148:156], field)
     summed = sum(block) - sum(block[148:156]) + 8 * 0x20
-    if told != summed and told != summed - 256 * sum(each > 127 for each in block[:148] + block[156:]):
-        raise BadImage(field, "is no tar, or a damaged one (a header's checksum is wrong)")
+    if checksum != summed and checksum != summed - 256 * sum(each > 127 for each in block[:148] + block[156:]):
+        raise BadImage(field, "is not a tar, or is damaged (checksum mismatch of a header)")
 
 
 def _payload(stream: Pieces, size: int, limits: Limits, field: str) -> bytes:
@@ -142,27 +142,27 @@ def pax_records(payload: bytes, field: str) -> list[tuple[str, bytes]]:
 def _entry(block: bytes, extended: _Extended, stream: Pieces, limits: Limits, field: str) -> Entry:
     values = {key: value for key, value in extended.records if value}
     name = extended.name or values.get("GNU.sparse.name") or values.get("path") or _name(block)
-    told = f"{field}: {printable(name)}"
+    where = f"{field}: {printable(name)}"
     flag = block[156:157]
     if b"\0" in name:
-        raise BadImage(told, "a name with a NUL")
+        raise BadImage(where, "a name with a NUL")
     if flag not in _KINDS:
-        raise BadImage(told, f"an entry of the unknown type {flag!r}")
+        raise BadImage(where, f"an entry of the unknown type {flag!r}")
     kind = Kind.DIRECTORY if flag == b"\0" and name.endswith(b"/") else _KINDS[flag]
     entry = Entry(
         name=name,
         kind=kind,
-        mode=number(block[100:108], told) & 0o7777,
-        uid=_identity(values.get("uid"), block[108:116], told),
-        gid=_identity(values.get("gid"), block[116:124], told),
-        mtime_ns=_time(values.get("mtime"), block[136:148], told),
+        mode=number(block[100:108], where) & 0o7777,
+        uid=_identity(values.get("uid"), block[108:116], where),
+        gid=_identity(values.get("gid"), block[116:124], where),
+        mtime_ns=_time(values.get("mtime"), block[136:148], where),
         link=extended.link or values.get("linkpath") or block[157:257].partition(b"\0")[0],
-        xattrs=_xattrs(values, limits, told),
+        xattrs=_xattrs(values, limits, where),
     )
     if kind is Kind.FILE:
-        _size(entry, block, extended, stream, limits, told)
+        _size(entry, block, extended, stream, limits, where)
     elif kind in (Kind.CHARACTER_DEVICE, Kind.BLOCK_DEVICE):
-        entry.device = number(block[329:337], told), number(block[337:345], told)
+        entry.device = number(block[329:337], where), number(block[337:345], where)
     return entry
 
 
@@ -174,53 +174,53 @@ def _name(block: bytes) -> bytes:
     return prefix + b"/" + name if prefix else name
 
 
-def _size(entry: Entry, block: bytes, extended: _Extended, stream: Pieces, limits: Limits, told: str) -> None:
+def _size(entry: Entry, block: bytes, extended: _Extended, stream: Pieces, limits: Limits, where: str) -> None:
     """Set the sizes of a file, and where its pieces belong when it is sparse."""
     values = dict(extended.records)
-    entry.stored = entry.size = _decimal(values["size"], told) if values.get("size") else number(block[124:136], told)
+    entry.stored = entry.size = _decimal(values["size"], where) if values.get("size") else number(block[124:136], where)
     if entry.stored < 0:
-        raise BadImage(told, "a negative size")
+        raise BadImage(where, "a negative size")
     pieces: Sequence[sparse.Piece] | None
     if block[156:157] == b"S":
-        entry.size = number(block[483:495], told)
-        pieces = sparse.from_old_header(block, stream, limits, told)
+        entry.size = number(block[483:495], where)
+        pieces = sparse.from_old_header(block, stream, limits, where)
     elif values.get("GNU.sparse.major") == b"1" and values.get("GNU.sparse.minor") == b"0":
-        entry.size = sparse.real_size(values, told)
-        pieces, taken = sparse.from_data(stream, entry.stored, limits, told)
+        entry.size = sparse.real_size(values, where)
+        pieces, taken = sparse.from_data(stream, entry.stored, limits, where)
         entry.stored -= taken
-    elif (pieces := sparse.from_pax(extended.records, told)) is not None:
-        entry.size = sparse.real_size(values, told)
+    elif (pieces := sparse.from_pax(extended.records, where)) is not None:
+        entry.size = sparse.real_size(values, where)
     if pieces is not None:
-        entry.pieces = sparse.checked(pieces, entry.size, entry.stored, limits, told)
+        entry.pieces = sparse.checked(pieces, entry.size, entry.stored, limits, where)
 
 
-def _decimal(text: bytes, told: str) -> int:
+def _decimal(text: bytes, where: str) -> int:
     if not text.isdigit() or len(text) > 20:
-        raise BadImage(told, f"{text[:40]!r} is no number")
+        raise BadImage(where, f"{text[:40]!r} is not a number")
     return int(text)
 
 
-def _identity(extended: bytes | None, header: bytes, told: str) -> int:
-    value = number(header, told) if extended is None else _decimal(extended, told)
+def _identity(extended: bytes | None, header: bytes, where: str) -> int:
+    value = number(header, where) if extended is None else _decimal(extended, where)
     if not 0 <= value <= _LAST_ID:
-        raise BadImage(told, f"the owner {value} is not within 0 and {_LAST_ID}")
+        raise BadImage(where, f"the owner {value} is not within 0 and {_LAST_ID}")
     return value
 
 
-def _time(extended: bytes | None, header: bytes, told: str) -> int:
+def _time(extended: bytes | None, header: bytes, where: str) -> int:
     try:
-        seconds = Decimal(number(header, told) if extended is None else extended[:64].decode("ascii"))
+        seconds = Decimal(number(header, where) if extended is None else extended[:64].decode("ascii"))
         if not seconds.is_finite():
             raise InvalidOperation
     except (InvalidOperation, UnicodeDecodeError) as error:
-        raise BadImage(told, "the time of modification is no number") from error
+        raise BadImage(where, "the time of modification is not a number") from error
     return int(min(max(seconds, Decimal(_FIRST_TIME)), Decimal(_LAST_TIME)) * 1_000_000_000)
 
 
-def _xattrs(values: Mapping[str, bytes], limits: Limits, told: str) -> Mapping[str, bytes]:
+def _xattrs(values: Mapping[str, bytes], limits: Limits, where: str) -> Mapping[str, bytes]:
     found = {key.removeprefix(_XATTR): value for key, value in values.items() if key.startswith(_XATTR)}
     if len(found) > limits.xattrs:
-        raise OverLimit(told, f"more than {limits.xattrs} extended attributes")
+        raise OverLimit(where, f"more than {limits.xattrs} extended attributes")
     return found
 
 

@@ -3,8 +3,8 @@
 Every file is made by its name in an open directory, and only where nothing is yet; `directories.py` sees to it that
 the directory is the layer's own. What a layer asks for and does not get:
 
-    device nodes         only those that every container has anyway; others would be doors to this machine's devices,
-                         and are left out. 0:0 is overlayfs' own sign for "gone", and refused.
+    device nodes         only those that every container has anyway; others would give access to this machine's devices,
+                         and are left out. 0:0 is a whiteout of overlayfs, and refused.
     extended attributes  only `user.*` and `security.capability`
     hard links           only to files of the same layer
 """
@@ -36,20 +36,20 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """What a layer takes on disk."""
+    """The disk usage of a layer."""
 
     bytes: int = 0
     inodes: int = 0
 
 
 def unpack(
-    stream: Pieces, root: int, lowers: Sequence[int], rubbish: int, *, limits: Limits, budget: Budget, field: str
+    stream: Pieces, root: int, lowers: Sequence[int], trash: int, *, limits: Limits, budget: Budget, field: str
 ) -> DiskUsage:
     """Read a whole tar into the empty directory `root`, which lies over `lowers`, the highest first.
 
-    `rubbish` is a directory on the same file system for what later entries replace. Raises BadImage.
+    `trash` is a directory on the same file system for what later entries replace. Raises BadImage.
     """
-    layer = _Layer(root, lowers, rubbish, limits, budget, stream)
+    layer = _Layer(root, lowers, trash, limits, budget, stream)
     try:
         for entry in tar.read(stream, limits, field):
             layer.add(entry, f"{field}: {tar.printable(entry.name)}")
@@ -61,10 +61,10 @@ def unpack(
 
 class _Layer:
     def __init__(
-        self, root: int, lowers: Sequence[int], rubbish: int, limits: Limits, budget: Budget, stream: Pieces
+        self, root: int, lowers: Sequence[int], trash: int, limits: Limits, budget: Budget, stream: Pieces
     ) -> None:
         self._root = root
-        self._rubbish = rubbish
+        self._trash = trash
         self._limits = limits
         self._budget = budget
         self._stream = stream
@@ -128,7 +128,7 @@ class _Layer:
 
     def _root_itself(self, entry: Entry, field: str) -> None:
         if entry.kind is not Kind.DIRECTORY:
-            raise BadImage(field, "the root is no directory")
+            raise BadImage(field, "the root is not a directory")
         dress(self._root, entry, field)
         self._times[b""] = entry.mtime_ns
 
@@ -150,8 +150,8 @@ class _Layer:
         try:
             return make()
         except FileExistsError:
-            os.rename(base, b"replaced", src_dir_fd=parent, dst_dir_fd=self._rubbish)
-            remove_tree(self._rubbish, b"replaced")
+            os.rename(base, b"replaced", src_dir_fd=parent, dst_dir_fd=self._trash)
+            remove_tree(self._trash, b"replaced")
             self._replaced = True
             return make()
 
@@ -196,7 +196,7 @@ class _Layer:
         other, _ = self.directories.open(parts[:-1], field, make=False)
         state = _state(other, parts[-1])
         if state is None or stat.S_ISDIR(state.st_mode) or is_whiteout(state):
-            raise BadImage(field, f"a hard link to {tar.printable(entry.link)}, which is no file of this layer")
+            raise BadImage(field, f"a hard link to {tar.printable(entry.link)}, which is not a file of this layer")
         there = _state(parent, base)
         if there is None or not os.path.samestat(there, state):  # a link onto itself must not remove itself first
             self._make(parent, base, lambda: _link(other, parts[-1], parent, base))
@@ -208,7 +208,7 @@ class _Layer:
 
     def _device(self, entry: Entry, parent: int, _path: bytes, base: bytes, field: str) -> None:
         if entry.device == (0, 0):
-            raise BadImage(field, "is overlayfs' own sign for a name that is gone")
+            raise BadImage(field, "is a whiteout of overlayfs")
         if entry.kind is Kind.BLOCK_DEVICE or entry.device not in HARMLESS_DEVICES:
             return
         device = os.makedev(*entry.device)

@@ -1,4 +1,4 @@
-"""Puts a container's config.json together."""
+"""Builds a container's config.json."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 from podwire.runtime.spec.capabilities import capabilities
-from podwire.runtime.spec.mounts import asked_mounts, bind, clean_path, kernel_mounts, root_propagation
+from podwire.runtime.spec.mounts import bind, clean_path, kernel_mounts, requested_mounts, root_propagation
 from podwire.runtime.spec.seccomp import profile
 from podwire.runtime.spec.users import Accounts, user_of
 
@@ -19,14 +19,14 @@ MASKED = (
     "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
 )  # fmt: skip
 READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-"""What is hidden or frozen when CRI does not say; kubelets always do."""
+"""Masked and read-only paths for CRI clients that send none; kubelets always send them."""
 
 POD, CONTAINER, NODE, TARGET = (pb.NamespaceMode.Value(each) for each in ("POD", "CONTAINER", "NODE", "TARGET"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """What the sandbox has: pinned namespaces (none for the node's own), and files that are mounted into containers."""
+    """The sandbox: pinned namespaces (empty for the node's own), and files that are mounted into containers."""
 
     id: str
     config: pb.PodSandboxConfig
@@ -34,18 +34,18 @@ class Pod:
     ipc: str = ""
     shm: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Path in the container to path on the host: /etc/hostname, /etc/resolv.conf."""
+    """Paths in the container to paths on the host: /etc/hostname, /etc/resolv.conf."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What CRI asks for, what the image brings, and what this host can do."""
+    """The request of CRI, the settings of the image, and the capabilities of this host."""
 
     id: str
     config: pb.ContainerConfig
     rootfs: str
     cgroup: str = ""
-    """Where it is counted. crun is told to leave cgroups alone; runc would make some of its own if it were not told."""
+    """Its cgroup. crun runs with --cgroup-manager=disabled; runc needs the path, or it would create another one."""
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()
     environment: Sequence[str] = ()
@@ -63,7 +63,7 @@ class Container:
 
 
 def build(pod: Pod, container: Container) -> dict[str, Any]:
-    """The config.json. Raises InvalidArgument with the field that is wrong."""
+    """Returns the config.json. Raises InvalidArgument with the field."""
     security = container.config.linux.security_context
     return {
         "ociVersion": VERSION,
@@ -93,34 +93,34 @@ def _process(pod: Pod, container: Container, security: pb.LinuxContainerSecurity
 
 
 def arguments(container: Container) -> list[str]:
-    """The command line: Kubernetes' command replaces the image's entrypoint and with it the image's command."""
+    """Returns the command line: Kubernetes' command replaces the image's entrypoint and its command."""
     config = container.config
     command = list(config.command) or list(container.entrypoint)
     extra = list(config.args) or ([] if config.command else list(container.command))
     if not command and not extra:
-        raise InvalidArgument("command: neither the container nor its image says what to run")
+        raise InvalidArgument("command: neither the container nor its image has a command")
     return [*command, *extra]
 
 
 def environment(container: Container, hostname: str = "") -> list[str]:
-    """The pod's name, the image's variables, then the container's; a later one of the same name wins."""
-    found: dict[str, str] = {}
-    for each in (DEFAULT_PATH, f"HOSTNAME={hostname}", *container.environment):
-        name, _, value = each.partition("=")
-        found[name] = value
-    if not found["HOSTNAME"]:
-        del found["HOSTNAME"]
+    """Returns HOSTNAME, the image's variables, then the container's; a later one of the same name wins."""
+    variables: dict[str, str] = {}
+    for variable in (DEFAULT_PATH, f"HOSTNAME={hostname}", *container.environment):
+        name, _, value = variable.partition("=")
+        variables[name] = value
+    if not variables["HOSTNAME"]:
+        del variables["HOSTNAME"]
     for number, pair in enumerate(container.config.envs):
         if not pair.key or "=" in pair.key or "\x00" in pair.key:
-            raise InvalidArgument(f"envs[{number}].key: {pair.key!r} is no name of an environment variable")
-        found[pair.key] = _text(pair.value, f"envs[{number}].value")
+            raise InvalidArgument(f"envs[{number}].key: {pair.key!r} is not a valid name of an environment variable")
+        variables[pair.key] = _text(pair.value, f"envs[{number}].value")
     if container.config.tty:
-        found.setdefault("TERM", "xterm")
-    return [f"{name}={value}" for name, value in found.items()]
+        variables.setdefault("TERM", "xterm")
+    return [f"{name}={value}" for name, value in variables.items()]
 
 
 def _text(value: bytes, field: str) -> str:
-    """A variable's value; config.json is JSON, so what is no UTF-8 cannot be handed on."""
+    """Decodes a variable's value; config.json is JSON, so it must be UTF-8."""
     if b"\x00" in value:
         raise InvalidArgument(f"{field}: contains a zero byte")
     try:
@@ -130,17 +130,20 @@ def _text(value: bytes, field: str) -> str:
 
 
 def _mounts(pod: Pod, container: Container, *, privileged: bool) -> list[dict[str, Any]]:
-    asked = asked_mounts(container.config.mounts)
-    taken = {each["destination"] for each in asked}
-    mounts = [each for each in kernel_mounts(privileged=privileged, shm=pod.shm) if each["destination"] not in taken]
+    requested = requested_mounts(container.config.mounts)
+    taken = {mount["destination"] for mount in requested}
+    defaults = kernel_mounts(privileged=privileged, shm=pod.shm)
+    mounts = [mount for mount in defaults if mount["destination"] not in taken]
     for path, source in pod.files.items():
         if path not in taken:
-            mounts.append(bind(source, path, ["rprivate", "ro" if _frozen(container) else "rw"]))
-    return mounts + asked
-
-
-def _frozen(container: Container) -> bool:
-    return container.config.linux.security_context.readonly_rootfs
+            mounts.append(
+                bind(
+                    source,
+                    path,
+                    ["rprivate", "ro" if container.config.linux.security_context.readonly_rootfs else "rw"],
+                )
+            )
+    return mounts + requested
 
 
 def _annotations(pod: Pod, container: Container) -> dict[str, str]:
@@ -163,7 +166,7 @@ def _linux(pod: Pod, container: Container, security: pb.LinuxContainerSecurityCo
     if container.cgroup:
         linux["cgroupsPath"] = f"/{container.cgroup}"
     if container.devices:
-        linux["devices"] = [dict(each) for each in container.devices]
+        linux["devices"] = [dict(device) for device in container.devices]
     if not security.privileged:
         linux["maskedPaths"] = list(security.masked_paths) or list(MASKED)
         linux["readonlyPaths"] = list(security.readonly_paths) or list(READONLY)
@@ -174,17 +177,17 @@ def _linux(pod: Pod, container: Container, security: pb.LinuxContainerSecurityCo
 
 
 def namespaces(pod: Pod, container: Container, options: pb.NamespaceOption) -> list[dict[str, str]]:
-    """Which namespaces are the container's own, which the pod's, and which the node's."""
+    """Returns the namespaces: new ones of the container, those of the pod; the node's are left out."""
     if options.HasField("userns_options") and options.userns_options.mode != NODE:
         raise InvalidArgument("linux.security_context.namespace_options.userns_options: not supported by podwire yet")
-    found = [{"type": "mount"}, {"type": "uts"}]
+    result = [{"type": "mount"}, {"type": "uts"}]
     if pod.network:
-        found.append({"type": "network", "path": pod.network})
+        result.append({"type": "network", "path": pod.network})
     if options.ipc == CONTAINER:
-        found.append({"type": "ipc"})
+        result.append({"type": "ipc"})
     elif pod.ipc:
-        found.append({"type": "ipc", "path": pod.ipc})
-    return [*found, *_pid(options, container)]
+        result.append({"type": "ipc", "path": pod.ipc})
+    return [*result, *_pid(options, container)]
 
 
 def _pid(options: pb.NamespaceOption, container: Container) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Which capabilities a container's processes have."""
+"""The capabilities of a container's processes."""
 
 from collections.abc import Iterable
 
@@ -20,11 +20,11 @@ DEFAULT = frozenset({
     "CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL",
     "CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
 })  # fmt: skip
-"""What a container has that asks for nothing: no raw sockets (ARP and ICMP spoofing) and no device nodes."""
+"""The default set: without raw sockets (ARP and ICMP spoofing) and device nodes."""
 
 
 def capabilities(security: pb.LinuxContainerSecurityContext, *, available: Iterable[str]) -> dict[str, list[str]]:
-    """The sets of a process; what this host does not have itself cannot be given and is left out."""
+    """Returns the capability sets of a process; capabilities that this host does not have are left out."""
     here = frozenset(available)
     if security.privileged:
         kept = here & frozenset(ALL)
@@ -33,38 +33,38 @@ def capabilities(security: pb.LinuxContainerSecurityContext, *, available: Itera
         kept = _asked(security.capabilities, DEFAULT) & here
         ambient = _names(security.capabilities.add_ambient_capabilities, "add_ambient_capabilities") & here
         kept |= ambient
-    told = sorted(kept)
-    sets = {"bounding": told, "effective": told, "permitted": told}
+    names = sorted(kept)
+    sets = {"bounding": names, "effective": names, "permitted": names}
     if ambient:
         sets |= {"inheritable": sorted(ambient), "ambient": sorted(ambient)}
     return sets
 
 
 def _asked(asked: pb.Capability, start: frozenset[str]) -> frozenset[str]:
-    """Drops come first, so that `drop: [ALL], add: [X]` means X."""
+    """Applies drops before adds, so that `drop: [ALL], add: [X]` means X."""
     add, drop = list(asked.add_capabilities), list(asked.drop_capabilities)
     kept = frozenset(ALL) if _is_all(add) else start
     if _is_all(drop):
         kept = frozenset()
-    kept -= _names([each for each in drop if not _is_all([each])], "drop_capabilities")
-    return kept | _names([each for each in add if not _is_all([each])], "add_capabilities")
+    kept -= _names([name for name in drop if not _is_all([name])], "drop_capabilities")
+    return kept | _names([name for name in add if not _is_all([name])], "add_capabilities")
 
 
 def _is_all(names: Iterable[str]) -> bool:
-    return any(each.upper() in ("ALL", "CAP_ALL") for each in names)
+    return any(name.upper() in ("ALL", "CAP_ALL") for name in names)
 
 
 def _names(asked: Iterable[str], field: str) -> frozenset[str]:
-    found = set()
-    for each in asked:
-        name = each.upper()
+    names = set()
+    for requested in asked:
+        name = requested.upper()
         name = name if name.startswith("CAP_") else f"CAP_{name}"
         if name not in ALL:
-            raise InvalidArgument(f"linux.security_context.capabilities.{field}: {each!r} is no capability")
-        found.add(name)
-    return frozenset(found)
+            raise InvalidArgument(f"linux.security_context.capabilities.{field}: {requested!r} is not a capability")
+        names.add(name)
+    return frozenset(names)
 
 
 def capability_names(mask: int) -> list[str]:
-    """The capabilities of a mask such as /proc/PID/status shows."""
+    """Returns the capabilities of a mask as in /proc/PID/status."""
     return [name for number, name in enumerate(ALL) if mask >> number & 1]

@@ -1,4 +1,4 @@
-"""What is mounted where in a container: the kernel's own file systems, the pod's files, and what CRI asks for."""
+"""The mounts of a container: kernel file systems, the pod's files, and the mounts of the request."""
 
 import posixpath
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ PROPAGATION = {
 
 
 def kernel_mounts(*, privileged: bool, shm: str) -> list[Mount]:
-    """What every Linux program expects; /sys can be written by privileged containers only."""
+    """Returns the default mounts; /sys is writable for privileged containers only."""
     sys_mode = "rw" if privileged else "ro"
     safe = ["nosuid", "noexec", "nodev"]
     return [
@@ -40,41 +40,38 @@ def _mount(destination: str, kind: str, source: str, options: list[str]) -> Moun
     return {"destination": destination, "type": kind, "source": source, "options": options}
 
 
-def asked_mounts(asked: Iterable[pb.Mount]) -> list[Mount]:
-    """The mounts that CRI names, shallow ones first, so that a deeper one is not hidden."""
-    return [_asked(number, each) for number, each in _by_depth(asked)]
+def requested_mounts(mounts: Iterable[pb.Mount]) -> list[Mount]:
+    """Returns the mounts of a CRI request, shallow ones first, so that a deeper one is not hidden."""
+    by_depth = sorted(enumerate(mounts), key=lambda item: item[1].container_path.rstrip("/").count("/"))
+    return [_requested(number, mount) for number, mount in by_depth]
 
 
-def _by_depth(asked: Iterable[pb.Mount]) -> list[tuple[int, pb.Mount]]:
-    return sorted(enumerate(asked), key=lambda each: each[1].container_path.rstrip("/").count("/"))
-
-
-def _asked(number: int, asked: pb.Mount) -> Mount:
+def _requested(number: int, mount: pb.Mount) -> Mount:
     field = f"mounts[{number}]"
-    path = clean_path(asked.container_path, f"{field}.container_path")
-    if asked.HasField("image"):
+    path = clean_path(mount.container_path, f"{field}.container_path")
+    if mount.HasField("image"):
         raise InvalidArgument(f"{field}.image: image volumes are not supported by podwire yet")
-    if asked.uidMappings or asked.gidMappings:
+    if mount.uidMappings or mount.gidMappings:
         raise InvalidArgument(f"{field}.uidMappings: mapped mounts are not supported by podwire yet")
-    clean_path(asked.host_path, f"{field}.host_path")
-    if asked.recursive_read_only and not asked.readonly:
-        raise InvalidArgument(f"{field}.recursive_read_only: only a readonly mount can be")
-    if asked.propagation not in PROPAGATION:
-        raise InvalidArgument(f"{field}.propagation: {asked.propagation} is not known")
-    if asked.recursive_read_only and asked.propagation != 0:
+    clean_path(mount.host_path, f"{field}.host_path")
+    if mount.recursive_read_only and not mount.readonly:
+        raise InvalidArgument(f"{field}.recursive_read_only: only a readonly mount can have it")
+    if mount.propagation not in PROPAGATION:
+        raise InvalidArgument(f"{field}.propagation: {mount.propagation} is not supported")
+    if mount.recursive_read_only and mount.propagation != 0:
         raise InvalidArgument(f"{field}.recursive_read_only: only with private propagation")
-    mode = "rro" if asked.recursive_read_only else "ro" if asked.readonly else "rw"
-    return bind(asked.host_path, path, [PROPAGATION[asked.propagation], mode])
+    mode = "rro" if mount.recursive_read_only else "ro" if mount.readonly else "rw"
+    return bind(mount.host_path, path, [PROPAGATION[mount.propagation], mode])
 
 
-def root_propagation(asked: Iterable[pb.Mount]) -> str | None:
-    """How the container's whole tree hangs on the host's: nothing passes through a root that is private."""
-    wanted = {PROPAGATION.get(each.propagation) for each in asked}
-    return next((each for each in ("rshared", "rslave") if each in wanted), None)
+def root_propagation(mounts: Iterable[pb.Mount]) -> str | None:
+    """Returns the propagation of the root: mounts do not propagate through a private one."""
+    requested = {PROPAGATION.get(mount.propagation) for mount in mounts}
+    return next((kind for kind in ("rshared", "rslave") if kind in requested), None)
 
 
 def clean_path(path: str, field: str) -> str:
-    """An absolute path without tricks."""
+    """Returns a normalized absolute path. Raises InvalidArgument."""
     if not path.startswith("/"):
         raise InvalidArgument(f"{field}: {path!r} is not an absolute path")
     if "\x00" in path or ".." in path.split("/"):

@@ -1,4 +1,4 @@
-"""The system calls that a container may not make.
+"""The seccomp profile of a container.
 
 `RuntimeDefault` refuses what reaches past the container whatever its capabilities say: loading code into the kernel,
 other processes' memory, mounts, namespaces, clocks, keyrings, swap. Calls that a capability opens for good reasons come
@@ -40,14 +40,14 @@ UNLESS = {
     "CAP_SYSLOG": ("syslog",),
     "CAP_SYS_NICE": ("get_mempolicy", "mbind", "set_mempolicy", "migrate_pages", "move_pages"),
 }  # fmt: skip
-"""Calls that only processes with this capability may make."""
+"""Calls that need a capability."""
 
 CLONE_NEW = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 """The flags of clone that make namespaces: mount, cgroup, uts, ipc, user, pid, net."""
 
 
 def profile(security: pb.LinuxContainerSecurityContext, kept: Collection[str], machine: str) -> dict[str, Any] | None:
-    """The seccomp section; None for none. A file of its own (Localhost) is read by the caller, not here."""
+    """Returns the seccomp section; None for no profile. Localhost profiles are unsupported."""
     asked = security.seccomp.profile_type
     if security.privileged or (security.HasField("seccomp") and asked == pb.SecurityProfile.Unconfined):
         return None

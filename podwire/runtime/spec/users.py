@@ -1,4 +1,4 @@
-"""Who a container's processes are: uid, gid and groups, from CRI, the image and the image's passwd and group."""
+"""The user of a container: uid, gid and groups, from CRI, the image and the image's passwd and group."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 
 LAST_ID = 2**32 - 2
-"""The largest id there is; the one above means "none" to the kernel."""
+"""The largest id; the one above means "no change" to the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,13 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """The image's own idea of names, as text; empty when it has none."""
+    """The image's passwd and group files as text; empty when it has none."""
 
     passwd: str = ""
     group: str = ""
 
     def user(self, name: str) -> tuple[int, int] | None:
-        """uid and gid of a user by name or by number."""
+        """Returns uid and gid of a user by name or by number."""
         for fields in _rows(self.passwd, 4):
             if name in (fields[0], fields[2]) and fields[2].isdigit() and fields[3].isdigit():
                 return int(fields[2]), int(fields[3])
@@ -41,7 +41,7 @@ class Accounts:
         return None
 
     def groups_of(self, name: str) -> list[int]:
-        """The groups that list a user as a member."""
+        """Returns the groups that list a user as a member."""
         if not name:
             return []
         rows = (fields for fields in _rows(self.group, 4) if fields[2].isdigit())
@@ -56,7 +56,7 @@ def _rows(text: str, count: int) -> Iterable[list[str]]:
 
 
 def user_of(security: pb.LinuxContainerSecurityContext, image_user: str, accounts: Accounts) -> User:
-    """The user to run as. A group without a user is refused, as CRI says."""
+    """Returns the user to run as. A group without a user is an error, as CRI requires."""
     asked = security.HasField("run_as_user") or bool(security.run_as_username)
     if security.HasField("run_as_group") and not asked:
         raise InvalidArgument("linux.security_context.run_as_group: run_as_user or run_as_username must be given too")
@@ -68,14 +68,14 @@ def user_of(security: pb.LinuxContainerSecurityContext, image_user: str, account
         uid, gid = _named(security.run_as_username or image_user, accounts)
     if security.HasField("run_as_group"):
         gid = _id(security.run_as_group.value, "linux.security_context.run_as_group")
-    groups = [_id(each, "linux.security_context.supplemental_groups") for each in security.supplemental_groups]
+    groups = [_id(group, "linux.security_context.supplemental_groups") for group in security.supplemental_groups]
     if security.supplemental_groups_policy == pb.SupplementalGroupsPolicy.Value("Merge"):
         groups += accounts.groups_of(accounts.name_of(uid))
     return User(uid, gid, tuple(dict.fromkeys([gid, *groups])))
 
 
 def _named(text: str, accounts: Accounts) -> tuple[int, int]:
-    """`user`, `uid`, `user:group`, `uid:gid` of an image or of run_as_username; nothing is root."""
+    """Parses `user`, `uid`, `user:group` or `uid:gid` of an image or of run_as_username; empty is root."""
     if not text:
         return 0, 0
     name, _, group = text.partition(":")
@@ -85,10 +85,10 @@ def _named(text: str, accounts: Accounts) -> tuple[int, int]:
     uid, gid = known or (_id(int(name), "user"), 0)
     if not group:
         return uid, gid
-    found = int(group) if group.isdigit() else accounts.gid(group)
-    if found is None:
+    number = int(group) if group.isdigit() else accounts.gid(group)
+    if number is None:
         raise InvalidArgument(f"group {group!r} is not in the image's /etc/group")
-    return uid, _id(found, "group")
+    return uid, _id(number, "group")
 
 
 def _id(value: int, field: str) -> int:

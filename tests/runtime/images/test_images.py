@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from podwire.runtime.images import Images
@@ -307,4 +308,18 @@ def test_nothing_is_swept_while_a_container_hold_is_damaged(images, take):
     reopened = Images(root)
     assert layer_count(reopened) == 1
     assert len(reopened.problems()) == 1
+    reopened.close()
+
+
+def test_plain_json_files_of_version_0_1_0_are_read(images, take):
+    """Records and references had no envelope."""
+    root = images.fs_info().mountpoint
+    image = take("one", "a")
+    for path in [*(root / "records").iterdir(), *(root / "references").iterdir()]:
+        path.write_bytes(msgspec.json.encode(msgspec.json.decode(path.read_bytes())["record"]))
+    images.close()
+    reopened = Images(root)
+    assert (reopened.status("one"), reopened.problems()) == (image, [])
+    assert take("one", "a", into=reopened) == image
+    assert reopened.remove("one")
     reopened.close()

@@ -227,11 +227,11 @@ BAD = {  # what is wrong, and words of what is told
         **made.files(),
         "oci-layout": b'{"imageLayoutVersion":"2"}',
     },
-    ("an index that is no JSON", "index.json: is not as it must be"): lambda kit, made: {
+    ("an index that is no JSON", "index.json: is invalid"): lambda kit, made: {
         **made.files(),
         "index.json": b"{",
     },
-    ("an index that is nested without an end", "index.json: is not as it must be"): lambda kit, made: {
+    ("an index that is nested without an end", "index.json: is invalid"): lambda kit, made: {
         **made.files(),
         "index.json": b'{"x": ' + b"[" * 200_000,
     },
@@ -278,7 +278,7 @@ BAD = {  # what is wrong, and words of what is told
     ("a wrong size", "bytes, not"): lambda kit, made: with_layer(
         made, size=made.manifest["layers"][0]["size"] + 1
     ).files(),
-    ("a negative size", "-1 is no size"): lambda kit, made: with_layer(made, size=-1).files(),
+    ("a negative size", "-1 is not a valid size"): lambda kit, made: with_layer(made, size=-1).files(),
     ("a size in letters", "layers[0].size"): lambda kit, made: with_layer(made, size="1").files(),
     ("a wrong size of the manifest", "bytes, not 3"): lambda kit, made: made.files({**made.row, "size": 3}),
     ("another layer under its name", "which does not match its descriptor"): lambda kit, made: replaced_blob(
@@ -383,7 +383,7 @@ def test_special_files_are_refused_without_waiting_for_them(images, kit, two_lay
     layout = kit.write_directory(tmp_path / "a", two_layers.files())
     (layout / "index.json").unlink()
     os.mkfifo(layout / "index.json")
-    with pytest.raises(BadImage, match=r"index\.json: is no file"):
+    with pytest.raises(BadImage, match=r"index\.json: is not a file"):
         images.import_archive(layout)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 from podwire.runtime.spec.capabilities import ALL, DEFAULT, capabilities, capability_names
-from podwire.runtime.spec.mounts import asked_mounts, clean_path, root_propagation
+from podwire.runtime.spec.mounts import clean_path, requested_mounts, root_propagation
 from podwire.runtime.spec.seccomp import NEVER, profile
 from podwire.runtime.spec.users import Accounts, User, user_of
 
@@ -155,7 +155,7 @@ def test_mounts_are_made_from_shallow_to_deep_with_their_modes():
         pb.Mount(host_path="/b", container_path="/x", propagation=pb.PROPAGATION_BIDIRECTIONAL),
         pb.Mount(host_path="/c", container_path="/x/y/z", readonly=True, recursive_read_only=True),
     ]
-    assert [(each["destination"], each["options"]) for each in asked_mounts(asked)] == [
+    assert [(each["destination"], each["options"]) for each in requested_mounts(asked)] == [
         ("/x", ["rbind", "rshared", "rw"]),
         ("/x/y", ["rbind", "rprivate", "ro"]),
         ("/x/y/z", ["rbind", "rprivate", "rro"]),
@@ -178,7 +178,7 @@ def test_mounts_are_made_from_shallow_to_deep_with_their_modes():
 )
 def test_mounts_that_cannot_be(asked, field):
     with pytest.raises(InvalidArgument, match=field):
-        asked_mounts([asked])
+        requested_mounts([asked])
 
 
 @pytest.mark.parametrize(
