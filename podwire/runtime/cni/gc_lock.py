@@ -4,8 +4,8 @@ ADD, DEL and CHECK share the lock; GC holds it alone, because GC releases whatev
 attachments, and that list must not change meanwhile. The locks are files, so that the rule holds between the runtime
 and `podwire cni` in other processes, and the kernel releases the lock of a process that dies.
 
-Two files per network keep GC from starving: everybody takes the gate (`NAME.door`) before the lock (`NAME.room`), and
-GC keeps the gate while it waits for the holders of the lock, so that no new ones come in. Lock files are never removed.
+Two files per network keep GC from starving: all take the gate (`NAME.gate`) before the lock (`NAME.lock`), and GC keeps
+the gate while it waits for the holders of the lock, so that no new ones come in. Lock files are never removed.
 """
 
 from collections.abc import Iterator
@@ -28,15 +28,15 @@ class GcLock:
     @contextmanager
     def shared(self, network: str) -> Iterator[None]:
         """For ADD, DEL and CHECK."""
-        with lock_file(self._path(network, "door"), wait=None):
-            held = lock_file(self._path(network, "room"), wait=None, shared=True)
+        with lock_file(self._path(network, "gate"), wait=None):
+            held = lock_file(self._path(network, "lock"), wait=None, shared=True)
         with held:
             yield
 
     @contextmanager
     def exclusive(self, network: str) -> Iterator[None]:
         """For GC."""
-        with lock_file(self._path(network, "door"), wait=None), lock_file(self._path(network, "room"), wait=None):
+        with lock_file(self._path(network, "gate"), wait=None), lock_file(self._path(network, "lock"), wait=None):
             yield
 
     def _path(self, network: str, name: str) -> Path:

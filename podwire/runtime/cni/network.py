@@ -289,7 +289,7 @@ class CniNetwork:
         return self._check_results.record(id_, failure, now)
 
     def _networks_in_use(self) -> list[NetworkList]:
-        """Networks that support GC and that we attach pods to; whoever uses others knows what is valid there."""
+        """Networks that support GC and that we attach pods to: of others we do not know the valid attachments."""
         networks = self._conflists.networks()
         names = {cached.name for cached in self._cache.load().values() if cached is not None}
         return [

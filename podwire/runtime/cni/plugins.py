@@ -78,7 +78,7 @@ class Plugins:
                 _check_trusted(directory, directory=True)
                 _check_trusted(directory / kind, directory=False)
                 return directory / kind
-        raise FileNotFoundError(f"there is no {kind} in {self.path}")
+        raise FileNotFoundError(f"plugin {kind} does not exist in {self.path}")
 
     def call(self, kind: str, invocation: Invocation, config: Object) -> Object | None:
         """Runs a plugin once. Returns the object that it printed, None when it printed nothing. Raises PluginFailed."""

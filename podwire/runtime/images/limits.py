@@ -34,7 +34,7 @@ class Limits:
 
 
 class Budget:
-    """What is left of the limits of one archive."""
+    """The remainder of the limits of one archive."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

@@ -227,7 +227,7 @@ async def test_the_cache_is_readable_by_root_only(node, network, pod):
         pytest.param(
             {"stdout": '{"ips": [{"address": "10.1.0.3/24", "interface": 4}]}'}, "no interface 4", id="no link"
         ),
-        pytest.param({"stdout": '{"ips": 7}'}, "no list", id="wrong types"),
+        pytest.param({"stdout": '{"ips": 7}'}, "list", id="wrong types"),
         pytest.param({"stdout": "[" * 100_000}, "invalid JSON", id="depth"),
         pytest.param({"stdout": "x" * (5 << 20)}, "more than", id="five megabytes"),
     ],
@@ -282,7 +282,7 @@ async def test_a_hanging_plugin_is_killed_with_its_children_and_undone(node, pod
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        pytest.param(lambda path: path.unlink(), "there is no one in", id="missing"),
+        pytest.param(lambda path: path.unlink(), "plugin one does not exist in", id="missing"),
         pytest.param(lambda path: path.chmod(0o644), "not executable", id="not executable"),
         pytest.param(lambda path: path.chmod(0o777), "others than root can write", id="written by anybody"),
         pytest.param(lambda path: (path.unlink(), path.mkdir()), "not a regular file", id="a directory"),
@@ -303,7 +303,7 @@ async def test_a_missing_or_untrusted_program_is_not_run(node, network, pod, spo
 
 async def test_a_missing_plugin_makes_the_network_not_ready(node, network):
     node.network("one", "absent")
-    assert "there is no absent in" in network.not_ready_reason()
+    assert "plugin absent does not exist in" in network.not_ready_reason()
     node.network("one")
     assert network.not_ready_reason() == ""
 

@@ -69,8 +69,8 @@ async def test_a_manual_gc_waits_for_an_add_and_spares_its_pod(node, pod, gated)
     attaching = asyncio.create_task(network.attach(pod))
     await until(lambda: told() == ["begin ADD"])
     manual = collecting(node)
-    door = node.cache.parent / "locks/net.door"
-    await until(lambda: _is_held(door))
+    gate_file = node.cache.parent / "locks/net.gate"
+    await until(lambda: _is_held(gate_file))
     assert told() == ["begin ADD"], "it waits"
     gate.touch()
     await attaching

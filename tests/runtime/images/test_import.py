@@ -271,10 +271,10 @@ BAD = {  # what is wrong, and words of what is told
     ("a zstd layer that says it is gzip", "zstd is not supported"): lambda kit, made: with_layer(
         made, digest=kit.digest(ZSTD), size=len(ZSTD)
     ).files(blobs={kit.digest(ZSTD): ZSTD}),
-    ("a digest that leads out", "no sha256: digest"): lambda kit, made: with_layer(
+    ("a digest that leads out", "not a sha256: digest"): lambda kit, made: with_layer(
         made, digest="sha256:../../../etc/passwd"
     ).files(),
-    ("another digest", "no sha256: digest"): lambda kit, made: with_layer(made, digest="sha512:" + "a" * 128).files(),
+    ("another digest", "not a sha256: digest"): lambda kit, made: with_layer(made, digest="sha512:" + "a" * 128).files(),
     ("a wrong size", "bytes, not"): lambda kit, made: with_layer(
         made, size=made.manifest["layers"][0]["size"] + 1
     ).files(),
@@ -299,7 +299,7 @@ BAD = {  # what is wrong, and words of what is told
     ("other diff ids", "unpacks to"): lambda kit, made: with_config(
         made, rootfs={"type": "layers", "diff_ids": ["sha256:" + "a" * 64] * 2}
     ).files(),
-    ("diff ids that lead out", "no sha256: digest"): lambda kit, made: with_config(
+    ("diff ids that lead out", "not a sha256: digest"): lambda kit, made: with_config(
         made, rootfs={"type": "layers", "diff_ids": ["sha256:../../x"] * 2}
     ).files(),
     ("too few diff ids", "does not describe 2 layers"): lambda kit, made: with_config(
