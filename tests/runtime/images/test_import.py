@@ -274,7 +274,9 @@ BAD = {  # what is wrong, and words of what is told
     ("a digest that leads out", "not a sha256: digest"): lambda kit, made: with_layer(
         made, digest="sha256:../../../etc/passwd"
     ).files(),
-    ("another digest", "not a sha256: digest"): lambda kit, made: with_layer(made, digest="sha512:" + "a" * 128).files(),
+    ("another digest", "not a sha256: digest"): lambda kit, made: with_layer(
+        made, digest="sha512:" + "a" * 128
+    ).files(),
     ("a wrong size", "bytes, not"): lambda kit, made: with_layer(
         made, size=made.manifest["layers"][0]["size"] + 1
     ).files(),
