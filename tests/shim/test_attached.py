@@ -113,7 +113,7 @@ def with_hook(box, shim, file, netns):
     return box
 
 
-def test_a_runtime_starts_no_container_without_what_its_pod_claimed(
+def test_the_hook_stops_a_container_without_its_claimed_interfaces(
     shim, rootfs, reports, tmp_path, oci, support, netns
 ):
     boxes = support.Boxes(shim, rootfs, reports, tmp_path, oci)

@@ -66,7 +66,7 @@ def test_a_cgroup_that_is_not_there_is_told(shim, environment):
 
 
 @pytest.mark.skipif(not UNIFIED.is_mount(), reason="this machine has no hybrid of both cgroup versions")
-def test_the_unified_tree_is_covered_for_the_program_and_for_nobody_else(shim, environment):
+def test_the_unified_tree_is_covered_for_the_program_only(shim, environment):
     before = Path("/proc/self/mountinfo").read_text()
     assert execute(shim, environment, "--cover-unified", "--", "ls", str(UNIFIED)).stdout == ""
     assert execute(shim, environment, "--", "ls", str(UNIFIED)).stdout != ""
@@ -143,7 +143,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_what_was_executed_in_a_container_does_not_outlive_a_killed_caller(busy, support, script):
+def test_an_exec_ends_with_its_killed_caller(busy, support, script):
     box, word = busy
     argv = [sys.executable, "-c", CALLER, *exec_in(box, "sh", "-c", script.format(word))]
     with subprocess.Popen(argv, env=box.env, stdout=subprocess.PIPE) as caller:
@@ -167,7 +167,7 @@ def test_sigterm_ends_what_was_executed_in_a_container(busy, support, script):
     support.eventually(lambda: not running(box, word), "it is gone")
 
 
-def test_what_it_put_into_the_background_stays_when_it_ends_by_itself(busy):
+def test_background_processes_of_an_exec_stay(busy):
     box, word = busy
     script = f"sleep {word} >/dev/null 2>&1 & exit 6"
     argv = exec_in(box, "sh", "-c", script, flags=["--die-with", str(os.getpid())])

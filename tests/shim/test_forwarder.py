@@ -184,7 +184,7 @@ def test_a_call_that_was_not_taken_whole_is_done_by_the_program_of_the_note(run,
     ],
     ids=["nothing", "a byte", "garbage", "half an answer", "endless lengths"],
 )
-def test_when_nobody_knows_what_was_done_the_runtime_is_told_to_try_again_later(run, daemon, said, tmp_path):
+def test_an_unknown_outcome_is_try_again_later(run, daemon, said, tmp_path):
     daemon(lambda connection, *_: connection.sendall(wire.BEGUN + said))
     code, stdout, stderr = run(ADD, b"config")
     told = json.loads(stdout)

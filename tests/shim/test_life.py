@@ -30,7 +30,7 @@ def test_the_signal_that_killed_it_is_kept(boxes, oci):
     assert (told["code"], told["signal"]) == (137, 9)
 
 
-def test_a_start_is_told_by_the_number_on_stdout_by_a_file_and_by_the_socket(boxes, oci, support):
+def test_a_start_is_reported_on_stdout_in_a_file_and_on_the_socket(boxes, oci, support):
     boxes.oci = oci
     box = boxes.box("sleep", "100").start()
     assert box.result.stdout == f"{box.pid}\n"
@@ -52,7 +52,7 @@ def test_files_and_socket_are_for_the_owner_alone(boxes):
     assert modes == {"shim.sock": 0o600, "started": 0o600}
 
 
-def test_the_shim_leaves_when_all_is_told_and_only_the_facts_remain(boxes):
+def test_the_shim_ends_and_leaves_only_its_files(boxes):
     box = boxes.box("true").start()
     box.exited()
     box.gone()
@@ -75,7 +75,7 @@ def test_twenty_at_once(boxes):
     assert [each.log.read_bytes().split()[-1] for each in made] == [b"%d" % number for number in range(20)]
 
 
-def test_the_container_inherits_its_three_files_and_nothing_of_the_callers(boxes, oci, support):
+def test_the_container_inherits_only_three_descriptors(boxes, oci, support):
     """No descriptors, no ignored or blocked signals, no sockets that are meant for the caller."""
     boxes.oci = oci
     box = boxes.box("sleep", "100")
@@ -117,7 +117,7 @@ def test_the_shim_is_not_moved_by_a_signal(boxes, name):
     assert box.exited()["code"] == 3
 
 
-def test_whoever_is_orphaned_in_the_hosts_process_namespace_is_reaped(boxes, support):
+def test_orphans_in_the_hosts_pid_namespace_are_reaped(boxes, support):
     """Without a namespace of its own for processes, the container's orphans become the shim's children."""
     names = [each for each in support.OWN_NAMESPACES if each != "pid"]
     box = boxes.box("sh", "-c", "for i in 1 2 3; do (sleep 100 &); done; sleep 100", namespaces=names).start()

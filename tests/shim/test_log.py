@@ -95,7 +95,7 @@ def test_the_file_is_changed_under_load_and_no_line_is_lost_or_split(boxes, supp
 
 
 @pytest.mark.parametrize("kind", ["symlink", "fifo", "directory"])
-def test_a_trap_in_the_place_of_the_log_is_not_stepped_into(boxes, support, tmp_path, kind):
+def test_a_special_file_at_the_path_of_the_log_is_refused(boxes, support, tmp_path, kind):
     box = boxes.box("sh", "-c", "echo before; sleep 0.5; echo after").start()
     kept = tmp_path / "kept"
     box.log.rename(kept)

@@ -163,7 +163,7 @@ def test_the_runtime_does_not_outlive_the_shim_that_started_it(boxes, support):
     assert not (box.state / "started").exists()
 
 
-def test_when_the_shim_is_killed_the_container_lives_on_and_can_be_known(boxes, support):
+def test_a_container_survives_its_killed_shim(boxes, support):
     """There is no exit, the socket answers nobody, and number and start time tell whether the process is still it."""
     box = boxes.box("sleep", "100").start()
     started = box.started
@@ -178,7 +178,7 @@ def test_when_the_shim_is_killed_the_container_lives_on_and_can_be_known(boxes, 
     support.eventually(lambda: not support.alive(started["pid"]), "the container is gone")
 
 
-def test_output_that_the_runtime_must_get_rid_of_does_not_hang_the_start(boxes, support):
+def test_output_during_a_start_does_not_block_it(boxes, support):
     """A pipe holds 64 KiB: whoever writes more while the start is undecided is read after a while."""
     flood = 'yes warning | head -c 200000 >&2; exec "$@"'
     box = boxes.box("echo", "done", before=("sh", "-c", flood, "loud")).start()

@@ -73,7 +73,7 @@ def test_stdin_stays_open_for_the_next_client_when_it_is_for_many(boxes, support
     assert support.logged(box.log) == [("stdout", "F", b"one two")]
 
 
-def test_what_follows_the_request_in_the_same_write_is_for_stdin(boxes, support):
+def test_bytes_after_the_request_are_stdin(boxes, support):
     box = boxes.box("head", "-n", "1", flags=["--stdin"]).start()
     asked = box.open("stdin\nhello")
     assert asked.line() == "ok"
@@ -100,7 +100,7 @@ def test_a_container_that_closes_its_stdin_sends_its_clients_away(boxes, support
         support.eventually(lambda: not sendable(feeding.socket), "it is sent away")
 
 
-def test_whoever_attaches_gets_the_output_as_it_comes_and_then_the_end(boxes):
+def test_attached_clients_get_the_output_and_then_the_end(boxes):
     box = boxes.box("sh", "-c", "read x; printf now; echo bad >&2; read x; exit 2", flags=["--stdin"]).start()
     watching = [box.opened("attach") for _ in range(3)]
     with box.opened("stdin") as feeding:
@@ -146,7 +146,7 @@ def test_a_slow_attached_client_delays_no_other_and_learns_its_loss(boxes, suppo
         pytest.param("status\x00", '{"state":"running"', id="a null"),
     ],
 )
-def test_nonsense_is_answered_politely(boxes, request_, answer):
+def test_invalid_requests_are_answered_with_an_error(boxes, request_, answer):
     box = boxes.box("sleep", "100").start()
     asked = box.open("")
     with suppress(BrokenPipeError):  # it may have heard enough
@@ -172,7 +172,7 @@ def test_a_waiting_client_may_close_its_half(boxes):
     assert json.loads(waiting.line())["signal"] == 9
 
 
-def test_clients_that_say_nothing_are_sent_away_and_then_there_is_room_again(boxes):
+def test_silent_clients_are_disconnected_and_free_their_slots(boxes):
     box = boxes.box("sleep", "100").start()
     silent = [box.open("") for _ in range(64)]
     refused = box.open("status")

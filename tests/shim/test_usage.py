@@ -34,7 +34,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", WRONG.values(), ids=WRONG)
-def test_a_wrong_command_line_is_told_in_one_line(shim, environment, words):
+def test_a_wrong_command_line_is_reported_in_one_line(shim, environment, words):
     done = subprocess.run([*shim, *words], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(r"podwire-shim: .+\n", done.stderr)

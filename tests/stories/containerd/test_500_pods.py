@@ -101,7 +101,7 @@ def test_somebody_attaches_to_it(cluster, eventually):
     pod.delete()
 
 
-def test_what_ends_at_once_is_seen_and_what_crashes_runs_again(cluster, eventually):
+def test_short_containers_are_seen_and_crashed_ones_restarted(cluster, eventually):
     done = cluster.run("echo done", wait="jsonpath={.status.phase}=Succeeded", restartPolicy="Never")
     failed = cluster.run("exit 3", wait="jsonpath={.status.phase}=Failed", restartPolicy="Never")
     assert failed.status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
@@ -149,7 +149,7 @@ def test_probes_ask_inside_it(cluster, eventually):
     pod.delete("--force", "--grace-period=0")
 
 
-def test_images_come_by_import_and_what_cannot_be_pulled_is_told_in_containerds_words(cluster):
+def test_images_are_imported_and_pull_errors_are_containerds(cluster):
     def waiting(image, policy):
         container = {"name": "c0", "image": image, "imagePullPolicy": policy, "command": ["sleep", "1000"]}
         return cluster.run(containers=[container], wait="")

@@ -87,7 +87,7 @@ async def test_pods_of_another_kubelet_are_left_alone(cluster, eventually):
             await cri.call(method, method.request(pod_sandbox_id=made.pod_sandbox_id), timeout=60)
 
 
-def test_that_containerd_sends_no_events_is_said_once_by_each_kubelet(cluster, eventually):
+def test_missing_events_of_containerd_are_logged_once(cluster, eventually):
     log = cluster.machine.root / "var/log/podwire/kubelet.log"
     eventually(lambda: SILENCE in log.read_text().rpartition("kubelet: kubelet is running")[2])
     assert log.read_text().count(SILENCE) == log.read_text().count("kubelet: kubelet is running")

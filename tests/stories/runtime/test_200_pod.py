@@ -97,7 +97,7 @@ async def test_a_restart_is_a_new_container_with_the_next_attempt(cri):
     assert sorted(each.metadata.attempt for each in rows) == [0, 1, 2]
 
 
-async def test_who_does_not_listen_is_killed_after_the_grace_and_not_before(cri):
+async def test_a_container_that_ignores_term_is_killed_after_the_grace(cri):
     pod = await cri.run()
     id_ = await cri.start(pod, "trap '' TERM; while :; do sleep 0.05; done")
     begun = time.monotonic()
@@ -116,7 +116,7 @@ async def test_a_container_is_stopped_by_the_signal_that_it_asked_for(cri):
     assert (await cri.status(id_)).exit_code == 7
 
 
-async def test_what_is_not_there_is_stopped_and_removed_already(cri):
+async def test_stop_and_remove_are_idempotent(cri):
     for method, name in [
         ("StopPodSandbox", "pod_sandbox_id"),
         ("RemovePodSandbox", "pod_sandbox_id"),

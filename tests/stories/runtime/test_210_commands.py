@@ -48,7 +48,7 @@ async def test_a_program_that_is_not_there_is_told(cri, container):
     assert b"no/such" in done.stderr
 
 
-async def test_a_command_that_takes_too_long_is_gone_with_all_that_it_started(cri, container, eventually):
+async def test_a_command_is_killed_with_its_children_at_its_deadline(cri, container, eventually):
     begun = time.monotonic()
     error = await cri.refused(
         "ExecSync", container_id=container, cmd=["sh", "-c", "sleep 1234 & sleep 1234; true"], timeout=1
@@ -73,7 +73,7 @@ async def test_a_command_that_says_too_much_is_stopped(cri, container, eventuall
     await eventually(lambda: not running_in(container, "/dev/zero"))
 
 
-async def test_what_a_command_leaves_in_the_background_keeps_nobody_waiting(cri, container):
+async def test_background_processes_of_a_command_are_not_waited_for(cri, container):
     begun = time.monotonic()
     assert await cri.said(container, "sleep 20 & echo done") == "done\n"
     assert time.monotonic() - begun < 10
@@ -156,7 +156,7 @@ async def talk(cri, container, shared):
         yield opened
 
 
-async def test_a_conversation_carries_input_to_its_end_and_both_outputs(talk):
+async def test_exec_carries_input_to_its_end_and_both_outputs(talk):
     async with talk("sh", "-c", "cat; echo bye >&2; exit 5", stdin=True, stdout=True, stderr=True) as it:
         await it.say(b"hello ")
         await it.say(b"x" * 100_000)
@@ -192,7 +192,7 @@ async def test_a_command_dies_when_its_client_goes(talk, container, eventually):
     await eventually(lambda: not running_in(container, "5678"))
 
 
-async def test_a_conversation_is_offered_once_and_needs_an_upgrade(talk, cri, container):
+async def test_an_exec_url_is_valid_once_and_needs_an_upgrade(talk, cri, container):
     answer = await cri("Exec", container_id=container, cmd=["true"], stdout=True)
     async with talk.session.post(answer.url) as refused:
         assert refused.status == 400

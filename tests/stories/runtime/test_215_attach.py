@@ -74,7 +74,7 @@ async def attach(cri, shared):
 ECHO = 'while read -r line; do echo "$line"; echo "$line" >&2; [ "$line" = end ] && exit 7; done'
 
 
-async def test_several_clients_hear_the_same_and_any_may_speak(cri, attach):
+async def test_attached_clients_share_output_and_input(cri, attach):
     container = await cri.start(await cri.run(), ECHO, stdin=True)
     both = {"stdin": True, "stdout": True, "stderr": True}
     async with attach(container, **both) as one, attach(container, **both) as two:
@@ -129,7 +129,7 @@ async def test_a_terminal_has_the_clients_size(cri, attach):
         pytest.param({"stdin": True, "stdout": True}, "without stdin", id="input that there is not"),
     ],
 )
-async def test_what_the_container_does_not_have_is_refused(cri, streams, why):
+async def test_attach_is_refused_for_streams_that_do_not_exist(cri, streams, why):
     container = await cri.start(await cri.run())
     error = await cri.refused("Attach", container_id=container, **streams)
     assert error.code == 3

@@ -175,7 +175,7 @@ RUBBISH = {
 
 
 @pytest.mark.parametrize("rubbish", RUBBISH.values(), ids=RUBBISH.keys())
-async def test_who_breaks_the_rules_is_let_go_politely(cri, pod, dial, rubbish):
+async def test_a_protocol_violation_ends_the_connection_cleanly(cri, pod, dial, rubbish):
     offered = await cri("PortForward", pod_sandbox_id=pod.id)
     async with dial(offered.url, PORTS) as far:
         await far.write(rubbish)

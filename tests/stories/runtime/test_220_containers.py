@@ -24,7 +24,7 @@ async def test_dns_hostname_and_sysctls_are_the_pods_own(cri):
     assert await cri.said(id_, "cat /proc/sys/net/ipv4/ip_unprivileged_port_start") == "80\n"
 
 
-async def test_a_pod_on_the_nodes_network_has_its_links_and_no_address_of_its_own(cri, shared):
+async def test_a_host_network_pod_has_the_nodes_links(cri, shared):
     config = cri.pod_config()
     config.hostname = ""
     config.linux.security_context.namespace_options.network = pb.NODE
@@ -133,7 +133,7 @@ async def test_limits_hold_and_can_be_changed(cri, shared):
     assert (await cri.status(id_)).resources.linux.memory_limit_in_bytes == 96 << 20
 
 
-async def test_who_takes_more_memory_than_allowed_is_told_to_be_oom_killed(cri):
+async def test_exceeding_the_memory_limit_is_oom_killed(cri):
     config = cri.container_config("exec tail /dev/zero")
     config.linux.resources.memory_limit_in_bytes = 16 << 20
     id_ = await cri.start(await cri.run(), config=config)

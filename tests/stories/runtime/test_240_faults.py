@@ -49,7 +49,7 @@ def answering(add="", delete=""):
         pytest.param("head -c 5000000 /dev/zero", "fake", id="far too many words"),
     ],
 )
-async def test_a_plugin_that_fails_is_named_and_nothing_is_left(own, kubelet_of, plugin, add, words):
+async def test_a_failing_plugin_is_named_and_nothing_is_left(own, kubelet_of, plugin, add, words):
     plugin(answering(add))
     own.start()
     async with kubelet_of(own) as cri:
@@ -84,7 +84,7 @@ async def test_what_cannot_be_undone_stays_until_it_can(own, kubelet_of, plugin)
     assert own.leaks() == []
 
 
-async def test_a_caller_that_gives_up_on_a_slow_plugin_gets_the_pod_when_it_asks_again(own, kubelet_of, plugin):
+async def test_a_retry_after_a_timeout_gets_the_pod_of_the_first_call(own, kubelet_of, plugin):
     plugin(answering(f"sleep 1; echo '{json.dumps(GOOD)}'"))
     own.start()
     async with kubelet_of(own) as cri:
@@ -100,7 +100,7 @@ async def test_a_caller_that_gives_up_on_a_slow_plugin_gets_the_pod_when_it_asks
     assert own.leaks() == []
 
 
-async def test_a_network_that_is_not_configured_or_has_no_plugin_is_told(own, kubelet_of, plugin, eventually):
+async def test_a_missing_network_or_plugin_is_a_condition(own, kubelet_of, plugin, eventually):
     own.start()
     async with kubelet_of(own) as cri:
 

@@ -57,7 +57,7 @@ async def settle(cri, eventually):
 
 
 @pytest.mark.parametrize("point", SAMPLE)
-async def test_a_runtime_that_is_killed_anywhere_goes_on_where_it_was(own, kubelet_of, eventually, point):
+async def test_a_killed_runtime_continues_where_it_was(own, kubelet_of, eventually, point):
     own.start()
     async with kubelet_of(own) as cri:
         kept = await cri.run()
@@ -108,7 +108,7 @@ async def test_a_retry_after_a_kill_gets_a_pod(own, kubelet_of):
     assert own.leaks() == []
 
 
-async def test_the_next_start_finishes_a_stop_that_was_cut_short(own, kubelet_of):
+async def test_the_next_start_finishes_an_interrupted_stop(own, kubelet_of):
     """Whoever asked for it sees that the sandbox is not ready, and may never ask again."""
     own.start(PODWIRE_FAILPOINTS="runtime.cni-deleted=kill")
     async with kubelet_of(own) as cri:
@@ -141,7 +141,7 @@ async def test_a_clean_stop_leaves_pods_running(own, kubelet_of):
     assert own.leaks() == []
 
 
-async def test_a_second_runtime_on_the_same_prefix_is_refused_and_harms_nobody(own, kubelet_of):
+async def test_a_second_runtime_on_the_same_prefix_is_refused(own, kubelet_of):
     own.start()
     async with kubelet_of(own) as cri:
         pod = await cri.run()
@@ -156,7 +156,7 @@ async def test_a_second_runtime_on_the_same_prefix_is_refused_and_harms_nobody(o
         await cri.remove(pod)
 
 
-async def test_a_network_namespace_that_somebody_deleted_is_noticed_and_the_pod_can_be_removed(own, kubelet_of):
+async def test_a_deleted_network_namespace_is_noticed_and_the_pod_removable(own, kubelet_of):
     own.start()
     async with kubelet_of(own) as cri:
         pod = await cri.run()
@@ -189,7 +189,7 @@ async def test_a_container_without_its_shim_ends_as_unknown(own, kubelet_of, eve
     assert own.leaks() == []
 
 
-async def test_records_that_cannot_be_read_harm_only_themselves(own, kubelet_of, eventually):
+async def test_a_damaged_record_affects_only_its_own_sandbox(own, kubelet_of, eventually):
     own.start()
     async with kubelet_of(own) as cri:
         pod, lost = await cri.run(), await cri.run()

@@ -11,7 +11,7 @@ esac
 """
 
 
-async def test_a_namespace_whose_sandbox_nobody_knows_goes_without_a_restart(own, kubelet_of, eventually):
+async def test_an_orphaned_namespace_is_removed_without_a_restart(own, kubelet_of, eventually):
     programs = own.prefix / "plugins"
     programs.mkdir()
     plugin, stuck = programs / "slow", programs / "slow.stuck"

@@ -3,7 +3,7 @@
 import shutil
 
 
-async def test_a_running_pod_is_no_leak_and_what_it_leaves_without_its_records_is(own, kubelet_of):
+async def test_leakcheck_lists_resources_without_records_only(own, kubelet_of):
     own.start()
     async with kubelet_of(own) as cri:
         pod = await cri.run()

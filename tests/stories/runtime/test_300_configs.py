@@ -193,7 +193,7 @@ async def test_an_imported_image_serves_every_policy(images, policy, reasons):
     assert [reason for _, reason, _ in told] == reasons
 
 
-async def test_an_image_that_nobody_imported_is_refused_in_the_runtimes_words(images):
+async def test_a_missing_image_is_refused_with_the_runtimes_error(images):
     puller, told = images
     pod = pod_of({"name": "main", "image": "nowhere.test/none:1", "imagePullPolicy": "IfNotPresent"})
     with pytest.raises(ImageError) as raised:

@@ -102,7 +102,7 @@ async def test_a_container_becomes_ready_and_unready_as_its_command_says(story, 
     assert story.unhealthy is None
 
 
-async def test_a_liveness_command_that_hangs_is_ended_each_time_and_leads_to_a_verdict(story, eventually):
+async def test_a_hanging_liveness_command_is_killed_and_counts_as_failure(story, eventually):
     await story.follow(liveness=command("sleep 5678; true", timeoutSeconds=1, failureThreshold=2))
     await story.until(lambda: story.unhealthy)
     failed = 'Unhealthy: Liveness probe failed: command timed out: "sh -c sleep 5678; true" timed out after 1s'

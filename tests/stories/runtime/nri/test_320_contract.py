@@ -38,7 +38,7 @@ async def names(cri):
     return [each.metadata.name for each in (*pods, *containers)]
 
 
-async def test_01_a_pod_is_run_stopped_and_removed_with_its_metadata_network_and_addresses(seat):
+async def test_01_pod_events_have_metadata_network_and_addresses(seat):
     cri, plugin, _ = seat
     pod = await cri.run(cri.pod_config("web", annotations={"example.dev/note": "hello"}))
     told = plugin.told["RunPodSandbox"][0]
@@ -71,7 +71,7 @@ async def test_02_a_container_is_created_started_stopped_and_removed(seat):
     assert plugin.of("app") == CONTAINER
 
 
-async def test_03_a_container_that_exits_by_itself_is_told_before_anybody_asks(seat, eventually):
+async def test_03_an_exit_is_reported_without_a_stop_call(seat, eventually):
     cri, plugin, _ = seat
     id_ = await cri.start(await cri.run(), "exit 1", name="app")
     await eventually(lambda: "StopContainer" in plugin.of("app"), 20)
@@ -95,7 +95,7 @@ async def test_04_and_05_a_pod_is_neither_listed_nor_usable_while_its_hook_runs(
     assert await names(cri) == ["web", "main"]
 
 
-async def test_06_a_hook_that_fails_leaves_nothing_and_the_same_pod_can_be_run_at_once(seat):
+async def test_06_a_failed_hook_is_undone_and_the_pod_can_run_at_once(seat):
     cri, plugin, runtime = seat
     plugin.errors["RunPodSandbox"] = FailedPrecondition("no route to the moon")
     config = cri.pod_config("web")
@@ -109,7 +109,7 @@ async def test_06_a_hook_that_fails_leaves_nothing_and_the_same_pod_can_be_run_a
     assert (await cri.run(config)).ip
 
 
-async def test_07_when_a_pod_stops_its_containers_have_exited_and_status_answers(seat):
+async def test_07_containers_have_exited_before_the_pod_stops(seat):
     cri, plugin, _ = seat
     pod = await cri.run()
     id_ = await cri.start(pod)
@@ -123,7 +123,7 @@ async def test_07_when_a_pod_stops_its_containers_have_exited_and_status_answers
     await stopping
 
 
-async def test_08_stopping_again_tells_nobody_and_a_stopped_pod_takes_no_containers(seat):
+async def test_08_a_second_stop_sends_no_event_and_creation_is_refused(seat):
     cri, plugin, _ = seat
     pod = await cri.run(cri.pod_config("web"))
     for _ in range(2):
@@ -146,7 +146,7 @@ async def test_09_a_container_is_not_listed_while_its_hook_runs(seat):
     assert await names(cri) == ["web", "app"]
 
 
-async def test_10_a_create_hook_that_fails_leaves_nothing_and_can_be_tried_again(seat):
+async def test_10_a_failed_create_hook_is_undone_and_can_be_retried(seat):
     cri, plugin, _ = seat
     pod = await cri.run(cri.pod_config("web"))
     plugin.errors["CreateContainer"] = ValueError("not this one")
@@ -167,7 +167,7 @@ async def test_11_who_comes_late_is_told_what_is_there(seat, recorder, registere
 
 
 @pytest.mark.parametrize("pods", [1, 3])
-async def test_12_and_13_what_comes_while_somebody_is_synchronized_is_not_lost(seat, recorder, registered, pods):
+async def test_12_and_13_events_during_synchronize_are_not_lost(seat, recorder, registered, pods):
     cri, _, runtime = seat
     late = recorder(name="late", index="20")
     late.hold("Synchronize")
@@ -194,7 +194,7 @@ async def test_a_start_hook_that_fails_stops_the_container(seat):
     assert plugin.of("app")[-2:] == ["StartContainer", "StopContainer"]
 
 
-async def test_stopping_a_pod_does_not_wait_for_a_container_that_is_being_created(seat):
+async def test_stop_does_not_wait_for_a_container_in_creation(seat):
     cri, plugin, _ = seat
     pod = await cri.run()
     plugin.hold("CreateContainer")
@@ -294,7 +294,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("field", REFUSED)
-async def test_what_this_runtime_cannot_do_is_refused_by_name(seat, field):
+async def test_unsupported_requests_are_refused_by_name(seat, field):
     cri, plugin, _ = seat
     plugin.answers["CreateContainer"] = REFUSED[field]
     pod = await cri.run()
@@ -304,9 +304,7 @@ async def test_what_this_runtime_cannot_do_is_refused_by_name(seat, field):
     assert field.rpartition(".")[2] in str(error)
 
 
-async def test_a_runtime_that_is_restarted_tells_the_end_of_pods_from_before_once(
-    own, kubelet_of, recorder, registered
-):
+async def test_a_restarted_runtime_reports_the_end_of_earlier_pods_once(own, kubelet_of, recorder, registered):
     own.start()
     plugin = recorder()
     async with kubelet_of(own) as cri, registered(plugin, own.prefix):

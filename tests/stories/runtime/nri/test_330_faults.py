@@ -181,7 +181,7 @@ async def test_a_plugin_that_fails_anywhere(own, kubelet_of, eventually, fault):
         assert left(own) == [], "nothing is left"
 
 
-async def test_a_pod_whose_plugin_stays_away_is_refused_and_leaves_nothing(own, kubelet_of):
+async def test_a_pod_without_its_required_plugin_is_refused(own, kubelet_of):
     configure(own, required=True, grace="500ms")
     own.start()
     async with kubelet_of(own) as cri:

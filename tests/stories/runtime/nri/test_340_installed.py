@@ -45,7 +45,7 @@ def told(runtime):
     return [json.loads(each) for each in (runtime.prefix / "installed.log").read_text().splitlines()]
 
 
-async def test_an_installed_plugin_is_there_before_the_first_pod_and_ends_with_the_runtime(own, kubelet_of):
+async def test_an_installed_plugin_runs_from_the_first_pod_to_the_runtimes_end(own, kubelet_of):
     install(own, "10-told")
     (own.prefix / "opt/nri/plugins/stray").write_text("no plugin\n")
     own.start()
