@@ -40,6 +40,7 @@ class PoolRecords:
         self._records: Records[Record] = Records(
             directory / pool, Codec(_encode, _decode), format=FORMAT, migrate=_migrate
         )
+        (directory / pool).mkdir(mode=0o700, parents=True, exist_ok=True)  # fails now if the state cannot be used
         self._records.sweep()
         self._written: dict[str, Record] = {}
 

@@ -28,7 +28,7 @@ def load(path: Path) -> Config:
             raise BadConfig(str(each), f"is not a setting; known settings: {', '.join((*KEYS, POOLS))}")
     pools = found.get(POOLS) or {}
     if not isinstance(pools, dict):
-        raise BadConfig(POOLS, "is no mapping of names to pools")
+        raise BadConfig(POOLS, "is not a mapping of names to pools")
     try:
         known = parse_pools(pools)
     except Refused as error:

@@ -44,7 +44,7 @@ CASES = {
     "on another node": (allocated(pool="node-2"), (), "lan1: is on node node-2; ask there"),
     "not asked for": (allocated(), (), "lan1: not prepared; no kubelet has asked for it, or it was refused"),
     "another driver's": (allocated(driver="gpu.example.com"), (), "which is the business of gpu.example.com"),
-    "reserved for nobody": (allocated(), (), "reserved for nobody"),
+    "reserved for no pod": (allocated(), (), "reserved for no pod"),
     "a share": (allocated(shareID="s1"), (), "device lan1 of pool node-1, share s1"),
 }
 
@@ -107,9 +107,9 @@ def test_the_file_of_the_driver_has_what_is_offered_and_pools(tmp_path):
 
 
 WRONG = {
-    "a list": ("[]\n- a", "is no"),
+    "a list": ("[]\n- a", "is not YAML"),
     "an unknown key": ("uplinks: 1", "uplinks: is not a setting; known settings: filter"),
-    "pools that are none": ("pools: [a]", "pools: is no mapping of names to pools"),
+    "pools that are none": ("pools: [a]", "pools: is not a mapping of names to pools"),
     "a pool without a subnet": ("pools: {lab: {rangeStart: 10.0.0.1}}", "pools.lab"),
     "twice the same": ("filter: a\nfilter: b", "twice"),
     "no YAML": ("a: [", "is not YAML"),

@@ -33,7 +33,7 @@ async def http(api_server, admin_http, until):
     admin = Client(admin_http)
     for each in network_driver(Deployment()):
         await admin.create(each)
-    await until(lambda: len(api_server.assembled.policies.in_force.bound) == 2)
+    await until(lambda: len(api_server.assembled.policies.active.bound) == 2)
     await until(lambda: allowed(Client(As(admin_http)).list(SLICES)))
     return admin_http
 

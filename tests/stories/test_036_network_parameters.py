@@ -78,7 +78,7 @@ def test_what_cannot_be_is_refused_when_it_is_written(kubectl, deployed):
 def test_a_class_locks_what_is_a_field_and_is_judged_like_a_claim(kubectl, deployed):
     name = kubectl.namespace
     wrong = kubectl.refused("create -f -", given=filled(CLASS, name, "locks: [interface.speed]"))
-    assert "spec.config[0].opaque.parameters.locks[0]: is no field" in wrong
+    assert "spec.config[0].opaque.parameters.locks[0]: is not a field" in wrong
     kubectl("create -f -", given=filled(CLASS, name, "locks: [interface.mtu]"))
     kubectl(f"label deviceclass {name} tier=fast")
     patch = '[{"op": "replace", "path": "/spec/config/0/opaque/parameters/locks", "value": "all"}]'

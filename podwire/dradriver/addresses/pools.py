@@ -1,6 +1,6 @@
-"""The pools of addresses that the driver's configuration names. Pure.
+"""Address pools of the driver's configuration. Pure.
 
-A pool is told in the words of host-local's `ipam`, which administrators of pod networks know:
+A pool has the fields of host-local's `ipam`, which administrators of pod networks know:
 
     lab:
       ranges:
@@ -48,7 +48,7 @@ def parse_pools(config: Mapping[str, Any], where: str = "pools") -> dict[str, Po
 
 def _parse_pool(name: str, config: object, where: str) -> Pool:
     if not isinstance(config, dict):
-        raise Refused(where, "is no object")
+        raise Refused(where, "is not an object")
     if unknown := sorted(set(config) - set(_FIELDS)):
         raise Refused(f"{where}.{unknown[0]}", f"unknown field; a pool has {', '.join(_FIELDS)}")
     try:

@@ -117,7 +117,7 @@ def _allocation(claim: Object, users: Sequence[Object]) -> Iterator[str]:
         share = f", share {each['shareID']}" if each.get("shareID") else ""
         yield f"request {each['request']}: device {each['device']} of pool {each['pool']}{share}{ours}"
     reserved = [f"{each['resource'].removesuffix('s')} {each['name']}" for each in status.get("reservedFor") or ()]
-    yield f"reserved for {', '.join(reserved) or 'nobody: its pod is gone, or not scheduled'}"
+    yield f"reserved for {', '.join(reserved) or 'no pod: it is gone, or not scheduled'}"
 
 
 def _condition(pod: Object, type_: str) -> str:

@@ -51,7 +51,7 @@ def config(found: object, key: str = "") -> Config:
     read = Config(**_fields(key, found, _KEYS))
     for at, each in enumerate(read.shared):
         if each.interface in [other.interface for other in read.shared[:at]]:
-            raise BadConfig(below(below(key, f"shared[{at}]"), "interface"), f"{each.interface} is there twice")
+            raise BadConfig(below(below(key, f"shared[{at}]"), "interface"), f"{each.interface} is listed twice")
     return read
 
 
@@ -63,7 +63,7 @@ def _fields(key: str, found: object, keys: Mapping[str, tuple[str, Read]]) -> di
 
 def _parents(key: str, value: object) -> tuple[Shared, ...]:
     if not isinstance(value, list) or len(value) > MOST_PARENTS:
-        raise BadConfig(key, f"is no list of up to {MOST_PARENTS}")
+        raise BadConfig(key, f"is not a list of up to {MOST_PARENTS}")
     return tuple(_parent(f"{key}[{at}]", each) for at, each in enumerate(value))
 
 
@@ -84,19 +84,19 @@ def _bandwidth(key: str, value: object) -> int:
     except ValueError:
         amount = 0
     if not LEAST_BANDWIDTH <= amount < 2**63:
-        raise BadConfig(key, f"{value!r} is no bandwidth in bits per second such as 10G, 1M at least")
+        raise BadConfig(key, f"{value!r} is not a bandwidth in bits per second such as 10G (at least 1M)")
     return amount
 
 
 def _expression(key: str, value: object) -> str:
     if not isinstance(value, str) or len(value.encode()) > LONGEST_FILTER:
-        raise BadConfig(key, f"is no expression of up to {LONGEST_FILTER} bytes")
+        raise BadConfig(key, f"is not an expression of up to {LONGEST_FILTER} bytes")
     return value
 
 
 def _seconds(key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 3600:
-        raise BadConfig(key, f"{value!r} is no number of seconds from 0 to 3600")
+        raise BadConfig(key, f"{value!r} is not a number of seconds from 0 to 3600")
     return float(value)
 
 

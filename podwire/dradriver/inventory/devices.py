@@ -136,14 +136,14 @@ _TYPES = {bool: "bool", int: "int", str: "string"}
 def trouble(name: str, value: object) -> str:
     """Why the API would not take an attribute; empty when it would."""
     if not _NAME.fullmatch(name):
-        return "is no name of an attribute"
+        return "is not a valid attribute name"
     if type(value) not in _TYPES:
-        return f"{value!r} is no text, number, or yes or no"
+        return f"{value!r} is not a string, integer or boolean"
     if isinstance(value, int):
         return "" if -(2**63) <= value < 2**63 else f"{value} is too large"
     text = str(value)
     if "\ufffd" in text or any(0xD800 <= ord(each) < 0xE000 for each in text):
-        return "is no text"
+        return "is not valid UTF-8"
     if not text.isprintable():
         return f"{text!r} has characters that cannot be shown"
     size = len(text.encode())

@@ -32,7 +32,7 @@ class Filter:
         known = {name: value for name, value in attributes.items() if value is not None}
         verdict = self._program.run({"attributes": known})
         if isinstance(verdict, CelError):
-            return f"the filter cannot judge it: {verdict.message}"
+            return f"the filter failed: {verdict.message}"
         if not isinstance(verdict, bool):
             return f"the filter says {verdict!r}, neither true nor false"
-        return "" if verdict else "the filter does not want it"
+        return "" if verdict else "the filter excludes it"

@@ -1,7 +1,7 @@
-"""The devices of a node: what the host has, what pods have of it, and how each of them is.
+"""The devices of a node: links of the host, links that pods have, and their health.
 
-A device that somebody holds stays in the list as it was, wherever its link is meanwhile. Looks are synchronous, one at
-a time; what they found is read by anybody at any time.
+A device that a claim holds stays in the inventory as it was, wherever its link is. Looks are synchronous, one at a
+time; their results can be read from any thread.
 """
 
 import logging
@@ -35,7 +35,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A device, and what the slice says of it; without taints."""
+    """A device, and its entry in the ResourceSlice without taints."""
 
     device: Device
     listed: Object
@@ -45,62 +45,62 @@ class Known:
 class _Held:
     known: Known
     macs: set[str]
-    """That its link may have: a pod can be given another one."""
+    """MAC addresses that its link may have: a claim can set another one."""
     holders: set[str] = field(default_factory=set)
 
 
 class Inventory:
-    """Opened where the links are: in the calling thread's network namespace, or in that at a path."""
+    """Opened in the network namespace of the links: the calling thread's, or that at a path."""
 
     def __init__(
         self, *, sysfs: Sysfs, clock: Clock, config: Config | None = None, netns: str | Path | None = None
     ) -> None:
-        """Raises BadConfig for a filter that is none, LinuxError."""
+        """Raises BadConfig for an invalid filter; LinuxError."""
         self.config, self.netns, self._clock = config or Config(), netns, clock
         self._filter = Filter(self.config.filter)
         self._judge = Judge(self.config.patience)
         self._host = Host(sysfs, netns)
-        self._turn = threading.RLock()
-        self._where = LinkLocations()
+        self._lock = threading.RLock()
+        self._locations = LinkLocations()
         self._known: dict[str, Known] = {}
         self._held: dict[str, _Held] = {}
-        self._home: dict[str, Link] = {}
-        self._nobodys: frozenset[int] = frozenset()
+        self._on_host: dict[str, Link] = {}
+        self._never_offered: frozenset[int] = frozenset()
         self._health: Mapping[str, Health] = {}
         self._devices: tuple[Object, ...] = ()
         self._left_out: dict[str, str] = {}
-        self._told: dict[tuple[str, str], str] = {}
-        self._sought: set[str] = set()
-        """Those that were looked for everywhere, and are nowhere."""
-        self._said: set[tuple[str, str]] = set()
+        self._logged: dict[tuple[str, str], str] = {}
+        self._searched: set[str] = set()
+        """Devices that were searched in all namespaces and not found."""
+        self._mentioned: set[tuple[str, str]] = set()
         self._looked = False
         self.subscribers = Subscribers()
 
     def close(self) -> None:
-        with self._turn:
+        with self._lock:
             self._host.close()
 
     def find(self, device: str) -> Device | None:
-        """The device, also while it is in a pod; None when there is none."""
+        """Returns a device, also while it is in a pod; None if it does not exist."""
         known = self._known.get(device)
         return known.device if known is not None else None
 
     def listed(self, device: str) -> Object | None:
-        """What the slice says of a device, without taints: kept, it is what `hold` is told after a restart."""
+        """Returns the slice entry of a device without taints; stored by the caller, for `hold` after a restart."""
         known = self._known.get(device)
         return known.listed if known is not None else None
 
     @property
     def looked(self) -> bool:
-        """Whether there was a look yet: before that, nobody knows what devices there are."""
+        """Whether there was a look yet: before that the devices are not known."""
         return self._looked
 
     def devices(self) -> tuple[Object, ...]:
-        """What the slices are to say, in order."""
+        """Returns the slice entries of all devices, sorted."""
         return self._devices
 
     def left_out(self) -> Mapping[str, str]:
-        """The host's links that are no devices, by name, and why: they are needed, podwire's own, not wanted, …"""
+        """Returns the host's links that are not devices, with the reasons."""
         return self._left_out
 
     def health(self) -> Mapping[str, Health]:
@@ -109,12 +109,12 @@ class Inventory:
     def hold(
         self, name: str, by: str, *, device: Device | None = None, listed: Object | None = None, mac: str = ""
     ) -> None:
-        """Keep a device in the list as it is now, or as it was when somebody wrote that down; once for each holder.
+        """Keeps a device in the inventory as it is now, or as it was recorded (`device`, `listed`); per holder.
 
-        `mac` is the address that its link has in the pod, if it is another one. Raises LookupError for a device that
-        is not there, when nothing was written down.
+        `mac` is the MAC address in the pod, if it is another one. Raises LookupError for a device that does not exist
+        and was not recorded.
         """
-        with self._turn:
+        with self._lock:
             held = self._held.get(name)
             if held is None:
                 known = self._known.get(name) if device is None else _kept(name, device, listed)
@@ -128,8 +128,8 @@ class Inventory:
                 self._list()
 
     def release(self, device: str, by: str) -> None:
-        """The holder needs it no more. When it was the last, the device is what its link is: ask for a look."""
-        with self._turn:
+        """Ends a hold. After the last one the device is what its link is, so a look is requested."""
+        with self._lock:
             held = self._held.get(device)
             if held is None:
                 return
@@ -138,31 +138,31 @@ class Inventory:
                 del self._held[device]
         self.subscribers.stale()
 
-    def look(self, told: Sequence[LinkEvent | NamespaceEnded] = (), *, lost: bool = False) -> float | None:
-        """See how things are. Returns after how many seconds to look again, if nothing happens. Raises LinuxError.
+    def look(self, events: Sequence[LinkEvent | NamespaceEnded] = (), *, lost: bool = False) -> float | None:
+        """Reads the host. Returns after how many seconds to look again, if nothing happens. Raises LinuxError.
 
-        `told` is what the kernel told meanwhile, `lost` that it told more than was heard.
+        `events` came since the last look; `lost` means that there were more.
         """
-        with self._turn:
-            self._said = set()
-            self._where.learn(told)
+        with self._lock:
+            self._mentioned = set()
+            self._locations.learn(events)
             if lost:
-                self._where.doubt()
-                self._sought = set()
+                self._locations.doubt()
+                self._searched = set()
             view = self._host.look(self.config)
-            self._where.present(view.links)
-            self._nobodys = frozenset(index for index, each in view.links.items() if is_never_offered(each))
-            at_home = self._found_home(view)
-            self._home = {name: view.links[index] for name, index in at_home.items()}
+            self._locations.present(view.links)
+            self._never_offered = frozenset(index for index, each in view.links.items() if is_never_offered(each))
+            on_host = self._find_held(view)
+            self._on_host = {name: view.links[index] for name, index in on_host.items()}
             self._left_out = dict(view.left_out)
             before = self._known
-            self._known = self._held_devices(view, at_home) | self._free_devices(view, at_home)
+            self._known = self._held_devices(view, on_host) | self._free_devices(view, on_host)
             self._search()
             for name in before.keys() - self._known.keys():
-                self._where.forget(name)
+                self._locations.forget(name)
             first, self._looked = not self._looked, True
             self._list(first=first)
-            self._told = {key: why for key, why in self._told.items() if key in self._said}
+            self._logged = {key: why for key, why in self._logged.items() if key in self._mentioned}
             return self._judge.waits(self._clock.monotonic())
 
     async def run(self) -> None:
@@ -177,27 +177,27 @@ class Inventory:
         return self.subscribers.changes()
 
     def concerns(self, ifindex: int) -> bool:
-        """Whether a link of the host is of interest: one that is never offered is not."""
-        return ifindex not in self._nobodys
+        """Whether a link of the host can become a device."""
+        return ifindex not in self._never_offered
 
     def is_device(self, ifindex: int) -> bool:
-        """Whether a link of the host is one, or was a moment ago."""
-        return self._where.follows(ifindex)
+        """Whether a link of the host is a device, or was one a moment ago."""
+        return self._locations.follows(ifindex)
 
     def locations(self) -> frozenset[tuple[int, int]]:
-        """Where devices are that are in other namespaces: these' numbers, and the links' indices there."""
-        found = (self._where.away(each) for each in list(self._held))
+        """Returns the locations of devices in other namespaces: namespace id and index there."""
+        found = (self._locations.away(each) for each in list(self._held))
         return frozenset(each.place for each in found if each is not None and each.place is not None)
 
-    def _found_home(self, view: View) -> dict[str, int]:
-        """The links of devices that are held and on the host, by what is known of their ways, else by what they are."""
+    def _find_held(self, view: View) -> dict[str, int]:
+        """Finds the links of held devices on the host, by their followed moves, else by their identity."""
         found: dict[str, int] = {}
         for index in view.links:
-            key = self._where.device_at(index)
+            key = self._locations.device_at(index)
             if isinstance(key, str) and key in self._held and self._fits(key, view.links[index]):
                 found[key] = index
         for name, held in self._held.items():
-            away = self._where.away(name)
+            away = self._locations.away(name)
             if name not in found and (away is None or away.place is None):
                 free = (each for each in view.links.values() if each.ifindex not in found.values())
                 same = next((each.ifindex for each in free if self._is_same(each, held)), None)
@@ -205,74 +205,74 @@ class Inventory:
         return found
 
     def _fits(self, device: str, link: Link) -> bool:
-        """An index is used again after its link went; a link of another kind is another link."""
+        """An index is reused after its link is gone; a link of another kind is another link."""
         return link.kind == self._held[device].known.device.kind
 
     def _is_same(self, link: Link, held: _Held) -> bool:
         device = held.known.device
         if link.kind != device.kind:
             return False
-        if device.shared:  # it never leaves; one that was made anew in its place is it
+        if device.shared:  # it never leaves the host; one of the same name replaces it
             return link.name == device.link
         if device.hardware.pci:
             hardware = self._host.hardware(link)
             return hardware.pci == device.hardware.pci and hardware.port == device.hardware.port
         return link.mac in held.macs
 
-    def _held_devices(self, view: View, at_home: Mapping[str, int]) -> dict[str, Known]:
-        """As they were; what stays on the host, and is shared, is told as it is."""
+    def _held_devices(self, view: View, on_host: Mapping[str, int]) -> dict[str, Known]:
+        """Held devices stay as they were; shared ones, which stay on the host, are updated."""
         found = {}
         for name, held in self._held.items():
-            index = at_home.get(name)
+            index = on_host.get(name)
             facts = view.facts.get(index) if index is not None else None
             if facts is not None and facts.parent is not None and held.known.device.shared:
                 held.known = self._known_as(name, facts)
             device = structs.replace(held.known.device, ifindex=index or 0)
             found[name] = held.known = replace(held.known, device=device)
             if index is not None:
-                self._where.at_home(name, index)
+                self._locations.at_home(name, index)
         return found
 
-    def _free_devices(self, view: View, at_home: Mapping[str, int]) -> dict[str, Known]:
-        free = {index: each for index, each in view.facts.items() if index not in at_home.values()}
+    def _free_devices(self, view: View, on_host: Mapping[str, int]) -> dict[str, Known]:
+        free = {index: each for index, each in view.facts.items() if index not in on_host.values()}
         names = labels({index: (each.link.name, each.hardware) for index, each in free.items()}, self._held)
         found = {}
         for index, facts in free.items():
             name = names.get(index, "")
-            why = self._filter.why_not(attributes(facts)) if name else "its name is that of another device"
-            self._tell(name or facts.link.name, "", why, "link left out")
+            why = self._filter.why_not(attributes(facts)) if name else "another device has its name"
+            self._log_once(name or facts.link.name, "", why, "left out link of the host")
             if why:
                 self._left_out[facts.link.name] = why
             else:
                 found[name] = self._known_as(name, facts)
-                self._home[name] = facts.link
-                self._where.at_home(name, index)
+                self._on_host[name] = facts.link
+                self._locations.at_home(name, index)
         return found
 
     def _known_as(self, name: str, facts: Facts) -> Known:
         good, bad = published(attributes(facts))
         for attribute in attributes(facts):
-            self._tell(name, attribute, bad.get(attribute, ""), "attribute left out")
+            self._log_once(name, attribute, bad.get(attribute, ""), "left out attribute of device")
         return Known(device=_device(name, facts), listed=entry(name, facts, good))
 
     def _search(self) -> None:
-        """Those that pods have already, or that got out of sight: in every namespace that there is a number for."""
-        lost = {each for each in self._held if each not in self._home and not self._where.deleted(each)}
-        unseen = [each for each in lost if (away := self._where.away(each)) is None or away.place is None]
-        if not self._sought.issuperset(unseen):
+        """Searches devices that are not on the host in all namespaces with an id."""
+        lost = {each for each in self._held if each not in self._on_host and not self._locations.deleted(each)}
+        unseen = [each for each in lost if (away := self._locations.away(each)) is None or away.place is None]
+        if not self._searched.issuperset(unseen):
             held = {each: self._held[each] for each in unseen}
             wanted = {(mac, each.known.device.kind): name for name, each in held.items() for mac in each.macs if mac}
             for name, (netns, link) in self._host.distant.find(wanted).items():
-                self._where.elsewhere(name, netns, link)
-        self._sought = set(unseen)
+                self._locations.elsewhere(name, netns, link)
+        self._searched = set(unseen)
 
     def _list(self, *, first: bool = False) -> None:
-        """Make what is told of what is known, and say so if that is something new."""
+        """Updates the published devices and their health, and notifies subscribers of changes."""
         wall = self._clock.wall()
         conditions = {name: self._condition(name, each) for name, each in self._known.items()}
         health = self._judge.judge(conditions, self._clock.monotonic(), wall)
         for name, each in health.items():
-            self._tell(name, "health", each.message, "device unhealthy", "device healthy")
+            self._log_once(name, "health", each.message, "device became unhealthy", "device became healthy")
         devices = tuple(self._entry(name, health[name]) for name in sorted(self._known))
         changed = (devices, health) != (self._devices, self._health)
         self._devices, self._health = devices, health
@@ -284,29 +284,29 @@ class Inventory:
         return tainted(listed, health.taint, self.config.taint, health.since) if health.taint else listed
 
     def _condition(self, name: str, known: Known) -> Condition | None:
-        link, where = self._home.get(name), self._where
+        link, where = self._on_host.get(name), self._locations
         if link is None and where.deleted(name):
             return Condition(GONE, f"{known.device.link} was deleted", certain=True)
         away = where.away(name)
         if link is None and (away is None or away.place is None):
-            return Condition(GONE, f"{known.device.link} is nowhere on this machine")
+            return Condition(GONE, f"{known.device.link} was not found on this machine")
         seen = link or (away.link if away else None)
-        # A bridge has carrier when one of its ports has; the first port may be the one that a claim is to get.
+        # A bridge has carrier when one of its ports has; the first port may be a claim's.
         why = no_carrier(seen) if seen is not None and seen.kind != "bridge" else ""
         return Condition(NO_CARRIER, why) if why else None
 
-    def _tell(self, device: str, what: str, why: str, words: str, better: str = "") -> None:
-        """In the log, once."""
-        self._said.add((device, what))
-        before = self._told.get((device, what), "")
-        if before == why:
+    def _log_once(self, device: str, what: str, error: str, message: str, recovered: str = "") -> None:
+        """Logs a problem once, and its end."""
+        self._mentioned.add((device, what))
+        before = self._logged.get((device, what), "")
+        if before == error:
             return
-        self._told[device, what] = why
+        self._logged[device, what] = error
         facts = {"device": device} | ({"attribute": what} if what not in ("", "health") else {})
-        if why:
-            _log.warning(words, extra=facts | {"why": why})
-        elif better:
-            _log.info(better, extra=facts)
+        if error:
+            _log.warning(message, extra=facts | {"error": error})
+        elif recovered:
+            _log.info(recovered, extra=facts)
 
 
 def _device(name: str, facts: Facts) -> Device:

@@ -47,7 +47,7 @@ def chosen(links: Mapping[int, Link], routes: Iterable[Route], config: Config) -
     for index, link in links.items():
         parent = sharing(link, protected, config)
         end = links.get(below(link)) if link.kind == "veth" else None
-        why = why_not(link, protected) or ("its other end is podwire's own" if end and is_never_offered(end) else "")
+        why = why_not(link, protected) or ("its other end belongs to podwire" if end and is_never_offered(end) else "")
         if parent is not None or not why:
             choices[index] = Choice(link, parent)
         else:
@@ -70,7 +70,7 @@ def sharing(link: Link, protected: Collection[int], config: Config) -> Shared | 
 def why_not(link: Link, protected: Collection[int]) -> str:
     """Why a link cannot be given away as a whole; empty when it can."""
     if is_never_offered(link):
-        return "it is podwire's own" if OWN.fullmatch(link.alias) else "it belongs to the namespace"
+        return "it belongs to podwire" if OWN.fullmatch(link.alias) else "it belongs to the namespace"
     if link.ifindex in protected:
         return "the host needs it for its default route"
     if link.master:

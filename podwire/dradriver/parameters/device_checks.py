@@ -61,7 +61,7 @@ def _bridge(said: Values, device: Device, at: At) -> None:
     if said.get("interface.kind") != "veth":
         return
     if device.kind != "bridge":
-        raise Refused(at("interface.kind"), f"a veth joins a bridge, and {device.name} is none")
+        raise Refused(at("interface.kind"), f"a veth joins a bridge, and {device.name} is not a bridge")
     if said.get("interface.bridge", device.link) != device.link:
         reason = f"the claim was given {device.link}; other bridges are for other claims"
         raise Refused(at("interface.bridge"), reason)

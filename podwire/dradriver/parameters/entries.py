@@ -21,7 +21,7 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = 1, 32765
 """0, 32766 and 32767 are the kernel's own three rules."""
 
 
-LINK_HAS_NONE = "cannot be together with scope link, which says that there is none on the way"
+LINK_HAS_NONE = "cannot be together with scope link, which means that there is no gateway"
 NEEDED = "is required, unless scope is link"
 ABOUT_NOTHING = "is required, or destination is; 0.0.0.0/0 and ::/0 are all of IPv4 and of IPv6"
 

@@ -20,7 +20,7 @@ NO_OBJECT = "must be an object"
 NO_SWITCHES = "must be an object of names and true or false"
 REQUIRED = "is required"
 UNKNOWN = "is not a field"
-AGAIN = "says again what"
+AGAIN = "repeats what"
 
 
 @dataclass(frozen=True, slots=True)

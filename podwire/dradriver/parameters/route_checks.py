@@ -17,7 +17,7 @@ def reach(said: Values, at: At, *, shared: bool) -> None:
         if addresses is None:
             continue
         if route.source is not None and all(route.source != each.ip for each in addresses):
-            raise Refused(f"{place}.source", f"{route.source} is no address of the interface")
+            raise Refused(f"{place}.source", f"{route.source} is not an address of the interface")
         if route.gateway is not None:
             _gateway(route.gateway, addresses, linked, f"{place}.gateway")
 

@@ -114,7 +114,7 @@ PATHS = tuple(_paths(FIELDS))
 """What can be locked. A lock on a group holds all of it."""
 
 
-NO_FIELD = "is no field; say it as a path, such as interface.mtu, routes or ethtool.features"
+NO_FIELD = "is not a field; write a path, such as interface.mtu, routes or ethtool.features"
 
 
 def lock(text: str) -> str:

@@ -1,13 +1,15 @@
-"""The slices of a node's pool, kept equal to its devices: written when these change, put back when somebody deletes.
+"""Reconciles the ResourceSlices of a node's pool with its devices.
 
-Kubelets delete the slices of their node when they start; a pool that is gone lets pods wait for nothing. So deletions
-are answered at once. What somebody else changes is set right more slowly: it may be another instance of the driver.
+Kubelets delete the slices of their node when they start, and pods cannot be scheduled without them; so deleted slices
+are created again at once. Other foreign changes are reverted after a delay: they may come from another instance of the
+driver, and two instances must not fight.
 """
 
 import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from podwire.dradriver.inventory.devices import split
@@ -17,22 +19,30 @@ from podwire.dradriver.publish.slices import Create, Delete, Object, Pool, Repla
 from podwire.protocols.k8sapi.client_side import Client, ClientError, Scope
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Synced, Updated, metadata, version_of
-
-FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
-"""Seconds between tries while the API server is away, or refuses."""
-FOREIGN_SECONDS = 1.0
-"""Until what somebody else changed is set right."""
-QUARREL, QUARREL_SECONDS = 3, 10.0
-"""So many deletions of one slice, in so many seconds, are answered at once."""
-PACE_SECONDS = 0.1
-"""Between two changes of devices: a link that flaps is not written for each time."""
+from podwire.tasks.backoff import Pauses
 
 _log = logging.getLogger("podwire.dradriver")
 _REFUSED = re.compile(r"spec\.devices\[(\d+)\](?:\.(attributes|capacity)\[([^\]]+)\])?")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishLimits:
+    """Seconds, but for `deletions`."""
+
+    first_pause: float = 0.05
+    longest_pause: float = 2.0
+    """Back-off while the API server is unreachable or rejects slices."""
+    foreign: float = 1.0
+    """Until a foreign change is reverted."""
+    deletions: int = 3
+    deletion_window: float = 10.0
+    """So many deletions of one slice within the window are reverted at once; more count as foreign changes."""
+    pace: float = 0.1
+    """Between two changes of devices: a flapping link is not published each time."""
+
+
 class Devices(Protocol):
-    """An Inventory, as far as it is published."""
+    """The part of the inventory that is published."""
 
     subscribers: Subscribers
 
@@ -43,41 +53,50 @@ class Devices(Protocol):
 
 
 class NoNode(Exception):
-    """The node is not there: its slices would belong to nobody."""
+    """The node does not exist, so its slices would have no owner."""
 
 
 class Publisher:
-    def __init__(self, client: Client, inventory: Devices, *, node: str, driver: str = DRIVER) -> None:
-        self._client, self._inventory = client, inventory
+    def __init__(
+        self,
+        client: Client,
+        inventory: Devices,
+        *,
+        node: str,
+        driver: str = DRIVER,
+        limits: PublishLimits | None = None,
+    ) -> None:
+        self._client, self._inventory, self._limits = client, inventory, limits or PublishLimits()
         self._pool = Pool(driver, node)
         self._seen: dict[str, Object] = {}
         self._answers: dict[str, tuple[Object, Object]] = {}
         self._loses = False
-        """Whether it was told that the server keeps less than it is given."""
+        """Whether it was logged that the server drops fields."""
         self._generation = 0
         self._refused = Refused()
         self._deleted: dict[str, list[float]] = {}
-        """When slices were deleted by others, lately."""
+        """When others deleted slices, within the window."""
         self._synced = self._writing = False
         self._wake, self._hurry, self._told = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._not_before = 0.0
-        self._wait = FIRST_WAIT
-        self._trouble = ""
+        self._pauses = Pauses(self._limits.first_pause, self._limits.longest_pause)
+        self._error = ""
 
     def publish_now(self) -> None:
-        """Publish now, whatever was waited for: the kubelet has just registered the driver, say."""
-        self._not_before, self._wait = 0.0, FIRST_WAIT
+        """Publishes without delay: the kubelet has just registered the driver, say."""
+        self._not_before = 0.0
+        self._pauses.reset()
         self._hurry.set()
         self._wake.set()
 
-    async def settled(self) -> None:
-        """Return when the slices say what they should."""
+    async def idle(self) -> None:
+        """Waits until the slices are up to date."""
         while not self._ready() or self._writes():
             self._told.clear()
             await self._told.wait()
 
     async def run(self) -> None:
-        """Until cancelled. Nothing is written before the inventory has looked at the host."""
+        """Until cancelled. Nothing is written before the inventory has read the host."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch(), name="watch slices")
             tasks.create_task(self._follow_devices(), name="follow devices")
@@ -100,34 +119,34 @@ class Publisher:
                 known = self._seen.get(name)
                 if not _is_older(object_, known):
                     self._seen[name] = object_
-                    self._see_to_it(foreign=known is None or version_of(object_) != version_of(known))
+                    self._schedule(foreign=known is None or version_of(object_) != version_of(known))
             case Deleted(object_):
                 name = metadata(object_).get("name", "")
                 if not _is_older(object_, self._seen.get(name)):
                     self._seen.pop(name, None)
-                    self._put_back(name)
+                    self._on_deleted(name)
 
-    def _put_back(self, name: str) -> None:
-        """At once; but not for ever at once, where another instance with other settings wants it gone."""
+    def _on_deleted(self, name: str) -> None:
+        """Publishes at once, unless the slice is deleted again and again, by an instance with other settings, say."""
         now = asyncio.get_running_loop().time()
-        times = [each for each in self._deleted.get(name, ()) if now - each < QUARREL_SECONDS]
+        times = [each for each in self._deleted.get(name, ()) if now - each < self._limits.deletion_window]
         self._deleted[name] = [*times, now]
-        if len(times) < QUARREL:
+        if len(times) < self._limits.deletions:
             self.publish_now()
         else:
-            self._see_to_it(foreign=True)
+            self._schedule(foreign=True)
 
-    def _see_to_it(self, *, foreign: bool) -> None:
-        """What somebody else changed is set right, if it has to be, and not at once."""
+    def _schedule(self, *, foreign: bool) -> None:
+        """Wakes the writer; a foreign change is reverted after a delay."""
         if foreign and not self._writing and self._writes():
-            later = asyncio.get_running_loop().time() + FOREIGN_SECONDS
+            later = asyncio.get_running_loop().time() + self._limits.foreign
             self._not_before = max(self._not_before, later)
         self._wake.set()
 
     async def _follow_devices(self) -> None:
         async for _ in self._inventory.subscribers.changes():
             self._wake.set()
-            await asyncio.sleep(PACE_SECONDS)
+            await asyncio.sleep(self._limits.pace)
 
     async def _write_always(self) -> None:
         loop = asyncio.get_running_loop()
@@ -145,7 +164,7 @@ class Publisher:
         return self._synced and self._inventory.looked
 
     async def _pause(self, seconds: float) -> None:
-        """Until then, or until somebody is in a hurry."""
+        """Waits, until `publish_now` at most."""
         self._hurry.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -154,7 +173,7 @@ class Publisher:
             return
 
     async def _publish(self) -> None:
-        """Write until there is nothing more to be written; for what is refused, ask again, ever more slowly."""
+        """Writes until the slices are up to date; failures are retried with back-off."""
         self._writing = True
         wrote = False
         try:
@@ -162,19 +181,19 @@ class Publisher:
                 await self._do_all(writes)
                 wrote = True
             if wrote:
-                _log.info("published", extra={"pool": self._pool.name, "slices": len(self._seen)})
-            self._wait, self._trouble = FIRST_WAIT, ""
+                _log.info("published resource slices", extra={"pool": self._pool.name, "slices": len(self._seen)})
+            self._error = ""
+            self._pauses.reset()
         except (ApiError, ClientError, NoNode) as error:
             self._failed(error)
         finally:
             self._writing = False
 
     def _failed(self, error: Exception) -> None:
-        if str(error) != self._trouble:
-            self._trouble = str(error)
-            _log.warning("slices not published; tried again", extra={"why": str(error)})
-        self._not_before = asyncio.get_running_loop().time() + self._wait
-        self._wait = min(self._wait * 2, LONGEST_WAIT)
+        if str(error) != self._error:
+            self._error = str(error)
+            _log.warning("cannot publish resource slices; retrying", extra={"error": str(error)})
+        self._not_before = asyncio.get_running_loop().time() + self._pauses.next()
         self._wake.set()
 
     def _writes(self) -> list[Write]:
@@ -183,14 +202,14 @@ class Publisher:
         return plan(self._pool, published, wanted, answers=self._answers, least=self._generation)
 
     async def _do_all(self, writes: Sequence[Write]) -> None:
-        """In allocation, until one turns out to rest on something that is not so."""
+        """Writes in order, until a slice turns out to be different from what was known."""
         owner = await self._owner() if any(isinstance(each, Create) for each in writes) else {}
         for write in writes:
             if not await self._do(write, owner):
                 return
 
     async def _owner(self) -> Object:
-        """The node, asked for each time: one that was registered anew has another uid."""
+        """Reads the node each time: one that was registered again has another uid."""
         try:
             meta = metadata(await self._client.get(NODES, self._pool.node))
         except ApiError as error:
@@ -226,12 +245,12 @@ class Publisher:
         return True
 
     def _compare(self, name: str, sent: Object, kept: Object) -> None:
-        """A server that does not know a field drops it. Told once; writing it again would change nothing."""
+        """A server that does not know a field drops it. Logged once; writing it again would change nothing."""
         self._answers.pop(name, None)
         if comparable(sent) != comparable(kept):
             if not self._loses:
                 self._loses = True
-                _log.warning("the API server keeps less of a slice than it was given", extra={"slice": name})
+                _log.warning("API server dropped fields of a slice", extra={"slice": name})
             self._answers[name] = sent, kept
 
     async def _remove(self, name: str, seen: Object) -> bool:
@@ -245,7 +264,7 @@ class Publisher:
         return True
 
     async def _look_at(self, name: str) -> bool:
-        """How a slice is, where what was known of it proved wrong; False for one that is somebody else's."""
+        """Reads a slice again after a conflict; False if it belongs to another driver or node."""
         try:
             found = await self._client.get(SLICES, name)
         except ApiError as error:
@@ -261,13 +280,13 @@ class Publisher:
 
 
 class Refused:
-    """What the server would not take: left out for as long as it is what it was, so that the others are published."""
+    """Devices and attributes that the server rejected: left out until they change, so that the others are published."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, str, str], Any] = {}
 
     def learn(self, devices: Sequence[Object], error: ApiError) -> bool:
-        """Whether the refusal says which devices, or parts of them, it means."""
+        """Whether the error names the devices or attributes that it is about."""
         found = [_REFUSED.match(str(each.get("field", ""))) for each in error.details.get("causes") or ()]
         for each in found:
             if each is None or int(each[1]) >= len(devices):
@@ -276,11 +295,11 @@ class Refused:
             value = device.get(part, {}).get(name) if name else device
             self._values[device["name"], part, name] = value
             what = {"device": device["name"]} | ({"attribute": name} if name else {})
-            _log.error("the API server does not take it; left out", extra=what | {"why": error.message})
+            _log.error("API server rejected part of a device", extra=what | {"error": error.message})
         return any(found)
 
     def rest(self, device: Object) -> Object | None:
-        """As much of a device as the server takes; None for nothing."""
+        """Returns what the server accepts of a device; None for nothing."""
         if not self._values:
             return device
         if self._values.get((device["name"], "", "")) == device:
@@ -294,7 +313,7 @@ class Refused:
 
 
 def _is_older(object_: Object, known: Object | None) -> bool:
-    """Whether what the watch tells was so before what is known: our own writes are known before they are told."""
+    """Whether an event is older than what is known: our own writes are known before their events come."""
     if known is None:
         return False
     told, had = version_of(object_), version_of(known)

@@ -224,15 +224,18 @@ def test_a_lock_that_is_held_too_long_is_named_in_the_error(addresses, tmp_path)
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"a": 1}, "pools.a: is no object"),
-        ({"a": {}}, "pools.a: neither subnet nor ranges"),
+        ({"a": 1}, "pools.a: is not an object"),
+        ({"a": {}}, "pools.a: needs subnet or ranges"),
         ({"a": {"subnet": "10.0.0.1/24"}}, "pools.a.subnet: 10.0.0.1/24 has bits set beyond its prefix"),
         (
             {"a": {"subnet": "10.0.0.0/24", "range": 1}},
             "pools.a.range: unknown field; a pool has subnet, rangeStart, rangeEnd, gateway, ranges, exclude",
         ),
-        ({"a": {"ranges": [[{"subnet": "x"}]]}}, 'pools.a.ranges[0][0].subnet: "x" is no network such as 10.1.0.0/16'),
-        ({"a": {"ranges": [[3]]}}, "pools.a.ranges[0]: 3 is no object"),
+        (
+            {"a": {"ranges": [[{"subnet": "x"}]]}},
+            'pools.a.ranges[0][0].subnet: "x" is not a network such as 10.1.0.0/16',
+        ),
+        ({"a": {"ranges": [[3]]}}, "pools.a.ranges[0]: 3 is not an object"),
         (
             {"a": {"subnet": "10.0.0.0/29", "exclude": ["10.0.0.0/28"]}},
             "pools.a.exclude: nothing is left of 10.0.0.1 to 10.0.0.6",

@@ -101,14 +101,14 @@ def test_addresses_are_cut_between_two_of_them(addresses, expected):
     [
         ("alias", "x" * 65, "65 bytes, more than 64"),
         ("alias", "ü" * 33, "66 bytes"),
-        ("alias", "broken \ufffd", "is no text"),
+        ("alias", "broken \ufffd", "is not valid UTF-8"),
         ("alias", "two\nlines", "cannot be shown"),
         ("alias", "nul\0", "cannot be shown"),
         ("speed", 2**63, "too large"),
-        ("9lives", "x", "is no name"),
-        ("a-b", "x", "is no name"),
-        ("x" * 33, "x", "is no name"),
-        ("mtu", 1.5, "is no text, number"),
+        ("9lives", "x", "is not a valid attribute name"),
+        ("a-b", "x", "is not a valid attribute name"),
+        ("x" * 33, "x", "is not a valid attribute name"),
+        ("mtu", 1.5, "is not a string, integer"),
     ],
 )
 def test_one_bad_attribute_costs_itself_only(name, value, why):

@@ -74,9 +74,9 @@ def test_what_the_host_needs_and_what_is_ours_is_not_offered(host):
     assert inventory.left_out() == {
         "lo": "it belongs to the namespace",
         "up0": "the host needs it for its default route",
-        "pod0": "it is podwire's own",
-        "ifb9": "it is podwire's own",
-        "pods": "it is podwire's own",
+        "pod0": "it belongs to podwire",
+        "ifb9": "it belongs to podwire",
+        "pods": "it belongs to podwire",
         "port0": "it is a port of another link",
     }
     assert inventory.find("br0").shared
@@ -134,7 +134,7 @@ def test_one_bad_attribute_costs_itself_only_and_is_told_once(host, caplog):
     assert attributes(inventory, "eth1")["mtu"] == 1500
     [record] = caplog.records
     assert (record.device, record.attribute) == ("eth1", "alias")
-    assert "100 bytes" in record.why
+    assert "100 bytes" in record.error
 
 
 def test_the_filter_chooses_and_says_why_it_cannot(host, caplog):
@@ -146,8 +146,8 @@ def test_the_filter_chooses_and_says_why_it_cannot(host, caplog):
         inventory.look()
     assert names(inventory) == ["eth2"]
     [record] = caplog.records
-    assert (record.device, record.why) == ("eth1", "the filter cannot judge it: no such key: ipv4")
-    assert inventory.left_out()["eth1"] == record.why
+    assert (record.device, record.error) == ("eth1", "the filter failed: no such key: ipv4")
+    assert inventory.left_out()["eth1"] == record.error
 
 
 def test_a_filter_that_is_none_is_refused_at_the_start(host):

@@ -9,7 +9,7 @@ import pytest
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.dradriver.inventory.subscribers import Subscribers
 from podwire.dradriver.names import NODES, SLICES
-from podwire.dradriver.publish.publisher import Publisher
+from podwire.dradriver.publish.publisher import Publisher, PublishLimits
 from podwire.linux.values import Bridge, Veth
 from podwire.protocols.k8sapi.client_side import Client, Scope, Unreachable
 from podwire.protocols.k8sapi.status import ApiError
@@ -83,8 +83,8 @@ def publishing(line):
     """`async with publishing(devices) as publisher`: it works meanwhile."""
 
     @contextlib.asynccontextmanager
-    async def run(devices: Devices):
-        publisher = Publisher(Client(line), devices, node="n1")
+    async def run(devices: Devices, **limits):
+        publisher = Publisher(Client(line), devices, node="n1", limits=PublishLimits(**limits))
         task = asyncio.create_task(publisher.run())
         try:
             async with asyncio.timeout(PATIENCE):
@@ -126,7 +126,7 @@ def until_told(api, until):
 
 async def test_devices_are_published_and_belong_to_their_node(api, node, publishing, line):
     async with publishing(Devices("eth1", "eth2")) as publisher:
-        await publisher.settled()
+        await publisher.idle()
     [found] = await slices(api)
     assert await told(api) == [f"{FIRST}@1/1[eth1 eth2]"]
     assert (found["spec"]["nodeName"], found["spec"]["pool"]["name"]) == ("n1", "n1")
@@ -137,7 +137,7 @@ async def test_devices_are_published_and_belong_to_their_node(api, node, publish
 
 async def test_that_there_is_nothing_is_told_too(api, node, publishing):
     async with publishing(Devices()) as publisher:
-        await publisher.settled()
+        await publisher.idle()
     assert await told(api) == [f"{FIRST}@1/1[]"]
 
 
@@ -151,7 +151,7 @@ async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publi
         await until(lambda: not publisher._wake.is_set())  # who writes has had a turn
         devices.looked = True
         devices.set("eth1", "eth2")
-        await publisher.settled()
+        await publisher.idle()
     assert await told(api) == [f"{FIRST}@1/1[eth1 eth2]"]
     assert line.writes == [("PUT", FIRST)]
 
@@ -159,7 +159,7 @@ async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publi
 async def test_changes_are_written_once_and_what_is_so_already_is_not(api, node, publishing, line, until_told):
     devices = Devices("eth1")
     async with publishing(devices) as publisher:
-        await publisher.settled()
+        await publisher.idle()
         devices.set("eth1", "eth2")
         await until_told(f"{FIRST}@1/1[eth1 eth2]")
         devices.set("eth1", "eth2")
@@ -167,21 +167,21 @@ async def test_changes_are_written_once_and_what_is_so_already_is_not(api, node,
         devices.set("eth2")
         await until_told(f"{FIRST}@1/1[eth2]")
     async with publishing(devices) as publisher:
-        await publisher.settled()
+        await publisher.idle()
     assert line.writes == [("POST", "resourceslices"), ("PUT", FIRST), ("PUT", FIRST)]
 
 
 async def test_many_devices_are_split_and_come_together_again(api, node, publishing, until_told):
     devices = Devices(*(f"d{number:03}" for number in range(200)))
     async with publishing(devices) as publisher:
-        await publisher.settled()
+        await publisher.idle()
         parts = [len(each["spec"]["devices"]) for each in await slices(api)]
         assert sorted(parts) == [72, 128]
         assert {each["spec"]["pool"]["generation"] for each in await slices(api)} == {1}
         tainted = [*devices.devices()]
         tainted[0] = {**tainted[0], "taints": [{"key": "net.podwire.dev/gone", "effect": "NoSchedule"}]}
         devices.put(tainted)
-        await publisher.settled()
+        await publisher.idle()
         assert sorted(len(each["spec"]["devices"]) for each in await slices(api)) == [8, 64, 64, 64]
         assert {each["spec"]["pool"]["generation"] for each in await slices(api)} == {2}
         devices.set("d000")
@@ -191,7 +191,7 @@ async def test_many_devices_are_split_and_come_together_again(api, node, publish
 async def test_what_a_kubelet_deletes_is_put_back_at_once(api, node, publishing, until_told):
     devices = Devices(*(f"d{number:03}" for number in range(130)))
     async with publishing(devices) as publisher:
-        await publisher.settled()
+        await publisher.idle()
         before = await told(api)
         await api.delete(SLICES, FIRST)
         await until_told(*before)
@@ -199,23 +199,22 @@ async def test_what_a_kubelet_deletes_is_put_back_at_once(api, node, publishing,
         await until_told(*(each.replace("@1/", "@2/") for each in before))
 
 
-async def test_who_deletes_again_and_again_is_answered_more_slowly(api, node, publishing, monkeypatch, until):
-    monkeypatch.setattr("podwire.dradriver.publish.publisher.QUARREL_SECONDS", 600.0)
-    async with publishing(Devices("eth1")) as publisher:
-        await publisher.settled()
+async def test_who_deletes_again_and_again_is_answered_more_slowly(api, node, publishing, until):
+    async with publishing(Devices("eth1"), deletion_window=600.0) as publisher:
+        await publisher.idle()
         loop = asyncio.get_running_loop()
         begun = loop.time()
         for number in range(1, 6):
             await api.delete(SLICES, FIRST)
             await until(lambda number=number: len(publisher._deleted.get(FIRST, ())) == number)
-            await publisher.settled()
+            await publisher.idle()
         assert loop.time() - begun >= 1.9, "the last two were answered a second later each"
         assert await api.get(SLICES, FIRST)
 
 
 async def test_what_somebody_else_changes_is_set_right(api, node, publishing, until_told):
     async with publishing(Devices("eth1")) as publisher:
-        await publisher.settled()
+        await publisher.idle()
         [found] = await slices(api)
         found["spec"]["devices"] = [{"name": "mine"}]
         await api.replace(found)
@@ -236,7 +235,7 @@ async def test_slices_of_an_older_layout_are_removed_and_others_stay(api, node, 
     await api.create(slice_of("neighbour", node="n2", pool="n2"))
     await api.create(slice_of("foreign", driver="gpu.example"))
     async with publishing(Devices("eth1")) as publisher:
-        await publisher.settled()
+        await publisher.idle()
     assert await told(api) == [f"{FIRST}@5/1[eth1]", "neighbour@1/1[eth1]"]
     assert await api.get(SLICES, "foreign")
 
@@ -246,14 +245,14 @@ async def test_a_node_that_is_not_there_yet_is_waited_for(api, publishing, caplo
         async with publishing(Devices("eth1")) as publisher:
             await until(lambda: caplog.records)
             await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
-            await publisher.settled()
+            await publisher.idle()
     assert await told(api) == [f"{FIRST}@1/1[eth1]"]
-    assert [each.why for each in caplog.records] == ['node "n1" not found']
+    assert [each.error for each in caplog.records] == ['node "n1" not found']
 
 
 async def test_a_node_that_was_registered_anew_owns_what_is_put_back(api, node, publishing, until_told):
     async with publishing(Devices("eth1")) as publisher:
-        await publisher.settled()
+        await publisher.idle()
         await api.delete(NODES, "n1")
         again = await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
         await api.delete(SLICES, FIRST)
@@ -266,7 +265,7 @@ async def test_a_server_that_was_away_is_told_when_it_is_back(api, node, publish
     devices = Devices("eth1")
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(devices) as publisher:
-            await publisher.settled()
+            await publisher.idle()
             line.cut = True
             devices.set("eth2")
             await line.tried.wait()
@@ -275,7 +274,7 @@ async def test_a_server_that_was_away_is_told_when_it_is_back(api, node, publish
             await line.tried.wait()
             line.cut = False
             await until_told(f"{FIRST}@1/1[eth3]")
-    assert [each.why for each in caplog.records] == ["no connection"]
+    assert [each.error for each in caplog.records] == ["no connection"]
 
 
 async def test_a_server_that_is_away_at_the_start_is_waited_for(api, node, publishing, line, until_told):
@@ -292,12 +291,12 @@ async def test_what_the_server_drops_is_not_written_for_ever(api, node, publishi
     devices.put([{"name": "br0", "allowMultipleAllocations": True}])
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(devices) as publisher:
-            await publisher.settled()
+            await publisher.idle()
             writes = len(line.writes)
             publisher.publish_now()
             devices.put([{"name": "br0", "allowMultipleAllocations": True}, {"name": "eth1"}])
             await until_told(f"{FIRST}@1/1[br0 eth1]")
-            await publisher.settled()
+            await publisher.idle()
     assert len(line.writes) == writes + 1
     assert len(caplog.records) == 1, "it is told once"
 
@@ -308,7 +307,7 @@ async def test_what_the_server_refuses_is_left_out_and_the_rest_is_published(api
     devices.put([*devices.devices(), long])
     with caplog.at_level(logging.ERROR, "podwire.dradriver"):
         async with publishing(devices) as publisher:
-            await publisher.settled()
+            await publisher.idle()
             assert await told(api) == [f"{FIRST}@1/1[eth1 eth2 eth3 eth4]"]
             [found] = await slices(api)
             assert found["spec"]["devices"][-1]["attributes"] == {"mtu": {"int": 1500}}
@@ -323,11 +322,11 @@ async def test_what_the_server_refuses_is_left_out_and_the_rest_is_published(api
 async def test_two_instances_write_the_same_slices(api, node, publishing, line):
     devices = Devices(*(f"d{number:03}" for number in range(130)))
     async with publishing(devices) as first, publishing(devices) as second:
-        await first.settled()
-        await second.settled()
+        await first.idle()
+        await second.idle()
         devices.set("eth1")
-        await first.settled()
-        await second.settled()
+        await first.idle()
+        await second.idle()
     assert [each.partition("@")[0] for each in await told(api)] == [FIRST]
     assert (await told(api))[0].endswith("/1[eth1]")
 
@@ -339,7 +338,7 @@ async def test_a_slice_of_somebody_else_that_has_our_name_is_not_touched(
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(Devices("eth1")):
             await until(lambda: caplog.records)
-            assert "already exists" in caplog.records[0].why
+            assert "already exists" in caplog.records[0].error
             assert (await api.get(SLICES, FIRST))["spec"]["driver"] == "gpu.example"
             with contextlib.suppress(ApiError):
                 await api.delete(SLICES, FIRST)
@@ -355,10 +354,10 @@ async def test_the_whole_way_from_a_link_to_its_slice(api, node, publishing, hos
     inventory = host.inventory()
     async with running(inventory), publishing(inventory) as publisher:
         await until_told(f"{FIRST}@1/1[br0 eth1]")
-        await publisher.settled()
+        await publisher.idle()
         far.change("far", up=False)
         await until(lambda: not inventory.health()["eth1"].healthy)
-        await publisher.settled()
+        await publisher.idle()
         [found] = await slices(api)
         [taint] = found["spec"]["devices"][1]["taints"]
         assert (taint["key"], taint["effect"]) == ("net.podwire.dev/no-carrier", "NoSchedule")

@@ -41,7 +41,7 @@ async def api(api_server, admin_http, until):
     for each in policy():
         await client.create(each)
     keeper = api_server.assembled.policies
-    await until(lambda: any(each.policy.name == NAME for each in keeper.in_force.bound))
+    await until(lambda: any(each.policy.name == NAME for each in keeper.active.bound))
     return client
 
 
