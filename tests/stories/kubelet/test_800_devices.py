@@ -87,7 +87,7 @@ def held(node):
         if each.name == "resources" or each.name.startswith("."):
             continue
         with contextlib.suppress(FileNotFoundError):
-            record = json.loads(each.read_bytes().split(b"\n", 1)[1])
+            record = json.loads(each.read_bytes())["record"]
             found[each.name] = sorted({id_ for of in record["containers"].values() for id_ in of[NIC]["ids"]})
     return found
 
