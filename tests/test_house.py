@@ -275,7 +275,9 @@ NEGATIONS: dict[str, str] = {}
 """Error text to the reason why it may contain "is no "."""
 FREE_RELATIVES: dict[str, str] = {}
 """First words of a docstring to the reason why they read better than a noun."""
-METAPHORS: dict[str, str] = {}
+METAPHORS: dict[str, str] = {
+    'podwire/nriplugins/network/policy/program.py: return f"{direction.lower()}{version}-judge"': "an nft chain",
+}
 """`path: line` to the reason why the word is not a metaphor there."""
 
 FREE_RELATIVE = re.compile(r"(Who|Whoever|Whose|Whom|What|Whatever|Which|Whichever|That)\b")

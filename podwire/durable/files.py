@@ -28,7 +28,7 @@ _numbers = count()
 
 
 class Durability(Enum):
-    """What a write survives once it has returned. Everything survives the death of any process."""
+    """How much a write survives once it has returned. Every write survives the death of any process."""
 
     POWER_LOSS = "power loss"
     """The write is on the disk: file and directory were fsynced."""

@@ -86,7 +86,7 @@ class Problem(NamedTuple):
 
 
 class _Seen(NamedTuple, Generic[T]):
-    """What a file held when its stat was this."""
+    """The value of a file when its stat had this signature."""
 
     signature: tuple[int, int, int]
     value: T
@@ -265,7 +265,7 @@ class Records(Generic[T]):
         return seen
 
     def _unchanged(self, key: str, path: str) -> _Seen[T] | None:
-        """What is known of a file that nobody has written since."""
+        """The cached value, if the file has not been written since."""
         seen = self._seen.get(key)
         with suppress(OSError):
             if seen is not None and seen.signature == _signature(os.lstat(path)):

@@ -1,4 +1,4 @@
-"""NRI for Python, both chairs: `Plugin` is the plugin's, `host` is the runtime's."""
+"""NRI for Python: `Plugin` for the plugin side, `adaptation` for the runtime side."""
 
 from podwire.nri.adjustment import Adjustment
 from podwire.nri.plugin import Plugin

@@ -101,7 +101,7 @@ class Adjustment:
     def add_device_rule(
         self, *, allow: bool, kind: str = "a", major: int | None = None, minor: int | None = None, access: str = "rwm"
     ) -> Self:
-        """Which devices the container's cgroup lets through; None means any."""
+        """Adds a rule of the devices cgroup; None means any."""
         rule = self.message.linux.resources.devices.add(allow=allow, type=kind, access=access)
         for field, value in (("major", major), ("minor", minor)):
             if value is not None:

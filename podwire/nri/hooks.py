@@ -1,4 +1,4 @@
-"""Which method of a plugin handles an event, with which arguments, and the response made of what it returns."""
+"""The method of a plugin that handles an event, its arguments, and the response made of its return value."""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ _END_OF_POD = (Event.STOP_POD_SANDBOX, Event.REMOVE_POD_SANDBOX)
 
 
 class Connection(Protocol):
-    """What a plugin may call while it is connected."""
+    """The runtime's service, while the plugin is connected."""
 
     async def update_containers(self, updates: Iterable[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]: ...
 

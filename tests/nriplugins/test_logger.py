@@ -122,8 +122,10 @@ def test_without_a_configuration_nothing_is_marked(config):
     [
         pytest.param("[]", "configuration: no object", id="a list"),
         pytest.param('{"envs": {}}', "configuration: envs; there are annotations and env", id="an unknown field"),
-        pytest.param('{"env": ["A=b"]}', "configuration: env is no object of strings", id="env as a list"),
-        pytest.param('{"annotations": {"a": 1}}', "configuration: annotations is no object of strings", id="a number"),
+        pytest.param('{"env": ["A=b"]}', "configuration: env must be an object of strings", id="env as a list"),
+        pytest.param(
+            '{"annotations": {"a": 1}}', "configuration: annotations must be an object of strings", id="a number"
+        ),
         pytest.param("{", "Expecting property name", id="no JSON"),
     ],
 )

@@ -50,7 +50,7 @@ _NO_PLUGINS: frozenset[ConnectedPlugin] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Adjusted:
-    """What plugins adjust in a container that is being created."""
+    """The merged adjustment of a container that is being created."""
 
     adjust: pb.ContainerAdjustment
     plugins: tuple[str, ...] = ()

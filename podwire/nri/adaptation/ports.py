@@ -1,4 +1,4 @@
-"""What the adaptation needs from the runtime that it is part of."""
+"""Interface to the runtime that the adaptation is part of."""
 
 from collections.abc import Sequence
 from typing import Protocol

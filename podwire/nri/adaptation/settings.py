@@ -18,7 +18,7 @@ class PluginSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidatorSettings:
-    """What the default validator rejects; off unless enabled. The names are containerd's."""
+    """Adjustments that the default validator rejects; off unless enabled. The names are containerd's."""
 
     enable: bool = False
     reject_oci_hook_adjustment: bool = False

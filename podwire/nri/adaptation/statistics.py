@@ -1,4 +1,4 @@
-"""What the hooks of each plugin cost, its state and its last error; kept after it disconnected."""
+"""Cost of the hooks of each plugin, its state and its last error; kept after it disconnected."""
 
 from dataclasses import dataclass, field
 

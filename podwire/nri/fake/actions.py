@@ -112,7 +112,7 @@ class Rule:
 
     action: Action
     name: str
-    """The deed as the script calls it."""
+    """The action's key in the script."""
     delay: float = 0.0
     times: int | None = None
     """For so many calls; None is for all."""

@@ -44,7 +44,7 @@ class _Over(Exception):
 
 
 class Plugin(Protocol):
-    """What outlives a connection."""
+    """State that outlives a connection."""
 
     script: Script
     rules: RuleQueue

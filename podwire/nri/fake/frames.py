@@ -10,7 +10,7 @@ _NO_MESSAGE = b"\xff" * 16
 
 
 def answer(action: Action, stream: int, message: Message) -> bytes:
-    """What goes onto the socket for a call on this stream; empty for deeds that send nothing."""
+    """The bytes of the answer to a call on this stream; empty for actions that send nothing."""
     whole = sides.answer(stream, message.SerializeToString())
     match action:
         case actions.Fail(error):

@@ -27,7 +27,7 @@ Told = str | Path | Mapping[str, Any] | None
 
 
 class NriPlay(Protocol):
-    """What the fixture is."""
+    """The type of the fixture."""
 
     def __call__(
         self, script: Told, argv: Sequence[str | os.PathLike[str]], *, launch: str = "", check: bool = True

@@ -101,7 +101,7 @@ class PlayedNode:
                 pod.containers["app"].state = pb.CONTAINER_RUNNING
 
     def snapshot(self) -> tuple[list[pb.PodSandbox], list[pb.Container]]:
-        """What a runtime sends in Synchronize after a restart."""
+        """The pods and containers of a Synchronize after a restart."""
         pods = [each.described for each in self.pods.values() if each.exists]
         running = [each.described() for each in self.containers() if each.state != pb.CONTAINER_STOPPED]
         return pods, running

@@ -30,7 +30,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expect:
-    """What a step has to result in; None is not checked."""
+    """The expected result of a step; None is not checked."""
 
     calls: tuple[str, ...] | None = None
     """The calls that the plugin gets, in this order."""

@@ -37,7 +37,7 @@ class _Asked:
 
 
 class _Direction:
-    """What one side sends."""
+    """The bytes of one sender."""
 
     def __init__(self) -> None:
         self.pieces = mux.Pieces()

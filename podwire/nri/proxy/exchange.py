@@ -1,4 +1,4 @@
-"""What was seen on one connection: calls with their responses, and notes."""
+"""Observations on one connection: calls with their responses, and notes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class Exchange:
 
     @property
     def changes(self) -> list[str]:
-        """What the response changes, one line per value."""
+        """The changes of a response, one line per value."""
         if self.method == "UpdateContainers" and self.request is not None:
             return list(_lines(to_plain(self.request)))
         if self.response is None or self.method == "Configure":

@@ -91,7 +91,7 @@ class At:
     def one_of(self, table: Mapping[str, Value]) -> Value:
         """The value for a word."""
         if (word := self.text()) not in table:
-            raise self.fail(f"{word!r} is none of {', '.join(table)}")
+            raise self.fail(f"{word!r} must be one of {', '.join(table)}")
         return table[word]
 
     def expression(self) -> re.Pattern[str]:

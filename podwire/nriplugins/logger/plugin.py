@@ -122,7 +122,7 @@ def read(config: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
 def _texts(told: Mapping[str, Any], field: str) -> Mapping[str, str]:
     found = told.get(field, {})
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
-        raise ValueError(f"configuration: {field} is no object of strings")
+        raise ValueError(f"configuration: {field} must be an object of strings")
     return found
 
 

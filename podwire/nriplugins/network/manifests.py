@@ -1,4 +1,4 @@
-"""What puts the plugin onto every node of a cluster: definitions, an identity, and a DaemonSet. Pure."""
+"""Manifests for a cluster: definitions, service account, RBAC and DaemonSet. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

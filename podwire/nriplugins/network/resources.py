@@ -1,4 +1,4 @@
-"""What PodRoute and PodMesh share: identity, the pods that they select, failure policy.
+"""Common parts of PodRoute and PodMesh: identity, the pods that they select, failure policy.
 
 A resource selects a pod of its own namespace when its selector matches the pod's labels, or when the pod names it in an
 annotation. An invalid resource selects pods all the same, so that it can fail closed.
@@ -23,7 +23,7 @@ FAIL, IGNORE = "Fail", "Ignore"
 
 
 class Pod(NamedTuple):
-    """What the planners need of a pod."""
+    """A pod as the planners see it."""
 
     namespace: str
     name: str

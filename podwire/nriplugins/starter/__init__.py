@@ -1,4 +1,4 @@
-"""What `podwire nri new` writes: a plugin, its test, its page. The texts lie beside this file."""
+"""The files that `podwire nri new` writes: a plugin, its test, its README; templates are in this directory."""
 
 from podwire.nriplugins.starter.files import BadStarter, files, write
 

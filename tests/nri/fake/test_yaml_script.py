@@ -57,10 +57,10 @@ def test_an_error_has_a_code_and_a_sentence():
         ("on: {RunPodSandbox: {refuse-split: true}}", "only Synchronize comes in batches"),
         ("on: {RunPodSandbox: {garble: xyz}}", "or bytes in hex"),
         ("on: {RunPodSandbox: {oversize: 0}}", "at least 1"),
-        ("on: {RunPodSandbox: {fail: {code: NO}}}", "'NO' is none of CANCELLED"),
+        ("on: {RunPodSandbox: {fail: {code: NO}}}", "'NO' must be one of CANCELLED"),
         ("on: {RunPodSandbox: {answer: {adjust: {}}}}", "RunPodSandboxResponse has no such field"),
         ("on: {RegisterPlugin: {answer: {}}}", "sent by the plugin itself"),
-        ("speaks: French", "'French' is none of both, calls, StateChange, nothing"),
+        ("speaks: French", "'French' must be one of both, calls, StateChange, nothing"),
     ],
 )
 def test_errors_name_the_key(text, says):

@@ -29,7 +29,9 @@ from podwire.protocols.nri import nri_pb2 as pb
         ),
         pytest.param("adjust: {rlimits: [{hard: -1}]}", r"rlimits\[0\].hard: -1 is not between 0", id="out of range"),
         pytest.param(
-            "adjust: {linux: {io_priority: {class: FAST}}}", "'FAST' is none of IOPRIO_CLASS_NONE", id="no such name"
+            "adjust: {linux: {io_priority: {class: FAST}}}",
+            "'FAST' must be one of IOPRIO_CLASS_NONE",
+            id="no such name",
         ),
         pytest.param("update: [{ignore_failure: 3}]", "true or false is wanted here", id="no truth"),
     ],

@@ -1,4 +1,4 @@
-"""What the PodMeshes of a pod come to: one for each direction, the oldest. Pure."""
+"""Plans the mesh of a pod: the oldest PodMesh for each direction. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from podwire.nriplugins.network.resources import (
 
 @dataclass(frozen=True, slots=True)
 class Redirection:
-    """Where the connections of one direction go, and who says so."""
+    """The proxy of one direction, and the resources that request it."""
 
     direction: Direction
     proxy: Proxy
@@ -28,14 +28,14 @@ class Redirection:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be in the pod's namespace, and what cannot be."""
+    """The redirections of a pod, and the problems."""
 
     inbound: Redirection | None = None
     outbound: Redirection | None = None
     problems: tuple[Problem, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything is to be there."""
+        """Whether anything is redirected."""
         return self.inbound is not None or self.outbound is not None
 
 
@@ -43,7 +43,7 @@ NOTHING = Plan()
 
 
 def plan(pod: Pod, resources: Iterable[PodMesh | Broken]) -> Plan:
-    """For one pod, from all PodMeshes that are known."""
+    """Plans one pod from all PodMeshes of its namespace."""
     chosen = concerning(pod, resources, MESH)
     problems = missing(pod, chosen, MESH, KIND)
     ways: dict[str, Redirection] = {}
@@ -58,7 +58,7 @@ def plan(pod: Pod, resources: Iterable[PodMesh | Broken]) -> Plan:
 
 
 def _taken(name: str, wanted: Redirection, ways: dict[str, Redirection]) -> list[Problem]:
-    """Take the place of a direction, or share it with those that want the same."""
+    """Sets a direction, or adds the resource to the owners of an equal one."""
     other = ways.setdefault(name, wanted)
     [head] = wanted.owners
     if (other.direction, other.proxy) != (wanted.direction, wanted.proxy):

@@ -25,7 +25,7 @@ class _Allowance:
 
 
 class Class:
-    """What a set of policies allows in one direction."""
+    """Everything that a set of policies allows in one direction."""
 
     def __init__(self, key: ClassKey, number: int, policies: Iterable[Policy]) -> None:
         self.key, self.number = key, number
@@ -68,7 +68,7 @@ class Class:
         return joined(self._anyone)
 
     def allowed(self, identity: Identity) -> Spans:
-        """What pods of an identity may use."""
+        """The ports that pods of an identity may use."""
         mine = [self.peers[each] for each in identity.peers if each in self.peers]
         if not mine:
             return NOTHING
@@ -76,11 +76,11 @@ class Class:
         return joined([*(spans for each in mine for spans in each.spans), *named])
 
     def allowed_to_all(self) -> Spans:
-        """What every pod of every namespace may use."""
+        """The ports that every pod of every namespace may use."""
         return joined(self.wide.get(EVERY_POD, ()))
 
     def allowed_to(self, space: int, model: Model) -> Spans:
-        """What all pods of a namespace may use."""
+        """The ports that all pods of a namespace may use."""
         meant = (peer for peer in self.wide if peer is not EVERY_POD and space in model.identities.spaces(peer))
         return joined(each for peer in meant for each in self.wide[peer])
 
@@ -89,7 +89,7 @@ class Class:
         return {number for peer in self.wide if peer is not EVERY_POD for number in model.identities.spaces(peer)}
 
     def blocks(self, model: Model, version: int) -> dict[Range, Spans]:
-        """What addresses of a family (4, 6) may use, in disjoint ranges."""
+        """The ports that addresses of a family (4, 6) may use, in disjoint ranges."""
         parts: list[tuple[Range, Spans]] = []
         for block, allowance in self._blocks.items():
             if block.network.version == version:

@@ -170,7 +170,7 @@ class Content:
 
     def _settle_pods(self) -> None:
         freed = {address for uid in self._pods for address in self._hide(uid)}
-        # Whoever else is said to have one of these addresses has it from now on.
+        # Another pod whose status has one of these addresses has it from now on.
         self._pods |= {uid for uid, local in self._locals.items() if not freed.isdisjoint(local.ips)}
         for uid in [*(each for each in self._locals if each in self._pods), *(self._pods - self._locals.keys())]:
             self._hide(uid)

@@ -89,7 +89,9 @@ def end(model: Model, text: str) -> End:
         namespace, _, name = text.rpartition("/")
         found = model.find(namespace or "default", name)
         if found is None:
-            raise Unknown(f"there is no pod {namespace or 'default'}/{name}, and it is no address") from None
+            raise Unknown(
+                f"unknown pod {namespace or 'default'}/{name}; must be [NAMESPACE/]POD or an IP address"
+            ) from None
         return found
 
 

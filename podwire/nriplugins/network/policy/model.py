@@ -204,13 +204,13 @@ class Model:
             self._unshelve(before)
         self.policies[policy.key] = policy
         self._shelf(policy)[policy.key] = policy
-        self._told(policy.namespace, [policy] if before is None else [before, policy])
+        self._notify(policy.namespace, [policy] if before is None else [before, policy])
 
     def remove_policy(self, namespace: str, name: str) -> None:
         policy = self.policies.pop((namespace, name), None)
         if policy is not None:
             self._unshelve(policy)
-            self._told(namespace, [policy])
+            self._notify(namespace, [policy])
 
     def _unshelve(self, policy: Policy) -> None:
         self._shelf(policy).pop(policy.key, None)
@@ -218,7 +218,7 @@ class Model:
             self.identities.drop_peer(peer)
         self._name_ports(policy, -1)
 
-    def _told(self, namespace: str, policies: list[Policy]) -> None:
+    def _notify(self, namespace: str, policies: list[Policy]) -> None:
         for each in self._listeners:
             each.policies_changed(namespace, policies)
 

@@ -166,7 +166,7 @@ def _port(given: Mapping[str, Any], where: str) -> PortMatch:
     if isinstance(port, int) and not 1 <= port <= 65535:
         raise Broken(f"{where}.port", f"Invalid value: {port}: must be between 1 and 65535, inclusive")
     if end is not None and not isinstance(port, int):
-        raise Broken(f"{where}.endPort", f"Invalid value: {end}: may not be specified when `port` is no number")
+        raise Broken(f"{where}.endPort", f"Invalid value: {end}: may not be specified when `port` is not a number")
     if end is not None and isinstance(port, int) and not port <= end <= 65535:
         raise Broken(f"{where}.endPort", f"Invalid value: {end}: must be greater than or equal to `port`")
     return PortMatch(PROTOCOLS[protocol], port, end)

@@ -1,4 +1,4 @@
-"""What the PodRoutes of a pod come to, and what is to be done for it in a namespace as it is. All of it is pure.
+"""Plans the routes of a pod from its PodRoutes, and the changes for its namespace. Pure.
 
 A place in the kernel (a destination in a table with a metric, a source among the rules) takes one route. Of several
 resources that want different ones the oldest has its way, and the others are told; what several want alike they share.
@@ -50,14 +50,14 @@ class WantedRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be in the pod's namespace, for whom, and what cannot be."""
+    """Routes and rules of a pod with their owners, and the problems."""
 
     routes: Mapping[Place, WantedRoute] = field(default_factory=dict)
     rules: Mapping[Network, WantedRule] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything is to be there."""
+        """Whether the plan has routes or rules."""
         return bool(self.routes or self.rules)
 
 
@@ -65,7 +65,7 @@ NOTHING = Plan()
 
 
 class There(NamedTuple):
-    """What is in a namespace: links by name, all routes and rules, anybody's."""
+    """The state of a namespace: links by name, all routes and rules, also foreign ones."""
 
     links: Mapping[str, int]
     routes: tuple[Route, ...]
@@ -74,7 +74,7 @@ class There(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """From what is there to what is wanted. Rules go first and come last, so that none leads to half a table."""
+    """Changes of a namespace. Rules are removed first and added last, so that none leads to a partial table."""
 
     drop_rules: list[Rule] = field(default_factory=list)
     drop_routes: list[Route] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Changes:
 
 
 def plan(pod: Pod, resources: Iterable[PodRoute | Broken]) -> Plan:
-    """For one pod, from all PodRoutes that are known."""
+    """Plans one pod from all PodRoutes of its namespace."""
     chosen = concerning(pod, resources, ROUTES)
     routes: dict[Place, WantedRoute] = {}
     rules: dict[Network, WantedRule] = {}
@@ -160,7 +160,7 @@ def place(route: Route) -> Place:
 
 
 def diff(wanted: Plan, there: There) -> Changes:
-    """What is to be done; what is there already is left alone."""
+    """The changes from the state to the plan; equal entries stay."""
     changes = Changes()
     ours = {place(each): each for each in there.routes if each.protocol == PROTOCOL}
     others = {place(each): each for each in there.routes if each.protocol != PROTOCOL}

@@ -198,7 +198,7 @@ def test_always_allowed_traffic_is_explained(model):
 def test_an_end_is_a_pod_or_an_address(model):
     model.put_pod(Pod(uid="d", namespace="default", name="plain"))
     assert end(model, "plain") == model.pods["d"]
-    with pytest.raises(Unknown, match="there is no pod shop/nobody"):
+    with pytest.raises(Unknown, match="unknown pod shop/nobody"):
         end(model, "shop/nobody")
     with pytest.raises(Unknown, match="no addresses of the same family"):
         explain(model, end(model, "plain"), end(model, "shop/db"))
