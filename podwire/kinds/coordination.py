@@ -3,7 +3,7 @@
 from typing import Any
 
 from podwire.kinds.field_checks import Choice, Errors, Object, non_negative, unchanged
-from podwire.kinds.strategy import Strategy
+from podwire.kinds.strategy import Strategy, as_on_create
 from podwire.kinds.tables import Json, age_of, name_of, number, part, text
 from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid
 
@@ -21,10 +21,6 @@ def validate_lease(obj: Object) -> list[FieldError]:
     if spec.get("preferredHolder") and not spec.get("strategy"):
         errors.append(forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
     return errors
-
-
-def validate_lease_update(new: Object, _old: Object) -> list[FieldError]:
-    return validate_lease(new)
 
 
 def validate_priority_class(obj: Object) -> list[FieldError]:
@@ -86,7 +82,7 @@ LEASE = Strategy(
     allow_create_on_update=True,
     allow_unconditional_update=False,
     validate_create=validate_lease,
-    validate_update=validate_lease_update,
+    validate_update=as_on_create(validate_lease),
     columns="Name|Holder|Age",
     row=lease_row,
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 from podwire.kinds.apps.template import at_most_all, int_or_percent
 from podwire.kinds.field_checks import Errors, Object, label_selector, non_negative
-from podwire.kinds.strategy import Strategy
+from podwire.kinds.strategy import Strategy, as_on_create
 from podwire.kinds.tables import Json, age_of, name_of, number, part, shown
 from podwire.protocols.k8sapi.status import FieldError, invalid, not_supported
 
@@ -26,10 +26,6 @@ def validate_create(obj: Object) -> list[FieldError]:
     if policy not in _POLICIES:
         errors.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _POLICIES))
     return errors
-
-
-def validate_update(new: Object, _old: Object) -> list[FieldError]:
-    return validate_create(new)
 
 
 def validate_status(new: Object, _old: Object) -> list[FieldError]:
@@ -60,7 +56,7 @@ DISRUPTION_BUDGET = Strategy(
     allow_unconditional_update=False,
     counts_generation=True,
     validate_create=validate_create,
-    validate_update=validate_update,
+    validate_update=as_on_create(validate_create),
     validate_subresources={"status": validate_status},
     columns="Name|Min Available|Max Unavailable|Allowed Disruptions#|Age",
     row=row,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from podwire.kinds.field_checks import Choice, Errors, Object, label_selector, named
-from podwire.kinds.strategy import Strategy
+from podwire.kinds.strategy import Strategy, as_on_create
 from podwire.kinds.tables import Json, age_of, elements, name_of, part, text
 from podwire.objects import names
 from podwire.protocols.k8sapi.status import FieldError, invalid, not_supported, required
@@ -23,10 +23,6 @@ def validate_role(obj: Object) -> list[FieldError]:
     return errors
 
 
-def validate_role_update(new: Object, _old: Object) -> list[FieldError]:
-    return validate_role(new)
-
-
 def validate_cluster_role(obj: Object) -> list[FieldError]:
     errors: Errors = []
     for index, rule in enumerate(obj.get("rules") or ()):
@@ -40,10 +36,6 @@ def validate_cluster_role(obj: Object) -> list[FieldError]:
         for index, selector in enumerate(selectors):
             label_selector(selector, f"{path}[{index}]", errors)
     return errors
-
-
-def validate_cluster_role_update(new: Object, _old: Object) -> list[FieldError]:
-    return validate_cluster_role(new)
 
 
 def _rule(rule: Object, path: str, errors: Errors, *, namespaced: bool) -> None:
@@ -149,7 +141,7 @@ ROLE = Strategy(
     check_name=names.path_segment,
     allow_create_on_update=True,
     validate_create=validate_role,
-    validate_update=validate_role_update,
+    validate_update=as_on_create(validate_role),
 )
 
 CLUSTER_ROLE = Strategy(
@@ -158,7 +150,7 @@ CLUSTER_ROLE = Strategy(
     check_name=names.path_segment,
     allow_create_on_update=True,
     validate_create=validate_cluster_role,
-    validate_update=validate_cluster_role_update,
+    validate_update=as_on_create(validate_cluster_role),
 )
 
 ROLE_BINDING = Strategy(

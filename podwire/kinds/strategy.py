@@ -43,6 +43,11 @@ def accept_update(_new: Mapping[str, Any], _old: Mapping[str, Any]) -> list[Fiel
     return []
 
 
+def as_on_create(validate: Create) -> Update:
+    """Returns the check of a kind whose fields may all change: the new object is validated as on creation."""
+    return lambda new, _old: validate(new)
+
+
 def delete_at_once(_obj: Object, _requested: int | None) -> int:
     """No grace period."""
     return 0

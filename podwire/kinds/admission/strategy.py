@@ -8,7 +8,7 @@ from typing import Any
 
 from podwire.kinds.admission import validating_binding, validating_policy
 from podwire.kinds.field_checks import Object
-from podwire.kinds.strategy import Strategy
+from podwire.kinds.strategy import Strategy, as_on_create
 from podwire.kinds.tables import UNSET, Json, Row, age_of, count, name_of, part, selector_text, text
 from podwire.protocols.k8sapi.status import FieldError, forbidden
 
@@ -149,7 +149,7 @@ VALIDATING_POLICY = Strategy(
     allow_unconditional_update=False,
     counts_generation=True,
     validate_create=validating_policy.create,
-    validate_update=validating_policy.update,
+    validate_update=as_on_create(validating_policy.create),
     validate_subresources={"status": validating_policy.update_status},
     columns="Name|Validations#|ParamKind|Age",
     row=_policy_row("validations"),
@@ -164,7 +164,7 @@ VALIDATING_BINDING = Strategy(
     allow_unconditional_update=False,
     counts_generation=True,
     validate_create=validating_binding.create,
-    validate_update=validating_binding.update,
+    validate_update=as_on_create(validating_binding.create),
     columns="Name|PolicyName|ParamRef|Age",
     row=binding_row,
 )

@@ -31,10 +31,6 @@ def create(obj: Object) -> list[FieldError]:
     return errors
 
 
-def update(new: Object, _old: Object) -> list[FieldError]:
-    return create(new)
-
-
 def _param_ref(ref: Object, path: str, errors: Errors) -> None:
     name, selector = ref.get("name") or "", ref.get("selector")
     if name:

@@ -44,10 +44,6 @@ def create(obj: Object) -> list[FieldError]:
     return errors
 
 
-def update(new: Object, _old: Object) -> list[FieldError]:
-    return create(new)
-
-
 def update_status(new: Object, _old: Object) -> list[FieldError]:
     errors: list[FieldError] = []
     status = new.get("status") or {}

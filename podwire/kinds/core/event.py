@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from podwire.kinds.field_checks import Errors, Object, named, unchanged
 from podwire.kinds.stored import Object as StoredObject
-from podwire.kinds.strategy import SelectableField, Strategy, selectable
+from podwire.kinds.strategy import SelectableField, Strategy, as_on_create, selectable
 from podwire.kinds.tables import UNKNOWN, Json, name_of, number, part, since, text
 from podwire.objects import names
 from podwire.protocols.k8sapi.status import FieldError, invalid, required
@@ -50,10 +50,6 @@ _COLUMNS = "Last Seen|Type|Reason|Object|Subobject*|Source*|Message|First Seen*|
 def validate_core_create(obj: Object) -> list[FieldError]:
     """core/v1, with its own names for the same fields."""
     return _legacy(obj, "involvedObject", "reportingComponent", "message")
-
-
-def validate_core_update(new: Object, _old: Object) -> list[FieldError]:
-    return validate_core_create(new)
 
 
 def validate_create(obj: Object) -> list[FieldError]:
@@ -211,7 +207,7 @@ CORE_EVENT = Strategy(
     parts={"involvedObject": {}, "source": {}, "reportingComponent": "", "reportingInstance": ""},
     allow_create_on_update=True,
     validate_create=validate_core_create,
-    validate_update=validate_core_update,
+    validate_update=as_on_create(validate_core_create),
     selectable=(
         *(selectable(f"involvedObject.{field}") for field in _INVOLVED),
         selectable("reason"),

@@ -6,7 +6,7 @@ from typing import Any
 from podwire.kinds.field_checks import IMMUTABLE, Errors, Object, named
 from podwire.kinds.podspec.resource_defaults import round_up
 from podwire.kinds.podspec.resource_rules import COUNTED_NAMES
-from podwire.kinds.strategy import Strategy
+from podwire.kinds.strategy import Strategy, as_on_create
 from podwire.kinds.tables import Json, age_of, name_of, part, shown
 from podwire.objects import names, quantity
 from podwire.objects.quantity import Quantity
@@ -76,10 +76,6 @@ def validate_limit_range(obj: Object) -> list[FieldError]:
         seen.add(kind)
         _item(item, kind, path, errors)
     return errors
-
-
-def validate_limit_range_update(new: Object, _old: Object) -> list[FieldError]:
-    return validate_limit_range(new)
 
 
 def _item(item: Object, kind: str, path: str, errors: Errors) -> None:
@@ -184,7 +180,7 @@ LIMIT_RANGE = Strategy(
     default=default_limit_range,
     allow_create_on_update=True,
     validate_create=validate_limit_range,
-    validate_update=validate_limit_range_update,
+    validate_update=as_on_create(validate_limit_range),
 )
 
 RESOURCE_QUOTA = Strategy(

@@ -5,7 +5,7 @@ from typing import Any
 
 from podwire.kinds.dra.device_checks import driver, label, pool, taint
 from podwire.kinds.field_checks import Errors, Object, conditions
-from podwire.kinds.strategy import Strategy
+from podwire.kinds.strategy import Strategy, as_on_create
 from podwire.kinds.tables import named_row
 from podwire.objects import times
 from podwire.protocols.k8sapi.status import FieldError, too_many
@@ -22,10 +22,6 @@ def validate_create(obj: Object) -> list[FieldError]:
             check(given, f"spec.deviceSelector.{field}", errors)
     taint(spec.get("taint") or {}, "spec.taint", errors)
     return errors
-
-
-def validate_update(new: Object, _old: Object) -> list[FieldError]:
-    return validate_create(new)
 
 
 def validate_status(new: Object, _old: Object) -> list[FieldError]:
@@ -54,7 +50,7 @@ DEVICE_TAINT_RULE = Strategy(
     default_times=default_times,
     counts_generation=True,
     validate_create=validate_create,
-    validate_update=validate_update,
+    validate_update=as_on_create(validate_create),
     validate_subresources={"status": validate_status},
     columns="Name|Age",
     row=named_row,

@@ -69,11 +69,11 @@ def changes(new: Annotations, old: Annotations, path: str, errors: Errors) -> No
         _unchangeable(key, "add", path, errors)
 
 
-def _unchangeable(key: str, deed: str, path: str, errors: Errors) -> None:
+def _unchangeable(key: str, change: str, path: str, errors: Errors) -> None:
     if key.startswith(_APP_ARMOR):
-        errors.append(forbidden(f"{path}[{key}]", f"may not {deed} AppArmor annotations"))
+        errors.append(forbidden(f"{path}[{key}]", f"may not {change} AppArmor annotations"))
     elif key == MIRROR:
-        errors.append(forbidden(f"{path}[{key}]", f"may not {deed} mirror pod annotation"))
+        errors.append(forbidden(f"{path}[{key}]", f"may not {change} mirror pod annotation"))
 
 
 def match_fields(annotations: Annotations, spec: Object, path: str, errors: Errors) -> None:

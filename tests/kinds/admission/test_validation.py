@@ -41,7 +41,7 @@ def test_a_policy_with_everything_is_valid():
         auditAnnotations=[{"key": "count", "valueExpression": "string(size(variables.names))"}],
     )
     assert texts(validating_policy.create(whole)) == []
-    assert texts(validating_policy.update(whole, policy())) == []
+    assert texts(strategy.VALIDATING_POLICY.validate_update(whole, policy())) == []
 
 
 NOTHING = "Required value: validations or auditAnnotations must contain at least one item"
