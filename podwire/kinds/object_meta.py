@@ -23,7 +23,14 @@ def create(kind: Kind, metadata: Object, check: names.Check, errors: Errors, *, 
         named(check, name, "metadata.name", errors)
     else:
         errors.append(required("metadata.name", "name or generateName is required"))
-    _namespace(kind, metadata.get("namespace", ""), errors)
+    namespace = metadata.get("namespace", "")
+    if not kind.namespaced:
+        if namespace:
+            errors.append(forbidden("metadata.namespace", "not allowed on this type"))
+    elif namespace:
+        named(names.dns_label, namespace, "metadata.namespace", errors)
+    else:
+        errors.append(required("metadata.namespace"))
     _content(metadata, errors, qualified=qualified)
     finalizers = metadata.get("finalizers") or ()
     for finalizer in finalizers:
@@ -45,16 +52,6 @@ def update(new: Object, old: Object, errors: Errors, *, qualified: bool) -> None
         if new.get(field) != old.get(field):
             errors.append(invalid(f"metadata.{field}", new.get(field), IMMUTABLE))
     _content(new, errors, qualified=qualified)
-
-
-def _namespace(kind: Kind, namespace: str, errors: Errors) -> None:
-    if not kind.namespaced:
-        if namespace:
-            errors.append(forbidden("metadata.namespace", "not allowed on this type"))
-    elif namespace:
-        named(names.dns_label, namespace, "metadata.namespace", errors)
-    else:
-        errors.append(required("metadata.namespace"))
 
 
 def _content(metadata: Object, errors: Errors, *, qualified: bool) -> None:
@@ -110,7 +107,11 @@ def _owner_references(owners: Sequence[Mapping[str, Any]], errors: Errors) -> No
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
                 errors.append(required(f"{path}.{field}", "must not be empty"))
-        _owner_kind(owner, path, errors)
+        api_version = owner.get("apiVersion") or ""
+        if api_version and (api_version.count("/") > 1 or api_version.endswith("/")):
+            errors.append(invalid(f"{path}.apiVersion", api_version, "must be <group>/<version> or <version>"))
+        if api_version == "v1" and owner.get("kind") == "Event":
+            errors.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
             shown = f"{owner.get('kind', '')}/{owner.get('name', '')}"
             if controller:
@@ -118,14 +119,6 @@ def _owner_references(owners: Sequence[Mapping[str, Any]], errors: Errors) -> No
                 errors.append(invalid("metadata.ownerReferences", owners, f"{detail}{controller} and {shown}"))
             else:
                 controller = shown
-
-
-def _owner_kind(owner: Mapping[str, Any], path: str, errors: Errors) -> None:
-    api_version = owner.get("apiVersion") or ""
-    if api_version and (api_version.count("/") > 1 or api_version.endswith("/")):
-        errors.append(invalid(f"{path}.apiVersion", api_version, "must be <group>/<version> or <version>"))
-    if api_version == "v1" and owner.get("kind") == "Event":
-        errors.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
 
 
 def _managed_fields(entries: Sequence[Mapping[str, Any]], errors: Errors) -> None:

@@ -24,26 +24,23 @@ def create(obj: Object) -> list[FieldError]:
     else:
         named(names.dns_subdomain, spec["policyName"], "spec.policyName", errors)
     if (ref := spec.get("paramRef")) is not None:
-        _param_ref(ref, "spec.paramRef", errors)
+        path = "spec.paramRef"
+        name, selector = ref.get("name") or "", ref.get("selector")
+        if name:
+            named(names.path_segment, name, f"{path}.name", errors)
+            if selector is not None:
+                errors.append(forbidden(f"{path}.name", _EXCLUSIVE))
+        if selector is not None:
+            label_selector(selector, f"{path}.selector", errors)
+            if name:
+                errors.append(forbidden(f"{path}.selector", _EXCLUSIVE))
+        if not name and selector is None:
+            errors.append(required(path, "one of name or selector must be specified"))
+        _NOT_FOUND.require(ref.get("parameterNotFoundAction"), f"{path}.parameterNotFoundAction", errors)
     if (resources := spec.get("matchResources")) is not None:
         match_resources(resources, "spec.matchResources", errors)
     _actions(spec.get("validationActions") or (), "spec.validationActions", errors)
     return errors
-
-
-def _param_ref(ref: Object, path: str, errors: Errors) -> None:
-    name, selector = ref.get("name") or "", ref.get("selector")
-    if name:
-        named(names.path_segment, name, f"{path}.name", errors)
-        if selector is not None:
-            errors.append(forbidden(f"{path}.name", _EXCLUSIVE))
-    if selector is not None:
-        label_selector(selector, f"{path}.selector", errors)
-        if name:
-            errors.append(forbidden(f"{path}.selector", _EXCLUSIVE))
-    if not name and selector is None:
-        errors.append(required(path, "one of name or selector must be specified"))
-    _NOT_FOUND.require(ref.get("parameterNotFoundAction"), f"{path}.parameterNotFoundAction", errors)
 
 
 def _actions(given: Sequence[str], path: str, errors: Errors) -> None:

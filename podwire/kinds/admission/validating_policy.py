@@ -34,7 +34,18 @@ def create(obj: Object) -> list[FieldError]:
     compiler = Compiler(params=kind is not None)
     _conditions(spec.get("matchConditions") or (), compiler, "spec.matchConditions", errors)
     for index, variable in enumerate(spec.get("variables") or ()):
-        _variable(variable, compiler, f"spec.variables[{index}]", errors)
+        path = f"spec.variables[{index}]"
+        name, text = variable.get("name") or "", variable.get("expression") or ""
+        if not name.strip():
+            errors.append(required(f"{path}.name", "name is not specified"))
+        elif not _IDENTIFIER.fullmatch(name) or name in _RESERVED:
+            errors.append(invalid(f"{path}.name", name, "name is not a valid CEL identifier"))
+        elif name in compiler.variables:
+            errors.append(duplicate(f"{path}.name", name))
+        if not text.strip():
+            errors.append(required(f"{path}.expression", "expression is not specified"))
+        elif name and (problem := compiler.define(name, text)):
+            errors.append(invalid(f"{path}.expression", text, problem))
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
         errors += [required(f"spec.{field}", _NOTHING_TO_DO) for field in ("validations", "auditAnnotations")]
@@ -105,20 +116,6 @@ def _conditions(given: Sequence[Object], compiler: Compiler, path: str, errors: 
         if name in seen:
             errors.append(duplicate(f"{where}.name", name))
         seen.add(name)
-
-
-def _variable(given: Object, compiler: Compiler, path: str, errors: Errors) -> None:
-    name, text = given.get("name") or "", given.get("expression") or ""
-    if not name.strip():
-        errors.append(required(f"{path}.name", "name is not specified"))
-    elif not _IDENTIFIER.fullmatch(name) or name in _RESERVED:
-        errors.append(invalid(f"{path}.name", name, "name is not a valid CEL identifier"))
-    elif name in compiler.variables:
-        errors.append(duplicate(f"{path}.name", name))
-    if not text.strip():
-        errors.append(required(f"{path}.expression", "expression is not specified"))
-    elif name and (problem := compiler.define(name, text)):
-        errors.append(invalid(f"{path}.expression", text, problem))
 
 
 def _validation(given: Object, compiler: Compiler, path: str, errors: Errors) -> None:

@@ -1,6 +1,6 @@
 """Field managers: `metadata.managedFields` read, bundled where there are too many, and written."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -66,7 +66,12 @@ def read(entries: Iterable[dict[str, Any]], *, strange: bool = False) -> Managed
         operation, api_version = entry.get("operation", ""), entry.get("apiVersion", "")
         fields = entry.get("fieldsV1") or {}
         if strange:
-            _check(entry)
+            if entry.get("operation") not in (APPLY, UPDATE):
+                raise BadEntries("operation must be `Apply` or `Update`")
+            if not entry.get("apiVersion"):
+                raise BadEntries("apiVersion must not be empty")
+            if entry.get("fieldsType") != "FieldsV1":
+                raise BadEntries("fieldsType must be FieldsV1")
             try:
                 fields = tidy(fields)
             except ValueError as error:
@@ -80,15 +85,6 @@ def read(entries: Iterable[dict[str, Any]], *, strange: bool = False) -> Managed
         )
         managed[manager] = Owned(fields, api_version, entry.get("time", ""), None if strange else entry)
     return managed
-
-
-def _check(entry: Mapping[str, Any]) -> None:
-    if entry.get("operation") not in (APPLY, UPDATE):
-        raise BadEntries("operation must be `Apply` or `Update`")
-    if not entry.get("apiVersion"):
-        raise BadEntries("apiVersion must not be empty")
-    if entry.get("fieldsType") != "FieldsV1":
-        raise BadEntries("fieldsType must be FieldsV1")
 
 
 def is_reset(entries: Any) -> bool:

@@ -36,22 +36,19 @@ def _spec(spec: Object, before: Object | None) -> list[FieldError]:
     numbers(spec, ("minReadySeconds", "revisionHistoryLimit"), errors)
     strategy = spec.get("updateStrategy") or {}
     if strategy.get("type") == "RollingUpdate":
-        _rolling_update(strategy.get("rollingUpdate") or {}, errors)
+        rolling = strategy.get("rollingUpdate") or {}
+        path = "spec.updateStrategy.rollingUpdate"
+        unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+        for value, field in ((unavailable, "maxUnavailable"), (surge, "maxSurge")):
+            int_or_percent(value, f"{path}.{field}", errors)
+            at_most_all(value, f"{path}.{field}", errors)
+        if amount(unavailable) and amount(surge):
+            errors.append(invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
+        elif not amount(unavailable) and not amount(surge):
+            errors.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
     elif strategy.get("type") != "OnDelete":
         errors.append(FieldError(Problem.NOT_SUPPORTED, "spec.updateStrategy", strategy, _DAEMON_STRATEGIES.detail))
     return errors
-
-
-def _rolling_update(rolling: Object, errors: Errors) -> None:
-    path = "spec.updateStrategy.rollingUpdate"
-    unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    for value, field in ((unavailable, "maxUnavailable"), (surge, "maxSurge")):
-        int_or_percent(value, f"{path}.{field}", errors)
-        at_most_all(value, f"{path}.{field}", errors)
-    if amount(unavailable) and amount(surge):
-        errors.append(invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
-    elif not amount(unavailable) and not amount(surge):
-        errors.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
 
 
 def default(obj: dict[str, Any]) -> None:

@@ -35,15 +35,7 @@ def _spec(spec: Object, before: Object | None) -> list[FieldError]:
     numbers(spec, ("replicas",), errors)
     workload_selector(spec, "deployment", errors)
     workload_template(spec, before, "ReplicaSet", errors)
-    _strategy(spec.get("strategy") or {}, errors)
-    numbers(spec, ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"), errors)
-    deadline = spec.get("progressDeadlineSeconds")
-    if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
-        errors.append(invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
-    return errors
-
-
-def _strategy(strategy: Object, errors: Errors) -> None:
+    strategy = spec.get("strategy") or {}
     kind, rolling, path = strategy.get("type"), strategy.get("rollingUpdate"), "spec.strategy"
     if kind == "Recreate":
         if rolling is not None:
@@ -59,6 +51,11 @@ def _strategy(strategy: Object, errors: Errors) -> None:
         at_most_all(unavailable, f"{place}.maxUnavailable", errors)
     else:
         errors.append(FieldError(Problem.NOT_SUPPORTED, path, strategy, _DEPLOYMENT_STRATEGIES.detail))
+    numbers(spec, ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"), errors)
+    deadline = spec.get("progressDeadlineSeconds")
+    if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
+        errors.append(invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
+    return errors
 
 
 def default(obj: dict[str, Any]) -> None:

@@ -40,7 +40,13 @@ ENDLESS = 2**31 - 1
 def validate_create(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
     errors = job_spec(spec, "spec")
-    _job_selector(spec, errors)
+    selector = spec.get("selector")
+    if selector is None:
+        errors.append(required("spec.selector"))
+    label_selector(selector, "spec.selector", errors)
+    given = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if not selector_matches(selector, given or {}):
+        errors.append(invalid("spec.template.metadata.labels", given, MISMATCH))
     return errors
 
 
@@ -112,16 +118,6 @@ def _restart_policy(spec: Object, policy: str | None, path: str, errors: Errors)
         errors.append(invalid(place, policy, detail))
     else:
         _ENDING.check(policy, place, errors)
-
-
-def _job_selector(spec: Object, errors: Errors) -> None:
-    selector = spec.get("selector")
-    if selector is None:
-        errors.append(required("spec.selector"))
-    label_selector(selector, "spec.selector", errors)
-    given = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    if not selector_matches(selector, given or {}):
-        errors.append(invalid("spec.template.metadata.labels", given, MISMATCH))
 
 
 def default(obj: dict[str, Any]) -> None:

@@ -34,7 +34,12 @@ def validate_create(obj: Object) -> list[FieldError]:
     _validate_status(status, errors)
     if (swap := ((status.get("nodeInfo") or _EMPTY).get("swap") or _EMPTY).get("capacity")) is not None:
         positive(swap, "metadata.nodeSwapStatus.capacity", errors)
-    _pod_cidrs(spec.get("podCIDRs") or (), errors)
+    networks = spec.get("podCIDRs") or ()
+    for index, network in enumerate(networks):
+        named(names.cidr, network, f"spec.podCIDRs[{index}]", errors)
+    if len(networks) > 1 and not one_per_family(networks):
+        detail = "may specify no more than one CIDR for each IP family"
+        errors.append(invalid("spec.podCIDRs", networks, detail))
     _no_config_source(spec, status, errors)
     return errors
 
@@ -59,7 +64,13 @@ def validate_status(new: Object, old: Object) -> list[FieldError]:
 
 def _changes(new: Object, old: Object, errors: Errors) -> None:
     spec, before = new.get("spec") or _EMPTY, old.get("spec") or _EMPTY
-    _addresses((new.get("status") or _EMPTY).get("addresses") or (), errors)
+    addresses = (new.get("status") or _EMPTY).get("addresses") or ()
+    seen: set[tuple[str, str]] = set()
+    for index, address in enumerate(addresses):
+        key = (address.get("type", ""), address.get("address", ""))
+        if key in seen:
+            errors.append(duplicate(f"status.addresses[{index}]", address))
+        seen.add(key)
     networks = before.get("podCIDRs") or []
     if networks and networks != (spec.get("podCIDRs") or []):
         detail = 'node updates may not change podCIDR except from "" to valid'
@@ -95,23 +106,6 @@ def _features(features: Sequence[str], path: str, errors: Errors) -> None:
             errors.append(duplicate(f"{path}[{index}]", feature))
         elif index and feature < features[index - 1]:
             errors.append(invalid(f"{path}[{index}]", feature, "list must be sorted alphabetically"))
-
-
-def _addresses(addresses: Sequence[Object], errors: Errors) -> None:
-    seen: set[tuple[str, str]] = set()
-    for index, address in enumerate(addresses):
-        key = (address.get("type", ""), address.get("address", ""))
-        if key in seen:
-            errors.append(duplicate(f"status.addresses[{index}]", address))
-        seen.add(key)
-
-
-def _pod_cidrs(networks: Sequence[str], errors: Errors) -> None:
-    for index, network in enumerate(networks):
-        named(names.cidr, network, f"spec.podCIDRs[{index}]", errors)
-    if len(networks) > 1 and not one_per_family(networks):
-        detail = "may specify no more than one CIDR for each IP family"
-        errors.append(invalid("spec.podCIDRs", networks, detail))
 
 
 def _no_config_source(spec: Object, status: Object, errors: Errors) -> None:

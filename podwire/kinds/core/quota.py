@@ -108,7 +108,16 @@ def validate_quota(obj: Object) -> list[FieldError]:
     errors: Errors = []
     spec = obj.get("spec") or {}
     for name, amount in (spec.get("hard") or {}).items():
-        _hard(name, amount, f"spec.hard[{name}]", errors)
+        path = f"spec.hard[{name}]"
+        named(names.qualified_name, name, path, errors)
+        known = name in _STANDARD or name.startswith(("hugepages-", "requests.hugepages-", "count/"))
+        if "/" not in name and not known:
+            errors.append(invalid(path, name, _MUST_BE_STANDARD))
+        value = quantity.parse(amount)
+        if value.nano < 0:
+            errors.append(invalid(path, amount, "must be greater than or equal to 0"))
+        if (name in COUNTED_NAMES or name.startswith("count/")) and value.nano % quantity.NANO:
+            errors.append(invalid(path, amount, "must be an integer"))
     scopes = spec.get("scopes") or ()
     for scope in scopes:
         if scope not in _SCOPES:
@@ -127,34 +136,18 @@ def validate_quota_update(new: Object, old: Object) -> list[FieldError]:
     return errors
 
 
-def _hard(name: str, amount: str, path: str, errors: Errors) -> None:
-    named(names.qualified_name, name, path, errors)
-    known = name in _STANDARD or name.startswith(("hugepages-", "requests.hugepages-", "count/"))
-    if "/" not in name and not known:
-        errors.append(invalid(path, name, _MUST_BE_STANDARD))
-    value = quantity.parse(amount)
-    if value.nano < 0:
-        errors.append(invalid(path, amount, "must be greater than or equal to 0"))
-    if (name in COUNTED_NAMES or name.startswith("count/")) and value.nano % quantity.NANO:
-        errors.append(invalid(path, amount, "must be an integer"))
-
-
 def default_limit_range(obj: dict[str, Any]) -> None:
     for item in obj["spec"].get("limits") or ():
         if item.get("type") == "Container":
-            _default_limits(item)
+            # The default limit is the maximum; the default request is that limit, else the minimum
+            limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+            requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+            if limits:
+                item["default"] = limits
+            if requests:
+                item["defaultRequest"] = requests
         for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
             round_up(item.get(name))
-
-
-def _default_limits(item: dict[str, Any]) -> None:
-    """The default limit is the maximum; the default request is that limit, else the minimum."""
-    limits = {**(item.get("max") or {}), **(item.get("default") or {})}
-    requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
-    if limits:
-        item["default"] = limits
-    if requests:
-        item["defaultRequest"] = requests
 
 
 def default_quota(obj: dict[str, Any]) -> None:

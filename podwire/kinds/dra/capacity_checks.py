@@ -63,19 +63,15 @@ def _range(given: Object, default: Quantity, most: Quantity, path: str, errors: 
         errors.append(invalid(f"{path}.default", str(default), f"default is less than min: {low}"))
     high = None if given.get("max") is None else _amount(given["max"])
     if high is not None:
-        _upper(low, high, default, most, path, errors)
+        if low > high:
+            errors.append(invalid(f"{path}.max", str(low), f"min is larger than max: {high}"))
+        if high > most:
+            errors.append(invalid(f"{path}.max", str(high), f"max is larger than capacity value: {most}"))
+        if default > high:
+            errors.append(invalid(f"{path}.default", str(default), f"default is more than max: {high}"))
     if given.get("step") is not None:
         steps = [default] if high is None else [default, high]
         _step(_amount(given["step"]), low, steps, most, f"{path}.step", errors)
-
-
-def _upper(low: Quantity, high: Quantity, default: Quantity, most: Quantity, path: str, errors: Errors) -> None:
-    if low > high:
-        errors.append(invalid(f"{path}.max", str(low), f"min is larger than max: {high}"))
-    if high > most:
-        errors.append(invalid(f"{path}.max", str(high), f"max is larger than capacity value: {most}"))
-    if default > high:
-        errors.append(invalid(f"{path}.default", str(default), f"default is more than max: {high}"))
 
 
 def _step(step: Quantity, low: Quantity, reached: list[Quantity], most: Quantity, path: str, errors: Errors) -> None:

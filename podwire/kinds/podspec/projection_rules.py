@@ -123,7 +123,13 @@ def _trust_bundle(source: Object, path: str, _volume: str, errors: Errors) -> No
     if name is not None and signer is not None:
         errors.append(invalid(path, source, "only one of name and signerName may be used"))
     elif name is not None:
-        _trust_bundle_name(name, source, path, errors)
+        if not name:
+            errors.append(required(f"{path}.name", "must be a valid object name"))
+        for message in names.dns_subdomain(name.rpartition(":")[2]):
+            errors.append(invalid(f"{path}.name", name, f"not a valid clustertrustbundlename: {message}"))
+        if (selector := source.get("labelSelector")) is not None:
+            detail = "labelSelector must be unset if name is specified"
+            errors.append(invalid(f"{path}.labelSelector", selector, detail))
     elif signer is not None:
         if not signer:
             errors.append(required(f"{path}.signerName", "must be a valid signer name"))
@@ -134,16 +140,6 @@ def _trust_bundle(source: Object, path: str, _volume: str, errors: Errors) -> No
     if not (file := source.get("path", "")):
         errors.append(required(f"{path}.path"))
     local(file, f"{path}.path", errors)
-
-
-def _trust_bundle_name(name: str, source: Object, path: str, errors: Errors) -> None:
-    if not name:
-        errors.append(required(f"{path}.name", "must be a valid object name"))
-    for message in names.dns_subdomain(name.rpartition(":")[2]):
-        errors.append(invalid(f"{path}.name", name, f"not a valid clustertrustbundlename: {message}"))
-    if (selector := source.get("labelSelector")) is not None:
-        detail = "labelSelector must be unset if name is specified"
-        errors.append(invalid(f"{path}.labelSelector", selector, detail))
 
 
 def _signer_name(signer: str, path: str, errors: Errors) -> None:

@@ -180,7 +180,11 @@ def pod_level(spec: Object, path: str, errors: Errors) -> None:
     _enough_requested(spec, resources.get("requests") or {}, f"{path}.requests", errors)
     limits = resources.get("limits") or {}
     _enough_huge_pages(spec, limits, f"{path}.limits", errors)
-    _no_container_above(spec, limits, path, errors)
+    for index, container in enumerate(spec.get("containers") or ()):
+        for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
+            if name in limits and Quantity.parse(text) > Quantity.parse(limits[name]):
+                place = f"{path}.containers[{index}][{name}].limits"
+                errors.append(invalid(place, text, f"must be less than or equal to pod limits of {limits[name]}"))
 
 
 def _enough_requested(spec: Object, requests: Object, path: str, errors: Errors) -> None:
@@ -197,14 +201,6 @@ def _enough_huge_pages(spec: Object, limits: Object, path: str, errors: Errors) 
         if is_huge_pages(name) and name in limits and needed > Quantity.parse(limits[name]):
             detail = f"must be greater than or equal to aggregate container limits of {needed}"
             errors.append(invalid(f"{path}[{name}]", limits[name], detail))
-
-
-def _no_container_above(spec: Object, limits: Object, path: str, errors: Errors) -> None:
-    for index, container in enumerate(spec.get("containers") or ()):
-        for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
-            if name in limits and Quantity.parse(text) > Quantity.parse(limits[name]):
-                place = f"{path}.containers[{index}][{name}].limits"
-                errors.append(invalid(place, text, f"must be less than or equal to pod limits of {limits[name]}"))
 
 
 def _aggregate(spec: Object, kind: str) -> Amounts:

@@ -82,16 +82,12 @@ def _sysctls(given: Sequence[Object], spec: Object, path: str, errors: Errors) -
         elif name in seen:
             errors.append(duplicate(place, name))
         seen.add(name)
-        _host_sysctl(name, spec, place, errors)
-
-
-def _host_sysctl(name: str, spec: Object, path: str, errors: Errors) -> None:
-    """A pod in a namespace of the host would set the host's own value."""
-    dotted = _dotted(name)
-    if spec.get("hostNetwork") and dotted.startswith("net."):
-        errors.append(invalid(path, name, "may not be specified when 'hostNetwork' is true"))
-    elif spec.get("hostIPC") and (dotted in _IPC_SYSCTLS or dotted.startswith("fs.mqueue.")):
-        errors.append(invalid(path, name, "may not be specified when 'hostIPC' is true"))
+        # A pod in a namespace of the host would set the host's own value
+        dotted = _dotted(name)
+        if spec.get("hostNetwork") and dotted.startswith("net."):
+            errors.append(invalid(place, name, "may not be specified when 'hostNetwork' is true"))
+        elif spec.get("hostIPC") and (dotted in _IPC_SYSCTLS or dotted.startswith("fs.mqueue.")):
+            errors.append(invalid(place, name, "may not be specified when 'hostIPC' is true"))
 
 
 def _dotted(name: str) -> str:

@@ -53,7 +53,17 @@ def _service(spec: Object, before: Object) -> list[FieldError]:
     ports = spec.get("ports") or ()
     if not ports and not headless(spec) and spec.get("type") != "ExternalName":
         errors.append(required("spec.ports"))
-    _type(spec, errors)
+    kind = spec.get("type")
+    if kind in ("LoadBalancer", "NodePort") and headless(spec):
+        errors.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
+    if kind == "ExternalName":
+        for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if spec.get(field):
+                errors.append(forbidden(f"spec.{field}", "may not be set for ExternalName services"))
+        if name := (spec.get("externalName") or "").removesuffix("."):
+            named(names.dns_subdomain, name, "spec.externalName", errors)
+        else:
+            errors.append(required("spec.externalName"))
     _ports(ports, errors)
     labels(spec.get("selector") or {}, "spec.selector", errors)
     _affinity(spec, errors)
@@ -71,20 +81,6 @@ def _service(spec: Object, before: Object) -> list[FieldError]:
 
 def headless(spec: Object) -> bool:
     return list(spec.get("clusterIPs") or ()) == ["None"] or spec.get("clusterIP") == "None"
-
-
-def _type(spec: Object, errors: Errors) -> None:
-    kind = spec.get("type")
-    if kind in ("LoadBalancer", "NodePort") and headless(spec):
-        errors.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
-    if kind == "ExternalName":
-        for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-            if spec.get(field):
-                errors.append(forbidden(f"spec.{field}", "may not be set for ExternalName services"))
-        if name := (spec.get("externalName") or "").removesuffix("."):
-            named(names.dns_subdomain, name, "spec.externalName", errors)
-        else:
-            errors.append(required("spec.externalName"))
 
 
 def _ports(ports: Sequence[Object], errors: Errors) -> None:
