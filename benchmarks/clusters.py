@@ -16,16 +16,16 @@ from benchmarks.server import DEADLINE, PODWIRE, ROOT
 from podwire.cluster.runtime import Options
 
 BELOW = "c"
-"""Where ours is on its island."""
+"""The prefix of our cluster on its island."""
 KUBECONFIG = "var/lib/podwire/kubeconfig"
 LEASES = "var/lib/podwire/cni/networks/podwire/*.*.*.*"
 CONTAINERD_CGROUPS = "k8s.io"
-"""Where containerd puts the containers of pods that have no place of their own."""
+"""The cgroup of pods under containerd."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What the client tells of an order: seconds for each pod, for all of them, and until no pod had left anything."""
+    """The result of a run: seconds of each pod, of all together, and until nothing was left of any pod."""
 
     each: list[float]
     all: float
@@ -33,7 +33,7 @@ class Done:
 
 
 class Cluster:
-    """One that is ready, and a client beside it."""
+    """A cluster that is ready, and its client."""
 
     def __init__(self, at: Island, ready_seconds: float, command: Sequence[str], trace: Path) -> None:
         self.ready_seconds = ready_seconds
@@ -66,7 +66,7 @@ class Cluster:
         return Done(**self._ask(do="delete", names=names, grace=grace, wait=wait))
 
     def usage(self) -> dict[str, dict[str, float]]:
-        """What each kind of process uses; see benchmarks.pod_client."""
+        """Returns the usage of each kind of process; see benchmarks.pod_client."""
         found: dict[str, dict[str, float]] = self._ask(do="usage")
         return found
 
@@ -119,7 +119,7 @@ def containerd() -> Iterator[Cluster]:
             yield from _closing(at, taken, Path("/"), at.place / "state/io.containerd.grpc.v1.cri/netns/*", host)
         finally:
             tasks = at.place / "state/io.containerd.runtime.v2.task/k8s.io"
-            at.cgroups += [f"{CONTAINERD_CGROUPS}/{each.name}" for each in tasks.glob("*")]
+            at.cgroups += [f"{CONTAINERD_CGROUPS}/{path.name}" for path in tasks.glob("*")]
 
 
 def _closing(at: Island, taken: float, prefix: Path, netns: Path, state: Path | None = None) -> Iterator[Cluster]:
@@ -137,9 +137,9 @@ def _shared_group_removed() -> Iterator[None]:
     try:
         yield
     finally:
-        for each in CGROUPS.glob(f"*/{CONTAINERD_CGROUPS}"):
+        for path in CGROUPS.glob(f"*/{CONTAINERD_CGROUPS}"):
             with contextlib.suppress(OSError):
-                each.rmdir()
+                path.rmdir()
 
 
 def _run(command: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ Times = dict[tuple[str, str], list[float]]
 def measure(seconds: float) -> Iterator[Figure]:
     """All take turns, pod by pod, on one host: a thread with namespaces that end with it."""
     with tempfile.TemporaryDirectory(dir=DISK, prefix="podwire-bench-") as folder:
-        sides = {each: Path(folder, each) for each in OURS}
+        sides = {our: Path(folder, our) for our in OURS}
         for programs in sides.values():
             install(str(programs), socket=str(_socket(programs)))
         pods = max(2, round(PODS * seconds))

@@ -1,4 +1,4 @@
-"""What devices cost: a device plugin in a process of its own, the kubelet's device manager, a Node in an API server.
+"""Measures devices: a device plugin in its own process, the device manager of the kubelet, a Node in an API server.
 
 A pod's devices are what its start waits for: they are chosen, written down durably, and allocated by the plugin.
 """
@@ -194,7 +194,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 
 
 class _Devices:
-    """Of one server: who watches may have gone without hearing all that was told, and the next must not hear it."""
+    """One server per run: a watcher of the previous run may not have read all its events."""
 
     def __init__(self) -> None:
         self.devices: list[pb.Device] = []
@@ -228,7 +228,7 @@ def _served(devices: _Devices, socket: Path) -> grpc.Server:
 
 
 def _plugin(directory: Path, orders: Connection) -> None:
-    """Does as it is told; answers with the moment at which it began."""
+    """Executes commands; answers with the time at which it began."""
     devices, server = _Devices(), None
     while True:
         what, *how = orders.recv()

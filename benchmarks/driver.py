@@ -23,14 +23,14 @@ from podwire.trace.segments import Reader
 GROUP = "Network driver: a pod with one claimed interface"
 LINK, BRIDGE = "bench0", "bench1"
 MOVED, MADE, NONE = "moved", "made", ""
-"""What a pod claims: an interface of the host, one that is made on a bridge, or nothing."""
+"""The kinds of claims: an interface of the host, one created on a bridge, or none."""
 CLASSES = {MOVED: (WHOLE, LINK), MADE: (SHARED, BRIDGE)}
 WITHOUT = "the same without the bare move"
 PREPARE, ATTACH, DETACH = "NodePrepareResources", "attach devices", "detach devices"
 CALLERS = {PREPARE: KUBELET, ATTACH: NETWORK_DRIVER, DETACH: NETWORK_DRIVER}
 PREPARE_MS, ATTACH_MS, LATER_MS = 8.0, 4.0, 30.0
 REST = 0.4
-"""Seconds after each pod, in which what is told of it is told: the next one is measured by itself."""
+"""Seconds after each pod, for its events to be written: the next pod is measured alone."""
 ROUNDS = 2.0
 """For each second that a measurement may take."""
 
@@ -40,13 +40,13 @@ Arrows = Mapping[str, Sequence[Arrow]]
 
 @dataclass(slots=True)
 class KeyedLocks:
-    """Of pods that came and went one after the other, by what they claimed."""
+    """Results of pods that ran one after the other, by kind of claim."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: {NONE: [], MOVED: [], MADE: []})
     pods: dict[str, str] = field(default_factory=dict)
-    """What each claimed, by its name."""
+    """The kind of claim, by name of the pod."""
     moves: list[float] = field(default_factory=list)
-    """Of links that the kernel moved beside it, in seconds."""
+    """Seconds that the kernel needed to move a link, measured in parallel."""
 
 
 def measure(seconds: float) -> Iterator[Figure]:
@@ -57,7 +57,7 @@ def measure(seconds: float) -> Iterator[Figure]:
         traces = PodTraces()
         traces.learn(Reader(cluster.trace).more())
         arrows = {
-            kind: [arrow for each in traces.all() if turns.pods.get(each.name) == kind for arrow in each.arrows]
+            kind: [arrow for trace in traces.all() if turns.pods.get(trace.name) == kind for arrow in trace.arrows]
             for kind in CLASSES
         }
     bare_move = statistics.median(turns.moves) * 1e3
@@ -66,7 +66,7 @@ def measure(seconds: float) -> Iterator[Figure]:
 
 
 def _lay(cluster: Cluster) -> None:
-    """What can be claimed, classes and templates; and the first pod of each kind, which is not counted."""
+    """Creates classes and templates, and runs the first pod of each kind, which is not counted."""
     for command in (
         f"ip link add {LINK} type veth peer name {LINK}p netns 1",
         f"nsenter --net=/proc/1/ns/net ip link set {LINK}p up",
@@ -128,8 +128,8 @@ def within(arrows: Arrows, bare_move: float) -> Iterator[Figure]:
 
 def _median(arrows: Sequence[Arrow], method: str) -> float:
     """Milliseconds."""
-    calls = [each for each in arrows if each.turn is Turn.CALL and each.callee == NETWORK_DRIVER]
-    found = [each.took for each in calls if (each.method, each.caller) == (method, CALLERS[method]) and each.took]
+    calls = [arrow for arrow in arrows if arrow.turn is Turn.CALL and arrow.callee == NETWORK_DRIVER]
+    found = [call.took for call in calls if (call.method, call.caller) == (method, CALLERS[method]) and call.took]
     if not found:
         raise CannotMeasure(f"the trace tells of no {method}")
     return statistics.median(found) * 1e3

@@ -1,4 +1,4 @@
-"""What was measured, what it is held against, and the table that shows both."""
+"""Figures: measured values, peers and budgets, and their table."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ MEASURED = "measured"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What somebody else needs for the same work, and how we want to compare."""
+    """The value of a peer for the same work, and how to compare."""
 
     name: str
     value: float
@@ -50,7 +50,7 @@ class Figure:
 
 
 def as_json(figures: Iterable[Figure]) -> list[dict[str, Any]]:
-    return [{**asdict(each), "ratio": each.ratio, "met": each.met} for each in figures]
+    return [{**asdict(figure), "ratio": figure.ratio, "met": figure.met} for figure in figures]
 
 
 HEAD = ("", "ours", "p50", "p99", "cpu", "peer", "ratio", "budget", "")
@@ -58,7 +58,7 @@ HEAD = ("", "ours", "p50", "p99", "cpu", "peer", "ratio", "budget", "")
 
 def table(figures: Sequence[Figure]) -> str:
     """All figures for a person to read: a paragraph for each group, the numbers under each other."""
-    rows = [_cells(each) for each in figures]
+    rows = [_cells(figure) for figure in figures]
     widths = [max(map(len, column)) for column in zip(HEAD, *rows, strict=True)]
     lines = [_line(HEAD, widths)]
     for group, members in groupby(zip(figures, rows, strict=True), key=lambda pair: pair[0].group):
@@ -96,9 +96,9 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _notes(figures: Sequence[Figure]) -> Iterable[str]:
-    names = sorted({each.peer.name for each in figures if each.peer and each.peer.source == RECORDED})
+    names = sorted({figure.peer.name for figure in figures if figure.peer and figure.peer.source == RECORDED})
     if names:
         yield f"* {', '.join(names)}: recorded earlier on a quiet machine with 2 processors; not installed here"
-    verdicts = [each.met for each in figures if each.met is not None]
+    verdicts = [figure.met for figure in figures if figure.met is not None]
     if verdicts:
         yield f"budgets: {verdicts.count(True)} of {len(verdicts)} met"

@@ -29,7 +29,7 @@ When our end of stdin closes, by whatever, all is killed.
 
 
 class Island:
-    """Where a program runs: its files lie in `place`, its containers' groups below `cgroup_parent`."""
+    """The environment of a program: its files are in `place`, the cgroups of its containers below `cgroup_parent`."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -75,7 +75,7 @@ class Island:
 
     def groups(self) -> list[Path]:
         """In every hierarchy: runc uses some that hold no controller, too."""
-        return [each for name in self.cgroups for way in ("", "*/") for each in CGROUPS.glob(f"{way}{name}")]
+        return [path for name in self.cgroups for way in ("", "*/") for path in CGROUPS.glob(f"{way}{name}")]
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What the kernel itself takes to move a link to another network namespace: nobody attaches one in less."""
+"""Measures how long the kernel needs to move a link to another network namespace: the lower bound of attaching one."""
 
 import os
 import time

@@ -21,13 +21,13 @@ def program(name: str) -> str:
 
 
 def on_core(core: int) -> list[str]:
-    """What to put before a command so that it stays on one processor; nothing where there is only one."""
+    """Returns a command prefix that pins to one processor; empty on a machine with only one."""
     cores = sorted(os.sched_getaffinity(0))
     return [program("taskset"), "-c", str(cores[core % len(cores)])] if len(cores) > 1 else []
 
 
 def cpu_seconds(process: int) -> float:
-    """What a process has used so far: that depends on a busy machine far less than how long it took."""
+    """Returns the CPU time of a process, which depends on a busy machine far less than wall-clock time."""
     after_name = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 

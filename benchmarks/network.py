@@ -96,7 +96,7 @@ def _tell(parts: Parts, policies: int, *, resources: bool) -> None:
 
 def _manifest(number: int) -> dict[str, Any]:
     known = pod(number)
-    ips = [{"ip": str(each)} for each in known.ips]
+    ips = [{"ip": str(ip)} for ip in known.ips]
     meta = {"uid": known.uid, "namespace": known.namespace, "name": known.name, "labels": dict(known.labels)}
     ports = [{"name": "http", "containerPort": 8080}]
     spec = {"nodeName": "elsewhere", "containers": [{"name": "main", "ports": ports}]}
@@ -121,8 +121,8 @@ def _node() -> Iterator[tuple[KernelNamespaces, str]]:
                 network.addresses.add(network.links.get("br0").ifindex, ip_interface("10.255.255.254/8"))
             yield namespaces, node
         finally:
-            for each in namespaces.list():
-                namespaces.remove(each.name)
+            for namespace in namespaces.list():
+                namespaces.remove(namespace.name)
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def _attached(namespaces: KernelNamespaces, node: str, number: int) -> Iterator[
 
 
 class _Nobody:
-    """No API server: what is known was told already."""
+    """A client without an API server: the informers are filled in advance."""
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> dict[str, Any]:
         raise AssertionError((kind, namespace, name))

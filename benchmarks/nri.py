@@ -68,7 +68,7 @@ def _driven(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Nobody:
-    """A node whose containers nobody changes."""
+    """A node whose containers are not adjusted."""
 
     async def update_containers(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
         return list(updates)
@@ -82,7 +82,7 @@ def _host(socket: Path) -> Adaptation:
 async def _hosts(place: Path) -> AsyncIterator[tuple[list[Adaptation], Adaptation]]:
     """Hosts with one plugin each, and a host with all of them: each plugin's process sits at two tables."""
     sockets = [place / f"{number:02}.sock" for number in range(MANY)]
-    apart, together = [_host(each) for each in sockets], _host(place / "together.sock")
+    apart, together = [_host(socket) for socket in sockets], _host(place / "together.sock")
     async with contextlib.AsyncExitStack() as stack:
         for host in (*apart, together):
             await stack.enter_async_context(host.running())
@@ -141,7 +141,7 @@ async def _burst(call: Callable[[], Awaitable[Any]], times: list[float]) -> None
 
 
 async def _synchronized(socket: Path, seconds: float) -> tuple[list[float], int]:
-    """The milliseconds of each arrival, as the plugin takes them, and how many bytes there are to tell."""
+    """Returns the milliseconds of each arrival, as the plugin measured them, and the size of the message."""
     near, far = _spawn.Pipe(duplex=False)
     host = _host(socket)
     host.know(map(_pod, range(PODS)), map(_container, range(CONTAINERS)))
@@ -181,7 +181,7 @@ class Trivial(Plugin):
 
 def _plugin(sockets: Sequence[Path], index: str) -> None:
     async def everywhere() -> None:
-        await asyncio.gather(*(run(Trivial(), socket=each, index=index) for each in sockets))
+        await asyncio.gather(*(run(Trivial(), socket=socket, index=index) for socket in sockets))
 
     _driven(everywhere())
 

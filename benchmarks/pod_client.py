@@ -33,7 +33,7 @@ COMMAND = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
 
 
 def pod(name: str, *, token: bool, claim: str = "") -> dict[str, Any]:
-    """A shell that ends when it is told to, of an image that is there; with a claim from a template, if named."""
+    """A shell that ends on SIGTERM, with a local image; with a claim from a template, if named."""
     container: dict[str, Any] = {"name": "main", "image": IMAGE, "imagePullPolicy": "IfNotPresent", "command": COMMAND}
     spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": GRACE}
     if claim:
@@ -50,7 +50,7 @@ def pod(name: str, *, token: bool, claim: str = "") -> dict[str, Any]:
 
 
 def runs(object_: Object) -> bool:
-    """Whether a pod is told to run, with an address and all of its containers ready."""
+    """Whether a pod is Running, with an address and all containers ready."""
     status = object_.get("status") or {}
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
     return status.get("phase") == "Running" and bool(status.get("podIP")) and ready
@@ -77,16 +77,16 @@ class Pods:
         raise ConnectionError("the watch ended")
 
     async def make(self, objects: Sequence[Object]) -> None:
-        for each in objects:
-            await self._client.create(each)
+        for object_ in objects:
+            await self._client.create(object_)
 
     async def start(self, names: Sequence[str], *, token: bool, claim: str = "") -> list[float]:
-        """How long each took from its POST until it was seen to run."""
-        return await asyncio.gather(*(self._start(pod(each, token=token, claim=claim)) for each in names))
+        """Returns how long each pod took from its POST until it was Running."""
+        return await asyncio.gather(*(self._start(pod(name, token=token, claim=claim)) for name in names))
 
     async def delete(self, names: Sequence[str], *, grace: int | None) -> list[float]:
-        """How long each took from its DELETE until it was seen to be gone."""
-        return await asyncio.gather(*(self._delete(each, grace) for each in names))
+        """Returns how long each pod took from its DELETE until it was gone."""
+        return await asyncio.gather(*(self._delete(name, grace) for name in names))
 
     async def _start(self, wanted: dict[str, Any]) -> float:
         seen = self._running[wanted["metadata"]["name"]] = asyncio.get_running_loop().create_future()
@@ -114,11 +114,11 @@ def _settle(waiting: dict[str, asyncio.Future[float]], name: str, now: float) ->
 
 SHIMS = ("podwire-shim", "containerd-shim")
 COMPONENTS = ("podwire-up", "pw-", "containerd")
-"""How the names of processes begin: what stands beside each container, and all that is there without any."""
+"""Prefixes of process names: per container, and per node."""
 
 
 def usage() -> dict[str, dict[str, float]]:
-    """Of each kind of process: how many, memory, seconds on a processor, and how often they went to sleep."""
+    """Returns for each kind of process: number, memory, CPU seconds, and context switches."""
     found: dict[str, Counter[str]] = {}
     for process, name in _processes():
         kind = "shims" if name.startswith(SHIMS) else name
@@ -132,31 +132,31 @@ def usage() -> dict[str, dict[str, float]]:
 def _processes() -> Iterator[tuple[Path, str]]:
     """Those of the cluster, with their names. Containers have namespaces of their own and are not among them."""
     here = Path("/proc/self/ns/pid").readlink()
-    for each in Path("/proc").glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            name = (each / "comm").read_text(encoding="utf-8").strip()
-            if name.startswith((*SHIMS, *COMPONENTS)) and (each / "ns/pid").readlink() == here:
-                yield each, name
+            name = (path / "comm").read_text(encoding="utf-8").strip()
+            if name.startswith((*SHIMS, *COMPONENTS)) and (path / "ns/pid").readlink() == here:
+                yield path, name
 
 
 def _run(process: Path) -> dict[str, float]:
     seconds, slept = 0.0, 0
-    for each in (process / "task").iterdir():
-        seconds += int((each / "schedstat").read_text(encoding="ascii").split()[0]) / 1e9
-        status = (each / "status").read_text(encoding="utf-8")
+    for path in (process / "task").iterdir():
+        seconds += int((path / "schedstat").read_text(encoding="ascii").split()[0]) / 1e9
+        status = (path / "status").read_text(encoding="utf-8")
         slept += int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
     return {"cpu": seconds, "slept": slept}
 
 
 async def nothing_left(patterns: Sequence[str]) -> None:
-    """Wait until there is no pod's file and no process that stands beside a container."""
+    """Waits until no file of a pod and no shim is left."""
     async with asyncio.timeout(DEADLINE):
         while _left(patterns):  # noqa: ASYNC110 - whoever measures may not count on being told
             await asyncio.sleep(0.002)
 
 
 def _left(patterns: Sequence[str]) -> bool:
-    files = any(next(Path("/").glob(each.lstrip("/")), None) for each in patterns)
+    files = any(next(Path("/").glob(pattern.lstrip("/")), None) for pattern in patterns)
     return files or any(name.startswith(SHIMS) for _, name in _processes())
 
 

@@ -1,4 +1,4 @@
-"""Where the time of a pod's start went, read from its trace. Pure."""
+"""Splits the time of a start into steps, from its trace. Pure."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ def steps(arrows: Sequence[Arrow]) -> dict[str, Step]:
 
     Empty when the story is not whole.
     """
-    calls = [each for each in arrows if each.turn is Turn.CALL and each.took is not None]
+    calls = [arrow for arrow in arrows if arrow.turn is Turn.CALL and arrow.took is not None]
     try:
         post = _first(calls, API_SERVER, "POST", "/pods")
         bind = _first(calls, API_SERVER, "POST", "/binding")
         run, create, start = [_first(calls, RUNTIME, each) for each in (RUN, CREATE, START)]
-        told = next(each for each in calls if each.method.startswith("PATCH") and each.time > _end(start))
+        told = next(call for call in calls if call.method.startswith("PATCH") and call.time > _end(start))
     except StopIteration:
         return {}
     marks = {
@@ -41,7 +41,7 @@ def steps(arrows: Sequence[Arrow]) -> dict[str, Step]:
         "told (API server)": (told.time, _end(told)),
     }
     found = {what: Step((end - begin) * 1e3, " ms") for what, (begin, end) in marks.items()}
-    before = [each for each in calls if each.time < _end(told)]
+    before = [call for call in calls if call.time < _end(told)]
     found[f"CNI plugins, within {RUN}"] = _sum(before, CNI_PLUGIN)
     found[f"crun, within {START}"] = _sum([each for each in before if each.caller == RUNTIME], RUNTIME)
     found["requests to the API server"] = _count([each for each in before if each.time >= post.time], API_SERVER)
@@ -52,14 +52,14 @@ def steps(arrows: Sequence[Arrow]) -> dict[str, Step]:
 def average(pods: Sequence[Mapping[str, Step]]) -> dict[str, Step]:
     """The median of each step."""
     names = pods[0] if pods else {}
-    return {name: Step(statistics.median(each[name].value for each in pods), names[name].unit) for name in names}
+    return {name: Step(statistics.median(pod[name].value for pod in pods), names[name].unit) for name in names}
 
 
 def _first(calls: Sequence[Arrow], callee: str, method: str, ending: str = "") -> Arrow:
     return next(
-        each
-        for each in calls
-        if each.callee == callee and each.method.startswith(method) and each.method.endswith(ending)
+        call
+        for call in calls
+        if call.callee == callee and call.method.startswith(method) and call.method.endswith(ending)
     )
 
 
@@ -68,8 +68,8 @@ def _end(call: Arrow) -> float:
 
 
 def _sum(calls: Sequence[Arrow], callee: str) -> Step:
-    return Step(sum((each.took or 0.0) * 1e3 for each in calls if each.callee == callee), " ms")
+    return Step(sum((call.took or 0.0) * 1e3 for call in calls if call.callee == callee), " ms")
 
 
 def _count(calls: Sequence[Arrow], callee: str) -> Step:
-    return Step(float(sum(each.callee == callee for each in calls)), "")
+    return Step(float(sum(call.callee == callee for call in calls)), "")

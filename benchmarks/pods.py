@@ -42,7 +42,7 @@ COLD_STARTS = 3
 
 @dataclass(slots=True)
 class Times:
-    """Of pods that came and went one after the other, in seconds."""
+    """Results of pods that ran one after the other, in seconds."""
 
     start: list[float] = field(default_factory=list)
     no_token: list[float] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Of pods that came and went at the same time, in seconds."""
+    """Results of pods that ran at the same time, in seconds."""
 
     start: float
     delete: float
@@ -60,7 +60,7 @@ class Together:
     at_once: float
     """Until nothing was left when they had no grace."""
     megabytes: float
-    """Of everything but the containers, while they ran."""
+    """Usage of everything except the containers, while they ran."""
 
 
 def measure(seconds: float) -> Iterator[Figure]:
@@ -111,7 +111,7 @@ def cold_figures(times: Sequence[tuple[float, float]]) -> Iterator[Figure]:
 
 
 def _resting(cluster: Cluster, seconds: float) -> Iterator[Figure]:
-    """What it costs to have it."""
+    """Measures an idle cluster."""
     time.sleep(1)  # what the last pod left to be done is done
     before, begin = cluster.usage(), time.perf_counter()
     time.sleep(IDLE * seconds)
@@ -158,7 +158,7 @@ def _at_once(cluster: Cluster, count: int) -> Together:
 def _full(cluster: Cluster, count: int) -> list[float]:
     """One after the other, and all of them stay."""
     names = cluster.names(count)
-    times = [cluster.start([each]).all for each in names]
+    times = [cluster.start([name]).all for name in names]
     cluster.delete(names, grace=0)
     return times
 
@@ -179,7 +179,7 @@ def one_at_a_time(times: Times) -> Iterator[Figure]:
 
 
 def recorded(what: str) -> Peer:
-    """The budget is a time of its own, told as a share of theirs."""
+    """The budget is a time, shown as a share of the peer."""
     return Peer(KUBE, RECORDED[what], BUDGETS[what] / RECORDED[what])
 
 
@@ -200,7 +200,7 @@ def many_at_once(times: Together, count: int) -> Iterator[Figure]:
 
 
 def on_containerd(singly: dict[str, Times], together: dict[str, Together], count: int) -> Iterator[Figure]:
-    """Ours beside the other runtime, under the same API server, scheduler, kubelet and plugins."""
+    """Compares our runtime with the other one, under the same API server, scheduler, kubelet and plugins."""
 
     def figure(what: str, ours: float, theirs: float, unit: str) -> Figure:
         peer = Peer("containerd", theirs, None, MEASURED)
@@ -234,11 +234,11 @@ def in_a_row(times: Sequence[float]) -> Iterator[Figure]:
 
 
 def _traced(cluster: Cluster) -> dict[str, Step]:
-    """Where the time went, by the cluster's own trace of the pods so far, each of which came alone."""
+    """Shows where the time went, by the cluster's own trace of pods that started alone."""
     time.sleep(1)  # the collector writes by and by
     traces = PodTraces()
     traces.learn(Reader(cluster.trace).more())
-    return average([found for each in traces.all() if (found := steps(each.arrows))])
+    return average([found for trace in traces.all() if (found := steps(trace.arrows))])
 
 
 def breakdown(parts: dict[str, Step]) -> Iterator[Figure]:

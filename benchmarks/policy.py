@@ -47,7 +47,7 @@ def measure(seconds: float) -> Iterator[Figure]:
 
 
 class Cluster:
-    """What a node knows of one: pods everywhere, policies in every namespace, some pods of its own."""
+    """The model of a node: pods everywhere, policies in every namespace, some pods of its own."""
 
     def __init__(self, netns: Path, policies: int, pods: int = PODS) -> None:
         self.model, self.kernel = Model(), Kernel(netns)
@@ -168,8 +168,8 @@ def _node() -> Iterator[str]:
         try:
             yield namespaces.create("node").path
         finally:
-            for each in namespaces.list():
-                namespaces.remove(each.name)
+            for namespace in namespaces.list():
+                namespaces.remove(namespace.name)
 
 
 @contextmanager
@@ -194,8 +194,8 @@ def _pair(node: str) -> Iterator[tuple[_End, _End]]:
         try:
             yield ends[0], ends[1]
         finally:
-            for each in namespaces.list():
-                namespaces.remove(each.name)
+            for namespace in namespaces.list():
+                namespaces.remove(namespace.name)
 
 
 def _packets(seconds: float) -> Iterator[Figure]:

@@ -1,4 +1,4 @@
-"""The calls of CRI that make and end a pod: one pod at a time, and many at once; ours beside containerd."""
+"""Measures the CRI calls that create and remove a pod: one pod at a time, and many at once; ours and containerd."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ def measure(seconds: float) -> Iterator[Figure]:
 def one_at_a_time(times: dict[str, Times]) -> Iterator[Figure]:
     """Medians. Budgets are for the same plugins on both sides."""
     theirs = times.get("containerd")
-    for name in [each for each in times if each != "containerd"]:
+    for name in [time_ for time_ in times if time_ != "containerd"]:
         for step in STEPS:
             budget = BUDGETS.get(step) if name == "reference plugins" else None
             peer = Peer("containerd 2.3.4", RECORDED_MS[step], budget)
@@ -69,7 +69,7 @@ def one_at_a_time(times: dict[str, Times]) -> Iterator[Figure]:
 def many_at_once(times: dict[str, Times], pods: int) -> Iterator[Figure]:
     """From the first call to the last answer."""
     theirs = times.get("containerd")
-    for name in [each for each in times if each != "containerd"]:
+    for name in [time_ for time_ in times if time_ != "containerd"]:
         for step in STEPS:
             peer = Peer("containerd", theirs[step][0], None, MEASURED) if theirs else None
             group = f"Runtime, {pods} pods at once, {name}"
@@ -82,9 +82,9 @@ async def _drive(runtimes: dict[str, Runtime], in_turn: int, at_once: int) -> tu
             name: Kubelet(await stack.enter_async_context(connect(each.socket)), each)
             for name, each in runtimes.items()
         }
-        for each in kubelets.values():
-            await each.ready()
-            await each.pods(1)  # the first finds the bridge missing, and caches cold
+        for kubelet in kubelets.values():
+            await kubelet.ready()
+            await kubelet.pods(1)  # the first finds the bridge missing, and caches cold
         singly: dict[str, Times] = {name: {step: [] for step in STEPS} for name in kubelets}
         for _ in range(in_turn):
             for name, each in kubelets.items():
@@ -111,7 +111,7 @@ class Kubelet:
             status = await self._client.call(methods.STATUS, pb.StatusRequest(), timeout=DEADLINE)
             wanted = pb.ImageStatusRequest(image=pb.ImageSpec(image=IMAGE))
             image = await self._client.call(methods.IMAGE_STATUS, wanted, timeout=DEADLINE)
-            if image.HasField("image") and all(each.status for each in status.status.conditions):
+            if image.HasField("image") and all(condition.status for condition in status.status.conditions):
                 return
             await asyncio.sleep(0.05)
         raise CannotMeasure(f"the runtime at {self._runtime.socket} did not get ready")

@@ -57,10 +57,10 @@ class Runtime:
 
 
 def reference_plugins() -> Path:
-    """Where the plugins lie that everybody uses."""
-    for each in REFERENCE_PLACES:
-        if (each / "bridge").exists():
-            return each
+    """The directory of the CNI plugins of all runtimes."""
+    for reference_place in REFERENCE_PLACES:
+        if (reference_place / "bridge").exists():
+            return reference_place
     raise CannotMeasure("there are no reference CNI plugins; `scripts/setup` sees to it")
 
 
@@ -124,7 +124,7 @@ def _configure(at: Island) -> None:
 
 
 def _archive(commands: Mapping[str, list[str]]) -> bytes:
-    """What `docker save` would write of images that differ in their commands."""
+    """Returns an archive like that of `docker save`, of images that differ in their commands."""
     layer = build.root_layer(build.BUSYBOX)
     files, rows = {"layer.tar": layer}, []
     for number, (reference, command) in enumerate(commands.items()):

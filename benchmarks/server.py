@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.machine import DISK, CannotMeasure, on_core
 
 PODWIRE = [sys.executable, "-m", "podwire.cli.main"]
-"""Of the tree that the benchmarks stand in."""
+"""The programs of this source tree."""
 ROOT = Path(__file__).parents[1]
 TOKEN = "benchmark-token"  # noqa: S105 - of a server that lives for a minute, on loopback
 DEADLINE = 60.0
@@ -25,7 +25,7 @@ JSON = "application/json"
 
 
 def untrusting() -> ssl.SSLContext:
-    """Whoever answers on the port of our own child is our own child."""
+    """A server that answers on the port of our child is our child."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -73,8 +73,8 @@ class Server:
     def fill(self, path: str, objects: Iterable[Any]) -> None:
         """Create many, one after the other."""
         with contextlib.closing(self.connect()) as wire:
-            for each in objects:
-                _ask(wire, "POST", path, each)
+            for object_ in objects:
+                _ask(wire, "POST", path, object_)
 
     def stop(self) -> None:
         self.process.terminate()

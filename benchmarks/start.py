@@ -1,4 +1,4 @@
-"""How long an API server takes from exec until it says that it is ready."""
+"""Measures how long an API server takes from exec until it is ready."""
 
 import statistics
 import tempfile

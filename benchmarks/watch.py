@@ -1,4 +1,4 @@
-"""How long after a patch is sent its event is seen, with many watchers."""
+"""Measures how long after a patch its event is received, with many watchers."""
 
 import json
 import os

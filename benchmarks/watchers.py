@@ -23,7 +23,7 @@ from benchmarks.workload import PODS
 
 MARK = b'"bench-sent":"'
 PATIENCE = 30.0
-"""Seconds beside the measurement after which something hangs."""
+"""Seconds besides the measurement after which it counts as hung."""
 
 SETTLE = 1.0
 """Seconds in which the last events may arrive, and whatever is made on first use is made."""

@@ -28,7 +28,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What wrk saw; times in milliseconds."""
+    """The result of wrk; times in milliseconds."""
 
     requests: int
     seconds: float

@@ -37,7 +37,7 @@ def test_without_a_peer_there_is_nothing_to_compare():
     assert (alone.ratio, alone.met) == (None, None)
 
 
-def test_the_table_says_which_peers_were_not_here_and_how_many_budgets_were_met():
+def test_the_table_names_missing_peers_and_counts_budgets():
     figures = [
         figure(1890, "/s", Peer("kube", 945, 1.0)),
         figure(12.34, " ms", Peer("kube", 6, 1.0)),

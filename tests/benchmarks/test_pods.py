@@ -14,7 +14,7 @@ def times(seconds: float) -> runtime.Times:
     return {step: [seconds, seconds * 3, seconds * 2] for step in runtime.STEPS}
 
 
-def test_medians_are_held_against_the_containerd_of_the_same_run_and_budgets_are_for_the_same_plugins():
+def test_medians_are_compared_with_containerd_of_the_same_run():
     taken = {"reference plugins": times(0.01), "our plugins": times(0.02), "containerd": times(0.05)}
     lines = table(list(runtime.one_at_a_time(taken))).splitlines()
     assert [each.split() for each in lines if each.startswith("  RunPodSandbox")] == [
@@ -24,7 +24,7 @@ def test_medians_are_held_against_the_containerd_of_the_same_run_and_budgets_are
     assert lines[-1] == "budgets: 2 of 2 met"
 
 
-def test_without_containerd_the_recorded_figures_stand_in_with_a_mark():
+def test_without_containerd_recorded_figures_are_used_and_marked():
     lines = table(list(runtime.one_at_a_time({"reference plugins": times(0.04)}))).splitlines()
     assert lines[3].split() == ["RunPodSandbox", "80.0", "ms", "125", "ms*", "0.64x", "≤", "0.5x", "NOT", "MET"]
     assert lines[-2].startswith("* containerd 2.3.4: recorded earlier")
@@ -37,7 +37,7 @@ def test_without_containerd_the_recorded_figures_stand_in_with_a_mark():
         pytest.param({}, "RunPodSandbox 1.00 s", id="alone"),
     ],
 )
-def test_many_at_once_are_told_in_seconds(peer, line):
+def test_many_pods_at_once_are_shown_in_seconds(peer, line):
     lines = table(list(runtime.many_at_once({"our plugins": times(1.0), **peer}, 20))).splitlines()
     assert lines[2] == "Runtime, 20 pods at once, our plugins"
     assert lines[3].split() == line.split()

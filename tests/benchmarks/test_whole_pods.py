@@ -36,7 +36,7 @@ def test_many_pods_have_a_budget_when_they_are_fifty(count, line):
     assert line in lines_of(pods.many_at_once(pods.Together(2.0, 1.0, 1.5, 1.2, 190.0), count))
 
 
-def test_the_other_runtime_stands_beside_ours():
+def test_the_other_runtime_is_measured_in_the_same_run():
     one, other = pods.Times([0.1], [0.1], [0.1], [0.1]), pods.Times([0.4], [0.2], [0.3], [0.3])
     many, others = pods.Together(2.0, 1.0, 1.0, 1.0, 190.0), pods.Together(8.0, 2.0, 2.0, 2.0, 380.0)
     lines = lines_of(pods.on_containerd({"ours": one, "containerd": other}, {"ours": many, "containerd": others}, 50))
@@ -87,11 +87,11 @@ def test_a_trace_is_cut_where_one_waits_for_the_other():
 
 
 @pytest.mark.parametrize("missing", [0, 3, 9], ids=["no POST", "no sandbox", "never told"])
-def test_a_story_with_a_hole_does_not_count(missing):
+def test_an_incomplete_trace_does_not_count(missing):
     assert steps([each for number, each in enumerate(STORY) if number != missing]) == {}
 
 
-def test_the_steps_of_several_pods_are_told_by_their_middle():
+def test_steps_of_several_pods_are_medians():
     assert average([{"a": Step(each, " ms")} for each in (1.0, 9.0, 2.0)]) == {"a": Step(2.0, " ms")}
     assert average([]) == {}
 

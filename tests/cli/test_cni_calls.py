@@ -92,7 +92,7 @@ def netns(tmp_path):
         yield str(path)
 
 
-def test_what_plugins_are_told_is_what_was_asked_for(place, netns):
+def test_plugins_get_the_arguments_of_the_command_line(place, netns):
     place.script()
     told = place.done(
         "add", netns, "--container-id", "c1", "--ifname", "net1", "--args", "IgnoreUnknown=1", "--capabilities",
@@ -121,7 +121,7 @@ def test_a_failure_is_one_line_with_plugin_and_code_and_leaves_nothing(place, ne
     assert list((place.root / "state/by-hand/net").iterdir()) == []
 
 
-def test_what_could_not_be_deleted_is_remembered_for_the_next_del(place, netns):
+def test_a_failed_del_keeps_its_record_for_the_next_del(place, netns):
     place.script()
     place.done("add", netns)
     (place.bin / "one.DEL").write_text('{"code": 5, "msg": "disk"}')
@@ -142,7 +142,7 @@ def test_what_could_not_be_deleted_is_remembered_for_the_next_del(place, netns):
         ("check", ["--container-id", "c1"], "code 3: c1 eth0 has no recorded attachment to net"),
     ],
 )
-def test_what_cannot_be_meant_is_told_before_any_plugin_is_asked(place, netns, verb, words, said):
+def test_invalid_arguments_are_refused_before_plugins_are_called(place, netns, verb, words, said):
     place.script()
     told = place(verb, *(netns if each == "NETNS" else each for each in words))
     assert told.returncode == 1
@@ -169,7 +169,7 @@ def test_status_and_gc_need_1_1_0(place):
     assert place.calls() == []
 
 
-def test_where_garbage_is_not_to_be_collected_nobody_is_asked(place):
+def test_with_disable_gc_plugins_are_not_called(place):
     place.script()
     path = place.root / "net.d/10-net.conflist"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"disableGC": True}))
@@ -182,7 +182,7 @@ def test_where_garbage_is_not_to_be_collected_nobody_is_asked(place):
     assert [each.split()[0] for each in place.calls()] == ["ADD"]
 
 
-def test_gc_spares_what_lives_what_is_named_and_what_a_runtime_remembers(place, netns):
+def test_gc_keeps_living_named_and_recorded_attachments(place, netns):
     place.script()
     place.done("add", netns, "--container-id", "lives")
     gone = place.root / "gone"

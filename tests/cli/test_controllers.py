@@ -44,7 +44,7 @@ async def exists(look) -> bool:
     return True
 
 
-async def test_nothing_follows_from_a_namespace_without_controllers_and_everything_with_them(server, api, daemon):
+async def test_controllers_create_the_objects_of_a_new_namespace(server, api, daemon):
     await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     await asyncio.sleep(0.3)
     assert not await exists(lambda: api.get(SERVICE_ACCOUNTS, "default", "shop"))

@@ -125,7 +125,7 @@ def test_a_server_that_does_not_come_up_ends_the_demo_with_its_log(place):
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
 )
-def test_whoever_interrupts_it_leaves_nothing_behind(place, tmp_path, number, code):
+def test_an_interrupted_demo_leaves_nothing_behind(place, tmp_path, number, code):
     """The second step hangs, so that there is something to interrupt."""
     reached = tmp_path / "reached"
     path = fake_kubectl(tmp_path / "bin", f"touch {reached}; exec sleep 60")
@@ -142,7 +142,7 @@ def test_whoever_interrupts_it_leaves_nothing_behind(place, tmp_path, number, co
         demo.kill()
 
 
-def test_kept_it_stays_up_and_says_how_to_reach_and_how_to_stop_it(place):
+def test_a_kept_demo_stays_up_and_prints_how_to_stop_it(place):
     done = subprocess.run(
         [PODWIRE, "demo", "api", "--keep"], capture_output=True, text=True, env=environment(place), check=True
     )

@@ -13,7 +13,7 @@ DEPLOY = ROOT / "deploy"
 
 
 @pytest.mark.parametrize("part", ["network-driver", "nri-network"])
-def test_the_file_is_what_the_command_prints(part, capsys):
+def test_the_manifest_file_equals_the_output_of_the_command(part, capsys):
     assert main(["manifests", part]) == 0
     printed = capsys.readouterr().out
     assert (DEPLOY / f"{part}.yaml").read_text(encoding="utf-8") == printed, (
@@ -37,7 +37,7 @@ def test_the_readme_names_every_object_of_the_driver():
     assert missing == []
 
 
-def test_the_recipe_copies_what_is_there_and_names_no_host():
+def test_the_recipe_copies_existing_files_and_names_no_host():
     recipe = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
     copied = [word for line in re.findall(r"^COPY (.+) \S+$", recipe, re.MULTILINE) for word in line.split()]
     assert {"podwire/", "shim/", "pyproject.toml"} <= set(copied)
@@ -46,7 +46,7 @@ def test_the_recipe_copies_what_is_there_and_names_no_host():
     assert [each for each in images if "/" in each] == []
 
 
-def test_what_the_driver_cannot_use_is_not_printed(tmp_path, capsys):
+def test_an_invalid_driver_configuration_is_not_printed(tmp_path, capsys):
     file = tmp_path / "config.yaml"
     file.write_text("speed: 10\n")
     assert main(["manifests", "network-driver", "--config", str(file)]) == 1

@@ -25,7 +25,7 @@ def test_json_is_the_same_list(podwire):
     assert {line.split()[0]: line.split(maxsplit=1)[1] for line in text.splitlines()} == told
 
 
-async def test_a_daemon_that_is_told_to_die_after_a_commit_dies_and_has_what_it_committed(daemon, tmp_path):
+async def test_a_daemon_killed_after_a_commit_has_the_commit(daemon, tmp_path):
     given = ("apiserver", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--no-controllers")
     told = tmp_path / "failpoints"
     server = daemon(*given, PODWIRE_FAILPOINTS_FILE=str(told))

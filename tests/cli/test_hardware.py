@@ -38,7 +38,7 @@ def test_a_profile_is_shown_as_a_table_as_json_and_as_it_is(capsys, tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(capsys, words, says):
+def test_invalid_hardware_arguments_are_one_line_errors(capsys, words, says):
     assert main(["hardware", *words]) == 1
     told = capsys.readouterr().err
     assert says in told

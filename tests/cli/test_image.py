@@ -39,7 +39,7 @@ def test_an_image_is_made_listed_and_removed(image, tmp_path):
     assert image("list") == "IMAGE  ID  SIZE\n"
 
 
-def test_what_goes_wrong_is_one_line(image, tmp_path):
+def test_image_errors_are_one_line(image, tmp_path):
     (tmp_path / "text").write_text("no archive")
     assert image("import", tmp_path / "text", fails=True).startswith("podwire image: text: ")
     assert "No such file" in image("import", tmp_path / "nowhere", fails=True)

@@ -30,7 +30,7 @@ def flags(tmp_path):
         pytest.param(["--runtime", "tcp://somewhere"], "expected unix:///PATH", id="no socket"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_a_sentence(podwire, server, flags, more, told):
+def test_unusable_options_are_one_line_errors(podwire, server, flags, more, told):
     done = podwire("kubelet", "--kubeconfig", server, *flags, *more)
     assert done.returncode == 1
     assert told in done.stderr
@@ -48,14 +48,14 @@ def test_what_cannot_be_used_is_told_in_a_sentence(podwire, server, flags, more,
     ],
     ids=["address", "network", "label", "taint", "number"],
 )
-def test_a_flag_that_makes_no_sense_is_named(podwire, flag, value, told):
+def test_an_invalid_option_is_named(podwire, flag, value, told):
     done = podwire("kubelet", "--kubeconfig", "any", flag, value)
     assert done.returncode == 2
     assert flag in done.stderr
     assert told in done.stderr
 
 
-def test_without_a_runtime_it_says_so_and_waits(daemon, server, flags):
+def test_without_a_runtime_the_kubelet_reports_it_and_waits(daemon, server, flags):
     kubelet = daemon("kubelet", "--kubeconfig", server, *flags)
     kubelet.wait_for("is running")
     kubelet.wait_for("runtime does not answer")
@@ -84,7 +84,7 @@ def test_two_do_not_share_a_directory(daemon, podwire, server, flags):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_who_may_not_is_told_so_without_a_traceback(daemon, server, flags, tmp_path):
+def test_a_forbidden_identity_is_reported_without_a_traceback(daemon, server, flags, tmp_path):
     config = json.loads((tmp_path / "api/kubeconfig").read_text())
     config["users"][0]["user"] = {"token": "nobody-knows-me"}
     kubeconfig = tmp_path / "stranger"

@@ -32,7 +32,7 @@ def told(capsys, *given: str) -> tuple[int, str, str]:
     return code, *capsys.readouterr()
 
 
-def test_help_is_a_page_with_every_command_exit_codes_and_something_to_try(capsys):
+def test_help_lists_every_command_exit_codes_and_examples(capsys):
     code, out, err = told(capsys, "--help")
     assert (code, err) == (0, "")
     assert out.startswith(HELP)
@@ -43,17 +43,17 @@ def test_help_is_a_page_with_every_command_exit_codes_and_something_to_try(capsy
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_without_a_command_the_help_is_shown_and_it_is_a_mistake(capsys):
+def test_without_a_command_help_is_shown_as_a_usage_error(capsys):
     code, out, _ = told(capsys)
     assert code == 2
     assert out.startswith(HELP)
 
 
-def test_the_version_is_told(capsys):
+def test_the_version_is_printed(capsys):
     assert told(capsys, "--version") == (0, f"podwire {__version__}\n", "")
 
 
-def test_an_unknown_command_is_a_mistake_and_the_known_ones_are_named(capsys):
+def test_an_unknown_command_is_a_usage_error_with_the_known_ones(capsys):
     code, out, err = told(capsys, "dmeo")
     assert (code, out) == (2, "")
     assert "'dmeo'" in err
@@ -61,7 +61,7 @@ def test_an_unknown_command_is_a_mistake_and_the_known_ones_are_named(capsys):
 
 
 @names
-def test_every_command_has_help_that_says_what_it_does(capsys, name):
+def test_every_command_has_help_with_its_summary(capsys, name):
     [command] = [each for each in COMMANDS if each.name == name]
     code, out, err = told(capsys, name, "--help")
     assert (code, err) == (0, "")
@@ -70,7 +70,7 @@ def test_every_command_has_help_that_says_what_it_does(capsys, name):
 
 
 @names
-def test_a_flag_that_a_command_does_not_know_is_a_mistake(capsys, name):
+def test_an_unknown_option_is_a_usage_error(capsys, name):
     code, out, err = told(capsys, name, "--no-such-flag")
     assert (code, out) == (2, "")
     assert "--no-such-flag" in err or "required" in err
@@ -89,14 +89,14 @@ def test_a_flag_that_a_command_does_not_know_is_a_mistake(capsys, name):
         pytest.param(("failpoints", "more"), "unrecognized arguments: more", id="one argument too many"),
     ],
 )
-def test_a_bad_value_is_a_mistake_and_is_named(capsys, given, words):
+def test_an_invalid_value_is_a_usage_error_and_is_named(capsys, given, words):
     code, out, err = told(capsys, *given)
     assert (code, out) == (2, "")
     assert words in err
     assert "Traceback" not in err
 
 
-def test_what_the_user_can_mend_is_told_in_one_line(capsys, tmp_path):
+def test_user_errors_are_one_line(capsys, tmp_path):
     (tmp_path / "file").write_text("")
     code, out, err = told(capsys, "apiserver", "--data-dir", str(tmp_path / "file"), "--listen", "127.0.0.1:0")
     assert (code, out) == (1, "")
@@ -111,7 +111,7 @@ def test_a_store_of_an_unknown_kind_is_named(capsys, tmp_path):
     assert "mysql" in err
 
 
-def test_an_address_that_is_taken_is_told(capsys, tmp_path):
+def test_an_address_in_use_is_reported(capsys, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, _, err = told(
@@ -149,7 +149,7 @@ buffered = pytest.mark.parametrize("unbuffered", [pytest.param("", id="buffered"
 
 
 @buffered
-def test_who_stops_listening_hears_nothing_more(unbuffered, listed):
+def test_a_closed_output_pipe_ends_the_command_quietly(unbuffered, listed):
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as nobody:
@@ -158,7 +158,7 @@ def test_who_stops_listening_hears_nothing_more(unbuffered, listed):
 
 
 @buffered
-def test_output_that_finds_no_room_is_told_in_one_line(unbuffered, listed):
+def test_output_to_a_full_disk_is_reported_in_one_line(unbuffered, listed):
     with Path("/dev/full").open("wb") as full:
         done = said_to(full.fileno(), *LISTING, str(listed), PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (1, "podwire: standard output: No space left on device\n")
@@ -174,7 +174,7 @@ def test_an_error_that_is_not_the_output_s_is_not_taken_for_it(monkeypatch):
 
 
 @pytest.mark.parametrize("moment", ["configure", "run"])
-def test_whoever_interrupts_a_command_sees_no_traceback(monkeypatch, moment):
+def test_an_interrupted_command_prints_no_traceback(monkeypatch, moment):
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 

@@ -36,20 +36,20 @@ def test_a_file_that_can_be_used_is_not(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_without_an_api_server_it_says_so(capsys, monkeypatch):
+def test_a_missing_api_server_is_reported(capsys, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     assert main(["network-driver", "--kubeconfig", "/no/such/file"]) == 1
     assert capsys.readouterr().err == "podwire network-driver: /no/such/file: No such file or directory\n"
 
 
 @pytest.mark.parametrize("words", [("explain", "lan", "--kubeconfig"), ("--kubeconfig",)], ids=["after", "before"])
-def test_flags_of_explain_stand_where_people_put_them(capsys, words):
+def test_options_of_explain_may_come_before_and_after_it(capsys, words):
     last = () if words[0] == "explain" else ("explain", "lan")
     assert main(["network-driver", *words, "/no/such/file", *last]) == 1
     assert "/no/such/file" in capsys.readouterr().err
 
 
-def test_explain_without_a_cluster_says_where_it_looked(capsys, monkeypatch):
+def test_explain_without_a_cluster_names_the_prefix(capsys, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with tempfile.TemporaryDirectory(prefix="pw-", dir="/tmp") as prefix:  # a prefix must be short
         assert main(["network-driver", "explain", "lan", "--prefix", prefix]) == 1

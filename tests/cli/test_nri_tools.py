@@ -32,7 +32,7 @@ def life(tmp_path):
     return path
 
 
-def test_play_says_what_came_and_its_code_is_whether_that_was_expected(tmp_path):
+def test_play_prints_replies_and_its_exit_code_is_the_result(tmp_path):
     script = tmp_path / "script.yaml"
     slow = "runtime: {registration_timeout: 60s, request_timeout: 60s, synchronize_timeout: 60s}"
     script.write_text(f"steps: [{{run: web, expect: {{calls: [RunPodSandbox]}}}}]\n{slow}")
@@ -55,7 +55,7 @@ def test_play_says_what_came_and_its_code_is_whether_that_was_expected(tmp_path)
         ("", [], "no plugin given: add `-- PROGRAM`"),
     ],
 )
-def test_play_does_not_begin_with_what_it_cannot_understand(tmp_path, text, words, says):
+def test_play_refuses_an_invalid_script(tmp_path, text, words, says):
     (tmp_path / "script.yaml").write_text(text)
     done = podwire("nri", "play", "script.yaml", *words, cwd=tmp_path)
     assert done.returncode == 2
@@ -63,7 +63,7 @@ def test_play_does_not_begin_with_what_it_cannot_understand(tmp_path, text, word
     assert says in done.stderr
 
 
-def test_a_fake_plugin_with_a_bad_script_or_nobody_to_talk_to(tmp_path):
+def test_a_fake_plugin_reports_a_bad_script_or_socket(tmp_path):
     (tmp_path / "script.yaml").write_text("nam: x")
     done = podwire("nri", "fake-plugin", "script.yaml", cwd=tmp_path)
     assert (done.returncode, done.stderr.startswith("podwire nri fake-plugin: script.yaml:1: nam")) == (2, True)
@@ -72,7 +72,7 @@ def test_a_fake_plugin_with_a_bad_script_or_nobody_to_talk_to(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_fake_plugin_records_what_it_is_told(tmp_path, life):
+def test_a_fake_plugin_records_its_messages(tmp_path, life):
     record = tmp_path / "record"
     done = podwire("nri", "play", life, "--", *fake("", "--quiet", "--record", record))
     assert done.returncode == 0, done.stderr

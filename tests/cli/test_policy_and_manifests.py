@@ -7,14 +7,14 @@ from podwire.cli.main import main
 
 
 @pytest.mark.parametrize("port", ["http", "0", "70000", "80/GRE", ""])
-def test_what_is_no_port_is_refused_as_usage(port, capsys):
+def test_an_invalid_port_is_a_usage_error(port, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["policy", "explain", "a", "b", port])
     assert ended.value.code == 2
     assert "is not PORT[/PROTOCOL]" in capsys.readouterr().err
 
 
-def test_a_cluster_that_is_not_there_is_told_in_one_line(capsys, tmp_path):
+def test_a_missing_cluster_is_reported_in_one_line(capsys, tmp_path):
     assert main(["policy", "explain", "a", "b", "80", "--kubeconfig", str(tmp_path / "none")]) == 1
     assert "none" in capsys.readouterr().err
 

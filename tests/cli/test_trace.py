@@ -105,7 +105,7 @@ def test_a_pod_is_found_by_its_name_or_its_uid(pod, trace):
     assert trace(pod, "--color", "never").startswith("pod default/web: Running after 145.1 ms\n")
 
 
-def test_colours_are_for_terminals_unless_somebody_wants_them(trace):
+def test_colours_are_for_terminals_unless_requested(trace):
     assert "\x1b[" not in trace("web")
     assert "\x1b[36m" in trace("web", "--color", "always")
 
@@ -150,7 +150,7 @@ def test_each_format_draws_the_same_pod(trace):
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else None,
 )
-def test_what_does_not_go_together_is_said_in_one_line(words, told, trace):
+def test_conflicting_options_are_refused_in_one_line(words, told, trace):
     said = trace(*words, code=1)
     assert told in said
     assert said.count("\n") == 1
@@ -181,7 +181,7 @@ def test_records_that_cannot_be_read_are_named(tmp_path, capsys, words):
     assert capsys.readouterr().err == f"podwire trace: {directory}: Not a directory\n"
 
 
-def test_following_ends_with_what_is_followed(kept, podwire_process):
+def test_follow_ends_when_the_records_are_removed(kept, podwire_process):
     directory = CollectorOptions.below(kept).directory
     process = podwire_process("trace", "web", "--follow", "--prefix", str(kept))
     assert process.stdout.readline() == "pod default/web\n"
@@ -200,7 +200,7 @@ def test_a_number_of_rows_is_a_number(kept, capsys):
 
 
 @pytest.mark.parametrize("url", ["collector:4317", "ftp://x"])
-def test_up_refuses_a_collector_that_is_none(url, capsys):
+def test_up_refuses_an_invalid_collector_url(url, capsys):
     with pytest.raises(SystemExit):
         main(["up", "--otlp", url])
     assert "is not a collector URL; expected http://HOST[:PORT][/PATH]" in capsys.readouterr().err

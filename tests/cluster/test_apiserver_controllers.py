@@ -81,7 +81,7 @@ async def next_of(told) -> tuple[str, ...]:
     return what, f"{seen.kind.group}/{seen.kind.resource}", seen.name
 
 
-async def test_what_is_there_then_complete_then_what_changes(store, told):
+async def test_the_feed_delivers_objects_then_complete_then_changes(store, told):
     assert await next_of(told) == ("present", "/pods", "old")
     assert await next_of(told) == ("complete",)
     item = await store.create("/registry/pods/default/new", value("new"))

@@ -8,7 +8,7 @@ import pytest
 from podwire.cluster.apiserver_controllers import run_in_process
 
 
-async def test_a_fault_in_a_controller_is_told_and_begun_anew(caplog):
+async def test_a_failed_controller_is_logged_and_restarted(caplog):
     begun, third = [], asyncio.Event()
 
     async def faulty(_assembled):

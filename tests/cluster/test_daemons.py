@@ -38,7 +38,7 @@ def test_a_daemon_that_is_asked_again_while_its_process_ends_ends_well(number):
         assert daemon.wait(PATIENCE) == 0
 
 
-def test_what_a_daemon_fails_of_is_raised():
+def test_an_exception_of_a_daemon_is_raised():
     failing = DAEMON.replace("await asyncio.Event().wait()", "raise OSError('no room')")
     done = subprocess.run([sys.executable, "-c", failing], capture_output=True, text=True, check=False, input="")
     assert done.returncode == 1

@@ -161,7 +161,7 @@ async def test_a_conversation_goes_through_both_to_the_runtime(cluster):
         await far.close(0.5)
 
 
-async def test_a_runtime_that_is_not_there_is_told_to_the_user(cluster):
+async def test_a_missing_runtime_is_reported_to_the_user(cluster):
     cluster.runtime.url = "http://127.0.0.1:1/exec/token"
     context = credentials.ssl_context(cluster.access)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
@@ -188,7 +188,7 @@ async def test_a_service_account_is_known_and_may_not(cluster):
         assert "user=system:serviceaccount:default:default, verb=get, resource=nodes" in await answer.text()
 
 
-async def test_a_certificate_of_the_clusters_authority_is_somebody(cluster, tmp_path):
+async def test_a_certificate_of_the_cluster_ca_authenticates(cluster, tmp_path):
     certificate, key = cluster.server.assembled.pki.issue_client("jane", ["staff"])
     both = tmp_path / "jane.pem"
     both.write_bytes(certificate + key)

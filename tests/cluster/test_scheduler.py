@@ -67,7 +67,7 @@ async def test_it_works_over_https_until_it_is_cancelled(server, api):
         await task
 
 
-async def test_a_kubeconfig_that_is_none_is_told(tmp_path):
+async def test_an_invalid_kubeconfig_is_reported(tmp_path):
     (tmp_path / "kubeconfig").write_text("clusters: 5")
     with pytest.raises(BadKubeconfig):
         await scheduler.run(scheduler.Options(kubeconfig=tmp_path / "kubeconfig"))
@@ -84,14 +84,14 @@ async def told(kubeconfig):
     return process.returncode, words.decode()
 
 
-async def test_a_kubeconfig_that_cannot_be_used_is_told_in_one_line(tmp_path):
+async def test_an_unusable_kubeconfig_is_reported_in_one_line(tmp_path):
     code, words = await told(tmp_path / "nowhere")
     assert code == 1
     assert words.startswith("podwire scheduler: ")
     assert words.count("\n") == 1
 
 
-async def test_a_server_that_is_no_api_server_is_told_in_one_line(tmp_path):
+async def test_a_server_without_the_api_is_reported_in_one_line(tmp_path):
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot here\n")

@@ -52,12 +52,12 @@ def test_it_looks_where_the_claim_is(about, on, node):
     assert choose_node(NODES, about, on).name == node
 
 
-def test_a_node_that_is_none_is_refused_with_those_that_there_are():
+def test_an_unknown_node_is_refused_with_the_known_nodes():
     with pytest.raises(NoCluster, match="no node node-9; the nodes are node-1, node-2"):
         choose_node(NODES, told(), "node-9")
 
 
-def test_without_a_cluster_it_says_where_it_looked(prefix):
+def test_without_a_cluster_the_error_names_the_prefix(prefix):
     with pytest.raises(NoCluster, match=f"no cluster below {prefix}; `podwire up` creates one"):
         claim_explain.find_cluster(prefix, {})
 

@@ -20,11 +20,11 @@ KNOWN = Leftover("netns", "/run/netns/podwire-a", "a")
 LOST = Leftover("mount", "/run/podwire/shm/b", "b")
 
 
-def test_what_no_owner_explains_has_leaked():
+def test_resources_without_an_owner_are_leftovers():
     assert leaks([KNOWN, LOST, LOST], {"a"}) == [LOST]
 
 
-def test_what_only_one_look_found_is_no_leak():
+def test_resources_of_only_one_look_are_not_leftovers():
     assert lasting([KNOWN, LOST], [LOST]) == [LOST]
 
 
@@ -53,7 +53,7 @@ def test_the_table_has_a_column_for_each():
     ]
 
 
-def test_what_plugins_have_on_disk_is_a_trace_of_its_pod(tmp_path):
+def test_files_of_plugins_are_resources_of_their_pod(tmp_path):
     record = tmp_path / "var/lib/podwire/cni/attachments/bridge/net@lost@eth0"
     lease = tmp_path / "var/lib/podwire/cni/networks/net/@lost@eth0"
     for each in (record, lease):

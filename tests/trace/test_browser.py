@@ -87,7 +87,7 @@ def test_a_script_that_fails_would_be_noticed(browser, page):
     assert any("Uncaught TypeError" in each for each in said)
 
 
-def test_clicks_show_what_an_arrow_carried_and_buttons_make_the_picture_larger(browser, page):
+def test_clicks_show_details_and_buttons_zoom(browser, page):
     play = """<script>
       const row = [...document.querySelectorAll("g.row")].find((each) => each.textContent.includes("RunPodSandbox"));
       row.dispatchEvent(new MouseEvent("click", {bubbles: true}));

@@ -55,7 +55,7 @@ def response(version=dra_v1_pb2, error=""):
 
 
 @pytest.mark.parametrize("version", [dra_v1_pb2, dra_v1beta1_pb2], ids=["v1", "v1beta1"])
-def test_what_a_driver_is_asked_and_answers_is_told_for_the_pod_that_the_kubelet_names(version, pods):
+def test_driver_calls_belong_to_the_pod_that_the_kubelet_names(version, pods):
     begun = digested(call("NodePrepareResources", request(version), about="default/web"), pods)
     assert begun.pod == pod_id(UID)
     assert begun.detail["claims"] == ["default/nic"]
@@ -67,18 +67,18 @@ def test_what_a_driver_is_asked_and_answers_is_told_for_the_pod_that_the_kubelet
     assert label_of(ended) == "OK n1/eth1"
 
 
-def test_what_went_wrong_with_a_claim_stands_on_the_answer(pods):
+def test_the_error_of_a_claim_is_on_the_reply(pods):
     ended = digested(call("NodePrepareResources", response(error="no such link"), "OK"), pods)
     assert label_of(ended) == "OK: no such link"
 
 
-def test_letting_go_is_told_too(pods):
+def test_unprepare_is_recorded(pods):
     message = dra_v1_pb2.NodeUnprepareResourcesRequest(claims=request().claims)
     begun = digested(call("NodeUnprepareResources", message, about="default/web"), pods)
     assert (begun.pod, label_of(begun)) == (pod_id(UID), "NodeUnprepareResources default/nic")
 
 
-def test_a_claim_is_known_again_where_nobody_names_the_pod(pods):
+def test_a_claim_identifies_the_pod_when_none_is_named(pods):
     digested(http("GET", f"{CLAIMS}/nic", ALLOCATED), pods)
     begun = digested(call("NodeUnprepareResources", request()), pods)
     assert begun.pod == pod_id(UID)
@@ -95,11 +95,11 @@ def test_a_claim_is_known_again_where_nobody_names_the_pod(pods):
         ("/plugins/", ""),
     ],
 )
-def test_who_listens_at_a_socket_is_known_by_its_folder(socket, who):
+def test_a_driver_is_identified_by_the_directory_of_its_socket(socket, who):
     assert of_socket(socket) == who
 
 
-def test_a_driver_of_somebody_else_has_its_own_name(pods):
+def test_a_foreign_driver_has_its_own_name(pods):
     socket = "/var/lib/kubelet/plugins/gpu.example.com/dra.sock"
     begun = digested(call("NodePrepareResources", request(), socket=socket, about="default/web"), pods)
     assert begun.callee == "gpu.example.com"
@@ -113,7 +113,7 @@ def http(verb, path, answer, code="200", pod=None) -> Record:
     )  # fmt: skip
 
 
-def test_a_claim_is_about_the_pod_that_it_is_reserved_for_and_says_what_it_was_given(pods):
+def test_a_claim_belongs_to_its_pod_and_shows_its_devices(pods):
     told = digested(http("PUT", f"{CLAIMS}/nic/status", ALLOCATED), pods)
     assert (told.pod, told.callee) == (pod_id(UID), "NetworkDriver")
     assert told.detail["devices"] == ["n1/eth1"]
@@ -144,12 +144,12 @@ def test_a_claim_of_many_pods_is_about_the_one_that_used_it_last(pods):
 @pytest.mark.parametrize(
     "odd", [[], "x", {"metadata": 1}, {"status": {"reservedFor": 3}}, {"status": {"allocation": []}}]
 )
-def test_claims_of_any_form_disturb_nobody(odd, pods):
+def test_malformed_claims_are_tolerated(odd, pods):
     answer = {"kind": "ResourceClaim", **odd} if isinstance(odd, dict) else odd
     digested(http("GET", f"{CLAIMS}/nic", answer), pods)
 
 
-def test_many_devices_are_told_in_few_words(pods):
+def test_many_devices_are_abbreviated(pods):
     slice_ = {"kind": "ResourceSlice", "spec": {"devices": [{"name": f"eth{each}"} for each in range(20)]}}
     told = digested(http("POST", "/apis/resource.k8s.io/v1/resourceslices", slice_, "201"), pods)
     assert told.pod is None
@@ -163,7 +163,7 @@ def slice_write(time: float, caller: str = "NetworkDriver") -> Record:
     )  # fmt: skip
 
 
-def test_the_story_of_a_pod_with_claims_begins_with_the_last_slices_of_its_driver():
+def test_a_trace_with_claims_begins_with_the_last_slices_of_the_driver():
     old, new, late, other = slice_write(1.0), slice_write(2.0), slice_write(9.0), slice_write(3.0, "gpu")
     own = [
         Record(

@@ -62,7 +62,7 @@ async def read(directory: Path, count: int) -> list[Record]:
     return found
 
 
-async def test_what_is_recorded_is_on_disk_soon(socket, tmp_path, recorder):
+async def test_records_are_on_disk_soon(socket, tmp_path, recorder):
     async with collecting(socket, tmp_path / "trace"):
         recorder(hop(1))
         recorder(hop(1, "OK"))
@@ -72,7 +72,7 @@ async def test_what_is_recorded_is_on_disk_soon(socket, tmp_path, recorder):
     assert begun.sender.startswith("Kubelet-")
 
 
-async def test_records_are_made_when_it_is_quiet(socket, tmp_path, recorder, monkeypatch):
+async def test_records_are_decoded_after_a_burst(socket, tmp_path, recorder, monkeypatch):
     taken: asyncio.Queue[int] = asyncio.Queue()
     monkeypatch.setattr(Collector, "take", lambda self, datagrams: taken.put_nowait(len(list(datagrams))))
     async with collecting(socket, tmp_path / "trace", limits=Limits(burst=SOON)):
@@ -84,7 +84,7 @@ async def test_records_are_made_when_it_is_quiet(socket, tmp_path, recorder, mon
             assert await taken.get() == 5
 
 
-async def test_who_wants_to_read_has_all_that_came_before(socket, tmp_path, recorder):
+async def test_a_reader_gets_all_earlier_records(socket, tmp_path, recorder):
     async with collecting(socket, tmp_path / "trace", limits=Limits(burst=SOON)):
         chatter = asyncio.create_task(_chatter(recorder))
         recorder(hop(7, "OK"))
@@ -99,7 +99,7 @@ async def _chatter(recorder):
         await asyncio.sleep(Limits().poll / 4)
 
 
-async def test_who_wants_to_read_does_not_wait_for_nobody(socket, tmp_path):
+async def test_a_reader_does_not_wait_without_a_collector(socket, tmp_path):
     assert not flush(socket, SOON), "there is none"
     receiver = await Receiver.open(socket)
     assert not flush(socket, 0.01), "it does not look"
@@ -126,7 +126,7 @@ async def test_records_do_not_wait_for_ever(socket, tmp_path, recorder):
     assert found, "although there was no end to it"
 
 
-async def test_a_burst_is_kept_whole_although_nobody_reads_meanwhile(socket, tmp_path, recorder):
+async def test_a_burst_is_stored_completely(socket, tmp_path, recorder):
     receiver = await Receiver.open(socket)
     for each in range(1000):
         recorder(hop(each))
@@ -134,7 +134,7 @@ async def test_a_burst_is_kept_whole_although_nobody_reads_meanwhile(socket, tmp
     await receiver.close()
 
 
-async def test_what_does_not_fit_is_lost_at_once_and_seen_by_its_number(socket, tmp_path, recorder):
+async def test_datagrams_that_do_not_fit_are_lost_and_noticed(socket, tmp_path, recorder):
     receiver = await Receiver.open(socket)
     for each in range(20_000):
         recorder(hop(each))  # never waits
@@ -166,9 +166,7 @@ async def test_a_collector_goes_on_where_the_one_before_it_stopped(socket, tmp_p
     assert len(segment_files(tmp_path / "trace")) == 1
 
 
-async def test_a_collector_that_is_killed_leaves_what_it_has_written_and_another_takes_its_place(
-    socket, tmp_path, recorder, appeared
-):
+async def test_records_survive_a_killed_collector_and_another_continues(socket, tmp_path, recorder, appeared):
     program = (
         "import asyncio, pathlib, sys\n"
         "from podwire.cluster.tracing import CollectorOptions, collect\n"
@@ -197,7 +195,7 @@ async def test_there_is_one_collector_at_a_socket(socket, tmp_path):
     assert not socket.exists()
 
 
-async def test_what_is_no_record_is_passed_over(socket, tmp_path, recorder, caplog):
+async def test_invalid_datagrams_are_skipped(socket, tmp_path, recorder, caplog):
     sender = Sender(socket)
     async with collecting(socket, tmp_path / "trace"):
         for each in (b"", b"{", b"[]", b'{"id": 1}', b"\xff", encode({"id": "a", "seq": 1}), DEEP):
@@ -258,7 +256,7 @@ def test_a_reader_reads_on_and_takes_no_half_line(tmp_path):
     writer.close()
 
 
-async def test_a_story_is_drawn_while_it_happens(tmp_path, records):
+async def test_a_trace_is_drawn_while_it_happens(tmp_path, records):
     writer = Writer(tmp_path)
     drawn = follow(tmp_path, "default", "web", 140)
     writer.write([encode(each) for each in records[:15]])
@@ -278,7 +276,7 @@ async def test_a_story_is_drawn_while_it_happens(tmp_path, records):
     assert sum("▶" in each or "◀" in each or "✕" in each or "╯" in each for each in seen) == len(traces.all()[0].arrows)
 
 
-async def test_who_comes_later_gets_a_lane_below_a_new_head(tmp_path, records):
+async def test_a_late_participant_gets_a_lane_below_a_new_header(tmp_path, records):
     writer = Writer(tmp_path)
     late = msgspec.structs.replace(records[14], id="Kubelet-1.9", seq=99, callee="DevicePlugin", method="Allocate")
     writer.write([encode(each) for each in [*records, late]])

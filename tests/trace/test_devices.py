@@ -84,7 +84,7 @@ def test_a_message_that_cannot_be_shown_is_left_out(message):
     assert "message" not in found.detail
 
 
-def test_a_pod_with_devices_has_a_story_that_begins_with_their_list():
+def test_a_trace_with_devices_begins_with_their_list():
     old, new, other = (
         record("ListAndWatch", time, socket=socket) for time, socket in ((1.0, SOCKET), (2.0, SOCKET), (3.0, "/other"))
     )

@@ -24,7 +24,7 @@ from podwire.trace.tables import compared
         ("GET /api/v1/a//b", "GET /api/v1/a//b"),
     ],
 )
-def test_a_call_is_known_by_what_it_is_and_not_by_whom_it_is_about(method, kind):
+def test_calls_are_compared_without_names(method, kind):
     assert kind_of(method) == kind
 
 
@@ -56,7 +56,7 @@ def test_the_slower_hop_is_found_with_those_around_it(records, tell, trace):
     assert "\x1b[1;31m" in compared(told, colours=True)
 
 
-def test_what_only_one_has_is_named(records, tell, trace):
+def test_calls_of_only_one_pod_are_marked(records, tell, trace):
     shorter = [each for each in records if each.method != "CreateContainer"]
     told = diff(trace, tell(shorter))
     assert [(each.call, each.kind) for each in told.rows if each.kind != "both"] == [("CreateContainer", "missing")]
@@ -72,7 +72,7 @@ def test_calls_of_a_kind_are_paired_in_their_order(records, tell, trace):
     assert all(each.first == each.second for each in updates)
 
 
-def test_it_is_told_to_programs_too(trace):
+def test_the_comparison_is_available_as_json(trace):
     told = json.loads(diff_as_json(diff(trace, trace)))
     assert set(told) == {"a", "b", "phases", "parts", "hops"}
     first = told["hops"][0]

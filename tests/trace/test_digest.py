@@ -70,7 +70,7 @@ def test_a_created_pod_is_known_by_its_answer(line):
     assert [begun.seq, ended.seq] == [1, 2]
 
 
-def test_what_names_a_pod_is_about_the_one_that_was_last_seen_under_that_name(line):
+def test_a_name_means_the_last_pod_of_that_name(line):
     line.whole(f"POST {PODS}", TappedRequest({}), answered(POD), "201")
     begun, ended = line.whole(f"POST {PODS}/web/binding", TappedRequest({}), answered({"kind": "Status"}), "201")
     assert begun.pod == ended.pod == ID
@@ -98,11 +98,11 @@ def test_a_frame_of_a_table_is_about_the_object_of_its_row(line):
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/api", "/apis", "/apis/apps/v1", "/openapi/v3", "/version"])
-def test_what_is_about_no_resource_is_not_recorded(path, line):
+def test_requests_without_a_resource_are_not_recorded(path, line):
     assert line.pass_on(f"GET {path}", {"call": 1, "request": TappedRequest({})}) == []
 
 
-def test_what_other_watches_deliver_is_not_recorded(line):
+def test_events_of_other_watches_are_not_recorded(line):
     assert line.pass_on("GET /api/v1/secrets?watch=1", {"call": 1, "event": b'{"type":"ADDED"}\n'}, EVENT) == []
 
 
@@ -118,13 +118,13 @@ def test_what_other_watches_deliver_is_not_recorded(line):
     ],
     ids=["an event", "a token"],
 )
-def test_objects_about_a_pod_are_part_of_its_story(method, request_, response, line):
+def test_objects_about_a_pod_are_part_of_its_trace(method, request_, response, line):
     _, ended = line.whole(method, TappedRequest({}), answered(response, msgspec.json.encode(request_)), "201")
     assert ended.pod == ID
     assert "very secret" not in str(ended)
 
 
-def test_the_store_tells_the_pod_by_what_it_keeps(line):
+def test_store_writes_are_assigned_by_the_stored_object(line):
     begun, ended = line.whole("create /registry/pods/default/web", Stored(msgspec.json.encode(POD)), None)
     assert begun.pod == ended.pod == ID
     assert begun.detail["object"] == POD
@@ -145,7 +145,7 @@ def test_cri_calls_are_known_by_metadata_then_by_the_ids_of_answers(line):
     assert told[1].detail["response"] == {"pod_sandbox_id": "s1"}
 
 
-def test_an_nri_hook_tells_the_pod_its_network_and_what_the_plugin_wants(line):
+def test_an_nri_hook_shows_the_pod_its_network_and_the_adjustment(line):
     pod = nri_pb2.PodSandbox(id="s1", uid=UID, name="web", namespace="default", ips=["10.0.0.2"])
     pod.linux.namespaces.add(type="network", path="/run/netns/x")
     create = nri_pb2.CreateContainerRequest(pod=pod, container=nri_pb2.Container(id="c1", name="app"))
@@ -158,7 +158,7 @@ def test_an_nri_hook_tells_the_pod_its_network_and_what_the_plugin_wants(line):
     assert ended.detail["response"] == {"adjust": {"env": [{"key": "A", "value": "b"}]}}
 
 
-def test_a_cni_plugin_is_told_its_pod(line):
+def test_a_cni_call_is_assigned_by_cni_args(line):
     env = {
         "CNI_COMMAND": "ADD",
         "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_UID={UID}",
@@ -209,12 +209,12 @@ def test_the_login_of_a_pull_is_not_written_down(line):
     assert b"hunter2" not in encode(begun)
 
 
-def test_a_body_that_is_no_json_is_not_kept_since_nobody_can_look_for_secrets_in_it(line):
+def test_a_body_that_is_not_json_is_not_stored(line):
     _, ended = line.whole(f"POST {PODS}", TappedRequest({}), answered(POD, b"k8s\0\n\x0btoken"), "201")
     assert ended.detail["request"] == {"cut": 11}
 
 
-def test_a_large_body_is_cut_says_so_and_still_tells_the_pod(line):
+def test_a_large_body_is_cut_and_keeps_its_pod(line):
     large = POD | {"spec": {"nodeName": "n1", "junk": "x" * MOST_BODY}}
     _, ended = line.whole(f"POST {PODS}", TappedRequest({}), answered(large, b"y" * MOST_BODY * 2), "201")
     assert ended.pod == ID
@@ -242,7 +242,7 @@ def test_redacting_keeps_the_form_and_once_is_enough(value):
     assert type(shown["token"]) is type(value)
 
 
-def test_a_kind_that_is_no_name_is_no_secret():
+def test_a_kind_of_another_type_is_not_a_secret():
     attributes = {"kind": {"string": "veth"}, "data": {"string": "shown"}}
     assert redacted(attributes) == attributes
 
@@ -262,7 +262,7 @@ def test_names_that_are_forgotten_are_not_known_any_more():
     assert pods.resolve("1", About()) == ID
 
 
-def test_what_is_no_text_is_lost_and_the_next_number_tells_so(line):
+def test_invalid_text_is_lost_and_noticed_by_its_number(line):
     assert line.pass_on("GET /api/v1/pods/\udcff", {"call": 1, "request": TappedRequest({})}) == []
     [found] = line.pass_on("GET /api/v1/pods/web", {"call": 2, "request": TappedRequest({})})
     assert found.seq == 2

@@ -44,7 +44,7 @@ def test_a_narrow_terminal_shows_a_line_for_each_arrow(trace):
     assert not any("│" in each for each in lines)
 
 
-def test_a_label_that_does_not_fit_stands_below_its_arrow_whole(trace):
+def test_a_label_that_does_not_fit_is_below_its_arrow(trace):
     lines = text(annotated(trace, load("pod")), 40).splitlines()
     answer = lines.index("  +14.0 ms    1.0 ms CNIPlugin ⇢")
     assert lines[answer : answer + 3] == [
@@ -62,7 +62,7 @@ def test_a_failed_call_and_one_that_is_not_finished_look_different(records, tell
     assert "…" in drawn.splitlines()[-2]  # RunPodSandbox is under way
 
 
-def test_what_was_lost_is_drawn(records, tell):
+def test_gaps_are_drawn(records, tell):
     del records[18]
     assert "~~~ 1 record of Kubelet lost here ~~~" in text(tell(records), 140)
     assert "Note over User: 1 record of Kubelet lost here" in mermaid(tell(records))

@@ -128,7 +128,7 @@ async def test_a_start_comes_to_the_collector_whole(collector, records):
     assert exporter.dropped == 0
 
 
-async def test_what_is_left_at_the_end_is_sent_before_it(collector, records):
+async def test_remaining_spans_are_sent_at_shutdown(collector, records):
     late = replace(QUICK, spans=span_assembly.Limits(linger=3600.0))
     async with exporting_to(collector.url, late) as exporter:
         exporter.offer(assigned(records))
@@ -146,7 +146,7 @@ async def test_a_collector_that_wants_to_be_asked_again_is(status, collector, re
 
 
 @pytest.mark.parametrize("status", [301, 400, 404, 413, 500])
-async def test_what_a_collector_refuses_is_dropped_counted_and_said(status, collector, records, caplog):
+async def test_rejected_spans_are_dropped_counted_and_logged(status, collector, records, caplog):
     collector.answers = [web.Response(status=status, headers={"Location": "http://127.0.0.1:1/"})]
     async with exporting_to(collector.url) as exporter:
         exporter.offer(assigned(records))
@@ -157,7 +157,7 @@ async def test_what_a_collector_refuses_is_dropped_counted_and_said(status, coll
     assert (said.spans, said.error) == (refused, f"the collector answers {status}")
 
 
-async def test_what_it_takes_only_in_part_is_counted_too(collector, records, caplog):
+async def test_partially_rejected_spans_are_counted(collector, records, caplog):
     answer = pb.ExportTraceServiceResponse()
     answer.partial_success.rejected_spans = 2
     answer.partial_success.error_message = "too \x1b[31mold"
@@ -169,7 +169,7 @@ async def test_what_it_takes_only_in_part_is_counted_too(collector, records, cap
     assert "\x1b" not in " ".join(str(each.error) for each in caplog.records if hasattr(each, "error"))
 
 
-async def test_a_collector_that_comes_later_gets_what_waited(records, reserved, nowhere):
+async def test_a_collector_that_starts_later_gets_the_queue(records, reserved, nowhere):
     made = Collector()
     async with exporting_to(nowhere) as exporter:
         exporter.offer(assigned(records))
@@ -179,7 +179,7 @@ async def test_a_collector_that_comes_later_gets_what_waited(records, reserved, 
     assert "RunPodSandbox" in {each.name for each in made.spans}
 
 
-async def test_while_nobody_takes_spans_the_queue_is_bounded_and_offering_costs_nothing(records, nowhere, caplog):
+async def test_without_a_collector_the_queue_is_bounded(records, nowhere, caplog):
     begun, ended = (each for each in records if each.method == "RunPodSandbox")
     async with exporting_to(nowhere, replace(QUICK, queue=100)) as exporter:
         for number in range(2000):
@@ -221,7 +221,7 @@ async def test_an_answer_without_end_is_not_waited_for():
 
 
 @pytest.mark.parametrize("answer", [b"", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000])
-async def test_who_does_not_speak_http_is_unreachable(answer):
+async def test_a_server_without_http_is_unreachable(answer):
     async def talk(reader, writer):
         await reader.read(1)
         writer.write(answer)
@@ -237,7 +237,7 @@ async def test_who_does_not_speak_http_is_unreachable(answer):
                 await post(b"x")
 
 
-async def test_records_that_are_no_calls_disturb_nobody(collector, records, caplog):
+async def test_invalid_records_are_tolerated(collector, records, caplog):
     strange = msgspec.structs.replace(records[14], detail=None)
     async with exporting_to(collector.url) as exporter:
         exporter.offer([strange])
@@ -246,7 +246,7 @@ async def test_records_that_are_no_calls_disturb_nobody(collector, records, capl
     assert exporter.dropped == 1
 
 
-async def test_who_keeps_records_exports_them_as_they_come(tmp_path, collector, records, appeared):
+async def test_the_collector_exports_records_as_they_arrive(tmp_path, collector, records, appeared):
     options = tracing.CollectorOptions.below(tmp_path, otlp=collector.url)
     running = asyncio.create_task(tracing.collect(options))
     await appeared(options.socket)
@@ -259,7 +259,7 @@ async def test_who_keeps_records_exports_them_as_they_come(tmp_path, collector, 
         await running
 
 
-async def test_who_keeps_records_does_not_wait_for_a_collector_that_is_gone(tmp_path, nowhere, records, appeared):
+async def test_the_collector_does_not_wait_for_a_missing_otlp_collector(tmp_path, nowhere, records, appeared):
     options = tracing.CollectorOptions.below(tmp_path, otlp=nowhere)
     running = asyncio.create_task(tracing.collect(options))
     await appeared(options.socket)
@@ -285,7 +285,7 @@ def kept(tmp_path, records):
     return tmp_path
 
 
-async def test_one_story_is_sent_when_somebody_asks_for_it(collector, kept, capsys):
+async def test_one_trace_is_sent_on_request(collector, kept, capsys):
     assert await asyncio.to_thread(main, ["trace", "web", "--otlp", collector.url, "--prefix", str(kept)]) == 0
     assert capsys.readouterr().out == f"{len(collector.spans)} spans of trace {UID} sent to {collector.url}\n"
     assert len(collector.spans) == 13
@@ -294,7 +294,7 @@ async def test_one_story_is_sent_when_somebody_asks_for_it(collector, kept, caps
 UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
 
 
-async def test_why_a_story_could_not_be_sent_is_said_in_one_line(collector, kept, capsys, nowhere):
+async def test_a_failed_send_is_reported_in_one_line(collector, kept, capsys, nowhere):
     gone = nowhere.removesuffix("/v1/traces")
     assert await asyncio.to_thread(main, ["trace", "--last", "--otlp", gone, "--prefix", str(kept)]) == 1
     assert f"{gone}/v1/traces cannot be reached: " in capsys.readouterr().err

@@ -67,11 +67,11 @@ def test_every_line_of_the_flow_is_in_its_file_in_order():
     assert FLOWS == ("cni", "device-plugin", "network-driver", "nri", "pod")
 
 
-def test_a_story_that_is_the_flow_has_no_deviations(trace):
+def test_a_trace_that_matches_the_flow_has_no_deviations(trace):
     assert check(trace, FLOW) == []
 
 
-def test_its_notes_stand_before_the_arrows_that_they_speak_of(trace):
+def test_notes_are_before_their_arrows(trace):
     remarks = annotated(trace, FLOW).remarks
     assert [each.text for each in remarks] == [each.note for each in FLOW.lines if not isinstance(each, Step)]
     after = [next(arrow.label for arrow in trace.arrows if arrow.time >= each.time) for each in remarks]
@@ -129,7 +129,7 @@ def test_two_arrows_that_have_changed_places_are_found(first, second, records, t
 
 
 @pytest.mark.parametrize("step", [each for each in STEPS if each.after not in ("", "nothing")], ids=str)
-def test_a_confirmation_before_what_it_confirms_is_found(step, records, tell):
+def test_a_reply_before_its_call_is_found(step, records, tell):
     place = needed(step, records)
     begun = next(each for each in records if each.id == records[place].id and each.begins)
     records[place] = msgspec.structs.replace(records[place], time=begun.time - 0.0005)
@@ -143,7 +143,7 @@ def test_a_watch_may_begin_at_any_time(step, records, tell):
     assert check(tell(records), FLOW) == []
 
 
-def test_a_pod_that_nobody_typed_for_misses_its_user(records, tell):
+def test_a_pod_without_a_kubectl_command_misses_the_user(records, tell):
     bare = [
         msgspec.structs.replace(each, detail={k: v for k, v in each.detail.items() if not k.startswith("kubectl")})
         for each in records
@@ -161,7 +161,7 @@ def test_a_failed_call_is_no_step(records, tell):
     assert "PodSandbox created with IP." in found.arrow
 
 
-def test_what_is_there_in_another_state_is_told_with_that_state(records, tell):
+def test_an_arrow_in_another_state_is_reported_with_it(records, tell):
     place = next(i for i, each in enumerate(records) if each.method.endswith("/status") and each.ends)
     detail = records[place].detail | {"phase": "Failed"}
     records[place] = msgspec.structs.replace(records[place], detail=detail)
@@ -169,7 +169,7 @@ def test_what_is_there_in_another_state_is_told_with_that_state(records, tell):
     assert "the last one has phase Failed instead of Running" in found[str(STEPS[-3])]
 
 
-def test_what_is_swapped_is_told_with_where_it_is_and_where_it_belongs(records, tell):
+def test_a_swapped_arrow_is_reported_with_both_positions(records, tell):
     sandbox, cni = (next(i for i, each in enumerate(records) if each.method == name) for name in METHODS)
     early, late = records[sandbox].time, records[cni].time
     records[sandbox] = msgspec.structs.replace(records[sandbox], time=late)
@@ -181,14 +181,14 @@ def test_what_is_swapped_is_told_with_where_it_is_and_where_it_belongs(records, 
 METHODS = ("RunPodSandbox", "ADD bridge")
 
 
-def test_what_nobody_expects_is_told_once_with_how_often_it_is_there(records, tell):
+def test_an_extra_call_is_reported_once_with_its_count(records, tell):
     strange = msgspec.structs.replace(records[14], method="Strange", id="Kubelet-1.9")
     again = [msgspec.structs.replace(strange, id=f"Kubelet-1.9{each}", seq=100 + each) for each in range(3)]
     found = [str(each) for each in check(tell([*records, *again]), FLOW)]
     assert found == ["extra: Kubelet->>ContainerRuntime: Strange (not part of the flow; 3 times)"]
 
 
-def test_who_is_no_participant_is_not_judged(records, tell):
+def test_calls_of_other_participants_are_ignored(records, tell):
     stranger = msgspec.structs.replace(records[8], id="x-1.99", caller="APIServer", callee="my-operator")
     assert check(tell([*records, stranger]), FLOW) == []
 

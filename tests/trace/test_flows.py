@@ -118,7 +118,7 @@ def without(trace: PodTrace, step: Step) -> PodTrace:
 
 
 @pytest.mark.parametrize("name", FLOWS)
-def test_what_was_recorded_on_a_real_cluster_is_the_flow(name):
+def test_recordings_of_real_clusters_match_their_flows(name):
     assert check(STORIES[name], load(name)) == []
 
 

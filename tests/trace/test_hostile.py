@@ -140,7 +140,7 @@ def test_json_has_the_name_as_it_is_and_no_control_character(hostile, name, tmp_
         assert all(line.isprintable() for line in capsys.readouterr().out.splitlines()), words
 
 
-def test_what_a_check_finds_may_be_printed(dark):
+def test_findings_can_be_printed(dark):
     for each in check(dark, load("nri")):
         assert plain(str(each)).isprintable()
 

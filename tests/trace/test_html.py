@@ -33,7 +33,7 @@ def rows(page: str) -> list[ET.Element]:
     return [each for one in drawings(page) for each in one.iter(f"{SVG}g") if each.get("class", "").startswith("row")]
 
 
-def test_every_arrow_is_a_row_with_what_a_pointer_shows(page, trace):
+def test_every_arrow_is_a_row_with_a_tooltip(page, trace):
     found = rows(page)
     assert len(found) == len(trace.arrows)
     [run] = [each for each in found if "RunPodSandbox" in "".join(each.itertext()) and "call" in each.get("class")]
@@ -44,7 +44,7 @@ def test_every_arrow_is_a_row_with_what_a_pointer_shows(page, trace):
     ]
 
 
-def test_who_takes_part_has_a_lane_and_arrows_point_between_lanes(page):
+def test_participants_have_lanes_and_arrows_point_between_them(page):
     head = drawings(page)[0]
     lanes = {each.find(f"{SVG}title").text: float(each.find(f"{SVG}text").get("x")) for each in head.iter(f"{SVG}g")}
     assert list(lanes)[:4] == ["User", "KubeCtl", "APIServer", "etcd"]
@@ -65,7 +65,7 @@ def test_notes_gaps_failures_and_open_calls_are_drawn(records, tell):
     assert 'class="row call open"' in page
 
 
-def test_behind_each_arrow_is_what_it_carried(page, records):
+def test_each_arrow_has_the_details_of_its_record(page, records):
     [data] = re.findall(r'<script type="application/json" id="records">(.*?)</script>', page, re.DOTALL)
     told = json.loads(data)
     assert len(told) == len(records)
@@ -83,7 +83,7 @@ def test_details_that_are_too_many_are_left_out_by_size(trace, records, monkeypa
     assert any("cut" in each["detail"] for each in json.loads(data).values())
 
 
-def test_the_page_asks_nobody_for_anything_and_runs_only_its_own_script(page):
+def test_the_page_loads_nothing_and_runs_only_its_own_script(page):
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)[1]
     [style] = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
     [script] = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
@@ -95,7 +95,7 @@ def test_the_page_asks_nobody_for_anything_and_runs_only_its_own_script(page):
     assert not re.findall(r' style="', page)
 
 
-def test_a_long_story_is_cut_into_pieces_that_follow_without_a_seam(trace, records, tell):
+def test_a_long_trace_is_drawn_in_adjacent_pieces(trace, records, tell):
     many = [
         msgspec.structs.replace(
             records[14], id=f"Kubelet-1.a{each}", seq=100 + each, time=records[14].time + each / 1e5
@@ -109,7 +109,7 @@ def test_a_long_story_is_cut_into_pieces_that_follow_without_a_seam(trace, recor
         assert top + height == following
 
 
-def test_a_story_that_is_too_long_has_a_gap_with_a_name_in_it(records, tell):
+def test_a_trace_that_is_too_long_is_shortened_visibly(records, tell):
     many = [
         msgspec.structs.replace(
             records[14], id=f"Kubelet-1.a{each}", seq=100 + each, time=records[14].time + each / 1e7
@@ -139,7 +139,7 @@ def test_a_life_that_was_recorded_for_real_is_drawn_to_its_end(tell):
     assert len(rows(html(trace, records))) == len(trace.arrows)
 
 
-def test_a_part_of_a_story_is_summed_in_the_whole_and_its_calls_end_where_they_ended(trace):
+def test_a_brief_page_has_the_sums_of_the_whole_trace(trace):
     part = brief(trace, load("pod"))
     assert _sums(trace) in html(part, [], trace)
     assert _sums(part) != _sums(trace)

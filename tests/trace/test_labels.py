@@ -30,7 +30,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("method", "detail", "label"), CALLS)
-def test_a_call_says_what_it_is_about(method, detail, label):
+def test_labels_of_calls_name_their_object(method, detail, label):
     assert label_of(record(method, **detail)) == label
 
 
@@ -53,5 +53,5 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("method", "outcome", "detail", "label"), ANSWERS)
-def test_an_answer_says_what_came_of_it(method, outcome, detail, label):
+def test_labels_of_replies_have_the_result(method, outcome, detail, label):
     assert label_of(record(method, outcome, **detail)) == label

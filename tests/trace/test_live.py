@@ -78,7 +78,7 @@ def looked_at(trace) -> bool:
     return "kubectl get" in typed and all(each.took is not None for each in trace.arrows)
 
 
-async def test_what_kubectl_applies_is_told_from_the_user_to_the_store(tmp_path, collector, capsys):
+async def test_kubectl_apply_is_recorded_from_the_user_to_the_store(tmp_path, collector, capsys):
     async with running(Options(data_dir=tmp_path / "data", port=0, store_url="memory://")) as server:
         await apply(server.kubeconfig)
         uid = await kubectl(server.kubeconfig, "get", "pod", "web", "-o", "jsonpath={.metadata.uid}")
@@ -107,7 +107,7 @@ async def test_what_kubectl_applies_is_told_from_the_user_to_the_store(tmp_path,
     assert "missing: KubeCtl" not in found
 
 
-async def test_a_watch_tells_the_pod_that_it_delivers_and_stands_at_the_beginning(tmp_path, collector):
+async def test_a_watch_event_is_recorded_and_the_watch_comes_first(tmp_path, collector):
     async with running(Options(data_dir=tmp_path / "data", port=0, store_url="memory://")) as server:
         access = parse(server.kubeconfig.read_text(), file=str(server.kubeconfig))
         async with http_client.connect(access, user_agent="podwire-scheduler") as http:
@@ -167,12 +167,12 @@ async def test_without_a_collector_nothing_is_watched(tmp_path, monkeypatch):
     ],
     ids=" ".join,
 )
-def test_what_cannot_be_told_is_said_in_one_line(arguments, told, tmp_path, capsys):
+def test_trace_errors_are_one_line(arguments, told, tmp_path, capsys):
     assert main([*arguments, "--prefix", str(tmp_path)]) == 1
     assert told in capsys.readouterr().err
 
 
-def test_a_pod_that_was_not_seen_is_named(tmp_path, capsys):
+def test_an_unknown_pod_is_named_in_the_error(tmp_path, capsys):
     tracing.CollectorOptions.below(tmp_path).directory.mkdir(parents=True)
     assert main(["trace", "web", "-n", "shop", "--prefix", str(tmp_path)]) == 1
     assert "no pod shop/web was recorded" in capsys.readouterr().err
@@ -180,7 +180,7 @@ def test_a_pod_that_was_not_seen_is_named(tmp_path, capsys):
     assert capsys.readouterr().out == "no pods recorded yet\n"
 
 
-def test_secrets_that_were_kept_are_shown_to_root_who_asks_for_them(tmp_path, capsys, records):
+def test_stored_secrets_are_shown_to_root_on_request(tmp_path, capsys, records):
     writer = Writer(tracing.CollectorOptions.below(tmp_path).directory)
     records[7] = msgspec.structs.replace(records[7], detail=records[7].detail | {"response": {"token": "hunter2"}})
     writer.write([encode(each) for each in records])
@@ -192,7 +192,7 @@ def test_secrets_that_were_kept_are_shown_to_root_who_asks_for_them(tmp_path, ca
     assert "hunter2" in capsys.readouterr().out
 
 
-def test_nobody_but_root_may_ask_for_secrets(tmp_path, capsys, monkeypatch):
+def test_only_root_may_see_secrets(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert main(["trace", "web", "--raw", "--prefix", str(tmp_path)]) == 1
     assert "only root" in capsys.readouterr().err

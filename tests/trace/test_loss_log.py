@@ -7,7 +7,7 @@ from podwire.trace import loss_log
 from podwire.trace.loss_log import REPORT_INTERVAL, LossLog
 
 
-def test_what_is_lost_is_said_at_once_then_now_and_then_and_at_the_end(monkeypatch, caplog):
+def test_losses_are_logged_at_once_then_at_intervals_and_at_the_end(monkeypatch, caplog):
     now = [100.0]
     monkeypatch.setattr(loss_log, "time", SimpleNamespace(monotonic=lambda: now[0]))
     lost = LossLog(logging.getLogger("podwire.test"), "letters are lost", "letters")

@@ -21,7 +21,7 @@ from podwire.trace.plain_text import cut, folded, plain, width
         pytest.param("Größe שלום 网络", "Größe שלום 网络", id="other people's letters"),
     ],
 )
-def test_what_cannot_be_seen_is_shown_by_its_number(text, shown):
+def test_control_characters_are_escaped(text, shown):
     assert plain(text) == shown
 
 
@@ -32,14 +32,14 @@ def test_plain_text_is_printable_and_two_texts_stay_two(text):
 
 
 @given(st.text(), st.integers(min_value=1, max_value=40))
-def test_what_is_cut_fits(text, most):
+def test_cut_text_fits(text, most):
     shown = cut(plain(text), most)
     assert width(shown) <= most
     assert shown == plain(text) or shown.endswith("…")
 
 
 @given(st.text(), st.integers(min_value=2, max_value=40))
-def test_what_is_folded_fits_and_is_whole(text, most):
+def test_folded_text_fits_and_is_complete(text, most):
     shown = plain(text)
     lines = folded(shown, most)
     assert all(width(each) <= most for each in lines)

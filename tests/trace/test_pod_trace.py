@@ -9,7 +9,7 @@ from podwire.trace.pod_trace import PodTraces, Turn, moments
 UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
 
 
-def test_a_story_begins_with_the_watches_that_the_pod_depended_on(trace):
+def test_a_trace_begins_with_the_watches_of_the_pod(trace):
     first = [(each.caller, each.method, each.took) for each in trace.arrows[:2]]
     assert first == [
         ("Scheduler", "GET /api/v1/pods?watch=true", None),
@@ -22,12 +22,12 @@ def test_a_story_begins_with_the_watches_that_the_pod_depended_on(trace):
     )
 
 
-def test_watches_that_told_nothing_about_the_pod_are_not_in_its_story(records, tell):
+def test_watches_without_events_of_the_pod_are_not_in_its_trace(records, tell):
     other = msgspec.structs.replace(records[1], id="APIServer-1.99", seq=99, caller="kube-proxy")
     assert tell([*records, other]).arrows == tell(records).arrows
 
 
-def test_a_story_knows_how_long_the_pod_took_from_the_request_until_it_ran(trace):
+def test_a_trace_has_the_time_from_request_to_running(trace):
     assert trace.took == pytest.approx(0.023, abs=1e-5)
     assert (trace.namespace, trace.name, trace.pod) == ("default", "web", UID)
 
@@ -49,19 +49,19 @@ def test_records_that_come_in_any_order_tell_the_same(records, tell):
 
 
 @pytest.mark.parametrize("missing", [1, 3])
-def test_what_was_lost_is_a_gap_with_its_sender(missing, records, tell):
+def test_lost_records_are_a_gap_with_their_sender(missing, records, tell):
     kept = [each for each in records if not (each.sender == "Kubelet-1" and 2 <= each.seq < 2 + missing)]
     [gap] = tell(kept).gaps
     assert (gap.sender, gap.lost) == ("Kubelet", missing)
     assert gap in moments(tell(kept))
 
 
-def test_what_was_lost_before_the_pod_is_not_its_gap(records, tell):
+def test_losses_before_the_pod_are_not_its_gap(records, tell):
     early = [msgspec.structs.replace(records[0], seq=seq, time=1.0, id="Old-1.1") for seq in (1, 9)]
     assert tell([*early, *records]).gaps == ()
 
 
-def test_the_newest_pod_of_a_name_is_found_and_what_asked_in_vain_belongs_to_the_one_that_was_made(records):
+def test_the_newest_pod_of_a_name_is_found_with_failed_requests_before_it(records):
     later = [
         msgspec.structs.replace(
             each,
@@ -83,7 +83,7 @@ def test_the_newest_pod_of_a_name_is_found_and_what_asked_in_vain_belongs_to_the
     assert len(traces.all()[0].arrows) == len(newest.arrows)
 
 
-def test_the_records_of_a_story_are_those_that_it_was_made_of(records):
+def test_the_records_of_a_trace_are_those_it_was_built_from(records):
     traces = PodTraces()
     traces.learn(records)
     trace = traces.find("default", "web")
@@ -91,7 +91,7 @@ def test_the_records_of_a_story_are_those_that_it_was_made_of(records):
     assert [each.id for each in traces.records(trace)] == [each.id for each in records]
 
 
-def test_nobody_is_found_by_a_name_that_nobody_has(records):
+def test_an_unknown_name_finds_no_trace(records):
     traces = PodTraces()
     traces.learn(records)
     assert traces.find("default", "db") is None
@@ -115,5 +115,5 @@ def test_callers_are_named_by_their_agent(agent, participant):
     assert of_agent(agent) == participant
 
 
-def test_participants_stand_from_left_to_right_and_strangers_behind_them():
+def test_participants_are_in_order_and_unknown_ones_last():
     assert in_order({"zebra", "CNIPlugin", "User", "ant"}) == ["User", "CNIPlugin", "ant", "zebra"]

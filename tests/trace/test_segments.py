@@ -68,7 +68,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
-def test_a_line_that_is_no_record_is_skipped_and_named(broken, tmp_path):
+def test_an_invalid_line_is_skipped_and_reported(broken, tmp_path):
     (tmp_path / "00000001.jsonl").write_bytes(b"\n".join([line(1), broken, line(2), broken, b""]))
     reader = Reader(tmp_path)
     assert numbers(reader) == [1, 2]
@@ -102,7 +102,7 @@ def test_a_directory_that_may_not_be_read_is_not_taken_for_an_empty_one(tmp_path
         numbers(Reader(tmp_path))
 
 
-def test_a_disk_that_was_full_costs_what_found_no_room_and_nothing_after_it(tmp_path, monkeypatch):
+def test_a_full_disk_loses_only_the_records_of_that_time(tmp_path, monkeypatch):
     writer, write = Writer(tmp_path), os.write
     writer.write([line(1)])
 
@@ -149,7 +149,7 @@ def test_files_of_others_are_left_alone(tmp_path):
     assert {each.name for each in tmp_path.iterdir()} >= {"notes.txt", "x.jsonl", "٣.jsonl"}
 
 
-def test_a_collector_begins_over_broken_files_and_says_so(tmp_path, caplog):
+def test_a_collector_starts_with_broken_files_and_logs_them(tmp_path, caplog):
     (tmp_path / "00000001.jsonl").write_bytes(b"hello\n" + line(1) + b"\n")
     Collector(tmp_path)._writer.close()
     assert "cannot read stored trace records" in caplog.text

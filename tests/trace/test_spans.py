@@ -50,16 +50,16 @@ def test_the_uid_of_the_pod_is_the_trace_and_its_start_is_the_root(told, trace):
         pytest.param("ContainerRuntime", "crun run", ("ContainerRuntime", "StartContainer"), id="a process"),
     ],
 )
-def test_what_was_made_inside_a_call_hangs_below_it(service, name, parent, told):
+def test_a_nested_call_is_a_child_span(service, name, parent, told):
     assert named(told, service, name).parent == named(told, *parent).id
 
 
-def test_what_was_made_inside_no_call_hangs_below_the_root(told):
+def test_other_calls_are_children_of_the_root(told):
     for each in ("RunPodSandbox", "CreateContainer"):
         assert named(told, "ContainerRuntime", each).parent == root_id(UID)
 
 
-def test_every_parent_is_there_and_no_span_is_its_own_ancestor(told):
+def test_every_parent_exists_and_spans_have_no_cycles(told):
     known = {each.id: each for each in told}
     assert len(known) == len(told)
     for each in told:
@@ -70,7 +70,7 @@ def test_every_parent_is_there_and_no_span_is_its_own_ancestor(told):
             seen.add(at.id)
 
 
-def test_attributes_say_who_asked_what_and_how_it_ended(told):
+def test_attributes_have_caller_method_and_outcome(told):
     span = named(told, "APIServer", "POST pods")
     told_ = dict(span.attributes)
     assert told_["podwire.caller"] == "KubeCtl"
@@ -86,7 +86,7 @@ def test_secrets_do_not_leave_even_if_they_were_kept(records):
     assert b"hunter2" not in encoded(spans(records))
 
 
-def test_the_same_call_is_the_same_span_whenever_it_is_told(records):
+def test_the_same_call_always_has_the_same_span_id(records):
     assert spans(records) == spans(list(records))
     assert span_id("a") == span_id("a") != span_id("b")
 
@@ -108,7 +108,7 @@ def fed(assembler: Assembler, records, now: float = 0.0) -> None:
         assembler.learn([each], now)
 
 
-def test_as_they_come_the_spans_are_those_of_the_whole_story(records):
+def test_incremental_spans_equal_those_of_the_whole_trace(records):
     assembler = Assembler()
     fed(assembler, assigned(records))
     found = assembler.due(LIMITS.linger)
@@ -118,7 +118,7 @@ def test_as_they_come_the_spans_are_those_of_the_whole_story(records):
     assert assembler.due(LIMITS.linger) == []
 
 
-def test_a_call_is_told_a_moment_after_its_end(records):
+def test_a_span_is_emitted_a_moment_after_its_call(records):
     assembler = Assembler()
     assert assembler.next() is None
     fed(assembler, records)
@@ -135,7 +135,7 @@ def test_a_request_is_the_start_although_its_pod_is_known_only_at_its_end(record
     assert root.begin == next(each.time for each in records if each.method.startswith("POST "))
 
 
-def test_a_pod_that_does_not_run_is_told_of_when_nothing_more_comes(records):
+def test_the_root_of_a_pod_that_does_not_run_is_emitted_after_silence(records):
     assembler = Assembler()
     fed(assembler, records[:15])
     assert [each for each in assembler.due(LIMITS.linger) if not each.parent] == []
@@ -144,7 +144,7 @@ def test_a_pod_that_does_not_run_is_told_of_when_nothing_more_comes(records):
     assert root.error == "not Running yet"
 
 
-def test_a_pod_that_runs_is_told_of_once_whatever_comes_after(records):
+def test_the_root_of_a_running_pod_is_emitted_once(records):
     assembler = Assembler()
     fed(assembler, records)
     later = msgspec.structs.replace(records[-1], seq=99, id="APIServer-1.z", outcome="")
@@ -154,7 +154,7 @@ def test_a_pod_that_runs_is_told_of_once_whatever_comes_after(records):
     assert [each for each in assembler.due(LIMITS.silence * 9) if not each.parent] == []
 
 
-def test_what_is_known_is_bounded(records):
+def test_the_assembler_is_bounded(records):
     assembler = Assembler(Limits(most=MOST))
     begun = records[14]
     for each in range(MOST + 10):
@@ -246,7 +246,7 @@ def test_bytes_are_those_of_the_published_messages():
     assert (only(status, 2), only(status, 3)) == (b"why", 2), "STATUS_CODE_ERROR"
 
 
-def test_a_root_has_no_parent_and_is_nobody_s_server(records):
+def test_a_root_span_has_no_parent_and_is_internal(records):
     root, *_ = spans(records)
     told = only(only(only(encoded([root]), 1), 2), 2)
     assert 4 not in {number for number, _, _ in fields(told)}
@@ -259,7 +259,7 @@ def test_each_service_is_a_resource_of_its_own(told):
     assert sorted(names) == sorted({each.service for each in told})
 
 
-def test_text_that_is_no_unicode_is_sent_as_what_can_be():
+def test_invalid_unicode_is_sent_escaped():
     span = Span(trace=UID, id="0" * 16, service="x", name="half \ud800", begin=0.0, end=0.0)
     assert only(only(only(only(encoded([span]), 1), 2), 2), 5) == b"half \\ud800"
 
@@ -274,7 +274,7 @@ def test_text_that_is_no_unicode_is_sent_as_what_can_be():
     ],
     ids=["nothing", "three and why", "something else", "fewer than none"],
 )
-def test_what_a_collector_did_not_take_is_read_from_its_answer(answer, found):
+def test_rejected_spans_are_read_from_the_reply(answer, found):
     assert rejected(answer) == found
 
 
@@ -294,7 +294,7 @@ def test_where_spans_are_posted_to(url, found):
 @pytest.mark.parametrize(
     "url", ["", "collector:4317", "grpc://x", "http://", "http://x:99999", "http://[::1", "http://a b", "http://a\nb"]
 )
-def test_what_is_no_url_of_a_collector_is_refused(url):
+def test_an_invalid_collector_url_is_refused(url):
     with pytest.raises(BadEndpoint):
         endpoint(url)
 

@@ -26,7 +26,7 @@ def arrows(hops):
     return [(each.caller, each.callee, each.method, each.outcome) for each in hops]
 
 
-async def test_a_tapped_store_tells_its_writes_and_does_what_it_is_told():
+async def test_a_tapped_store_records_writes_and_passes_calls_on():
     hops, plain = [], MemoryStore()
     store = tapped_store(plain, hops.append)
     item = await store.create("/registry/pods/a/b", b"{}")
@@ -56,7 +56,7 @@ def plugin(folder: Path, name: str, script: str) -> None:
     program.chmod(stat.S_IRWXU)
 
 
-def test_a_cni_plugin_is_told_by_its_verb_and_type(tmp_path):
+def test_a_cni_call_is_recorded_with_verb_and_type(tmp_path):
     plugin(tmp_path, "mine", "cat >&2; echo '{\"ips\": []}'")
     hops = []
     plugins = Plugins((tmp_path,), run=tracing.cni_run(hops.append))
@@ -69,7 +69,7 @@ def test_a_cni_plugin_is_told_by_its_verb_and_type(tmp_path):
     assert (done.code, done.stdout, done.stderr) == (0, b'{"ips": []}\n', asked.stdin)
 
 
-def test_a_cni_plugin_that_fails_is_told_with_its_exit_code(tmp_path):
+def test_a_failed_cni_call_is_recorded_with_its_exit_code(tmp_path):
     plugin(tmp_path, "mine", 'echo \'{"code": 7, "msg": "no"}\'; exit 1')
     hops = []
     with pytest.raises(PluginFailed):
@@ -77,7 +77,7 @@ def test_a_cni_plugin_that_fails_is_told_with_its_exit_code(tmp_path):
     assert arrows(hops)[1] == ("CNIPlugin", "ContainerRuntime", "DEL mine", "exit 1")
 
 
-def test_of_what_is_asked_of_every_pod_all_the_time_the_first_is_told_and_what_follows_a_failure(tmp_path):
+def test_trace_keeps_the_first_check_and_the_first_after_a_failure(tmp_path):
     plugin(tmp_path, "mine", "test ! -e $0.broken")
     hops = []
     plugins = Plugins((tmp_path,), run=tracing.cni_run(hops.append))
@@ -135,7 +135,7 @@ def test_a_plugin_asks_its_ipam_and_does_the_rest_itself(tmp_path):
     ]
 
 
-def test_an_ipam_that_says_no_is_told_so(tmp_path):
+def test_a_failed_ipam_call_is_recorded(tmp_path):
     namespaces = KernelNamespaces(tmp_path / "netns")
     host, pod = namespaces.create("host"), namespaces.create("pod")
     ipam = {"type": "host-local", "subnet": "10.9.0.0/30", "dataDir": str(tmp_path / "ipam"),
@@ -188,7 +188,7 @@ def test_nothing_is_wrapped_without_a_tap():
     ],
     ids=["nobody listens", "still nobody", "our cluster", "a foreign API server", "a foreign kubelet"],
 )
-def test_the_environment_says_who_tells(variables, tap, api, cri, monkeypatch):
+def test_the_environment_decides_which_side_records(variables, tap, api, cri, monkeypatch):
     for each in (tracing.VARIABLE, tracing.API_SIDE, tracing.CRI_SIDE):
         monkeypatch.delenv(each, raising=False)
     for name, value in variables.items():

@@ -22,7 +22,7 @@ def test_there_is_an_act_for_every_flow():
 
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda each: each.title)
-def test_an_act_starts_its_pod_checks_its_flow_and_deletes_what_it_made(act):
+def test_an_act_starts_its_pod_checks_its_flow_and_cleans_up(act):
     commands = [each.command for each in act.steps]
     files = [each.removeprefix("kubectl apply -f ") for each in commands if each.startswith("kubectl apply")]
     objects = [each for file in files if file in CLUSTER for each in yaml.safe_load_all(CLUSTER[file])]
@@ -59,7 +59,7 @@ def test_acts_are_compared_by_their_recordings(tmp_path):
     assert any(line.startswith("scheduler knows") for line in lines[always:])
 
 
-def test_what_was_written_is_what_the_act_applied():
+def test_the_comparison_lists_the_objects_that_an_act_applied():
     assert {act.flow: written(act) for act in ACTS} == {
         "pod": ["Pod"],
         "cni": ["Pod"],

@@ -17,7 +17,7 @@ def a_step(command: str = "kubectl get pods", **more) -> Step:
     return Step(name="look", sentence="Look.", command=command, **more)
 
 
-def test_a_step_uses_what_others_have_learned_and_is_left_out_where_they_could_not():
+def test_a_step_uses_variables_and_is_skipped_without_them():
     step = a_step("kubectl exec client -- ping -c 1 $ip6")
     assert not step.possible({"ip": "10.0.0.2"})
     assert step.possible({"ip6": "fd00::2"})
@@ -68,7 +68,7 @@ def test_a_signal_ends_a_command_that_runs(tmp_path):
             shell.run(f"sh -c 'kill -TERM {os.getpid()}; exec sleep 60'")
 
 
-def test_a_program_that_is_not_there_is_told_as_a_shell_tells_it(tmp_path):
+def test_a_missing_program_has_exit_code_127(tmp_path):
     shell = Shell(
         kubectl=str(tmp_path / "no"), folder=tmp_path, kubeconfig=tmp_path / "kubeconfig", signals=SignalGuard()
     )

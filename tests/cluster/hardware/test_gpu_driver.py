@@ -73,7 +73,7 @@ def node():
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
 
 
-async def test_gpus_are_published_when_their_node_is_there_and_put_back_when_somebody_deletes_them(api, folder):
+async def test_gpus_are_published_with_their_node_and_republished_after_deletion(api, folder):
     client, kubeconfig = api
     async with driving(kubeconfig, folder):
         made = await client.create(node())
@@ -108,7 +108,7 @@ async def allocated(client, *devices, name="pair", pool=NODE):
     return await client.replace(claim, subresource="status")
 
 
-async def test_a_kubelet_is_told_which_cdi_devices_a_claim_has(api, folder):
+async def test_prepare_returns_the_cdi_devices_of_a_claim(api, folder):
     client, kubeconfig = api
     await client.create(node())
     async with driving(kubeconfig, folder) as paths:

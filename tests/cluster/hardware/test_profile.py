@@ -133,14 +133,14 @@ NIC = "{name: nic0, pci: 0000:3b:00.0}"
         pytest.param("numaNodes: !!int x", "is not valid YAML", id="a number that is none"),
     ],
 )
-def test_what_no_machine_has_is_refused_by_its_field(tmp_path, text, says):
+def test_an_invalid_profile_is_refused_with_its_field(tmp_path, text, says):
     with pytest.raises(BadProfile) as refused:
         loaded(tmp_path, text)
     assert says in str(refused.value)
     assert str(tmp_path) in str(refused.value)
 
 
-def test_a_name_that_is_none_is_told_with_those_that_are():
+def test_an_unknown_profile_is_refused_with_the_known_names():
     with pytest.raises(BadProfile, match="nor one of the profiles sriov, two-numa"):
         profile_yaml.load("sriow")
 

@@ -37,7 +37,7 @@ def test_no_symlink_leads_nowhere(planted):
     assert lost == []
 
 
-def test_a_reader_of_sysfs_finds_what_the_profile_says(planted):
+def test_sysfs_readers_find_the_devices_of_the_profile(planted):
     profile, root = planted
     sysfs = Sysfs(root)
     for each in links(functions(profile)):

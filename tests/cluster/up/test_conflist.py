@@ -17,7 +17,7 @@ def test_the_default_network_is_one_that_the_runtime_reads(tmp_path):
     assert network.plugins[0]["ipam"]["ranges"] == [[{"subnet": str(each)}] for each in RANGES]
 
 
-def test_somebody_elses_network_is_left_alone(tmp_path):
+def test_a_foreign_network_configuration_is_kept(tmp_path):
     (tmp_path / "05-theirs.conflist").write_text("{}")
     conflist.write(tmp_path, RANGES)
     assert [each.name for each in tmp_path.iterdir()] == ["05-theirs.conflist"]
@@ -36,6 +36,6 @@ def test_there_is_a_route_for_each_family():
     assert bridge["ipam"]["routes"] == [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
 
 
-def test_nobody_on_the_default_network_poses_as_somebody_else():
+def test_the_default_network_has_spoof_checks():
     [bridge, _] = conflist.network(RANGES)["plugins"]
     assert parse_guard(bridge) == Guard(mac=True, ip=True)

@@ -15,7 +15,7 @@ def test_where_nothing_is_nothing_is_removed(tmp_path, claims):
     assert not (tmp_path / "prefix").exists()
 
 
-def test_what_programs_that_run_on_their_own_keep_is_not_touched(tmp_path, claims):
+def test_state_of_standalone_programs_is_not_removed(tmp_path, claims):
     layout = Layout(tmp_path)
     kept = [layout.state / "apiserver/store/db", layout.state / "images/x", layout.run / "cri.sock"]
     for each in kept:

@@ -9,7 +9,7 @@ from podwire.cluster.up.state import BrokenState, NodeRecord, State
 from podwire.durable.records import NewerFormat
 
 
-def test_a_prefix_whose_sockets_would_have_too_long_paths_is_refused():
+def test_a_prefix_that_is_too_long_for_sockets_is_refused():
     assert layout_of(Path("/" + "a" * (LONGEST - 1))).prefix
     with pytest.raises(BadPrefix, match="longer than 40 bytes"):
         layout_of(Path("/" + "a" * LONGEST))
@@ -44,7 +44,7 @@ def test_the_state_of_a_later_podwire_is_refused(tmp_path):
         state.load(tmp_path / "up.json")
 
 
-def test_a_broken_state_is_told(tmp_path):
+def test_a_broken_state_is_reported_and_quarantined(tmp_path):
     (tmp_path / "up.json").write_text("{")
     with pytest.raises(BrokenState):
         state.load(tmp_path / "up.json")

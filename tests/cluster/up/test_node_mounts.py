@@ -15,7 +15,7 @@ def planned(there=EVERYTHING, prefix="/tmp/pw"):
     return {each.base: set(each.shown) for each in found}
 
 
-def test_standard_paths_are_shown_below_what_lasts():
+def test_standard_paths_are_mounted_below_lasting_directories():
     assert planned() == {
         "etc": {"etc/cdi", "etc/cni/net.d", "etc/nri/conf.d", "etc/podwire"},
         "opt": {"opt/cni/bin", "opt/nri/plugins"},
@@ -45,7 +45,7 @@ def test_the_default_prefix_shares_podwires_own_directories_with_the_host():
 
 
 @pytest.mark.parametrize("prefix", ["/", "/tmp/pw"])
-def test_a_second_node_has_directories_of_its_own_and_shares_images_programs_and_the_collector(prefix):
+def test_a_second_node_shares_only_images_plugins_and_the_collector(prefix):
     shown = sources(Layout(Path(prefix)), "node-2")
     below = Path(prefix, "var/lib/podwire/nodes/node-2")
     shared = {"run/podwire/cluster", "var/lib/podwire/cni/bin", "var/lib/podwire/images"}
@@ -69,7 +69,7 @@ def test_a_second_node_has_directories_of_its_own_and_shares_images_programs_and
         ("", "run", True),
     ],
 )
-def test_what_is_the_nodes_own_or_another_runtimes_is_not_shown_again(base, name, replaced):
+def test_own_paths_and_other_runtimes_are_not_shown_again(base, name, replaced):
     cover = Cover(base, {"run/podwire": Path("/x"), "run/netns": Path("/y")}, frozenset({"run/containerd"}))
     assert cover.replaced(name) is replaced
 
@@ -93,7 +93,7 @@ Path("/", base, "folder/also").touch()
 """
 
 
-def test_a_covered_directory_shows_what_was_there_and_what_is_the_nodes(tmp_path):
+def test_a_covered_directory_shows_old_entries_and_those_of_the_node(tmp_path):
     base, own = tmp_path / "base", tmp_path / "own"
     for each in (base / "folder/inner", base / "hidden", own):
         each.mkdir(parents=True)

@@ -20,7 +20,7 @@ def test_every_other_nodes_pods_are_reached_by_its_own_address(slot, number, cou
     assert {each.ifindex for each in found} == {7}
 
 
-def test_only_what_pods_send_to_pods_of_other_nodes_keeps_its_address():
+def test_only_traffic_between_pods_of_nodes_keeps_its_source_address():
     *_, first, second = ruleset(Slot(3), 2, [1, 3], "podwire-up:/tmp/pw", ipv6=True).splitlines()
     assert first == (
         "add rule inet podwire_nodes postrouting ip saddr 10.103.1.0/24 ip daddr { 10.103.0.0/24, 10.103.2.0/24 } "

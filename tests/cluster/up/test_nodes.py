@@ -63,7 +63,7 @@ def test_nodes_stay_and_more_come(known, wanted, names):
     assert found[: len(known)] == known
 
 
-def test_the_first_node_has_what_the_only_one_has():
+def test_the_first_node_is_like_the_only_node():
     first = node(1)
     assert first.home == PREFIX
     assert first.called("runtime") == "runtime"

@@ -20,7 +20,7 @@ def test_an_empty_host_has_room_for_a_node(tmp_path):
     assert placement.owners(tmp_path) == []
 
 
-def test_whoever_is_there_is_named(tmp_path):
+def test_users_of_the_host_paths_are_named(tmp_path):
     (tmp_path / "etc/cni/net.d").mkdir(parents=True)
     (tmp_path / "etc/cni/net.d/10-flannel.conflist").touch()
     (tmp_path / "var/lib/kubelet/pods").mkdir(parents=True)
@@ -30,7 +30,7 @@ def test_whoever_is_there_is_named(tmp_path):
     ]
 
 
-def test_a_socket_counts_when_somebody_listens():
+def test_a_socket_counts_only_with_a_listener():
     with tempfile.TemporaryDirectory(prefix="pw-", dir="/tmp") as short, socket.socket(socket.AF_UNIX) as door:
         path = Path(short, "run/containerd/containerd.sock")
         path.parent.mkdir(parents=True)
@@ -40,7 +40,7 @@ def test_a_socket_counts_when_somebody_listens():
         assert placement.owners(Path(short)) == [f"containerd at {path}"]
 
 
-def test_a_port_that_somebody_listens_on_is_taken(monkeypatch):
+def test_a_port_with_a_listener_is_taken(monkeypatch):
     monkeypatch.undo()
     with socket.create_server(("127.0.0.1", 0)) as door:
         port = door.getsockname()[1]

@@ -21,5 +21,5 @@ def ready(status="True", heartbeat="2023-11-14T22:13:20Z"):
         pytest.param(ready(heartbeat=None), True, False, id="what was said at no time"),
     ],
 )
-def test_a_node_is_ready_when_its_present_kubelet_says_so(condition, seen_before, expected):
+def test_a_node_is_ready_when_its_present_kubelet_reports_it(condition, seen_before, expected):
     assert is_ready(condition, BEGUN, seen_before=seen_before) is expected

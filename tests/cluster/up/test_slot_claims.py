@@ -42,7 +42,7 @@ def test_nothing_stays_behind_when_all_are_given_back(claims, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_claim_whose_cluster_keeps_no_state_is_taken_over(claims, tmp_path):
+def test_a_stale_slot_claim_is_taken_over(claims, tmp_path):
     gone = Layout(tmp_path / "gone")
     claim(claims, gone)
     gone.record.unlink()
@@ -61,13 +61,13 @@ def test_a_slot_that_something_speaks_against_is_passed_over(claims, tmp_path):
     assert claim(claims, Layout(tmp_path / "one"), trouble=lambda s: "no" if s.number < 4 else "") == 4
 
 
-def test_when_no_slot_is_left_it_says_why(claims, tmp_path):
+def test_without_a_free_slot_the_error_has_the_reasons(claims, tmp_path):
     with pytest.raises(NoSlot, match=r"slot 1: port 16444 is in use; slot 2: .*; …"):
         claim(claims, Layout(tmp_path / "one"), trouble=lambda slot: f"port {slot.api_port} is in use")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_claim_that_a_crash_left_unreadable_is_nobodys(claims, tmp_path):
+def test_an_unreadable_slot_claim_is_free(claims, tmp_path):
     claim(claims, Layout(tmp_path / "one"))
     (tmp_path / "run/slots/1").write_bytes(b"")
     assert claim(claims, Layout(tmp_path / "other")) == 1
@@ -97,7 +97,7 @@ def test_a_reboot_leaves_claims_where_they_are(cleared):
     assert not DIRECTORY.is_relative_to(cleared)
 
 
-def test_after_a_reboot_slots_are_whose_they_were_and_forwarding_is_nobodys(claims, tmp_path, monkeypatch):
+def test_slots_survive_a_reboot_and_forwarding_records_do_not(claims, tmp_path, monkeypatch):
     one, other = Layout(tmp_path / "one"), Layout(tmp_path / "other")
     claim(claims, one)
     claims.note_forwarding(["net.ipv4.ip_forward"])

@@ -45,7 +45,7 @@ def test_every_node_has_addresses_and_pods_of_its_own(number, one, other):
     assert slot.addresses(one, ipv6=True) != slot.gateways(ipv6=True)
 
 
-def test_slot_0_has_what_everybody_expects():
+def test_slot_0_has_the_standard_ports_and_ranges():
     slot = Slot(0)
     assert (slot.api_port, str(slot.pods), str(slot.services)) == (6443, "10.244.0.0/16", "10.96.0.0/16")
 

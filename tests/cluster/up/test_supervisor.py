@@ -106,7 +106,7 @@ def gone(pid):
         time.sleep(0.01)
 
 
-def test_components_start_when_what_they_need_is_ready_and_stop_in_the_reverse_order(start):
+def test_components_start_after_their_needs_and_stop_in_reverse_order(start):
     up = start("good")
     up.until("all up")
     code, said = up.stop()
@@ -127,7 +127,7 @@ def test_a_component_that_is_killed_is_started_again(start):
     assert up.order().count("first") == 2
 
 
-def test_a_start_that_is_hopeless_is_given_up_and_the_log_says_why(start, tmp_path):
+def test_a_hopeless_start_is_given_up_and_logged(start, tmp_path):
     up = start("bad")
     up.until("all failed bad")
     assert up.process.wait(SECONDS) == 1
