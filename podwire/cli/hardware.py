@@ -66,11 +66,17 @@ def _show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _as_json(each: Function) -> dict[str, Any]:
-    fields: dict[str, Any] = {"pci": each.pci}
-    fields |= {"kind": "gpu" if each.gpu else "vf" if each.physical else "nic", "name": each.name}
-    fields |= {"numaNode": each.numa, "pcieRoot": each.root, "driver": each.driver, "mac": each.mac, "rdma": each.rdma}
-    fields |= {"vendor": each.vendor, "device": each.device, "physicalFunction": each.physical}
+def _as_json(function: Function) -> dict[str, Any]:
+    fields: dict[str, Any] = {"pci": function.pci}
+    fields |= {"kind": "gpu" if function.gpu else "vf" if function.physical else "nic", "name": function.name}
+    fields |= {
+        "numaNode": function.numa,
+        "pcieRoot": function.root,
+        "driver": function.driver,
+        "mac": function.mac,
+        "rdma": function.rdma,
+    }
+    fields |= {"vendor": function.vendor, "device": function.device, "physicalFunction": function.physical}
     return {key: value for key, value in fields.items() if value not in ("", None)}
 
 

@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _kubeconfig(arguments: argparse.Namespace) -> Path:
     if arguments.kubeconfig is not None:
         return Path(arguments.kubeconfig)
-    if arguments.prefix == Path("/") and (told := os.environ.get("KUBECONFIG")):
-        return Path(told)
+    if arguments.prefix == Path("/") and (path := os.environ.get("KUBECONFIG")):
+        return Path(path)
     try:
         return layout_of(arguments.prefix).kubeconfig
     except BadPrefix as error:

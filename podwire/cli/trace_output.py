@@ -48,8 +48,8 @@ def diff_as_json(comparison: Diff) -> str:
     return json.dumps(value, indent=2)
 
 
-def _sum(each: Sum) -> dict[str, Any]:
-    return {"name": each.name, "a": each.first, "b": each.second, "slower": each.slower}
+def _sum(sum_: Sum) -> dict[str, Any]:
+    return {"name": sum_.name, "a": sum_.first, "b": sum_.second, "slower": sum_.slower}
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -54,8 +54,8 @@ class _Kubelet:
 
     async def held(self) -> Mapping[str, frozenset[str]]:
         async with grpc_client.connect(self._resources) as client:
-            told = await client.call(LIST, resources.ListPodResourcesRequest(), timeout=LIST_SECONDS)
-        return devices_of(told)
+            response = await client.call(LIST, resources.ListPodResourcesRequest(), timeout=LIST_SECONDS)
+        return devices_of(response)
 
     async def serve(self, path: Path, handlers: Mapping[str, Handler]) -> "_Served":
         return _Served(await grpc_server.serve(path, PLUGIN, handlers))

@@ -42,7 +42,7 @@ def _device_lists(own: Sequence[Record], others: Iterable[Record]) -> list[Recor
         lists_ += earlier[-1:] or lists[:1]
     begun = min((record.time for record in lists_), default=first)
     statuses = (record for record in ordered if record.time > begun and _is_node_status(record))
-    return [*lists_, *([each] if (each := next(statuses, None)) is not None else [])]
+    return [*lists_, *([status] if (status := next(statuses, None)) is not None else [])]
 
 
 def _is_node_status(record: Record) -> bool:

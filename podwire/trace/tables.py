@@ -58,8 +58,8 @@ def compared(comparison: Diff, *, colours: bool = False) -> str:
     return "\n".join([*lines, *_verdict(comparison)]) + "\n"
 
 
-def _sum(each: Sum) -> tuple[str, ...]:
-    return each.name, milliseconds(each.first), milliseconds(each.second), _signed(each.slower)
+def _sum(sum_: Sum) -> tuple[str, ...]:
+    return sum_.name, milliseconds(sum_.first), milliseconds(sum_.second), _signed(sum_.slower)
 
 
 def _row(row: Row) -> tuple[str, ...]:

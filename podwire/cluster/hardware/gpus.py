@@ -46,11 +46,11 @@ def slice_spec(node: str, found: Sequence[Gpu], generation: int = 1) -> dict[str
     }
 
 
-def _attributes(each: Gpu) -> dict[str, Any]:
-    function = each.function
+def _attributes(gpu: Gpu) -> dict[str, Any]:
+    function = gpu.function
     found: dict[str, Any] = {
         "model": {"string": function.gpu.model if function.gpu else ""},
-        "uuid": {"string": each.uuid},
+        "uuid": {"string": gpu.uuid},
         f"{STANDARD}/pciBusID": {"string": function.pci},
         f"{STANDARD}/pcieRoot": {"string": function.root},
     }

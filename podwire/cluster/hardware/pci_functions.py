@@ -84,7 +84,7 @@ class _Ports:
         if bus == first:
             return f"devices/{root.name}"
         if (root.name, bus) not in self.made:
-            free = next(each for slot in range(1, 32) if (each := address(domain, first, slot << 3)) not in self._taken)
+            free = next(pci for slot in range(1, 32) if (pci := address(domain, first, slot << 3)) not in self._taken)
             self._taken.add(free)
             self.made[root.name, bus] = free, root.numa
         return f"devices/{root.name}/{self.made[root.name, bus][0]}"
@@ -109,7 +109,7 @@ def _card(profile: Profile, nic: Nic, ports: _Ports) -> Function:
 
 def _virtual(card: Function, nic: Nic, used: set[str]) -> Iterator[Function]:
     domain, bus, _ = parts(nic.pci)
-    free = (each for devfn in range(FIRST_VF, 256) if (each := address(domain, bus, devfn)) not in used)
+    free = (candidate for devfn in range(FIRST_VF, 256) if (candidate := address(domain, bus, devfn)) not in used)
     for number in range(nic.vfs):
         pci = next(free)
         used.add(pci)

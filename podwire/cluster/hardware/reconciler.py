@@ -123,18 +123,18 @@ class CardReconciler:
             for old in shown_before[name] - desired.cards[name]:
                 shutil.rmtree(self._root / card.place / "net" / old)
 
-    def _put(self, each: Function, name: str, attributes: Collection[str]) -> None:
+    def _put(self, card: Function, name: str, attributes: Collection[str]) -> None:
         """Creates a directory atomically: it is built next to its place, where relative symlinks are the same, and
         renamed."""
-        place, temporary = self._root / each.place, self._root / each.place / "new"
+        place, temporary = self._root / card.place, self._root / card.place / "new"
         shutil.rmtree(temporary, ignore_errors=True)
-        entries = shown(each, name, attributes)
+        entries = shown(card, name, attributes)
         write(self._root, {path.replace("/net/", "/new/", 1): what for path, what in entries.items()})
         (temporary / name).rename(place / "net" / name)
         temporary.rmdir()
 
-    def _shown_as(self, each: Function) -> frozenset[str]:
-        return _listed(self._root / each.place / "net")
+    def _shown_as(self, card: Function) -> frozenset[str]:
+        return _listed(self._root / card.place / "net")
 
     def _enter(self, wanted: Mapping[str, str]) -> None:
         below = self._root / CLASS_NET
@@ -150,7 +150,7 @@ def _listed(directory: Path) -> frozenset[str]:
     return frozenset(path.name for path in directory.iterdir())
 
 
-def _on_link_event(each: monitor.Monitor, changed: asyncio.Event) -> None:
+def _on_link_event(link_monitor: monitor.Monitor, changed: asyncio.Event) -> None:
     with contextlib.suppress(LinuxError):
-        if any(one.what in (monitor.LINK, monitor.ANYTHING) for one in each.read()):
+        if any(event.what in (monitor.LINK, monitor.ANYTHING) for event in link_monitor.read()):
             changed.set()

@@ -27,9 +27,9 @@ def install(switch: KernelNetwork, node: Path, cards: Iterable[Function], tag: s
     return missing
 
 
-def _cable(each: Function, bridge: int, node: Path, tag: str) -> Veth:
-    mtu = each.nic.mtu if each.nic else 1500
-    return Veth(each.name, each.name, node, mtu=mtu, peer_mac=each.mac, alias=tag, master=bridge, up=True)
+def _cable(card: Function, bridge: int, node: Path, tag: str) -> Veth:
+    mtu = card.nic.mtu if card.nic else 1500
+    return Veth(card.name, card.name, node, mtu=mtu, peer_mac=card.mac, alias=tag, master=bridge, up=True)
 
 
 def turn_on(node: KernelNetwork, cards: Iterable[Function]) -> None:

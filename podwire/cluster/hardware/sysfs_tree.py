@@ -80,43 +80,43 @@ def _placed(every: Iterable[Function], pci: str) -> str:
 # PCI.
 
 
-def _pci(each: Function, profile: Profile, machine: Machine) -> EntryIterator:
-    cpus = share(profile.numa_nodes, machine.cpus, each.numa) if each.numa is not None else range(machine.cpus)
-    ids = f"{each.vendor.upper()}:{each.device.upper()}"
-    alias = f"pci:v0000{each.vendor.upper()}d0000{each.device.upper()}sv00000000sd00000000"
-    alias += f"bc{each.kind >> 16:02X}sc{each.kind >> 8 & 0xFF:02X}i{each.kind & 0xFF:02X}"
+def _pci(function: Function, profile: Profile, machine: Machine) -> EntryIterator:
+    cpus = share(profile.numa_nodes, machine.cpus, function.numa) if function.numa is not None else range(machine.cpus)
+    ids = f"{function.vendor.upper()}:{function.device.upper()}"
+    alias = f"pci:v0000{function.vendor.upper()}d0000{function.device.upper()}sv00000000sd00000000"
+    alias += f"bc{function.kind >> 16:02X}sc{function.kind >> 8 & 0xFF:02X}i{function.kind & 0xFF:02X}"
     values: dict[str, str | bytes] = {
-        "vendor": f"0x{each.vendor}",
-        "device": f"0x{each.device}",
+        "vendor": f"0x{function.vendor}",
+        "device": f"0x{function.device}",
         "subsystem_vendor": "0x0000",
         "subsystem_device": "0x0000",
-        "class": f"0x{each.kind:06x}",
+        "class": f"0x{function.kind:06x}",
         "revision": "0x00",
-        "numa_node": "-1" if each.numa is None else str(each.numa),
+        "numa_node": "-1" if function.numa is None else str(function.numa),
         "local_cpulist": cpu_list(cpus),
         "local_cpus": f"{cpu_mask(cpus):x}",
         "enable": "1",
         "irq": "0",
         "modalias": alias,
         "resource": "\n".join(["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 13),
-        "uevent": f"DRIVER={each.driver}\nPCI_CLASS={each.kind:X}\nPCI_ID={ids}\nPCI_SUBSYS_ID=0000:0000\n"
-        f"PCI_SLOT_NAME={each.pci}\nMODALIAS={alias}",
-        "config": _header(each),
+        "uevent": f"DRIVER={function.driver}\nPCI_CLASS={function.kind:X}\nPCI_ID={ids}\nPCI_SUBSYS_ID=0000:0000\n"
+        f"PCI_SLOT_NAME={function.pci}\nMODALIAS={alias}",
+        "config": _header(function),
     }
     for name, value in values.items():
-        yield f"{each.place}/{name}", value if isinstance(value, bytes) else f"{value}\n"
-    driver = f"bus/pci/drivers/{each.driver}"
-    yield f"{each.place}/subsystem", _to(f"{each.place}/subsystem", "bus/pci")
-    yield f"{each.place}/driver", _to(f"{each.place}/driver", driver)
-    for path in (f"bus/pci/devices/{each.pci}", f"{driver}/{each.pci}"):
-        yield path, _to(path, each.place)
+        yield f"{function.place}/{name}", value if isinstance(value, bytes) else f"{value}\n"
+    driver = f"bus/pci/drivers/{function.driver}"
+    yield f"{function.place}/subsystem", _to(f"{function.place}/subsystem", "bus/pci")
+    yield f"{function.place}/driver", _to(f"{function.place}/driver", driver)
+    for path in (f"bus/pci/devices/{function.pci}", f"{driver}/{function.pci}"):
+        yield path, _to(path, function.place)
 
 
-def _header(each: Function) -> bytes:
+def _header(function: Function) -> bytes:
     """Returns the first 64 bytes of the configuration space, which is enough for lspci."""
-    bridge = each.kind >> 16 == 0x06
-    head = pack("<HHHH", int(each.vendor, 16), int(each.device, 16), 0x0006, 0)
-    head += pack("<BBBB", 0, each.kind & 0xFF, each.kind >> 8 & 0xFF, each.kind >> 16)
+    bridge = function.kind >> 16 == 0x06
+    head = pack("<HHHH", int(function.vendor, 16), int(function.device, 16), 0x0006, 0)
+    head += pack("<BBBB", 0, function.kind & 0xFF, function.kind >> 8 & 0xFF, function.kind >> 16)
     return (head + pack("<BBBB", 0, 0, int(bridge), 0)).ljust(64, b"\0")
 
 
@@ -176,40 +176,40 @@ def _numa(profile: Profile, machine: Machine) -> EntryIterator:
 # RDMA.
 
 
-def _rdma(each: Function) -> EntryIterator:
-    place = f"{each.place}/infiniband/{each.rdma}"
-    guid = _guid(each.mac)
-    speed = each.nic.speed if each.nic else 0
+def _rdma(function: Function) -> EntryIterator:
+    place = f"{function.place}/infiniband/{function.rdma}"
+    guid = _guid(function.mac)
+    speed = function.nic.speed if function.nic else 0
     values = {
         "node_type": "1: CA",
         "node_guid": guid,
         "sys_image_guid": guid,
-        "node_desc": each.rdma,
+        "node_desc": function.rdma,
         "fw_ver": "0.0.0",
-        "hca_type": each.device,
+        "hca_type": function.device,
         "ports/1/state": "4: ACTIVE",
         "ports/1/phys_state": "5: LinkUp",
         "ports/1/link_layer": "Ethernet",
         "ports/1/rate": _ROCE_RATES.get(speed, f"{speed // 1000} Gb/sec (4X EDR)"),
         "ports/1/lid": "0x0",
-        "ports/1/gids/0": _gid(each.mac),
+        "ports/1/gids/0": _gid(function.mac),
         "ports/1/gid_attrs/types/0": "RoCE v2",
-        "ports/1/gid_attrs/ndevs/0": each.name,
+        "ports/1/gid_attrs/ndevs/0": function.name,
     }
     for name, value in values.items():
         yield f"{place}/{name}", f"{value}\n"
-    yield f"{place}/device", _to(f"{place}/device", each.place)
+    yield f"{place}/device", _to(f"{place}/device", function.place)
     yield f"{place}/subsystem", _to(f"{place}/subsystem", "class/infiniband")
-    yield f"class/infiniband/{each.rdma}", _to(f"class/infiniband/{each.rdma}", place)
+    yield f"class/infiniband/{function.rdma}", _to(f"class/infiniband/{function.rdma}", place)
 
 
-def _verbs(each: Function, name: str, number: int) -> EntryIterator:
+def _verbs(function: Function, name: str, number: int) -> EntryIterator:
     """The files that programs open: `/dev/infiniband/uverbs0`."""
-    place = f"{each.place}/infiniband_verbs/{name}"
-    yield f"{place}/ibdev", f"{each.rdma}\n"
+    place = f"{function.place}/infiniband_verbs/{name}"
+    yield f"{place}/ibdev", f"{function.rdma}\n"
     yield f"{place}/abi_version", "1\n"
     yield f"{place}/dev", f"{VERBS_MAJOR}:{VERBS_MINOR + number}\n"
-    yield f"{place}/device", _to(f"{place}/device", each.place)
+    yield f"{place}/device", _to(f"{place}/device", function.place)
     yield f"class/infiniband_verbs/{name}", _to(f"class/infiniband_verbs/{name}", place)
 
 
@@ -230,21 +230,21 @@ def _gid(mac: str) -> str:
 # Links.
 
 
-def shown(each: Function, name: str, attributes: Iterable[str]) -> Entries:
+def shown(function: Function, name: str, attributes: Iterable[str]) -> Entries:
     """Returns the directory of a card's link under its present name; `attributes` are the files that the kernel has for
     any link."""
-    place = f"{each.place}/net/{name}"
+    place = f"{function.place}/net/{name}"
     entries: Entries = {
         f"{place}/{attribute}": _to(f"{place}/{attribute}", f"{LIVE}/{name}/{attribute}") for attribute in attributes
     }
     entries[f"{place}/iflink"] = _to(f"{place}/iflink", f"{LIVE}/{name}/ifindex")  # hardware has no peer
-    entries[f"{place}/device"] = _to(f"{place}/device", each.place)
+    entries[f"{place}/device"] = _to(f"{place}/device", function.place)
     entries[f"{place}/subsystem"] = _to(f"{place}/subsystem", CLASS_NET)
-    entries[f"{place}/speed"] = f"{each.nic.speed if each.nic else 0}\n"
+    entries[f"{place}/speed"] = f"{function.nic.speed if function.nic else 0}\n"
     entries[f"{place}/duplex"] = "full\n"
     return entries
 
 
-def class_entry(name: str, each: Function | None) -> str:
+def class_entry(name: str, function: Function | None) -> str:
     """Returns the target of a link in class/net: its card, or where the kernel shows it."""
-    return _to(f"{CLASS_NET}/{name}", f"{each.place}/net/{name}" if each else f"{LIVE}/{name}").target
+    return _to(f"{CLASS_NET}/{name}", f"{function.place}/net/{name}" if function else f"{LIVE}/{name}").target
