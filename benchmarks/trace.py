@@ -21,7 +21,7 @@ from podwire.protocols.cri import cri_pb2 as pb
 from podwire.trace.recorder import Recorder
 from podwire.transports.datagrams import Sender
 from podwire.transports.tapped import Stored, Tapped
-from podwire.transports.tapped_http import Answered, Asked
+from podwire.transports.tapped_http import TappedExchange, TappedRequest
 
 BUDGET = Peer("budget", 25.0, 1.0, MEASURED)
 ROUND = 20
@@ -43,9 +43,9 @@ def _cases() -> Iterator[tuple[str, bool, Callable[[Tapped], None]]]:
     run.config.annotations.update({f"annotation-{each}": "value" for each in range(20)})
 
     def http(tapped: Tapped) -> None:
-        asked = Asked({"user-agent": "kubectl/v1.32"}, body)
+        asked = TappedRequest({"user-agent": "kubectl/v1.32"}, body)
         with tapped.call("POST /api/v1/namespaces/default/pods", asked) as passing:
-            passing.answered(Answered(asked, "application/json", body), "201")
+            passing.answered(TappedExchange(asked, "application/json", body), "201")
 
     def store(tapped: Tapped) -> None:
         with tapped.call("create /registry/pods/default/web", Stored(body)):

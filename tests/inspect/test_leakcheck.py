@@ -14,7 +14,7 @@ from podwire.linux import syscalls
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import in_thread
 from podwire.linux.values import Veth
-from podwire.runtime.sandboxes.kernel import PREFIX
+from podwire.runtime.sandboxes.kernel import PREFIX as NETNS_PREFIX
 
 KNOWN = Leftover("netns", "/run/netns/podwire-a", "a")
 LOST = Leftover("mount", "/run/podwire/shm/b", "b")
@@ -97,5 +97,5 @@ def test_a_living_pod_of_another_runtime_is_a_known_owner(tmp_path, monkeypatch)
     entries = [SimpleNamespace(container_id=id_, alive=id_ != "gone") for id_ in ("theirs", "ours", "gone")]
     monkeypatch.setattr(leftovers, "attached", lambda _directory: entries)
     (tmp_path / "run/netns").mkdir(parents=True)
-    (tmp_path / f"run/netns/{PREFIX}ours").touch()
+    (tmp_path / f"run/netns/{NETNS_PREFIX}ours").touch()
     assert foreign_owners(Options(socket=tmp_path / "cri.sock", prefix=tmp_path)) == {"theirs"}
