@@ -148,7 +148,7 @@ def told(host, env, config):
 
 
 @pytest.mark.parametrize("what", TABLE)
-def test_what_is_wrong_is_told_and_nothing_is_changed(host, what):
+def test_invalid_input_is_an_error_and_changes_nothing(host, what):
     host.pod("a")
     codes = {}
     for case, (env, config, _) in TABLE[what].items():

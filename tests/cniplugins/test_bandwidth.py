@@ -66,7 +66,7 @@ CLEAN = ([], (None, False), [])
 
 
 @pytest.mark.parametrize("way", ["in process", "program", "daemon"])
-def test_both_ways_are_shaped_told_checked_and_let_go(host, config, way):
+def test_both_directions_are_limited_checked_and_released(host, config, way):
     told = config(**BOTH)
     result = host.add("a", told)
     (ifb,) = ifbs()
@@ -124,7 +124,7 @@ def flow(receiver, sender, address, amount):
 
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("pod_does", ["receives", "sends"])
-def test_a_pod_is_as_fast_as_it_may_be_one_way_and_as_fast_as_before_the_other(host, config, pod_does, family):
+def test_limit_applies_to_one_direction_only(host, config, pod_does, family):
     told = {"a": config("a"), "b": config("b")}
     keys = {key: value for key, value in BOTH.items() if key.startswith("in" if pod_does == "receives" else "e")}
     host.add("a", told["a"] | keys)
@@ -135,7 +135,7 @@ def test_a_pod_is_as_fast_as_it_may_be_one_way_and_as_fast_as_before_the_other(h
     assert flow(path[by], path[to], address[by], 8 * AMOUNT) / (RATE / 8) > 2
 
 
-def test_a_runtime_that_has_no_opinion_of_a_burst_gets_a_usable_one(host, config):
+def test_unset_burst_of_a_runtime_becomes_a_usable_default(host, config):
     numbers = {"IngressRate": RATE, "IngressBurst": (1 << 32) - 1, "EgressRate": RATE, "EgressBurst": (1 << 32) - 1}
     told = config(runtimeConfig={"bandwidth": numbers})
     result = host.add("a", told)
@@ -144,14 +144,14 @@ def test_a_runtime_that_has_no_opinion_of_a_burst_gets_a_usable_one(host, config
         assert here.traffic.shaped(outside(told)).burst == pytest.approx(50_000, abs=64)
 
 
-def test_a_pod_without_limits_leaves_no_trace(host, config):
+def test_pod_without_limits_has_no_record(host, config):
     told = config(runtimeConfig={"bandwidth": dict.fromkeys(BOTH, 0)})
     assert host.add("a", told) == told["prevResult"]
     host.check("a", told, told["prevResult"])
     assert traces(host, told) == CLEAN
 
 
-def test_adding_again_shapes_once_and_by_the_newest_numbers(host, config):
+def test_repeated_add_applies_the_newest_limits_once(host, config):
     told = config(**BOTH)
     host.add("a", told)
     newer = told | {"ingressRate": 2 * RATE}
@@ -162,7 +162,7 @@ def test_adding_again_shapes_once_and_by_the_newest_numbers(host, config):
     assert traces(host, told) == CLEAN
 
 
-def test_two_interfaces_of_one_pod_are_shaped_apart(host, config):
+def test_two_interfaces_of_a_pod_have_separate_limits(host, config):
     first = config(**BOTH)
     second = first | {"prevResult": host.add("a", host.bridge(*DUAL), CNI_IFNAME="eth1")}
     host.add("a", first)
@@ -174,7 +174,7 @@ def test_two_interfaces_of_one_pod_are_shaped_apart(host, config):
 
 
 @pytest.mark.parametrize("lost", ["the namespace", "prevResult"])
-def test_deleting_needs_the_ids_alone(host, config, lost):
+def test_del_needs_only_the_ids(host, config, lost):
     told = config(**BOTH)
     host.add("a", told)
     if lost == "the namespace":
@@ -185,7 +185,7 @@ def test_deleting_needs_the_ids_alone(host, config, lost):
     assert list(host.records.glob("bandwidth/*")) == []
 
 
-def test_garbage_is_collected(host, config):
+def test_gc_releases_invalid_attachments(host, config):
     told = config(**BOTH)
     config("b")
     host.add("a", told)
@@ -196,7 +196,7 @@ def test_garbage_is_collected(host, config):
     assert [path.name for path in host.records.glob("bandwidth/*")] == ["net@b@eth0"]
 
 
-def test_an_ifb_that_has_lost_its_record_is_known_by_its_mark(host, config):
+def test_gc_removes_an_ifb_without_a_record_by_its_tag(host, config):
     told = config(**BOTH)
     host.add("a", told)
     for path in host.records.glob("bandwidth/*"):
@@ -216,7 +216,7 @@ def test_an_ifb_that_has_lost_its_record_is_known_by_its_mark(host, config):
         pytest.param(lambda here, _veth, ifb: here.links.change(ifb, up=False), "is down", id="down"),
     ],
 )
-def test_checking_notices_what_is_gone(host, config, refused, spoil, told):
+def test_check_fails_for_each_missing_part(host, config, refused, spoil, told):
     wanted = config(**BOTH)
     result = host.add("a", wanted)
     (ifb,) = ifbs()
@@ -237,7 +237,7 @@ def test_checking_notices_what_is_gone(host, config, refused, spoil, told):
         pytest.param(("clsact",), "ingress qdisc of another program", id="an ingress qdisc"),
     ],
 )
-def test_what_somebody_else_does_with_the_link_is_not_touched(host, config, refused, foreign, told):
+def test_foreign_qdiscs_are_not_touched(host, config, refused, foreign, told):
     wanted = config(**BOTH)
     name = wanted["prevResult"]["interfaces"][1]["name"]
     tc("qdisc", "add", "dev", name, *foreign)
@@ -249,7 +249,7 @@ def test_what_somebody_else_does_with_the_link_is_not_touched(host, config, refu
     assert list(host.records.glob("bandwidth/*")) == []
 
 
-def test_what_has_no_other_end_on_the_host_cannot_be_shaped(host, config, refused):
+def test_link_without_a_veth_peer_is_an_error(host, config, refused):
     wanted = config(**BOTH)
     told = wanted["prevResult"]
     with refused(7, "prevResult does not contain veth"):
@@ -267,7 +267,7 @@ POINTS = ["recorded", "ingress", "ifb", "added", "unlimited", "detached"]
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("action", ["kill", "1*error(on fire)->off"])
-def test_what_a_broken_plugin_left_is_gone_after_del(host, config, point, action):
+def test_del_removes_what_a_failed_add_left(host, config, point, action):
     wanted = config(**BOTH)
     verb = "DEL" if point in POINTS[-2:] else "ADD"
     if verb == "DEL":
@@ -313,7 +313,7 @@ def parsed(**keys):
         ),
     ],
 )
-def test_what_is_asked_for(keys, settings):
+def test_settings_are_parsed(keys, settings):
     assert parsed(**keys) == settings
 
 
@@ -330,20 +330,20 @@ def test_what_is_asked_for(keys, settings):
     ],
     ids=str,
 )
-def test_what_cannot_be_meant_is_refused(keys, code, told):
+def test_invalid_settings_are_errors(keys, code, told):
     with pytest.raises(CniError, match=told) as caught:
         parsed(**keys)
     assert caught.value.code == code
 
 
 @given(st.integers(8, 1 << 50), st.integers(0, (1 << 35) - 16), st.integers(68, 65535))
-def test_a_bucket_always_lets_the_largest_packet_pass(rate, burst, mtu):
+def test_bucket_always_passes_the_largest_packet(rate, burst, mtu):
     found = bucket(Limit(rate, burst), mtu)
     assert mtu + 14 < found.burst <= found.limit < 1 << 32
     assert found.rate == rate // 8
 
 
-def test_the_reference_plugin_does_the_same(host, config):
+def test_reference_plugin_makes_the_same(host, config):
     """The same result but for names, and the same buckets."""
     places = (Path("/usr/lib/cni"), Path(__file__).parents[2] / ".venv/debian/usr/lib/cni")
     theirs = next(place for place in places if (place / "bandwidth").exists())

@@ -20,7 +20,7 @@ def addresses(netns):
 
 
 @all_ways
-def test_a_pod_gets_a_link_with_all_that_the_result_tells(host):
+def test_add_makes_everything_that_the_result_has(host):
     pod = host.pod("a")
     result = host.add("a", host.bridge(*DUAL, mtu=1400))
     bridge, outside, inside = result["interfaces"]
@@ -44,7 +44,7 @@ def test_a_pod_gets_a_link_with_all_that_the_result_tells(host):
 
 
 @all_ways
-def test_deleting_leaves_nothing_but_the_bridge(host):
+def test_del_leaves_nothing_but_the_bridge(host):
     host.pod("a")
     config = host.bridge(*DUAL, ipMasq=True)
     host.add("a", config)
@@ -67,7 +67,7 @@ def test_pods_and_the_gateway_reach_each_other_at_once(host, serving, seen):
         assert seen(server6, a, "fd88::1", 86) == "fd88::2"
 
 
-def test_traffic_that_leaves_the_subnet_leaves_as_the_host_and_other_traffic_does_not(host, serving, seen):
+def test_only_traffic_that_leaves_the_subnet_is_masqueraded(host, serving, seen):
     a, b = host.pod("a"), host.pod("b")
     for each in "ab":
         host.add(each, host.bridge(*DUAL, ipMasq=True))
@@ -80,14 +80,14 @@ def test_traffic_that_leaves_the_subnet_leaves_as_the_host_and_other_traffic_doe
         assert seen(server, b, "192.0.2.2", 80) == "192.0.2.1", "the other pod's masquerading stays"
 
 
-def test_without_masquerading_nobody_answers_from_outside(host, serving, seen):
+def test_without_masquerading_replies_do_not_return(host, serving, seen):
     a = host.pod("a")
     host.add("a", host.bridge())
     with host.outside() as outside, serving(outside, 80) as server:
         assert seen(server, a, "192.0.2.2", 80) is None
 
 
-def test_adding_again_gives_the_same_result_and_makes_nothing_new(host):
+def test_repeated_add_returns_the_same_result(host):
     host.pod("a")
     first = host.add("a", host.bridge(*DUAL, ipMasq=True))
     before = host.left()
@@ -95,7 +95,7 @@ def test_adding_again_gives_the_same_result_and_makes_nothing_new(host):
     assert host.left() == before
 
 
-def test_adding_again_with_another_configuration_is_refused(host, refused):
+def test_repeated_add_with_another_configuration_is_an_error(host, refused):
     host.pod("a")
     first = host.add("a", host.bridge())
     with refused(100, "another configuration"):
@@ -103,7 +103,7 @@ def test_adding_again_with_another_configuration_is_refused(host, refused):
     host.check("a", host.bridge(), first)
 
 
-def test_adding_again_when_the_link_is_gone_makes_it_anew(host):
+def test_repeated_add_makes_a_missing_link_again(host):
     host.pod("a")
     first = host.add("a", host.bridge())
     with KernelNetwork() as here:
@@ -114,7 +114,7 @@ def test_adding_again_when_the_link_is_gone_makes_it_anew(host):
     assert host.left() == {}
 
 
-def test_an_interface_that_is_not_ours_is_left_alone(host, refused):
+def test_foreign_interface_is_not_touched(host, refused):
     pod = host.pod("a")
     with KernelNetwork(pod) as inside:
         inside.links.add(Veth("eth0", "other"))
@@ -128,7 +128,7 @@ def test_an_interface_that_is_not_ours_is_left_alone(host, refused):
     assert host.left() == {}
 
 
-def test_two_interfaces_of_one_pod_are_two_attachments(host):
+def test_two_interfaces_of_a_pod_are_two_attachments(host):
     pod = host.pod("a")
     host.add("a", host.bridge())
     second = host.add("a", host.bridge(name="net", isDefaultGateway=False, isGateway=True), CNI_IFNAME="net1")
@@ -139,7 +139,7 @@ def test_two_interfaces_of_one_pod_are_two_attachments(host):
 
 
 @pytest.mark.parametrize("how", ["the namespace is gone", "no namespace is named", "another is there now"])
-def test_deleting_needs_no_namespace(host, how):
+def test_del_needs_no_namespace(host, how):
     pod = host.pod("a")
     config = host.bridge(*DUAL, ipMasq=True)
     host.add("a", config)
@@ -157,7 +157,7 @@ def test_deleting_needs_no_namespace(host, how):
 
 
 @pytest.mark.parametrize("previous", [None, {}, {"ips": 7}, "junk"])
-def test_deleting_does_not_look_at_the_previous_result(host, previous):
+def test_del_ignores_prev_result(host, previous):
     host.pod("a")
     config = host.bridge(ipMasq=True)
     host.add("a", config)
@@ -165,7 +165,7 @@ def test_deleting_does_not_look_at_the_previous_result(host, previous):
     assert host.left() == {}
 
 
-def test_deleting_leaves_a_link_alone_that_took_the_name_of_ours(host):
+def test_del_does_not_touch_a_foreign_link_of_the_same_name(host):
     host.pod("a")
     name = host.add("a", host.bridge())["interfaces"][1]["name"]
     with KernelNetwork() as here:
@@ -176,7 +176,7 @@ def test_deleting_leaves_a_link_alone_that_took_the_name_of_ours(host):
     assert host.left() == {}
 
 
-def test_deleting_gives_back_the_addresses_even_when_the_record_is_lost(host):
+def test_del_releases_addresses_without_a_record(host):
     host.pod("a")
     host.add("a", host.bridge())
     for path in host.records.glob("*/*"):
@@ -185,7 +185,7 @@ def test_deleting_gives_back_the_addresses_even_when_the_record_is_lost(host):
     assert set(host.left()) == {"links"}, "which goes with its namespace"
 
 
-def test_an_address_that_went_to_another_pod_keeps_its_rules(host):
+def test_del_keeps_the_rules_of_an_address_that_another_pod_has(host):
     for each in "ab":
         host.pod(each)
     config = host.bridge(ipMasq=True)
@@ -199,7 +199,7 @@ def test_an_address_that_went_to_another_pod_keeps_its_rules(host):
     host.check("b", config, result)
 
 
-def test_a_bridge_with_another_address_is_refused_or_changed_as_asked(host, refused):
+def test_bridge_with_a_conflicting_address_needs_force_address(host, refused):
     host.pod("a")
     host.add("a", host.bridge())
     host.delete("a", host.bridge())
@@ -212,7 +212,7 @@ def test_a_bridge_with_another_address_is_refused_or_changed_as_asked(host, refu
     assert {each for each in has if "." in each} == {"10.99.0.1/24"}
 
 
-def test_a_link_that_is_no_bridge_is_left_alone(host, refused):
+def test_link_that_is_not_a_bridge_is_not_touched(host, refused):
     host.pod("a")
     with KernelNetwork() as here:
         here.links.add(Veth("cni0", "peer"))
@@ -222,7 +222,7 @@ def test_a_link_that_is_no_bridge_is_left_alone(host, refused):
     assert host.left() == {}
 
 
-def test_a_bridge_that_is_there_is_used_and_brought_up(host):
+def test_existing_bridge_is_used_and_set_up(host):
     host.pod("a")
     with KernelNetwork() as here:
         here.links.add(Bridge("cni0"))
@@ -230,7 +230,7 @@ def test_a_bridge_that_is_there_is_used_and_brought_up(host):
         assert here.links.get("cni0").up
 
 
-def test_a_gateway_forwards_and_a_mere_bridge_does_not(host):
+def test_gateway_enables_forwarding(host):
     host.pod("a")
     host.pod("b")
     sysctls = KernelSysctls()
@@ -242,7 +242,7 @@ def test_a_gateway_forwards_and_a_mere_bridge_does_not(host):
     assert sysctls.read("net.ipv4.ip_forward") == sysctls.read("net.ipv6.conf.all.forwarding") == "1"
 
 
-def test_nobody_in_the_bridge_can_pose_as_a_router(host):
+def test_pods_ignore_router_advertisements(host):
     pod = host.pod("a")
     host.add("a", host.bridge())
     assert KernelSysctls().read("net.ipv6.conf.cni0.accept_ra") == "0"
@@ -268,7 +268,7 @@ def test_nobody_in_the_bridge_can_pose_as_a_router(host):
         ),
     ],
 )
-def test_the_mac_address_is_the_one_that_is_asked_for(host, keys, env, mac):
+def test_requested_mac_address_is_used(host, keys, env, mac):
     host.pod("a")
     assert host.add("a", host.bridge(**keys), **env)["interfaces"][2]["mac"] == mac
 
@@ -283,7 +283,7 @@ def test_hairpin_mode_isolation_and_promiscuity_are_set(host):
         assert (link.hairpin, link.isolated, here.links.get("cni0").promiscuous) == (True, True, True)
 
 
-def test_routes_have_all_that_the_configuration_says(host):
+def test_routes_have_all_configured_attributes(host):
     pod = host.pod("a")
     config = host.bridge(*DUAL, isDefaultGateway=False)
     config["ipam"]["routes"] = [
@@ -302,7 +302,7 @@ def test_routes_have_all_that_the_configuration_says(host):
     host.check("a", config, result)
 
 
-def test_without_ipam_a_pod_gets_a_bare_link(host):
+def test_without_ipam_the_link_has_no_addresses(host):
     pod = host.pod("a")
     config = host.bridge(isDefaultGateway=False, ipam={})
     result = host.add("a", config)
@@ -331,7 +331,7 @@ def test_without_ipam_a_pod_gets_a_bare_link(host):
         pytest.param({"dns": {"nameservers": "1.1.1.1"}}, 6, "dns.nameservers", id="dns"),
     ],
 )
-def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host, refused, keys, code, told):
+def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, told):
     host.pod("a")
     with refused(code, told):
         host.add("a", host.bridge(**keys))
@@ -347,7 +347,7 @@ def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host
         pytest.param("/proc/thread-self/ns/net", "namespace of the host", id="the host's own"),
     ],
 )
-def test_a_namespace_that_is_none_is_refused_before_anything_is_done(host, refused, netns, told, tmp_path):
+def test_path_that_is_not_a_namespace_is_an_error(host, refused, netns, told, tmp_path):
     (tmp_path / "file").touch()
     path = netns if netns.startswith("/") else str(tmp_path / netns)
     with refused(8, told):
@@ -357,7 +357,7 @@ def test_a_namespace_that_is_none_is_refused_before_anything_is_done(host, refus
     assert host.left() == {}
 
 
-def test_the_dns_of_the_configuration_wins(host, tmp_path):
+def test_dns_of_the_configuration_precedes_that_of_ipam(host, tmp_path):
     host.pod("a")
     host.pod("b")
     (tmp_path / "resolv.conf").write_text("# local\nnameserver 9.9.9.9\n\nsearch a b ; both\noptions ndots:5\n")
@@ -368,7 +368,7 @@ def test_the_dns_of_the_configuration_wins(host, tmp_path):
 
 
 @pytest.mark.parametrize("version", ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0", None])
-def test_results_have_the_shape_of_the_version_that_was_asked_for(host, version):
+def test_result_has_the_form_of_the_requested_version(host, version):
     host.pod("a")
     config = host.bridge(*DUAL, cniVersion=version)
     result = host.add("a", config)
@@ -429,7 +429,7 @@ def _tamper(host, pod, result, what):
         ("rules", "not masqueraded"),
     ],
 )
-def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, told):
+def test_check_fails_for_each_change(host, refused, what, told):
     pod = host.pod("a")
     config = host.bridge(ipMasq=True)
     result = host.add("a", config)
@@ -439,7 +439,7 @@ def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, told):
         host.check("a", config, result)
 
 
-def test_checking_does_not_mind_what_others_have_added_or_changed(host):
+def test_check_ignores_what_others_added(host):
     pod = host.pod("a")
     result = host.add("a", host.bridge())
     with KernelNetwork() as here, KernelNetwork(pod) as there:
@@ -448,7 +448,7 @@ def test_checking_does_not_mind_what_others_have_added_or_changed(host):
     host.check("a", host.bridge(), result)
 
 
-def test_checking_needs_the_previous_result_and_an_attachment(host, refused):
+def test_check_needs_prev_result_and_a_record(host, refused):
     host.pod("a")
     with refused(7, "prevResult"):
         host.call("CHECK", "a", host.bridge())
@@ -456,7 +456,7 @@ def test_checking_needs_the_previous_result_and_an_attachment(host, refused):
         host.check("a", host.bridge(), {"cniVersion": "1.1.0"})
 
 
-def test_ipam_by_another_plugin_gets_the_whole_call_and_its_errors_are_ours(host, refused, tmp_path, programs):
+def test_delegate_gets_the_whole_call_and_its_errors_are_returned(host, refused, tmp_path, programs):
     host.pod("a")
     seen = tmp_path / "seen"
     script = tmp_path / "bin" / "mine"
@@ -483,7 +483,7 @@ def test_ipam_by_another_plugin_gets_the_whole_call_and_its_errors_are_ours(host
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_ipv6_takes_no_longer_than_ipv4(host, family):
+def test_ipv6_takes_as_long_as_ipv4(host, family):
     host.pod("a")
     host.pod("warm")
     host.add("warm", host.bridge(*DUAL))
@@ -492,7 +492,7 @@ def test_ipv6_takes_no_longer_than_ipv4(host, family):
     assert time.monotonic() - started < 1.0  # duplicate address detection alone would take longer
 
 
-def test_no_record_is_readable_by_others(host):
+def test_records_are_readable_by_root_only(host):
     host.pod("a")
     host.add("a", host.bridge())
     [record] = host.records.glob("bridge/*")

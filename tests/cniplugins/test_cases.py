@@ -24,7 +24,7 @@ def way(request):
 
 
 @pytest.mark.parametrize("length", [64, 200])
-def test_a_long_id_is_an_id(host, length):
+def test_long_container_id_is_valid(host, length):
     id_ = "c" * length
     pod = host.pod("a")
     config = host.bridge(ipMasq=True, ipspoofchk=True)
@@ -41,7 +41,7 @@ def test_a_long_id_is_an_id(host, length):
     assert host.left() == {}
 
 
-def test_an_id_that_no_file_can_be_named_by_is_refused(host, refused):
+def test_container_id_too_long_for_a_file_name_is_an_error(host, refused):
     pod = host.pod("a")
     for verb in ("ADD", "CHECK", "DEL"):
         with refused(4, "CNI_CONTAINERID is longer than 200"):
@@ -50,7 +50,7 @@ def test_an_id_that_no_file_can_be_named_by_is_refused(host, refused):
 
 
 @pytest.mark.parametrize("kind", ["a directory", "not executable", "no program"])
-def test_an_ipam_that_cannot_be_run_is_told_and_nothing_is_done(host, tmp_path, kind, refused):
+def test_ipam_plugin_that_cannot_be_executed_is_an_error(host, tmp_path, kind, refused):
     host.pod("a")
     mine = tmp_path / "bin" / "mine"
     if kind == "a directory":
@@ -65,7 +65,7 @@ def test_an_ipam_that_cannot_be_run_is_told_and_nothing_is_done(host, tmp_path, 
     assert host.left() == ({"records": ["net@a@eth0"]} if kind == "no program" else {}), "DEL asks it again"
 
 
-def test_an_ipam_that_is_missing_at_del_is_told_the_rest_is_cleaned_and_del_again_is_enough(host, tmp_path, refused):
+def test_del_without_the_ipam_plugin_cleans_the_rest_and_can_be_repeated(host, tmp_path, refused):
     host.pod("a")
     mine = tmp_path / "bin" / "mine"
     mine.parent.mkdir()
@@ -84,7 +84,7 @@ def test_an_ipam_that_is_missing_at_del_is_told_the_rest_is_cleaned_and_del_agai
 
 
 @pytest.mark.parametrize("netns", ["/dev/null", "/run/nowhere"])
-def test_host_local_by_itself_looks_at_no_namespace(host, netns):
+def test_host_local_alone_does_not_open_the_namespace(host, netns):
     config = host.bridge(*DUAL) | {"type": "host-local"}
     result = host.add("a", config, CNI_NETNS=netns)
     assert [each["address"] for each in result["ips"]] == ["10.88.0.2/24", "fd88::2/64"]
@@ -95,7 +95,7 @@ def test_host_local_by_itself_looks_at_no_namespace(host, netns):
     assert host.left() == {}
 
 
-def test_one_address_in_two_spellings_is_one(host, refused):
+def test_two_spellings_of_an_address_are_one(host, refused):
     for each in ("a", "b"):
         host.pod(each)
     host.add("a", host.bridge(*DUAL), CNI_ARGS="IgnoreUnknown=1;IP=fd88::00ab")
@@ -104,7 +104,7 @@ def test_one_address_in_two_spellings_is_one(host, refused):
     assert host.left()["records"] == ["net@a@eth0"]
 
 
-def test_del_of_another_interface_touches_nothing(host):
+def test_del_of_another_interface_changes_nothing(host):
     host.pod("a")
     result = host.add("a", host.bridge(ipMasq=True))
     before = host.left()
@@ -114,7 +114,7 @@ def test_del_of_another_interface_touches_nothing(host):
     host.check("a", host.bridge(ipMasq=True), result)
 
 
-def test_checking_with_the_result_of_another_namespace_is_told(host, refused):
+def test_check_with_the_result_of_another_namespace_fails(host, refused):
     host.pod("a")
     host.pod("b")
     result = host.add("a", host.bridge())
@@ -123,7 +123,7 @@ def test_checking_with_the_result_of_another_namespace_is_told(host, refused):
         host.check("a", host.bridge(), result, CNI_NETNS=host.namespaces.path("b"))
 
 
-def test_gc_keeps_a_valid_one_whose_namespace_is_gone_and_does_not_mind_whom_nobody_knows(host):
+def test_gc_keeps_valid_attachments_without_a_namespace(host):
     host.pod("a")
     config = host.bridge(ipMasq=True)
     host.add("a", config)
@@ -139,7 +139,7 @@ def test_gc_keeps_a_valid_one_whose_namespace_is_gone_and_does_not_mind_whom_nob
 SPELLED = {"ISGATEWAY": True, "ipmasq": True, "HairpinMode": True, "MTU": 1400, "MacSpoofChk": True}
 
 
-def test_keys_in_other_capitals_are_the_same_keys(host, refused):
+def test_keys_are_case_insensitive(host, refused):
     """As the reference plugins read them."""
     host.pod("a")
     config = host.bridge(isDefaultGateway=False) | SPELLED
@@ -157,7 +157,7 @@ def test_keys_in_other_capitals_are_the_same_keys(host, refused):
 
 
 @pytest.mark.parametrize("place", ["leases", "records"])
-def test_a_full_disk_is_told_nothing_is_left_and_room_is_enough_to_go_on(host, refused, place):
+def test_full_disk_is_an_error_that_leaves_nothing(host, refused, place):
     folder = host.root / ("ipam" if place == "leases" else "records")
     folder.mkdir()
     syscalls.mount("full", str(folder), "tmpfs", 0, "nr_inodes=16,size=1m")
@@ -183,7 +183,7 @@ def test_a_full_disk_is_told_nothing_is_left_and_room_is_enough_to_go_on(host, r
     assert host.left() == {}
 
 
-def test_few_descriptors_are_enough_or_told(host):
+def test_few_descriptors_are_enough_or_an_error(host):
     """By programs of their own."""
     host.way = "program"
     host.pod("a")
@@ -206,7 +206,7 @@ def test_few_descriptors_are_enough_or_told(host):
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_several_gateways_to_one_place_take_turns(host, family):
+def test_several_gateways_become_a_multipath_route(host, family):
     pod = host.pod("a")
     config = host.bridge(*DUAL, isDefaultGateway=False, isGateway=True)
     far, near = {4: ("10.9.0.0/16", "10.88.0"), 6: ("fd99::/64", "fd88:")}[family]
@@ -219,7 +219,7 @@ def test_several_gateways_to_one_place_take_turns(host, family):
     host.check("a", config, result)
 
 
-def test_which_routes_are_one():
+def test_routes_of_one_destination_are_merged():
     ips = (IP(interface("10.88.0.2/24", ""), ip_address("10.88.0.1")),)
     far = network("10.9.0.0/16", "")
     one, other = ip_address("10.88.0.7"), ip_address("10.88.0.8")

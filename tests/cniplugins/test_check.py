@@ -80,7 +80,7 @@ def remap(name, data):
         ("port map's target", "host port tcp 8080 is no longer mapped"),
     ],
 )
-def test_every_change_is_noticed(host, pod, refused, what, told):
+def test_check_notices_every_change(host, pod, refused, what, told):
     path, config, ports, result = pod()
     host.check("a", config, result)
     host.check("a", ports, result)
@@ -101,7 +101,7 @@ def everything(host):
     return ruleset, links, files
 
 
-def test_nothing_is_changed_by_looking(host, pod):
+def test_check_changes_nothing(host, pod):
     _, config, ports, result = pod()
     before = everything(host)
     for _ in range(2):
@@ -110,7 +110,7 @@ def test_nothing_is_changed_by_looking(host, pod):
     assert everything(host) == before
 
 
-def test_a_record_that_cannot_be_read_is_noticed_and_left_for_del(host, pod, refused):
+def test_check_reports_a_damaged_record_and_keeps_it(host, pod, refused):
     _, config, ports, result = pod()
     for path in host.records.glob("*/net@a@eth0"):
         path.write_bytes(b"{")

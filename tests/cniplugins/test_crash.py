@@ -23,7 +23,7 @@ DELETING = ["cni.bridge-unmasqueraded", "cni.bridge-detached", "ipam.freed", "cn
 
 
 @pytest.mark.parametrize("point", [each for each in ADDING if each != "cni.bridge-added"])
-def test_an_add_that_fails_undoes_itself(host, point):
+def test_failed_add_undoes_itself(host, point):
     host.pod("a")
     code, stdout, _ = host.died("ADD", host.bridge(*DUAL, ipMasq=True), point, "error(disk on fire)")
     told = json.loads(stdout)
@@ -33,7 +33,7 @@ def test_an_add_that_fails_undoes_itself(host, point):
 
 
 @pytest.mark.parametrize("point", DELETING)
-def test_a_step_of_del_that_fails_does_not_keep_the_others_from_being_taken(host, point):
+def test_failed_step_of_del_does_not_stop_the_others(host, point):
     host.pod("a")
     config = host.bridge(*DUAL, ipMasq=True)
     host.add("a", config)
@@ -44,7 +44,7 @@ def test_a_step_of_del_that_fails_does_not_keep_the_others_from_being_taken(host
     assert host.left() == {}
 
 
-def test_a_plugin_that_is_asked_to_stop_undoes_what_it_began(host, tmp_path, eventually):
+def test_sigterm_undoes_an_add(host, tmp_path, eventually):
     host.pod("a")
     process = host.run(
         "ADD", "a", host.bridge(*DUAL, ipMasq=True), PODWIRE_FAILPOINTS=f"cni.bridge-configured=hold({tmp_path}/never)"
@@ -56,7 +56,7 @@ def test_a_plugin_that_is_asked_to_stop_undoes_what_it_began(host, tmp_path, eve
     assert host.left() == {}
 
 
-def test_a_namespace_that_vanishes_during_add_is_a_clean_error(host, tmp_path, eventually):
+def test_namespace_that_ends_during_add_is_an_error(host, tmp_path, eventually):
     host.pod("a")
     gate = tmp_path / "gate"
     process = host.run("ADD", "a", host.bridge(*DUAL), PODWIRE_FAILPOINTS=f"cni.bridge-leased=hold({gate})")
@@ -69,7 +69,7 @@ def test_a_namespace_that_vanishes_during_add_is_a_clean_error(host, tmp_path, e
     assert host.left() == {}
 
 
-def test_many_pods_at_once_on_a_host_without_a_bridge_get_addresses_of_their_own(host):
+def test_concurrent_adds_get_distinct_addresses(host):
     config = host.bridge(*DUAL, ipMasq=True)
     names = [f"p{number}" for number in range(12)]
     for name in names:

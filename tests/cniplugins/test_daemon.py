@@ -38,7 +38,7 @@ def links(netns: str | None = None) -> list[str]:
         return [link.name for link in network.links.list()]
 
 
-def test_the_host_is_the_namespace_of_the_caller_and_not_of_the_daemon(host):
+def test_daemon_works_in_the_namespace_of_the_caller(host):
     """Also for a delegate that is executed."""
     other, pod = host.pod("other"), host.pod("a")
     script = host.root / "theirs" / "ipam"
@@ -61,7 +61,7 @@ def test_the_host_is_the_namespace_of_the_caller_and_not_of_the_daemon(host):
     assert [link for link in links(other) if link.startswith("veth")] == []
 
 
-def test_relative_paths_begin_where_the_caller_is(host, tmp_path):
+def test_relative_paths_begin_in_the_callers_directory(host, tmp_path):
     host.pod("a")
     config = host.bridge() | {"dataDir": "mine"}
     config["ipam"]["dataDir"] = "leases"
@@ -77,7 +77,7 @@ def test_relative_paths_begin_where_the_caller_is(host, tmp_path):
     assert Path.cwd() != cwd
 
 
-def test_who_sees_other_files_by_the_same_paths_does_it_without_the_daemon(host, tmp_path):
+def test_caller_in_another_mount_namespace_is_declined(host, tmp_path):
     (tmp_path / "over").mkdir()
     config = {"cniVersion": "1.1.0", "name": "net", "type": "host-local"}
     config["ipam"] = {"type": "host-local", "dataDir": str(tmp_path / "over"), "subnet": "10.1.0.0/24"}
@@ -94,7 +94,7 @@ def test_who_sees_other_files_by_the_same_paths_does_it_without_the_daemon(host,
     assert list((tmp_path / "over").iterdir()) == []
 
 
-def test_many_calls_at_once_are_all_answered(host):
+def test_concurrent_calls_are_all_answered(host):
     names = [f"p{number}" for number in range(64)]
     config = host.bridge(*DUAL, ipMasq=True)
     for name in names:
@@ -108,7 +108,7 @@ def test_many_calls_at_once_are_all_answered(host):
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"GET / HTTP/1.1\r\n\r\n", wire.CALL.pack(b"PWC1", 255, 1 << 31, 0)], ids=len)
-def test_whoever_talks_nonsense_is_hung_up_on_and_others_are_served(host, rubbish):
+def test_invalid_call_is_rejected_and_others_are_served(host, rubbish):
     host.begin()
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(60)
@@ -134,7 +134,7 @@ def asked(host, path: Path, verb: str, id_: str, config: dict) -> socket.socket:
     return client
 
 
-def test_who_waits_when_it_is_stopped_is_served_and_who_has_gone_is_not(host, tmp_path):
+def test_stop_serves_the_backlog_but_not_disconnected_callers(host, tmp_path):
     """All of them came before it took its first call."""
     for each in "abc":
         host.pod(each)
@@ -157,7 +157,7 @@ def test_who_waits_when_it_is_stopped_is_served_and_who_has_gone_is_not(host, tm
     assert host.left() == {}
 
 
-def test_descriptors_of_callers_are_not_kept(host, eventually):
+def test_descriptors_of_callers_are_closed(host, eventually):
     host.begin()
 
     def count() -> int:
@@ -172,7 +172,7 @@ def test_descriptors_of_callers_are_not_kept(host, eventually):
     eventually(lambda: count() <= before)
 
 
-def test_a_caller_that_goes_away_leaves_what_del_gives_back(host, tmp_path, eventually):
+def test_del_releases_what_a_disconnected_caller_left(host, tmp_path, eventually):
     """DEL comes while the ADD that was given up still goes on: it waits for its end."""
     gate = tmp_path / "gate"
     host.pod("a")
@@ -190,7 +190,7 @@ def test_a_caller_that_goes_away_leaves_what_del_gives_back(host, tmp_path, even
         assert host.left() == {}
 
 
-def test_an_add_is_not_begun_when_its_caller_has_gone_and_del_was_faster(host, tmp_path, eventually):
+def test_add_of_a_disconnected_caller_is_not_begun(host, tmp_path, eventually):
     """The program was told that it is begun, and was killed; the daemon comes to it only after the DEL that follows."""
     gate = tmp_path / "gate"
     host.pod("a")
@@ -206,7 +206,7 @@ def test_an_add_is_not_begun_when_its_caller_has_gone_and_del_was_faster(host, t
 
 @pytest.mark.parametrize("again", ["with another daemon", "without a daemon"])
 @pytest.mark.parametrize("point", ["cni.bridge-recorded", "ipam.taken", "cni.bridge-connected", "cni.bridge-added"])
-def test_a_daemon_that_is_killed_leaves_what_del_gives_back(host, point, again):
+def test_del_releases_what_a_killed_daemon_left(host, point, again):
     host.pod("a")
     config = host.bridge(*DUAL, ipMasq=True)
     with host.daemon_process(PODWIRE_FAILPOINTS=f"{point}=kill") as killed:
@@ -222,7 +222,7 @@ def test_a_daemon_that_is_killed_leaves_what_del_gives_back(host, point, again):
     assert host.left() == {}
 
 
-def test_a_daemon_that_is_killed_while_it_deletes_is_no_obstacle(host):
+def test_del_completes_what_a_killed_daemon_began(host):
     host.pod("a")
     config = host.bridge(*DUAL, ipMasq=True)
     with host.daemon_process(PODWIRE_FAILPOINTS="cni.bridge-detached=kill"):
@@ -232,7 +232,7 @@ def test_a_daemon_that_is_killed_while_it_deletes_is_no_obstacle(host):
     assert host.left() == {}
 
 
-def test_a_daemon_that_is_stopped_finishes_what_it_has_begun(host, tmp_path, eventually):
+def test_stopped_daemon_finishes_its_calls(host, tmp_path, eventually):
     gate = tmp_path / "gate"
     host.pod("a")
     config = host.bridge(*DUAL)
@@ -286,7 +286,7 @@ print(answer[1 + wire.ANSWER.size :].decode())
 """
 
 
-def test_only_root_is_served_even_where_the_socket_lets_others_in(host):
+def test_daemon_serves_root_only(host):
     host.begin()
     host.root.chmod(0o755)
     (host.root / "cni.sock").chmod(0o666)
@@ -299,7 +299,7 @@ def test_only_root_is_served_even_where_the_socket_lets_others_in(host):
     assert (told["code"], "65534" in told["msg"]) == (4, True)
 
 
-def test_a_bug_of_the_daemon_is_told_and_the_next_call_is_served(host, refused, monkeypatch):
+def test_bug_is_reported_and_the_next_call_is_served(host, refused, monkeypatch):
     host.begin()
 
     def broken(*_args: object) -> int:
@@ -312,7 +312,7 @@ def test_a_bug_of_the_daemon_is_told_and_the_next_call_is_served(host, refused, 
     assert host.call("VERSION", "a", {"type": "bridge"})["cniVersion"] == "1.1.0"
 
 
-def test_a_plugin_that_podwire_has_not_is_refused_by_name(host, refused):
+def test_unknown_plugin_is_an_error_with_its_name(host, refused):
     (host.begin() / "ipvlan").write_bytes((host.begin() / "bridge").read_bytes())
     (host.begin() / "ipvlan").chmod(0o755)
     host.pod("a")
@@ -320,7 +320,7 @@ def test_a_plugin_that_podwire_has_not_is_refused_by_name(host, refused):
         host.add("a", host.bridge(type="ipvlan"))
 
 
-def test_more_callers_than_threads_wait_for_their_turn(host):
+def test_more_callers_than_threads_are_queued(host):
     host.begin()
     with ThreadPoolExecutor(24) as pool:
         calls = [pool.submit(host.call, "VERSION", "a", {"type": "bridge"}) for _ in range(48)]

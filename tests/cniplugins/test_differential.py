@@ -198,7 +198,7 @@ def life(host, config, programs):
         if version == "1.0.0" or name == keys["type"]  # of each plugin one
     ],
 )
-def test_the_same_configuration_gives_the_same_kernel(host, reference, programs, tmp_path, keys, version):
+def test_same_configuration_gives_the_same_kernel_state(host, reference, programs, tmp_path, keys, version):
     outcomes = []
     for place in (programs, reference):
         ranges = host.bridge(*DUAL)["ipam"] | {"dataDir": str(tmp_path / place.name), "routes": ROUTES}

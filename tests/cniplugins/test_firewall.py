@@ -77,7 +77,7 @@ def reached(eventually, seen):
 
 @pytest.mark.parametrize("way", ["in process", "program", "daemon"])
 @pytest.mark.parametrize("policy", ["open", "same-bridge", "isolated"])
-def test_a_pod_is_in_its_sets_from_add_to_del(host, attach, policy, way):
+def test_pod_is_in_its_sets_from_add_to_del(host, attach, policy, way):
     told = attach("a", ingressPolicy=policy)
     sets = {"open": ["forward"], "same-bridge": ["forward", "inside", "policed"]}
     sets["isolated"] = [*sets["same-bridge"], "isolated"]
@@ -89,7 +89,7 @@ def test_a_pod_is_in_its_sets_from_add_to_del(host, attach, policy, way):
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_what_a_pod_sends_is_forwarded_and_what_comes_back(host, attach, serving, reached, family):
+def test_packets_of_a_pod_and_replies_are_forwarded(host, attach, serving, reached, family):
     attach("a")
     with host.outside() as outside, serving(outside, 80, family) as server:
         there = "192.0.2.2" if family == 4 else "2001:db8::2"
@@ -105,7 +105,7 @@ def test_what_a_pod_sends_is_forwarded_and_what_comes_back(host, attach, serving
         pytest.param("isolated", {"same": False, "other": False, "host": True}, id="isolated"),
     ],
 )
-def test_an_ingress_policy_says_who_reaches_a_pod(host, attach, serving, reached, policy, reach, family):
+def test_ingress_policy_limits_who_reaches_a_pod(host, attach, serving, reached, policy, reach, family):
     nets = {"a": "cni0", "same": "cni0", "other": "cni1"}
     attached = {pod: attach(pod, net, ingressPolicy=policy) for pod, net in nets.items()}
     told = attached["a"]
@@ -119,7 +119,7 @@ def test_an_ingress_policy_says_who_reaches_a_pod(host, attach, serving, reached
             reached(server, path, address(told, family), 80)
 
 
-def test_an_isolated_pod_reaches_the_world_and_is_reached_by_its_host_port(host, attach, serving, reached):
+def test_isolated_pod_is_reachable_by_its_host_port(host, attach, serving, reached):
     told = attach("a", ingressPolicy="isolated")
     a = host.namespaces.path("a")
     mapping = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
@@ -129,7 +129,7 @@ def test_an_isolated_pod_reaches_the_world_and_is_reached_by_its_host_port(host,
         reached(ours, outside, "192.0.2.1", 8080)
 
 
-def test_adding_again_changes_nothing_but_the_policy(host, attach):
+def test_repeated_add_changes_only_the_policy(host, attach):
     told = attach("a", ingressPolicy="isolated")
     before = elements()
     host.add("a", told)
@@ -141,7 +141,7 @@ def test_adding_again_changes_nothing_but_the_policy(host, attach):
 
 
 @pytest.mark.parametrize("lost", ["prevResult", "the namespace", "ingressPolicy"])
-def test_deleting_needs_the_ids_alone(host, attach, lost):
+def test_del_needs_only_the_ids(host, attach, lost):
     told = attach("a", ingressPolicy="isolated")
     if lost == "the namespace":
         host.namespaces.remove("a")
@@ -150,7 +150,7 @@ def test_deleting_needs_the_ids_alone(host, attach, lost):
     assert traces(host) == ([], [])
 
 
-def test_an_address_that_has_gone_to_another_pod_stays_in_its_sets(host, attach):
+def test_address_of_another_pod_stays_in_its_sets(host, attach):
     first = attach("a", ingressPolicy="isolated")
     host.pod("b")
     second = first | {"ingressPolicy": "isolated"}
@@ -160,7 +160,7 @@ def test_an_address_that_has_gone_to_another_pod_stays_in_its_sets(host, attach)
     host.check("b", second, second["prevResult"])
 
 
-def test_garbage_is_collected(host, attach):
+def test_gc_releases_invalid_attachments(host, attach):
     told = attach("a", ingressPolicy="isolated")
     attach("b")
     valid = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
@@ -169,7 +169,7 @@ def test_garbage_is_collected(host, attach):
     assert host.call("STATUS", "", told, "") is None
 
 
-def test_garbage_that_has_lost_its_record_is_known_by_its_marks(host, attach):
+def test_gc_removes_elements_without_a_record_by_their_tags(host, attach):
     told = attach("a", ingressPolicy="isolated")
     attach("b", ingressPolicy="isolated")
     for path in host.records.glob("firewall/*"):
@@ -179,7 +179,7 @@ def test_garbage_that_has_lost_its_record_is_known_by_its_marks(host, attach):
     assert {who for _, who in elements()} == {"b"}
 
 
-def test_status_tells_of_a_host_without_nft(host, config, refused, monkeypatch):
+def test_status_fails_without_nft(host, config, refused, monkeypatch):
     told = config()
     assert host.call("STATUS", "", told, "") is None
     monkeypatch.setattr("podwire.linux.nft.table._ENVIRONMENT", {"PATH": "/nowhere"})
@@ -188,7 +188,7 @@ def test_status_tells_of_a_host_without_nft(host, config, refused, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["forward4", "policed6", "inside4", "isolated6"])
-def test_checking_notices_what_is_gone(host, attach, refused, name):
+def test_check_fails_for_each_missing_part(host, attach, refused, name):
     told = attach("a", ingressPolicy="isolated")
     table = KernelElements()
     family = table.of("bridge" if name in ISOLATED_SETS else "inet")
@@ -200,7 +200,7 @@ def test_checking_notices_what_is_gone(host, attach, refused, name):
     host.check("a", told, told["prevResult"])
 
 
-def test_rules_come_back_after_somebody_flushed_all(host, attach):
+def test_add_restores_flushed_rules(host, attach):
     first = attach("a", ingressPolicy="isolated")
     KernelRuleset().apply("flush ruleset\n")
     second = attach("b", ingressPolicy="isolated")
@@ -222,14 +222,14 @@ def test_rules_come_back_after_somebody_flushed_all(host, attach):
         ),
     ],
 )
-def test_what_is_not_done_is_refused_by_name(host, config, refused, keys, code, told):
+def test_unsupported_keys_are_errors_with_their_name(host, config, refused, keys, code, told):
     wanted = config(**keys)
     with refused(code, told):
         host.add("a", wanted)
     assert traces(host) == ([], [])
 
 
-def test_a_policy_needs_a_bridge_and_all_of_it_a_link(host, config, refused):
+def test_policy_needs_a_bridge_and_a_link(host, config, refused):
     wanted = config(ingressPolicy="same-bridge")
     told = wanted["prevResult"]
     with refused(7, "needs a bridge"):
@@ -248,7 +248,7 @@ POINTS = ["recorded", "isolated", "added", "detached"]
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("action", ["kill", "1*error(on fire)->off"])
-def test_what_a_broken_plugin_left_is_gone_after_del(host, config, point, action):
+def test_del_removes_what_a_failed_add_left(host, config, point, action):
     wanted = config(ingressPolicy="isolated")
     verb = "DEL" if point == "detached" else "ADD"
     if verb == "DEL":

@@ -49,7 +49,7 @@ def owners(left):
     return {each[1:].split("@")[0] for each in left["leases"] if each.startswith("@")}
 
 
-def test_what_is_not_valid_goes_and_what_is_stays_as_it_was(host, attached):
+def test_gc_releases_invalid_and_keeps_valid_attachments(host, attached):
     config, results = attached("a", "b", "c")
     with KernelNetwork() as here:
         before = {link.name for link in here.links.list()}
@@ -67,7 +67,7 @@ def test_what_is_not_valid_goes_and_what_is_stays_as_it_was(host, attached):
     assert host.left() == left
 
 
-def test_an_empty_list_frees_all_of_this_network_and_nothing_of_another(host, attached):
+def test_empty_list_releases_this_network_only(host, attached):
     config, _ = attached("a", "b")
     other = host.bridge("10.99.0.0/24", name="other", bridge="other0", ipMasq=True)
     host.pod("x")
@@ -93,7 +93,7 @@ def test_an_empty_list_frees_all_of_this_network_and_nothing_of_another(host, at
     ids=str,
 )
 @pytest.mark.parametrize("plugin", ["bridge", "host-local", "portmap", "loopback"])
-def test_without_a_proper_list_nothing_is_removed(host, refused, told, code, plugin):
+def test_gc_without_a_valid_list_is_an_error(host, refused, told, code, plugin):
     host.way = "in process"
     host.pod("a")
     config = host.bridge()
@@ -105,7 +105,7 @@ def test_without_a_proper_list_nothing_is_removed(host, refused, told, code, plu
 
 
 @pytest.mark.parametrize("told", [{"cni.dev/attachments": []}, {"cni.dev/valid-attachments": None}], ids=str)
-def test_the_older_key_and_null_are_lists_too(host, told):
+def test_older_key_and_null_are_lists(host, told):
     host.pod("a")
     config = host.bridge()
     host.add("a", config)
@@ -113,7 +113,7 @@ def test_the_older_key_and_null_are_lists_too(host, told):
     assert host.left() == {}
 
 
-def test_what_lost_its_record_is_found_by_its_marks(host, attached):
+def test_gc_finds_orphans_by_their_tags(host, attached):
     config, results = attached("a", "b")
     for path in host.records.glob("*/net@*"):
         path.unlink()
@@ -124,7 +124,7 @@ def test_what_lost_its_record_is_found_by_its_marks(host, attached):
     assert {each.split(" ")[1] for each in left["elements"]} == {"b"}
 
 
-def test_another_who_keeps_records_elsewhere_is_not_touched(host, attached, tmp_path):
+def test_gc_ignores_records_in_another_directory(host, attached, tmp_path):
     """Two of ours beside each other in one namespace, with a network of the same name."""
     config, _ = attached("a")
     elsewhere = config | {"dataDir": str(tmp_path / "other"), "ipam": config["ipam"] | {"dataDir": str(tmp_path / "i")}}
@@ -133,7 +133,7 @@ def test_another_who_keeps_records_elsewhere_is_not_touched(host, attached, tmp_
     assert host.left() == left
 
 
-def test_a_record_that_cannot_be_read_goes_with_all_it_named(host, attached):
+def test_gc_removes_a_damaged_record_with_its_links(host, attached):
     config, _ = attached("a")
     for path in host.records.glob("*/net@*"):
         path.write_bytes(b"{")
@@ -141,7 +141,7 @@ def test_a_record_that_cannot_be_read_goes_with_all_it_named(host, attached):
     assert host.left() == {}
 
 
-def test_one_thing_that_cannot_be_removed_keeps_nothing_else(host, attached, refused):
+def test_failure_of_gc_does_not_stop_the_rest(host, attached, refused):
     config, _ = attached("a", "b")
     record = json.loads((host.records / "bridge" / "net@a@eth0").read_bytes())
     ipam = record["config"]["ipam"] | {"type": "missing"}
@@ -156,7 +156,7 @@ def test_one_thing_that_cannot_be_removed_keeps_nothing_else(host, attached, ref
     assert "leases" not in left
 
 
-def test_what_is_being_added_is_spared(host, attached):
+def test_gc_skips_attachments_that_are_being_added(host, attached):
     config, _ = attached("a", "b")
     request = plugin_config(json.dumps(config).encode())
     adding = Call(Invocation("ADD", "a", ifname="eth0"), request)
@@ -168,7 +168,7 @@ def test_what_is_being_added_is_spared(host, attached):
 
 
 @pytest.mark.parametrize("kind", ["bridge", "portmap"])
-def test_who_waits_too_long_for_another_call_is_told_to_try_again(host, refused, kind):
+def test_lock_timeout_is_code_11(host, refused, kind):
     host.limits = Limits(lock=0.2)
     config = host.bridge(type=kind)
     request = plugin_config(json.dumps(config).encode())
@@ -180,7 +180,7 @@ def test_who_waits_too_long_for_another_call_is_told_to_try_again(host, refused,
     host.delete("a", config, "")
 
 
-def test_a_gc_whose_runtime_has_died_takes_nothing_from_a_pod_that_came_since(host, tmp_path, eventually):
+def test_stale_gc_spares_pods_that_were_added_since(host, tmp_path, eventually):
     """Nobody keeps it from going on while the next runtime attaches pods, which its list does not have."""
     gate = tmp_path / "gate"
     for each in ("dead", "new"):
@@ -197,7 +197,7 @@ def test_a_gc_whose_runtime_has_died_takes_nothing_from_a_pod_that_came_since(ho
     assert host.left() == {}
 
 
-def test_many_gcs_beside_adds_and_dels_harm_nobody(host):
+def test_concurrent_gcs_adds_and_dels_do_no_harm(host):
     host.way = "daemon"
     host.begin()
     config = host.bridge("10.88.0.0/24", ipMasq=True)
@@ -235,7 +235,7 @@ exit 0
 """
 
 
-def test_an_ipam_of_others_is_told_the_same(host, refused, tmp_path):
+def test_gc_is_delegated_to_a_foreign_ipam_plugin(host, refused, tmp_path):
     programs = tmp_path / "path"
     programs.mkdir()
     (programs / "recorder").write_text(RECORDER)

@@ -53,7 +53,7 @@ def left(host):
 
 
 @all_ways
-def test_a_pod_gets_the_device_with_all_that_the_result_tells(host, way, plugged):
+def test_pod_gets_the_device_as_in_the_result(host, way, plugged):
     plugged()
     pod = host.pod("a")
     config = device(host, dns={"domain": "x"})
@@ -79,7 +79,7 @@ def test_a_pod_gets_the_device_with_all_that_the_result_tells(host, way, plugged
     host.delete("a", config)
 
 
-def test_packets_pass_between_the_pod_and_the_far_end(host, serving, seen, plugged):
+def test_packets_pass_between_pod_and_peer(host, serving, seen, plugged):
     plugged()
     pod = host.pod("a")
     with KernelNetwork() as here:
@@ -91,7 +91,7 @@ def test_packets_pass_between_the_pod_and_the_far_end(host, serving, seen, plugg
         assert seen(server6, None, "fd88::2", 86) == "fd88::1"
 
 
-def test_a_device_that_was_down_comes_home_down(host, plugged):
+def test_device_that_was_down_is_restored_down(host, plugged):
     plugged()
     host.pod("a")
     with KernelNetwork() as here:
@@ -108,7 +108,7 @@ def test_a_device_that_was_down_comes_home_down(host, plugged):
         pytest.param({"kernelpath": "/sys/devices/virtual/"}, id="by its place in sysfs"),
     ],
 )
-def test_a_device_is_found_otherwise(host, keys, plugged):
+def test_device_is_found_by_mac_address_or_sysfs_path(host, keys, plugged):
     plugged("aa0")
     syscalls.mount("sysfs", "/sys", "sysfs", 0, None)  # of this host: others show the links of others
     pod = host.pod("a")
@@ -125,7 +125,7 @@ def link(name, mac=""):
     return Link(1, name, "", mac, 1500, False, "down")
 
 
-def test_a_device_on_a_bus_is_found_by_its_address(tmp_path, monkeypatch):
+def test_device_is_found_by_its_bus_address(tmp_path, monkeypatch):
     pci, auxiliary = tmp_path / "pci", tmp_path / "auxiliary"
     monkeypatch.setattr(host_device_settings, "BUSES", {"pciBusID": str(pci), "deviceID": str(auxiliary)})
     (pci / "0000:01:00.0" / "net" / "ens1").mkdir(parents=True)
@@ -153,7 +153,7 @@ def test_a_device_on_a_bus_is_found_by_its_address(tmp_path, monkeypatch):
     assert links_in(str(tmp_path / "nowhere")) == []
 
 
-def test_adding_again_gives_the_same_result_and_another_configuration_is_refused(host, refused, plugged):
+def test_repeated_add_returns_the_result_unless_the_configuration_differs(host, refused, plugged):
     plugged()
     host.pod("a")
     first = host.add("a", device(host))
@@ -163,7 +163,7 @@ def test_adding_again_gives_the_same_result_and_another_configuration_is_refused
     host.check("a", device(host), first)
 
 
-def test_a_device_belongs_to_one_pod(host, refused, plugged):
+def test_device_belongs_to_one_pod(host, refused, plugged):
     plugged()
     for each in "ab":
         host.pod(each)
@@ -175,7 +175,7 @@ def test_a_device_belongs_to_one_pod(host, refused, plugged):
     host.add("b", device(host))
 
 
-def test_a_link_that_another_plugin_made_is_not_given_away(host, refused):
+def test_link_of_another_plugin_is_in_use(host, refused):
     for each in "ab":
         host.pod(each)
     result = host.add("a", host.bridge())
@@ -184,7 +184,7 @@ def test_a_link_that_another_plugin_made_is_not_given_away(host, refused):
     host.check("a", host.bridge(), result)
 
 
-def test_an_interface_that_is_not_ours_is_left_alone(host, refused, plugged):
+def test_foreign_interface_is_not_touched(host, refused, plugged):
     plugged()
     pod = host.pod("a")
     with KernelNetwork(pod) as inside:
@@ -198,7 +198,7 @@ def test_an_interface_that_is_not_ours_is_left_alone(host, refused, plugged):
     assert left(host) == {}
 
 
-def test_a_device_keeps_its_place_when_there_is_no_address_for_it(host, refused, plugged):
+def test_device_stays_on_the_host_without_a_free_address(host, refused, plugged):
     plugged()
     host.pod("a")
     config = device(host, "10.88.0.0/30")
@@ -210,7 +210,7 @@ def test_a_device_keeps_its_place_when_there_is_no_address_for_it(host, refused,
 
 
 @pytest.mark.parametrize("how", ["no namespace is named", "another is there now"])
-def test_deleting_needs_no_namespace(host, how, plugged):
+def test_del_needs_no_namespace(host, how, plugged):
     plugged()
     pod = host.pod("a")
     host.add("a", device(host))
@@ -232,7 +232,7 @@ def test_deleting_needs_no_namespace(host, how, plugged):
     assert left(host) == {}
 
 
-def test_a_namespace_that_ended_took_the_pair_with_it_and_deleting_does_not_mind(host, plugged, eventually):
+def test_del_succeeds_after_a_virtual_device_ended_with_its_namespace(host, plugged, eventually):
     plugged()
     host.pod("a")
     host.add("a", device(host))
@@ -242,7 +242,7 @@ def test_a_namespace_that_ended_took_the_pair_with_it_and_deleting_does_not_mind
     assert left(host) == {}
 
 
-def test_a_device_that_the_kernel_brought_home_gets_its_name_back(host, plugged):
+def test_device_that_the_kernel_returned_gets_its_name_back(host, plugged):
     plugged()
     pod = host.pod("a")
     host.add("a", device(host))
@@ -254,7 +254,7 @@ def test_a_device_that_the_kernel_brought_home_gets_its_name_back(host, plugged)
     assert left(host) == {}
 
 
-def test_a_device_that_the_pod_renamed_comes_home_all_the_same(host, plugged):
+def test_device_that_the_pod_renamed_is_restored(host, plugged):
     plugged()
     pod = host.pod("a")
     host.add("a", device(host))
@@ -265,7 +265,7 @@ def test_a_device_that_the_pod_renamed_comes_home_all_the_same(host, plugged):
     assert is_home(host)
 
 
-def test_a_name_that_was_taken_meanwhile_is_told_and_deleting_can_be_repeated(host, refused, plugged):
+def test_taken_name_is_an_error_and_del_can_be_repeated(host, refused, plugged):
     plugged()
     pod = host.pod("a")
     host.add("a", device(host))
@@ -281,7 +281,7 @@ def test_a_name_that_was_taken_meanwhile_is_told_and_deleting_can_be_repeated(ho
     assert left(host) == {}
 
 
-def test_without_ipam_a_pod_gets_the_bare_device(host, plugged):
+def test_without_ipam_the_device_has_no_addresses(host, plugged):
     plugged()
     pod = host.pod("a")
     config = device(host, ipam={})
@@ -316,7 +316,7 @@ def test_without_ipam_a_pod_gets_the_bare_device(host, plugged):
         pytest.param({"ipam": {"type": "absent"}}, 7, "absent is not in CNI_PATH", id="ipam that is not there"),
     ],
 )
-def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host, refused, keys, code, told, plugged):
+def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, told, plugged):
     plugged()
     host.pod("a")
     with refused(code, told):
@@ -326,7 +326,7 @@ def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host
 
 
 @pytest.mark.parametrize("what", ["link", "down", "mac", "address", "exchanged"])
-def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, plugged):
+def test_check_fails_for_each_change(host, refused, what, plugged):
     plugged()
     pod = host.pod("a")
     config = device(host, "10.88.0.0/24")
@@ -361,7 +361,7 @@ def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, plugge
 
 
 @all_ways
-def test_collecting_brings_devices_home(host, way, plugged):
+def test_gc_restores_devices(host, way, plugged):
     plugged()
     host.pod("a")
     config = device(host)
@@ -374,7 +374,7 @@ def test_collecting_brings_devices_home(host, way, plugged):
     assert left(host) == {}
 
 
-def test_status_tells_when_the_device_is_nowhere(host, refused, plugged):
+def test_status_fails_without_the_device(host, refused, plugged):
     with refused(50, "dev0 does not exist"):
         host.call("STATUS", "", device(host), "")
     plugged()
@@ -385,7 +385,7 @@ def test_status_tells_when_the_device_is_nowhere(host, refused, plugged):
 
 
 @pytest.mark.parametrize("point", ADDING)
-def test_what_a_killed_add_took_is_home_after_del(host, point, plugged):
+def test_del_restores_the_device_after_a_killed_add(host, point, plugged):
     plugged()
     host.pod("a")
     assert host.died("ADD", device(host), f"cni.host-device-{point}")[0] == -signal.SIGKILL
@@ -395,7 +395,7 @@ def test_what_a_killed_add_took_is_home_after_del(host, point, plugged):
 
 
 @pytest.mark.parametrize("point", ["tagged", "connected"])
-def test_what_a_killed_add_took_is_no_obstacle_to_another_add(host, point, plugged):
+def test_add_succeeds_after_a_killed_add(host, point, plugged):
     plugged()
     host.pod("a")
     assert host.died("ADD", device(host), f"cni.host-device-{point}")[0] == -signal.SIGKILL
@@ -405,7 +405,7 @@ def test_what_a_killed_add_took_is_no_obstacle_to_another_add(host, point, plugg
 
 
 @pytest.mark.parametrize("point", ["recorded", "tagged", "attached"])
-def test_an_add_that_fails_undoes_itself(host, point, plugged):
+def test_failed_add_undoes_itself(host, point, plugged):
     plugged()
     host.pod("a")
     code, stdout, _ = host.died("ADD", device(host), f"cni.host-device-{point}", "error(disk on fire)")
@@ -415,7 +415,7 @@ def test_an_add_that_fails_undoes_itself(host, point, plugged):
 
 
 @pytest.mark.parametrize("point", DELETING)
-def test_a_killed_del_is_finished_by_the_next(host, point, plugged):
+def test_killed_del_is_completed_by_the_next(host, point, plugged):
     plugged()
     host.pod("a")
     host.add("a", device(host))
@@ -425,7 +425,7 @@ def test_a_killed_del_is_finished_by_the_next(host, point, plugged):
     assert left(host) == {}
 
 
-def test_a_killed_daemon_leaves_a_device_that_del_brings_home(host, plugged):
+def test_del_restores_the_device_after_a_killed_daemon(host, plugged):
     plugged()
     host.pod("a")
     with host.daemon_process(PODWIRE_FAILPOINTS="cni.host-device-connected=kill") as daemon:

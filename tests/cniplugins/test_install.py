@@ -23,7 +23,7 @@ def installed(request, monkeypatch):
     return [NOTE, *NAMES] if request.param == "compiled" else NAMES
 
 
-def test_all_programs_are_put_in_place_and_can_be_replaced(tmp_path, installed):
+def test_all_executables_are_installed_and_can_be_replaced(tmp_path, installed):
     paths = install(str(tmp_path / "bin"))
     assert [Path(path).name for path in paths] == NAMES
     assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == installed
@@ -31,25 +31,25 @@ def test_all_programs_are_put_in_place_and_can_be_replaced(tmp_path, installed):
     assert install(str(tmp_path / "bin")) == paths
 
 
-def test_they_can_be_run(tmp_path, installed):
+def test_installed_executables_run(tmp_path, installed):
     for each in install(str(tmp_path), socket=str(tmp_path / "nobody.sock")):
         done = subprocess.run([each], env={"CNI_COMMAND": "VERSION"}, capture_output=True, check=True)
         assert json.loads(done.stdout)["cniVersion"] == "1.1.0"
 
 
-def test_the_note_tells_where_the_daemon_is_and_what_to_run_without_it(tmp_path):
+def test_settings_file_has_the_socket_and_the_command(tmp_path):
     install(str(tmp_path), socket="/run/elsewhere.sock")
     lines = (tmp_path / NOTE).read_text().splitlines()
     assert lines[:3] == ["socket /run/elsewhere.sock", f"run {Path(sys.executable).resolve()}", "run -IS"]
 
 
 @pytest.mark.parametrize("socket", ["/run/a\nrun /bin/sh"])
-def test_a_socket_that_would_change_the_note_is_refused(tmp_path, socket):
+def test_socket_path_with_a_newline_is_an_error(tmp_path, socket):
     with pytest.raises(ValueError, match="must not contain a newline"):
         install(str(tmp_path), socket=socket)
 
 
-def test_what_is_not_ours_is_kept_unless_told_otherwise(tmp_path):
+def test_foreign_executables_are_replaced_only_with_force(tmp_path):
     (tmp_path / "portmap").write_text("theirs")
     with pytest.raises(Foreign, match="portmap"):
         install(str(tmp_path))
@@ -58,13 +58,13 @@ def test_what_is_not_ours_is_kept_unless_told_otherwise(tmp_path):
     assert b"podwire" in (tmp_path / "portmap").read_bytes()
 
 
-def test_a_link_is_not_ours(tmp_path):
+def test_symbolic_link_is_foreign(tmp_path):
     (tmp_path / "bridge").symlink_to("/bin/true")
     with pytest.raises(Foreign):
         install(str(tmp_path))
 
 
-def test_the_command_installs_and_tells_where(tmp_path, capsys):
+def test_command_installs_and_prints_the_paths(tmp_path, capsys):
     assert main(["cni", "install", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == [str(tmp_path / name) for name in NAMES]
     (tmp_path / "bridge").write_text("theirs")
@@ -73,5 +73,5 @@ def test_the_command_installs_and_tells_where(tmp_path, capsys):
     assert main(["cni", "install", "--force", str(tmp_path)]) == 0
 
 
-def test_a_script_names_the_interpreter_itself():
+def test_script_names_the_real_interpreter():
     assert script("bridge").decode().splitlines()[0] == f"#!{Path(sys.executable).resolve()} -IS"

@@ -70,7 +70,7 @@ def flat(table):
 
 
 @pytest.mark.parametrize(("plugin", "key"), flat(READ))
-def test_a_key_is_read(host, refused, plugin, key):
+def test_key_of_a_wrong_type_is_an_error(host, refused, plugin, key):
     host.pod("a")
     senseless = 5 if key in ("dns", "ipam", "sysctl") else {"no": "sense"}
     with refused(6, key):
@@ -78,7 +78,7 @@ def test_a_key_is_read(host, refused, plugin, key):
 
 
 @pytest.mark.parametrize(("plugin", "key"), flat(IPAM))
-def test_a_key_of_ipam_is_read(host, plugin, key):
+def test_ipam_key_of_a_wrong_type_is_an_error(host, plugin, key):
     ipam = {"type": plugin, "subnet": "10.88.0.0/24", "dataDir": str(host.root / "ipam"), key: 5}
     with pytest.raises(Exception, match=key) as caught:
         host.add("a", host.bridge(type=plugin) | {"ipam": ipam}, CNI_NETNS="/dev/null")
@@ -86,7 +86,7 @@ def test_a_key_of_ipam_is_read(host, plugin, key):
 
 
 @pytest.mark.parametrize(("plugin", "key"), flat(CAPABILITIES))
-def test_a_capability_is_read(host, plugin, key):
+def test_capability_of_a_wrong_type_is_an_error(host, plugin, key):
     host.pod("a")
     with pytest.raises(Exception, match=f"(?i){key}") as caught:
         host.add("a", config(host, plugin) | {"device": "", "ingressRate": None, "runtimeConfig": {key: 5}})
@@ -94,7 +94,7 @@ def test_a_capability_is_read(host, plugin, key):
 
 
 @pytest.mark.parametrize(("plugin", "key"), flat(REFUSED))
-def test_a_key_that_is_not_done_is_refused_by_its_name(host, refused, plugin, key):
+def test_unsupported_key_is_an_error_with_its_name(host, refused, plugin, key):
     host.pod("a")
     with refused(2, key):
         host.add("a", config(host, plugin) | {key: REFUSED[plugin][key]})

@@ -35,7 +35,7 @@ def macvlan(host, *subnets, **keys):
 
 
 @all_ways
-def test_a_pod_gets_a_link_with_all_that_the_result_tells(host, way, wired):
+def test_add_makes_everything_that_the_result_has(host, way, wired):
     wired()
     pod = host.pod("a")
     config = macvlan(host, mtu=1400, dns={"domain": "x"})
@@ -66,7 +66,7 @@ def test_a_pod_gets_a_link_with_all_that_the_result_tells(host, way, wired):
     host.delete("a", config)
 
 
-def test_pods_on_one_wire_reach_each_other_at_once_and_private_ones_do_not(host, serving, seen, wired):
+def test_pods_on_one_master_reach_each_other_unless_private(host, serving, seen, wired):
     wired()
     a, b = host.pod("a"), host.pod("b")
     for each in "ab":
@@ -96,7 +96,7 @@ def test_every_mode_is_set_and_checked(host, refused, mode, wired):
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_without_a_master_it_stands_on_the_link_of_the_default_route(host, refused, family, wired):
+def test_default_master_is_the_link_of_the_default_route(host, refused, family, wired):
     host.pod("a")
     wired("other0")
     wired("uplink0")
@@ -111,7 +111,7 @@ def test_without_a_master_it_stands_on_the_link_of_the_default_route(host, refus
 
 
 @all_ways
-def test_a_master_may_be_a_link_of_the_pod(host, way, wired):
+def test_master_can_be_a_link_of_the_pod(host, way, wired):
     pod = host.pod("a")
     wired("wire0", pod)
     config = macvlan(host, linkInContainer=True)
@@ -132,13 +132,13 @@ def test_a_master_may_be_a_link_of_the_pod(host, way, wired):
         pytest.param({"mac": "02:00:00:00:00:09", "runtimeConfig": {"Mac": MAC}}, {}, MAC, id="capability"),
     ],
 )
-def test_the_mac_address_is_the_one_that_is_asked_for(host, keys, env, mac, wired):
+def test_requested_mac_address_is_used(host, keys, env, mac, wired):
     wired()
     pod = host.pod("a")
     assert host.add("a", macvlan(host, **keys), **env)["interfaces"][0]["mac"] == mac == host.links(pod)["eth0"].mac
 
 
-def test_without_ipam_a_pod_gets_a_bare_link_that_is_up(host, wired):
+def test_without_ipam_the_link_is_up_without_addresses(host, wired):
     wired()
     pod = host.pod("a")
     config = macvlan(host, ipam={})
@@ -151,7 +151,7 @@ def test_without_ipam_a_pod_gets_a_bare_link_that_is_up(host, wired):
     assert host.left() == {}
 
 
-def test_adding_again_gives_the_same_result_and_another_configuration_is_refused(host, refused, wired):
+def test_repeated_add_returns_the_result_unless_the_configuration_differs(host, refused, wired):
     wired()
     pod = host.pod("a")
     first = host.add("a", macvlan(host))
@@ -163,7 +163,7 @@ def test_adding_again_gives_the_same_result_and_another_configuration_is_refused
     host.check("a", macvlan(host), first)
 
 
-def test_adding_again_when_the_link_is_gone_makes_it_anew(host, wired):
+def test_repeated_add_makes_a_missing_link_again(host, wired):
     wired()
     pod = host.pod("a")
     host.add("a", macvlan(host))
@@ -172,7 +172,7 @@ def test_adding_again_when_the_link_is_gone_makes_it_anew(host, wired):
     host.check("a", macvlan(host), host.add("a", macvlan(host)))
 
 
-def test_an_interface_that_is_not_ours_is_left_alone(host, refused, wired):
+def test_foreign_interface_is_not_touched(host, refused, wired):
     wired()
     pod = host.pod("a")
     wired("eth0", pod)
@@ -184,7 +184,7 @@ def test_an_interface_that_is_not_ours_is_left_alone(host, refused, wired):
     assert host.left() == {}
 
 
-def test_a_name_that_is_taken_on_the_host_is_none_in_the_pod(host, wired):
+def test_interface_name_may_exist_on_the_host(host, wired):
     wired()
     wired("eth0")
     pod = host.pod("a")
@@ -193,7 +193,7 @@ def test_a_name_that_is_taken_on_the_host_is_none_in_the_pod(host, wired):
 
 
 @pytest.mark.parametrize("how", ["the namespace is gone", "no namespace is named", "another is there now"])
-def test_deleting_needs_no_namespace(host, how, wired, eventually):
+def test_del_needs_no_namespace(host, how, wired, eventually):
     wired()
     pod = host.pod("a")
     host.add("a", macvlan(host))
@@ -208,7 +208,7 @@ def test_deleting_needs_no_namespace(host, how, wired, eventually):
         assert ("eth0" in host.links(pod)) == (how == "another is there now")
 
 
-def test_deleting_needs_no_master(host, wired):
+def test_del_needs_no_master(host, wired):
     wired()
     host.pod("a")
     host.add("a", macvlan(host))
@@ -218,7 +218,7 @@ def test_deleting_needs_no_master(host, wired):
     assert host.left() == {}
 
 
-def test_deleting_finds_a_link_that_the_pod_has_renamed(host, wired):
+def test_del_finds_a_renamed_link(host, wired):
     wired()
     pod = host.pod("a")
     host.add("a", macvlan(host))
@@ -244,7 +244,7 @@ def test_deleting_finds_a_link_that_the_pod_has_renamed(host, wired):
         pytest.param({"ipam": {"type": "absent"}}, 7, "absent is not in CNI_PATH", id="ipam that is not there"),
     ],
 )
-def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host, refused, keys, code, told, wired):
+def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, told, wired):
     wired()
     host.pod("a")
     with refused(code, told):
@@ -254,7 +254,7 @@ def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host
 
 
 @pytest.mark.parametrize("what", ["link", "down", "mac", "address", "master"])
-def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, wired):
+def test_check_fails_for_each_change(host, refused, what, wired):
     wired()
     wired("wire1")
     pod = host.pod("a")
@@ -290,7 +290,7 @@ def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, wired)
 
 
 @all_ways
-def test_collecting_takes_what_is_not_valid_and_nothing_else(host, way, wired):
+def test_gc_releases_only_invalid_attachments(host, way, wired):
     wired()
     config = macvlan(host)
     results = {}
@@ -307,7 +307,7 @@ def test_collecting_takes_what_is_not_valid_and_nothing_else(host, way, wired):
     assert host.left() == {}
 
 
-def test_status_tells_when_there_is_nothing_to_stand_on(host, refused, wired):
+def test_status_fails_without_a_master(host, refused, wired):
     with refused(50, "link wire0 does not exist"):
         host.call("STATUS", "", macvlan(host), "")
     with refused(50, "no default route"):
@@ -318,7 +318,7 @@ def test_status_tells_when_there_is_nothing_to_stand_on(host, refused, wired):
 
 
 @pytest.mark.parametrize("point", ADDING)
-def test_what_a_killed_add_left_is_gone_after_del(host, point, wired):
+def test_del_removes_what_a_killed_add_left(host, point, wired):
     wired()
     pod = host.pod("a")
     assert host.died("ADD", macvlan(host), f"cni.macvlan-{point}")[0] == -signal.SIGKILL
@@ -328,7 +328,7 @@ def test_what_a_killed_add_left_is_gone_after_del(host, point, wired):
 
 
 @pytest.mark.parametrize("point", ["made", "connected"])
-def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point, wired):
+def test_repeated_add_succeeds_after_a_killed_add(host, point, wired):
     wired()
     host.pod("a")
     assert host.died("ADD", macvlan(host), f"cni.macvlan-{point}")[0] == -signal.SIGKILL
@@ -338,7 +338,7 @@ def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point, wired
 
 
 @pytest.mark.parametrize("point", ["recorded", "made", "attached"])
-def test_an_add_that_fails_undoes_itself(host, point, wired):
+def test_failed_add_undoes_itself(host, point, wired):
     wired()
     pod = host.pod("a")
     code, stdout, _ = host.died("ADD", macvlan(host), f"cni.macvlan-{point}", "error(disk on fire)")
@@ -348,7 +348,7 @@ def test_an_add_that_fails_undoes_itself(host, point, wired):
 
 
 @pytest.mark.parametrize("point", DELETING)
-def test_a_killed_del_is_finished_by_the_next(host, point, wired):
+def test_killed_del_is_completed_by_the_next(host, point, wired):
     wired()
     host.pod("a")
     host.add("a", macvlan(host))

@@ -43,9 +43,7 @@ def attach(host):
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_a_pod_reaches_the_world_although_iptables_drops_what_nobody_decides(
-    host, attach, serving, seen, eventually, family
-):
+def test_pod_passes_an_iptables_forward_policy_of_drop(host, attach, serving, seen, eventually, family):
     drop(4, 6)
     told = attach()
     with host.outside() as outside, serving(outside, 80, family) as server:
@@ -54,7 +52,7 @@ def test_a_pod_reaches_the_world_although_iptables_drops_what_nobody_decides(
         assert seen(server, host.namespaces.path("a"), OUTSIDE[family], 80) is None, "the policy is theirs"
 
 
-def test_what_a_rule_of_theirs_drops_stays_dropped(host, attach, serving, seen):
+def test_foreign_drop_rule_still_applies(host, attach, serving, seen):
     drop(4)
     KernelRuleset().apply("add rule ip filter DOCKER-USER ip saddr 10.88.0.0/24 drop\n")
     attach()
@@ -62,7 +60,7 @@ def test_what_a_rule_of_theirs_drops_stays_dropped(host, attach, serving, seen):
         assert seen(server, host.namespaces.path("a"), OUTSIDE[4], 80) is None
 
 
-def test_nobody_else_passes_by_our_rule(host, attach, serving, seen):
+def test_rule_accepts_packets_of_pods_only(host, attach, serving, seen):
     drop(4)
     attach("a")
     host.pod("b")
@@ -71,7 +69,7 @@ def test_nobody_else_passes_by_our_rule(host, attach, serving, seen):
         assert seen(server, host.namespaces.path("b"), OUTSIDE[4], 80) is None
 
 
-def test_one_rule_serves_all_pods_and_goes_with_the_last(host, attach):
+def test_one_rule_serves_all_pods_and_is_removed_with_the_last(host, attach):
     drop(4)
     before = forward()
     told = {pod: attach(pod) for pod in ("a", "b")}
@@ -83,7 +81,7 @@ def test_one_rule_serves_all_pods_and_goes_with_the_last(host, attach):
     assert forward() == before
 
 
-def test_the_last_ones_may_go_at_once(host, attach):
+def test_last_pods_may_be_removed_concurrently(host, attach):
     drop(4, 6)
     before = forward()
     told = {f"p{number}": attach(f"p{number}") for number in range(6)}
@@ -92,7 +90,7 @@ def test_the_last_ones_may_go_at_once(host, attach):
     assert forward() == before
 
 
-def test_where_nothing_is_dropped_nothing_is_added(host, attach):
+def test_no_rule_is_added_without_a_drop_policy(host, attach):
     drop(4)
     KernelRuleset().apply("add chain ip filter FORWARD { policy accept; }\n")
     told = attach()
@@ -100,7 +98,7 @@ def test_where_nothing_is_dropped_nothing_is_added(host, attach):
     host.check("a", told, told["prevResult"])
 
 
-def test_checking_notices_a_firewall_that_came_later_and_the_next_pod_mends_it(host, attach, refused):
+def test_check_fails_without_the_rule_and_the_next_add_restores_it(host, attach, refused):
     told = attach()
     host.check("a", told, told["prevResult"])
     drop(6)
@@ -110,7 +108,7 @@ def test_checking_notices_a_firewall_that_came_later_and_the_next_pod_mends_it(h
     host.check("a", told, told["prevResult"])
 
 
-def test_another_chain_that_drops_is_named(host, attach, capsys):
+def test_other_chain_with_policy_drop_is_a_warning(host, attach, capsys):
     KernelRuleset().apply(
         "add table inet mine\nadd chain inet mine fw { type filter hook forward priority 0; policy drop; }\n"
     )
@@ -119,7 +117,7 @@ def test_another_chain_that_drops_is_named(host, attach, capsys):
 
 
 @pytest.mark.skipif(shutil.which("iptables-nft") is None, reason="Debian's iptables is not here")
-def test_iptables_reads_and_reloads_our_rule(host, attach, tmp_path):
+def test_iptables_saves_and_restores_our_rule(host, attach, tmp_path):
     def iptables(*words, given=""):
         return subprocess.run(words, input=given, capture_output=True, text=True, check=True).stdout
 

@@ -26,7 +26,7 @@ def podwire(host):
     return run
 
 
-def test_what_is_attached_is_listed_with_its_owner(host, podwire):
+def test_attachments_are_listed_with_their_owners(host, podwire):
     assert podwire("list", "--data-dir", str(host.records)).stdout.split() == [
         "NETWORK",
         "CONTAINER",
@@ -50,7 +50,7 @@ def test_what_is_attached_is_listed_with_its_owner(host, podwire):
     assert [line.split()[6:] for line in lines[1:]] == [["-"], ["-"]], "nobody checks them"
 
 
-def test_what_a_runtime_found_of_a_pod_is_listed_with_it(host, podwire):
+def test_check_results_of_a_runtime_are_listed(host, podwire):
     config = host.bridge()
     for each in "ab":
         host.pod(each)
@@ -68,7 +68,7 @@ def test_what_a_runtime_found_of_a_pod_is_listed_with_it(host, podwire):
     assert re.search(r"failed \d+s: CNI plugin bridge failed CHECK: code 101: eth0 is down$", lines[2])
 
 
-def test_pools_are_counted_for_every_network_of_a_directory(host, podwire, tmp_path):
+def test_pools_of_all_networks_are_counted(host, podwire, tmp_path):
     folder = tmp_path / "net.d"
     folder.mkdir()
     config = host.bridge("10.88.0.0/29", "fd88::/64")

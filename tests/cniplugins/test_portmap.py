@@ -30,7 +30,7 @@ def map_ports(host):
     return attach
 
 
-def test_a_host_port_leads_to_the_pod_from_everywhere(host, map_ports, serving, seen):
+def test_host_port_leads_to_the_pod_from_everywhere(host, map_ports, serving, seen):
     config = map_ports("a", WEB)
     host.pod("b")
     host.add("b", host.bridge(*DUAL, hairpinMode=True, ipMasq=True))
@@ -47,7 +47,7 @@ def test_a_host_port_leads_to_the_pod_from_everywhere(host, map_ports, serving, 
         assert seen(server, outside, "192.0.2.1", 8080) is None
 
 
-def test_it_does_so_for_ipv6(host, map_ports, serving, seen):
+def test_host_port_leads_to_the_pod_by_ipv6(host, map_ports, serving, seen):
     map_ports("a", WEB)
     a = host.namespaces.path("a")
     with host.outside() as outside, serving(a, 80, 6) as server:
@@ -67,7 +67,7 @@ def test_only_packets_for_this_host_are_redirected(host, map_ports, serving, see
         assert seen(theirs, None, "192.0.2.2", 8080) == "192.0.2.1"
 
 
-def test_nobody_outside_reaches_the_loopback_addresses_of_the_host(host, map_ports, serving, seen):
+def test_loopback_addresses_are_not_reachable_from_outside(host, map_ports, serving, seen):
     map_ports("a", WEB)
     with host.outside() as outside, serving(None, 9000) as private:
         KernelSysctls().write("net.ipv4.conf.wan.route_localnet", "1")
@@ -77,7 +77,7 @@ def test_nobody_outside_reaches_the_loopback_addresses_of_the_host(host, map_por
         assert seen(private, outside, "127.9.9.9", 9000) is None
 
 
-def test_a_host_address_narrows_a_mapping(host, map_ports, serving, seen):
+def test_host_ip_limits_a_mapping(host, map_ports, serving, seen):
     map_ports("a", WEB | {"hostIP": "192.0.2.1"})
     map_ports("b", WEB | {"hostIP": "192.0.2.9"})
     a, b = host.namespaces.path("a"), host.namespaces.path("b")
@@ -90,7 +90,7 @@ def test_a_host_address_narrows_a_mapping(host, map_ports, serving, seen):
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::"])
-def test_an_unspecified_host_address_is_any_of_its_family(host, map_ports, address):
+def test_unspecified_host_ip_is_any_address_of_its_family(host, map_ports, address):
     map_ports("a", WEB | {"hostIP": address})
     kernel = KernelElements(None, "podwire")
     found = {name: len(kernel.list(name)) for name in ("ports4", "ports6")}
@@ -98,7 +98,7 @@ def test_an_unspecified_host_address_is_any_of_its_family(host, map_ports, addre
     assert found == ({"ports4": 1, "ports6": 0} if address == "0.0.0.0" else {"ports4": 0, "ports6": 1})
 
 
-def test_a_port_that_is_taken_is_refused_by_the_name_of_its_owner(host, map_ports, refused, serving, seen):
+def test_taken_port_is_an_error_with_its_owner(host, map_ports, refused, serving, seen):
     first = map_ports("a", WEB)
     host.pod("b")
     second = host.portmap(host.add("b", host.bridge(*DUAL)), WEB | {"hostPort": 9090}, WEB)
@@ -111,7 +111,7 @@ def test_a_port_that_is_taken_is_refused_by_the_name_of_its_owner(host, map_port
     host.add("b", second)
 
 
-def test_a_port_whose_owner_is_gone_without_a_record_can_be_taken(host, map_ports):
+def test_port_without_an_owners_record_can_be_taken(host, map_ports):
     map_ports("a", WEB)
     for path in host.records.glob("portmap/*"):
         path.unlink()
@@ -119,7 +119,7 @@ def test_a_port_whose_owner_is_gone_without_a_record_can_be_taken(host, map_port
     host.check("b", config, config["prevResult"])
 
 
-def test_adding_again_maps_the_same_ports_once(host, map_ports):
+def test_repeated_add_maps_the_ports_once(host, map_ports):
     config = map_ports("a", WEB)
     before = sorted(each.split(" ", 1)[1] for each in host.left()["elements"])
     host.add("a", config)
@@ -128,7 +128,7 @@ def test_adding_again_maps_the_same_ports_once(host, map_ports):
 
 
 @pytest.mark.parametrize("lost", ["runtimeConfig", "prevResult"])
-def test_deleting_needs_neither_the_mappings_nor_the_result(host, map_ports, lost):
+def test_del_needs_neither_mappings_nor_prev_result(host, map_ports, lost):
     config = map_ports("a", WEB, WEB | {"protocol": "UDP"})
     del config[lost]
     host.delete("a", config, "")
@@ -137,20 +137,20 @@ def test_deleting_needs_neither_the_mappings_nor_the_result(host, map_ports, los
     host.delete("a", config, "")
 
 
-def test_a_pod_without_mappings_leaves_no_trace(host, map_ports):
+def test_pod_without_mappings_has_no_record(host, map_ports):
     config = map_ports("a")
     assert list(host.records.glob("portmap/*")) == []
     host.check("a", config, config["prevResult"])
     host.delete("a", config)
 
 
-def test_keys_are_known_in_the_spelling_of_other_runtimes(host, map_ports, serving, seen):
+def test_capability_keys_are_case_insensitive(host, map_ports, serving, seen):
     map_ports("a", {"HostPort": 8080, "ContainerPort": 80, "Protocol": "tcp", "HostIP": ""})
     with serving(host.namespaces.path("a"), 80) as server:
         assert seen(server, None, "127.0.0.1", 8080) is not None
 
 
-def test_twenty_ports_of_one_pod(host, map_ports, serving, seen):
+def test_twenty_ports_of_a_pod_are_mapped(host, map_ports, serving, seen):
     map_ports(
         "a", *({"hostPort": 8000 + number, "containerPort": 80 + number, "protocol": "tcp"} for number in range(20))
     )
@@ -158,7 +158,7 @@ def test_twenty_ports_of_one_pod(host, map_ports, serving, seen):
         assert seen(server, None, "127.0.0.1", 8019) is not None
 
 
-def test_udp_reaches_the_pod_and_its_answer_comes_back(host, map_ports, serving):
+def test_udp_reaches_the_pod_and_replies_return(host, map_ports, serving):
     map_ports("a", {"hostPort": 5353, "containerPort": 53, "protocol": "udp"})
     with host.outside() as outside, serving(host.namespaces.path("a"), 53, kind=socket.SOCK_DGRAM) as server:
         with visit(outside):
@@ -172,7 +172,7 @@ def test_udp_reaches_the_pod_and_its_answer_comes_back(host, map_ports, serving)
             assert (data, peer[0], client.recv(100)) == (b"ask", "192.0.2.2", b"answer")
 
 
-def test_a_flow_that_never_ended_reaches_the_pod_that_comes_next(host, map_ports, serving):
+def test_endless_udp_flow_reaches_the_next_pod(host, map_ports, serving):
     mapping = {"hostPort": 5353, "containerPort": 53, "protocol": "udp"}
     with host.outside() as outside, visit(outside):
         client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -202,7 +202,7 @@ def test_a_flow_that_never_ended_reaches_the_pod_that_comes_next(host, map_ports
         ({"hostPort": 80, "containerPort": 80, "hostIP": "here"}, "hostIP"),
     ],
 )
-def test_a_mapping_that_cannot_be_meant_is_refused(host, refused, mapping, told):
+def test_invalid_mapping_is_an_error(host, refused, mapping, told):
     host.pod("a")
     previous = host.add("a", host.bridge())
     with refused(7, told):
@@ -220,13 +220,13 @@ def test_a_mapping_that_cannot_be_meant_is_refused(host, refused, mapping, told)
     ],
     ids=lambda each: next(iter(each)),
 )
-def test_what_only_iptables_can_do_is_refused_by_name(host, refused, keys):
+def test_iptables_only_keys_are_errors_with_their_name(host, refused, keys):
     host.pod("a")
     with refused(2, next(iter(keys))):
         host.add("a", host.portmap(host.add("a", host.bridge()), WEB, **keys))
 
 
-def test_without_a_previous_result_there_is_nothing_to_map_to(host, refused):
+def test_missing_prev_result_is_an_error(host, refused):
     host.pod("a")
     config = host.portmap({}, WEB)
     del config["prevResult"]
@@ -235,7 +235,7 @@ def test_without_a_previous_result_there_is_nothing_to_map_to(host, refused):
             host.call(verb, "a", config)
 
 
-def test_checking_notices_a_mapping_that_is_gone(host, map_ports, refused):
+def test_check_fails_for_a_missing_mapping(host, map_ports, refused):
     config = map_ports("a", WEB)
     kernel = KernelElements(None, "podwire")
     kernel.delete("ports4", *kernel.list("ports4"))
@@ -244,7 +244,7 @@ def test_checking_notices_a_mapping_that_is_gone(host, map_ports, refused):
         host.check("a", config, config["prevResult"])
 
 
-def test_mappings_come_back_after_somebody_flushed_all_rules(host, map_ports, serving, seen):
+def test_repeated_add_restores_flushed_mappings(host, map_ports, serving, seen):
     first = map_ports("a", WEB)
     KernelRuleset().apply("flush ruleset\n")
     map_ports("b", WEB | {"hostPort": 9090})

@@ -32,7 +32,7 @@ def routes(network, family):
 
 
 @all_ways
-def test_a_pod_and_the_host_get_all_that_the_result_tells(host, way):
+def test_add_makes_both_ends_as_in_the_result(host, way):
     pod = host.pod("a")
     result = host.add("a", ptp(host, mtu=1400))
     outside, inside = result["interfaces"]
@@ -70,7 +70,7 @@ def test_a_pod_and_the_host_get_all_that_the_result_tells(host, way):
 
 
 @all_ways
-def test_deleting_leaves_nothing(host, way):
+def test_del_leaves_nothing(host, way):
     host.pod("a")
     config = ptp(host, ipMasq=True)
     host.add("a", config)
@@ -96,7 +96,7 @@ def test_the_host_and_pods_reach_each_other_at_once(host, serving, seen):
         assert seen(server6, a, "fd88::1", 86) == "fd88::2"
 
 
-def test_traffic_that_leaves_the_subnet_leaves_as_the_host_when_asked_for(host, serving, seen):
+def test_traffic_is_masqueraded_with_ip_masq(host, serving, seen):
     a = host.pod("a")
     host.add("a", ptp(host, ipMasq=True))
     with host.outside() as outside, serving(outside, 80) as server, serving(outside, 86, 6) as server6:
@@ -115,7 +115,7 @@ def test_the_host_forwards(host):
     assert sysctls.read("net.ipv4.ip_forward") == sysctls.read("net.ipv6.conf.all.forwarding") == "1"
 
 
-def test_a_gateway_of_a_route_may_be_anywhere_in_the_pods_network(host):
+def test_gateway_of_a_route_can_be_in_the_pods_network(host):
     pod = host.pod("a")
     config = ptp(host)
     config["ipam"]["routes"] = [{"dst": "10.9.0.0/16", "gw": "10.88.0.77"}]
@@ -124,7 +124,7 @@ def test_a_gateway_of_a_route_may_be_anywhere_in_the_pods_network(host):
         assert ("10.9.0.0/16", "10.88.0.77", "eth0", "None") in routes(there, 4)
 
 
-def test_a_network_of_one_address_is_reached_by_its_gateway_alone(host, serving, seen):
+def test_single_address_network_uses_its_gateway(host, serving, seen):
     pod = host.pod("a")
     addresses = [{"address": "10.77.0.5/32", "gateway": "10.66.0.1"}, {"address": "fd77::5/128", "gateway": "fd66::1"}]
     config = ptp(
@@ -139,7 +139,7 @@ def test_a_network_of_one_address_is_reached_by_its_gateway_alone(host, serving,
     assert host.left() == {}
 
 
-def test_adding_again_gives_the_same_result_and_another_configuration_is_refused(host, refused):
+def test_repeated_add_returns_the_result_unless_the_configuration_differs(host, refused):
     host.pod("a")
     first = host.add("a", ptp(host, ipMasq=True))
     before = host.left()
@@ -150,7 +150,7 @@ def test_adding_again_gives_the_same_result_and_another_configuration_is_refused
     host.check("a", ptp(host, ipMasq=True), first)
 
 
-def test_an_interface_that_is_not_ours_is_left_alone(host, refused):
+def test_foreign_interface_is_not_touched(host, refused):
     pod = host.pod("a")
     with KernelNetwork(pod) as inside:
         inside.links.add(Veth("eth0", "other"))
@@ -162,7 +162,7 @@ def test_an_interface_that_is_not_ours_is_left_alone(host, refused):
     assert host.left() == {}
 
 
-def test_an_address_that_another_pod_has_is_refused(host, refused):
+def test_address_of_another_pod_is_an_error(host, refused):
     for each in "ab":
         host.pod(each)
     ipam = {"type": "static", "addresses": [{"address": "10.77.0.5/24", "gateway": "10.77.0.1"}]}
@@ -173,7 +173,7 @@ def test_an_address_that_another_pod_has_is_refused(host, refused):
 
 
 @pytest.mark.parametrize("how", ["the namespace is gone", "no namespace is named", "another is there now"])
-def test_deleting_needs_no_namespace(host, how):
+def test_del_needs_no_namespace(host, how):
     pod = host.pod("a")
     config = ptp(host, ipMasq=True)
     host.add("a", config)
@@ -207,14 +207,14 @@ def test_deleting_needs_no_namespace(host, how):
         pytest.param({"dns": {"nameservers": "1.1.1.1"}}, 6, "dns.nameservers", id="dns"),
     ],
 )
-def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host, refused, keys, code, told):
+def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, told):
     host.pod("a")
     with refused(code, told):
         host.add("a", ptp(host) | keys)
     assert host.left() == {}
 
 
-def test_the_dns_of_the_configuration_wins(host):
+def test_dns_of_the_configuration_precedes_that_of_ipam(host):
     host.pod("a")
     assert host.add("a", ptp(host, dns={"domain": "x"}))["dns"] == {"domain": "x"}
 
@@ -264,7 +264,7 @@ def _tamper(host, pod, result, what):
         ("rules", "not masqueraded"),
     ],
 )
-def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, told):
+def test_check_fails_for_each_change(host, refused, what, told):
     pod = host.pod("a")
     config = ptp(host, "10.88.0.0/24", ipMasq=True)
     config["ipam"]["routes"] = []
@@ -276,7 +276,7 @@ def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, told):
 
 
 @all_ways
-def test_collecting_takes_what_is_not_valid_and_nothing_else(host, way):
+def test_gc_releases_only_invalid_attachments(host, way):
     for each in "abc":
         host.pod(each)
     config = ptp(host, ipMasq=True)
@@ -290,7 +290,7 @@ def test_collecting_takes_what_is_not_valid_and_nothing_else(host, way):
     assert host.left() == {}
 
 
-def test_status_tells_when_there_is_no_address_left(host, refused):
+def test_status_fails_for_a_full_pool(host, refused):
     host.pod("a")
     config = ptp(host, "10.88.0.0/30")
     assert host.call("STATUS", "", config, "") is None
@@ -300,7 +300,7 @@ def test_status_tells_when_there_is_no_address_left(host, refused):
 
 
 @pytest.mark.parametrize("point", ADDING)
-def test_what_a_killed_add_left_is_gone_after_del(host, point):
+def test_del_removes_what_a_killed_add_left(host, point):
     host.pod("a")
     config = ptp(host, ipMasq=True)
     assert host.died("ADD", config, f"cni.ptp-{point}")[0] == -signal.SIGKILL
@@ -311,7 +311,7 @@ def test_what_a_killed_add_left_is_gone_after_del(host, point):
 
 
 @pytest.mark.parametrize("point", ["leased", "connected"])
-def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point):
+def test_repeated_add_succeeds_after_a_killed_add(host, point):
     host.pod("a")
     config = ptp(host, ipMasq=True)
     assert host.died("ADD", config, f"cni.ptp-{point}")[0] == -signal.SIGKILL
@@ -321,7 +321,7 @@ def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point):
 
 
 @pytest.mark.parametrize("point", ["recorded", "connected", "attached"])
-def test_an_add_that_fails_undoes_itself(host, point):
+def test_failed_add_undoes_itself(host, point):
     host.pod("a")
     code, stdout, _ = host.died("ADD", ptp(host, ipMasq=True), f"cni.ptp-{point}", "error(disk on fire)")
     assert (code, json.loads(stdout)["code"]) == (1, 999)
@@ -329,7 +329,7 @@ def test_an_add_that_fails_undoes_itself(host, point):
 
 
 @pytest.mark.parametrize("point", DELETING)
-def test_a_killed_del_is_finished_by_the_next(host, point):
+def test_killed_del_is_completed_by_the_next(host, point):
     host.pod("a")
     config = ptp(host, ipMasq=True)
     host.add("a", config)

@@ -102,7 +102,7 @@ def test_their_bridge_uses_our_host_local(host, mixed):
     assert host.left() == {}
 
 
-def test_what_theirs_leased_is_respected_and_given_back_by_ours(host, mixed, programs, reference):
+def test_leases_of_the_reference_plugin_are_respected_and_released(host, mixed, programs, reference):
     host.way = "program"
     config = {"cniVersion": "1.0.0", "name": "net", "type": "host-local", "ipam": host.bridge()["ipam"]}
     host.programs = reference
@@ -126,7 +126,7 @@ def test_our_port_maps_follow_their_bridge(host, mixed, serving):
     host.delete("a", config)
 
 
-def test_an_operator_goes_to_ours_and_back_and_nobody_loses_or_shares_an_address(host, programs, reference):
+def test_switching_plugins_and_back_loses_and_shares_no_address(host, programs, reference):
     """Each ADD and DEL by either host-local, in the same directory."""
     host.way = "program"
     ipam = host.bridge("10.88.0.0/28", "fd88::/64")["ipam"]
@@ -151,7 +151,7 @@ def test_an_operator_goes_to_ours_and_back_and_nobody_loses_or_shares_an_address
     assert host.left() == {}
 
 
-def test_theirs_goes_on_where_ours_stopped(host, programs, reference):
+def test_reference_plugin_continues_after_ours(host, programs, reference):
     host.way = "program"
     config = {"cniVersion": "1.0.0", "name": "net", "type": "host-local", "ipam": host.bridge("10.88.0.0/29")["ipam"]}
     host.programs = programs

@@ -62,7 +62,7 @@ def config(tmp_path):
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
-def test_a_plugin_tells_its_versions_without_reading_anything(programs, plugin):
+def test_version_reads_no_stdin(programs, plugin):
     process = subprocess.Popen(
         [programs / plugin], env={"CNI_COMMAND": "VERSION"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -71,31 +71,31 @@ def test_a_plugin_tells_its_versions_without_reading_anything(programs, plugin):
     assert process.returncode == 0
 
 
-def test_without_a_command_a_plugin_tells_what_it_is_and_does_nothing(run):
+def test_missing_command_prints_what_the_plugin_is(run):
     code, printed, stderr = run("bridge", {})
     assert (code, printed) == (0, None)
     assert b"podwire bridge" in stderr
 
 
 @pytest.mark.parametrize("command", ["FOO", "add", ""])
-def test_a_command_that_there_is_not_is_refused(run, command):
+def test_unknown_command_is_an_error(run, command):
     code, told, stderr = run("bridge", {"CNI_COMMAND": command})
     assert (code, told["code"], told["cniVersion"], stderr) == (1, 4, "1.1.0", b"")
     assert "CNI_COMMAND" in told["msg"]
 
 
 @pytest.mark.parametrize("command", ["GC", "STATUS"])
-def test_gc_and_status_are_refused_before_1_1_0(run, config, command):
+def test_gc_and_status_need_version_1_1_0(run, config, command):
     old = json.dumps(config | {"cniVersion": "1.0.0", "cni.dev/valid-attachments": []}).encode()
     assert run("bridge", ENVIRONMENT | {"CNI_COMMAND": command}, old)[1]["code"] == 1
 
 
-def test_check_is_refused_before_0_4_0(run, config):
+def test_check_needs_version_0_4_0(run, config):
     old = json.dumps(config | {"cniVersion": "0.3.1"}).encode()
     assert run("bridge", ENVIRONMENT | {"CNI_COMMAND": "CHECK"}, old)[1]["code"] == 1
 
 
-def test_all_that_is_missing_is_told_at_once(run):
+def test_all_missing_variables_are_named(run):
     told = run("bridge", {"CNI_COMMAND": "ADD"}, b"{}")[1]
     assert told["code"] == 4
     assert all(each in told["msg"] for each in ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"))
@@ -103,7 +103,7 @@ def test_all_that_is_missing_is_told_at_once(run):
 
 @pytest.mark.parametrize("id_", ["../../etc/x", "a/b", ".x", "-x", "a b", "a;b", "a\nb", "ü"])
 @pytest.mark.parametrize("command", ["ADD", "DEL"])
-def test_an_id_that_could_leave_its_directory_is_refused(run, config, id_, command, tmp_path):
+def test_container_id_with_a_path_is_an_error(run, config, id_, command, tmp_path):
     told = run("bridge", ENVIRONMENT | {"CNI_CONTAINERID": id_, "CNI_COMMAND": command}, json.dumps(config).encode())[1]
     assert told["code"] == 4
     assert "CNI_CONTAINERID" in told["msg"]
@@ -111,35 +111,35 @@ def test_an_id_that_could_leave_its_directory_is_refused(run, config, id_, comma
 
 
 @pytest.mark.parametrize("ifname", ["a" * 16, "eth/0", "eth:0", "e 0", ".", "..", "eth%d"])
-def test_a_name_that_no_link_can_have_is_refused(run, config, ifname):
+def test_invalid_interface_name_is_an_error(run, config, ifname):
     told = run("bridge", ENVIRONMENT | {"CNI_IFNAME": ifname}, json.dumps(config).encode())[1]
     assert (told["code"], "CNI_IFNAME" in told["msg"]) == (4, True)
 
 
 @pytest.mark.parametrize("stdin", [b"", b"{", b"[]", b"42", b"null", b"\x00\x01", b"\xef\xbb\xbf{}", b'{"a": NaN}'])
-def test_a_configuration_that_is_no_object_is_refused(run, stdin):
+def test_configuration_must_be_an_object(run, stdin):
     assert run("bridge", ENVIRONMENT, stdin)[1]["code"] == 6
 
 
 @pytest.mark.parametrize(("name", "code"), [(None, 7), ("", 7), ("../x", 7), ("a/b", 7), (".x", 7), (5, 6)], ids=str)
-def test_a_network_without_a_proper_name_is_refused(run, config, name, code, tmp_path):
+def test_network_needs_a_valid_name(run, config, name, code, tmp_path):
     assert run("host-local", ENVIRONMENT, json.dumps(config | {"name": name}).encode())[1]["code"] == code
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(("version", "code"), [("9.9.9", 1), ("0.0.1", 1), ("abc", 6), (1.1, 6)], ids=str)
-def test_a_version_that_is_not_known_is_refused(run, config, version, code):
+def test_unknown_version_is_an_error(run, config, version, code):
     told = run("bridge", ENVIRONMENT, json.dumps(config | {"cniVersion": version}).encode())[1]
     assert told["code"] == code
     assert code != 1 or "1.1.0" in told["details"]
 
 
-def test_the_namespace_of_the_caller_is_refused_before_anything_is_done(run, config, tmp_path):
+def test_namespace_of_the_host_is_an_error(run, config, tmp_path):
     assert run("bridge", ENVIRONMENT, json.dumps(config).encode())[1]["code"] == 8
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
-def test_unknown_keys_are_taken_however_many(run, config, tmp_path):
+def test_unknown_keys_are_ignored(run, config, tmp_path):
     big = config | {f"key{number}": "x" * 1000 for number in range(1000)}
     told = run("host-local", ENVIRONMENT, json.dumps(big).encode())[1]
     assert told["ips"] == [{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}]
@@ -156,13 +156,13 @@ def test_unknown_keys_are_taken_however_many(run, config, tmp_path):
         ("IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b;K8S_POD_INFRA_CONTAINER_ID=c;K8S_POD_UID=d", True),
     ],
 )
-def test_arguments_are_pairs_and_unknown_ones_only_allowed_when_that_is_said(run, config, args, fine):
+def test_unknown_cni_args_need_ignore_unknown(run, config, args, fine):
     code, told, _ = run("host-local", ENVIRONMENT | {"CNI_ARGS": args}, json.dumps(config).encode())
     assert code == (0 if fine else 1)
     assert fine or (told["code"], "CNI_ARGS" in told["msg"]) == (4, True)
 
 
-def test_a_plugin_works_without_home_search_path_and_working_directory(programs, config, tmp_path):
+def test_plugin_works_without_home_path_and_directory(programs, config, tmp_path):
     cwd = tmp_path / "cwd"
     cwd.mkdir()
     done = subprocess.run(
@@ -176,7 +176,7 @@ def test_a_plugin_works_without_home_search_path_and_working_directory(programs,
 
 
 @pytest.mark.parametrize("closed", ["1", "2", "1 2"])
-def test_closed_outputs_are_survived(programs, config, closed):
+def test_closed_stdout_and_stderr_are_survived(programs, config, closed):
     closing = " ".join(f"{word}>&-" for word in closed.split())
     done = subprocess.run(
         ["/bin/sh", "-c", f'exec "$1" {closing}', "sh", programs / "host-local"],
@@ -187,14 +187,14 @@ def test_closed_outputs_are_survived(programs, config, closed):
     assert done.returncode == 0
 
 
-def test_a_state_directory_that_cannot_be_written_is_an_error_of_the_disk(run, config):
+def test_unwritable_state_directory_is_code_5(run, config):
     config["ipam"]["dataDir"] = "/proc/nowhere"
     code, told, stderr = run("host-local", ENVIRONMENT, json.dumps(config).encode())
     assert (code, told["code"], stderr) == (1, 5, b"")
 
 
 @pytest.mark.parametrize("module", ["podwire.cniplugins.skeleton", *skeleton.PLUGINS.values()])
-def test_a_plugin_imports_nothing_heavy(module):
+def test_plugin_imports_nothing_heavy(module):
     code = f"import sys; sys.path.append(sys.argv[1]); import {module}; print(*sys.modules)"
     here = Path(__file__).parents[2]
     told = subprocess.run(["/usr/bin/python3", "-IS", "-c", code, here], capture_output=True, text=True, check=True)
@@ -203,7 +203,7 @@ def test_a_plugin_imports_nothing_heavy(module):
     assert heavy & set(told.stdout.split()) == set()
 
 
-def test_loopback_is_brought_up_checked_and_taken_down(host, refused):
+def test_loopback_is_set_up_checked_and_set_down(host, refused):
     pod = host.pod("a")
     config = {"cniVersion": "1.1.0", "name": "lo", "type": "loopback"}
     result = host.add("a", config)
@@ -221,7 +221,7 @@ def test_loopback_is_brought_up_checked_and_taken_down(host, refused):
     host.delete("a", config)
 
 
-def test_a_plugin_starts_and_answers_in_a_fraction_of_a_second(run):
+def test_plugin_answers_in_a_fraction_of_a_second(run):
     times = []
     for _ in range(5):
         started = time.monotonic()

@@ -142,14 +142,14 @@ def arrives(host, sent, last):
 
 @pytest.mark.parametrize("what", FRAMES)
 @pytest.mark.parametrize("how", [Guard(), MAC_ALONE, ALL], ids=["nobody", "macspoofchk", "ipspoofchk"])
-def test_what_is_forged_does_not_arrive(host, guarded, what, how):
+def test_forged_frames_are_dropped(host, guarded, what, how):
     pod, _ = guarded(how)
     made, needs = FRAMES[what]
     free = not needs or not getattr(how, needs)
     assert arrives(host, made(pod), frame(0x800, ipv4(pod.ip, b"the last one"), pod.ether)) == free
 
 
-def test_a_guarded_pod_is_reached_and_reaches_others(host, guarded, serving, seen, eventually):
+def test_guarded_pod_communicates_normally(host, guarded, serving, seen, eventually):
     pod, _ = guarded(ALL)
     a, b = host.namespaces.path("a"), host.namespaces.path("b")
     for family, address in zip((4, 6), pod.addresses, strict=True):
@@ -161,7 +161,7 @@ def test_a_guarded_pod_is_reached_and_reaches_others(host, guarded, serving, see
             eventually(lambda: seen(server, a, gateway, 81) == str(address))  # noqa: B023 - as above
 
 
-def test_others_are_not_guarded(host, guarded):
+def test_other_ports_are_not_guarded(host, guarded):
     pod, _ = guarded(ALL)
     with KernelNetwork(host.namespaces.path("b")) as other:
         mac = bytes.fromhex(other.links.get("eth0").mac.replace(":", ""))
@@ -178,7 +178,7 @@ def test_others_are_not_guarded(host, guarded):
             pass
 
 
-def test_it_is_checked_and_ends_by_the_record_alone(host, guarded):
+def test_guard_is_checked_and_removed_by_the_record(host, guarded):
     pod, netfilter = guarded(ALL)
     check_guard(netfilter, pod.record, pod.mac, pod.addresses)
     remove_guard(netfilter, pod.record)
@@ -195,7 +195,7 @@ def test_it_is_checked_and_ends_by_the_record_alone(host, guarded):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_each_missing_element_is_noticed(host, guarded, name):
+def test_check_notices_each_missing_element(host, guarded, name):
     pod, netfilter = guarded(ALL)
     table = netfilter.elements.of("bridge")
     table.delete(name, *table.list(name))
@@ -203,7 +203,7 @@ def test_each_missing_element_is_noticed(host, guarded, name):
         check_guard(netfilter, pod.record, pod.mac, pod.addresses)
 
 
-def test_guarding_again_guards_once(host, guarded):
+def test_repeated_guard_is_idempotent(host, guarded):
     pod, netfilter = guarded(ALL)
     add_guard(netfilter, pod.record, pod.mac, pod.addresses)
     assert len(netfilter.elements.of("bridge").list("guards")) == 1
@@ -213,7 +213,7 @@ def test_guarding_again_guards_once(host, guarded):
     assert f'"{pod.record.link}" comment "{pod.record.comment}" : jump guard-all' in told.stdout
 
 
-def test_without_a_wish_nothing_is_done(host, guarded):
+def test_nothing_is_guarded_without_a_request(host, guarded):
     pod, netfilter = guarded(Guard())
     check_guard(netfilter, pod.record, pod.mac, pod.addresses)
     remove_guard(netfilter, pod.record)
@@ -231,15 +231,15 @@ def test_without_a_wish_nothing_is_done(host, guarded):
     ],
     ids=str,
 )
-def test_which_key_asks_for_what(keys, how):
+def test_keys_select_the_checks(keys, how):
     assert parse_guard(keys) == how
 
 
-def test_a_key_that_is_no_boolean_is_refused():
+def test_key_must_be_a_boolean():
     with pytest.raises(CniError, match="ipspoofchk"):
         parse_guard({"ipspoofchk": "yes"})
 
 
-def test_a_link_local_address_follows_from_the_mac_address():
+def test_link_local_address_is_derived_from_the_mac_address():
     assert link_local("0a:58:0a:58:00:02") == ip_address("fe80::858:aff:fe58:2")
     assert [name for name, _ in elements(MAC_ALONE, "veth0", "0a:58:0a:58:00:02", [], "x")] == ["macs", "guards"]

@@ -18,7 +18,7 @@ def config(*addresses, ipam=None, **keys):
 
 
 @all_ways
-def test_the_addresses_routes_and_servers_of_the_configuration_are_the_result(host, way):
+def test_result_has_addresses_routes_and_dns_of_the_configuration(host, way):
     routes = [{"dst": "0.0.0.0/0"}, {"dst": "10.9.0.0/16", "gw": "10.10.0.5", "mtu": 1300}]
     dns = {"nameservers": ["10.10.0.53"], "domain": "x", "search": ["a"], "options": ["ndots:5"]}
     asked = config(ipam={"routes": routes, "dns": dns})
@@ -59,7 +59,7 @@ def test_the_addresses_routes_and_servers_of_the_configuration_are_the_result(ho
         ),
     ],
 )
-def test_who_names_addresses_last_is_heard(keys, said, expected):
+def test_capability_precedes_args_and_configuration(keys, said, expected):
     asked = parse_request(Call(Invocation("ADD", args=said), plugin_config(dumped(config(**keys)))))
     assert [f"{each.address} by {each.gateway}" for each in asked.ips] == expected
 
@@ -86,7 +86,7 @@ def test_who_names_addresses_last_is_heard(keys, said, expected):
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(host, refused, keys, env, code, told):
+def test_invalid_configuration_is_an_error(host, refused, keys, env, code, told):
     asked = config() | keys
     with refused(code, told):
         host.add("a", asked, **env)
@@ -101,14 +101,14 @@ def test_what_makes_no_sense_is_refused(host, refused, keys, env, code, told):
         ),
     ],
 )
-def test_checking_notices_what_the_result_lacks(host, refused, ips, told):
+def test_check_fails_for_an_address_missing_in_prev_result(host, refused, ips, told):
     with refused(101, told):
         host.check("a", config(), {"cniVersion": "1.1.0", "ips": ips})
     with refused(7, "prevResult"):
         host.call("CHECK", "a", config())
 
 
-def test_there_is_nothing_to_collect_and_no_room_that_could_be_used_up(host, refused):
+def test_gc_and_status_have_nothing_to_do(host, refused):
     assert host.call("GC", "", config() | {"cni.dev/valid-attachments": []}, "") is None
     assert host.call("STATUS", "", config(), "") is None
     with refused(7, "addresses"):
@@ -116,7 +116,7 @@ def test_there_is_nothing_to_collect_and_no_room_that_could_be_used_up(host, ref
 
 
 @all_ways
-def test_a_bridge_takes_its_addresses_from_it(host, way):
+def test_bridge_delegates_to_static(host, way):
     host.pod("a")
     asked = host.bridge(ipam=config()["ipam"], isDefaultGateway=True)
     result = host.add("a", asked)

@@ -26,7 +26,7 @@ def status(host, config):
         assert snapshot(host) == before
 
 
-def test_all_is_well_before_and_after_the_first_pod(host):
+def test_status_succeeds_before_and_after_the_first_pod(host):
     config = host.bridge(ipMasq=True)
     portmap = host.portmap({}) | {"prevResult": None}
     status(host, config)
@@ -38,7 +38,7 @@ def test_all_is_well_before_and_after_the_first_pod(host):
     status(host, portmap)
 
 
-def test_a_full_pool_is_told_until_somebody_goes(host, refused):
+def test_status_fails_while_the_pool_is_full(host, refused):
     config = host.bridge("10.88.0.0/30")
     for each in ("a", "b"):
         host.pod(each)
@@ -52,7 +52,7 @@ def test_a_full_pool_is_told_until_somebody_goes(host, refused):
     status(host, config)
 
 
-def test_a_bridge_that_is_none_is_told_and_whether_pods_suffer(host, refused):
+def test_status_reports_a_link_that_is_not_a_bridge(host, refused):
     config = host.bridge()
     with KernelNetwork() as here:
         here.links.add(Veth("cni0", "other"))
@@ -69,7 +69,7 @@ def test_a_bridge_that_is_none_is_told_and_whether_pods_suffer(host, refused):
 
 
 @pytest.mark.parametrize("key", ["records", "leases"])
-def test_a_place_that_cannot_be_written_is_told(host, refused, key, tmp_path):
+def test_status_reports_an_unwritable_directory(host, refused, key, tmp_path):
     (tmp_path / "file").write_text("")
     config = host.bridge()
     if key == "records":
@@ -80,7 +80,7 @@ def test_a_place_that_cannot_be_written_is_told(host, refused, key, tmp_path):
         status(host, config)
 
 
-def test_without_nft_nothing_can_be_masqueraded_mapped_or_guarded(host, refused, monkeypatch):
+def test_status_fails_without_nft_where_it_is_needed(host, refused, monkeypatch):
     host.way = "in process"
     monkeypatch.setattr("podwire.linux.nft.table._ENVIRONMENT", {"PATH": "/nowhere"})
     status(host, host.bridge())
@@ -90,7 +90,7 @@ def test_without_nft_nothing_can_be_masqueraded_mapped_or_guarded(host, refused,
             status(host, config)
 
 
-def test_with_the_table_there_nft_is_not_needed(host, monkeypatch):
+def test_existing_table_needs_no_nft(host, monkeypatch):
     host.way = "in process"
     host.pod("a")
     host.add("a", host.bridge(ipMasq=True))
@@ -98,13 +98,13 @@ def test_with_the_table_there_nft_is_not_needed(host, monkeypatch):
     status(host, host.bridge(ipMasq=True))
 
 
-def test_when_somebody_flushed_all_rules_they_can_be_made_again(host):
+def test_status_succeeds_after_rules_were_flushed(host):
     host.pod("a")
     host.add("a", host.bridge(ipMasq=True))
     KernelRuleset().delete_table()
     status(host, host.bridge(ipMasq=True))
 
 
-def test_an_ipam_that_is_not_there_is_told(host, refused):
+def test_status_reports_a_missing_ipam_plugin(host, refused):
     with refused(50, "missing is not in CNI_PATH"):
         status(host, host.bridge() | {"ipam": {"type": "missing"}})

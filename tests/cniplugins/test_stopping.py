@@ -55,7 +55,7 @@ def stopped(daemon: Daemon, grace: float) -> bool | None:
 
 @pytest.mark.parametrize("body", [b"", HEAD[:5], HEAD, HEAD + b"bridge"], ids=["nothing", "a bit", "a head", "a half"])
 @pytest.mark.parametrize("when", ["it is heard", "it waits for its turn"])
-def test_who_has_not_said_all_is_hung_up_on_and_nothing_is_begun(listener, body, when):
+def test_incomplete_calls_are_not_begun_at_stop(listener, body, when):
     answered: list[str] = []
     daemon = Daemon(listener, Limits(threads=1, receive=3600), answer=lambda name, _: answered.append(name) or 0)
     client = said(listener.getsockname(), body)
@@ -72,7 +72,7 @@ def test_who_has_not_said_all_is_hung_up_on_and_nothing_is_begun(listener, body,
     assert answered == []
 
 
-def test_a_call_that_hangs_is_left_when_the_grace_is_over(listener, caplog):
+def test_hanging_call_is_abandoned_after_the_grace(listener, caplog):
     begun, gate = threading.Event(), threading.Event()
 
     def hangs(_name: str, _streams: object) -> int:
@@ -93,7 +93,7 @@ def test_a_call_that_hangs_is_left_when_the_grace_is_over(listener, caplog):
     assert stopped(daemon, PATIENCE) is True, "what was left is done by now"
 
 
-def test_it_ends_by_a_signal_though_a_call_hangs_and_del_gives_back(host, tmp_path, eventually):
+def test_daemon_ends_by_sigterm_despite_a_hanging_call(host, tmp_path, eventually):
     host.pod("a")
     config = host.bridge()
     held = f"cni.bridge-leased=hold({tmp_path / 'never'})"
@@ -110,7 +110,7 @@ def test_it_ends_by_a_signal_though_a_call_hangs_and_del_gives_back(host, tmp_pa
     assert host.left() == {}
 
 
-def test_it_ends_also_when_it_is_asked_again_and_again(host, tmp_path, eventually):
+def test_daemon_ends_with_repeated_signals(host, tmp_path, eventually):
     host.pod("a")
     held = f"cni.bridge-leased=hold({tmp_path / 'never'})"
     with host.daemon_process("--grace", "2", PODWIRE_FAILPOINTS=held) as daemon:
@@ -128,7 +128,7 @@ def test_it_ends_also_when_it_is_asked_again_and_again(host, tmp_path, eventuall
 
 
 @pytest.mark.parametrize("moment", [0, 0.02, 0.1, 0.2, 0.3, 0.4, 0.6])
-def test_it_ends_whenever_it_is_asked_while_it_starts(tmp_path, moment):
+def test_daemon_ends_when_it_is_signalled_during_start(tmp_path, moment):
     path = tmp_path / "cni.sock"
     argv = [sys.executable, "-m", "podwire.cli.main", "cni", "daemon", "--socket", str(path)]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as daemon:

@@ -43,7 +43,7 @@ def seen(host, pod="a"):
 
 
 @pytest.mark.parametrize("way", ["in process", "program", "daemon"])
-def test_everything_is_set_told_checked_and_put_back(host, config, way):
+def test_settings_are_applied_checked_and_restored(host, config, way):
     told = config(**ALL, sysctl=SYSCTL)
     before = seen(host)
     result = host.add("a", told)
@@ -59,7 +59,7 @@ def test_everything_is_set_told_checked_and_put_back(host, config, way):
     host.delete("a", told)
 
 
-def test_adding_again_forgets_nothing_of_what_was_there_first(host, config):
+def test_repeated_add_keeps_the_first_values(host, config):
     told = config(**ALL, sysctl=SYSCTL)
     before = seen(host)
     assert host.add("a", told) == host.add("a", told)
@@ -69,7 +69,7 @@ def test_adding_again_forgets_nothing_of_what_was_there_first(host, config):
     assert seen(host) == before
 
 
-def test_nothing_to_tune_leaves_no_trace(host, config):
+def test_nothing_to_tune_has_no_record(host, config):
     told = config(mtu=0, promisc=False, sysctl={})
     assert host.add("a", told) == told["prevResult"]
     host.check("a", told, told["prevResult"])
@@ -77,7 +77,7 @@ def test_nothing_to_tune_leaves_no_trace(host, config):
 
 
 @pytest.mark.parametrize("lost", ["the namespace", "its path", "prevResult"])
-def test_deleting_needs_the_ids_alone(host, config, lost):
+def test_del_needs_only_the_ids(host, config, lost):
     told = config(**ALL, sysctl=SYSCTL)
     host.add("a", told)
     if lost == "the namespace":
@@ -87,7 +87,7 @@ def test_deleting_needs_the_ids_alone(host, config, lost):
     assert list(host.records.glob("tuning/*")) == []
 
 
-def test_another_pod_at_the_same_path_keeps_its_settings(host, config):
+def test_del_does_not_touch_another_pod_at_the_same_path(host, config):
     told = config(mtu=1300)
     host.add("a", told)
     host.namespaces.remove("a")
@@ -98,7 +98,7 @@ def test_another_pod_at_the_same_path_keeps_its_settings(host, config):
     assert seen(host)[1] == 1234
 
 
-def test_another_interface_of_that_name_keeps_its_settings(host, config):
+def test_del_does_not_touch_another_interface_of_the_name(host, config):
     told = config(mtu=1300)
     host.add("a", told)
     path = host.namespaces.path("a")
@@ -109,7 +109,7 @@ def test_another_interface_of_that_name_keeps_its_settings(host, config):
     assert seen(host)[1] == 1234
 
 
-def test_garbage_is_collected(host, config):
+def test_gc_releases_invalid_attachments(host, config):
     first, second = config("a", mtu=1300), config("b", mtu=1300)
     host.add("a", first)
     host.add("b", second)
@@ -130,7 +130,7 @@ def test_garbage_is_collected(host, config):
         pytest.param({"queue": 5}, "queue of eth0", id="txQLen"),
     ],
 )
-def test_checking_notices_what_was_changed(host, config, refused, change, told):
+def test_check_fails_for_a_changed_setting(host, config, refused, change, told):
     wanted = config(**ALL)
     result = host.add("a", wanted)
     with KernelNetwork(host.namespaces.path("a")) as pod:
@@ -139,7 +139,7 @@ def test_checking_notices_what_was_changed(host, config, refused, change, told):
         host.check("a", wanted, result)
 
 
-def test_checking_notices_a_sysctl_and_a_missing_link_and_an_add_that_never_was(host, config, refused):
+def test_check_fails_for_sysctl_missing_link_and_missing_record(host, config, refused):
     wanted = config(sysctl=SYSCTL)
     with refused(101, "tuning has no record of a eth0"):
         host.check("a", wanted, wanted["prevResult"])
@@ -154,7 +154,7 @@ def test_checking_notices_a_sysctl_and_a_missing_link_and_an_add_that_never_was(
         host.check("a", wanted, wanted["prevResult"])
 
 
-def test_an_add_that_fails_half_way_puts_everything_back(host, config, refused):
+def test_failed_add_restores_everything(host, config, refused):
     wanted = config(sysctl=SYSCTL | {"net.core.rmem_default": "no number"})
     before = seen(host)
     with refused(102, "rmem_default"):
@@ -168,7 +168,7 @@ def test_an_add_that_fails_half_way_puts_everything_back(host, config, refused):
     assert list(host.records.glob("tuning/*")) == []
 
 
-def test_without_a_previous_result_there_is_nothing_to_tune(host, config, refused):
+def test_tuning_needs_prev_result(host, config, refused):
     wanted = config(mtu=1300)
     del wanted["prevResult"]
     for verb in ("ADD", "CHECK"):
@@ -180,7 +180,7 @@ def test_without_a_previous_result_there_is_nothing_to_tune(host, config, refuse
     "point", ["cni.tuning-recorded", "cni.tuning-written", "cni.tuning-added", "cni.tuning-detached"]
 )
 @pytest.mark.parametrize("action", ["kill", "1*error(on fire)->off"])
-def test_what_a_broken_plugin_left_is_put_back(host, config, point, action):
+def test_del_restores_after_a_failed_add(host, config, point, action):
     wanted = config(**ALL, sysctl=SYSCTL)
     before = seen(host)
     verb = "DEL" if point == "cni.tuning-detached" else "ADD"
@@ -216,23 +216,23 @@ def parsed(cni_args="", **keys):
         "net.core.x\0y",
     ],
 )
-def test_what_is_no_sysctl_of_a_network_is_refused(name):
+def test_sysctl_outside_the_network_namespace_is_an_error(name):
     with pytest.raises(CniError, match="sysctl") as caught:
         parsed(sysctl={name: "1"})
     assert caught.value.code == 7
 
 
-def test_a_name_with_a_dot_in_it_stays_one_name():
+def test_interface_name_with_a_dot_is_one_component():
     wanted = parsed(sysctl={"net.ipv4.conf.IFNAME.forwarding": "1", "net/ipv6/conf/IFNAME/forwarding": "0"})
     assert wanted.sysctl == {"net/ipv4/conf/eth0.1/forwarding": "1", "net/ipv6/conf/eth0.1/forwarding": "0"}
 
 
-def test_one_sysctl_in_two_spellings_is_refused():
+def test_one_sysctl_in_two_spellings_is_an_error():
     with pytest.raises(CniError, match="twice"):
         parsed(sysctl={"net.core.somaxconn": "1", "net/core/somaxconn": "2"})
 
 
-def test_only_what_an_administrator_allows_is_allowed(host, config, refused, monkeypatch, tmp_path):
+def test_allow_list_limits_the_sysctls(host, config, refused, monkeypatch, tmp_path):
     allowed = tmp_path / "allowlist.conf"
     allowed.write_text("\n  ^net\\.core\\.somax.*$  \n\n")
     monkeypatch.setattr(tuning, "ALLOWLIST", str(allowed))
@@ -264,11 +264,11 @@ def test_only_what_an_administrator_allows_is_allowed(host, config, refused, mon
         ),
     ],
 )
-def test_the_one_who_knows_more_of_the_pod_chooses_its_mac_address(keys, mac):
+def test_mac_address_sources_have_an_order(keys, mac):
     assert parsed(**keys).link == {"mac": mac}
 
 
-def test_args_go_before_the_configuration():
+def test_args_precede_the_configuration():
     keys = {"mtu": 1300, "promisc": True, "txQLen": 5, "sysctl": {"net.a": "1", "net.b": "2"}}
     more = {"mtu": 1400, "promisc": False, "allmulti": False, "sysctl": {"net/a": "3"}, "txQLen": None}
     wanted = parsed(**keys, args={"cni": more})
@@ -290,13 +290,13 @@ def test_args_go_before_the_configuration():
     ],
     ids=str,
 )
-def test_what_cannot_be_meant_is_refused(keys, code):
+def test_invalid_settings_are_errors(keys, code):
     with pytest.raises(CniError, match=next(iter(keys))) as caught:
         parsed(**keys)
     assert caught.value.code == code
 
 
-def test_the_reference_plugin_does_the_same(host, config, tmp_path):
+def test_reference_plugin_makes_the_same(host, config, tmp_path):
     """Its result, and the same kernel; promisc, mac and the others by their names."""
     places = (Path("/usr/lib/cni"), Path(__file__).parents[2] / ".venv/debian/usr/lib/cni")
     theirs = next(place for place in places if (place / "tuning").exists())

@@ -14,14 +14,14 @@ TEXT = st.text(st.characters(exclude_characters="\0=", codec="utf-8"), max_size=
     environ=st.dictionaries(TEXT.filter(bool), TEXT.map(lambda each: f"{each}=")),
     stdin=st.binary(max_size=99),
 )
-def test_a_call_is_read_as_it_was_written(name, environ, stdin):
+def test_call_is_decoded(name, environ, stdin):
     parts = [name.encode(), b"".join(f"{key}={value}\0".encode() for key, value in environ.items()), stdin]
     sizes = wire.lengths(wire.CALL.pack(wire.MAGIC, *map(len, parts)))
     assert wire.request(sizes, b"".join(parts)) == wire.Request(name, environ, stdin)
 
 
 @given(st.binary(max_size=40))
-def test_whatever_comes_is_a_call_or_is_told_to_be_none(head):
+def test_any_bytes_are_a_call_or_rejected(head):
     try:
         sizes = wire.lengths(head)
     except wire.NotACall:
@@ -31,13 +31,13 @@ def test_whatever_comes_is_a_call_or_is_told_to_be_none(head):
 
 
 @pytest.mark.parametrize("at", range(3))
-def test_lengths_beyond_reason_are_refused(at):
+def test_too_long_lengths_are_rejected(at):
     sizes = [0, 0, 0]
     sizes[at] = wire.LARGEST[at] + 1
     with pytest.raises(wire.NotACall, match=str(sizes[at])):
         wire.lengths(wire.CALL.pack(wire.MAGIC, *sizes))
 
 
-def test_an_environment_with_what_is_no_text_and_no_pair_is_taken():
+def test_environment_with_invalid_text_is_accepted():
     body = b"bridgeA=\xff\0nothing\0B=\0"
     assert wire.request((6, len(body) - 6, 0), body).environ == {"A": "\udcff", "B": ""}

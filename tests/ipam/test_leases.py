@@ -37,7 +37,7 @@ def texts(addresses):
     return [str(address) for address in addresses]
 
 
-def test_an_owner_gets_one_address_of_each_set_and_gives_all_back(leases, tmp_path):
+def test_owner_gets_one_address_of_each_set_and_releases_all(leases, tmp_path):
     assert texts(leases.take(A, DUAL)) == ["10.1.0.2", "fd00::2"]
     assert texts(leases.of(A)) == ["10.1.0.2", "fd00::2"]
     assert texts(leases.release(A)) == ["10.1.0.2", "fd00::2"]
@@ -45,7 +45,7 @@ def test_an_owner_gets_one_address_of_each_set_and_gives_all_back(leases, tmp_pa
     assert leases.release(A) == ()
 
 
-def test_taking_again_gives_the_same(leases, tmp_path):
+def test_take_is_idempotent(leases, tmp_path):
     first = leases.take(A, DUAL)
     before = names(tmp_path)
     assert leases.take(A, DUAL) == first
@@ -58,13 +58,13 @@ def test_two_interfaces_are_two_owners(leases):
     assert texts(leases.of(Owner("a", "net1"))) == ["10.1.0.3"]
 
 
-def test_an_address_rests_after_it_was_given_back_also_across_restarts(leases, tmp_path):
+def test_released_address_is_leased_last_also_after_a_restart(leases, tmp_path):
     leases.take(A, SMALL)
     leases.release(A)
     assert texts(Leases(str(tmp_path / "net")).take(A, SMALL)) == ["10.1.0.3"]
 
 
-def test_a_full_pool_says_so_and_gives_exactly_what_comes_back(leases):
+def test_full_pool_is_an_error_until_a_release(leases):
     owners = [Owner(f"c{number}", "eth0") for number in range(5)]
     for owner in owners:
         leases.take(owner, SMALL)
@@ -76,7 +76,7 @@ def test_a_full_pool_says_so_and_gives_exactly_what_comes_back(leases):
     assert leases.take(A, SMALL) == freed
 
 
-def test_when_one_set_is_full_nothing_is_taken_of_the_other(leases, tmp_path):
+def test_full_set_takes_nothing_from_the_other(leases, tmp_path):
     sets = parse_sets({"ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "10.2.0.0/30"}]]})
     leases.take(A, sets)
     before = names(tmp_path)
@@ -96,7 +96,7 @@ def test_when_one_set_is_full_nothing_is_taken_of_the_other(leases, tmp_path):
         ("fd00::9", "in no range"),
     ],
 )
-def test_an_address_that_is_asked_for_is_given_or_nothing_is(leases, wanted, told, tmp_path):
+def test_requested_address_is_leased_or_nothing(leases, wanted, told, tmp_path):
     leases.take(B, SMALL)
     before = names(tmp_path)
     if told is None:
@@ -107,20 +107,20 @@ def test_an_address_that_is_asked_for_is_given_or_nothing_is(leases, wanted, tol
     assert names(tmp_path) == before
 
 
-def test_whoever_has_an_address_outside_the_ranges_of_now_gets_another(leases):
+def test_lease_outside_the_new_ranges_is_replaced(leases):
     leases.take(A, SMALL)
     other = parse_sets({"subnet": "10.7.0.0/24"})
     assert texts(leases.take(A, other)) == ["10.7.0.2"]
     assert texts(leases.release(A)) == ["10.7.0.2"]
 
 
-def test_leases_are_given_back_whatever_the_ranges_are_by_then(leases, tmp_path):
+def test_release_ignores_the_ranges(leases, tmp_path):
     leases.take(A, DUAL)
     Leases(str(tmp_path / "net")).release(A)
     assert names(tmp_path) == []
 
 
-def test_an_address_that_went_to_another_is_not_taken_from_it(leases, tmp_path):
+def test_address_of_another_owner_is_not_taken(leases, tmp_path):
     leases.take(A, SMALL)
     (tmp_path / "net" / "10.1.0.2").unlink()
     (tmp_path / "net" / "10.1.0.2").symlink_to(B.entry)
@@ -128,14 +128,14 @@ def test_an_address_that_went_to_another_is_not_taken_from_it(leases, tmp_path):
     assert str((tmp_path / "net" / "10.1.0.2").readlink()) == B.entry
 
 
-def test_an_owner_whose_address_is_gone_gets_another(leases, tmp_path):
+def test_owner_without_its_address_gets_another(leases, tmp_path):
     leases.take(A, SMALL)
     (tmp_path / "net" / "10.1.0.2").unlink()
     (tmp_path / "net" / "10.1.0.2").symlink_to(B.entry)
     assert texts(leases.take(A, SMALL)) == ["10.1.0.3"]
 
 
-def test_a_lease_without_its_owners_entry_is_found(leases, tmp_path):
+def test_lease_without_the_owners_entry_is_found(leases, tmp_path):
     leases.take(A, DUAL)
     (tmp_path / "net" / A.entry).unlink()
     assert sorted(texts(leases.release(A))) == ["10.1.0.2", "fd00::2"]
@@ -152,7 +152,7 @@ def test_files_of_the_reference_plugin_are_respected_and_released(leases, tmp_pa
 
 
 @pytest.mark.parametrize("junk", ["directory", "bytes", "nowhere"])
-def test_an_entry_that_nobody_understands_is_never_given_to_anybody(leases, tmp_path, junk):
+def test_damaged_entry_is_never_leased(leases, tmp_path, junk):
     path = tmp_path / "net" / "10.1.0.2"
     path.parent.mkdir()
     match junk:
@@ -166,20 +166,20 @@ def test_an_entry_that_nobody_understands_is_never_given_to_anybody(leases, tmp_
     leases.release(A)
 
 
-def test_an_empty_file_is_what_the_reference_plugin_leaves_when_it_dies_and_is_given_again(leases, tmp_path):
+def test_empty_file_of_the_reference_plugin_is_free(leases, tmp_path):
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "10.1.0.2").touch()
     assert texts(leases.take(A, SMALL)) == ["10.1.0.2"]
 
 
 @pytest.mark.parametrize("junk", ["not an address", "", "10.9.9.9"])
-def test_a_broken_cursor_does_no_harm(leases, tmp_path, junk):
+def test_damaged_cursor_is_ignored(leases, tmp_path, junk):
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "last_reserved_ip.0").write_text(junk)
     assert texts(leases.take(A, SMALL)) == ["10.1.0.2"]
 
 
-def test_whoever_holds_the_lock_too_long_makes_others_try_again_later(leases, tmp_path):
+def test_held_lock_is_code_11(leases, tmp_path):
     leases.take(A, SMALL)
     with (tmp_path / "net" / "lock").open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -189,7 +189,7 @@ def test_whoever_holds_the_lock_too_long_makes_others_try_again_later(leases, tm
     leases.take(B, SMALL)
 
 
-def test_a_stale_lock_file_means_nothing(leases, tmp_path):
+def test_stale_lock_file_is_ignored(leases, tmp_path):
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "lock").write_text("pid 1")
     leases.take(A, SMALL)
@@ -224,12 +224,12 @@ def takers(tmp_path, subnet, processes, each):
     return [line for text in told for line in text.split()]
 
 
-def test_many_processes_at_once_get_addresses_of_their_own(tmp_path):
+def test_concurrent_processes_get_distinct_addresses(tmp_path):
     addresses = takers(tmp_path, "10.1.0.0/24", 8, 10)
     assert len(addresses) == len(set(addresses)) == 80
 
 
-def test_of_too_many_exactly_as_many_succeed_as_there_are_addresses(tmp_path):
+def test_concurrent_requests_lease_each_address_once(tmp_path):
     addresses = takers(tmp_path, "10.1.0.0/27", 6, 8)
     assert len(addresses) == len(set(addresses)) == 29
     owners = [name for name in names(tmp_path) if name.startswith("@")]
@@ -237,7 +237,7 @@ def test_of_too_many_exactly_as_many_succeed_as_there_are_addresses(tmp_path):
 
 
 @pytest.mark.parametrize("point", ["ipam.named", "ipam.taken", "ipam.freed"])
-def test_whoever_dies_leaves_nothing_that_a_release_would_not_find(tmp_path, point):
+def test_release_finds_what_a_killed_process_left(tmp_path, point):
     here = str(Path(__file__).parents[2])
     if point == "ipam.freed":
         Leases(str(tmp_path / "net")).take(Owner("c0-0", "eth0"), parse_sets({"subnet": "10.1.0.0/24"}))

@@ -31,11 +31,11 @@ def given_from(subnet, **keys):
         pytest.param("fd00::/126", {}, ["fd00::2", "fd00::3"], id="IPv6 has no broadcast"),
     ],
 )
-def test_a_subnet_gives_every_address_but_its_gateway_and_its_ends(subnet, keys, addresses):
+def test_subnet_yields_all_but_gateway_network_and_broadcast(subnet, keys, addresses):
     assert given_from(subnet, **keys) == addresses
 
 
-def test_a_huge_subnet_is_not_counted_through():
+def test_size_of_a_huge_subnet_is_computed():
     part = parse_range({"subnet": "fd00::/64"}, "")
     assert [str(each) for each in islice(after((part,), None), 2)] == ["fd00::2", "fd00::3"]
 
@@ -72,13 +72,13 @@ def test_a_huge_subnet_is_not_counted_through():
         pytest.param({"ranges": [{"subnet": "10.1.0.0/24"}]}, "not a list", id="no list of lists"),
     ],
 )
-def test_a_configuration_that_cannot_be_meant_is_refused_by_its_key(config, told):
+def test_invalid_configuration_is_an_error_with_its_key(config, told):
     with pytest.raises(CniError, match=told) as caught:
         parse_sets(config)
     assert caught.value.code in (6, 7)
 
 
-def test_parts_of_one_subnet_may_be_in_several_sets():
+def test_one_subnet_can_be_in_several_sets():
     one = {"subnet": "10.1.0.0/24", "rangeEnd": "10.1.0.99"}
     other = {"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.100"}
     assert len(parse_sets({"ranges": [[one], [other]]})) == 2
@@ -96,7 +96,7 @@ parts = st.lists(st.integers(0, 7), min_size=1, max_size=3, unique=True).map(
 
 
 @given(parts, st.integers(0, 7), st.integers(0, 7))
-def test_every_address_is_offered_once_and_the_last_one_given_comes_last(ranges, number, host):
+def test_every_address_is_yielded_once_the_last_one_last(ranges, number, host):
     last = ip_address(f"10.{number}.0.{host}")
     offered = list(after(ranges, last))
     assert sorted(offered) == sorted(after(ranges, None))
@@ -107,7 +107,7 @@ def test_every_address_is_offered_once_and_the_last_one_given_comes_last(ranges,
 
 
 @given(st.integers(16, 30), st.integers(0, 2**16 - 1))
-def test_no_range_offers_what_is_not_in_its_subnet(length, number):
+def test_range_yields_only_addresses_of_its_subnet(length, number):
     subnet = ip_network((0x0A000000 + (number << 8), length), strict=False)
     offered = list(islice(after((parse_range({"subnet": str(subnet)}, ""),), None), 300))
     assert all(each in subnet for each in offered)
@@ -124,7 +124,7 @@ def test_no_range_offers_what_is_not_in_its_subnet(length, number):
     ],
     ids=str,
 )
-def test_what_is_excluded_is_given_to_nobody(exclude, given):
+def test_excluded_addresses_are_not_yielded(exclude, given):
     (set_,) = parse_sets({"subnet": "10.1.0.0/29", "exclude": exclude})
     assert [str(each) for each in after(set_, None)] == given
     assert size(set_) == len(given)
@@ -134,7 +134,7 @@ def test_what_is_excluded_is_given_to_nobody(exclude, given):
     ("exclude", "told"),
     [(["10.1.0.0/24"], "nothing is left"), (["x"], "not an IP address"), (["1.2.3.4/33"], "not a network")],
 )
-def test_an_exclusion_that_makes_no_sense_is_refused(exclude, told):
+def test_invalid_exclusion_is_an_error(exclude, told):
     with pytest.raises(CniError, match=told) as caught:
         parse_sets({"subnet": "10.1.0.0/29", "exclude": exclude})
     assert caught.value.code == 7

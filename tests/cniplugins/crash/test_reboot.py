@@ -35,7 +35,7 @@ def fill(network, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bridge", "ptp"])
-def test_pods_start_at_once_in_a_pool_that_was_full_and_nothing_is_left_of_the_old(hosts, network, kind):
+def test_full_pool_is_usable_after_a_reboot_and_stale_leases_are_gone(hosts, network, kind):
     before, after = [f"old{number}" for number in range(5)], [f"new{number}" for number in range(5)]
     first = []
 
@@ -67,7 +67,7 @@ def test_pods_start_at_once_in_a_pool_that_was_full_and_nothing_is_left_of_the_o
     hosts(today)
 
 
-def test_a_pod_whose_namespace_is_still_there_keeps_its_address(hosts, network):
+def test_pod_with_a_live_namespace_keeps_its_address(hosts, network):
     """As when only the name of the boot was changed, by a machine that was frozen and went on elsewhere."""
 
     def frozen(host):

@@ -6,7 +6,7 @@ The tests are made from the list of failpoints. `make soak` recovers in every wa
 RECOVERIES = ("DEL", "DEL without the namespace", "GC")
 
 
-def test_every_failpoint_is_a_step_of_some_chain(declared, steps):
+def test_every_failpoint_is_a_step_of_a_chain(declared, steps):
     assert {step.point for step in steps} == declared
 
 
@@ -23,7 +23,7 @@ def die(network, step):
     assert network.dies("DEL", "a", config, step.point), f"{step} was not passed"
 
 
-def test_a_plugin_that_is_killed_at_a_step_leaves_nothing(hosts, network, step, chance, soak):
+def test_plugin_killed_at_a_failpoint_leaves_nothing_after_del_or_gc(hosts, network, step, chance, soak):
     for how in RECOVERIES if soak else [chance.choice(RECOVERIES)]:
         beside = chance.random() < 0.5
 
@@ -39,7 +39,7 @@ def test_a_plugin_that_is_killed_at_a_step_leaves_nothing(hosts, network, step, 
         hosts(tried)
 
 
-def test_a_pod_whose_plugin_was_killed_can_be_added_again(hosts, network, some_step):
+def test_add_succeeds_after_an_add_was_killed(hosts, network, some_step):
     """As runtimes try again that forgot to ask for DEL."""
 
     def tried(host):
@@ -55,7 +55,7 @@ def test_a_pod_whose_plugin_was_killed_can_be_added_again(hosts, network, some_s
     hosts(tried)
 
 
-def test_a_collection_that_is_killed_is_finished_by_the_next(hosts, network, some_step):
+def test_killed_gc_is_completed_by_the_next(hosts, network, some_step):
     def tried(host):
         there = network(host, some_step.kind)
         for each in "ab":

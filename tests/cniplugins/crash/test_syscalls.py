@@ -32,7 +32,7 @@ def try_points(hosts, network, attack, called, chance, recoveries=RECOVERIES):
 
 
 @pytest.mark.parametrize("caller", ["by_program", "by_daemon"])
-def test_who_reaches_a_point_is_killed_there(hosts, network, first_attack, first_point, caller, request):
+def test_process_is_killed_at_the_chosen_system_call(hosts, network, first_attack, first_point, caller, request):
     def tried(host):
         there = network(host, first_attack.kind)
         first_attack.arrange(there, beside=False)
@@ -44,16 +44,14 @@ def test_who_reaches_a_point_is_killed_there(hosts, network, first_attack, first
     hosts(tried)
 
 
-def test_a_plugin_that_is_killed_at_a_system_call_leaves_nothing(hosts, network, attack, by_program, chance):
+def test_plugin_killed_at_a_system_call_leaves_nothing(hosts, network, attack, by_program, chance):
     try_points(hosts, network, attack, by_program, chance)
 
 
-def test_a_program_whose_daemon_goes_on_without_it_leaves_nothing(
-    hosts, network, attack_on_forwarder, by_forwarder, chance
-):
+def test_killed_forwarder_leaves_nothing(hosts, network, attack_on_forwarder, by_forwarder, chance):
     """DEL waits for what the daemon is at; GC would spare it."""
     try_points(hosts, network, attack_on_forwarder, by_forwarder, chance, RECOVERIES[:2])
 
 
-def test_a_daemon_that_is_killed_at_a_system_call_leaves_nothing(hosts, network, attack_on_daemon, by_daemon, chance):
+def test_daemon_killed_at_a_system_call_leaves_nothing(hosts, network, attack_on_daemon, by_daemon, chance):
     try_points(hosts, network, attack_on_daemon, by_daemon, chance)

@@ -37,7 +37,7 @@ def held(directory):
     return {path.name for path in directory.iterdir() if path.name[0] not in "l@" and "@" not in path.name}
 
 
-def test_what_an_earlier_boot_left_is_freed_by_the_first_who_comes(on, directory):
+def test_leases_of_an_earlier_boot_are_released(on, directory):
     on("last").take(A, DUAL, netns="/run/netns/gone")
     on("last").take(B, DUAL, netns="/run/netns/gone-too")
     on().take(C, SMALL, netns="/run/netns/c")
@@ -46,14 +46,14 @@ def test_what_an_earlier_boot_left_is_freed_by_the_first_who_comes(on, directory
     assert {path.name for path in directory.iterdir() if "@" in path.name} == {C.entry, C.file}
 
 
-def test_a_lease_of_this_boot_is_kept_even_without_its_namespace(on):
+def test_lease_of_this_boot_is_kept_without_its_namespace(on):
     on().take(A, SMALL, netns="/run/netns/gone")
     on().take(B, SMALL, netns="/run/netns/b")
     assert on().of(A) != ()
 
 
 @pytest.mark.parametrize("kept", ["alive", "unknown"])
-def test_what_lives_or_may_live_outlasts_every_boot(on, tmp_path, kept):
+def test_lease_with_a_live_namespace_outlasts_a_boot(on, tmp_path, kept):
     namespaces = KernelNamespaces(tmp_path / "netns")
     path = namespaces.create("a").path if kept == "alive" else ""
     try:
@@ -65,14 +65,14 @@ def test_what_lives_or_may_live_outlasts_every_boot(on, tmp_path, kept):
             namespaces.remove("a")
 
 
-def test_a_file_where_a_namespace_was_pinned_is_none(on, tmp_path):
+def test_plain_file_is_not_a_namespace(on, tmp_path):
     (tmp_path / "netns").touch()
     on("last").take(A, SMALL, netns=str(tmp_path / "netns"))
     on().take(B, SMALL)
     assert on().of(A) == ()
 
 
-def test_a_pool_full_of_the_dead_has_room(on):
+def test_pool_full_of_stale_leases_has_capacity(on):
     for number in range(5):
         on("last").take(Owner(f"c{number}", "eth0"), SMALL, netns="/run/netns/gone")
     on().check_capacity(SMALL)
@@ -80,7 +80,7 @@ def test_a_pool_full_of_the_dead_has_room(on):
     assert [each.owner for each in on().all()] == [A]
 
 
-def test_a_pool_full_of_the_living_has_none(on):
+def test_pool_full_of_live_leases_has_no_capacity(on):
     for number in range(5):
         on().take(Owner(f"c{number}", "eth0"), SMALL, netns="/run/netns/gone")
     with pytest.raises(CniError, match=r"no free address.*5 of 5 are leased") as caught:
@@ -88,7 +88,7 @@ def test_a_pool_full_of_the_living_has_none(on):
     assert caught.value.code == 50
 
 
-def test_the_owner_of_an_earlier_boot_gets_its_own_address_again(on, tmp_path):
+def test_owner_of_an_earlier_boot_gets_its_address_again(on, tmp_path):
     namespaces = KernelNamespaces(tmp_path / "netns")
     path = namespaces.create("a").path
     try:
@@ -98,7 +98,7 @@ def test_the_owner_of_an_earlier_boot_gets_its_own_address_again(on, tmp_path):
         namespaces.remove("a")
 
 
-def test_what_is_not_valid_is_freed_and_a_second_time_nothing_is(on, directory):
+def test_gc_releases_invalid_leases_and_is_idempotent(on, directory):
     for each in (A, B, C):
         on().take(each, DUAL)
     on().release_others(frozenset({B}))
@@ -109,7 +109,7 @@ def test_what_is_not_valid_is_freed_and_a_second_time_nothing_is(on, directory):
     assert [path.name for path in directory.iterdir() if path.name[0] != "l"] == []
 
 
-def test_without_a_directory_there_is_nothing_to_do(on, directory):
+def test_missing_directory_is_empty(on, directory):
     on().release_others(frozenset())
     on().check_capacity(SMALL)
     assert on().all() == on().used() == []
@@ -125,7 +125,7 @@ def test_without_a_directory_there_is_nothing_to_do(on, directory):
         ("x", {("y", "eth0")}, False),
     ],
 )
-def test_files_of_the_reference_plugin_are_garbage_like_ours(on, directory, content, valid, stays):
+def test_gc_releases_files_of_the_reference_plugin(on, directory, content, valid, stays):
     directory.mkdir()
     (directory / "10.1.0.2").write_text(content)
     on().release_others(frozenset(valid))
@@ -149,7 +149,7 @@ def damage(path, junk):
 
 
 @pytest.mark.parametrize("junk", JUNK)
-def test_damage_is_told_and_its_address_is_given_to_nobody(on, directory, junk):
+def test_damaged_entry_is_reported_and_not_leased(on, directory, junk):
     directory.mkdir()
     damage(directory / "10.1.0.2", junk)
     given = [on().take(Owner(f"c{number}", "eth0"), SMALL) for number in range(4)]
@@ -162,7 +162,7 @@ def test_damage_is_told_and_its_address_is_given_to_nobody(on, directory, junk):
 
 
 @pytest.mark.parametrize("junk", JUNK)
-def test_gc_gives_damage_back_to_its_owner(on, directory, junk):
+def test_gc_repairs_a_damaged_entry_for_its_owner(on, directory, junk):
     on().take(A, SMALL)
     damage(directory / "10.1.0.2", junk)
     on().release_others(frozenset({A}))
@@ -171,7 +171,7 @@ def test_gc_gives_damage_back_to_its_owner(on, directory, junk):
 
 
 @pytest.mark.parametrize("junk", JUNK)
-def test_gc_frees_damage_only_when_it_is_nobodys_for_certain(on, directory, junk):
+def test_gc_removes_a_damaged_entry_only_if_no_owner_is_possible(on, directory, junk):
     on().take(A, SMALL)
     damage(directory / "10.1.0.5", junk)
     on().release_others(frozenset({A, B}))
@@ -180,7 +180,7 @@ def test_gc_frees_damage_only_when_it_is_nobodys_for_certain(on, directory, junk
     assert "10.1.0.5" not in held(directory)
 
 
-def test_gc_goes_on_past_what_cannot_be_removed_and_tells_all(on, directory):
+def test_gc_goes_on_after_a_failure_and_reports_all(on, directory):
     on().take(A, SMALL)
     for name in ("10.1.0.4", "10.1.0.5"):
         (directory / name / "full").mkdir(parents=True)
@@ -189,7 +189,7 @@ def test_gc_goes_on_past_what_cannot_be_removed_and_tells_all(on, directory):
     assert held(directory) == {"10.1.0.4", "10.1.0.5"}
 
 
-def test_who_has_a_file_of_the_reference_plugin_keeps_that_address(on, directory):
+def test_owner_in_a_reference_file_keeps_its_address(on, directory):
     directory.mkdir()
     (directory / "10.1.0.5").write_text("a\r\neth0")
     (directory / "last_reserved_ip.0").write_text("10.1.0.5")
@@ -198,7 +198,7 @@ def test_who_has_a_file_of_the_reference_plugin_keeps_that_address(on, directory
     assert held(directory) == set()
 
 
-def test_what_the_reference_plugin_gave_meanwhile_is_taken_over(on, directory):
+def test_leases_of_the_reference_plugin_are_taken_over(on, directory):
     on().take(A, SMALL)
     (directory / "10.1.0.3").write_text("b\r\neth0")
     (directory / "last_reserved_ip.0").write_text("10.1.0.3")
@@ -207,7 +207,7 @@ def test_what_the_reference_plugin_gave_meanwhile_is_taken_over(on, directory):
     assert on().release(B) == (ip_address("10.1.0.3"),)
 
 
-def test_what_the_reference_plugin_gave_back_is_forgotten(on, directory):
+def test_leases_released_by_the_reference_plugin_are_dropped(on, directory):
     on().take(A, SMALL)
     (directory / "10.1.0.2").unlink()
     (directory / A.file).unlink()
@@ -215,7 +215,7 @@ def test_what_the_reference_plugin_gave_back_is_forgotten(on, directory):
     assert not (directory / A.entry).is_symlink()
 
 
-def test_the_reference_plugin_reads_its_own_words(on, directory):
+def test_reference_plugin_reads_our_mirror_files(on, directory):
     on().take(A, DUAL)
     assert (directory / "10.1.0.2").read_bytes() == (directory / "fd00::2").read_bytes() == b"a\r\neth0"
     assert (directory / "last_reserved_ip.1").read_text() == "fd00::2"
@@ -224,7 +224,7 @@ def test_the_reference_plugin_reads_its_own_words(on, directory):
     assert (directory / "10.1.0.3").is_symlink()
 
 
-def test_a_release_of_the_unknown_reads_nothing(on, monkeypatch):
+def test_release_of_an_unknown_owner_reads_no_entries(on, monkeypatch):
     on().take(A, SMALL)
 
     def never(_self):
@@ -236,7 +236,7 @@ def test_a_release_of_the_unknown_reads_nothing(on, monkeypatch):
     assert on().release(A) == (ip_address("10.1.0.2"),)
 
 
-def test_a_crowded_pool_is_read_at_once_and_not_address_by_address(on, directory, monkeypatch):
+def test_crowded_pool_is_listed_once(on, directory, monkeypatch):
     sets = parse_sets({"subnet": "10.1.0.0/22"})
     directory.mkdir()
     for number in range(2, 1000):
@@ -249,7 +249,7 @@ def test_a_crowded_pool_is_read_at_once_and_not_address_by_address(on, directory
     assert len(looked) <= 66
 
 
-def test_a_subnet_of_2_to_the_64th_is_never_counted(on):
+def test_huge_subnet_is_never_iterated(on):
     huge = parse_sets({"subnet": "fd00::/64", "exclude": ["fd00::/65"]})
     assert on().take(A, huge) == (ip_address("fd00::8000:0:0:0"),)
     on().check_capacity(huge)

@@ -12,7 +12,7 @@ def tables():
     return set(told.splitlines())
 
 
-def test_a_table_goes_with_its_last_element(host):
+def test_table_is_removed_with_its_last_element(host):
     host.pod("a")
     host.add("a", host.bridge("10.88.0.0/24", **GUARDED))
     remove_unused()
@@ -24,7 +24,7 @@ def test_a_table_goes_with_its_last_element(host):
     assert tables() == set()
 
 
-def test_a_pod_of_the_firewall_alone_keeps_its_table(host):
+def test_table_with_firewall_elements_is_kept(host):
     """Which sets there are depends on which plugins were here."""
     host.pod("a")
     config = host.bridge("10.88.0.0/24")
@@ -35,7 +35,7 @@ def test_a_pod_of_the_firewall_alone_keeps_its_table(host):
     assert tables() == {"table inet podwire"}
 
 
-def test_what_the_kernel_has_is_all_that_is_asked_for(host):
+def test_table_lists_all_sets_of_the_kernel(host):
     host.pod("a")
     result = host.add("a", host.bridge("10.88.0.0/24", **GUARDED))
     firewall = {"cniVersion": "1.0.0", "name": "net", "type": "firewall", "ingressPolicy": "isolated"}
