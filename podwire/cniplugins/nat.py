@@ -19,7 +19,7 @@ from podwire.cniplugins.pod_check import expect
 from podwire.cniplugins.skeleton import Call
 from podwire.linux import errors as linux
 from podwire.linux.nft.table import TABLE, KernelElements, KernelRuleset
-from podwire.linux.values import Change, Element
+from podwire.linux.nft.values import Change, Element
 from podwire.protocols.cni.results import IP
 from podwire.protocols.cni.results import decode as decode_result
 from podwire.protocols.cni.values import Interface, Network

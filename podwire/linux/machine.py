@@ -49,14 +49,14 @@ class KernelMachine:
         self._root = os.fspath(root)
 
     def facts(self) -> Facts:
-        memory, machine_id = meminfo(self._read("proc/meminfo")), self._machine_id()
+        memory, machine_id = parse_meminfo(self._read("proc/meminfo")), self._machine_id()
         return Facts(
-            cpus=max(1, counted(self._read("sys/devices/system/cpu/online")) or os.cpu_count() or 1),
+            cpus=max(1, count_cpus(self._read("sys/devices/system/cpu/online")) or os.cpu_count() or 1),
             memory=memory.get("MemTotal", 0),
             swap=memory.get("SwapTotal", 0),
             hugepages=self._hugepages(),
             kernel=self._read("proc/sys/kernel/osrelease"),
-            os_image=os_release(self._read("etc/os-release") or self._read("usr/lib/os-release")),
+            os_image=parse_os_release(self._read("etc/os-release") or self._read("usr/lib/os-release")),
             architecture=_ARCHITECTURES.get(os.uname().machine, os.uname().machine),
             machine_id=machine_id,
             system_uuid=self._read("sys/class/dmi/id/product_uuid") or machine_id,
@@ -69,12 +69,12 @@ class KernelMachine:
         limits = [int(self._read(f"proc/sys/kernel/{each}") or 0) for each in ("pid_max", "threads-max")]
         pids = min((limit for limit in limits if limit), default=0)
         return FreeResources(
-            memory=meminfo(self._read("proc/meminfo")).get("MemAvailable", 0),
+            memory=parse_meminfo(self._read("proc/meminfo")).get("MemAvailable", 0),
             disk=disk.f_bavail * disk.f_frsize,
             disk_size=disk.f_blocks * disk.f_frsize,
             inodes=disk.f_favail,
             inodes_size=disk.f_files,
-            pids=max(0, pids - running(self._read("proc/loadavg"))),
+            pids=max(0, pids - count_threads(self._read("proc/loadavg"))),
             pids_size=pids,
         )
 
@@ -82,7 +82,7 @@ class KernelMachine:
         """Returns the addresses of this machine: those of its default routes first, then all other global ones."""
         with KernelNetwork() as network:
             routes = [route for family in (4, 6) for route in network.routes.list(family)]
-            return reachable(routes, network.addresses.list())
+            return sort_addresses(routes, network.addresses.list())
 
     def _read(self, path: str) -> str:
         """Returns a file's stripped text; empty if it cannot be read."""
@@ -103,16 +103,16 @@ class KernelMachine:
             return ()
         sizes = sorted(int(name.removeprefix("hugepages-").removesuffix("kB")) for name in names)
         pages = {size: self._read(f"sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages") for size in sizes}
-        return tuple((binary(size * 1024), size * 1024 * int(pages[size] or 0)) for size in sizes)
+        return tuple((binary_size(size * 1024), size * 1024 * int(pages[size] or 0)) for size in sizes)
 
 
-def meminfo(text: str) -> dict[str, int]:
+def parse_meminfo(text: str) -> dict[str, int]:
     """The sizes in /proc/meminfo, in bytes."""
     rows = (line.split() for line in text.splitlines())
     return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) == 3 and row[2] == "kB"}
 
 
-def counted(text: str) -> int:
+def count_cpus(text: str) -> int:
     """Counts the numbers of a list such as `0-3,8`."""
     count = 0
     for part in text.split(",") if text else ():
@@ -121,7 +121,7 @@ def counted(text: str) -> int:
     return count
 
 
-def os_release(text: str) -> str:
+def parse_os_release(text: str) -> str:
     """PRETTY_NAME of an os-release file."""
     for line in text.splitlines():
         name, _, value = line.partition("=")
@@ -130,13 +130,13 @@ def os_release(text: str) -> str:
     return ""
 
 
-def running(loadavg: str) -> int:
+def count_threads(loadavg: str) -> int:
     """Returns the number of threads: the second number of `1/93` in /proc/loadavg."""
     words = loadavg.split()
     return int(words[3].partition("/")[2]) if len(words) > 3 else 0
 
 
-def binary(size: int) -> str:
+def binary_size(size: int) -> str:
     """A size with the largest suffix that divides it: 2Mi, 1Gi."""
     power = 0
     while size and size % 1024 == 0 and power < len(_UNITS) - 1:
@@ -145,7 +145,7 @@ def binary(size: int) -> str:
     return f"{size}{_UNITS[power]}"
 
 
-def reachable(routes: list[Route], addresses: list[Address]) -> tuple[IP, ...]:
+def sort_addresses(routes: list[Route], addresses: list[Address]) -> tuple[IP, ...]:
     """Returns the global addresses; the source address of each family's best default route first, IPv4 before IPv6."""
     usable = [address for address in addresses if _is_global(address)]
     best = sorted((each for each in routes if each.destination.prefixlen == 0), key=lambda each: each.metric)

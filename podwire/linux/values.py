@@ -1,6 +1,5 @@
-"""Values: links, addresses, routes, mounts, limits and the like."""
+"""Values: links, addresses, routes and the like. Those of nft, mounts and cgroups are in their packages."""
 
-from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from os import PathLike
 from typing import NamedTuple
@@ -161,74 +160,3 @@ class Bucket(NamedTuple):
     rate: int
     burst: int
     limit: int
-
-
-class Element(NamedTuple):
-    """A member of an nft set, or a key of an nft map with its data; see `keys.py` for their bytes."""
-
-    key: bytes
-    data: bytes | str = b""
-    """Bytes, or a verdict: `drop`, `jump CHAIN`."""
-    comment: str = ""
-    """The owner tag, at most 127 bytes."""
-    end: bytes = b""
-    """The last key of the range, in a set of ranges."""
-
-
-class Counter(NamedTuple):
-    """The value of an nft counter."""
-
-    packets: int
-    bytes: int
-
-
-class Change(NamedTuple):
-    """Elements to delete from a set or map, and then to add."""
-
-    set: str
-    add: Sequence[Element] = ()
-    delete: Sequence[Element] = ()
-
-
-class Mount(NamedTuple):
-    """One line of mountinfo."""
-
-    id: int
-    parent: int
-    device: str
-    root: str
-    target: str
-    options: tuple[str, ...]
-    propagation: tuple[str, ...]
-    kind: str
-    source: str
-    super_options: tuple[str, ...]
-
-
-class Limits(NamedTuple):
-    """Limits of a cgroup; None leaves the kernel's default, -1 removes a limit."""
-
-    cpu_shares: int | None = None
-    cpu_quota: int | None = None
-    """Microseconds in each period."""
-    cpu_period: int | None = None
-    memory: int | None = None
-    pids: int | None = None
-    cpus: str | None = None
-    mems: str | None = None
-    hugepages: tuple[tuple[str, int], ...] = ()
-    """Page size as the kernel names it ("2MB") and bytes."""
-
-
-class Usage(NamedTuple):
-    """Resource usage of a cgroup; None without a controller."""
-
-    cpu_nanoseconds: int | None
-    memory: int | None
-    working_set: int | None
-    """Memory without inactive file pages."""
-    rss: int | None
-    page_faults: int | None
-    major_page_faults: int | None
-    pids: int | None
-    oom_kills: int | None

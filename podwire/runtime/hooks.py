@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from podwire.linux.values import Limits
+from podwire.linux.cgroups.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.runtime.containers.container import Container
 from podwire.runtime.sandboxes.sandbox import Sandbox

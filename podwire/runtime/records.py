@@ -17,7 +17,7 @@ from podwire.durable import append_log
 from podwire.durable.codecs import json_codec
 from podwire.durable.layout import Layout
 from podwire.durable.records import NewerFormat, Records
-from podwire.linux.values import Limits
+from podwire.linux.cgroups.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 
 FORMAT = 2

@@ -8,7 +8,8 @@ import pytest
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.nft.table import KernelElements
-from podwire.linux.values import Change, Route
+from podwire.linux.nft.values import Change
+from podwire.linux.values import Route
 
 MAPPING = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
 

@@ -41,7 +41,7 @@ def root(tmp_path):
     return tmp_path
 
 
-def test_what_a_machine_is_and_has(root):
+def test_facts_are_read(root):
     facts = KernelMachine(root).facts()
     assert facts == machine.Facts(
         cpus=5,
@@ -57,7 +57,7 @@ def test_what_a_machine_is_and_has(root):
     )
 
 
-def test_what_is_left_of_it(root, tmp_path):
+def test_free_resources_are_read(root, tmp_path):
     left = KernelMachine(root).left(tmp_path)
     assert left.memory == 24078952 * 1024
     assert (left.pids, left.pids_size) == (1000, 1093)
@@ -69,19 +69,19 @@ def test_the_disk_is_that_of_the_nearest_directory(root, tmp_path):
     assert real.left(tmp_path / "not" / "there" / "yet").disk_size == real.left(tmp_path).disk_size
 
 
-def test_what_a_machine_does_not_tell_is_empty(tmp_path):
+def test_missing_facts_are_empty(tmp_path):
     facts = KernelMachine(tmp_path).facts()
     assert (facts.memory, facts.hugepages, facts.os_image, facts.machine_id) == (0, (), "", "")
     assert facts.cpus >= 1
     assert KernelMachine(tmp_path).left(tmp_path).pids_size == 0
 
 
-def test_without_a_firmware_that_names_it_a_system_is_known_by_its_machine_id(root):
+def test_system_uuid_defaults_to_the_machine_id(root):
     (root / "sys/class/dmi/id/product_uuid").unlink()
     assert KernelMachine(root).facts().system_uuid == "m-m-m"
 
 
-def test_this_machine_tells_of_itself(tmp_path):
+def test_this_machine_has_facts(tmp_path):
     real = KernelMachine()
     facts, left = real.facts(), real.left(tmp_path)
     assert facts.memory > left.memory > 0
@@ -95,14 +95,14 @@ def test_this_machine_tells_of_itself(tmp_path):
     [("0", 1), ("0-3", 4), ("0-1,4-5,9", 5), ("", 0)],
 )
 def test_processors_are_counted(text, count):
-    assert machine.counted(text) == count
+    assert machine.count_cpus(text) == count
 
 
 @pytest.mark.parametrize(
     ("size", "text"), [(2 * 1024**2, "2Mi"), (1024**3, "1Gi"), (65536, "64Ki"), (7, "7"), (0, "0")]
 )
 def test_sizes_are_written_short(size, text):
-    assert machine.binary(size) == text
+    assert machine.binary_size(size) == text
 
 
 def at(index, text, *, tentative=False):
@@ -150,5 +150,5 @@ LOOPBACK = at(1, "127.0.0.1/8")
         ),
     ],
 )
-def test_a_machine_is_reached_where_its_default_route_leaves(routes, addresses, expected):
-    assert [str(each) for each in machine.reachable(routes, addresses)] == expected
+def test_address_of_the_default_route_comes_first(routes, addresses, expected):
+    assert [str(each) for each in machine.sort_addresses(routes, addresses)] == expected

@@ -9,7 +9,7 @@ PACKAGE = Path(podwire.linux.__file__).parent
 README = (PACKAGE / "README.md").read_text()
 
 
-def test_it_tells_what_it_does_what_it_speaks_what_is_where_and_how_to_try_it():
+def test_readme_has_the_four_sections():
     assert re.findall(r"^## (.+)$", README, re.MULTILINE) == ["What it does", "Speaks", "Files", "Try it"]
 
 
@@ -19,7 +19,7 @@ def test_the_example_works():
     assert done.stdout == "0.0.0.0/0 10.1.0.1\n10.1.0.0/24 None\n"
 
 
-def test_every_file_is_named_and_no_other():
+def test_readme_lists_every_file():
     section = re.split(r"^## ", README, flags=re.MULTILINE)[3]
     told = set(re.findall(r"`([a-z0-9_]+(?:\.py|/))`", section))
     there = {path.name for path in PACKAGE.glob("*.py")} | {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podwire.linux.cgroups.values import Limits
 from podwire.linux.errors import Busy, OutOfResources
-from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import (
     FailedPrecondition,

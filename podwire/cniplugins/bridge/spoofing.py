@@ -24,7 +24,7 @@ from podwire.failpoints import declare, failpoint
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.nft import keys
 from podwire.linux.nft.table import TABLE
-from podwire.linux.values import Element
+from podwire.linux.nft.values import Element
 from podwire.protocols.cni.values import Address, Object, taken
 
 SETS = ("guards", "macs", "addresses4", "addresses6", "targets6")

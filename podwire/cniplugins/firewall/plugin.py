@@ -26,7 +26,7 @@ from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux.nft import keys
 from podwire.linux.nft.table import TABLE
-from podwire.linux.values import Element
+from podwire.linux.nft.values import Element
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result

@@ -18,7 +18,8 @@ from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.nft import keys
-from podwire.linux.values import Element, Interface
+from podwire.linux.nft.values import Element
+from podwire.linux.values import Interface
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
 

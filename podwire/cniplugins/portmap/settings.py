@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from podwire.cniplugins import nat
 from podwire.linux.nft import keys
-from podwire.linux.values import Element
+from podwire.linux.nft.values import Element
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result

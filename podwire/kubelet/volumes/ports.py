@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from podwire.linux.values import Mount, Path
+from podwire.linux.fs.values import Mount
+from podwire.linux.values import Path
 
 
 class Mounts(Protocol):

@@ -14,23 +14,23 @@ from time import monotonic, sleep
 from podwire.linux import errors
 from podwire.linux.cgroups import layout
 from podwire.linux.cgroups.layout import Setting, Tree
+from podwire.linux.cgroups.values import Limits, Usage
 from podwire.linux.fs.mounts import mounted
 from podwire.linux.proc import processes
-from podwire.linux.values import Limits, Usage
 
 _NAMES: errors.Names = {errno.ENOENT: errors.NoSuchCgroup, errno.ENODEV: errors.NoSuchCgroup}
 _FREEZING = 0.2  # seconds; a task that does not freeze in this time is killed all the same
 
 
-def found_trees() -> list[Tree]:
+def find_trees() -> list[Tree]:
     """Those of the calling thread's mount namespace."""
     return layout.trees(mounted(), lambda mount: _read(f"{mount}/cgroup.controllers") or "")
 
 
 class KernelCgroups:
     def __init__(self, trees: list[Tree] | None = None) -> None:
-        self.trees = found_trees() if trees is None else trees
-        self._home = layout.homes(self.trees)
+        self.trees = find_trees() if trees is None else trees
+        self._home = layout.tree_by_controller(self.trees)
 
     def create(self, path: str) -> None:
         """Creates a group and its parents; existing ones are unchanged."""
@@ -91,13 +91,13 @@ class KernelCgroups:
                 found.add(f"{path}/{os.path.relpath(directory, top)}")
         return sorted(found - {f"{path}/."})
 
-    def doors(self, path: str) -> list[str]:
+    def procs_files(self, path: str) -> list[str]:
         """Returns the `cgroup.procs` files that a process writes `0` to in order to join, one per hierarchy."""
         return [f"{_join(tree, path)}/cgroup.procs" for tree in self.trees]
 
     def enter(self, path: str, pid: int) -> None:
         """Moves a process into a group. Raises NoSuchCgroup, NoSuchProcess."""
-        for door in self.doors(path):
+        for door in self.procs_files(path):
             names: errors.Names = {**_NAMES, errno.ESRCH: errors.NoSuchProcess}
             _write(door, str(pid), f"put process {pid} into the cgroup {path}", names)
 

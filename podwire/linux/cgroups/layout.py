@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from podwire.linux import errors
-from podwire.linux.values import Limits, Mount, Usage
+from podwire.linux.cgroups.values import Limits, Usage
+from podwire.linux.fs.values import Mount
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "freezer", "devices", "blkio", "io", "hugetlb")
 """Controllers that podwire uses; groups are created in no other hierarchy."""
@@ -42,7 +43,7 @@ def trees(mounts: Iterable[Mount], unified: Callable[[str], str]) -> list[Tree]:
     return sorted(found.values(), key=lambda each: (each.version, each.mount))
 
 
-def homes(found: Sequence[Tree]) -> dict[str, Tree]:
+def tree_by_controller(found: Sequence[Tree]) -> dict[str, Tree]:
     """Returns the hierarchy of each controller."""
     return {controller: tree for tree in reversed(found) for controller in tree.controllers}
 

@@ -4,7 +4,8 @@ import os
 from collections.abc import Sequence
 
 from podwire.linux import errors, syscalls
-from podwire.linux.values import Mount, Path
+from podwire.linux.fs.values import Mount
+from podwire.linux.values import Path
 
 _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE = 1, 32, 4096, 16384
 _FLAGS = {

@@ -16,10 +16,11 @@ from podwire.linux.nft import keys
 from podwire.linux.nft.chains import KernelChains
 from podwire.linux.nft.expressions import VERDICTS, decision
 from podwire.linux.nft.tables import KernelTables, Message, transaction
+from podwire.linux.nft.values import Change, Counter, Element
 from podwire.linux.proc.namespaces import visit
 from podwire.linux.proc.processes import Finished, run
 from podwire.linux.proc.stopwatch import step
-from podwire.linux.values import Change, Counter, Element, Path
+from podwire.linux.values import Path
 
 TABLE = "podwire"
 _FAMILIES = {"inet": 1, "bridge": 7}

@@ -21,11 +21,11 @@ from typing import Any
 import msgspec
 
 from podwire.linux.cgroups.groups import KernelCgroups
+from podwire.linux.cgroups.values import Limits
 from podwire.linux.errors import LinuxError, NoSuchMount
 from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.fs.overlay import mount_overlay
 from podwire.linux.fs.paths import open_in_root
-from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Internal, InvalidArgument, NotFound
 from podwire.protocols.nri.oci.cdi import inject
@@ -216,7 +216,7 @@ class Bundles:
             tty=config.tty,
             stdin=config.stdin,
             stdin_once=config.stdin_once,
-            cgroup_files=tuple(self.cgroups.doors(group)),
+            cgroup_files=tuple(self.cgroups.procs_files(group)),
         )
 
     def _group(self, pod: pb.PodSandboxConfig, id_: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from podwire.linux.values import Limits
+from podwire.linux.cgroups.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.runtime.containers.shim import Exited
 from podwire.runtime.cri.resources import limits_of

@@ -33,7 +33,7 @@ from podwire.durable.records import Records
 from podwire.failpoints import declare, failpoint
 from podwire.interfaces import Clock
 from podwire.linux.cgroups.groups import warm_up
-from podwire.linux.values import Limits
+from podwire.linux.cgroups.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import AlreadyExists, FailedPrecondition, Internal, NotFound, RpcError
 from podwire.runtime.containers.bundles import Bundles

@@ -1,6 +1,6 @@
 """CRI's LinuxContainerResources as cgroup limits. Pure."""
 
-from podwire.linux.values import Limits
+from podwire.linux.cgroups.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from podwire.linux.values import Limits
+from podwire.linux.cgroups.values import Limits
 from podwire.nri.adaptation import Adaptation
 from podwire.protocols.cri import cri_pb2 as cri
 from podwire.protocols.grpc_status import RpcError, Unavailable

@@ -5,7 +5,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from podwire.linux.values import Limits
+from podwire.linux.cgroups.values import Limits
 from podwire.protocols.cri import cri_pb2 as cri
 from podwire.protocols.grpc_status import InvalidArgument
 from podwire.protocols.nri import nri_pb2 as pb

@@ -102,7 +102,7 @@ class ExecService:
         (work / "process.json").write_bytes(msgspec.json.encode(process))
 
     def _start(self, work: Path, container: Container, files: Files, console: str = "") -> ExecProcess:
-        cgroup_files = self._bundles.cgroups.doors(self._bundles.cgroup(container.id))
+        cgroup_files = self._bundles.cgroups.procs_files(self._bundles.cgroup(container.id))
         argv = self._shim.exec_argv(container.id, work / "process.json", work / PID, cgroup_files, console)
         return ExecProcess.start(work, container.id, argv, self._shim.environment, files, self._limits.kill)
 

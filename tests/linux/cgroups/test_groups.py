@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from podwire.linux import errors
 from podwire.linux.cgroups import layout
 from podwire.linux.cgroups.groups import KernelCgroups, warm_up
-from podwire.linux.cgroups.layout import CONTROLLERS, Setting, Tree, homes, settings, weight
+from podwire.linux.cgroups.layout import CONTROLLERS, Setting, Tree, settings, tree_by_controller, weight
+from podwire.linux.cgroups.values import Limits
 from podwire.linux.fs.mounts import parse_mountinfo
-from podwire.linux.values import Limits
 
 HYBRID = """\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -63,7 +63,7 @@ def entered(cgroups, path, child_script):
     return child
 
 
-def test_groups_are_made_with_those_above_and_found(kernel, group):
+def test_create_makes_parents_and_list_finds_groups(kernel, group):
     cgroups = kernel.cgroups
     cgroups.create(f"{group}/pod-1/web")
     cgroups.create(f"{group}/pod-1/web")
@@ -96,13 +96,13 @@ def test_processes_enter_and_are_killed(kernel, group, spawned):
     cgroups.remove(group)
 
 
-def test_an_empty_group_and_one_that_is_not_there_are_killed_without_fuss(kernel, group):
+def test_kill_of_an_empty_or_missing_group_succeeds(kernel, group):
     kernel.cgroups.kill(group)
     kernel.cgroups.create(group)
     kernel.cgroups.kill(group)
 
 
-def test_a_group_that_is_not_there_is_missing(kernel, group, spawned):
+def test_missing_group_is_no_such_cgroup(kernel, group, spawned):
     child = spawned()
     for call in (
         lambda: kernel.cgroups.enter(group, child.pid),
@@ -113,7 +113,7 @@ def test_a_group_that_is_not_there_is_missing(kernel, group, spawned):
             call()
 
 
-def test_limits_are_taken(kernel, group):
+def test_limits_are_accepted(kernel, group):
     kernel.cgroups.create(group)
     kernel.cgroups.limit(group, ALL._replace(hugepages=(), mems=None))
     kernel.cgroups.limit(group, Limits(memory=-1, pids=-1, cpu_quota=-1))
@@ -122,9 +122,9 @@ def test_limits_are_taken(kernel, group):
 def test_limits_are_in_the_files(kernel, group):
     cgroups = kernel.cgroups
     cgroups.create(group)
-    wanted = settings(ALL._replace(hugepages=(), mems=None), homes(cgroups.trees))
+    wanted = settings(ALL._replace(hugepages=(), mems=None), tree_by_controller(cgroups.trees))
     cgroups.limit(group, ALL._replace(hugepages=(), mems=None))
-    home = homes(cgroups.trees)
+    home = tree_by_controller(cgroups.trees)
     for each in wanted:
         assert Path(home[each.controller].mount, group, each.file).read_text().strip() == each.value, each.file
 
@@ -145,7 +145,7 @@ def test_a_limit_of_memory_kills_and_is_counted(kernel, group):
     assert kernel.cgroups.usage(group).oom_kills == 1
 
 
-def test_use_is_counted(kernel, group):
+def test_usage_is_counted(kernel, group):
     kernel.cgroups.create(f"{group}/web")
     child = entered(kernel.cgroups, f"{group}/web", "while :; do :; done")
     try:
@@ -162,7 +162,7 @@ def test_use_is_counted(kernel, group):
 
 
 @pytest.mark.parametrize("version", [2, 1], ids=["at once", "frozen, for want of version 2"])
-def test_no_child_escapes_the_kill_however_fast_it_forks(kernel, group, version):
+def test_kill_ends_a_fork_bomb(kernel, group, version):
     trees = [tree for tree in kernel.cgroups.trees if tree.version == 1 or version == 2]
     if not trees:
         pytest.skip("no cgroup tree of version 1")
@@ -177,7 +177,7 @@ def test_no_child_escapes_the_kill_however_fast_it_forks(kernel, group, version)
     cgroups.remove(group)
 
 
-def test_a_stopped_process_is_killed_too(kernel, group, spawned):
+def test_stopped_process_is_killed(kernel, group, spawned):
     kernel.cgroups.create(group)
     child = spawned()
     kernel.cgroups.enter(group, child.pid)
@@ -186,7 +186,7 @@ def test_a_stopped_process_is_killed_too(kernel, group, spawned):
     assert child.wait(10) == -signal.SIGKILL
 
 
-def test_nobody_kills_itself(kernel, group):
+def test_kill_of_the_own_group_is_refused(kernel, group):
     kernel.cgroups.create(group)
     child = os.fork()
     if child == 0:
@@ -201,7 +201,7 @@ def test_nobody_kills_itself(kernel, group):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_a_process_that_is_gone_cannot_enter(kernel, group, spawned):
+def test_ended_process_cannot_enter(kernel, group, spawned):
     kernel.cgroups.create(group)
     child = spawned("exit 0")
     child.wait()
@@ -209,16 +209,16 @@ def test_a_process_that_is_gone_cannot_enter(kernel, group, spawned):
         kernel.cgroups.enter(group, child.pid)
 
 
-def test_a_number_that_makes_no_sense_is_refused(kernel, group):
+def test_invalid_limit_is_refused(kernel, group):
     kernel.cgroups.create(group)
     with pytest.raises(errors.LinuxError, match=f"cpuset.cpus of the cgroup {group} to 4000"):
         kernel.cgroups.limit(group, Limits(cpus="4000"))
 
 
-def test_whoever_writes_into_every_door_is_in(kernel, group, spawned):
+def test_process_joins_by_writing_to_each_procs_file(kernel, group, spawned):
     kernel.cgroups.create(group)
     child = spawned()
-    for door in kernel.cgroups.doors(group):
+    for door in kernel.cgroups.procs_files(group):
         Path(door).write_text(str(child.pid))
     assert kernel.cgroups.pids(group) == [child.pid]
 
@@ -230,7 +230,7 @@ def test_trees_of_a_hybrid_machine_are_found_once_each():
         Tree(1, "/sys/fs/cgroup/memory", frozenset(("memory",))),
         Tree(2, "/sys/fs/cgroup/unified", frozenset(("hugetlb",))),
     ]
-    assert homes(found)["hugetlb"].version == 2
+    assert tree_by_controller(found)["hugetlb"].version == 2
 
 
 def test_the_tree_of_a_unified_machine_is_one():
@@ -267,18 +267,18 @@ def test_limits_have_their_names_in_each_version():
     assert settings(Limits(), {}) == []
 
 
-def test_a_limit_without_a_controller_is_refused_out_loud():
+def test_limit_without_a_controller_is_unsupported():
     with pytest.raises(errors.Unsupported, match="no cgroup has the hugetlb controller"):
         settings(ALL, {each: Tree(2, "/", frozenset()) for each in ("cpu", "memory", "pids", "cpuset")})
 
 
 @given(st.integers(0, 1 << 20))
-def test_a_weight_is_one_that_the_kernel_takes(shares):
+def test_weight_is_in_the_kernels_range(shares):
     assert 1 <= weight(shares) <= 10_000
     assert weight(shares) <= weight(shares + 1)
 
 
-def test_use_is_read_from_either_version():
+def test_usage_is_read_from_both_versions():
     second = {
         "cpu.stat": "usage_usec 1500\nuser_usec 1\n",
         "memory.current": "5000\n",
@@ -292,7 +292,7 @@ def test_use_is_read_from_either_version():
     assert set(nothing) == {None}
 
 
-def test_warming_up_moves_nobody():
+def test_warm_up_moves_no_process():
     before = Path("/proc/self/cgroup").read_text()
     warm_up()
     assert Path("/proc/self/cgroup").read_text() == before

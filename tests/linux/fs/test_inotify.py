@@ -11,7 +11,7 @@ def watching():
     opened.close()
 
 
-def test_a_file_tells_of_writing_and_of_its_writers_end(watching, tmp_path):
+def test_file_reports_modify_and_close_write(watching, tmp_path):
     file = tmp_path / "0.log"
     with file.open("w") as writer:
         watch = watching.add(file, inotify.MODIFY | inotify.CLOSE_WRITE)
@@ -34,7 +34,7 @@ def test_a_directory_names_the_entry(watching, tmp_path):
     ]
 
 
-def test_a_watch_that_was_removed_says_so_once_and_may_be_removed_again(watching, tmp_path):
+def test_removed_watch_is_reported_once(watching, tmp_path):
     watch = watching.add(tmp_path, inotify.CREATE)
     watching.remove(watch)
     watching.remove(watch)
@@ -42,12 +42,12 @@ def test_a_watch_that_was_removed_says_so_once_and_may_be_removed_again(watching
     assert watching.read() == [inotify.Event(watch, inotify.GONE, "")]
 
 
-def test_what_is_not_there_has_a_name(watching, tmp_path):
+def test_missing_path_is_a_named_error(watching, tmp_path):
     with pytest.raises(NoSuchPath, match="none"):
         watching.add(tmp_path / "none", inotify.MODIFY)
 
 
-def test_a_directory_that_is_not_there_is_seen_coming(watching, tmp_path):
+def test_creation_of_a_missing_directory_is_seen(watching, tmp_path):
     wanted = tmp_path / "one" / "two"
     above = watching.add_nearest(wanted, inotify.CREATE)
     assert watching.add(tmp_path, inotify.CREATE) == above

@@ -32,7 +32,7 @@ def test_a_file_system_is_mounted_and_unmounted(kernel, places):
     assert not kernel.mounts.is_mounted(a)
 
 
-def test_a_place_is_shown_at_another(kernel, places):
+def test_bind_mount_shows_the_source(kernel, places):
     a, b = places
     kernel.mounts.bind(a, b)
     assert kernel.mounts.is_mounted(b)
@@ -42,7 +42,7 @@ def test_a_place_is_shown_at_another(kernel, places):
     assert (a / "new").exists()
 
 
-def test_a_place_is_shown_for_reading_only(kernel, places):
+def test_bind_mount_can_be_read_only(kernel, places):
     a, b = places
     kernel.mounts.bind(a, b, read_only=True)
     assert "ro" in the(kernel, b).options
@@ -51,7 +51,7 @@ def test_a_place_is_shown_for_reading_only(kernel, places):
     (a / "new").touch()
 
 
-def test_what_is_mounted_below_comes_along_if_asked(kernel, places):
+def test_recursive_bind_includes_submounts(kernel, places):
     a, b = places
     (a / "sub").mkdir()
     kernel.mounts.mount("scratch", a / "sub", "tmpfs")
@@ -65,7 +65,7 @@ def test_what_is_mounted_below_comes_along_if_asked(kernel, places):
         (b / "sub" / "new").touch()
 
 
-def test_what_is_mounted_becomes_read_only_alone_or_with_all_below(kernel, places):
+def test_mount_becomes_read_only_alone_or_recursively(kernel, places):
     a, _ = places
     kernel.mounts.mount("scratch", a, "tmpfs")
     (a / "sub").mkdir(exist_ok=True)
@@ -77,7 +77,7 @@ def test_what_is_mounted_becomes_read_only_alone_or_with_all_below(kernel, place
     assert "nosuid" in the(kernel, a / "sub").options
 
 
-def test_old_kernels_make_read_only_too(kernel, places, monkeypatch):
+def test_read_only_works_without_mount_setattr(kernel, places, monkeypatch):
     def refuse(number, operation, *_, names=None):
         raise errors.Unsupported(38, operation)
 
@@ -113,7 +113,7 @@ def test_a_mount_in_use_is_busy_unless_lazily(kernel, places):
         file.write("still there")
 
 
-def test_mounts_on_one_place_are_undone_one_by_one(kernel, places):
+def test_stacked_mounts_are_unmounted_one_by_one(kernel, places):
     a, _ = places
     for name in ("first", "second"):
         kernel.mounts.mount(name, a, "tmpfs")
@@ -122,7 +122,7 @@ def test_mounts_on_one_place_are_undone_one_by_one(kernel, places):
     assert the(kernel, a).source == "first"
 
 
-def test_what_is_not_mounted_is_missing(kernel, places):
+def test_unmount_of_nothing_is_no_such_mount(kernel, places):
     a, _ = places
     for call in (
         lambda: kernel.mounts.unmount(a),
@@ -144,7 +144,7 @@ def test_propagation_is_set(kernel, places):
     assert the(kernel, a).propagation == ()
 
 
-def test_what_cannot_be_mounted_is_named(kernel, places):
+def test_failed_mount_is_a_named_error(kernel, places):
     a, _ = places
     with pytest.raises(errors.Unsupported, match="no nosuchfs in this kernel"):
         kernel.mounts.mount("x", a, "nosuchfs")

@@ -60,7 +60,7 @@ def test_options_are_handed_on(kernel, tmp_path, places, way):
     assert {"volatile", "fsync=volatile"} & set(found.super_options)
 
 
-def test_a_hundred_layers_are_too_long_for_a_page_and_fit(kernel, tmp_path, places, way):
+def test_hundred_layers_fit(kernel, tmp_path, places, way):
     root = tmp_path / ("long-" * 20)
     lower = layers(root, 100)
     assert sum(len(str(each)) for each in lower) > 4096
@@ -75,7 +75,7 @@ def test_a_path_longer_than_a_string_of_the_kernel_fits(kernel, tmp_path, places
     assert (places["merged"] / "own-1").exists()
 
 
-def test_strange_letters_in_paths_are_taken_as_they_are(kernel, tmp_path, places, way):
+def test_special_characters_in_paths_are_escaped(kernel, tmp_path, places, way):
     lower = layers(tmp_path / "a:b,c\\d e", 2, "l:{},x")
     upper, work = tmp_path / "u:p,p\\e", tmp_path / "w:o,r\\k"
     upper.mkdir()
@@ -97,14 +97,14 @@ def test_a_target_that_is_not_there_is_missing(kernel, tmp_path, way):
         mount_overlay(tmp_path / "nowhere", layers(tmp_path, 2))
 
 
-def test_the_kernels_reason_is_told(kernel, tmp_path, places):
+def test_error_has_the_kernels_message(kernel, tmp_path, places):
     if not supports_single_layers():
         pytest.skip("this kernel has no lowerdir+")
     with pytest.raises(errors.LinuxError, match=r"(?i)unknown parameter|nonsense"):
         mount_overlay(places["merged"], layers(tmp_path, 1), options=["nonsense=1"])
 
 
-def test_more_than_a_page_can_name_is_refused_out_loud(kernel, tmp_path, places):
+def test_options_longer_than_a_page_are_refused(kernel, tmp_path, places):
     lower = layers(tmp_path, 60, "x" * 100 + "{}")
     with pytest.raises(errors.Refused, match="one page of options"):
         mount_relative(str(places["merged"]), [str(each) for each in lower], {}, ())

@@ -38,7 +38,7 @@ def remembered() -> int:
 
 
 @pytest.mark.parametrize(("one", "two"), [("127.0.0.2", "127.0.0.3"), ("::1", "fd00::2")], ids=["IPv4", "IPv6"])
-def test_an_addresses_connections_are_forgotten_and_no_others(kernel, tmp_path, one, two):
+def test_flush_deletes_connections_of_the_address_only(kernel, tmp_path, one, two):
     path = kernel.namespaces(tmp_path).create("one").path
     network = kernel.network(path)
     network.links.change("lo", up=True)
@@ -63,7 +63,7 @@ def test_an_addresses_connections_are_forgotten_and_no_others(kernel, tmp_path, 
 
 
 @pytest.mark.parametrize(("one", "two"), [("127.0.0.2", "127.0.0.3"), ("::1", "fd00::2")], ids=["IPv4", "IPv6"])
-def test_they_are_forgotten_without_a_count_too(kernel, tmp_path, one, two):
+def test_forget_deletes_without_a_count(kernel, tmp_path, one, two):
     path = kernel.namespaces(tmp_path).create("one").path
     with KernelNetwork(path) as network:
         network.links.change("lo", up=True)
@@ -85,7 +85,7 @@ def test_they_are_forgotten_without_a_count_too(kernel, tmp_path, one, two):
     conntrack.close()
 
 
-def test_an_address_without_connections_has_none_to_forget(kernel, tmp_path):
+def test_flush_without_connections_returns_zero(kernel, tmp_path):
     conntrack = kernel.conntrack(kernel.namespaces(tmp_path).create("one").path)
     assert conntrack.flush(ip_address("10.0.0.1")) == 0
     conntrack.close()

@@ -25,7 +25,7 @@ def later():
         thread.join()
 
 
-def test_a_link_is_gone_when_it_returns_and_its_name_is_free(kernel, later):
+def test_link_is_gone_and_its_name_free_on_return(kernel, later):
     with KernelNetwork() as network:
         network.links.add(Bridge("br0", up=True))
         for _ in range(5):
@@ -35,14 +35,14 @@ def test_a_link_is_gone_when_it_returns_and_its_name_is_free(kernel, later):
             assert [link.name for link in network.links.list()] == ["lo", "br0"]
 
 
-def test_it_does_the_same_without_another_thread(kernel):
+def test_deletion_works_without_another_thread(kernel):
     with KernelNetwork() as network:
         network.links.add(Veth("v0", "v1"))
         delete_link(network.links.get("v0").ifindex, lambda work: work())
         assert [link.name for link in network.links.list()] == ["lo"]
 
 
-def test_what_else_goes_is_not_taken_for_it(kernel, later):
+def test_deletion_of_another_link_is_ignored(kernel, later):
     """Many links go at once, each in its own thread; each returns only when its own is gone."""
     with KernelNetwork() as network:
         for number in range(8):
@@ -64,6 +64,6 @@ def test_what_else_goes_is_not_taken_for_it(kernel, later):
 
 
 @pytest.mark.parametrize("way", ["in a thread", "at once"])
-def test_a_link_that_is_not_there_is_told(kernel, later, way):
+def test_missing_link_is_an_error(kernel, later, way):
     with pytest.raises(errors.NoSuchLink):
         delete_link(4711, later if way == "in a thread" else lambda work: work())

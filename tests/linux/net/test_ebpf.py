@@ -99,11 +99,11 @@ def test_a_program_that_is_gone_is_known_by_its_number_too():
     assert bpf.name_of(0xFFFFFFF0) == "#4294967280"
 
 
-def test_of_a_link_that_is_gone_nothing_is_told(kernel):
+def test_deleted_link_has_no_programs(kernel):
     assert ebpf.tcx(99) == []
 
 
-def test_xdp_is_told_by_the_link(kernel, program):
+def test_xdp_is_a_field_of_the_link(kernel, program):
     with KernelNetwork() as network, Netlink() as netlink:
         network.links.add(Veth("v0", "v1"))
         index = network.links.get("v0").ifindex

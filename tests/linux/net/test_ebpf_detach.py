@@ -67,7 +67,7 @@ def on_xdp_by_link(index, _netlink, held):
     ],
     ids=lambda each: " ".join(way.__name__ for way in each) or "none" if isinstance(each, list) else "",
 )
-def test_programs_are_taken_off(kernel, ways, count):
+def test_programs_are_detached(kernel, ways, count):
     held = []
     try:
         with KernelNetwork() as network, Netlink() as netlink:

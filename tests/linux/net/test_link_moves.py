@@ -15,7 +15,7 @@ from podwire.linux.net.taps import make_tap
 from podwire.linux.values import Veth
 
 
-def test_a_link_is_heard_of_wherever_it_goes(kernel, tmp_path):
+def test_events_follow_a_link_into_other_namespaces(kernel, tmp_path):
     namespaces = kernel.namespaces(tmp_path)
     pod = namespaces.create("pod").path
     with KernelNetwork() as network, closing(LinkMoves()) as travels:
@@ -39,7 +39,7 @@ def test_a_link_is_heard_of_wherever_it_goes(kernel, tmp_path):
     namespaces.remove("pod")
 
 
-def test_a_namespace_that_ends_is_told_of(kernel, tmp_path):
+def test_end_of_a_namespace_is_an_event(kernel, tmp_path):
     namespaces = kernel.namespaces(tmp_path)
     pod = namespaces.create("pod").path
     with KernelNetwork() as network, closing(LinkMoves()) as travels:
@@ -58,7 +58,7 @@ def test_a_namespace_that_ends_is_told_of(kernel, tmp_path):
             RemoteLinks(netlink).links(left.went[0])
 
 
-def test_a_tap_stays_when_nobody_holds_it(kernel):
+def test_tap_is_persistent(kernel):
     make_tap("tap7")
     with KernelNetwork() as network:
         assert network.links.get("tap7").kind == "tun"
@@ -66,7 +66,7 @@ def test_a_tap_stays_when_nobody_holds_it(kernel):
         make_tap("tap7")
 
 
-def test_addresses_come_back_to_the_last_word(kernel):
+def test_addresses_are_restored_with_all_attributes(kernel):
     def dump():
         found = subprocess.run(["ip", "-j", "-d", "addr", "show", "v0"], capture_output=True, check=True).stdout
         return json.loads(found)[0]["addr_info"]

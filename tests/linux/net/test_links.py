@@ -76,7 +76,7 @@ def test_a_pair_is_up_when_both_ends_are(kernel, host, eventually):
         pytest.param(Veth("b0", "b0"), id="a pair with one name"),
     ],
 )
-def test_a_name_is_given_once_and_nothing_is_left_of_the_second(kernel, host, new):
+def test_second_link_of_a_name_is_refused_and_leaves_nothing(kernel, host, new):
     network, _ = host("a")
     network.links.add(Veth("a0", "a1"))
     before = network.links.list()
@@ -108,20 +108,20 @@ def test_a_peers_name_is_taken_in_its_own_namespace_only(kernel, host):
         pytest.param("a:1", id="a colon"),
     ],
 )
-def test_a_name_that_the_kernel_does_not_take_as_it_is_is_refused(kernel, host, name):
+def test_invalid_link_name_is_refused(kernel, host, name):
     network, _ = host("a")
     with pytest.raises(errors.Refused, match="name a link"):
         network.links.add(Bridge(name))
     assert [link.name for link in network.links.list()] == ["lo"]
 
 
-def test_a_mac_address_must_be_one(kernel, host):
+def test_invalid_mac_address_is_refused(kernel, host):
     network, _ = host("a")
     with pytest.raises(errors.Refused, match="six pairs of hex digits"):
         network.links.add(Bridge("br0", mac="02:00:00"))
 
 
-def test_a_link_that_is_not_there_is_missing_to_every_call(kernel, host):
+def test_missing_link_is_no_such_link_for_every_call(kernel, host):
     network, path = host("a")
     for call in (
         lambda: network.links.get("eth7"),
@@ -138,7 +138,7 @@ def test_a_link_that_is_not_there_is_missing_to_every_call(kernel, host):
     assert [link.name for link in network.links.list()] == ["lo"]
 
 
-def test_a_link_that_is_not_there_says_what_was_tried(kernel, host):
+def test_missing_link_error_has_the_operation(kernel, host):
     network, _ = host("a")
     with pytest.raises(errors.NoSuchLink) as failed:
         network.links.delete("eth7")
@@ -147,7 +147,7 @@ def test_a_link_that_is_not_there_says_what_was_tried(kernel, host):
     assert str(failed.value).startswith("delete link eth7: No such device")
 
 
-def test_a_change_changes_what_it_says_and_nothing_else(kernel, host):
+def test_change_sets_only_the_given_attributes(kernel, host):
     network, _ = host("a")
     network.links.add(Veth("a0", "a1", alias="mine"))
     before = network.links.get("a0")
@@ -189,7 +189,7 @@ def test_a_port_joins_and_leaves_its_bridge(kernel, host):
         network.links.change("a0", master=network.links.get("a1").ifindex)
 
 
-def test_a_bridge_that_goes_lets_its_ports_go(kernel, host):
+def test_deleted_bridge_releases_its_ports(kernel, host):
     network, _ = host("a")
     network.links.add(Bridge("br0"))
     network.links.add(Veth("a0", "a1", master=network.links.get("br0").ifindex))
@@ -211,7 +211,7 @@ def test_a_ports_flags_are_set_one_by_one(kernel, host, told):
     assert (network.links.get("a0").hairpin, network.links.get("a0").isolated) == (False, True)
 
 
-def test_flags_of_a_link_that_is_no_port_are_refused(kernel, host):
+def test_port_flags_of_a_non_port_are_refused(kernel, host):
     network, _ = host("a")
     network.links.add(Veth("a0", "a1"))
     with pytest.raises(errors.LinuxError):
@@ -241,7 +241,7 @@ def test_a_link_does_not_move_onto_another_or_into_nothing(kernel, host, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["lo", "br0"])
-def test_what_belongs_to_its_namespace_does_not_move(kernel, host, name):
+def test_namespace_local_links_do_not_move(kernel, host, name):
     (here, _), (_, other) = host("a"), host("b")
     here.links.add(Bridge("br0"))
     with pytest.raises(errors.Refused):
@@ -276,7 +276,7 @@ def test_an_open_network_keeps_its_namespace_alive(kernel, host, tmp_path, event
     eventually(lambda: [link.name for link in here.links.list()] == ["lo"])
 
 
-def test_a_macvlan_stands_on_its_parent(kernel, host, told):
+def test_macvlan_is_stacked_on_its_parent(kernel, host, told):
     (here, path), (there, other) = host("a"), host("b")
     here.links.add(Veth("a0", "a1", mtu=1400))
     parent = here.links.get("a0").ifindex
@@ -302,7 +302,7 @@ def test_the_loopback_is_not_deleted(kernel, host):
     assert network.links.get("lo")
 
 
-def test_a_macvlan_is_marked_where_it_is_made_and_keeps_its_mark_and_mode_when_it_moves(kernel, host, told):
+def test_macvlan_keeps_its_tag_and_mode_when_it_moves(kernel, host, told):
     (here, _), (there, other) = host("a"), host("b")
     here.links.add(Veth("a0", "a1"))
     parent = here.links.get("a0").ifindex
@@ -318,7 +318,7 @@ def test_a_macvlan_is_marked_where_it_is_made_and_keeps_its_mark_and_mode_when_i
     assert [link.name for link in here.links.list()] == ["lo", "a1", "a0"]
 
 
-def test_a_link_comes_home_under_its_old_name(kernel, host):
+def test_link_returns_under_its_old_name(kernel, host):
     (here, home), (there, other) = host("a"), host("b")
     here.links.add(Veth("a0", "a1", alias="mine"))
     here.links.add(Bridge("eth0"))
@@ -329,7 +329,7 @@ def test_a_link_comes_home_under_its_old_name(kernel, host):
     assert (back.alias, back.up, here.links.get("eth0").kind) == ("mine", False, "bridge")
 
 
-def test_a_link_whose_new_name_is_taken_stays_where_it_is(kernel, host):
+def test_link_whose_new_name_is_taken_does_not_move(kernel, host):
     (here, _), (there, other) = host("a"), host("b")
     here.links.add(Veth("a0", "a1", up=True))
     there.links.add(Bridge("eth0"))

@@ -15,7 +15,8 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.net.wire import HEADER
 from podwire.linux.nft.table import KernelElements, KernelRuleset
-from podwire.linux.values import Bridge, Element, Route, Rule, Veth
+from podwire.linux.nft.values import Element
+from podwire.linux.values import Bridge, Route, Rule, Veth
 
 ANYWHERE = IPv4Network("0.0.0.0/0")
 
@@ -39,7 +40,7 @@ def hearing(kernel):
         each.close()
 
 
-def test_links_addresses_routes_and_rules_are_told_as_they_come_and_go(kernel, hearing):
+def test_links_addresses_routes_and_rules_have_events(kernel, hearing):
     told = hearing()
     with KernelNetwork() as network:
         network.links.add(Bridge("br0", up=True))
@@ -63,7 +64,7 @@ def test_links_addresses_routes_and_rules_are_told_as_they_come_and_go(kernel, h
         assert [(each.ifindex, each.link.name) for each in gone] == [(index, "br0")]
 
 
-def test_a_change_of_a_link_tells_how_it_is_now(kernel, hearing):
+def test_event_of_a_link_has_its_new_state(kernel, hearing):
     with KernelNetwork() as network:
         network.links.add(Veth("v0", "v1"))
         told = hearing()
@@ -72,7 +73,7 @@ def test_a_change_of_a_link_tells_how_it_is_now(kernel, hearing):
         assert (seen[-1].up, seen[-1].alias) == (True, "mine")
 
 
-def test_a_place_in_a_bridge_is_told_apart_from_the_link_itself(kernel, hearing):
+def test_bridge_port_event_differs_from_a_link_event(kernel, hearing):
     with KernelNetwork() as network:
         network.links.add(Bridge("br0", up=True))
         network.links.add(Veth("v0", "v1", master=network.links.get("br0").ifindex, up=True))
@@ -82,7 +83,7 @@ def test_a_place_in_a_bridge_is_told_apart_from_the_link_itself(kernel, hearing)
         assert {(each.what, each.ifindex) for each in told.read()} == {(monitor.PORT, index)}
 
 
-def test_what_follows_by_itself_is_not_told(kernel, hearing):
+def test_derived_changes_have_no_events(kernel, hearing):
     """Link-local addresses come with a link and settle seconds later; local routes come with addresses."""
     with KernelNetwork() as network:
         network.links.add(Veth("v0", "v1", up=True))
@@ -92,7 +93,7 @@ def test_what_follows_by_itself_is_not_told(kernel, hearing):
         assert told.read() == []
 
 
-def test_parameters_of_all_links_are_told(kernel, hearing):
+def test_sysctls_of_all_links_have_events(kernel, hearing):
     forwarding = KernelSysctls()
     forwarding.write("net.ipv4.ip_forward", "0")
     told = hearing()
@@ -100,7 +101,7 @@ def test_parameters_of_all_links_are_told(kernel, hearing):
     assert set(told.read()) == {Changed(monitor.PARAMETER)}
 
 
-def test_it_hears_the_namespace_that_it_was_opened_in_and_no_other(kernel, hearing, tmp_path):
+def test_monitor_belongs_to_its_namespace(kernel, hearing, tmp_path):
     path = kernel.namespaces(tmp_path / "ns").create("there").path
     told, here = hearing(path), hearing()
     with KernelNetwork(path) as there:
@@ -109,7 +110,7 @@ def test_it_hears_the_namespace_that_it_was_opened_in_and_no_other(kernel, heari
     assert (monitor.LINK, False) in heard(told)
 
 
-def test_nft_tells_of_elements_with_their_comments_and_of_everything_else(kernel, hearing):
+def test_nft_events_have_element_comments(kernel, hearing):
     told = hearing(protocol=NETFILTER)
     KernelRuleset().apply("add table inet podwire\nadd set inet podwire s { type ipv4_addr; }\n")
     assert heard(told) == [(monitor.RULESET, False)]
@@ -126,7 +127,7 @@ def test_nft_tells_of_elements_with_their_comments_and_of_everything_else(kernel
     assert (monitor.RULESET, True) in heard(told)
 
 
-def test_more_than_there_is_room_for_means_that_anything_may_have_changed(kernel, hearing):
+def test_overflow_is_reported_as_anything(kernel, hearing):
     told = hearing()
     with socket.socket(fileno=os.dup(told.fileno())) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -140,7 +141,7 @@ def test_more_than_there_is_room_for_means_that_anything_may_have_changed(kernel
     assert told.read()[-1].link.alias == "last", "it goes on hearing"
 
 
-def test_a_namespace_that_is_not_there_is_named(kernel, tmp_path):
+def test_missing_namespace_is_a_named_error(kernel, tmp_path):
     with pytest.raises(errors.NoSuchNamespace) as raised:
         Monitor(tmp_path / "none")
     assert raised.value.errno == errno.ENOENT
@@ -151,5 +152,5 @@ def test_a_namespace_that_is_not_there_is_named(kernel, tmp_path):
     [b"", b"\0" * 15, HEADER.pack(4, 16, 0, 0, 0), HEADER.pack(0, 16, 0, 0, 0), HEADER.pack(16, 2, 0, 0, 0)],
     ids=["nothing", "half a header", "shorter than its header", "no length", "another kind"],
 )
-def test_what_is_no_change_is_no_change(data):
+def test_unknown_messages_are_ignored(data):
     assert list(messages(data, monitor._route)) == []

@@ -28,7 +28,7 @@ def network(kernel):
         each.close()
 
 
-def test_the_kernels_own_words_are_in_the_error(kernel, network):
+def test_error_has_the_kernels_extended_message(kernel, network):
     here = network()
     here.links.change("lo", up=True)
     with pytest.raises(errors.Unreachable, match=r"\(Nexthop has invalid gateway\)"):
@@ -51,7 +51,7 @@ def test_a_namespace_can_be_given_by_its_descriptor(kernel, tmp_path):
         assert netlink.dump(Request(18, 0, bytes(16), "list links", {}))
 
 
-def test_errors_go_to_the_requests_that_made_them(kernel):
+def test_each_error_belongs_to_its_request(kernel):
     """Of many requests in one send, those fail that should, and no other."""
 
     def rename(index: int) -> Request:
@@ -81,7 +81,7 @@ def test_threads_share_a_socket(kernel, network):
     assert [link.name for link in here.links.list()] == ["lo"]
 
 
-def test_lists_stay_whole_while_others_change_things(kernel, network):
+def test_dump_is_consistent_during_changes(kernel, network):
     here, other = network(), network()
     for number in range(40):
         here.links.add(Bridge(f"fixed{number}"))
@@ -148,7 +148,7 @@ def test_without_the_capability_it_is_not_permitted(kernel, tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_an_address_waits_only_if_it_is_told_to(kernel, network):
+def test_address_does_dad_only_on_request(kernel, network):
     """Duplicate address detection takes a second; without it the address can be used before the call returns."""
     here = network()
     here.links.add(Veth("a0", "a1", up=True))

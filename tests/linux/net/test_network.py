@@ -276,7 +276,7 @@ def test_tables_are_apart(kernel, pod):
     assert found == {MAIN, 100, 70_000}
 
 
-def test_a_destination_can_be_shut(kernel, pod):
+def test_destination_can_be_unreachable(kernel, pod):
     network, _ = pod()
     network.routes.add(Route(ip_network("10.9.0.0/16"), kind="blackhole"))
     network.routes.add(Route(ip_network("fd09::/64"), kind="unreachable"))
@@ -330,7 +330,7 @@ def test_neighbours_are_set_and_forgotten(kernel, pod, told):
         network.neighbours.add(four._replace(ifindex=77))
 
 
-def test_a_deleted_link_takes_all_that_was_said_of_it(kernel, host):
+def test_deleted_link_removes_its_routes_and_neighbours(kernel, host):
     network, _ = host("a")
     network.links.add(Veth("a0", "a1", up=True))
     network.links.change("a1", up=True)
@@ -365,7 +365,7 @@ def test_a_batch_makes_its_changes_together(kernel, host):
     assert [route.gateway for family in (4, 6) for route in pod.routes.list(family) if route.gateway] == [GW4, GW6]
 
 
-def test_a_batch_goes_on_after_an_error_and_tells_all(kernel, host):
+def test_batch_continues_after_an_error_and_reports_all(kernel, host):
     network, _ = host("a")
 
     def told_to_fail():
@@ -381,14 +381,14 @@ def test_a_batch_goes_on_after_an_error_and_tells_all(kernel, host):
     assert IF4 in [address.interface for address in network.addresses.list(1)]
 
 
-def test_a_batch_answers_questions_after_what_it_was_told(kernel, host):
+def test_batch_sends_changes_before_a_query(kernel, host):
     network, _ = host("a")
     with network.batch() as batch:
         batch.links.add(Bridge("br0"))
         assert batch.links.get("br0").kind == "bridge"
 
 
-def test_a_batch_that_is_given_up_changes_nothing(kernel, host):
+def test_abandoned_batch_changes_nothing(kernel, host):
     (network, _), (_, other) = host("a"), host("b")
 
     def given_up():

@@ -46,7 +46,7 @@ def udp(netns, source, target, data):
         sender.sendto(data, target)
 
 
-def test_only_datagrams_to_a_port_are_heard_and_whether_they_have_a_checksum(kernel, pair, eventually):
+def test_only_datagrams_to_the_port_are_received(kernel, pair, eventually):
     near, far = pair()
     heard = FrameSocket(index_of("b0", far), IPV4, udp_port=68, netns=far)
     udp(near, "10.0.0.1", ("10.0.0.2", 67), b"to another port")
@@ -73,7 +73,7 @@ def test_frames_are_sent_as_they_are(kernel, pair, eventually):
     heard.close()
 
 
-def test_what_is_sent_to_others_is_heard_on_demand_until_the_socket_is_closed(kernel, pair, told):
+def test_promiscuous_mode_ends_with_the_socket(kernel, pair, told):
     _, far = pair()
     heard = FrameSocket(index_of("b0", far), ARP, netns=far)
 
@@ -100,7 +100,7 @@ def test_datagrams_go_from_one_address_over_one_link(kernel, pair, eventually):
     one.close()
 
 
-def test_what_is_not_there_has_a_name(kernel, pair):
+def test_missing_path_is_a_named_error(kernel, pair):
     near, _ = pair()
     for use in (
         lambda: index_of("nope", near),
@@ -115,7 +115,7 @@ def test_what_is_not_there_has_a_name(kernel, pair):
         DatagramSocket("a0", "10.0.0.77", 68, netns=near)
 
 
-def test_a_link_that_is_down_says_so(kernel, pair):
+def test_send_on_a_down_link_is_an_error(kernel, pair):
     near, _ = pair()
     with kernel.network(near) as network:
         network.links.change("a0", up=False)

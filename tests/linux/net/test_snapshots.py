@@ -51,7 +51,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_route_comes_back_exactly(kernel, route):
+def test_route_is_restored_exactly(kernel, route):
     with links() as (index, netlink):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("addr add 10.8.0.1/24 dev w0")
@@ -75,7 +75,7 @@ def test_a_route_comes_back_exactly(kernel, route):
         ]
 
 
-def test_a_kept_route_tells_what_it_is(kernel):
+def test_saved_route_has_destination_gateway_and_source(kernel):
     with links() as (index, netlink):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("route add 10.2.0.0/16 via 10.0.0.9 dev v0 src 10.0.0.1")
@@ -89,7 +89,7 @@ def test_a_kept_route_tells_what_it_is(kernel):
         assert (near.to_link, far.to_link, far.shares) == (True, False, False)
 
 
-def test_routes_of_other_links_of_the_kernel_and_of_routers_are_left_out(kernel):
+def test_routes_of_other_links_kernel_and_routers_are_not_saved(kernel):
     with links() as (index, netlink):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("route add 10.9.0.0/16 dev w0")
@@ -97,7 +97,7 @@ def test_routes_of_other_links_of_the_kernel_and_of_routers_are_left_out(kernel)
         assert SavedRoutes(netlink).list(index) == ()
 
 
-def test_a_route_that_cannot_be_had_any_more_is_told(kernel):
+def test_route_that_cannot_be_restored_is_reported(kernel):
     with links() as (index, netlink):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("route add 10.2.0.0/16 via 10.0.0.9 dev v0")
@@ -107,7 +107,7 @@ def test_a_route_that_cannot_be_had_any_more_is_told(kernel):
         assert told.startswith("add route 10.2.0.0/16")
 
 
-def test_a_route_alone_does_not_stand_beside_another(kernel):
+def test_exclusive_route_conflicts_with_another(kernel):
     with links() as (index, netlink):
         ip("route add 10.2.0.0/16 dev v0")
         (kept,) = SavedRoutes(netlink).list(index)
@@ -118,7 +118,7 @@ def test_a_route_alone_does_not_stand_beside_another(kernel):
 
 
 @pytest.mark.parametrize(("route", "leads"), [("default dev v0 metric 5", True), ("10.0.0.0/8 dev v0", False)])
-def test_a_link_leads_out_by_a_default_route(kernel, route, leads):
+def test_default_route_of_a_link_is_found(kernel, route, leads):
     with links() as (index, netlink):
         ip(f"route add {route}")
         ip("route add default dev w0 metric 9 table 100")
@@ -136,7 +136,7 @@ RULES = [
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_comes_back_exactly(kernel, rule):
+def test_rule_is_restored_exactly(kernel, rule):
     with links() as (_, netlink):
         ip(f"rule add {rule}")
         before = ip("rule show")
@@ -151,7 +151,7 @@ def test_a_rule_comes_back_exactly(kernel, rule):
             SavedRules(netlink).add(kept)
 
 
-def test_a_rule_names_its_link_by_another_name(kernel):
+def test_rule_can_be_renamed_to_another_link(kernel):
     with links() as (_, netlink):
         ip("rule add iif v0 table 100 priority 500")
         (kept,) = SavedRules(netlink).list()
@@ -160,7 +160,7 @@ def test_a_rule_names_its_link_by_another_name(kernel):
         assert sorted(each.get("iif", "") for each in ip("rule show") if each["priority"] == 500) == ["net1", "v0"]
 
 
-def test_neighbours_that_were_set_come_back_and_others_do_not(kernel):
+def test_permanent_neighbours_are_restored(kernel):
     with links() as (index, netlink):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev v0 nud permanent")
@@ -200,7 +200,7 @@ QUEUES = [
 
 
 @pytest.mark.parametrize("commands", QUEUES, ids=["a bucket", "a queue", "classes", "a hook"])
-def test_queues_that_somebody_made_come_back(kernel, commands):
+def test_configured_qdiscs_are_restored(kernel, commands):
     with links() as (index, netlink):
         for command in commands:
             tc(command)
@@ -214,7 +214,7 @@ def test_queues_that_somebody_made_come_back(kernel, commands):
         assert SavedQdiscs(netlink).restore(index, kept) == ()
 
 
-def test_filters_that_are_lost_are_counted(kernel):
+def test_lost_filters_are_counted(kernel):
     with links() as (index, netlink):
         tc("qdisc add dev v0 clsact")
         tc("filter add dev v0 ingress protocol ip u32 match u32 0 0 flowid 1:1")
@@ -224,12 +224,12 @@ def test_filters_that_are_lost_are_counted(kernel):
         assert told.endswith("filters of the clsact queue ffff:")
 
 
-def test_queues_that_every_link_has_are_left_out(kernel):
+def test_default_qdiscs_are_not_saved(kernel):
     with links() as (index, netlink):
         assert SavedQdiscs(netlink).list(index) == ()
 
 
-def test_sysctls_of_a_link_are_put_back_as_far_as_they_can_be(kernel):
+def test_sysctls_are_restored_as_far_as_possible(kernel):
     with links():
         before = link_sysctls.read_all("v0")
         link_sysctls.write("v0", {"ipv4/arp_ignore": "3", "ipv6/accept_ra": "0"})
@@ -244,7 +244,7 @@ def test_sysctls_of_a_link_are_put_back_as_far_as_they_can_be(kernel):
         assert link_sysctls.read_all("v9") == {}
 
 
-def test_features_are_read_and_asked_for(kernel):
+def test_features_are_read_and_requested(kernel):
     with links() as (index, _), Ethtool() as ethtool:
         before = ethtool.features(index)
         assert "rx-gro" in before.changeable

@@ -41,7 +41,7 @@ def cable(kernel, tmp_path):
         (Stacked("vxlan", vni=8, remote="fd00::9"), "vxlan"),
     ],
 )
-def test_a_link_is_made_where_it_is_to_be_with_all_that_it_is_to_be(cable, new, kind):
+def test_link_is_made_in_its_namespace_with_its_attributes(cable, new, kind):
     parent, here, pod, there = cable()
     wanted = Attributes(name="net1", mac="02:00:00:00:00:77", mtu=1300, queue=55, gso_max_size=40000, up=True)
     make(here, new._replace(parent=parent), wanted, there)
@@ -54,7 +54,7 @@ def test_a_link_is_made_where_it_is_to_be_with_all_that_it_is_to_be(cable, new, 
 
 
 @pytest.mark.parametrize("kind", sorted(FEATURES))
-def test_a_kernel_is_asked_for_a_kind_and_makes_nothing(cable, kind):
+def test_support_of_a_kind_is_probed_without_a_link(cable, kind):
     parent, here, _, there = cable()
     os.close(there)
     before = DetailedLinks(here).list()
@@ -65,7 +65,7 @@ def test_a_kernel_is_asked_for_a_kind_and_makes_nothing(cable, kind):
             make(here, Stacked(kind, parent=parent, vlan=5, table=9, vni=1), Attributes(name="net1"))
 
 
-def test_a_mode_that_is_none_is_refused(cable):
+def test_invalid_mode_is_refused(cable):
     parent, here, _, there = cable()
     os.close(there)
     with pytest.raises(errors.Refused, match="mode 'l9' must be one of private, vepa, bridge, passthru"):

@@ -23,7 +23,7 @@ def test_a_parameter_of_a_link_goes_by_its_name(kernel, tmp_path):
         sysctls.read("net.ipv4.conf.eth7.forwarding")
 
 
-def test_several_are_written_at_once_as_far_as_they_are_there(kernel, tmp_path):
+def test_present_sysctls_are_written_together(kernel, tmp_path):
     sysctls = kernel.sysctls(kernel.namespaces(tmp_path).create("one").path)
     sysctls.write_present(
         {"net/ipv4/conf/lo/arp_notify": "1", "net/ipv4/conf/eth7/arp_notify": "1", "net/ipv6/conf/lo/accept_ra": "0"}
@@ -58,7 +58,7 @@ def test_a_parameter_of_an_ipc_namespace_is_its_own(kernel, tmp_path):
         "net.ipv4.\nip_forward",
     ],
 )
-def test_what_is_not_the_namespaces_own_is_refused(kernel, name):
+def test_sysctl_of_the_whole_machine_is_refused(kernel, name):
     sysctls = kernel.sysctls()
     with pytest.raises(errors.Refused):
         sysctls.write(name, "1")
@@ -79,7 +79,7 @@ def test_a_name_is_a_path(name, found):
     assert parts(name) == found
 
 
-def test_a_value_that_the_kernel_does_not_take_is_refused(kernel):
+def test_invalid_value_is_refused(kernel):
     with pytest.raises(errors.Refused, match=r"write the sysctl net.ipv4.ip_forward: Invalid"):
         kernel.sysctls().write("net.ipv4.ip_forward", "perhaps")
 

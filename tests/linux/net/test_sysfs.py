@@ -43,13 +43,13 @@ def machine(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_physical_function_tells_all_of_itself(machine):
+def test_physical_function_is_described(machine):
     assert Sysfs(machine).hardware("eth0") == Hardware(
         "mlx5_core", PHYSICAL, 1, "", "0x15b3", "0x1017", "pci0000:3a", "", total_vfs=8, vfs=1
     )
 
 
-def test_a_virtual_function_tells_whose_it_is(machine):
+def test_virtual_function_has_its_parent(machine):
     assert Sysfs(machine).hardware("eth0v0") == Hardware(
         "mlx5_core", VIRTUAL, 1, PHYSICAL, "0x15b3", "0x1017", "pci0000:3a", "eth0"
     )
@@ -62,7 +62,7 @@ def test_speed_and_mtu(machine):
 
 
 @pytest.mark.parametrize("speed", ["-1", "0", "4294967295", "", "fast", "99999999999999999999999"])
-def test_a_speed_that_nobody_knows_is_none(machine, speed):
+def test_unknown_speed_is_none(machine, speed):
     written(machine / "class/net/eth0", speed=speed)
     assert Sysfs(machine).speed("eth0") is None
 
@@ -110,7 +110,7 @@ def test_odd_files_are_not_there(machine):
 
 
 @pytest.mark.parametrize("link", ["", "..", "../net/eth0", "a/b", "nothing"])
-def test_what_is_no_link_has_no_hardware(machine, link):
+def test_missing_link_has_no_hardware(machine, link):
     assert Sysfs(machine).hardware(link) == Hardware()
     assert Sysfs(machine).rdma(link) == Rdma()
 
@@ -119,7 +119,7 @@ def test_a_root_that_is_not_there(tmp_path):
     assert Sysfs(tmp_path / "nowhere").hardware("eth0") == Hardware()
 
 
-def test_ethtool_tells_how_fast_links_are(kernel):
+def test_ethtool_reports_link_speeds(kernel):
     with KernelNetwork() as network, Speeds() as speeds:
         network.links.add(Bridge("br0", up=True))
         network.links.add(Veth("v0", "v1", up=True))

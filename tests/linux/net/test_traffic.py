@@ -25,7 +25,7 @@ def test_an_ifb_has_what_it_was_made_with(kernel, pair):
     assert (link.kind, link.mtu, link.alias, link.up, link.queue) == ("ifb", 1400, "podwire:a", True, 32)
 
 
-def test_a_bucket_is_there_until_it_is_taken_away(kernel, pair, told):
+def test_bucket_exists_until_it_is_removed(kernel, pair, told):
     network, path, index, _ = pair()
     assert network.traffic.shaped(index) is None
     network.traffic.shape(index, SLOW)
@@ -53,7 +53,7 @@ def test_a_second_bucket_is_refused(kernel, pair):
         network.traffic.shape(index, SLOW)
 
 
-def test_somebody_elses_qdisc_is_not_touched(kernel, tmp_path, told):
+def test_foreign_qdisc_is_not_touched(kernel, tmp_path, told):
     spaces = kernel.namespaces(tmp_path / "ns")
     path = spaces.create("a").path
     network = kernel.network(path)
@@ -70,7 +70,7 @@ def test_somebody_elses_qdisc_is_not_touched(kernel, tmp_path, told):
     spaces.remove("a")
 
 
-def test_a_detour_is_there_until_it_is_taken_away(kernel, pair):
+def test_redirect_exists_until_it_is_removed(kernel, pair):
     network, _, index, ifb = pair()
     assert (network.traffic.redirected(index), network.traffic.hooked(index)) == (0, False)
     network.traffic.redirect(index, ifb)

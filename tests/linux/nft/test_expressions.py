@@ -10,8 +10,8 @@ import pytest
 from podwire.linux import errors
 from podwire.linux.nft import expressions as do
 from podwire.linux.nft.tables import ADDRESS4, INPUT, NUMBER, PORT, PROTOCOL, TWO_NUMBERS, Chain, Set, Table
+from podwire.linux.nft.values import Change, Counter, Element
 from podwire.linux.proc.namespaces import visit
-from podwire.linux.values import Change, Counter, Element
 
 TABLE = "judge"
 R, ASIDE = 0, 12
@@ -105,7 +105,7 @@ def comes(path, source, to) -> bool:
             return False
 
 
-def test_what_one_map_answers_is_part_of_the_next_key(kernel, opened):
+def test_result_of_one_map_is_part_of_the_next_key(kernel, opened):
     elements, path = opened()
     elements.tables().put(table())
     assert not comes(path, 2, 53)
@@ -133,7 +133,7 @@ def test_elements_of_ranges_cover_every_field(kernel, opened):
     assert not comes(path, 25, 150)
 
 
-def test_elements_that_count_tell_how_often_they_were_found(kernel, opened):
+def test_counters_of_elements_are_read(kernel, opened):
     elements, path = opened()
     elements.tables().put(table())
     assert elements.counted("counts") == {}
@@ -168,7 +168,7 @@ def test_sets_of_another_shape_are_refused_or_replaced(kernel, opened):
     assert comes(path, 2, 53)
 
 
-def test_a_table_goes_and_goes_twice(kernel, opened):
+def test_delete_of_a_table_is_idempotent(kernel, opened):
     elements, _ = opened()
     tables = elements.tables()
     tables.put(table())

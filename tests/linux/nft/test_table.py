@@ -12,7 +12,7 @@ from podwire.linux import errors
 from podwire.linux.nft import keys
 from podwire.linux.nft import table as ruleset
 from podwire.linux.nft.table import TABLE, KernelRuleset
-from podwire.linux.values import Change, Element
+from podwire.linux.nft.values import Change, Element
 
 RULESET = """
 table inet podwire {
@@ -94,7 +94,7 @@ def test_a_key_is_there_once(kernel, table, second):
     assert elements.list("ports") == [port(80, 1)]
 
 
-def test_a_change_is_made_whole_or_not_at_all(kernel, table):
+def test_change_is_atomic(kernel, table):
     elements, _ = table()
     elements.add("pods", pod(1))
     for change in (
@@ -107,14 +107,14 @@ def test_a_change_is_made_whole_or_not_at_all(kernel, table):
         assert (elements.list("pods"), elements.list("ports")) == ([pod(1)], [])
 
 
-def test_a_change_takes_before_it_gives(kernel, table):
+def test_change_deletes_before_it_adds(kernel, table):
     elements, _ = table()
     elements.add("ports", port(80, 1))
     elements.change(Change("ports", add=[port(80, 2)], delete=[port(80, 1)]), Change("pods", add=[pod(2)]))
     assert (elements.list("ports"), elements.list("pods")) == ([port(80, 2)], [pod(2)])
 
 
-def test_what_is_missing_is_told_apart(kernel, table):
+def test_missing_table_set_and_element_differ(kernel, table):
     elements, path = table()
     with pytest.raises(errors.NoSuchElement):
         elements.delete("pods", pod(1))
@@ -151,7 +151,7 @@ def test_a_tag_that_is_too_long_is_refused(kernel, table):
     assert elements.list("pods") == [pod(1, "x" * 127)]
 
 
-def test_a_table_goes_with_all_that_is_in_it_and_goes_twice(kernel, table):
+def test_delete_table_removes_its_content_and_is_idempotent(kernel, table):
     elements, path = table()
     elements.add("pods", pod(1))
     for _ in range(2):
@@ -167,7 +167,7 @@ def test_a_ruleset_can_be_applied_again_without_losing_elements(kernel, table):
     assert elements.list("pods") == [pod(1)]
 
 
-def test_a_ruleset_that_nft_does_not_take_is_shown_with_its_words(kernel, table):
+def test_bad_ruleset_has_the_message_of_nft(kernel, table):
     _, path = table()
     with pytest.raises(errors.BadRuleset, match="apply the nft ruleset"):
         kernel.ruleset(path).apply("table inet podwire {")
@@ -189,7 +189,7 @@ def test_a_key_of_the_wrong_length_is_refused(kernel, tmp_path):
     elements.close()
 
 
-def test_without_nft_it_is_said_so(kernel, tmp_path, monkeypatch):
+def test_missing_nft_is_unsupported(kernel, tmp_path, monkeypatch):
     monkeypatch.setitem(ruleset._ENVIRONMENT, "PATH", str(tmp_path))
     with pytest.raises(errors.Unsupported, match="not installed"):
         KernelRuleset().apply("")

@@ -40,7 +40,7 @@ def test_a_name_is_pinned_once(kernel, tmp_path):
     assert pinned.list() == [one]
 
 
-def test_removing_what_is_not_there_is_no_error(kernel, tmp_path):
+def test_remove_is_idempotent(kernel, tmp_path):
     pinned = kernel.namespaces(tmp_path / "ns")
     pinned.remove("one")
     pinned.create("one")
@@ -71,12 +71,12 @@ def test_a_network_is_opened_only_where_one_is_pinned(kernel, tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/tmp", "/dev/null", "/proc/self/stat", "/etc/passwd/x"])
-def test_a_path_that_is_no_namespace_is_told_from_one(kernel, path):
+def test_path_that_is_not_a_namespace_is_an_error(kernel, path):
     with pytest.raises(errors.NoSuchNamespace):
         namespaces.identity(path)
 
 
-def test_a_pipe_where_a_namespace_should_be_keeps_nobody_waiting(kernel, tmp_path):
+def test_pipe_instead_of_a_namespace_does_not_block(kernel, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(errors.NoSuchNamespace):
         namespaces.open_namespace(tmp_path / "pipe")
@@ -117,7 +117,7 @@ def namespaces_at(path) -> int:
         return 0
 
 
-def test_of_many_who_make_the_same_one_only_one_does(kernel, tmp_path):
+def test_concurrent_creates_make_one_namespace(kernel, tmp_path):
     """The threads that ask are started here, so they are in this test's mount namespace."""
     pinned = kernel.namespaces(tmp_path)
 
@@ -143,7 +143,7 @@ def test_a_pin_is_undone_however_often_it_was_made(kernel, tmp_path):
     assert not (tmp_path / "one").exists()
 
 
-def test_a_directory_that_cannot_be_made_is_told_of(kernel):
+def test_directory_that_cannot_be_created_is_an_error(kernel):
     with pytest.raises(errors.LinuxError, match="make the net namespace /proc/nowhere/one"):
         kernel.namespaces("/proc/nowhere").create("one")
 

@@ -21,12 +21,12 @@ def shell(script: str, **named):
     return run(["sh", "-c", script], **{"env": PATH, "deadline": 20, **named})
 
 
-def test_a_program_is_fed_heard_and_waited_for():
+def test_program_gets_stdin_and_returns_output():
     done = shell("cat; echo oops >&2; exit 3", stdin=b"hello")
     assert done == (3, b"hello", b"oops\n")
 
 
-def test_a_program_that_was_killed_says_by_what():
+def test_killed_program_has_its_signal():
     assert shell("kill -TERM $$").code == -signal.SIGTERM
 
 
@@ -71,7 +71,7 @@ def test_large_input_and_output_pass_at_once():
     assert done.stdout == data
 
 
-def test_input_that_it_does_not_want_is_no_error():
+def test_unread_stdin_is_not_an_error():
     assert shell("exit 0", stdin=b"x" * (1 << 20)).code == 0
 
 
@@ -99,14 +99,14 @@ def test_output_beyond_its_limit_ends_it():
         shell("yes", limit=1000)
 
 
-def test_what_it_leaves_in_the_background_keeps_nobody_waiting(tmp_path):
+def test_background_processes_are_not_waited_for(tmp_path):
     before = time.monotonic()
     done = shell("sleep 30 & echo $!")
     assert time.monotonic() - before < 10
     os.kill(int(done.stdout), signal.SIGKILL)
 
 
-def test_a_program_that_cannot_be_started_is_named(tmp_path):
+def test_program_that_cannot_be_started_is_an_error(tmp_path):
     plain = tmp_path / "plain"
     plain.touch()
     with pytest.raises(errors.NoSuchPath, match=f"run {tmp_path}/nowhere"):

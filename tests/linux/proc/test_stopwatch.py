@@ -42,7 +42,7 @@ def test_after_a_step_that_fails_the_one_before_goes_on(clock):
     assert watch.seconds == {REST: 2, "ipam": 0}
 
 
-def test_nobody_is_measured_who_did_not_ask(clock):
+def test_nothing_is_measured_without_a_stopwatch(clock):
     with Stopwatch() as watch:
         thread = threading.Thread(target=lambda: step("elsewhere").__enter__())
         thread.start()

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from podwire.linux.nft import keys
-from podwire.linux.values import IP, Element
+from podwire.linux.nft.values import Element
+from podwire.linux.values import IP
 from podwire.nriplugins.network.policy.classes import Class, ClassKey, class_key
 from podwire.nriplugins.network.policy.elements import (
     NUMBER,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from struct import Struct
 
-from podwire.linux.values import Element
+from podwire.linux.nft.values import Element
 from podwire.nriplugins.network.policy.spans import Range, Span, Spans
 
 NUMBER, TWO_NUMBERS = Struct("=I"), Struct("=II")

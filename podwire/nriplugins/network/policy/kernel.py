@@ -7,7 +7,8 @@ from typing import NamedTuple
 from podwire.linux import errors
 from podwire.linux.net.conntrack import KernelConntrack
 from podwire.linux.nft.table import KernelElements
-from podwire.linux.values import IP, Change, Counter, Element, Path
+from podwire.linux.nft.values import Change, Counter, Element
+from podwire.linux.values import IP, Path
 from podwire.nriplugins.network.policy.content import SETS, VERDICTS, Wanted
 from podwire.nriplugins.network.policy.elements import key_of
 from podwire.nriplugins.network.policy.program import NODE, TABLE, node_program, pod_program
