@@ -145,7 +145,7 @@ def test_check_fails_for_sysctl_missing_link_and_missing_record(host, config, re
         host.check("a", wanted, wanted["prevResult"])
     host.add("a", wanted)
     KernelSysctls(host.namespaces.path("a")).write(FILTER, "0")
-    with refused(101, "arp_filter is '0' and not '1'"):
+    with refused(101, "arp_filter is '0', expected '1'"):
         host.check("a", wanted, wanted["prevResult"])
     wanted = wanted | {"sysctl": {}, "mtu": 1500}
     with KernelNetwork(host.namespaces.path("a")) as pod:

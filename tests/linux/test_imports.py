@@ -12,7 +12,8 @@ PACKAGE = Path(podwire.linux.__file__).parent
 ALLOWED = {
     "podwire",
     # what the work needs
-    *("ctypes", "errno", "fcntl", "ipaddress", "os", "select", "signal", "socket", "struct", "threading", "typing"),
+    *("ctypes", "errno", "fcntl", "ipaddress", "os", "select", "signal", "socket", "struct", "termios"),
+    *("threading", "typing"),
     # what those need themselves
     *("collections", "contextlib", "copyreg", "enum", "functools", "genericpath", "itertools", "keyword", "operator"),
     *("posixpath", "re", "reprlib", "stat", "types", "warnings", "weakrefset"),
