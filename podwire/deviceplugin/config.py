@@ -1,4 +1,4 @@
-"""Pools out of a YAML file, read strictly: a key that nobody knows must not quietly give a pool other devices."""
+"""Pools from a YAML file, read strictly: an unknown key must not silently give a pool other devices."""
 
 import re
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ def config(found: object) -> Config:
 
 
 def _clashes(pools: tuple[Pool, ...]) -> Iterator[tuple[str, str]]:
-    """What two pools cannot both have."""
+    """Yields what two pools both claim."""
     owners: dict[tuple[str, str], int] = {}
     for at, pool in enumerate(pools):
         for key, kind, value in _claims(pool):
@@ -171,7 +171,7 @@ def _files(key: str, found: object) -> Files:
 def _list_of(read: Read) -> Read:
     def reading(key: str, value: object) -> tuple[Any, ...]:
         if not isinstance(value, list) or not value:
-            raise BadConfig(key, "is no list of at least one")
+            raise BadConfig(key, "must be a list with at least one item")
         for at, each in enumerate(value):
             if each in value[:at]:
                 raise BadConfig(f"{key}[{at}]", "is there twice")
@@ -182,7 +182,7 @@ def _list_of(read: Read) -> Read:
 
 def _text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
-        raise BadConfig(key, "is no text")
+        raise BadConfig(key, "is not a printable text")
     return value
 
 
@@ -197,14 +197,14 @@ def _name(key: str, value: object) -> str:
 def _pci(key: str, value: object) -> str:
     text = _text(key, value).lower()
     if not _PCI.fullmatch(text):
-        raise BadConfig(key, f"{text!r} is no PCI address or pattern of one, such as 0000:3b:02.*")
+        raise BadConfig(key, f"{text!r} is not a PCI address or pattern, such as 0000:3b:02.*")
     return text
 
 
 def _path(key: str, value: object) -> str:
     text = _text(key, value)
     if not text.startswith("/") or ".." in text.split("/") or text.endswith("/"):
-        raise BadConfig(key, f"{text!r} is no absolute path of a device file")
+        raise BadConfig(key, f"{text!r} is not an absolute path of a device file")
     return text
 
 

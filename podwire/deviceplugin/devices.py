@@ -22,7 +22,7 @@ class Device(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handed:
-    """What a container gets of one device."""
+    """The part of a container's configuration that one device adds."""
 
     value: str
     """Its part of the pool's environment variable."""

@@ -194,7 +194,7 @@ class InterfacePool:
         each.link = each.link._replace(name=each.record.snapshot.name)
         each.record = each.record._replace(out=held is None or key in held)
         if changed:
-            _log.info("restored device", extra={"pool": self.settings.name, "device": key})
+            _log.info("restored device on the host", extra={"pool": self.settings.name, "device": key})
 
     def _restore_link(self, index: int, wanted: LinkSnapshot) -> bool:
         """Returns whether something had to be restored. Raises LinkExists when another link has its name."""

@@ -113,16 +113,16 @@ class Plugin:
     async def _follow_links(self, host: monitor.Monitor, travels: LinkMoves) -> None:
         loop = asyncio.get_running_loop()
 
-        def told() -> None:
+        def on_event() -> None:
             self._news = True
             self._links_changed.set()
 
-        def told_here() -> None:
+        def on_host_event() -> None:
             if any(each.what in _LINKS for each in host.read()):
-                told()
+                on_event()
 
-        loop.add_reader(host.fileno(), told_here)
-        loop.add_reader(travels.fileno(), told)
+        loop.add_reader(host.fileno(), on_host_event)
+        loop.add_reader(travels.fileno(), on_event)
         try:
             while True:
                 await self._links_changed.wait()

@@ -24,7 +24,7 @@ class Kubelet(Protocol):
     async def register(self, request: pb.RegisterRequest) -> None: ...
 
     async def held(self) -> Mapping[str, frozenset[str]]:
-        """Which devices of each resource pods have, by the pod-resources API."""
+        """Returns the devices of each resource that pods have, by the pod-resources API."""
         ...
 
     async def serve(self, path: Path, handlers: Mapping[str, Handler]) -> Served:
@@ -42,25 +42,25 @@ class Pool(Protocol):
     settings: Settings
 
     def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
-        """What the kernel told of links since the last look, and whether that is not all."""
+        """Takes the events of links since the last look, and whether some were lost."""
         ...
 
     def look(self, view: View, held: Collection[str] | None) -> None:
-        """Bring devices in line with what is seen; `held` is None as long as no kubelet has told."""
+        """Reconciles the devices with a view; `held` is None while no kubelet has answered."""
         ...
 
     def asked(self) -> None:
-        """It is being asked what pods have: the answer tells of what has been seen so far, and of nothing later."""
+        """The kubelet is being asked what pods have: the answer covers what was seen so far, and nothing later."""
         ...
 
     def confirm(self, held: Collection[str]) -> None:
-        """That answer."""
+        """Takes the answer to that question."""
         ...
 
     def devices(self) -> tuple[Device, ...]: ...
 
     def hand(self, ids: Sequence[str]) -> tuple[Handed, ...]:
-        """What containers get of devices; they count as out when this returns. Raises Unusable."""
+        """Returns what containers get of devices, which are out when this returns. Raises Unusable."""
         ...
 
     def described(self, device: str) -> Handed | None:

@@ -22,7 +22,7 @@ The host is not changed before step 4. A failure up to there is reported in the 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from types import ModuleType
@@ -88,12 +88,20 @@ class HealthStream(Protocol):
     def stream(self, pb: ModuleType) -> AsyncIterator[Any]: ...
 
 
-def handlers(claims: NodeClaims, health: HealthStream) -> Mapping[str, Handler]:
+Count = Callable[[str, bool], None]
+"""Counts a claim of a call: the method, and whether it succeeded."""
+
+
+def handlers(
+    claims: NodeClaims, health: HealthStream, count: Count = lambda _method, _ok: None
+) -> Mapping[str, Handler]:
     """Handlers by path, because both versions have methods of the same names. A kubelet that gives up asks again; what
     was begun is completed meanwhile."""
 
     async def prepare(pb: ModuleType, request: Any) -> Any:
         results = await grpc_call.current().uncancelled(claims.prepare(_refs(request)))
+        for result in results.values():
+            count("NodePrepareResources", not isinstance(result, str))
         return _prepare_response(pb, results)
 
     async def unprepare(pb: ModuleType, request: Any) -> Any:
@@ -101,6 +109,7 @@ def handlers(claims: NodeClaims, health: HealthStream) -> Mapping[str, Handler]:
         response = pb.NodeUnprepareResourcesResponse()
         for uid, error in results.items():
             response.claims[uid].error = error
+            count("NodeUnprepareResources", not error)
         return response
 
     return {

@@ -23,7 +23,7 @@ from podwire.dradriver.inventory.inventory import Inventory
 from podwire.dradriver.nri_hooks import NetworkDriverPlugin, NriLimits
 from podwire.dradriver.publish.health_stream import DeviceHealthStream
 from podwire.dradriver.publish.interface_counters import read_counters
-from podwire.dradriver.publish.metrics import CountedClaims, Meter, observe
+from podwire.dradriver.publish.metrics import Meter, observe
 from podwire.dradriver.publish.publisher import Publisher
 from podwire.dradriver.publish.registration import Registration
 from podwire.dradriver.publish.sockets import Sockets, SocketServer
@@ -48,7 +48,7 @@ class DriverLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the driver consists of, made by the caller, who has the outside world."""
+    """The parts of the driver, made by the caller, which has the transports."""
 
     dependencies: Dependencies
     inventory: Inventory
@@ -155,11 +155,11 @@ class Driver:
 
     async def _serve(self) -> None:
         parts = self._parts
-        claims = CountedClaims(self._hooks, parts.meter)
+        dra_handlers = dra_hooks.handlers(self._hooks, self._health, parts.meter.count)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._shut_down)
             for path, table, handlers in (
-                (parts.sockets.dra, dra_hooks.TABLE, dra_hooks.handlers(claims, self._health)),
+                (parts.sockets.dra, dra_hooks.TABLE, dra_handlers),
                 (parts.sockets.chardev, PLUGIN, self._chardev.handlers),
                 (parts.sockets.registration, REGISTRATION, self._registration.handlers),
             ):

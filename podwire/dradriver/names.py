@@ -1,4 +1,4 @@
-"""What the driver is called, by whom."""
+"""The driver's names in each protocol."""
 
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind

@@ -2,16 +2,16 @@
 
 They are fast: all slow work is done in NodePrepareResources. Pods without claims cost one look at the records.
 
-Attachment fails closed. A container must not run without the interfaces that its pod claims, and each of these can go
-wrong: the driver may be down, the runtime may have no NRI, the sandbox may have been made again. So three checks, each
-of them sufficient, compare the container's network namespace with STATE/attached/POD:
+Attachment fails closed. A container must not run without the interfaces that its pod claims. RunPodSandbox attaches
+them or fails, but a driver that is down is not called. So there are three more checks, each of them sufficient:
 
 | check | works | when it fails |
 |---|---|---|
-| RunPodSandbox returns an error | while the driver runs | the sandbox is removed, the kubelet retries |
-| CreateContainer returns an error | if it started after the sandbox | no container is created, the kubelet retries |
-| createRuntime hook of the CDI file | always, also without the driver and NRI | the container does not start |
+| createRuntime hook of the CDI file: compares netns and STATE/attached/POD | always | the container does not start |
+| CreateContainer: does the same | while the driver runs | no container is created, the kubelet retries |
+| annotation required-plugins.noderesource.dev/pod | podwire's kubelet and runtime | the sandbox waits for the driver |
 
+The hook is for containers that name the claim in `resources.claims`; the pod's other containers have the other two.
 The CDI file exists before the kubelet learns its name, so no container can be created without the hook.
 """
 

@@ -80,7 +80,7 @@ def test_metrics_are_in_the_form_that_prometheus_reads():
     for _ in range(2):
         with meter.phase("attach"):
             pass
-    meter.count("RunPodSandbox", ok=False)
+    meter.count("RunPodSandbox", False)
     text = meter.text({"devices": ("Devices", [((("name", 'a"\\\n'),), 2.0)])})
     assert 'podwire_network_driver_requests_total{method="RunPodSandbox",status="error"} 1' in text
     assert 'podwire_network_driver_phase_duration_seconds_bucket{phase="attach",le="0.004"} 1' in text

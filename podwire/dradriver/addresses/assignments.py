@@ -27,7 +27,7 @@ class Exhausted(Exception):
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """What one key has, and what it demanded: the same demand gets the same addresses, even if pools change."""
+    """The addresses of one key, and its demand: the same demand gets the same addresses, even if pools change."""
 
     uid: str
     namespace: str

@@ -166,8 +166,8 @@ class DhcpClient:
             speaker = DatagramSocket(link, str(lease.address.ip), CLIENT_PORT, netns=endpoint.netns)
             try:
                 to = (str(lease.server), SERVER_PORT)
-                judge = partial(_prolonged, client, lease, xid)
-                return await self._exchange(within, frames, lambda: speaker.send(message, to), judge)
+                interpret = partial(_prolonged, client, lease, xid)
+                return await self._exchange(within, frames, lambda: speaker.send(message, to), interpret)
             finally:
                 speaker.close()
 
@@ -200,15 +200,15 @@ class DhcpClient:
         within: float,
         frames: _FrameQueue[Frame],
         say: Callable[[], None],
-        judge: Callable[[Frame], Lease | str | None],
+        interpret: Callable[[Frame], Lease | str | None],
     ) -> Lease:
-        """What the first frame that means something says. A link that just came up may drop what is sent first."""
+        """Sends until a relevant frame comes. A link that just came up may drop the first frames."""
         limit = min(within, self._timing.answer)
         try:
             async with asyncio.timeout(limit):
                 for tries in count():
                     say()
-                    found = await _first(frames, judge, ask.patience(tries, self._chance.random()))
+                    found = await _first(frames, interpret, ask.patience(tries, self._chance.random()))
                     if found is not None:
                         break
         except TimeoutError:
@@ -263,7 +263,7 @@ class _Exchange:
                     self._asking = ask.begin(client, self._xid())
 
     async def _rest(self, begun: float) -> None:
-        """If there is no time for that, whoever tries again later will have rested."""
+        """Waits after a conflict; without time for that the exchange fails, and the caller retries later."""
         left = begun + self._timing.acquire - asyncio.get_running_loop().time()
         if left < self._timing.after_conflict:
             raise NoLease(f"DHCP: {self._conflict}")
@@ -354,7 +354,7 @@ def _prolonged(client: Client, lease: Lease, xid: int, frame: Frame) -> Lease | 
 
 
 def _taken(frame: Frame, mac: bytes, address: IPv4Address) -> bytes | None:
-    """Who has the address."""
+    """Returns the MAC address of the host that has the address."""
     try:
         heard = packets.decode_arp(frame.data)
     except Malformed:
@@ -362,12 +362,12 @@ def _taken(frame: Frame, mac: bytes, address: IPv4Address) -> bytes | None:
     return heard.sender_mac if packets.is_taken(heard, mac, address) else None
 
 
-async def _first(frames: _FrameQueue[Frame], judge: Callable[[Frame], T | None], wait: float) -> T | None:
-    """What the first frame that means something means; None when none came in time."""
+async def _first(frames: _FrameQueue[Frame], interpret: Callable[[Frame], T | None], wait: float) -> T | None:
+    """Returns the meaning of the first relevant frame; None when none came in time."""
     try:
         async with asyncio.timeout(wait):
             while True:
-                found = judge(await frames.next())
+                found = interpret(await frames.next())
                 if found is not None:
                     return found
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""Who an address is for: one allocated device of one claim. Values only."""
+"""The owner of an address: one allocated device of one claim. Values only."""
 
 import hashlib
 import uuid

@@ -61,7 +61,7 @@ def _add_or_has(pod: NamespaceHandle, index: int, route: Route) -> None:
 
 
 def take_away(pod: NamespaceHandle, index: int, step: steps.TakeAway) -> None:
-    """What is not there any more is fine: the pod may have seen to it, or the kernel."""
+    """Removes routes and addresses; the pod or the kernel may have removed them already."""
     for route in step.routes:
         with suppress(errors.NoSuchRoute):
             KernelRoutes(pod.netlink).delete(_route(route, index))

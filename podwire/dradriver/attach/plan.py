@@ -26,7 +26,7 @@ _BURST = 0.01
 _LATENCY = 0.025
 """Seconds that a packet may be queued beyond the burst before others are dropped."""
 _PACKETS = 4
-"""The burst has room for so many packets of the largest size, so that each can pass."""
+"""The burst holds so many packets of the largest size, so that each can pass."""
 _OFFLOADED = 65536
 """Bytes of the largest packet of a link with segmentation offload."""
 _MAX_BYTES = 0xFFFFFFFF
@@ -81,7 +81,7 @@ def make_step(record: Record) -> steps.Make:
 
 
 def attributes(record: Record) -> Attributes:
-    """What it is to be in the pod; a link that moves keeps what nobody said anything of."""
+    """Returns the attributes in the pod; a link that moves keeps those that the claim does not set."""
     settings = record.allocation.settings
     made = settings.made.kind != WHOLE
     return Attributes(
@@ -271,7 +271,7 @@ def change(before: Record, after: Record, there: Collection[Interface]) -> tuple
 
 
 def inverse(record: Record, done: Sequence[Step]) -> tuple[Step, ...]:
-    """What undoes these steps, or any part of them that was done: what is not there is fine with every one of them."""
+    """Returns the steps that undo these, or any part of them that was done: each accepts that it was not."""
     return tuple(step for each in reversed(done) for step in _inverse(record, each))
 
 

@@ -68,7 +68,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a DHCP lease grants at this moment."""
+    """The present terms of a DHCP lease."""
 
     addresses: tuple[Interface, ...] = ()
     routes: tuple[Route, ...] = ()

@@ -1,4 +1,4 @@
-"""What is done to a device on its way into a pod, and back, one message or one batch each. Values only.
+"""Steps that attach a device to a pod and restore it, one netlink message or batch each. Values only.
 
 Most of what a step does in the pod ends when the link leaves: addresses, routes, neighbours and sysctls are the link's,
 and what is left of a link made for a claim goes with it. So those steps have no inverse of their own.

@@ -1,4 +1,4 @@
-"""What became of a claim, for people: what it asks for, what it was given, how far that got on this node, and why.
+"""Explains a claim to people: its requests, its allocation, how far it got on this node, and why.
 
 `explained` is pure; `seen_on_host` looks.
 """

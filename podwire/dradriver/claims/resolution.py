@@ -26,8 +26,8 @@ def check_asked(claim: ResourceClaim, asked: ClaimRef) -> None:
 def consumer_of(claim: ResourceClaim, outlived: Collection[str] = ()) -> PodRef:
     """The one pod that an interface can be in. Raises Refused.
 
-    `outlived` are the uids of pods that it was prepared for before the machine was started: whoever asks for the first
-    time since then asks for them, however many wait for the claim.
+    `outlived` are the uids of pods that it was prepared for before the machine was started: the first
+    request since then is for them, however many pods wait for the claim.
     """
     consumers = claim.status.reserved_for
     consumers = tuple(each for each in consumers if each.uid in outlived) or consumers

@@ -1,4 +1,4 @@
-"""What a node offers, out of the driver's YAML file, read strictly: a key that nobody knows is no small thing."""
+"""The devices that a node offers, from the driver's YAML file, read strictly: unknown keys are errors."""
 
 import re
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class Config:
     find its other end first."""
 
     def parent(self, link: str) -> Shared | None:
-        """What is said of a link that is named."""
+        """Returns the settings of a link that the file names."""
         return next((each for each in self.shared if each.interface == link), None)
 
 
@@ -56,7 +56,7 @@ def config(found: object, key: str = "") -> Config:
 
 
 def _fields(key: str, found: object, keys: Mapping[str, tuple[str, Read]]) -> dict[str, Any]:
-    """What was given, by the names that fields have here."""
+    """Returns the values by the names of our fields."""
     read = mapped(key, found, {name: each for name, (_, each) in keys.items()})
     return {keys[name][0]: value for name, value in read.items()}
 
@@ -114,4 +114,4 @@ _KEYS: dict[str, tuple[str, Read]] = {
     "patienceSeconds": ("patience", _seconds),
 }
 KEYS = tuple(_KEYS)
-"""For whoever has more than this in one file."""
+"""Keys of this part, for files that have more."""

@@ -94,7 +94,7 @@ def carries(link: Link) -> bool:
 
 
 def joined(words: Iterable[object]) -> str | None:
-    """As many as there is room for; none of them in half."""
+    """Joins as many words as fit; none is truncated."""
     text = ""
     for each in words:
         longer = f"{text},{each}" if text else str(each)
@@ -164,7 +164,7 @@ def capacity(facts: Facts) -> dict[str, Object]:
         return {"slots": slots}
     unit = _quantity(LEAST_BANDWIDTH)
     even = max(bits // facts.parent.slots // LEAST_BANDWIDTH, 1) * LEAST_BANDWIDTH
-    steps = {"step": unit} if bits >= 2 * LEAST_BANDWIDTH else {}  # the API wants room for one
+    steps = {"step": unit} if bits >= 2 * LEAST_BANDWIDTH else {}  # the API needs space for one step
     policy = {"default": _quantity(even), "validRange": {"min": unit, **steps}}
     return {"bandwidth": {"value": _quantity(bits), "requestPolicy": policy}, "slots": slots}
 

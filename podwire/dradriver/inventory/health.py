@@ -14,7 +14,7 @@ class Health(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What is wrong with a device."""
+    """A problem of a device."""
 
     taint: str
     message: str
@@ -22,7 +22,7 @@ class Condition(NamedTuple):
     """It need not last to be true."""
 
 
-class Judge:
+class HealthTracker:
     """Remembers since when what was wrong. Times are handed in: the steady one, and that of the wall."""
 
     def __init__(self, patience: float) -> None:
@@ -30,8 +30,8 @@ class Judge:
         self._begun: dict[str, tuple[str, float]] = {}
         self._verdicts: dict[str, Health] = {}
 
-    def judge(self, conditions: Mapping[str, Condition | None], now: float, wall: float) -> Mapping[str, Health]:
-        """What is to be told of each device; those that are not named are forgotten."""
+    def update(self, conditions: Mapping[str, Condition | None], now: float, wall: float) -> Mapping[str, Health]:
+        """Returns the health of each device; others are forgotten."""
         begun: dict[str, tuple[str, float]] = {}
         verdicts: dict[str, Health] = {}
         for device, condition in conditions.items():

@@ -17,7 +17,7 @@ from podwire.dradriver.claims.allocations import Device
 from podwire.dradriver.inventory.config import Config
 from podwire.dradriver.inventory.devices import GONE, NO_CARRIER, Facts, attributes, entry, published, tainted
 from podwire.dradriver.inventory.filter import Filter
-from podwire.dradriver.inventory.health import Condition, Health, Judge
+from podwire.dradriver.inventory.health import Condition, Health, HealthTracker
 from podwire.dradriver.inventory.host_view import Host, View
 from podwire.dradriver.inventory.link_watch import LinkWatch
 from podwire.dradriver.inventory.selection import is_never_offered, labels
@@ -58,7 +58,7 @@ class Inventory:
         """Raises BadConfig for an invalid filter; LinuxError."""
         self.config, self.netns, self._clock = config or Config(), netns, clock
         self._filter = Filter(self.config.filter)
-        self._judge = Judge(self.config.patience)
+        self._health_tracker = HealthTracker(self.config.patience)
         self._host = Host(sysfs, netns)
         self._lock = threading.RLock()
         self._locations = LinkLocations()
@@ -163,7 +163,7 @@ class Inventory:
             first, self._looked = not self._looked, True
             self._list(first=first)
             self._logged = {key: why for key, why in self._logged.items() if key in self._mentioned}
-            return self._judge.waits(self._clock.monotonic())
+            return self._health_tracker.waits(self._clock.monotonic())
 
     async def run(self) -> None:
         """Follows the host until cancelled, in the network namespace that the inventory was opened in.
@@ -270,7 +270,7 @@ class Inventory:
         """Updates the published devices and their health, and notifies subscribers of changes."""
         wall = self._clock.wall()
         conditions = {name: self._condition(name, each) for name, each in self._known.items()}
-        health = self._judge.judge(conditions, self._clock.monotonic(), wall)
+        health = self._health_tracker.update(conditions, self._clock.monotonic(), wall)
         for name, each in health.items():
             self._log_once(name, "health", each.message, "device became unhealthy", "device became healthy")
         devices = tuple(self._entry(name, health[name]) for name in sorted(self._known))

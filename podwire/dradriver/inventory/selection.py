@@ -1,4 +1,4 @@
-"""Which links of the host are offered, and as what. Pure."""
+"""Selects the links of the host that become devices, and how they are shared. Pure."""
 
 import base64
 import re
@@ -88,7 +88,7 @@ def is_never_offered(link: Link) -> bool:
 
 
 def label(link: str, hardware: Hardware) -> str:
-    """What its device is called: by its place on the PCI bus if it has one, else by its name."""
+    """Returns the device's name: from its PCI address if it has one, else from the link's name."""
     if hardware.pci and _LABEL.fullmatch(slotted := "pci-" + re.sub("[:.]", "-", hardware.pci.lower())):
         return slotted
     return plain_label(link)

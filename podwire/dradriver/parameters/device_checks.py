@@ -90,7 +90,7 @@ def _mtu(said: Values, device: Device, at: At) -> None:
         remote = said.get("interface.remote")
         most -= _VXLAN_OVERHEAD[remote.version if remote else 4]
     if mtu > most:
-        raise Refused(at("interface.mtu"), f"{mtu} is more than the {most} that {device.name} has room for")
+        raise Refused(at("interface.mtu"), f"{mtu} is more than {most}, the maximum of {device.name}")
 
 
 def _whole(said: Values, device: Device, at: At) -> None:

@@ -31,14 +31,14 @@ Present = Callable[[str], bool]
 def effective(
     claim: ResourceClaim, result: AllocatedDevice, device: Device, present: Present = lambda _path: True
 ) -> Settings:
-    """What a device is to be in the pod. Raises Refused, before anything was touched."""
+    """Returns the settings of a device in its pod. Raises Refused, before anything was changed."""
     reads = [read(each) for each in sources(claim, result)]
     for each in reads:
-        field_checks.judge(each.said, _of(each))
+        field_checks.check_fields(each.said, _of(each))
     found = merged(reads)
     values = {path: said.value for path, said in found.items()}
     at = _blaming(found, reads)
-    field_checks.judge(values, at)
+    field_checks.check_fields(values, at)
     fit(values, device, at)
     _files(values, at, present)
     reach(values, at, shared=device.shared)

@@ -29,7 +29,7 @@ def text(words: str) -> str:
 
 
 def listed(expressions: Iterable[str]) -> str:
-    """One on each line, for whoever reads the policy."""
+    """One on each line, so that people can read the policy."""
     return "[\n" + ",\n".join(expressions) + "\n]"
 
 
@@ -38,7 +38,7 @@ def constants(values: Iterable[str | int]) -> str:
 
 
 def wrong_with(form: Form, value: str, at: str) -> str:
-    """`value` is CEL for what to judge, `at` CEL for the name of the field."""
+    """Returns CEL for the error of a value. `value` is CEL for the value, `at` CEL for the field's name."""
     match form:
         case Texts():
             return _list(form.most, value, at, lambda v, a: first(_text(form.parse, v), a), _repeated(form, value, at))
@@ -53,7 +53,7 @@ def wrong_with(form: Form, value: str, at: str) -> str:
 
 
 def fields(of: Mapping[str, Form], value: str, at: str) -> str:
-    """What is wrong with the fields of an object, which `value` is known to be, all in one text."""
+    """Returns CEL for the errors of an object's fields, as one text; `value` is known to be an object."""
     unknown = f"{value}.filter(k, !(k in {constants(of)})).map(k, {at} + '.' + k + {text(': ' + forms.UNKNOWN)})"
     each = [said_wrong(name, form, value, at) for name, form in of.items()]
     return f"({listed(each)}.filter(m, m != '')\n+ {unknown}).join('; ')"
@@ -70,7 +70,7 @@ def said(value: str, name: str) -> str:
 
 
 def first(checks: Iterable[Check], at: str, otherwise: str = "''") -> str:
-    """What the first check that fails says, with the field's name before it."""
+    """Returns CEL for the message of the first check that fails, with the field's name before it."""
     told = "".join(f"{each.wrong} ? {at} + ': ' + {each.why} : " for each in checks)
     return f"({told}{otherwise})"
 

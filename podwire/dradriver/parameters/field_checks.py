@@ -1,4 +1,4 @@
-"""Fields that cannot both be, whoever says them. Each config is judged alone, then all of them merged. Pure."""
+"""Checks fields that exclude each other: in each config alone, then in all of them merged. Pure."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,10 +26,10 @@ TOO_SMALL = f"must be at least {LOWEST_IPV6_MTU} for IPv6 addresses"
 
 Values = Mapping[str, Any]
 At = Callable[[str], str]
-"""From a path to the whole name of the field, as whoever said it finds it."""
+"""From a path to the full name of the field in its object."""
 
 
-def judge(said: Values, at: At) -> None:
+def check_fields(said: Values, at: At) -> None:
     """Raises Refused."""
     for check in (_addressing, _vrf, _kind, _ipvlan, _mtu):
         check(said, at)

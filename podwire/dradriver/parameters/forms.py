@@ -1,4 +1,4 @@
-"""What a field of the parameters may look like. A form reads a JSON value, or raises Refused with the field's path."""
+"""The forms of parameter fields. A form reads a JSON value, or raises Refused with the field's path."""
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ AGAIN = "repeats what"
 class Flag:
     def read(self, value: Any, at: str) -> bool:
         if not isinstance(value, bool):
-            raise Refused(at, f"{NO_FLAG}, not {told(value)}")
+            raise Refused(at, f"{NO_FLAG}, not {shown(value)}")
         return value
 
 
@@ -45,7 +45,7 @@ class Number:
 
     def read(self, value: Any, at: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise Refused(at, f"{NO_NUMBER}, not {told(value)}")
+            raise Refused(at, f"{NO_NUMBER}, not {shown(value)}")
         if not self.low <= value <= self.high:
             raise Refused(at, f"{self.range}, not {value}")
         if value in self.but:
@@ -65,7 +65,7 @@ class Choice:
 
     def read(self, value: Any, at: str) -> str | int:
         if isinstance(value, bool) or not isinstance(value, str | int) or value not in self.of:
-            raise Refused(at, f"{self.choices}, not {told(value)}")
+            raise Refused(at, f"{self.choices}, not {shown(value)}")
         return value
 
 
@@ -77,11 +77,11 @@ class Text:
 
     def read(self, value: Any, at: str) -> Any:
         if not isinstance(value, str):
-            raise Refused(at, f"{NO_TEXT}, not {told(value)}")
+            raise Refused(at, f"{NO_TEXT}, not {shown(value)}")
         try:
             return self.parse(value)
         except ValueError as error:
-            raise Refused(at, f"{told(value)} {error}") from None
+            raise Refused(at, f"{shown(value)} {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class Switches:
 
     def items(self, value: Any, at: str) -> Iterator[tuple[str, bool | None]]:
         if not isinstance(value, dict):
-            raise Refused(at, f"{NO_SWITCHES}, not {told(value)}")
+            raise Refused(at, f"{NO_SWITCHES}, not {shown(value)}")
         if len(value) > self.most:
             raise Refused(at, f"{at_most(self.most)}, not {len(value)}")
         seen: dict[str, str] = {}
@@ -176,14 +176,14 @@ def at_most(entries: int) -> str:
 def known(value: Any, fields: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:
     """The fields of an object; one that is none, or that nobody knows, is refused."""
     if not isinstance(value, dict):
-        raise Refused(at, f"{NO_OBJECT}, not {told(value)}")
+        raise Refused(at, f"{NO_OBJECT}, not {shown(value)}")
     for name, each in value.items():
         if name not in fields:
             raise Refused(f"{at}.{name}", f"{UNKNOWN}{_meant(name, fields)}")
         yield name, each
 
 
-def told(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value as people see it in their manifest, not too long."""
     match value:
         case None:
@@ -207,7 +207,7 @@ def _meant(name: str, fields: Mapping[str, Any]) -> str:
 
 def _items(value: Any, at: str, most: int) -> list[Any]:
     if not isinstance(value, list):
-        raise Refused(at, f"{NO_LIST}, not {told(value)}")
+        raise Refused(at, f"{NO_LIST}, not {shown(value)}")
     if len(value) > most:
         raise Refused(at, f"{at_most(most)}, not {len(value)}")
     return value

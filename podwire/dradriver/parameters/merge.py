@@ -1,4 +1,4 @@
-"""What all configs for one device say together. Pure.
+"""Merges all configs for one device. Pure.
 
 The classes' configs come first, then the claim's, each in its order; a later one wins field by field. Lists are
 fields: the later list is the list, and an empty one is empty. Switches of ethtool are fields each. Null takes a field

@@ -47,7 +47,7 @@ def _vrfs(interfaces: Interfaces) -> None:
 
 
 def _unlike(interfaces: Interfaces) -> None:
-    """What the kernel holds once for a whole pod."""
+    """Checks what the kernel has once for a whole pod."""
     taken: dict[Hashable, str] = {}
     for whose, settings in interfaces:
         for field, key, what in _held(settings):

@@ -1,5 +1,5 @@
 """A ValidatingAdmissionPolicy that refuses parameters when a claim, a template or a class is written. Made from the
-schema; the driver judges everything again, with the device at hand."""
+schema; the driver validates everything again, with the device at hand."""
 
 from typing import Any
 
@@ -137,21 +137,21 @@ def _parts() -> dict[str, str]:
     if not isinstance(vrf, Group):
         raise TypeError("it is a group")
     judged = {
-        "wrongHead": _told("ours", _texts(_head(plain))),
-        "wrongInterface": _told("interface", fields(interface.fields, "s.v", "s.at")),
-        "wrongVRF": _told("vrf", fields(vrf.fields, "s.v", "s.at")),
-        "wrongEthtool": _told("ethtool", fields(ethtool.fields, "s.v", "s.at")),
+        "wrongHead": _errors("ours", _texts(_head(plain))),
+        "wrongInterface": _errors("interface", fields(interface.fields, "s.v", "s.at")),
+        "wrongVRF": _errors("vrf", fields(vrf.fields, "s.v", "s.at")),
+        "wrongEthtool": _errors("ethtool", fields(ethtool.fields, "s.v", "s.at")),
         **{
-            f"wrong{name.capitalize()}": _told("ours", said_wrong(name, form, "s.v", "s.at"))
+            f"wrong{name.capitalize()}": _errors("ours", said_wrong(name, form, "s.v", "s.at"))
             for name, form in lists.items()
         },
     }
     fine = " && ".join(f"size(variables.{name}) == 0" for name in judged)
-    together = f"({_told('interface', _texts(_interface_clashes()))})\n+ ({_told('ours', _texts(_top_clashes()))})"
+    together = f"({_errors('interface', _texts(_interface_clashes()))})\n+ ({_errors('ours', _texts(_top_clashes()))})"
     return {**judged, "wrongTogether": f"{fine} ?\n{together} : []"}
 
 
-def _told(spots: str, wrong: str) -> str:
+def _errors(spots: str, wrong: str) -> str:
     return f"variables.{spots}.map(s,\n{wrong}\n).filter(m, m != '')"
 
 

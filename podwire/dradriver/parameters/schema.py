@@ -18,7 +18,7 @@ MOST_ADDRESSES = 16
 MOST_LOCKS = 64
 
 _SEGMENTS = Number(low=512, high=524280)
-"""Below, the kernel has no room for headers; above, it has no such packets."""
+"""Below, headers do not fit; above, the kernel has no such packets."""
 
 FEATURES = {
     "rx": ("rx-checksum",),

@@ -1,4 +1,4 @@
-"""What puts the driver onto every node of a cluster: its identity, classes, what it is told, and a DaemonSet. Pure."""
+"""Manifests that install the driver on every node: identity, policies, classes, config, DaemonSet. Pure."""
 
 import hashlib
 from collections.abc import Sequence

@@ -7,14 +7,11 @@ driver.py puts together.
 import contextlib
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any
 
-from podwire.dradriver.claims.allocations import ClaimRef
-from podwire.dradriver.claims.resolution import ResolvedClaim
-from podwire.dradriver.dra_hooks import NodeClaims
 from podwire.protocols.prometheus import Histogram, Samples, family, timings
 
 PREFIX = "podwire_network_driver"
@@ -33,7 +30,7 @@ class Meter:
         self._requests: Counter[tuple[str, str]] = Counter()
         self._phases: dict[str, Histogram] = {}
 
-    def count(self, method: str, *, ok: bool) -> None:
+    def count(self, method: str, ok: bool) -> None:
         """Counts one claim or one pod of a request."""
         self._requests[method, "ok" if ok else "error"] += 1
 
@@ -43,9 +40,9 @@ class Meter:
         try:
             yield
         except Exception:
-            self.count(method, ok=False)
+            self.count(method, False)
             raise
-        self.count(method, ok=True)
+        self.count(method, True)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -63,25 +60,6 @@ class Meter:
         for name, (meaning, samples) in gauges.items():
             lines += family(f"{PREFIX}_{name}", meaning, samples)
         return "\n".join(lines) + "\n"
-
-
-class CountedClaims:
-    """Implements NodeClaims: counts each claim of each call."""
-
-    def __init__(self, claims: NodeClaims, meter: Meter) -> None:
-        self._claims, self._meter = claims, meter
-
-    async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, ResolvedClaim | str]:
-        results = await self._claims.prepare(claims)
-        for result in results.values():
-            self._meter.count("NodePrepareResources", ok=not isinstance(result, str))
-        return results
-
-    async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        results = await self._claims.unprepare(claims)
-        for error in results.values():
-            self._meter.count("NodeUnprepareResources", ok=not error)
-        return results
 
 
 def observe(target: object, method: str, *observers: Observer) -> None:

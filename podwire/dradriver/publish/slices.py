@@ -1,4 +1,4 @@
-"""What has to be written so that a pool's slices say what they should. Pure.
+"""Plans the writes that bring a pool's ResourceSlices up to date. Pure.
 
 Readers take the slices of the highest generation, and those only when they are as many as they say. So whatever changes
 more than one slice is a new generation: until its last slice is written, nobody takes it, and the old one is not mixed
@@ -16,7 +16,7 @@ LONGEST_NAME = 253
 
 
 class Pool(NamedTuple):
-    """Whose slices these are."""
+    """The driver and node of the slices."""
 
     driver: str
     node: str

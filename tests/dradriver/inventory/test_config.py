@@ -5,7 +5,7 @@ import pytest
 from podwire.dradriver.config import load
 from podwire.dradriver.inventory.config import Config, Shared, config
 from podwire.dradriver.inventory.filter import Filter
-from podwire.dradriver.inventory.health import Condition, Health, Judge
+from podwire.dradriver.inventory.health import Condition, Health, HealthTracker
 from podwire.protocols.settings import BadConfig
 
 
@@ -118,41 +118,41 @@ DOWN, GONE = Condition("down", "has no carrier"), Condition("gone", "was deleted
 
 
 def test_a_condition_counts_when_it_has_lasted():
-    judge = Judge(3.0)
-    assert judge.judge({"a": None}, 0.0, 1000.0) == {"a": Health(True, "", 1000.0)}
+    judge = HealthTracker(3.0)
+    assert judge.update({"a": None}, 0.0, 1000.0) == {"a": Health(True, "", 1000.0)}
     assert judge.waits(0.0) is None
-    assert judge.judge({"a": DOWN}, 10.0, 1010.0)["a"].healthy
+    assert judge.update({"a": DOWN}, 10.0, 1010.0)["a"].healthy
     assert judge.waits(11.0) == 2.0
-    assert judge.judge({"a": DOWN}, 13.0, 1013.0) == {"a": Health(False, "has no carrier", 1013.0, "down")}
+    assert judge.update({"a": DOWN}, 13.0, 1013.0) == {"a": Health(False, "has no carrier", 1013.0, "down")}
     assert judge.waits(13.0) is None
-    assert judge.judge({"a": DOWN}, 14.0, 1014.0)["a"].since == 1013.0
-    assert judge.judge({"a": None}, 15.0, 1015.0) == {"a": Health(True, "", 1015.0)}
+    assert judge.update({"a": DOWN}, 14.0, 1014.0)["a"].since == 1013.0
+    assert judge.update({"a": None}, 15.0, 1015.0) == {"a": Health(True, "", 1015.0)}
 
 
 def test_a_condition_that_passes_in_time_is_not_told():
-    judge = Judge(3.0)
+    judge = HealthTracker(3.0)
     for now in (0.0, 2.0, 4.0, 6.0):
-        assert judge.judge({"a": DOWN}, now, now)["a"].healthy
-        assert judge.judge({"a": None}, now + 1, now + 1)["a"].healthy
+        assert judge.update({"a": DOWN}, now, now)["a"].healthy
+        assert judge.update({"a": None}, now + 1, now + 1)["a"].healthy
         assert judge.waits(now + 1) is None
 
 
 def test_what_is_certain_counts_at_once():
-    judge = Judge(3.0)
-    assert judge.judge({"a": DOWN}, 0.0, 0.0)["a"].healthy
-    assert judge.judge({"a": GONE}, 1.0, 1.0) == {"a": Health(False, "was deleted", 1.0, "gone")}
+    judge = HealthTracker(3.0)
+    assert judge.update({"a": DOWN}, 0.0, 0.0)["a"].healthy
+    assert judge.update({"a": GONE}, 1.0, 1.0) == {"a": Health(False, "was deleted", 1.0, "gone")}
 
 
 def test_another_condition_has_to_last_too():
-    judge = Judge(3.0)
-    judge.judge({"a": GONE}, 0.0, 0.0)
-    assert judge.judge({"a": DOWN}, 1.0, 1.0)["a"].taint == "gone"
+    judge = HealthTracker(3.0)
+    judge.update({"a": GONE}, 0.0, 0.0)
+    assert judge.update({"a": DOWN}, 1.0, 1.0)["a"].taint == "gone"
     assert judge.waits(1.0) == 3.0
-    assert judge.judge({"a": DOWN}, 4.0, 4.0)["a"].taint == "down"
+    assert judge.update({"a": DOWN}, 4.0, 4.0)["a"].taint == "down"
 
 
 def test_devices_that_are_no_more_are_forgotten():
-    judge = Judge(3.0)
-    judge.judge({"a": DOWN}, 0.0, 0.0)
-    assert judge.judge({}, 1.0, 1.0) == {}
+    judge = HealthTracker(3.0)
+    judge.update({"a": DOWN}, 0.0, 0.0)
+    assert judge.update({}, 1.0, 1.0) == {}
     assert judge.waits(1.0) is None

@@ -129,7 +129,7 @@ def refuses(said, says):
     """Whether the driver would, whatever the device is."""
     try:
         found = read(Source(where="", class_name="", parameters=said(says)["opaque"]["parameters"]))
-        field_checks.judge(found.said, str)
+        field_checks.check_fields(found.said, str)
     except Refused:
         return True
     return False
