@@ -93,7 +93,7 @@ class InstanceLock:
             raise Busy(f"waited for {patience:g} s: {self.holder()}") from None
 
     def _wait(self) -> asyncio.Future[None]:
-        """Waits in a daemon thread, as long as the other instance holds the lock, also when all callers have given up."""
+        """Waits in a daemon thread, while the other instance holds the lock, also when all callers gave up."""
         loop = asyncio.get_running_loop()
         acquired = loop.create_future()
         report = loop.call_later(self.limits.report, self._report_wait)
