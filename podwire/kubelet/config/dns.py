@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from podwire.objects.pods import DnsOption, HostAlias, Pod
+from podwire.objects.pods import DnsOption, Pod
 from podwire.protocols.cri import cri_pb2 as pb
 
 LONGEST_HOSTNAME = 63
@@ -74,17 +74,13 @@ def kernel_name(pod: Pod, cluster_domain: str) -> str:
 
 def hosts_file(pod: Pod, hostname: str, domain: str, ips: Sequence[str], *, node_hosts: str = "") -> str:
     """The pod's /etc/hosts. On the node's network it is the node's own (`node_hosts`) with the pod's aliases."""
-    aliases = _alias_lines(pod.spec.host_aliases)
+    lines_of_aliases = "".join("\t".join((alias.ip, *alias.hostnames)) + "\n" for alias in pod.spec.host_aliases)
+    aliases = _ALIASES + lines_of_aliases if lines_of_aliases else ""
     if pod.spec.host_network:
         return _MANAGED_HOST_NETWORK + node_hosts + aliases
     names = f"{hostname}.{domain}\t{hostname}" if domain else hostname
     lines = (*_LOCAL, *((ip, names) for ip in ips))
     return _MANAGED + "".join(f"{ip}\t{name}\n" for ip, name in lines) + aliases
-
-
-def _alias_lines(aliases: Sequence[HostAlias]) -> str:
-    lines = "".join("\t".join((alias.ip, *alias.hostnames)) + "\n" for alias in aliases)
-    return _ALIASES + lines if lines else ""
 
 
 def node_dns(resolv_conf: str) -> NodeDns:

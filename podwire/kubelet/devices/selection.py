@@ -74,7 +74,7 @@ class _Selector:
         self.selection: Selection = {}
 
     def select(self, request: DeviceRequest) -> Generator[PreferenceQuery, Sequence[str], None]:
-        again = {name: self._again(name, count) for name, count in request.counts.items()}
+        again = {name: list(self._reusable.get(name, ()))[:count] for name, count in request.counts.items()}
         fresh = {name: count - len(again[name]) for name, count in request.counts.items()}
         self._near = self._aligned({name: count for name, count in fresh.items() if count})
         selected = {}
@@ -85,9 +85,6 @@ class _Selector:
             selected[name] = tuple(ids)
             self._note(name, ids, passes_on=request.passes_on)
         self.selection[request.container] = selected
-
-    def _again(self, name: str, count: int) -> list[str]:
-        return list(self._reusable.get(name, ()))[:count]
 
     def _note(self, name: str, ids: Iterable[str], *, passes_on: bool) -> None:
         self._taken.setdefault(name, set()).update(ids)

@@ -92,7 +92,10 @@ def _images(images: Sequence[ContainerImage]) -> list[Object]:
 
 def node(seen: NodeSnapshot, settings: NodeSettings, now: str) -> Object:
     """The Node as it is registered, with its status, so that one request is enough."""
-    taints = [_taint(taint.key, taint.value, taint.effect) for taint in settings.taints]
+    taints = [
+        {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
+        for taint in settings.taints
+    ]
     if not seen.runtime.ready:
         taints.append(NOT_READY)
     current = status(seen, settings)
@@ -112,10 +115,6 @@ def node(seen: NodeSnapshot, settings: NodeSettings, now: str) -> Object:
 
 def _existing(amounts: Object) -> Object:
     return {name: amount for name, amount in amounts.items() if amount is not None}
-
-
-def _taint(key: str, value: str, effect: str) -> Object:
-    return {"key": key, **({"value": value} if value else {}), "effect": effect}
 
 
 def _networks(settings: NodeSettings) -> Object:

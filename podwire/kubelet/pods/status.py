@@ -81,11 +81,13 @@ def _conditions(
     networked = sandbox is not None and sandbox.ready
     containers = _condition("ContainersReady", not unready, *_why_unready(unready, phase))
     ready = _condition("Ready", not unready, *_why_unready(unready, phase))
-    closed = [gate for gate in pod.spec.readiness_gates if not _is_true(pod, gate.condition_type)]
+    gates = [(gate.condition_type, _reported(pod, gate.condition_type)) for gate in pod.spec.readiness_gates]
+    closed = [(type_, reported) for type_, reported in gates if reported is None or reported.get("status") != "True"]
     if not unready and closed:
-        gate = closed[0].condition_type
-        why = f'the status of pod readiness gate "{gate}" is not "True", but {_status_of(pod, gate)}'
-        ready = _condition("Ready", False, "ReadinessGatesNotReady", why)
+        gate, reported = closed[0]
+        status = f'"{reported["status"]}"' if reported is not None else "the condition does not exist"
+        message = f'the status of pod readiness gate "{gate}" is not "True", but {status}'
+        ready = _condition("Ready", False, "ReadinessGatesNotReady", message)
     incomplete = f"containers with incomplete status: [{' '.join(waiting)}]"
     conditions = [
         _condition("PodReadyToStartContainers", networked),
@@ -129,16 +131,6 @@ def _since(condition: State, pod: Pod, now: str) -> State:
 
 def _reported(pod: Pod, type_: str) -> dict[str, Any] | None:
     return next((condition for condition in pod.status.conditions if condition.get("type") == type_), None)
-
-
-def _is_true(pod: Pod, type_: str) -> bool:
-    condition = _reported(pod, type_)
-    return condition is not None and condition.get("status") == "True"
-
-
-def _status_of(pod: Pod, type_: str) -> str:
-    condition = _reported(pod, type_)
-    return f'"{condition["status"]}"' if condition is not None else "the condition does not exist"
 
 
 def needs_sync(before: Pod, after: Pod) -> bool:

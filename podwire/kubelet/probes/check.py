@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from podwire.kubelet.probes.ports import ProbeFailed, Prober, ProbeUnknown
 from podwire.kubelet.probes.targets import PROBE_AGENT, headers_of, host_of, port_of, url_of
-from podwire.objects.containers import Container, GrpcAction, HttpGet, Probe
+from podwire.objects.containers import Container, Probe
 from podwire.protocols.k8sapi.client_side import Reply
 
 SERVING = 1
@@ -43,24 +43,16 @@ async def _run(probe: Probe, subject: Subject, prober: Prober) -> Result:
         done = await prober.exec(subject.container_id, probe.exec.command, seconds)
         return Result(passed=done.code == 0, text="" if done.code == 0 else done.output)
     if probe.http_get is not None:
-        return await _http(probe.http_get, subject, prober, seconds)
+        url = url_of(probe.http_get, container, subject.ips)
+        return http_result(await prober.http(url, headers_of(probe.http_get, PROBE_AGENT), seconds))
     if probe.tcp_socket is not None:
         host = host_of(probe.tcp_socket.host, subject.ips)
         await prober.tcp(host, port_of(probe.tcp_socket.port, container), seconds)
         return Result(passed=True)
     if probe.grpc is not None:
-        return await _grpc(probe.grpc, subject, prober, seconds)
+        host, port = host_of("", subject.ips), port_of(probe.grpc.port, container)
+        return grpc_result(await prober.grpc(host, port, probe.grpc.service or "", seconds))
     raise ProbeUnknown(f"missing probe handler for container {container.name}")
-
-
-async def _http(get: HttpGet, subject: Subject, prober: Prober, seconds: float) -> Result:
-    url = url_of(get, subject.container, subject.ips)
-    return http_result(await prober.http(url, headers_of(get, PROBE_AGENT), seconds))
-
-
-async def _grpc(action: GrpcAction, subject: Subject, prober: Prober, seconds: float) -> Result:
-    host, port = host_of("", subject.ips), port_of(action.port, subject.container)
-    return grpc_result(await prober.grpc(host, port, action.service or "", seconds))
 
 
 def http_result(reply: Reply) -> Result:

@@ -40,7 +40,8 @@ class NodeProber:
             raise ProbeFailed(_rpc(error)) from error
         except RpcError as error:
             raise ProbeUnknown(_rpc(error)) from error
-        return ExecResult(done.exit_code, _text(done.stdout[:OUTPUT_BYTES] + done.stderr[:OUTPUT_BYTES]))
+        output = (done.stdout[:OUTPUT_BYTES] + done.stderr[:OUTPUT_BYTES])[:OUTPUT_BYTES]
+        return ExecResult(done.exit_code, output.decode("utf-8", "replace"))
 
     async def http(self, url: str, headers: Headers, seconds: float | None) -> Reply:
         try:
@@ -86,7 +87,3 @@ class NodeProber:
 
 def _rpc(error: RpcError) -> str:
     return f"rpc error: code = {type(error).__name__} desc = {error}"
-
-
-def _text(output: bytes) -> str:
-    return output[:OUTPUT_BYTES].decode("utf-8", "replace")

@@ -26,7 +26,9 @@ _numbers = itertools.count()
 def write(directory: Path, contents: Contents, group: int | None) -> bool:
     """Write these files into a volume; `group` may read them. Returns False if they are unchanged."""
     _make_directory(directory, _VOLUME, group)
-    files = {path: _for_group(file, group) for path, file in contents.items()}
+    files = contents
+    if group is not None:
+        files = {path: File(file.data, file.mode | _READABLE, file.owner) for path, file in contents.items()}
     before = _current(directory)
     if before is not None and _holds(before, files):
         return False
@@ -39,10 +41,6 @@ def write(directory: Path, contents: Contents, group: int | None) -> bool:
     _update_links(directory, {path.partition("/")[0] for path in files})
     _sweep(directory, name)
     return True
-
-
-def _for_group(file: File, group: int | None) -> File:
-    return file if group is None else File(file.data, file.mode | _READABLE, file.owner)
 
 
 def _current(directory: Path) -> Path | None:
