@@ -4,11 +4,11 @@ Closing such a socket after a deletion takes the kernel 10 ms, during which it c
 daemon therefore keeps its sockets open, and a plugin's process closes its own last.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Protocol
 
-from podwire.cniplugins.skeleton import Call
 from podwire.linux.net.conntrack import KernelConntrack
 from podwire.linux.nft.table import KernelElements
 
@@ -30,8 +30,18 @@ class Netfilter:
                 socket.close()
 
 
+class NetfilterCall(Protocol):
+    """The part of a CNI call (skeleton.Call) that lends the daemon's sockets and defers work."""
+
+    @property
+    def netfilter(self) -> Netfilter | None: ...
+
+    @property
+    def defer(self) -> Callable[[Callable[[], None]], None]: ...
+
+
 @contextmanager
-def open_netfilter(call: Call) -> Iterator[Netfilter]:
+def open_netfilter(call: NetfilterCall) -> Iterator[Netfilter]:
     """Yields the daemon's sockets, or own ones that are closed after the block."""
     if call.netfilter is not None:
         yield call.netfilter

@@ -20,9 +20,10 @@ from podwire.kubelet.paths import KubeletPaths
 from podwire.kubelet.plugin_manager import Handler, PluginLimits, PluginManager
 from podwire.kubelet.pods.allocation import PodAllocation
 from podwire.kubelet.pods.container_start import ContainerStarter
-from podwire.kubelet.pods.dependencies import NodeContext, PodDependencies
+from podwire.kubelet.pods.dependencies import PodDependencies
 from podwire.kubelet.pods.limits import PodLimits, RuntimeLimits, StatusLimits
 from podwire.kubelet.pods.network_checks import NetworkChecks
+from podwire.kubelet.pods.node_context import NodeContext
 from podwire.kubelet.pods.pod_workers import PodWorkers
 from podwire.kubelet.pods.runtime_cache import RuntimeCache
 from podwire.kubelet.pods.sandbox_start import SandboxStarter

@@ -80,12 +80,12 @@ def nodes_of(claim: Object) -> list[str]:
 
 def changed_drivers(old: Object, new: Object) -> list[str]:
     """Returns the drivers whose device status changes."""
-    before, now = _told(old), _told(new)
+    before, now = _devices_by_driver(old), _devices_by_driver(new)
     return sorted(driver for driver in {*before, *now} if before.get(driver) != now.get(driver))
 
 
-def _told(status: Object) -> dict[str, list[Object]]:
-    told: dict[str, list[Object]] = {}
+def _devices_by_driver(status: Object) -> dict[str, list[Object]]:
+    devices: dict[str, list[Object]] = {}
     for each in status.get("devices") or ():
-        told.setdefault(each.get("driver") or "", []).append(each)
-    return told
+        devices.setdefault(each.get("driver") or "", []).append(each)
+    return devices

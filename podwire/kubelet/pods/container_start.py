@@ -15,9 +15,9 @@ from podwire.kubelet.config.environment import ConfigError, environment, needs
 from podwire.kubelet.devices import DeviceManager, DevicesNotReady
 from podwire.kubelet.events import ContainerEvents
 from podwire.kubelet.images.puller import ImageError, ImagePuller
-from podwire.kubelet.pods.dependencies import NodeContext
 from podwire.kubelet.pods.hooks import FAILED_POST_START, HookFailed, run_hook
 from podwire.kubelet.pods.limits import PodLimits
+from podwire.kubelet.pods.node_context import NodeContext
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.pods.sandbox_start import SandboxStarter
 from podwire.kubelet.pods.status import pod_ips

@@ -1,38 +1,22 @@
 """Dependencies of pod workers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from podwire.interfaces import Clock
-from podwire.kubelet.config.dns import DnsSettings
-from podwire.kubelet.config.fields import NodeFacts
-from podwire.kubelet.paths import KubeletPaths
+from podwire.kubelet.node.runtime_health import RuntimeInfo
+from podwire.kubelet.pods.allocation import PodAllocation
+from podwire.kubelet.pods.container_start import ContainerStarter
 from podwire.kubelet.pods.limits import PodLimits
+from podwire.kubelet.pods.node_context import NodeContext
+from podwire.kubelet.pods.runtime_cache import RuntimeCache
+from podwire.kubelet.pods.sandbox_start import SandboxStarter
+from podwire.kubelet.pods.status_manager import StatusManager
+from podwire.kubelet.pods.termination import PodTermination
+from podwire.kubelet.probes import Probes
+from podwire.kubelet.referenced_objects import ReferencedObjects
+from podwire.kubelet.volumes import VolumeManager
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
-from podwire.protocols.k8sapi.watch import Object
-
-if TYPE_CHECKING:
-    from podwire.kubelet.node.runtime_health import RuntimeInfo
-    from podwire.kubelet.pods.allocation import PodAllocation
-    from podwire.kubelet.pods.container_start import ContainerStarter
-    from podwire.kubelet.pods.runtime_cache import RuntimeCache
-    from podwire.kubelet.pods.sandbox_start import SandboxStarter
-    from podwire.kubelet.pods.status_manager import StatusManager
-    from podwire.kubelet.pods.termination import PodTermination
-    from podwire.kubelet.probes import Probes
-    from podwire.kubelet.referenced_objects import ReferencedObjects
-    from podwire.kubelet.volumes import VolumeManager
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeContext:
-    """The node as its pods see it."""
-
-    paths: KubeletPaths
-    dns: DnsSettings
-    facts: Callable[[], NodeFacts]
-    services: Callable[[], Sequence[Object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +26,16 @@ class PodDependencies:
     clock: Clock
     recorder: Recorder
     node: NodeContext
-    runtime: "RuntimeInfo"
-    cache: "RuntimeCache"
-    objects: "ReferencedObjects"
-    volumes: "VolumeManager"
-    probes: "Probes"
-    statuses: "StatusManager"
-    allocation: "PodAllocation"
-    sandboxes: "SandboxStarter"
-    containers: "ContainerStarter"
-    termination: "PodTermination"
+    runtime: RuntimeInfo
+    cache: RuntimeCache
+    objects: ReferencedObjects
+    volumes: VolumeManager
+    probes: Probes
+    statuses: StatusManager
+    allocation: PodAllocation
+    sandboxes: SandboxStarter
+    containers: ContainerStarter
+    termination: PodTermination
     pod_started: Callable[[float], None]
     """Called with the seconds from the first sight of a pod until it ran."""
     limits: PodLimits

@@ -36,7 +36,8 @@ class PodWorkers:
     ) -> None:
         self._deps = dependencies
         self._wakeups = wakeups
-        self._workers = wakeups.workers
+        self._workers: dict[str, PodWorker] = {}
+        wakeups.workers = self._workers
         self._node = node
         self._devices = devices
         self._claims = claims

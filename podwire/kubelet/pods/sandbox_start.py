@@ -9,8 +9,8 @@ from podwire.kubelet.config import dns
 from podwire.kubelet.config.sandbox import sandbox_config
 from podwire.kubelet.devices import DeviceManager
 from podwire.kubelet.devices.pod_devices import ANNOTATION as DEVICES
-from podwire.kubelet.pods.dependencies import NodeContext
 from podwire.kubelet.pods.limits import PodLimits
+from podwire.kubelet.pods.node_context import NodeContext
 from podwire.kubelet.pods.observed import OWNER
 from podwire.kubelet.ports import Cri
 from podwire.objects.pods import Pod

@@ -11,9 +11,9 @@ from podwire.interfaces import Clock
 from podwire.kubelet.claims import ClaimManager
 from podwire.kubelet.devices import DeviceManager
 from podwire.kubelet.events import ContainerEvents
-from podwire.kubelet.pods.dependencies import NodeContext
 from podwire.kubelet.pods.hooks import FAILED_PRE_STOP, HookFailed, run_hook
 from podwire.kubelet.pods.limits import PodLimits
+from podwire.kubelet.pods.node_context import NodeContext
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
 from podwire.kubelet.pods.runtime_cache import RuntimeCache
 from podwire.kubelet.pods.status import pod_ips

@@ -19,20 +19,43 @@ A change of a pod that has no worker, and everything in `orphans_possible`, wake
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from podwire.objects.pods import Pod
 
-if TYPE_CHECKING:
-    from podwire.kubelet.pods.worker import PodWorker
+
+class Worker(Protocol):
+    """The events that a pod's worker handles; PodWorker implements it."""
+
+    @property
+    def pod(self) -> Pod: ...
+
+    @property
+    def admitted(self) -> bool: ...
+
+    def wake(self) -> None: ...
+
+    def runtime_changed(self) -> None: ...
+
+    def objects_changed(self) -> None: ...
+
+    def network_changed(self) -> None: ...
+
+    def devices_changed(self) -> None: ...
+
+    def device_changed(self, problem: str) -> None: ...
+
+    def claims_changed(self) -> None: ...
+
+    def claim_changed(self) -> None: ...
 
 
 class Wakeups:
     """Handed to everything that reports events; `workers` is by pod uid and belongs to PodWorkers."""
 
     def __init__(self) -> None:
-        self.workers: dict[str, PodWorker] = {}
+        self.workers: Mapping[str, Worker] = {}
         self.unowned: set[str] = set()
         """Pods in the runtime that had no worker when they changed."""
         self.orphan_check = asyncio.Event()
@@ -51,8 +74,7 @@ class Wakeups:
     def objects_changed(self, uids: Iterable[str]) -> None:
         for uid in uids:
             if (worker := self.workers.get(uid)) is not None:
-                worker.state.may_start()
-                worker.wake()
+                worker.objects_changed()
 
     def probe_changed(self, uid: str) -> None:
         if (worker := self.workers.get(uid)) is not None:
@@ -60,14 +82,11 @@ class Wakeups:
 
     def network_changed(self) -> None:
         for worker in self.workers.values():
-            worker.state.sandbox.retry_now()
-            worker.wake()
+            worker.network_changed()
 
     def devices_changed(self) -> None:
         for worker in self.workers.values():
-            if worker.state.allocation.waits_for_devices:
-                worker.state.may_start()
-                worker.wake()
+            worker.devices_changed()
 
     def device_changed(self, uid: str, problem: str) -> None:
         """`problem` is empty unless the devices that the pod holds became worse."""
@@ -75,15 +94,12 @@ class Wakeups:
             worker.device_changed(problem)
 
     def claims_changed(self) -> None:
-        for uid, worker in self.workers.items():
-            if worker.state.allocation.waits_for_claims:
-                self.claim_changed(uid)
+        for worker in self.workers.values():
+            worker.claims_changed()
 
     def claim_changed(self, uid: str) -> None:
         if (worker := self.workers.get(uid)) is not None:
-            if worker.state.allocation.waits_for_claims:
-                worker.state.may_start()
-            worker.wake()
+            worker.claim_changed()
 
     def resources_freed(self) -> None:
         for worker in self.workers.values():

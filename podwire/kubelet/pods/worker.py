@@ -101,6 +101,28 @@ class PodWorker:
     def wake(self) -> None:
         self._woken.set()
 
+    def objects_changed(self) -> None:
+        self.state.may_start()
+        self._woken.set()
+
+    def network_changed(self) -> None:
+        self.state.sandbox.retry_now()
+        self._woken.set()
+
+    def devices_changed(self) -> None:
+        if self.state.allocation.waits_for_devices:
+            self.state.may_start()
+            self._woken.set()
+
+    def claims_changed(self) -> None:
+        if self.state.allocation.waits_for_claims:
+            self.state.may_start()
+            self._woken.set()
+
+    def claim_changed(self) -> None:
+        self.claims_changed()
+        self._woken.set()
+
     def runtime_changed(self) -> None:
         self._stale = True
         if not self._cache.observed(self.pod.uid).sandboxes:

@@ -103,8 +103,8 @@ class _Search:
     def _subrequest(self, claim: int, index: int, subrequest: Subrequest) -> bool:
         if subrequest.count == 0:
             return self._all(claim, index, subrequest)
-        room = MAX_DEVICES - len(self.picks[claim])
-        return subrequest.count <= room and self._next(
+        capacity = MAX_DEVICES - len(self.picks[claim])
+        return subrequest.count <= capacity and self._next(
             claim, index, subrequest, self._free(subrequest), subrequest.count, 0
         )
 

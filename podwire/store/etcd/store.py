@@ -93,8 +93,8 @@ class EtcdStore:
             start = max(start, self._layout.raw(after) + b"\0")
         kvs: list[pb.KeyValue] = []
         while True:
-            room = min(CHUNK, limit - len(kvs)) if limit else CHUNK
-            request = pb.RangeRequest(key=start, range_end=end, limit=room, revision=at or 0)
+            page_size = min(CHUNK, limit - len(kvs)) if limit else CHUNK
+            request = pb.RangeRequest(key=start, range_end=end, limit=page_size, revision=at or 0)
             answer = await self._range(request)
             at = at or answer.header.revision
             kvs += answer.kvs

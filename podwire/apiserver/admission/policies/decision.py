@@ -38,7 +38,7 @@ class Decision:
                 who = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
                 warning_headers.add(f"Validation failed for {who}: {failure.message}")
             if "Audit" in binding.actions:
-                _record(operation, {FAILURE: _told(policy, binding, failure)})
+                _record(operation, {FAILURE: _audit_value(policy, binding, failure)})
         for failure in outcome.broken:
             self._refuse(operation, policy, binding, failure)
         for key, value in outcome.annotations:
@@ -66,7 +66,7 @@ class Decision:
         )
 
 
-def _told(policy: Policy, binding: Binding, failure: Failure) -> str:
+def _audit_value(policy: Policy, binding: Binding, failure: Failure) -> str:
     value = {
         "message": failure.message,
         "policy": policy.name,
@@ -80,7 +80,7 @@ def _told(policy: Policy, binding: Binding, failure: Failure) -> str:
 def _record(operation: Operation, annotations: dict[str, str]) -> None:
     """Writes audit annotations to the server's log; there is no separate audit log."""
     _log.info(
-        "audit annotations",
+        "admission policy audit annotations",
         extra={
             "annotations": annotations,
             "operation": operation.verb,

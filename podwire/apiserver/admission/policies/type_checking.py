@@ -31,9 +31,11 @@ def checked(policy: Json, registry: Registry) -> list[Json]:
     found: list[Json] = []
     kinds = {kind: known for kind in kinds_of(policy["spec"], registry) if (known := object_type(kind)) is not None}
     for path, text in _expressions(policy["spec"]):
-        told = [f"{_told(kind)}: {why}\n" for kind, known in kinds.items() if (why := _wrong(policy, text, known))]
-        if told:
-            found.append({"fieldRef": path, "warning": "\n".join(told)})
+        problems = [
+            f"{_kind_name(kind)}: {why}\n" for kind, known in kinds.items() if (why := _wrong(policy, text, known))
+        ]
+        if problems:
+            found.append({"fieldRef": path, "warning": "\n".join(problems)})
     return found
 
 
@@ -68,7 +70,7 @@ def _wrong(policy: Json, text: str, known: Type) -> str:
     return ""
 
 
-def _told(kind: Kind) -> str:
+def _kind_name(kind: Kind) -> str:
     return f"{kind.group}/{kind.version}, Kind={kind.kind}"
 
 

@@ -1,0 +1,19 @@
+"""The node as its pods see it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from podwire.kubelet.config.dns import DnsSettings
+from podwire.kubelet.config.fields import NodeFacts
+from podwire.kubelet.paths import KubeletPaths
+from podwire.protocols.k8sapi.watch import Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeContext:
+    """The node as its pods see it."""
+
+    paths: KubeletPaths
+    dns: DnsSettings
+    facts: Callable[[], NodeFacts]
+    services: Callable[[], Sequence[Object]]
