@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from typing import Protocol
 
 from podwire.interfaces import Clock
 from podwire.objects.pods import Pod
+from podwire.protocols.k8sapi.client_side.client import Client
 from podwire.protocols.k8sapi.client_side.events import (
     CORE_V1,
     WARNING,
@@ -21,9 +21,7 @@ from podwire.protocols.k8sapi.client_side.events import (
     short,
 )
 from podwire.protocols.k8sapi.client_side.http import ClientError
-from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
-from podwire.protocols.k8sapi.watch import Object
 
 _log = logging.getLogger("podwire.events")
 
@@ -36,18 +34,10 @@ MANNERS = 0.2
 Warnings go at once, and take along what waits."""
 
 
-class Api(Protocol):
-    """Refusals are ApiErrors, no answer a ClientError."""
-
-    async def create(self, object_: Object) -> Object: ...
-
-    async def patch(self, kind: Kind, name: str, patch: object, namespace: str = "") -> Object: ...
-
-
 class Recorder:
     """Never waits and never fails its caller. What is recorded again is counted in the event that was sent already."""
 
-    def __init__(self, api: Api, clock: Clock, *, component: str, host: str = "", shape: Shape = CORE_V1) -> None:
+    def __init__(self, api: Client, clock: Clock, *, component: str, host: str = "", shape: Shape = CORE_V1) -> None:
         self._api, self._clock, self._source, self._shape = api, clock, Source(component, host), shape
         self._tally, self._names = Tally(), Names()
         self._queue: deque[tuple[RecordedEvent, float]] = deque()
