@@ -130,7 +130,7 @@ def root_layer(busybox: Path) -> bytes:
         raise BadImage(str(busybox), "needs libraries of this host, or is not a program (Debian: busybox-static)")
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for info, data in sorted(_members(program, applets(busybox)), key=lambda each: each[0].name):
+        for info, data in sorted(_members(program, applets(busybox)), key=lambda member: member[0].name):
             tar.addfile(info, io.BytesIO(data))
     return whole.getvalue()
 
@@ -150,7 +150,7 @@ def applets(busybox: Path) -> list[str]:
 def _members(program: bytes, names: list[str]) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
     for name, mode in _DIRECTORIES.items():
         yield _member(name, tarfile.DIRTYPE, mode), b""
-    for name, target in {**_LINKS, **{f"bin/{each}": "busybox" for each in names}}.items():
+    for name, target in {**_LINKS, **{f"bin/{applet}": "busybox" for applet in names}}.items():
         link = _member(name, tarfile.SYMTYPE, 0o777)
         link.linkname = target
         yield link, b""

@@ -40,7 +40,7 @@ class ArchiveImage:
 
     @property
     def diff_ids(self) -> list[str]:
-        return [each.diff_id for each in self.layers]
+        return [layer.diff_id for layer in self.layers]
 
 
 def find(archive: Archive, machine: Machine, limits: Limits) -> list[ArchiveImage]:
@@ -82,7 +82,7 @@ class _Layout:
         if not version.startswith("1."):
             raise BadImage("oci-layout", f"version {version[:40]!r}; 1.0.0 is read")
         index = documents.parse_document(self._document("index.json"), documents.OCI_INDEX, "index.json")
-        found = [each for descriptor in index.manifests or () for each in self._image(descriptor)]
+        found = [image for descriptor in index.manifests or () for image in self._image(descriptor)]
         if not found:
             offered = ", ".join(sorted(self._offered)) or "nothing"
             raise BadImage("platform", f"nothing for {self._machine} in the archive; it has {offered}")
@@ -91,13 +91,13 @@ class _Layout:
     def _image(self, descriptor: Descriptor) -> Iterator[ArchiveImage]:
         """The best of what one row of `index.json` leads to, if anything of it runs here."""
         ranked = [
-            (rank, each)
-            for each in self._manifests(descriptor, (), "index.json")
-            if (rank := self._machine.rank(each.platform)) is not None
+            (rank, manifest)
+            for manifest in self._manifests(descriptor, (), "index.json")
+            if (rank := self._machine.rank(manifest.platform)) is not None
         ]
         if not ranked:
             return
-        best = min(ranked, key=lambda each: each[0])[1]
+        best = min(ranked, key=lambda pair: pair[0])[1]
         yield ArchiveImage(
             config=best.config,
             layers=best.layers,
@@ -121,8 +121,8 @@ class _Layout:
             return
         if len(through) > _NESTED:
             raise OverLimit(descriptor.digest, f"indexes are nested more than {_NESTED} deep")
-        for each in document.manifests:
-            yield from self._manifests(each, through, descriptor.digest)
+        for row in document.manifests:
+            yield from self._manifests(row, through, descriptor.digest)
 
     def _manifest(
         self, data: bytes, document: documents.Document, through: tuple[str, ...], platform: Platform | None
@@ -161,7 +161,7 @@ def _annotated_names(annotations: Mapping[str, str]) -> tuple[str, ...]:
     name = annotations.get(CONTAINERD_NAME, "")
     if not name:
         name = annotations.get(OCI_NAME, "")
-        if not any(each in name for each in "/:@"):
+        if not any(letter in name for letter in "/:@"):
             return ()
     return (_name(name, "index.json: annotations"),)
 
@@ -198,11 +198,11 @@ def _docker_image(
     return ArchiveImage(
         config=raw,
         layers=tuple(Layer(path, diff_id) for path, diff_id in zip(layers, config.diff_ids, strict=True)),
-        names=tuple(dict.fromkeys(_name(each, f"{field}.RepoTags") for each in row.repo_tags or ())),
+        names=tuple(dict.fromkeys(_name(tag, f"{field}.RepoTags") for tag in row.repo_tags or ())),
     )
 
 
 def digest_names(names: tuple[str, ...], digests: tuple[str, ...]) -> list[str]:
     """`repository@digest` for each repository that an image has a name in."""
-    repositories = dict.fromkeys(references.parse(each).repository for each in names)
+    repositories = dict.fromkeys(references.parse(name).repository for name in names)
     return [str(Reference(repository, digest=digest)) for repository in repositories for digest in digests]

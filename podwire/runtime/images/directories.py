@@ -94,7 +94,7 @@ class Directories:
                 raise BadImage(field, "the path leads through too many symbolic links")
             if target.startswith(b"/"):
                 done.clear()
-            waiting.extendleft(each for each in reversed(target.split(b"/")) if each not in (b"", b"."))
+            waiting.extendleft(part for part in reversed(target.split(b"/")) if part not in (b"", b"."))
             if len(done) + len(waiting) > self._limits.depth:
                 raise OverLimit(field, f"the path leads more than {self._limits.depth} directories deep")
         return b"/".join(done)

@@ -142,8 +142,8 @@ def parse_document(data: bytes, media_type: str, field: str) -> Document:
     allowed = INDEXES if is_index else MANIFESTS
     if any(type_ and type_ not in allowed for type_ in (document.media_type, media_type)):
         raise BadImage(field, f"media type {document.media_type or media_type!r} does not match the content")
-    for number, each in enumerate(document.manifests or document.layers or ()):
-        _check(each, f"{field}.{'manifests' if is_index else 'layers'}[{number}]")
+    for number, descriptor in enumerate(document.manifests or document.layers or ()):
+        _check(descriptor, f"{field}.{'manifests' if is_index else 'layers'}[{number}]")
     return document
 
 
@@ -156,10 +156,10 @@ def check_manifest(document: Document, limits: Limits, field: str) -> tuple[Desc
     if config.media_type not in CONFIGS:
         raise BadImage(f"{field}.config.mediaType", f"{config.media_type!r} is not that of a container image")
     check_layer_count(len(layers), limits, f"{field}.layers")
-    for number, each in enumerate(layers):
-        if each.media_type not in LAYERS:
-            raise BadImage(f"{field}.layers[{number}].mediaType", f"{each.media_type!r} is not that of a layer")
-        check_compression(LAYERS[each.media_type], f"{field}.layers[{number}].mediaType")
+    for number, layer in enumerate(layers):
+        if layer.media_type not in LAYERS:
+            raise BadImage(f"{field}.layers[{number}].mediaType", f"{layer.media_type!r} is not that of a layer")
+        check_compression(LAYERS[layer.media_type], f"{field}.layers[{number}].mediaType")
     return config, layers
 
 
@@ -180,13 +180,13 @@ def parse_config(data: bytes, layers: int, field: str) -> Config:
     config = decode(data, Config, field)
     if config.rootfs is None or config.rootfs.type != "layers" or len(config.diff_ids) != layers:
         raise BadImage(f"{field}.rootfs", f"does not describe {layers} layers")
-    for number, each in enumerate(config.diff_ids):
-        if not is_digest(each):
-            raise BadImage(f"{field}.rootfs.diff_ids[{number}]", f"{each[:80]!r} is not a sha256: digest")
+    for number, diff_id in enumerate(config.diff_ids):
+        if not is_digest(diff_id):
+            raise BadImage(f"{field}.rootfs.diff_ids[{number}]", f"{diff_id[:80]!r} is not a sha256: digest")
     settings = config.config or Settings()
     words = (settings.user, settings.working_dir, settings.stop_signal, *(settings.volumes or ()))
-    for each in (*words, *(settings.env or ()), *(settings.entrypoint or ()), *(settings.cmd or ())):
-        if "\0" in each:
+    for text in (*words, *(settings.env or ()), *(settings.entrypoint or ()), *(settings.cmd or ())):
+        if "\0" in text:
             raise BadImage(f"{field}.config", "a text with a NUL in it")
     return config
 

@@ -27,10 +27,10 @@ class Place:
 
 def components(name: bytes, limits: Limits, field: str) -> tuple[bytes, ...]:
     """Returns the components of a path from the layer's root. Raises BadImage for `..`."""
-    parts = tuple(each for each in name.split(b"/") if each not in (b"", b"."))
+    parts = tuple(part for part in name.split(b"/") if part not in (b"", b"."))
     if b".." in parts:
         raise BadImage(field, "the path goes up (..)")
-    if len(name) > limits.path or len(parts) > limits.depth or any(len(each) > limits.name for each in parts):
+    if len(name) > limits.path or len(parts) > limits.depth or any(len(part) > limits.name for part in parts):
         raise OverLimit(
             field, f"a path of more than {limits.path} bytes, {limits.depth} names, or {limits.name} bytes in a name"
         )
@@ -40,9 +40,9 @@ def components(name: bytes, limits: Limits, field: str) -> tuple[bytes, ...]:
 def place(name: bytes, limits: Limits, field: str) -> Place:
     """Returns the path and the role of an entry. Raises BadImage."""
     parts = components(name, limits, field)
-    if any(each.startswith(_META) and each != _OPAQUE for each in parts):
+    if any(part.startswith(_META) and part != _OPAQUE for part in parts):
         return Place((), b"", Role.IGNORED)
-    if any(each.startswith(_WHITEOUT) for each in parts[:-1]):
+    if any(part.startswith(_WHITEOUT) for part in parts[:-1]):
         raise BadImage(field, "a whiteout is used as a directory")
     if not parts:
         return Place((), b"")

@@ -108,14 +108,14 @@ def _sync(stage: Path) -> None:
 
 
 def _is_there(store: Store, work: _Work, image: ArchiveImage) -> bool:
-    return all(each in work.staged or store.snapshots.has(each) for each in chain_ids(image.diff_ids))
+    return all(chain_id in work.staged or store.snapshots.has(chain_id) for chain_id in chain_ids(image.diff_ids))
 
 
 def _commit(store: Store, work: _Work, image: ArchiveImage) -> str:
     chain = chain_ids(image.diff_ids)
-    for each in chain:
-        if each in work.staged and not store.snapshots.has(each):
-            store.snapshots.put(each, work.staged[each], work.stage)
+    for chain_id in chain:
+        if chain_id in work.staged and not store.snapshots.has(chain_id):
+            store.snapshots.put(chain_id, work.staged[chain_id], work.stage)
             failpoint(LAYER_PUT)
     store.directory.fsync("snapshots")
     manifest = image.manifest or _manifest(image, [work.descriptors[pair] for pair in _seen(image)])
@@ -139,7 +139,7 @@ def _commit(store: Store, work: _Work, image: ArchiveImage) -> str:
 
 def _seen(image: ArchiveImage) -> list[tuple[str, str]]:
     """Returns the identity of each layer: its chain id, and the file that it was read from."""
-    return list(zip(chain_ids(image.diff_ids), (each.path for each in image.layers), strict=True))
+    return list(zip(chain_ids(image.diff_ids), (layer.path for layer in image.layers), strict=True))
 
 
 def _manifest(image: ArchiveImage, descriptors: list[Descriptor]) -> bytes:
@@ -149,7 +149,7 @@ def _manifest(image: ArchiveImage, descriptors: list[Descriptor]) -> bytes:
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
         "config": _plain(config),
-        "layers": [_plain(each) for each in descriptors],
+        "layers": [_plain(descriptor) for descriptor in descriptors],
     }
     return msgspec.json.encode(pieces)
 

@@ -41,7 +41,7 @@ def unpack_layer(
         raw = Hashing(held.enter_context(archive.open(layer.path)))
         source: Readable = Gunzip(raw, limits, layer.path) if packed else raw
         plain = Hashing(source)
-        root, bin_, *below = (_directory(held, each) for each in (target, trash, *lowers))
+        root, bin_, *below = (_directory(held, path) for path in (target, trash, *lowers))
         usage = unpack(Pieces(plain, layer.path), root, below, bin_, limits=limits, budget=budget, field=layer.path)
     descriptor = _checked(layer, raw, packed)
     if plain.digest != layer.diff_id:

@@ -77,7 +77,7 @@ def _repository(text: str, name: str) -> str:
 
 def _split_domain(name: str) -> tuple[str, str]:
     first, slash, rest = name.partition("/")
-    if slash and (any(each in first for each in ".:") or first == "localhost" or first != first.lower()):
+    if slash and (any(letter in first for letter in ".:") or first == "localhost" or first != first.lower()):
         domain, path = first, rest
     else:
         domain, path = DEFAULT_DOMAIN, name

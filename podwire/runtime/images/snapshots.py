@@ -69,7 +69,7 @@ class Snapshots:
         return True
 
     def chains(self) -> list[str]:
-        return [f"sha256:{each.name}" for each in self._home.iterdir()]
+        return [f"sha256:{path.name}" for path in self._home.iterdir()]
 
     def write_facts(self, staged: Path, chain: str, usage: DiskUsage) -> None:
         facts = _Facts(chain=chain, bytes=usage.bytes, inodes=usage.inodes)

@@ -53,7 +53,7 @@ def from_pax(records: Sequence[tuple[str, bytes]], field: str) -> list[Piece] | 
     """The map in the records of a pax header, formats 0.0 and 0.1; None when they have none."""
     values = dict(records)
     if "GNU.sparse.map" in values:
-        numbers = [_decimal(each, field) for each in values["GNU.sparse.map"].split(b",") if each]
+        numbers = [_decimal(number, field) for number in values["GNU.sparse.map"].split(b",") if number]
     elif "GNU.sparse.numblocks" in values:
         numbers = [
             _decimal(value, field) for key, value in records if key in ("GNU.sparse.offset", "GNU.sparse.numbytes")
@@ -75,7 +75,7 @@ def from_data(stream: Pieces, stored: int, limits: Limits, field: str) -> tuple[
             raise BadImage(field, "the map of a sparse file ends early")
         blocks.append(stream.exactly(BLOCK))
         lines[-1:] = (lines[-1] + blocks[-1]).split(b"\n")
-    return _pairs([_decimal(each, field) for each in lines[1 : 1 + 2 * count]], field), len(blocks) * BLOCK
+    return _pairs([_decimal(line, field) for line in lines[1 : 1 + 2 * count]], field), len(blocks) * BLOCK
 
 
 def real_size(values: Mapping[str, bytes], field: str) -> int:

@@ -69,7 +69,7 @@ class Images:
         self._containers = Containers(self._directory)
         self._in_use = in_use
         self._owner = owner
-        self._pinned = {str(references.parse(each)) for each in pinned}
+        self._pinned = {str(references.parse(name)) for name in pinned}
         self._limits = limits or Limits()
         self._machine = machine or this_machine()
         self._contents: dict[ImageRecord, _Content] = {}
@@ -89,14 +89,14 @@ class Images:
     def list(self, filter: str = "") -> Sequence[Image]:  # noqa: A002 - CRI's word
         """Returns all images, by id. A filter is a reference or id, or a repository for all of its tags."""
         names = self._names()
-        images = [image for each in self._records.ids() if (image := self._image(each, names))]
+        images = [image for image_id in self._records.ids() if (image := self._image(image_id, names))]
         if not filter:
             return images
         found = self.status(filter)
         ids = {found.id} if found else set()
         if not references.has_tag_or_digest(filter):
-            ids |= {each.id for each in images if self._is_in(each, filter)}
-        return [each for each in images if each.id in ids]
+            ids |= {image.id for image in images if self._is_in(image, filter)}
+        return [image for image in images if image.id in ids]
 
     def status(self, reference: str) -> Image | None:
         """Returns the image of a name, a digest reference, an id or a prefix of one. Raises AmbiguousImage."""
@@ -118,7 +118,7 @@ class Images:
             raise NoSuchImage(image_id) from error
 
     def _lowers(self, layers: Sequence[str]) -> Sequence[Path]:
-        paths = [self._snapshots.path(each) for each in reversed(layers)]
+        paths = [self._snapshots.path(chain) for chain in reversed(layers)]
         hiding = next((number for number, path in enumerate(paths) if is_opaque(path)), len(paths))
         return paths[: hiding + 1]
 
@@ -157,7 +157,7 @@ class Images:
             self._sweep()
             raise
         names = self._names()
-        return [image for each in dict.fromkeys(ids) if (image := self._image(each, names))]
+        return [image for image_id in dict.fromkeys(ids) if (image := self._image(image_id, names))]
 
     def remove(self, reference: str) -> bool:
         """Removes an image with all its names, and layers that no other uses. Returns whether it existed.
@@ -216,7 +216,7 @@ class Images:
             wanted = references.repository(repository)
         except BadReference:
             return False
-        return any(references.parse(each).repository == wanted for each in (*image.names, *image.digests))
+        return any(references.parse(name).repository == wanted for name in (*image.names, *image.digests))
 
     def _resolve(self, reference: str) -> str | None:
         """Returns the id of a reference; of a damaged image, too."""
@@ -228,7 +228,11 @@ class Images:
             named = self._named(reference)
             if named is not None:
                 return named
-        found = [each for each in self._records.ids() if each.startswith(exact)] if len(text) >= SHORTEST_ID else []
+        found = (
+            [image_id for image_id in self._records.ids() if image_id.startswith(exact)]
+            if len(text) >= SHORTEST_ID
+            else []
+        )
         if len(found) > 1:
             raise AmbiguousImage(reference, found)
         return found[0] if found else None
@@ -247,18 +251,18 @@ class Images:
         mine = sorted(names.get(image_id, ()))
         return Image(
             id=image_id,
-            names=tuple(each for each in mine if "@" not in each),
-            digests=tuple(each for each in mine if "@" in each),
+            names=tuple(name for name in mine if "@" not in name),
+            digests=tuple(name for name in mine if "@" in name),
             size=content.size,
             layers=record.layers,
             config=content.config,
-            pinned=any(each in self._pinned for each in mine),
+            pinned=any(name in self._pinned for name in mine),
         )
 
     def _content(self, image_id: str) -> tuple[ImageRecord, _Content]:
         """Raises Broken."""
         record = self._records.get(image_id)
-        size = sum(self._snapshots.usage(each).bytes for each in record.layers)
+        size = sum(self._snapshots.usage(chain).bytes for chain in record.layers)
         if record not in self._contents:
             manifest, config = self._records.blob(record.manifest), self._records.blob(image_id)
             try:

@@ -33,7 +33,7 @@ class Kind(enum.Enum):
     FIFO = b"6"
 
 
-_KINDS = {each.value: each for each in Kind} | {b"\0": Kind.FILE, b"7": Kind.FILE, b"S": Kind.FILE}
+_KINDS = {kind.value: kind for kind in Kind} | {b"\0": Kind.FILE, b"7": Kind.FILE, b"S": Kind.FILE}
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ def _expect_zeros(stream: Pieces, field: str) -> None:
 def _verify(block: bytes, field: str) -> None:
     checksum = number(block[148:156], field)
     summed = sum(block) - sum(block[148:156]) + 8 * 0x20
-    if checksum != summed and checksum != summed - 256 * sum(each > 127 for each in block[:148] + block[156:]):
+    if checksum != summed and checksum != summed - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
         raise BadImage(field, "is not a tar, or is damaged (checksum mismatch of a header)")
 
 
