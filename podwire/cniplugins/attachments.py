@@ -193,7 +193,7 @@ class Attachments:
         rename_over(temporary, path)
 
     def read(self, call: Call) -> Record | None:
-        """Returns None if there is no record, or if a power failure left a part of one, which is removed."""
+        """Returns None without a record. A damaged one, as after a power failure, is removed with a warning."""
         path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
         try:
             return _read(path)

@@ -1,4 +1,4 @@
-"""A daemon that is asked to end, ends: whoever is silent, whatever hangs, whenever it is asked."""
+"""The daemon stops: with silent clients, with hanging calls, at any time."""
 
 import os
 import signal

@@ -133,7 +133,7 @@ def _eventually():
 def descriptors() -> set[tuple[str, str]]:
     """Those that are open, each with what it is of. What another test has forgotten is closed before.
 
-    More may be closed at any time by whoever opened it, so a test asks whether there are new ones.
+    More may be closed at any time by its owner, so a test asks whether there are new ones.
     """
     gc.collect()
     return opened()
@@ -170,7 +170,7 @@ def children() -> list[str]:
 def nothing_is_left(tmp_path_factory) -> Iterator[None]:
     """After the last test of a file: no mount, group, child or descriptor that was not there before the first.
 
-    By file, because tests of other rooms run in the same process before and after.
+    By file, because tests of other packages run in the same process before and after.
     """
     files, others = opened(), set(children())
     yield

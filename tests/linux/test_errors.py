@@ -16,7 +16,9 @@ def classes(kind=LinuxError):
 
 
 def test_the_tree_in_the_docstring_is_the_tree():
-    ours = [class_ for class_ in classes() if class_.__module__.startswith("podwire.linux")]  # rooms may have more
+    ours = [
+        class_ for class_ in classes() if class_.__module__.startswith("podwire.linux")
+    ]  # other packages may have more
     assert [our.__name__ for our in ours if our.__name__ not in errors.__doc__] == []
 
 

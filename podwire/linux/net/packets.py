@@ -68,7 +68,7 @@ class FrameSocket:
     """Hears one kind of frames on one link, and sends any."""
 
     def __init__(self, ifindex: int, kind: int, *, udp_port: int = 0, netns: Path | int | None = None) -> None:
-        """Of IPv4, with a port only the UDP that goes there: the kernel drops the rest, and nobody wakes up for it.
+        """Receives IPv4 frames; with a port, only UDP to it: the kernel filters the rest.
 
         NoSuchLink.
         """

@@ -40,7 +40,7 @@ CHAINS = {
 }
 FAMILIES = ("cni", "ipam")
 THE_RUNTIMES = "cni.leaving"
-"""A failpoint of the other chair."""
+"""A failpoint of the runtime side."""
 SUBNETS = ("10.88.0.0/29", "fd88::/125")
 CHANGING = (
     "sendto,sendmsg,write,writev,pwrite64,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,symlink,"
@@ -51,7 +51,7 @@ _CALLED = re.compile(r"^(?P<pid>\d+) +(?P<name>\w+)\((?P<told>.*)$")
 
 
 class Point(NamedTuple):
-    """The n-th call of a kind by one thread; whoever is killed there dies before it is done."""
+    """The n-th call of a kind by one thread; a process killed there dies before it is done."""
 
     name: str
     number: int
@@ -140,11 +140,11 @@ class Network:
         else:
             self.delete("a", netns=None if how == "DEL" else "")
 
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many pods there is an address for, found by giving all of them."""
         leases = Leases(str(self.host.leases))
         sets = ranges.parse_sets(self.configs("a")[0]["ipam"])
-        probes = [Owner(f"probe{number}", "eth0") for number in range(ROOM + 1)]
+        probes = [Owner(f"probe{number}", "eth0") for number in range(CAPACITY + 1)]
         with suppress(CniError):
             for probe in probes:
                 leases.take(probe, sets)
@@ -171,11 +171,11 @@ class Network:
         others = [result for result in self.results if result != "a"]
         for other in others:
             self.check(other)
-            assert self.room() == ROOM - len(others), how
+            assert self.capacity() == CAPACITY - len(others), how
             self.delete(other)
         assert self.host.left() == {}, how
         assert not SOAK or leakcheck(self.host) == [], how
-        assert self.room() == ROOM, how
+        assert self.capacity() == CAPACITY, how
         assert self.is_home("a"), how
 
 
@@ -184,7 +184,9 @@ def leakcheck(host) -> list[Leftover]:
     return leaks(find_resources(Options(socket=host.root / "cri.sock", prefix=host.root)), ())
 
 
-ROOM = min(ranges.size(each) for each in ranges.parse_sets({"ranges": [[{"subnet": subnet}] for subnet in SUBNETS]}))
+CAPACITY = min(
+    ranges.size(each) for each in ranges.parse_sets({"ranges": [[{"subnet": subnet}] for subnet in SUBNETS]})
+)
 
 
 Called = Callable[..., tuple[int, str]]

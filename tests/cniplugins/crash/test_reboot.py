@@ -12,7 +12,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def boot(host, number: int) -> None:
-    """From now on, on the host of the caller, whoever asks is told of another boot."""
+    """From now on, on the host of the caller, the boot id is another one."""
     name = host.root / f"boot{number}"
     name.write_text(f"0000000{number}-1111-2222-3333-444444444444\n")
     subprocess.run(["mount", "--bind", name, BOOT_ID], check=True)
@@ -61,7 +61,7 @@ def test_full_pool_is_usable_after_a_reboot_and_stale_leases_are_gone(hosts, net
         for each in after:
             there.delete(each)
         assert host.left() == {}
-        assert there.room() == 5
+        assert there.capacity() == 5
 
     hosts(yesterday)
     hosts(today)
