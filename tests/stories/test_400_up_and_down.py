@@ -413,9 +413,9 @@ def test_a_component_that_does_not_come_up_is_named_with_the_end_of_its_log(clus
     ("words", "says"),
     [
         pytest.param(("--prefix", "/tmp/" + "x" * 40), "longer than 40 bytes", id="a long prefix"),
-        pytest.param(("--hardware", "nics.yaml"), "no profile of that name: sriov, two-numa", id="hardware"),
+        pytest.param(("--hardware", "nics.yaml"), "nor one of the profiles sriov, two-numa", id="hardware"),
         pytest.param(("--nodes", "17", "--prefix", "/tmp/pwup-none"), "between 1 and 16 nodes", id="many nodes"),
-        pytest.param(("--runtime", "docker"), "is neither podwire nor unix:///", id="a runtime that is none"),
+        pytest.param(("--runtime", "docker"), "must be podwire or unix:///", id="a runtime that is none"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(machine: Machine, words, says):

@@ -193,7 +193,7 @@ def test_a_cluster_grows_while_its_pods_go_on_and_does_not_shrink(cluster: Clust
     assert pods["one"]["status"]["podIP"] in cluster.kubectl("logs", "two"), "also who was there before"
     refused = cluster.run(PODWIRE, "up", "--nodes", "1", "--prefix", cluster.prefix)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "this cluster has 2 nodes, and none is taken away" in refused.stderr
+    assert "this cluster has 2 nodes, and nodes are never removed" in refused.stderr
     assert json.loads(cluster.podwire("status -o json"))["state"] == "up"
     cluster.podwire("down")
     assert cluster.left() == []

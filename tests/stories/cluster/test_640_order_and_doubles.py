@@ -123,7 +123,7 @@ def test_a_second_up_a_second_kubelet_and_a_second_scheduler_do_no_harm(cluster,
     words = [cluster.program, "scheduler", "--kubeconfig", cluster.layout.identity("scheduler")]
     second = subprocess.Popen(cluster.space.command(*words), stderr=subprocess.PIPE, text=True)
     try:
-        assert any("is running" in line for line in second.stderr)  # handlers are installed now
+        assert any("scheduler is synced" in line for line in second.stderr)  # handlers are installed now
         cluster.apply(*(a_pod(f"pod-{each}") for each in range(6)))
         assert pids.items() <= cluster.once(cluster.running(7)).items()
     finally:
