@@ -39,8 +39,8 @@ needs_new = pytest.mark.skipif(minor_version() < WAITS, reason="this kubectl is 
 class Visitor:
     """Somebody at a machine with a network of its own, which has nothing but a loopback interface."""
 
-    def __init__(self, context: Path) -> None:
-        self.context = context
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._machine = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "unshare", "-n", "sh", "-c", "ip link set lo up && echo up && read _"],
             stdin=subprocess.PIPE,
@@ -51,7 +51,7 @@ class Visitor:
         self._before = self._network()
 
     def types(self, *words: str, **environment: str) -> "subprocess.Popen[str]":
-        env = {**os.environ, "TMPDIR": str(self.context), **environment}
+        env = {**os.environ, "TMPDIR": str(self.folder), **environment}
         return subprocess.Popen(
             ["nsenter", "-t", str(self._machine.pid), "-n", *words],
             stdout=subprocess.PIPE,
@@ -76,13 +76,13 @@ class Visitor:
     def finds_nothing(self, output: str) -> None:
         """No link, address, route or rule; no process, mount, cgroup, slot or file of the demo that wrote this."""
         assert self._network() == self._before
-        [prefix] = set(re.findall(rf"{self.place}/pwdemo-\w+", output))
+        [prefix] = set(re.findall(rf"{self.folder}/pwdemo-\w+", output))
         options = runtime.Options(socket=Path(prefix) / "cri.sock", prefix=Path(prefix))
         assert SlotClaims().of(Path(prefix)) == []
         assert prefix not in Path("/proc/self/mountinfo").read_text()
         assert not [at for at, below, _ in os.walk("/sys/fs/cgroup") if options.cgroup_parent in below]
         assert told_of(prefix) == []
-        assert list(self.context.iterdir()) == []
+        assert list(self.folder.iterdir()) == []
 
 
 def told_of(prefix: str) -> list[str]:
@@ -100,15 +100,15 @@ def told_of(prefix: str) -> list[str]:
 
 @pytest.fixture
 def visitor() -> Iterator[Visitor]:
-    context = Path(tempfile.mkdtemp(prefix="pwd-", dir="/tmp"))
-    visitor = Visitor(context)
+    folder = Path(tempfile.mkdtemp(prefix="pwd-", dir="/tmp"))
+    visitor = Visitor(folder)
     try:
         yield visitor
     finally:
-        for each in context.iterdir():
+        for each in folder.iterdir():
             visitor.reads(PODWIRE, "down", "--prefix", str(each))
         visitor.leaves()
-        shutil.rmtree(context)
+        shutil.rmtree(folder)
 
 
 @needs_new
@@ -210,10 +210,10 @@ def test_interrupted_at_a_step_it_leaves_nothing(visitor, tmp_path, at, number, 
 @pytest.mark.parametrize("there", ["up.json", "trace", "kubeconfig", "nodes"])
 def test_interrupted_while_the_cluster_comes_up_it_leaves_nothing(visitor, there):
     """Impatiently: the signal comes twice."""
-    context = {"nodes": "run/podwire/nodes"}.get(there, f"var/lib/podwire/{there}")
+    folder = {"nodes": "run/podwire/nodes"}.get(there, f"var/lib/podwire/{there}")
     with visitor.types(PODWIRE, "demo") as demo:
         end = time.monotonic() + SOON
-        while not list(visitor.context.glob(f"pwdemo-*/{context}")):
+        while not list(visitor.folder.glob(f"pwdemo-*/{folder}")):
             assert time.monotonic() < end
             assert demo.poll() is None, demo.communicate()
             time.sleep(0.002)
