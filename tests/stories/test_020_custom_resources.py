@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from tests.eventually import eventually
+
 FEW_KUBECTLS = "they differ in how they discover: group by group, in a first draft of the whole, in the whole"
 
 DEFINITION = """
@@ -173,7 +175,7 @@ def test_a_new_kind_is_explained_and_discovered(kubectl, pools):
         assert "A pool of addresses." in kubectl(f"explain {pools.short}")
 
 
-def test_a_definition_takes_its_objects_with_it(kubectl, pools, server, eventually):
+def test_a_definition_takes_its_objects_with_it(kubectl, pools, server):
     second = f"{kubectl.namespace}-b"
     kubectl(f"create ns {second}")
     kubectl("apply -f -", given=pools.filled(POOL))

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.eventually import eventually
+
 FEW_KUBECTLS = "they differ in nothing here but their age"
 
 POLICY = """
@@ -92,7 +94,7 @@ def test_a_limit_is_kept_told_of_and_lifted(kubectl, policy):
     assert (silent.returncode, silent.stderr) == (0, "")
 
 
-def test_a_policy_is_shown_with_the_generation_that_is_in_force(kubectl, policy, eventually):
+def test_a_policy_is_shown_with_the_generation_that_is_in_force(kubectl, policy):
     kubectl("apply -f -", given=policy.filled(POLICY))
     shown = f"get validatingadmissionpolicy {policy.name}"
     eventually(lambda: kubectl.json(shown)["status"].get("observedGeneration") == 1)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.stories.conftest import eventually
+from tests.eventually import eventually
 
 MAP = """
 apiVersion: v1

@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from tests.eventually import eventually
+
 FEW_KUBECTLS = "what happens here is the server's own doing"
 
 
@@ -41,7 +43,7 @@ def family(server, namespace):
     return Family(server, namespace)
 
 
-def test_a_new_namespace_is_furnished(kubectl, server, eventually):
+def test_a_new_namespace_is_furnished(kubectl, server):
     def things():
         return set(kubectl("get sa,cm -o name").split())
 
@@ -54,7 +56,7 @@ def test_a_new_namespace_is_furnished(kubectl, server, eventually):
     eventually(lambda: things() == expected)
 
 
-def test_a_deleted_namespace_is_emptied_and_goes(kubectl, server, eventually):
+def test_a_deleted_namespace_is_emptied_and_goes(kubectl, server):
     name = f"{kubectl.namespace}-gone"
     kubectl(f"create ns {name}")
     here = f"--namespace {name}"
@@ -91,7 +93,7 @@ def test_a_deleted_namespace_is_emptied_and_goes(kubectl, server, eventually):
     assert "may not be deleted" in kubectl.refused("delete ns kube-system")
 
 
-def test_dependents_follow_in_the_background(kubectl, family, eventually):
+def test_dependents_follow_in_the_background(kubectl, family):
     root = family.make("root")
     child = family.make("child", root)
     family.make("grandchild", child)
@@ -103,7 +105,7 @@ def test_dependents_follow_in_the_background(kubectl, family, eventually):
     assert [each["name"] for each in kept] == ["other"]
 
 
-def test_an_owner_in_the_foreground_waits_for_its_dependents(kubectl, family, eventually):
+def test_an_owner_in_the_foreground_waits_for_its_dependents(kubectl, family):
     root = family.make("root")
     family.make("child", root, finalizers=["example.com/hold"])
     kubectl("delete cm root --cascade=foreground --wait=false")
@@ -114,7 +116,7 @@ def test_an_owner_in_the_foreground_waits_for_its_dependents(kubectl, family, ev
     eventually(lambda: family.names() == [])
 
 
-def test_orphans_stay_and_forget_their_owner(kubectl, family, eventually):
+def test_orphans_stay_and_forget_their_owner(kubectl, family):
     root = family.make("root")
     family.make("child", root)
     kubectl("delete cm root --cascade=orphan")
@@ -124,13 +126,13 @@ def test_orphans_stay_and_forget_their_owner(kubectl, family, eventually):
     assert family.names() == ["child"]
 
 
-def test_an_object_whose_owner_never_was_is_collected(kubectl, family, eventually):
+def test_an_object_whose_owner_never_was_is_collected(kubectl, family):
     stranger = {"metadata": {"name": "nobody", "uid": "00000000-0000-0000-0000-000000000000"}}
     family.make("lonely", stranger)
     eventually(lambda: family.names() == [])
 
 
-def test_a_deployments_pods_go_with_it(kubectl, server, eventually):
+def test_a_deployments_pods_go_with_it(kubectl, server):
     kubectl("create deployment web --image=nginx")
     deployment = kubectl.json("get deployment web")
     pod = {

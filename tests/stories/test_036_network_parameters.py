@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
+
 FEW_KUBECTLS = "they differ in nothing here but their age"
 
 MANIFESTS = Path(__file__).parents[2] / "deploy/network-driver.yaml"
@@ -46,7 +48,7 @@ def filled(manifest, name, parameters):
 
 
 @pytest.fixture
-def deployed(kubectl, eventually):
+def deployed(kubectl):
     """All of the file is there, and its policies are in force."""
     kubectl(f"apply --namespace podwire -f {MANIFESTS}")
     wrong = filled(CLAIM, "wrong", "interface: {mtu: 1}")

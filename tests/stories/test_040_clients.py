@@ -23,6 +23,7 @@ from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.watch import Added, Deleted, Synced, Updated
 from podwire.transports import http_client
+from tests.eventually import eventually
 
 POD = {
     "apiVersion": "v1",
@@ -112,7 +113,7 @@ def test_the_official_client_watches(official, namespace):
     assert "first" in {next(early)["object"].metadata.name for _ in range(2)}
 
 
-def test_the_official_client_waits_for_a_deletion(official, namespace, server, eventually):
+def test_the_official_client_waits_for_a_deletion(official, namespace, server):
     core = kubernetes.client.CoreV1Api(official)
     core.create_namespaced_pod(namespace, POD)
     target = kubernetes.client.V1ObjectReference(kind="Node", name="somewhere", api_version="v1")

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from podwire.apiserver.identity.pki import Pki
+from tests.eventually import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 MEBIBYTE = 1024 * 1024
@@ -230,7 +231,7 @@ def memory(server: Any) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE") // MEBIBYTE
 
 
-def test_who_hangs_up_in_the_middle_of_a_list_costs_nothing_afterwards(abused, eventually):
+def test_who_hangs_up_in_the_middle_of_a_list_costs_nothing_afterwards(abused):
     for number in range(15):
         abused.rest("POST", MAPS, {"metadata": {"name": f"large-{number}"}, "data": {"k": "x" * 400_000}})
     before, size = files(abused), memory(abused)
@@ -262,7 +263,7 @@ async def burst(address: tuple[str, int], number: int) -> int:
     return len(open_ones)
 
 
-def test_two_thousand_connections_at_once_do_not_keep_others_out(abused, eventually):
+def test_two_thousand_connections_at_once_do_not_keep_others_out(abused):
     address = urlsplit(abused.url)
     before = files(abused)
     with ThreadPoolExecutor(1) as thread:
@@ -280,7 +281,7 @@ def timed(server: Any) -> float:
     return time.monotonic() - began
 
 
-def test_slow_clients_are_cut_and_hurt_nobody(abused, eventually):
+def test_slow_clients_are_cut_and_hurt_nobody(abused):
     """Handshakes that never end, heads and bodies that drip: others are answered at once meanwhile."""
     address = urlsplit(abused.url)
     began = time.monotonic()

@@ -1,31 +1,16 @@
 """Devices in a whole cluster: the way of a pod that gets two is the flow as it is drawn; a reboot is survived."""
 
 import contextlib
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.runtime.images.build import ROOT_REFERENCE
+from tests.kubelet.devices import conftest as plugins
 
 NIC = "example.org/nic"
 pytestmark = pytest.mark.timeout(400)
-
-
-def _plugins():
-    """The plugin is told once, beside the kubelet's own tests."""
-    path = Path(__file__).parents[2] / "kubelet/devices/conftest.py"
-    spec = importlib.util.spec_from_file_location("podwire_device_plugins", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-plugins = _plugins()
 
 
 def pod(name, count):

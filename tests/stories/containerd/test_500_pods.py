@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
+
 OLD = Path(sys.prefix) / "debian/usr/bin/kubectl"
 """Speaks SPDY, where newer ones speak WebSockets."""
 
@@ -18,7 +20,7 @@ FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
 """Ends at once when it is asked to."""
 
 
-def test_a_pod_runs_with_an_address_that_answers(cluster, eventually):
+def test_a_pod_runs_with_an_address_that_answers(cluster):
     pod = cluster.run(f"echo hello; mkdir /dev/shm/w; echo here > /dev/shm/w/x; httpd -p 8080 -h /dev/shm/w; {FOREVER}")
     status = pod.status
     [container] = status["containerStatuses"]
@@ -82,7 +84,7 @@ def test_its_ports_are_forwarded(cluster, program):
     pod.delete()
 
 
-def test_somebody_attaches_to_it(cluster, eventually):
+def test_somebody_attaches_to_it(cluster):
     script = 'while read -r line; do echo "heard $line"; [ "$line" = end ] && exit 0; done'
     container = {"name": "c0", "image": "podwire.local/busybox", "imagePullPolicy": "Never", "stdin": True}
     container["command"] = ["sh", "-c", script]
@@ -101,7 +103,7 @@ def test_somebody_attaches_to_it(cluster, eventually):
     pod.delete()
 
 
-def test_short_containers_are_seen_and_crashed_ones_restarted(cluster, eventually):
+def test_short_containers_are_seen_and_crashed_ones_restarted(cluster):
     done = cluster.run("echo done", wait="jsonpath={.status.phase}=Succeeded", restartPolicy="Never")
     failed = cluster.run("exit 3", wait="jsonpath={.status.phase}=Failed", restartPolicy="Never")
     assert failed.status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
@@ -117,7 +119,7 @@ def test_short_containers_are_seen_and_crashed_ones_restarted(cluster, eventuall
         each.delete()
 
 
-def test_init_containers_come_first_and_one_after_the_other(cluster, eventually):
+def test_init_containers_come_first_and_one_after_the_other(cluster):
     volume = {"name": "shared", "emptyDir": {}}
     mount = [{"name": "shared", "mountPath": "/shared"}]
     image = {"image": "podwire.local/busybox", "imagePullPolicy": "Never", "volumeMounts": mount}
@@ -134,7 +136,7 @@ def test_init_containers_come_first_and_one_after_the_other(cluster, eventually)
     pod.delete()
 
 
-def test_probes_ask_inside_it(cluster, eventually):
+def test_probes_ask_inside_it(cluster):
     ready = {"exec": {"command": ["test", "-e", "/dev/shm/ready"]}, "periodSeconds": 1}
     alive = {"exec": {"command": ["test", "!", "-e", "/dev/shm/dead"]}, "periodSeconds": 1, "failureThreshold": 1}
     container = {"name": "c0", "image": "podwire.local/busybox", "imagePullPolicy": "Never"}
@@ -177,7 +179,7 @@ def left_of(cluster):
     return [*found, *(str(each) for place in places for each in root.glob(place))]
 
 
-def test_deleting_leaves_nothing(cluster, groups_of, eventually):
+def test_deleting_leaves_nothing(cluster, groups_of):
     pod = cluster.run(FOREVER, FOREVER)
     made = cluster.containerd.containers()
     assert set(pod.ids) < made

@@ -5,6 +5,7 @@ import json
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.transports import grpc_client
+from tests.eventually import eventually
 
 FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
 SILENCE = "runtime sends no container events"
@@ -21,7 +22,7 @@ def pids_of(cluster, pod):
     return [tasks[each] for each in pod.ids]
 
 
-def test_a_kubelet_that_comes_back_adopts_the_containers(cluster, eventually):
+def test_a_kubelet_that_comes_back_adopts_the_containers(cluster):
     pod = cluster.run(f"echo first; {FOREVER}")
     pids, before = pids_of(cluster, pod), pod.status
     old = pid_of(cluster, "kubelet")
@@ -37,7 +38,7 @@ def test_a_kubelet_that_comes_back_adopts_the_containers(cluster, eventually):
     eventually(lambda: not cluster.containerd.containers())
 
 
-def test_a_kubelet_ends_what_was_deleted_while_it_was_away(cluster, eventually):
+def test_a_kubelet_ends_what_was_deleted_while_it_was_away(cluster):
     pod = cluster.run(FOREVER)
     old = pid_of(cluster, "kubelet")
     cluster.machine.told("kill", "-STOP", old)
@@ -46,7 +47,7 @@ def test_a_kubelet_ends_what_was_deleted_while_it_was_away(cluster, eventually):
     eventually(lambda: not cluster.containerd.containers())
 
 
-def test_containerd_goes_and_comes_back_under_the_kubelet(cluster, eventually):
+def test_containerd_goes_and_comes_back_under_the_kubelet(cluster):
     def ready():
         [condition] = [each for each in cluster.node()["status"]["conditions"] if each["type"] == "Ready"]
         return condition
@@ -65,7 +66,7 @@ def test_containerd_goes_and_comes_back_under_the_kubelet(cluster, eventually):
     eventually(lambda: not cluster.containerd.containers())
 
 
-async def test_pods_of_another_kubelet_are_left_alone(cluster, eventually):
+async def test_pods_of_another_kubelet_are_left_alone(cluster):
     """Somebody else's pod, with all that a kubelet's pods have, in the same containerd."""
     labels = {"io.kubernetes.pod.name": "theirs", "io.kubernetes.pod.namespace": "x", "io.kubernetes.pod.uid": "u-1"}
     config = pb.PodSandboxConfig(
@@ -87,7 +88,7 @@ async def test_pods_of_another_kubelet_are_left_alone(cluster, eventually):
             await cri.call(method, method.request(pod_sandbox_id=made.pod_sandbox_id), timeout=60)
 
 
-def test_missing_events_of_containerd_are_logged_once(cluster, eventually):
+def test_missing_events_of_containerd_are_logged_once(cluster):
     log = cluster.machine.root / "var/log/podwire/kubelet.log"
     eventually(lambda: SILENCE in log.read_text().rpartition("kubelet: kubelet is running")[2])
     assert log.read_text().count(SILENCE) == log.read_text().count("kubelet: kubelet is running")

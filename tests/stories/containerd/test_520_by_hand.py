@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.eventually import eventually
+
 FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
 NETWORK = {
     "cniVersion": "1.0.0",
@@ -27,7 +29,7 @@ def ready(cluster):
 
 
 @pytest.fixture(scope="module")
-def by_hand(reference_machine, programs_of, eventually):
+def by_hand(reference_machine, programs_of):
     """The network comes last; `waited` is what the node said until then."""
     made = reference_machine
     apiserver, scheduler, made.kubelet = programs_of(made)
@@ -50,7 +52,7 @@ def test_a_node_waits_for_its_network(by_hand):
     assert "cni plugin not initialized" in by_hand.waited["message"]
 
 
-def test_pods_have_the_network_of_the_reference_plugins(by_hand, eventually):
+def test_pods_have_the_network_of_the_reference_plugins(by_hand):
     one, other = by_hand.run(FOREVER), by_hand.run(FOREVER)
     leases = by_hand.machine.root / "var/lib/cni/networks/reference"
     assert {each.name for each in leases.glob("10.*")} == {one.status["podIP"], other.status["podIP"]}

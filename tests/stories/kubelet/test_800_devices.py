@@ -1,19 +1,17 @@
 """Devices, from a plugin in plain grpcio into real containers. Plugins and kubelets die; no device is given twice."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import random
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from podwire.failpoints import KNOWN
 from podwire.kubelet.devices import DeviceManager  # noqa: F401 - declares the failpoints
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
+from tests.kubelet.devices import conftest as plugins
 
 NIC = "example.org/nic"
 POINTS = sorted(each for each in KNOWN if each.startswith("devices."))
@@ -24,19 +22,6 @@ SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 360
 SAMPLE = POINTS if SOAK else sorted(random.Random(SEED).sample(POINTS, 2))
 
 pytestmark = pytest.mark.timeout(400)
-
-
-def _plugins():
-    """The plugin is told once, beside the kubelet's own tests."""
-    path = Path(__file__).parents[2] / "kubelet/devices/conftest.py"
-    spec = importlib.util.spec_from_file_location("podwire_device_plugins", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-plugins = _plugins()
 
 
 @contextlib.contextmanager

@@ -1,11 +1,10 @@
 """`podwire device-plugin` beside `podwire kubelet`: each dies and comes back, and pods keep their links."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
+
+from tests.stories.kubelet.support import Daemon
 
 LINK, FILE = "net.podwire.dev/links", "net.podwire.dev/zero"
 pytestmark = pytest.mark.timeout(400)
@@ -16,16 +15,6 @@ POOLS = {
         {"name": "zero", "files": {"paths": ["/dev/zero"], "permissions": "r", "count": 5}},
     ]
 }
-
-
-def _nodes():
-    """What runs a command in a node's namespaces is told in the stories' own conftest."""
-    path = Path(__file__).with_name("conftest.py")
-    spec = importlib.util.spec_from_file_location("podwire_kubelet_stories", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -41,7 +30,7 @@ def plugged(running, template):
         file.write_text(json.dumps(POOLS))
         words = ["--config", file, "--kubelet-dir", node.root]
         words += ["--state-dir", node.prefix / "device-plugin", "--cdi-dir", node.prefix / "run/cdi"]
-        plugin = _nodes().Daemon(node, "device-plugin", *words)
+        plugin = Daemon(node, "device-plugin", *words)
         plugin.start()
         try:
             node.eventually(lambda: allocatable(node) == ("3", "5"), "its devices are there")

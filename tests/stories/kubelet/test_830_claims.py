@@ -2,18 +2,16 @@
 container ever starts without what its pod claims."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import random
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from podwire.failpoints import KNOWN
 from podwire.kubelet.claims import ClaimManager  # noqa: F401 - declares the failpoints
+from tests.kubelet.claims import conftest as drivers
 
 DRIVER = "nic.example.org"
 API = "resource.k8s.io/v1"
@@ -26,19 +24,6 @@ SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 360
 SAMPLE = POINTS if SOAK else sorted(random.Random(SEED).sample(POINTS, 2))
 
 pytestmark = pytest.mark.timeout(400)
-
-
-def _drivers():
-    """The driver is told once, beside the kubelet's own tests."""
-    path = Path(__file__).parents[2] / "kubelet/claims/conftest.py"
-    spec = importlib.util.spec_from_file_location("podwire_dra_drivers", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-drivers = _drivers()
 
 
 @contextlib.contextmanager

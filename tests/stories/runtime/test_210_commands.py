@@ -13,6 +13,7 @@ from podwire.linux.proc.namespaces import visit
 from podwire.protocols.streaming.client_side import ClientSide, Stderr, Stdout
 from podwire.protocols.streaming.outcome import Exited
 from podwire.protocols.streaming.terminal import Size
+from tests.eventually import eventually_async
 
 V5 = "v5.channel.k8s.io"
 
@@ -48,29 +49,29 @@ async def test_a_program_that_is_not_there_is_told(cri, container):
     assert b"no/such" in done.stderr
 
 
-async def test_a_command_is_killed_with_its_children_at_its_deadline(cri, container, eventually):
+async def test_a_command_is_killed_with_its_children_at_its_deadline(cri, container):
     begun = time.monotonic()
     error = await cri.refused(
         "ExecSync", container_id=container, cmd=["sh", "-c", "sleep 1234 & sleep 1234; true"], timeout=1
     )
     assert error.code == 4
     assert time.monotonic() - begun < 8
-    await eventually(lambda: not running_in(container, "1234"))
+    await eventually_async(lambda: not running_in(container, "1234"))
     assert list((await cri.exec(container, "echo", "still here")).stdout) == list(b"still here\n")
 
 
-async def test_a_command_dies_with_its_caller(cri, container, eventually):
+async def test_a_command_dies_with_its_caller(cri, container):
     call = asyncio.create_task(cri("ExecSync", container_id=container, cmd=["sleep", "4321"]))
-    await eventually(lambda: running_in(container, "4321"))
+    await eventually_async(lambda: running_in(container, "4321"))
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
-    await eventually(lambda: not running_in(container, "4321"))
+    await eventually_async(lambda: not running_in(container, "4321"))
 
 
-async def test_a_command_that_says_too_much_is_stopped(cri, container, eventually):
+async def test_a_command_that_says_too_much_is_stopped(cri, container):
     error = await cri.refused("ExecSync", container_id=container, cmd=["cat", "/dev/zero"], timeout=30)
     assert error.code == 8
-    await eventually(lambda: not running_in(container, "/dev/zero"))
+    await eventually_async(lambda: not running_in(container, "/dev/zero"))
 
 
 async def test_background_processes_of_a_command_are_not_waited_for(cri, container):
@@ -185,11 +186,11 @@ async def test_a_terminal_has_the_size_of_the_clients(talk):
     assert it.outcome == Exited(4)
 
 
-async def test_a_command_dies_when_its_client_goes(talk, container, eventually):
+async def test_a_command_dies_when_its_client_goes(talk, container):
     async with talk("sh", "-c", "echo up; sleep 5678; true", stdin=True, stdout=True) as it:
         await it.hear(until=b"up\n")
         assert running_in(container, "5678")
-    await eventually(lambda: not running_in(container, "5678"))
+    await eventually_async(lambda: not running_in(container, "5678"))
 
 
 async def test_an_exec_url_is_valid_once_and_needs_an_upgrade(talk, cri, container):
@@ -213,7 +214,7 @@ async def test_conversations_that_cannot_be_are_not_offered(cri, container, fiel
     assert (await cri.refused("Exec", container_id=container, **fields)).code == code
 
 
-async def test_no_zombie_is_left_of_any_command(cri, container, shared, talk, eventually):
+async def test_no_zombie_is_left_of_any_command(cri, container, shared, talk):
     await cri.exec(container, "true")
     async with talk("sleep", "77", stdout=True):
         pass
@@ -222,7 +223,7 @@ async def test_no_zombie_is_left_of_any_command(cri, container, shared, talk, ev
         children = Path(f"/proc/{shared.pid}/task/{shared.pid}/children").read_text().split()
         return [each for each in children if "(" in (stat := _stat(each)) and stat.rpartition(")")[2].split()[0] == "Z"]
 
-    await eventually(lambda: not zombies() and not running_in(container, "77"))
+    await eventually_async(lambda: not zombies() and not running_in(container, "77"))
 
 
 def _stat(pid):

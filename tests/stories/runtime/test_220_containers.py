@@ -8,6 +8,7 @@ import pytest
 
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.protocols.cri import cri_pb2 as pb
+from tests.eventually import eventually_async
 
 IMAGE = "podwire.local/busybox:latest"
 
@@ -141,7 +142,7 @@ async def test_exceeding_the_memory_limit_is_oom_killed(cri):
     assert (status.exit_code, status.reason) == (137, "OOMKilled")
 
 
-async def test_usage_grows(cri, eventually):
+async def test_usage_grows(cri):
     pod = await cri.run()
     id_ = await cri.start(pod, "while :; do :; done")
 
@@ -154,7 +155,7 @@ async def test_usage_grows(cri, eventually):
     assert stats.cpu.usage_core_nano_seconds.value > first
     assert stats.memory.working_set_bytes.value > 0
     await cri.exec(id_, "head -c 300000 /dev/zero > /written")
-    await eventually(lambda: _at_least(used, 300_000))
+    await eventually_async(lambda: _at_least(used, 300_000))
     pods = (await cri("PodSandboxStats", pod_sandbox_id=pod.id)).stats.linux
     assert pods.cpu.usage_core_nano_seconds.value >= stats.cpu.usage_core_nano_seconds.value
     assert [each.name for each in pods.network.interfaces] == ["eth0"]
@@ -166,19 +167,19 @@ async def _at_least(used, amount):
     return (await used()).writable_layer.used_bytes.value >= amount
 
 
-async def test_a_log_that_was_moved_is_written_anew(cri, eventually):
+async def test_a_log_that_was_moved_is_written_anew(cri):
     pod = await cri.run()
     id_ = await cri.start(pod, "while :; do echo line; sleep 0.02; done")
     log = Path((await cri.status(id_)).log_path)
-    await eventually(log.read_bytes)
+    await eventually_async(log.read_bytes)
     log.rename(log.with_name("old"))  # noqa: ASYNC240 - one system call
     await cri("ReopenContainerLog", container_id=id_)
-    await eventually(log.read_bytes)
+    await eventually_async(log.read_bytes)
     await cri("StopContainer", container_id=id_, timeout=0)
     assert (await cri.refused("ReopenContainerLog", container_id=id_)).code == 9
 
 
-async def test_events_come_in_order_with_the_pods_status(cri, eventually):
+async def test_events_come_in_order_with_the_pods_status(cri):
     seen = []
 
     async def listen():
@@ -193,7 +194,9 @@ async def test_events_come_in_order_with_the_pods_status(cri, eventually):
         id_ = await cri.start(pod, "exit 0")
         await cri.ended(id_)
         await cri.remove(pod)
-        await eventually(lambda: seen[-1].container_event_type == pb.CONTAINER_DELETED_EVENT and _of(seen, pod, pod.id))
+        await eventually_async(
+            lambda: seen[-1].container_event_type == pb.CONTAINER_DELETED_EVENT and _of(seen, pod, pod.id)
+        )
         mine = [each for each in seen if each.pod_sandbox_status.id == pod.id]
         kinds = ["CREATED", "STARTED", "STOPPED", "DELETED"]
         for owner in (pod.id, id_):

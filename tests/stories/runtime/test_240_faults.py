@@ -100,7 +100,7 @@ async def test_a_retry_after_a_timeout_gets_the_pod_of_the_first_call(own, kubel
     assert own.leaks() == []
 
 
-async def test_a_missing_network_or_plugin_is_a_condition(own, kubelet_of, plugin, eventually):
+async def test_a_missing_network_or_plugin_is_a_condition(own, kubelet_of, plugin):
     own.start()
     async with kubelet_of(own) as cri:
 

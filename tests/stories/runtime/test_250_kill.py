@@ -15,6 +15,7 @@ import podwire.cluster.runtime  # noqa: F401 - declares the failpoints
 from podwire.failpoints import KNOWN
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import RpcError
+from tests.eventually import eventually_async
 
 SOAK = bool(os.environ.get("PODWIRE_SOAK"))
 SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
@@ -45,7 +46,7 @@ def lives(pid):
     return Path(f"/proc/{pid}").exists()
 
 
-async def settle(cri, eventually):
+async def settle(cri):
     """As a kubelet does after a restart: stop and remove all that is listed, until that is nothing."""
 
     async def gone():
@@ -53,11 +54,11 @@ async def settle(cri, eventually):
             await cri.remove_all()
         return not (await cri("ListPodSandbox")).items
 
-    await eventually(gone, 20)
+    await eventually_async(gone, 20)
 
 
 @pytest.mark.parametrize("point", SAMPLE)
-async def test_a_killed_runtime_continues_where_it_was(own, kubelet_of, eventually, point):
+async def test_a_killed_runtime_continues_where_it_was(own, kubelet_of, point):
     own.start()
     async with kubelet_of(own) as cri:
         kept = await cri.run()
@@ -79,12 +80,12 @@ async def test_a_killed_runtime_continues_where_it_was(own, kubelet_of, eventual
         assert (await cri.ended(short)).exit_code == 42
         assert (await cri("PodSandboxStatus", pod_sandbox_id=kept.id)).status.network.ip == kept.ip
         before = numbers(status.log_path)
-        await eventually(lambda: numbers(status.log_path) > before)
+        await eventually_async(lambda: numbers(status.log_path) > before)
         await life(cri, "next")
         ready = pb.PodSandboxFilter(state=pb.PodSandboxStateValue(state=pb.SANDBOX_READY))
         names = [each.metadata.name for each in (await cri("ListPodSandbox", filter=ready)).items]
         assert len(names) == len(set(names))
-        await settle(cri, eventually)
+        await settle(cri)
     assert own.leakcheck() == (0, [])
     assert own.stop() == 0
     assert own.leaks() == []
@@ -171,7 +172,7 @@ async def test_a_deleted_network_namespace_is_noticed_and_the_pod_removable(own,
     assert own.leaks() == []
 
 
-async def test_a_container_without_its_shim_ends_as_unknown(own, kubelet_of, eventually):
+async def test_a_container_without_its_shim_ends_as_unknown(own, kubelet_of):
     own.start()
     async with kubelet_of(own) as cri:
         pod = await cri.run()
@@ -189,7 +190,7 @@ async def test_a_container_without_its_shim_ends_as_unknown(own, kubelet_of, eve
     assert own.leaks() == []
 
 
-async def test_a_damaged_record_affects_only_its_own_sandbox(own, kubelet_of, eventually):
+async def test_a_damaged_record_affects_only_its_own_sandbox(own, kubelet_of):
     own.start()
     async with kubelet_of(own) as cri:
         pod, lost = await cri.run(), await cri.run()

@@ -45,7 +45,7 @@ def switch_on(own) -> None:
     own.start()
 
 
-async def test_after_a_reboot_pods_start_and_old_ones_leave_nothing(own, kubelet_of, eventually):
+async def test_after_a_reboot_pods_start_and_old_ones_leave_nothing(own, kubelet_of):
     on_our_plugins(own)
     own.start()
     async with kubelet_of(own) as cri:

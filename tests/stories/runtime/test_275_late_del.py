@@ -2,6 +2,8 @@
 
 import shutil
 
+from tests.eventually import eventually_async
+
 PLUGIN = """#!/bin/sh
 cat >/dev/null
 case $CNI_COMMAND in
@@ -11,7 +13,7 @@ esac
 """
 
 
-async def test_an_orphaned_namespace_is_removed_without_a_restart(own, kubelet_of, eventually):
+async def test_an_orphaned_namespace_is_removed_without_a_restart(own, kubelet_of):
     programs = own.prefix / "plugins"
     programs.mkdir()
     plugin, stuck = programs / "slow", programs / "slow.stuck"
@@ -30,6 +32,6 @@ async def test_an_orphaned_namespace_is_removed_without_a_restart(own, kubelet_o
     pinned = own.prefix / "run/netns" / f"podwire-{lost.id}"
     assert pinned.exists(), "its plugin may still need it"
     stuck.unlink()
-    await eventually(lambda: not pinned.exists(), 40)
+    await eventually_async(lambda: not pinned.exists(), 40)
     assert list((own.state / "cni/cache").iterdir()) == []
     assert own.stop() == 0

@@ -16,6 +16,7 @@ from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.transports import grpc_client
 from podwire.transports.clock import SystemClock
+from tests.eventually import eventually_async
 
 IMAGE = "podwire.local/busybox:latest"
 NODE = NodeFacts(
@@ -108,14 +109,14 @@ async def started(cri, shared, puller, pod):
     return sandbox, await cri.start(sandbox, config=config)
 
 
-async def ready(cri, id_, eventually):
+async def ready(cri, id_):
     """What the container's own words were, once its traps are set."""
 
     async def said():
         words = await cri.said(id_, "cat /tmp/said 2>/dev/null; true")
         return words if "ready" in words else None
 
-    return await eventually(said, within=20)
+    return await eventually_async(said, within=20)
 
 
 def memory_limit(runtime, id_):
@@ -127,7 +128,7 @@ def memory_limit(runtime, id_):
     return None
 
 
-async def test_a_container_is_what_its_pod_says(cri, shared, images, eventually):
+async def test_a_container_is_what_its_pod_says(cri, shared, images):
     sandbox, id_ = await started(cri, shared, images[0], pod_of(RICH, securityContext=SHARED))
 
     variables = dict(line.split("=", 1) for line in (await cri.said(id_, "env")).splitlines())
@@ -148,7 +149,7 @@ async def test_a_container_is_what_its_pod_says(cri, shared, images, eventually)
     assert "with.dots=fine" in (await cri.said(id_, "tr '\\0' '\\n' < /proc/1/environ")).splitlines()
 
     assert await cri.said(id_, "id -u; id -g; id -G; pwd") == "1234\n2000\n2000 3000 4000\n/tmp\n"
-    assert await ready(cri, id_, eventually) == "hello-red $(NOBODY) ready\n"
+    assert await ready(cri, id_) == "hello-red $(NOBODY) ready\n"
     facts = await cri.said(id_, "grep -E 'CapBnd|NoNewPrivs|Seccomp:' /proc/1/status; cat /proc/1/oom_score_adj")
     assert facts.split() == ["CapBnd:", f"{1 << 10:016x}", "NoNewPrivs:", "1", "Seccomp:", "2", "997"]
     assert (await cri.exec(id_, "echo no > /etc/new")).exit_code != 0
@@ -158,9 +159,9 @@ async def test_a_container_is_what_its_pod_says(cri, shared, images, eventually)
     assert (await cri.status(id_)).resources.linux.cpu_shares == 102
 
 
-async def test_a_stopped_container_gets_the_signal_that_it_asked_for(cri, shared, images, eventually):
+async def test_a_stopped_container_gets_the_signal_that_it_asked_for(cri, shared, images):
     _, id_ = await started(cri, shared, images[0], pod_of(RICH, "signalled"))
-    await ready(cri, id_, eventually)
+    await ready(cri, id_)
     await cri("StopContainer", container_id=id_, timeout=20)
     assert (await cri.ended(id_)).exit_code == 7
 

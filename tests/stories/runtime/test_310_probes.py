@@ -13,6 +13,7 @@ from podwire.objects import pods
 from podwire.objects.containers import ExecAction, Hook
 from podwire.transports.clock import SystemClock
 from podwire.transports.probe_sockets import ProbeSockets
+from tests.eventually import eventually_async
 
 PATIENCE = 60.0
 UNHURRIED = {"periodSeconds": 1, "timeoutSeconds": 30}
@@ -102,19 +103,19 @@ async def test_a_container_becomes_ready_and_unready_as_its_command_says(story, 
     assert story.unhealthy is None
 
 
-async def test_a_hanging_liveness_command_is_killed_and_counts_as_failure(story, eventually):
+async def test_a_hanging_liveness_command_is_killed_and_counts_as_failure(story):
     await story.follow(liveness=command("sleep 5678; true", timeoutSeconds=1, failureThreshold=2))
     await story.until(lambda: story.unhealthy)
     failed = 'Unhealthy: Liveness probe failed: command timed out: "sh -c sleep 5678; true" timed out after 1s'
     assert story.told.count(failed) == 2
-    await eventually(lambda: not running_in(story.id, "5678"), within=PATIENCE)
+    await eventually_async(lambda: not running_in(story.id, "5678"), within=PATIENCE)
 
 
-async def test_a_command_that_says_a_gigabyte_has_failed(story, eventually):
+async def test_a_command_that_says_a_gigabyte_has_failed(story):
     await story.follow(liveness=command("yes 8765 | head -c 1000000000", failureThreshold=1))
     await story.until(lambda: story.unhealthy)
     assert len(story.told[0]) < 20_000
-    await eventually(lambda: not running_in(story.id, "8765"), within=PATIENCE)
+    await eventually_async(lambda: not running_in(story.id, "8765"), within=PATIENCE)
 
 
 async def test_a_container_that_is_gone_says_nothing_about_its_health(story, cri):
@@ -130,7 +131,7 @@ def hook(text):
     return Hook(exec=ExecAction(command=("sh", "-c", text)))
 
 
-async def test_a_hook_runs_in_its_container_or_tells_why_not(story, cri, eventually):
+async def test_a_hook_runs_in_its_container_or_tells_why_not(story, cri):
     await story.follow()
     target = (story.pod, story.pod.spec.containers[0], story.id, (), story.prober)
     await run_hook(hook("echo hello > /tmp/hello"), *target, 30.0)
@@ -139,4 +140,4 @@ async def test_a_hook_runs_in_its_container_or_tells_why_not(story, cri, eventua
         await run_hook(hook("echo so what; exit 7"), *target, 30.0)
     with pytest.raises(HookFailed, match=r"not finished within 0\.5 s"):
         await run_hook(hook("sleep 6789; true"), *target, 0.5)
-    await eventually(lambda: not running_in(story.id, "6789"), within=PATIENCE)
+    await eventually_async(lambda: not running_in(story.id, "6789"), within=PATIENCE)

@@ -9,6 +9,7 @@ import pytest
 from podwire.nri import Adjustment, Updates
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import FailedPrecondition, RpcError
+from tests.eventually import eventually_async
 
 POD = ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"]
 CONTAINER = [
@@ -71,10 +72,10 @@ async def test_02_a_container_is_created_started_stopped_and_removed(seat):
     assert plugin.of("app") == CONTAINER
 
 
-async def test_03_an_exit_is_reported_without_a_stop_call(seat, eventually):
+async def test_03_an_exit_is_reported_without_a_stop_call(seat):
     cri, plugin, _ = seat
     id_ = await cri.start(await cri.run(), "exit 1", name="app")
-    await eventually(lambda: "StopContainer" in plugin.of("app"), 20)
+    await eventually_async(lambda: "StopContainer" in plugin.of("app"), 20)
     assert plugin.told["StopContainer"][1].exit_code == 1
     await cri("RemoveContainer", container_id=id_)
     assert plugin.of("app") == CONTAINER

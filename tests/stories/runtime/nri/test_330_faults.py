@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from podwire.protocols.grpc_status import RpcError, Unavailable
+from tests.eventually import eventually_async
 
 PLUGIN = """
 import json, os, signal, sys
@@ -157,13 +158,13 @@ SAMPLE = list(FAULTS) if SOAK else sorted(random.Random(SEED).sample(sorted(FAUL
 
 
 @pytest.mark.parametrize("fault", SAMPLE)
-async def test_a_plugin_that_fails_anywhere(own, kubelet_of, eventually, fault):
+async def test_a_plugin_that_fails_anywhere(own, kubelet_of, fault):
     required, point, number = FAULTS[fault]
     configure(own, required=required)
     own.start()
     async with kubelet_of(own) as cri, kept(Keeper(own.prefix, point, number)) as plugin:
         if not required:
-            await eventually(plugin.told, 30)
+            await eventually_async(plugin.told, 30)
         pod = await cri.run(cri.pod_config("web"))
         id_ = await cri.start(pod, name="app")
         env = await cri.said(id_, "echo $NRI")
@@ -175,8 +176,8 @@ async def test_a_plugin_that_fails_anywhere(own, kubelet_of, eventually, fault):
             pods = ("RunPodSandbox", "web") in told or ("Synchronize", "web") in told
             return pods and (("CreateContainer", "app") in told or ("Synchronize", "app") in told)
 
-        await eventually(knows, 40)
-        await eventually(lambda: (own.prefix / "once").exists() or not required, 20)
+        await eventually_async(knows, 40)
+        await eventually_async(lambda: (own.prefix / "once").exists() or not required, 20)
         await cri.remove(pod)
         assert left(own) == [], "nothing is left"
 
@@ -215,7 +216,7 @@ async def test_a_pod_may_name_the_plugins_that_it_needs(own, kubelet_of):
         await cri.remove_all()
 
 
-async def test_twenty_pods_start_while_the_plugin_stands_still(own, kubelet_of, eventually):
+async def test_twenty_pods_start_while_the_plugin_stands_still(own, kubelet_of):
     configure(own, required=True)
     own.start()
     async with kubelet_of(own) as cri, kept(Keeper(own.prefix)) as plugin:
@@ -227,7 +228,7 @@ async def test_twenty_pods_start_while_the_plugin_stands_still(own, kubelet_of, 
         def known():
             return {name for _, name in plugin.told()} >= {each.config.metadata.name for each in pods}
 
-        await eventually(known, 40)
+        await eventually_async(known, 40)
         await cri.remove_all()
         assert left(own) == []
         stops = [name for title, name in plugin.told() if title == "StopPodSandbox"]

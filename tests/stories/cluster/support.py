@@ -1,0 +1,504 @@
+"""A whole cluster of processes, in network and mount namespaces of its own that outlive it, below a prefix of its own.
+
+Whatever a story did to it, nothing outlives the story: processes, groups, namespaces, mounts, files, the slot.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from podwire.cluster.runtime import Options
+from podwire.cluster.up import component_processes
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.slot_claims import SlotClaims
+from podwire.linux.cgroups.groups import KernelCgroups
+from podwire.linux.fs.mounts import KernelMounts
+from podwire.linux.proc.mount_namespaces import of_process
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.cri import methods
+from podwire.protocols.grpc_status import NotFound, Unavailable
+from podwire.protocols.k8sapi.watch import Object
+from podwire.runtime.images.build import ROOT_REFERENCE
+from podwire.transports import grpc_client
+from tests.eventually import eventually
+
+PODWIRE = Path(sys.executable).with_name("podwire")
+PREFIX, OWNER = "pwc-", "owner"
+"""How our directories begin, and the file in them that names the test process; a socket's path must be short."""
+OURS = {OWNER, ".kube", "boot-id", "copy", "died", "failpoints", "fill"}
+"""What lies below a prefix that podwire did not make."""
+SOON = 90.0
+"""Seconds until something that must come true has failed: the machine may be busy with all other tests."""
+FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
+SMALL = 64
+"""Megabytes of a disk that is soon full."""
+
+
+class Space:
+    """Network and mount namespaces that live as long as the story; `lo` is up there."""
+
+    def __init__(self, *, boot_id: Path | None = None) -> None:
+        steps = ["ip link set lo up"]
+        steps += [f"mount --bind {boot_id} /proc/sys/kernel/random/boot_id"] if boot_id else []
+        words = ["setpriv", "--pdeathsig", "KILL", "unshare", "-nm", "sh", "-c"]
+        words += [" && ".join([*steps, "echo ready", "exec sleep infinity"])]
+        self._child = subprocess.Popen(words, stdout=subprocess.PIPE)
+        assert self._child.stdout is not None
+        assert self._child.stdout.readline() == b"ready\n"
+        self.pid = self._child.pid
+
+    def command(self, *words: object) -> list[str]:
+        """A command line that runs in here and dies with this process; what it forks does not."""
+        entered = ["nsenter", "-t", self.pid, "-n", "-m", "--", *words]
+        return list(map(str, ["setpriv", "--pdeathsig", "KILL", *entered]))
+
+    def run(self, *words: object, given: str = "", **env: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            self.command(*words),
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=SOON,
+            check=False,
+            env={**os.environ, **env},
+        )
+
+    def links(self) -> set[str]:
+        done = self.run("ip", "-j", "link")
+        assert done.returncode == 0, done.stderr
+        return {each["ifname"] for each in json.loads(done.stdout)}
+
+    def mounts(self) -> list[str]:
+        return mounts_of(self.pid)
+
+    def close(self) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+
+def mounts_of(pid: int) -> list[str]:
+    return [each.split()[4] for each in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()]
+
+
+@dataclass(frozen=True)
+class Life:
+    """A container of a pod as the runtime has it."""
+
+    pod: str
+    name: str
+    attempt: int
+    id: str
+    state: int
+    pid: int
+
+
+class Cluster:
+    """`podwire up` below a prefix; its processes can be killed one by one, or all."""
+
+    def __init__(self, *, megabytes: int = 0) -> None:
+        """With `megabytes`, on a disk of its own of that size."""
+        self.prefix = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
+        if megabytes:
+            KernelMounts().mount("story", self.prefix, "tmpfs", [f"size={megabytes}m"])
+        (self.prefix / OWNER).write_text(str(os.getpid()))
+        self.layout = Layout(self.prefix)
+        self.program = PODWIRE
+        self.space = Space()
+        self.told_mounts: list[str] = []
+
+    # Up and down
+
+    def podwire(self, *words: object, **env: str) -> "subprocess.CompletedProcess[str]":
+        return self.space.run(PODWIRE, *words, "--prefix", self.prefix, **env)
+
+    def up(self, *words: str, **env: str) -> str:
+        """Bring it up, or up again; what it says."""
+        done = self.podwire("up", "--detach", *words, **env)
+        assert done.returncode == 0, f"up: {done.returncode}\n{done.stdout}{done.stderr}\n{self.logs()}"
+        self.told_mounts = self.told_mounts or self.node_mounts()
+        return done.stdout
+
+    def down(self) -> None:
+        """Remove it; nothing is left, but for what marks the prefix as ours."""
+        done = self.podwire("down")
+        assert done.returncode == 0, f"down: {done.returncode}\n{done.stdout}{done.stderr}"
+        assert self.left() == []
+
+    def left(self) -> list[str]:
+        """What there is after `down` that was not there before `up`."""
+        files = [str(each) for each in self.prefix.iterdir() if each.name not in OURS]
+        links = [each for each in self.space.links() if each != "lo"]
+        mounts = [each for each in self.space.mounts() if each.startswith(f"{self.prefix}/")]
+        processes = [f"{name} {pid}" for pid, name in component_processes.components(self.layout).items()]
+        slots = [f"slot {each}" for each in SlotClaims().of(self.prefix)]
+        tables = self.space.run("nft", "list", "tables").stdout.split("\n")
+        tables = [each for each in tables if each.startswith("table inet podwire-up")]
+        return [*files, *links, *mounts, *processes, *slots, *tables, *self.groups()]
+
+    def logs(self, size: int = 3000) -> str:
+        found = sorted(self.layout.logs.glob("*.log")) if self.layout.logs.is_dir() else []
+        return "\n".join(f"=== {each.name}\n{each.read_text(errors='replace')[-size:]}" for each in found)
+
+    def tracebacks(self) -> str:
+        found = [each.read_text(errors="replace") for each in self.layout.logs.glob("*.log")]
+        return "\n".join(each[each.index("Traceback") :][:4000] for each in found if "Traceback" in each)
+
+    # Processes
+
+    def status(self) -> dict[str, Any]:
+        done = self.podwire("status", "-o", "json")
+        assert done.stdout, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def components(self) -> dict[str, dict[str, Any]]:
+        return {each["name"]: each for each in self.notes()["components"]}
+
+    def notes(self) -> dict[str, Any]:
+        """What the supervisor wrote down, without asking a program."""
+        found: dict[str, Any] = json.loads(self.layout.status.read_bytes())
+        return found
+
+    def pid(self, component: str) -> int:
+        """Of a component that runs."""
+        if component == "supervisor":
+            return int(self.notes()["pid"])
+        return int(self.eventually(lambda: self.components()[component]["pid"], f"{component} runs"))
+
+    def restarts(self, component: str) -> int:
+        return int(self.components()[component]["restarts"])
+
+    def signal(self, component: str, number: int = signal.SIGKILL) -> None:
+        os.kill(self.pid(component), number)
+
+    def kill(self, pid: int) -> None:
+        kill([pid])
+
+    def is_up(self) -> bool:
+        return all(each["ready"] for each in self.components().values())
+
+    def processes(self) -> dict[int, str]:
+        """Supervisor and components that live, whoever started them."""
+        return component_processes.components(self.layout)
+
+    def kill_everything(self) -> None:
+        """Supervisor and components at once; containers and their shims go on."""
+        pids = [self.pid("supervisor"), *(each["pid"] for each in self.components().values() if each["pid"])]
+        kill(pids)
+        self.eventually(lambda: not self.processes(), "all components are gone")
+
+    def reboot(self) -> None:
+        """What a reboot does: no process goes on, namespaces and their mounts and links are gone, and so is /run."""
+        shims, groups = self.residents(), group_of(self.prefix)
+        self.kill_everything()
+        kill(shims)
+        cgroups = KernelCgroups()
+        cgroups.kill(groups)
+        cgroups.remove(groups)
+        self.space.close()
+        shutil.rmtree(self.prefix / "run")
+        (self.prefix / "boot-id").write_text(f"{uuid.uuid4()}\n")
+        self.space = Space(boot_id=self.prefix / "boot-id")
+        self.told_mounts = []
+
+    def residents(self) -> list[int]:
+        """Who is in the node's namespaces beside kubelet and runtime: shims, and what hooks and plugins run."""
+        own = {each["pid"] for each in self.components().values()}
+        kubelet = self.pid("kubelet")
+        inodes = {(kind, of_process(kubelet, kind)) for kind in ("net", "mnt")}
+        return [each for each in component_processes.residents(inodes) if each not in own]
+
+    def node_mounts(self) -> list[str]:
+        return mounts_of(self.pid("kubelet"))
+
+    def groups(self) -> list[str]:
+        return KernelCgroups().below(group_of(self.prefix))
+
+    # The API server
+
+    def kubectl(self, *words: object, given: str = "") -> "subprocess.CompletedProcess[str]":
+        env = {"KUBECONFIG": str(self.layout.kubeconfig), "HOME": str(self.prefix)}
+        return self.space.run("kubectl", *words, given=given, **env)
+
+    def copy_kubeconfig(self) -> Path:
+        """As a person does who keeps it elsewhere."""
+        return Path(shutil.copy(self.layout.kubeconfig, self.prefix / "copy"))
+
+    def told(self, *words: object, given: str = "") -> str:
+        done = self.kubectl(*words, given=given)
+        assert done.returncode == 0, f"kubectl {words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def apply(self, *objects: Object) -> None:
+        """All at once; again as long as the server is away, which is what a client does whose answer was lost."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        self.eventually(lambda: self.kubectl("apply", "-f", "-", given=text).returncode == 0, "applied")
+
+    @contextlib.contextmanager
+    def applying(self, *objects: Object) -> Iterator[None]:
+        """As `apply`, while the context's work is done."""
+        with ThreadPoolExecutor(1) as thread:
+            applied = thread.submit(self.apply, *objects)
+            yield
+            applied.result()
+
+    def get(self, *words: object) -> Any:
+        """The object or list; None while the server is away or has none."""
+        done = self.kubectl("get", *words, "-o", "json")
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def pods(self) -> dict[str, Object] | None:
+        """By name; None while the server is away."""
+        found = self.get("pods")
+        return None if found is None else {each["metadata"]["name"]: each for each in found["items"]}
+
+    def running(self, count: int) -> dict[str, Object]:
+        """The pods once so many are, and all are ready."""
+
+        def ready() -> dict[str, Object] | None:
+            found = self.pods()
+            return found if found is not None and len(found) == count and all(map(is_ready, found.values())) else None
+
+        found: dict[str, Object] = self.eventually(ready, f"{count} pods are ready", self.tell_pods)
+        return found
+
+    def delete(self, *names: str) -> None:
+        """Without waiting until they are gone; again as long as the server is away."""
+        words = ("delete", "pods", *names, "--wait=false", "--ignore-not-found")
+        self.eventually(lambda: self.kubectl(*words).returncode == 0, f"{names} are deleted")
+
+    def delete_all(self) -> None:
+        """All pods; again as long as the server is away."""
+        self.eventually(lambda: self.kubectl("delete", "pods", "--all", "--wait=false").returncode == 0, "deleted")
+        self.eventually(lambda: self.pods() == {}, "all pods are gone", self.tell_pods)
+
+    def tell_pods(self) -> str:
+        seen = [f"{each.pod} {each.name} attempt {each.attempt} state {each.state}" for each in self.containers()]
+        return self.kubectl("get", "pods", "-o", "wide").stdout + "\n".join(seen)
+
+    def node(self) -> dict[str, Any]:
+        """The node's Ready condition."""
+        found = self.get("nodes", "node-1")
+        conditions = found["status"]["conditions"] if found else []
+        return next((each for each in conditions if each["type"] == "Ready"), {})
+
+    # The runtime
+
+    def cri(self, method: str, **fields: Any) -> Any:
+        """One call by its bare name; again as long as the runtime is away."""
+        found = next(each for each in methods.ALL if each.name.endswith(f"/{method}") or each.name == method)
+
+        async def call() -> Any:
+            async with grpc_client.connect(self.layout.runtime_socket) as client:
+                return await client.call(found, found.request(**fields), timeout=SOON)
+
+        answers = []
+
+        def answered() -> bool:
+            with contextlib.suppress(Unavailable):
+                answers.append(asyncio.run(call()))
+            return bool(answers)
+
+        self.eventually(answered, f"the runtime answers {method}")
+        return answers[0]
+
+    def sandboxes(self, *, ready: bool = False) -> dict[str, list[str]]:
+        """The ids of all sandboxes, or of those that are ready, by the name of their pod."""
+        found: dict[str, list[str]] = {}
+        for each in self.cri("ListPodSandbox").items:
+            if ready and each.state != pb.SANDBOX_READY:
+                continue
+            found.setdefault(each.metadata.name, []).append(each.id)
+        return found
+
+    def containers(self) -> list[Life]:
+        """All, also those that ended."""
+        found = []
+        for each in self.cri("ListContainers").containers:
+            try:
+                told = self.cri("ContainerStatus", container_id=each.id, verbose=True)
+            except NotFound:
+                continue  # removed meanwhile
+            pid = int(told.info.get("pid", "0")) if told.status.state == pb.CONTAINER_RUNNING else 0
+            pod = told.status.labels["io.kubernetes.pod.name"]
+            meta = told.status.metadata
+            found.append(Life(pod, meta.name, meta.attempt, each.id, told.status.state, pid))
+        return found
+
+    def pids(self) -> dict[str, int]:
+        """Of running containers, by their id."""
+        return {each.id: each.pid for each in self.containers() if each.pid}
+
+    def leases(self) -> set[str]:
+        directory = self.layout.state / "cni/networks/podwire"
+        names = [each.name for each in directory.iterdir()] if directory.is_dir() else []
+        return {each for each in names if is_address(each)}
+
+    # What must hold
+
+    def once(self, pods: dict[str, Object]) -> dict[str, int]:
+        """Each pod runs exactly once: one sandbox, one container never restarted, one address, all different.
+
+        The processes of the containers, by id.
+        """
+
+        def settled() -> list[Life] | None:
+            sandboxes, containers = self.sandboxes(), self.containers()
+            one_each = all(len(each) == 1 for each in sandboxes.values()) and sandboxes.keys() == pods.keys()
+            return containers if one_each and len(containers) == len(pods) else None
+
+        containers: list[Life] = self.eventually(settled, "one sandbox and one container for each pod", self.tell_pods)
+        assert {each.pod for each in containers} == pods.keys()
+        assert all(each.state == pb.CONTAINER_RUNNING and each.pid for each in containers)
+        statuses = {name: each["status"]["containerStatuses"][0] for name, each in pods.items()}
+        assert {name: each["restartCount"] for name, each in statuses.items()} == dict.fromkeys(pods, 0)
+        assert {each.pod: f"podwire://{each.id}" for each in containers} == {
+            name: each["containerID"] for name, each in statuses.items()
+        }
+        self.addressed(pods)
+        return {each.id: each.pid for each in containers}
+
+    def addressed(self, pods: dict[str, Object]) -> None:
+        """The addresses that are leased are those of the pods, and all are different."""
+        addresses = [ip["ip"] for each in pods.values() for ip in each["status"]["podIPs"]]
+        assert len(addresses) == len(set(addresses)) >= len(pods), "two pods have the same address"
+        assert self.leases() == set(addresses)
+
+    def leaks(self) -> list[str]:
+        """What is left of pods on a cluster that has none."""
+        places = [self.prefix / "run/netns", self.layout.run / "ipcns", self.layout.run / "shm"]
+        places += [self.layout.run / "crun", self.prefix / "var/lib/kubelet/pods", self.prefix / "var/log/pods"]
+        places += [self.layout.state / each for each in ("runtime/sandboxes", "runtime/containers")]
+        places += [self.layout.state / each for each in ("cni/cache", "cni/checks")]
+        places += [self.layout.state / "images/containers"]
+        files = [str(each) for place in places for each in place.glob("*")]
+        mounts = [each for each in self.node_mounts() if each not in self.told_mounts]
+        mounts = [each for each in mounts if not each.endswith("/runtime/containers")]
+        residents = [f"process {each}: {command_of(each)}" for each in self.residents()]
+        return [*files, *mounts, *residents, *self.leases(), *self.groups()]
+
+    def leakcheck(self) -> list[dict[str, str]]:
+        done = self.podwire("leakcheck", "-o", "json")
+        assert done.stdout, done.stderr
+        found: list[dict[str, str]] = json.loads(done.stdout)
+        return found
+
+    def empty(self) -> None:
+        """No pod, and nothing that any pod had; what the kernel frees a moment later is waited for."""
+        self.eventually(lambda: not self.leaks(), "nothing is left of the pods", lambda: "\n".join(self.leaks()))
+        assert self.leakcheck() == []
+
+    def eventually(self, condition: Callable[[], Any], what: str, more: Callable[[], str] = str) -> Any:
+        """Returns the first true result of a condition; a failure names the condition, and what `more` reports."""
+        return eventually(condition, SOON, interval=0.05, explain=lambda: f"never: {what}\n{more()}")
+
+    def close(self) -> None:
+        """Sweep, whatever happened."""
+        sweep(self.prefix)
+        self.space.close()
+
+
+def is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return "gone"
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return ready and pod["status"]["phase"] == "Running" and bool(pod["status"].get("podIP"))
+
+
+def kill(pids: list[int]) -> None:
+    for each in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+
+
+def group_of(prefix: Path) -> str:
+    """The cgroup above all containers of a cluster."""
+    return Options(socket=prefix, prefix=prefix).cgroup_parent
+
+
+def sweep(prefix: Path) -> None:
+    """End and remove all that was made below a prefix; again and again, as the dying may still make something."""
+    layout, cgroups, parent = Layout(prefix), KernelCgroups(), group_of(prefix)
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        kill([json.loads(layout.status.read_bytes())["pid"]])
+    components = component_processes.components(layout)
+    inodes = {("mnt", of_process(each, "mnt")) for each, name in components.items() if name in ("runtime", "kubelet")}
+    kill(list(components))
+    kill(component_processes.residents(inodes))
+    kill(component_processes.residents(_shims_of(prefix)))
+    cgroups.kill(parent)
+    cgroups.remove(parent)
+    SlotClaims().release(prefix)
+    if KernelMounts().is_mounted(prefix):
+        KernelMounts().unmount(prefix, lazily=True)
+    _remove(prefix)
+
+
+def _shims_of(prefix: Path) -> set[tuple[str, int]]:
+    """The mount namespaces in which the prefix's state is what the node has at its standard place."""
+    found = set()
+    wanted = (prefix / "var/lib/podwire").stat() if (prefix / "var/lib/podwire").exists() else None
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if b"podwire-shim" in (each / "cmdline").read_bytes() and wanted is not None:
+                seen = (each / "root/var/lib/podwire").stat()
+                if (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino):
+                    found.add(("mnt", of_process(int(each.name), "mnt")))
+    return found
+
+
+def _remove(prefix: Path) -> None:
+    """Retries, because the kernel releases mounts below the prefix a moment later."""
+
+    def removed() -> bool:
+        shutil.rmtree(prefix, ignore_errors=True)
+        return not prefix.exists()
+
+    eventually(removed, 20, interval=0.05, explain=lambda: f"left below {prefix}: {list(prefix.rglob('*'))[:20]}")
+
+
+def sweep_orphans() -> None:
+    """After runs that were killed themselves: whose process is gone, nobody else will sweep."""
+    for owner in Path("/tmp").glob(f"{PREFIX}*/{OWNER}"):
+        with contextlib.suppress(FileNotFoundError):  # another worker does the same
+            if not Path("/proc", owner.read_text()).exists():
+                sweep(owner.parent)
+
+
+def a_pod(name: str, command: str = FOREVER, **spec: Any) -> Object:
+    """Of the image that every cluster has; it ends as soon as it is asked to."""
+    container = {"name": "main", "image": ROOT_REFERENCE, "command": ["sh", "-c", command]}
+    container |= spec.pop("container", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [container], "automountServiceAccountToken": False, **spec},
+    }
