@@ -8,23 +8,17 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from tests.eventually import eventually
+
 PATIENCE, LEAVING = 30.0, 10.0
 FRAME = struct.Struct(">III")
 OWN_NAMESPACES = ("mount", "uts", "ipc", "network", "pid")
-
-
-def eventually(look: Callable[[], Any], what: str) -> Any:
-    until = time.monotonic() + PATIENCE
-    while not (found := look()):
-        assert time.monotonic() < until, f"not within {PATIENCE:g} s: {what}"
-        time.sleep(0.005)
-    return found
 
 
 def environment(reports: Path) -> dict[str, str]:
@@ -81,7 +75,7 @@ def remove_cgroups(made: Sequence[Path]) -> None:
         while each.exists() and (left := members(each)):
             for pid in left:
                 end(pid)
-        eventually(lambda each=each: not each.exists() or removed(each), f"{each} is gone")
+        eventually(lambda each=each: not each.exists() or removed(each))
 
 
 def removed(cgroup: Path) -> bool:
@@ -215,7 +209,7 @@ class Box:
     def gone(self) -> "Box":
         """Wait until the shim has left."""
         pid = self.shim_pid
-        eventually(lambda: not alive(pid), "the shim is gone")
+        eventually(lambda: not alive(pid))
         return self
 
     def remove(self) -> None:

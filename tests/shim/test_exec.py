@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
+
 UNIFIED = Path("/sys/fs/cgroup/unified")
 
 
@@ -148,10 +150,10 @@ def test_an_exec_ends_with_its_killed_caller(busy, support, script):
     argv = [sys.executable, "-c", CALLER, *exec_in(box, "sh", "-c", script.format(word))]
     with subprocess.Popen(argv, env=box.env, stdout=subprocess.PIPE) as caller:
         pid = int(caller.stdout.readline())
-        support.eventually(lambda: running(box, word), "it runs")
+        eventually(lambda: running(box, word))
         caller.kill()
-    support.eventually(lambda: not running(box, word), "it is gone")
-    support.eventually(lambda: not support.alive(pid), "and so is its shim")
+    eventually(lambda: not running(box, word))
+    eventually(lambda: not support.alive(pid))
     assert '"state":"running"' in box.ask("status")
 
 
@@ -161,10 +163,10 @@ def test_sigterm_ends_what_was_executed_in_a_container(busy, support, script):
     box, word = busy
     argv = exec_in(box, "sh", "-c", script.format(word), flags=["--die-with", str(os.getpid())])
     with subprocess.Popen(argv, env=box.env) as one:
-        support.eventually(lambda: running(box, word), "it runs")
+        eventually(lambda: running(box, word))
         one.terminate()
         assert one.wait(timeout=30) == 128 + signal.SIGKILL
-    support.eventually(lambda: not running(box, word), "it is gone")
+    eventually(lambda: not running(box, word))
 
 
 def test_background_processes_of_an_exec_stay(busy):

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
+
 
 @pytest.mark.parametrize("code", [0, 7, 255])
 def test_the_exit_code_is_kept(boxes, oci, code):
@@ -88,7 +90,7 @@ def test_the_container_inherits_only_three_descriptors(boxes, oci, support):
         signal.signal(signal.SIGUSR1, old)
         os.close(extra)
     command = Path(f"/proc/{box.pid}/cmdline")
-    support.eventually(lambda: command.read_bytes() == b"sleep\x00100\x00", "the runtime has become the program")
+    eventually(lambda: command.read_bytes() == b"sleep\x00100\x00")
     assert sorted(each.name for each in Path(f"/proc/{box.pid}/fd").iterdir()) == ["0", "1", "2"]
     lines = Path(f"/proc/{box.pid}/status").read_text().splitlines()
     told = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
@@ -121,10 +123,10 @@ def test_orphans_in_the_hosts_pid_namespace_are_reaped(boxes, support):
     """Without a namespace of its own for processes, the container's orphans become the shim's children."""
     names = [each for each in support.OWN_NAMESPACES if each != "pid"]
     box = boxes.box("sh", "-c", "for i in 1 2 3; do (sleep 100 &); done; sleep 100", namespaces=names).start()
-    support.eventually(lambda: len(support.children(box.shim_pid)) == 4, "the orphans are the shim's")
+    eventually(lambda: len(support.children(box.shim_pid)) == 4)
     for pid in set(support.children(box.shim_pid)) - {box.pid}:
         os.kill(pid, signal.SIGKILL)
-    support.eventually(lambda: support.children(box.shim_pid) == [box.pid], "the orphans are reaped")
+    eventually(lambda: support.children(box.shim_pid) == [box.pid])
 
 
 def test_the_shim_stays_for_the_orphans_and_ends_them_on_request(boxes, support, cgroups):
@@ -175,7 +177,7 @@ def test_the_exit_is_kept_until_it_can_be_written(boxes, support, tmp_path):
         assert json.loads(waiting.line())["signal"] == 9
         assert not (state / "exit").exists()
         (small / "filler").unlink()
-        support.eventually((state / "exit").exists, "the exit is written")
+        eventually((state / "exit").exists)
         box.gone()
         assert box.exited()["signal"] == 9
     finally:
@@ -189,4 +191,4 @@ def test_a_shim_whose_state_directory_was_removed_leaves(boxes, support):
         each.unlink()
     box.state.rmdir()
     os.kill(pid, signal.SIGKILL)
-    support.eventually(lambda: not support.alive(shim), "the shim is gone")
+    eventually(lambda: not support.alive(shim))

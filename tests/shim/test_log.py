@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from tests.eventually import eventually
+
 LONG = 16 << 10
 
 CASES = {
@@ -130,8 +132,8 @@ def test_a_full_disk_costs_lines_and_not_the_container(boxes, support, tmp_path,
     box = boxes.box("sh", "-c", script, data=data, log=small / "log", flags=["--stdin"]).start()
     status = '"lost":0'
     box.opened("attach")
-    support.eventually(lambda: status not in box.ask("status"), "lines are lost")
-    support.eventually(lambda: box.ask("status") == box.ask("status"), "the container is done writing")
+    eventually(lambda: status not in box.ask("status"))
+    eventually(lambda: box.ask("status") == box.ask("status"))
     with box.opened("stdin") as feeding:
         time.sleep(0.2)
         box.log.rename(small / "old")

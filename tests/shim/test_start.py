@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from tests.eventually import eventually
+
 SLOW = ("sh", "-c", 'sleep 0.5; exec "$@"', "slow")
 
 
@@ -95,7 +97,7 @@ def test_a_state_directory_with_a_dead_shims_socket_is_refused(boxes, support):
     box = boxes.box("sleep", "100").start()
     shim, pid = box.shim_pid, box.pid
     os.kill(shim, signal.SIGKILL)
-    support.eventually(lambda: not support.alive(shim), "the shim is gone")
+    eventually(lambda: not support.alive(shim))
     (box.state / "started").unlink()
     try:
         box.run()
@@ -127,11 +129,11 @@ def test_a_start_goes_on_without_whoever_asked_for_it(boxes, support):
     box = boxes.box("sh", "-c", "echo here; exit 9", before=SLOW)
     foreground = subprocess.Popen(box.argv, env=box.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        support.eventually(box.listens, "the shim listens")
+        eventually(box.listens)
         assert '"state":"starting"' in box.ask("status")
         foreground.kill()
         foreground.communicate()
-        support.eventually((box.state / "started").exists, "the container is started")
+        eventually((box.state / "started").exists)
         assert box.exited()["code"] == 9
         assert [text for _, _, text in support.logged(box.log)] == [b"here"]
     finally:
@@ -142,8 +144,8 @@ def test_a_start_goes_on_without_whoever_asked_for_it(boxes, support):
 def test_a_start_that_hangs_is_ended_on_request(boxes, support, cgroups):
     box = boxes.box("true", before=("sh", "-c", "sleep 100 & sleep 100", "hung"), cgroups=cgroups)
     with subprocess.Popen(box.argv, env=box.env, stderr=subprocess.PIPE, text=True) as foreground:
-        support.eventually(box.listens, "the shim listens")
-        support.eventually(lambda: len(support.members(cgroups[0])) == 3, "the runtime hangs")
+        eventually(box.listens)
+        eventually(lambda: len(support.members(cgroups[0])) == 3)
         assert box.ask("killall").startswith("ok ")
         assert foreground.communicate()[1].startswith("podwire-shim: the runtime ended with 137")
     nothing_is_left(box, support)
@@ -153,12 +155,12 @@ def test_a_start_that_hangs_is_ended_on_request(boxes, support, cgroups):
 def test_the_runtime_does_not_outlive_the_shim_that_started_it(boxes, support):
     box = boxes.box("true", before=SLOW)
     with subprocess.Popen(box.argv, env=box.env, stderr=subprocess.PIPE, text=True) as foreground:
-        support.eventually(box.listens, "the shim listens")
+        eventually(box.listens)
         shim = int(box.ask("status").partition('"shim":')[2].rstrip("}"))
-        [runtime] = support.eventually(lambda: support.children(shim), "the runtime runs")
+        [runtime] = eventually(lambda: support.children(shim))
         os.kill(shim, signal.SIGKILL)
         assert foreground.communicate()[1] == "podwire-shim: the shim died before the start was decided\n"
-    support.eventually(lambda: not support.alive(runtime), "the runtime is gone")
+    eventually(lambda: not support.alive(runtime))
     time.sleep(0.6)  # as long as it would have needed to start something
     assert not (box.state / "started").exists()
 
@@ -168,14 +170,14 @@ def test_a_container_survives_its_killed_shim(boxes, support):
     box = boxes.box("sleep", "100").start()
     started = box.started
     os.kill(box.shim_pid, signal.SIGKILL)
-    support.eventually(lambda: not support.alive(started["shim"]), "the shim is gone")
+    eventually(lambda: not support.alive(started["shim"]))
     with pytest.raises(ConnectionRefusedError):
         box.ask("status")
     assert not (box.state / "exit").exists()
     assert support.alive(started["pid"])
     assert support.start_ticks(started["pid"]) == started["start_ticks"]
     os.kill(started["pid"], signal.SIGKILL)
-    support.eventually(lambda: not support.alive(started["pid"]), "the container is gone")
+    eventually(lambda: not support.alive(started["pid"]))
 
 
 def test_output_during_a_start_does_not_block_it(boxes, support):
@@ -200,7 +202,7 @@ def test_a_container_outlives_whoever_asked_for_it(boxes, support):
     box = boxes.box("sh", "-c", "read x; echo $x; exit 8", flags=["--stdin"])
     argv = [sys.executable, "-c", CALLER, *box.argv]
     with subprocess.Popen(argv, env=box.env, stdout=subprocess.DEVNULL, start_new_session=True) as caller:
-        support.eventually((box.state / "started").exists, "the container is started")
+        eventually((box.state / "started").exists)
         os.killpg(caller.pid, signal.SIGKILL)
     with box.opened("stdin") as feeding:
         feeding.socket.sendall(b"still here\n")
@@ -214,14 +216,14 @@ def test_delete_cleans_up_wherever_the_shim_was_killed_in_a_start(boxes, support
         word = str(100_000 + int.from_bytes(os.urandom(4), "big"))
         box = boxes.box("sleep", word)
         with subprocess.Popen(box.argv, env=box.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
-            support.eventually(box.listens, "the shim listens")
+            eventually(box.listens)
             shim = listener(box)
             time.sleep(delay / 1000)
             support.end(shim)
-            support.eventually(lambda shim=shim: not support.alive(shim), "the shim is gone")
+            eventually(lambda shim=shim: not support.alive(shim))
         deleted = subprocess.run([*box.oci, "delete", "--force", box.id], env=box.env, capture_output=True, check=False)
         assert deleted.returncode == 0, deleted.stderr
-        support.eventually(lambda word=word: f"sleep {word}" not in processes(), "nothing is left")
+        eventually(lambda word=word: f"sleep {word}" not in processes())
 
 
 def processes() -> str:

@@ -9,6 +9,8 @@ from contextlib import suppress
 
 import pytest
 
+from tests.eventually import eventually
+
 STDOUT, STDERR, EXITED = 1, 2, 3
 
 
@@ -22,7 +24,7 @@ def sendable(connection: socket.socket) -> bool:
 def test_a_terminal_is_a_terminal(boxes, oci, support):
     boxes.oci = oci
     box = boxes.box("sh", "-c", "tty; read x; stty size; echo got $x; exit 3", flags=["--tty", "--stdin"]).start()
-    support.eventually(lambda: support.logged(box.log), "it says which terminal it has")
+    eventually(lambda: support.logged(box.log))
     watching = box.opened("attach")
     assert box.ask("resize 101 37") == "ok"
     with box.opened("stdin") as feeding:
@@ -97,7 +99,7 @@ def test_a_container_that_does_not_read_does_not_stop_the_shim(boxes, support):
 def test_a_container_that_closes_its_stdin_sends_its_clients_away(boxes, support):
     box = boxes.box("sh", "-c", "exec <&-; sleep 100", flags=["--stdin"]).start()
     with box.opened("stdin") as feeding:
-        support.eventually(lambda: not sendable(feeding.socket), "it is sent away")
+        eventually(lambda: not sendable(feeding.socket))
 
 
 def test_attached_clients_get_the_output_and_then_the_end(boxes):
@@ -123,7 +125,7 @@ def test_a_slow_attached_client_delays_no_other_and_learns_its_loss(boxes, suppo
     with box.opened("stdin") as feeding:
         feeding.socket.sendall(b"\n")
         line = len("2026-01-02T03:04:05.123456789Z stdout F 0123456789abcde\n")
-        support.eventually(lambda: box.log.stat().st_size == count * line, "all is in the log")
+        eventually(lambda: box.log.stat().st_size == count * line)
         while support.readable(slow.socket.fileno(), 0.3):
             frames.append(slow.frame())
         feeding.socket.sendall(b"\n")

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import aiohttp
 import pytest
 
+from tests.eventually import eventually_async
+
 SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or random.SystemRandom().randrange(10**9)
 ROUNDS = 20 if os.environ.get("PODWIRE_SOAK") else 2
 WRITERS = 50
@@ -140,10 +142,8 @@ class Watcher:
         self.events.append((version, kind, object_))
 
     async def until(self, version):
-        async with asyncio.timeout(20):
-            while self.seen < version:
-                assert not self.task.done(), self.task.exception()
-                await asyncio.sleep(0.02)
+        await eventually_async(lambda: self.seen >= version or self.task.done())
+        assert self.seen >= version, self.task.exception()
 
     async def close(self):
         self.task.cancel()

@@ -17,6 +17,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.eventually import eventually, eventually_async
+
 PODWIRE = Path(sys.executable).with_name("podwire")
 NAMESPACES = "/api/v1/namespaces"
 MAPS = f"{NAMESPACES}/default/configmaps"
@@ -192,8 +194,7 @@ async def test_what_is_being_answered_is_finished_before_the_end(start_server):
     connector = aiohttp.TCPConnector(limit=0, ssl=server.tls)
     async with aiohttp.ClientSession(server.url, connector=connector) as http:
         writers = [asyncio.create_task(write(http, number)) for number in range(10)]
-        while len(acknowledged) < 100:  # noqa: ASYNC110 - a list that grows is no event
-            await asyncio.sleep(0.01)
+        await eventually_async(lambda: len(acknowledged) >= 100, interval=0.01)
         assert await asyncio.to_thread(server.stop) == 0
         await asyncio.gather(*writers)
     await asyncio.to_thread(server.start)
@@ -204,8 +205,7 @@ async def test_what_is_being_answered_is_finished_before_the_end(start_server):
 def test_a_second_start_honours_the_first_ones_certificates_and_tokens(start_server, tmp_path):
     server = start_server()
     path = f"{NAMESPACES}/default/serviceaccounts/default"
-    while server.ask("GET", path)[0] != 200:
-        time.sleep(0.02)
+    eventually(lambda: server.ask("GET", path)[0] == 200)
     token = server.rest("POST", f"{path}/token", {"spec": {"expirationSeconds": 3600}})["status"]["token"]
     authority, admin = server.access.ca.text, server.tls
     keys = {each.name: each.read_bytes() for each in (server.data_dir / "pki").iterdir()}

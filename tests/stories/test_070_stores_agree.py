@@ -9,6 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.eventually import eventually_async
+
 NAMESPACE = "/api/v1/namespaces/trace"
 MAPS = f"{NAMESPACE}/configmaps"
 PODS = f"{NAMESPACE}/pods"
@@ -239,12 +241,12 @@ async def defining(trace):
 
 async def served(trace, path, status):
     """Wait, without writing it down: how long it takes is the store's own affair."""
-    async with asyncio.timeout(20):
-        while True:
-            async with trace.http.get(path) as answer:
-                if answer.status == status:
-                    return
-            await asyncio.sleep(0.02)
+
+    async def answered():
+        async with trace.http.get(path) as answer:
+            return answer.status == status
+
+    await eventually_async(answered)
 
 
 async def told_by(server):

@@ -11,13 +11,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from podwire.runtime.images import build
+from tests.eventually import eventually
 
 PODWIRE = Path(sys.executable).with_name("podwire")
 DEBIAN = Path(sys.prefix) / "debian/usr/bin"
@@ -98,10 +98,12 @@ class Host:
         with self._log.open("wb") as log:
             words = ["setpriv", "--pdeathsig", "KILL", *self.words(program("containerd"))]
             self._containerd = subprocess.Popen(words, stdout=log, stderr=log, env=environment)
-        until = time.monotonic() + SECONDS
-        while self.run(program("ctr"), "version").returncode:
-            assert time.monotonic() < until, self._log.read_text()[-3000:]
-            time.sleep(0.1)
+        eventually(
+            lambda: self.run(program("ctr"), "version").returncode == 0,
+            SECONDS,
+            interval=0.1,
+            explain=lambda: self._log.read_text()[-3000:],
+        )
 
     def close(self) -> None:
         self.run(PODWIRE, "down", "--force")
@@ -142,10 +144,8 @@ def test_pods_run_on_containerd_set_up_as_the_guide_says(host: Host, tmp_path: P
     said = host.told(PODWIRE, "up", "--detach", "--runtime", f"unix://{SOCKET}")
     assert "on the host itself" in said
     assert SOCKET in said
-    until = time.monotonic() + SECONDS
-    while host.run("kubectl", "--kubeconfig", KUBECONFIG, "get", "serviceaccount", "default").returncode:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    account = ("kubectl", "--kubeconfig", KUBECONFIG, "get", "serviceaccount", "default")
+    eventually(lambda: host.run(*account).returncode == 0, SECONDS)
     host.kubectl("apply", "-f", "-", stdin=json.dumps(POD))
     host.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s")
     assert host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP}").startswith("10.244.0.")

@@ -9,11 +9,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.eventually import eventually
 
 PODWIRE = Path(sys.executable).with_name("podwire")
 SECONDS = 90.0
@@ -67,10 +68,7 @@ class Cluster:
         return self.told("kubectl", "--kubeconfig", self.prefix / "var/lib/podwire/kubeconfig", *words, stdin=stdin)
 
     def run_pods(self, *names: str) -> None:
-        deadline = time.monotonic() + SECONDS
-        while "default" not in self.kubectl("get", "serviceaccounts", "-o", "name"):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: "default" in self.kubectl("get", "serviceaccounts", "-o", "name"), SECONDS)
         image = "podwire.local/busybox:latest"
         for each in names:
             self.kubectl("run", each, f"--image={image}", "--", "sh", "-c", "echo hello >/tmp/x; exec httpd -f -h /tmp")

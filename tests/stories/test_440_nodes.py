@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from podwire.cluster.runtime import Options
+from tests.eventually import eventually
 
 PODWIRE = Path(sys.executable).with_name("podwire")
 SECONDS = 90.0
@@ -76,10 +76,7 @@ class Cluster:
         return self.told("kubectl", "--kubeconfig", self.prefix / "var/lib/podwire/kubeconfig", *words, stdin=stdin)
 
     def run_pods(self, *pods: dict[str, Any]) -> None:
-        deadline = time.monotonic() + SECONDS
-        while "default" not in self.kubectl("get", "serviceaccounts", "-o", "name"):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: "default" in self.kubectl("get", "serviceaccounts", "-o", "name"), SECONDS)
         self.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
         names = [f"pod/{each['metadata']['name']}" for each in pods]
         self.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *names)
@@ -167,10 +164,13 @@ def test_a_node_that_loses_its_runtime_is_not_ready_and_the_others_are(cluster: 
         os.kill(supervisor, signal.SIGCONT)
     cluster.kubectl("wait", "--for=condition=Ready", "node/node-2", "--timeout=60s")
     os.kill(before["kubelet@node-2"]["pid"], signal.SIGKILL)
-    deadline = time.monotonic() + SECONDS
-    while (now := cluster.components())["kubelet@node-2"]["restarts"] == 0 or now["kubelet@node-2"]["state"] != "ready":
-        assert time.monotonic() < deadline, now
-        time.sleep(0.05)
+
+    def restarted():
+        kubelet = cluster.components()["kubelet@node-2"]
+        return kubelet["restarts"] > 0 and kubelet["state"] == "ready"
+
+    eventually(restarted, SECONDS, explain=cluster.components)
+    now = cluster.components()
     assert now["kubelet"]["pid"] == before["kubelet"]["pid"]
     assert {each["status"]["containerStatuses"][0]["restartCount"] for each in cluster.pods().values()} == {0}
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from podwire.cluster.demo.acts.act import WAITS, DemoContext
 from podwire.cluster.demo.play import first_steps, last_steps
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slot_claims import SlotClaims
+from tests.eventually import eventually
 
 PODWIRE = str(Path(sys.executable).with_name("podwire"))
 KUBECTL = shutil.which("kubectl") or str(Path(sys.prefix) / "debian/usr/bin/kubectl")
@@ -180,12 +180,10 @@ def hanging_at(folder: Path, words: str) -> tuple[Path, dict[str, str]]:
     return reached, {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-def wait_for(pattern: Path, demo: "subprocess.Popen[str]") -> None:
-    end = time.monotonic() + SOON
-    while not list(pattern.parent.glob(pattern.name)):
-        assert time.monotonic() < end
-        assert demo.poll() is None, demo.communicate()
-        time.sleep(0.005)
+def wait_for(directory: Path, pattern: str, demo: "subprocess.Popen[str]") -> None:
+    """Waits until a file exists; fails at once when the demo ended before."""
+    eventually(lambda: demo.poll() is not None or list(directory.glob(pattern)), SOON, interval=0.002)
+    assert demo.poll() is None, demo.communicate()
 
 
 @pytest.mark.parametrize(
@@ -200,7 +198,7 @@ def wait_for(pattern: Path, demo: "subprocess.Popen[str]") -> None:
 def test_interrupted_at_a_step_it_leaves_nothing(visitor, tmp_path, at, number, code):
     reached, environment = hanging_at(tmp_path, at)
     with visitor.types(PODWIRE, "demo", **environment) as demo:
-        wait_for(reached, demo)
+        wait_for(reached.parent, reached.name, demo)
         demo.send_signal(number)
         output, _ = demo.communicate(timeout=SOON)
     assert demo.returncode == code, output
@@ -212,11 +210,7 @@ def test_interrupted_while_the_cluster_comes_up_it_leaves_nothing(visitor, there
     """Impatiently: the signal comes twice."""
     folder = {"nodes": "run/podwire/nodes"}.get(there, f"var/lib/podwire/{there}")
     with visitor.types(PODWIRE, "demo") as demo:
-        end = time.monotonic() + SOON
-        while not list(visitor.folder.glob(f"pwdemo-*/{folder}")):
-            assert time.monotonic() < end
-            assert demo.poll() is None, demo.communicate()
-            time.sleep(0.002)
+        wait_for(visitor.folder, f"pwdemo-*/{folder}", demo)
         demo.send_signal(signal.SIGINT)
         demo.send_signal(signal.SIGTERM)
         output, _ = demo.communicate(timeout=SOON)

@@ -21,6 +21,7 @@ from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.registration import registration_pb2 as pb
 from podwire.protocols.registration.methods import GET_INFO, NOTIFY_REGISTRATION_STATUS
 from podwire.transports import credentials, grpc_client, http_client
+from tests.eventually import eventually_async
 
 SECONDS = 40.0
 NODE = "node-1"
@@ -56,17 +57,11 @@ async def driving(kubeconfig, folder):
         assert task.cancelled()
 
 
-async def eventually(ask):
-    async with asyncio.timeout(SECONDS):
-        while True:
-            with contextlib.suppress(ApiError, OSError):
-                if found := await ask():
-                    return found
-            await asyncio.sleep(0.02)
-
-
 async def slices(client):
-    return (await client.list(SLICES)).items
+    """Published slices; none while the API server does not answer."""
+    with contextlib.suppress(ApiError, OSError):
+        return (await client.list(SLICES)).items
+    return []
 
 
 def node():
@@ -77,23 +72,22 @@ async def test_gpus_are_published_with_their_node_and_republished_after_deletion
     client, kubeconfig = api
     async with driving(kubeconfig, folder):
         made = await client.create(node())
-        (found,) = await eventually(lambda: slices(client))
+        (found,) = await eventually_async(lambda: slices(client))
         assert found["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
         assert [each["name"] for each in found["spec"]["devices"]] == [f"gpu-{number}" for number in range(8)]
         told = found["spec"]["devices"][4]["attributes"]
         assert told["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:97"}
         assert told["resource.kubernetes.io/numaNode"] == {"int": 1}
         await client.delete(SLICES, found["metadata"]["name"])
-        (again,) = await eventually(lambda: slices(client))
+        (again,) = await eventually_async(lambda: slices(client))
         assert again["metadata"]["uid"] != found["metadata"]["uid"]
         spec = {**again["spec"], "devices": again["spec"]["devices"][:1]}
         await client.replace({**again, "spec": spec})
 
         async def whole():
-            (now,) = await slices(client)
-            return now if len(now["spec"]["devices"]) == 8 else None
+            return [now for now in await slices(client) if len(now["spec"]["devices"]) == 8]
 
-        now = await eventually(whole)
+        (now,) = await eventually_async(whole)
         assert now["spec"]["pool"]["generation"] > again["spec"]["pool"]["generation"]
 
 
@@ -112,15 +106,15 @@ async def test_prepare_returns_the_cdi_devices_of_a_claim(api, folder):
     client, kubeconfig = api
     await client.create(node())
     async with driving(kubeconfig, folder) as paths:
-        door = paths.kubelet / "plugins_registry" / f"{DRIVER}-reg.sock"
-        await eventually(lambda: asyncio.sleep(0, door.exists()))
-        async with grpc_client.connect(door) as plugin:
+        socket = paths.kubelet / "plugins_registry" / f"{DRIVER}-reg.sock"
+        await eventually_async(socket.exists)
+        async with grpc_client.connect(socket) as plugin:
             info = await plugin.call(GET_INFO, pb.InfoRequest(), timeout=SECONDS)
             assert (info.type, info.name, info.supported_versions[0]) == ("DRAPlugin", DRIVER, V1)
             await plugin.call(
                 NOTIFY_REGISTRATION_STATUS, pb.RegistrationStatus(plugin_registered=True), timeout=SECONDS
             )
-        await eventually(lambda: slices(client))
+        await eventually_async(lambda: slices(client))
         claim = await allocated(client, "gpu-3")
         asked = dra.Claim(namespace="default", name="pair", uid=claim["metadata"]["uid"])
         other = dra.Claim(namespace="default", name="pair", uid=str(uuid.uuid4()))
