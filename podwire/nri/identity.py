@@ -13,7 +13,7 @@ from podwire.nri.errors import BadStart
 from podwire.protocols.nri.names import BadName, PluginId, plugin_id
 
 SOCKET = Path("/var/run/nri/nri.sock")
-"""Where runtimes listen by default."""
+"""The socket on which runtimes listen by default."""
 
 NAME, INDEX, DESCRIPTOR = "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX", "NRI_PLUGIN_SOCKET"
 PATH = "NRI_SOCKET"

@@ -11,7 +11,7 @@ from pathlib import Path
 from podwire.nri.errors import BadStart, Refused
 from podwire.nri.identity import identify
 from podwire.nri.plugin import Plugin
-from podwire.nri.stub import SHUTDOWN_GRACE, Stub
+from podwire.nri.stub import DEFAULT_LIMITS, SHUTDOWN_GRACE, Limits, Stub
 from podwire.protocols.grpc_status import Aborted, ResourceExhausted, RpcError, Unavailable
 from podwire.protocols.nri.names import PluginId
 from podwire.tasks.backoff import Pauses
@@ -37,6 +37,7 @@ async def run(
     name: str | None = None,
     config: str = "",
     grace: float = SHUTDOWN_GRACE,
+    limits: Limits = DEFAULT_LIMITS,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
     """Runs a plugin until cancelled; hooks under way then have `grace` seconds to end.
@@ -49,7 +50,7 @@ async def run(
     identity = identify(environ, index=index or plugin.index, name=name or plugin.name, socket=path)
 
     def stub() -> Stub:
-        return Stub(plugin, identity.plugin, config=config, grace=grace)
+        return Stub(plugin, identity.plugin, config=config, grace=grace, limits=limits)
 
     if isinstance(socket, sockets.socket):
         await _serve_once(stub(), identity.plugin, socket)

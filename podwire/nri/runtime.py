@@ -16,7 +16,7 @@ class Runtime:
     """From Configure, or known from its release; empty when neither."""
     registration_timeout: float = 0.0
     request_timeout: float = 0.0
-    """How long it waits for a hook to answer."""
+    """Seconds that it waits for a hook to answer."""
 
 
 def runtime_from(request: pb.ConfigureRequest) -> Runtime:

@@ -11,6 +11,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,18 +33,28 @@ from podwire.transports.mux_connection import MuxConnection, Services
 
 _log = logging.getLogger("podwire.nri.stub")
 
-REGISTRATION_TIMEOUT = 5.0
-"""Seconds for the runtime to answer RegisterPlugin."""
-SYNCHRONIZE_WARNING = 15.0
-"""Seconds after which a warning is logged if the runtime has not synchronized the plugin; it may be busy."""
-UPDATE_TIMEOUT = 10.0
-"""Seconds for the runtime to answer UpdateContainers."""
 SHUTDOWN_GRACE = 2.0
 """Seconds for hooks to end by themselves when the plugin stops; a runtime waits no longer for them by default."""
-CANCEL_GRACE = 1.0
-"""Seconds for hooks that were cancelled then to be answered."""
-HOOK_SHARE = 0.95
-"""The share of the runtime's timeout that a hook has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Timeouts of a plugin's side of the connection, in seconds."""
+
+    registration_timeout: float = 5.0
+    """For the runtime to answer RegisterPlugin."""
+    synchronize_warning: float = 15.0
+    """A warning is logged if the runtime has not synchronized the plugin by then; it may be busy."""
+    update_timeout: float = 10.0
+    """For the runtime to answer UpdateContainers."""
+    cancel_grace: float = 1.0
+    """For hooks that were cancelled at shutdown to be answered."""
+    hook_share: float = 0.95
+    """The share of the runtime's timeout that a hook has."""
+
+
+DEFAULT_LIMITS = Limits()
+
 
 Connect = Callable[[MuxConnection], Awaitable[None]]
 
@@ -51,8 +62,17 @@ Connect = Callable[[MuxConnection], Awaitable[None]]
 class Stub:
     """Serves one plugin on one connection."""
 
-    def __init__(self, plugin: Plugin, identity: PluginId, *, config: str = "", grace: float = SHUTDOWN_GRACE) -> None:
+    def __init__(
+        self,
+        plugin: Plugin,
+        identity: PluginId,
+        *,
+        config: str = "",
+        grace: float = SHUTDOWN_GRACE,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         self._plugin, self._identity, self._config, self._grace = plugin, identity, config, grace
+        self._limits = limits
         self._events = Subscription(0)
         self._batches = Gathered()
         self._running: dict[asyncio.Task[Any], asyncio.Timeout] = {}
@@ -84,10 +104,10 @@ class Stub:
                 pb.RegisterPluginRequest(
                     plugin_name=self._identity.name, plugin_idx=self._identity.index, NRI_version=VERSION
                 ),
-                within=REGISTRATION_TIMEOUT,
+                within=self._limits.registration_timeout,
             )
             _log.info("registered with the runtime", extra={"plugin": str(self._identity)})
-            await asyncio.wait([self._connection.closed], timeout=SYNCHRONIZE_WARNING)
+            await asyncio.wait([self._connection.closed], timeout=self._limits.synchronize_warning)
             if not self._connection.closed.done() and not self.was_ready:
                 _log.warning("runtime has not synchronized the plugin yet", extra={"plugin": str(self._identity)})
             return await asyncio.shield(self._connection.closed)
@@ -105,7 +125,7 @@ class Stub:
         response = await self._connection.call(
             methods.UPDATE_CONTAINERS,
             pb.UpdateContainersRequest(update=updates),
-            within=UPDATE_TIMEOUT,
+            within=self._limits.update_timeout,
             metadata=[("traceparent", trace)] if trace else (),
         )
         return list(response.failed)
@@ -117,7 +137,7 @@ class Stub:
             for timeout in self._running.values():
                 timeout.reschedule(asyncio.get_running_loop().time())
             if self._running:
-                await asyncio.wait(self._running, timeout=CANCEL_GRACE)
+                await asyncio.wait(self._running, timeout=self._limits.cancel_grace)
         await self._connection.close("the plugin stops")
 
     # The Plugin service, which the runtime calls.
@@ -171,7 +191,7 @@ class Stub:
         return pb.Empty()
 
     async def _state_change(self, request: pb.StateChangeEvent) -> Message:
-        """How runtimes before NRI 0.12 send most events."""
+        """Handles StateChange, by which runtimes before NRI 0.12 send most events."""
         event = from_state_change(request)
         if event is None:
             raise InvalidArgument(f"StateChange: event {request.event} is not sent as a StateChange")
@@ -214,7 +234,7 @@ class Stub:
         assert task is not None  # noqa: S101 - the connection handles requests in tasks
         began = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(None if seconds is None else seconds * HOOK_SHARE) as timeout:
+            async with asyncio.timeout(None if seconds is None else seconds * self._limits.hook_share) as timeout:
                 self._running[task] = timeout
                 yield
         except RpcError:

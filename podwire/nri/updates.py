@@ -18,7 +18,7 @@ class Updates:
 
         With `ignore_failure`, a failure of this update does not fail the whole request.
         """
-        update = next((each for each in self.messages if each.container_id == container_id), None)
+        update = next((message for message in self.messages if message.container_id == container_id), None)
         if update is None:
             update = pb.ContainerUpdate(container_id=container_id)
             self.messages.append(update)

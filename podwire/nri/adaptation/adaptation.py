@@ -95,7 +95,7 @@ class Adaptation:
     ) -> None:
         """Add what existed before the runtime started; call before `running`.
 
-        `stopped` are the ids of pods and containers whose stop plugins were told of already: it is not repeated.
+        `stopped` are the ids of pods and containers whose stop was reported to plugins already: it is not repeated.
         """
         reported = frozenset(stopped)
         self._inventory.pods.know(pods, reported)
@@ -189,7 +189,7 @@ class Adaptation:
             self._inventory.pods.end_stop(pod)
 
     async def remove_pod_sandbox(self, pod: pb.PodSandbox) -> None:
-        """Reports the stop first if plugins have not been told of it; never raises."""
+        """Reports the stop first if it has not been reported yet; never raises."""
         await self.stop_pod_sandbox(pod)
         if self._inventory.pods.begin_removal(pod):
             await self._notify(Event.REMOVE_POD_SANDBOX, pod)
@@ -228,7 +228,10 @@ class Adaptation:
         validators = [plugin for plugin in self._registrations.plugins() if _VALIDATE in plugin.events]
         if not validators and not self._settings.validator.enable:
             return
-        plugins = [pb.PluginInstance(name=each.id.name, index=each.id.index) for each in self._registrations.plugins()]
+        plugins = [
+            pb.PluginInstance(name=registration.id.name, index=registration.id.index)
+            for registration in self._registrations.plugins()
+        ]
         request = pb.ValidateContainerAdjustmentRequest(
             pod=pod,
             container=container,
@@ -304,7 +307,7 @@ class Adaptation:
         await self._update_others(Event.STOP_CONTAINER, merger.updates)
 
     async def remove_container(self, pod: pb.PodSandbox, container: pb.Container) -> None:
-        """Reports the stop first if plugins have not been told of it, as containerd does; never raises."""
+        """Reports the stop first if it has not been reported yet, as containerd does; never raises."""
         await self.stop_container(pod, container)
         if self._inventory.containers.begin_removal(container):
             await self._notify(Event.REMOVE_CONTAINER, pod, container)

@@ -52,7 +52,7 @@ def settings(found: object, standard: Settings = STANDARD) -> Settings:
     validator = read.pop("default_validator", {})
     always = {name: validator.pop(name) for name in _ALWAYS if name in validator}
     connections = not read.pop("disable_connections", False)
-    made = {each: getattr(standard, each) for each in ("socket", "plugin_path", "plugin_config_path")}
+    made = {field: getattr(standard, field) for field in ("socket", "plugin_path", "plugin_config_path")}
     made |= {_NAMES.get(key, key): value for key, value in read.items()} | always
     if not connections:
         made["socket"] = None
@@ -62,9 +62,9 @@ def settings(found: object, standard: Settings = STANDARD) -> Settings:
 def _mapped(key: str, found: object, keys: Mapping[str, Read]) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BadConfiguration(key, "must be a mapping")
-    if unknown := [each for each in found if each not in keys]:
+    if unknown := [name for name in found if name not in keys]:
         raise BadConfiguration(_below(key, unknown[0]), "is not a setting")
-    return {each: keys[each](_below(key, each), value) for each, value in found.items()}
+    return {name: keys[name](_below(key, name), value) for name, value in found.items()}
 
 
 def _below(key: str, name: object) -> str:
@@ -90,7 +90,7 @@ def _path(key: str, value: object) -> Path:
 
 
 def _names(key: str, value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         raise BadConfiguration(key, "must be a list of plugin names")
     return tuple(value)
 
@@ -113,11 +113,11 @@ def _validator(key: str, value: object) -> dict[str, Any]:
 
 
 def _plugins(key: str, value: object) -> dict[str, PluginSettings]:
-    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         raise BadConfiguration(key, "must be a mapping of plugins by name or NN-name")
     return {
-        name: PluginSettings(**_mapped(_below(key, name), {} if each is None else each, _PLUGIN_KEYS))
-        for name, each in value.items()
+        name: PluginSettings(**_mapped(_below(key, name), {} if item is None else item, _PLUGIN_KEYS))
+        for name, item in value.items()
     }
 
 
@@ -125,7 +125,7 @@ _ALWAYS: dict[str, Read] = {"required_plugins": _names, "tolerate_missing_plugin
 """They are below default_validator, as in containerd, and apply whether it is enabled or not: it looks at
 CreateContainer only, and pods have to fail closed before that."""
 
-_VALIDATOR_KEYS: dict[str, Read] = {**{each.name: _flag for each in fields(ValidatorSettings)}, **_ALWAYS}
+_VALIDATOR_KEYS: dict[str, Read] = {**{field.name: _flag for field in fields(ValidatorSettings)}, **_ALWAYS}
 _PLUGIN_KEYS: dict[str, Read] = {"timeout": _some_seconds, "concurrent": _flag}
 _KEYS: dict[str, Read] = {
     "disable": _flag,

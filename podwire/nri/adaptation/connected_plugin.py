@@ -19,8 +19,6 @@ log = logging.getLogger(__name__)
 
 CALLER = "ContainerRuntime"
 """The runtime's name in traces."""
-SLOW_SHARE = 0.8
-"""The share of its timeout from which on a plugin's answer is worth a warning."""
 
 
 class PluginLost(Exception):
@@ -42,6 +40,7 @@ class ConnectedPlugin:
         *,
         timeout: float,
         concurrent: bool,
+        slow_share: float,
         state_change: bool = False,
         tap: Tap | None = None,
     ) -> None:
@@ -51,6 +50,8 @@ class ConnectedPlugin:
         self._lose = lose
         self.timeout = timeout
         """Seconds that a hook may take."""
+        self._slow_share = slow_share
+        """The share of them from which on an answer is worth a warning."""
         self.events: Subscription = ALL
         self._chose_events = False
         self.is_active = False
@@ -155,7 +156,7 @@ class ConnectedPlugin:
 
     def _record_call(self, event: Event, waited: float, took: float, error: str = "") -> None:
         self.record.add_call(event.title, waited=waited, took=took, error=error)
-        if took < SLOW_SHARE * self.timeout and not error:
+        if took < self._slow_share * self.timeout and not error:
             return
         fields = {
             "plugin": str(self.id),

@@ -46,7 +46,7 @@ class Connections:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """When left: accepts nothing, closes all connections, kills the processes that were started here."""
+        """On exit accepts nothing, closes all connections, kills the processes that were started here."""
         try:
             async with AsyncExitStack() as stack:
                 if self._settings.socket is not None:

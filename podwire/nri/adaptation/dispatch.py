@@ -65,7 +65,7 @@ class Dispatcher:
         self._registrations = registrations
         self._grace = grace
         self.started = 0.0
-        """When the adaptation started: plugins that never registered are waited for from then on."""
+        """The time at which the adaptation started: plugins that never registered are waited for from then on."""
 
     async def call_all(
         self,
@@ -88,7 +88,7 @@ class Dispatcher:
                 await self._wait_for(requirement, event, pod)
             plugin = self._registrations.next(event, called)
             if plugin is None:
-                return tuple(str(each.id) for each in answered)
+                return tuple(str(plugin.id) for plugin in answered)
             called.add(plugin)
             try:
                 response = await plugin.call(event, request())

@@ -79,4 +79,4 @@ class Inventory:
     def snapshot(self) -> tuple[tuple[pb.PodSandbox, ...], tuple[pb.Container, ...]]:
         """For Synchronize: every pod, and every container that has not exited, as containerd does."""
         containers = self.containers.unstopped()
-        return self.pods.all(), tuple(each for each in containers if each.state != pb.CONTAINER_STOPPED)
+        return self.pods.all(), tuple(container for container in containers if container.state != pb.CONTAINER_STOPPED)

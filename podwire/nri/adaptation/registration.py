@@ -1,4 +1,4 @@
-"""How a connection becomes a plugin that is called: RegisterPlugin, Configure, Synchronize.
+"""Registration of a plugin on its connection: RegisterPlugin, Configure, Synchronize.
 
 Each connection has its own task for that, so that a slow plugin delays no other registration.
 """
@@ -140,6 +140,7 @@ class Registrar:
             self._lose,
             timeout=own.timeout or self._settings.request_timeout,
             concurrent=own.concurrent,
+            slow_share=self._settings.slow_share,
             state_change=self._settings.state_change,
             tap=self._tap,
         )

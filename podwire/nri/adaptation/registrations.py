@@ -54,7 +54,7 @@ class Registrations:
         return any(plugin_id.is_meant_by(name) for plugin_id, _, _ in self._entries)
 
     def lost_since(self, name: str) -> float | None:
-        """When the plugin was lost last; None if it never was active."""
+        """The time at which the plugin was lost last; None if it never was active."""
         return max((at for plugin_id, at in self._lost.items() if plugin_id.is_meant_by(name)), default=None)
 
     async def wait_for_change(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the end of it is normal

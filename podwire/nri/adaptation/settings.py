@@ -36,7 +36,7 @@ class Settings:
     disable: bool = False
     """Accepts no plugin and starts none."""
     socket: Path | None = None
-    """Where plugins connect; None accepts none."""
+    """The socket to which plugins connect; None accepts none."""
     plugin_path: Path | None = None
     """The directory of pre-installed plugins, named NN-NAME; None starts none."""
     plugin_config_path: Path | None = None
@@ -48,6 +48,8 @@ class Settings:
     registration_timeout: float = 5.0
     request_timeout: float = 2.0
     synchronize_timeout: float = 10.0
+    slow_share: float = 0.8
+    """The share of its timeout from which on a plugin's answer is worth a warning."""
     required_plugins: tuple[str, ...] = ()
     """Plugins, by name or NN-name, without which no pod starts that has a network namespace of its own."""
     tolerate_missing_plugins_annotation: str = ""

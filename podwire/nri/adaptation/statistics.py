@@ -31,9 +31,9 @@ class PluginRecord:
     state: str = "registering"
     """registering, synchronizing, active or gone."""
     since: float = 0.0
-    """When it came into this state, in the event loop's time."""
+    """The event loop's time at which it came into this state."""
     registered: int = 0
-    """How often it became active."""
+    """The number of times that it became active."""
     last_error: str = ""
     hooks: dict[str, HookStatistics] = field(default_factory=dict)
 

@@ -28,7 +28,7 @@ from podwire.protocols.ttrpc.wire import Frame, Frames
 ASKED_WITHIN = 10.0
 """Seconds in which the runtime shall answer what the plugin asks."""
 
-_METHODS = {each.name: each for each in methods.PLUGIN}
+_METHODS = {method.name: method for method in methods.PLUGIN}
 
 
 class Leaves(Exception):
@@ -146,9 +146,9 @@ class Connection:
             raise Unimplemented(f"method {asked.method}")
         request = _decoded(method, asked.payload)
         if isinstance(request, pb.StateChangeEvent):
-            if (told := events.from_state_change(request)) is None:
+            if (state_change := events.from_state_change(request)) is None:
                 raise InvalidArgument(f"StateChange of event {request.event}, which never travelled so")
-            return told[0].title, told[1]
+            return state_change[0].title, state_change[1]
         return method.name, request
 
     def _answer(self, action: Action, stream: int, call: str, request: Any) -> bytes:
@@ -167,8 +167,10 @@ class Connection:
     def _with_ids(self, message: Any) -> Message:
         copy: Any = type(message)()
         copy.CopyFrom(message)
-        for each in copy.update:
-            each.container_id = self._plugin.containers.get(each.container_id, each.container_id)
+        for container_update in copy.update:
+            container_update.container_id = self._plugin.containers.get(
+                container_update.container_id, container_update.container_id
+            )
         return copy  # type: ignore[no-any-return]  # of the same kind as what came in
 
     async def _do(self, action: Action, data: bytes) -> None:
@@ -220,12 +222,12 @@ class Connection:
         self._send(mux.pieces(mux.RUNTIME_SERVICE, frame))
         try:
             async with asyncio.timeout(ASKED_WITHIN):
-                told = await answered
+                answer = await answered
         except TimeoutError:
             self._plugin.tell(event="updated", why=f"no answer within {ASKED_WITHIN:g} s")
             return
-        response = pb.UpdateContainersResponse.FromString(told.payload)
-        self._plugin.tell(event="updated", why=str(told.error or ""), response=to_plain(response))
+        response = pb.UpdateContainersResponse.FromString(answer.payload)
+        self._plugin.tell(event="updated", why=str(answer.error or ""), response=to_plain(response))
 
     def _awaited(self, stream: int) -> asyncio.Future[Answered]:
         future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
@@ -241,8 +243,8 @@ class Connection:
     def _remember(self, request: Any) -> None:
         fields = request.DESCRIPTOR.fields_by_name
         seen = request.containers if "containers" in fields else [request.container] if "container" in fields else []
-        for each in seen:
-            self._plugin.containers[each.name] = each.id
+        for item in seen:
+            self._plugin.containers[item.name] = item.id
 
     def _tell_of(self, asked: Asked, call: str, request: Any, rule: Rule) -> None:
         pod, container = subject(request)
@@ -268,7 +270,7 @@ def _decoded(method: Unary[Any, Any], payload: bytes) -> Any:
 
 def _first(group: BaseExceptionGroup[Any]) -> BaseException:
     """The one that came first; the others are what it led to."""
-    found: Any = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found  # type: ignore[no-any-return]  # a leaf of a group of exceptions
+    leaf: Any = group
+    while isinstance(leaf, BaseExceptionGroup):
+        leaf = leaf.exceptions[0]
+    return leaf  # type: ignore[no-any-return]  # a leaf of a group of exceptions

@@ -61,7 +61,7 @@ def oversize(conversation: int, stream: int, kind: int, size: int) -> bytes:
 
 def in_pieces(conversation: int, frame: bytes, size: int) -> bytes:
     cut = (frame[at : at + size] for at in range(0, len(frame), size))
-    return b"".join(mux.HEADER.pack(conversation, len(each)) + each for each in cut)
+    return b"".join(mux.HEADER.pack(conversation, len(piece)) + piece for piece in cut)
 
 
 def _sent(frame: bytes) -> bytes:

@@ -10,7 +10,7 @@ from podwire.nri.fake.connection import Connection, Leaves
 from podwire.nri.fake.script import RuleQueue, Script
 
 Tell = Callable[[Mapping[str, Any]], None]
-"""Is told of everything that happens, as a line of JSON would tell it."""
+"""Receives every event, as the values of one line of JSON."""
 
 
 class FakePlugin:

@@ -34,7 +34,7 @@ class RuleQueue:
 
     def __init__(self, script: Script) -> None:
         self._left: dict[str, list[tuple[Rule, int | None]]] = {
-            call: [(each, each.times) for each in rules] for call, rules in script.on.items()
+            call: [(rule, rule.times) for rule in rules] for call, rules in script.on.items()
         }
 
     def next(self, call: str, request: Any = None) -> Rule:

@@ -14,9 +14,9 @@ from podwire.protocols.grpc_status import RpcError, from_code
 from podwire.protocols.nri import events, methods
 from podwire.protocols.nri import nri_pb2 as pb
 
-CODES = {each("").name: each.code for each in RpcError.__subclasses__()}
+CODES = {error("").name: error.code for error in RpcError.__subclasses__()}
 RESPONSES: dict[str, type[Message]] = {
-    each.name: each.response for each in methods.PLUGIN if each.name != "StateChange"
+    method.name: method.response for method in methods.PLUGIN if method.name != "StateChange"
 }
 
 _TOP = ("name", "index", "version", "subscribe", "speaks", "reconnect", "on")
@@ -43,7 +43,7 @@ def read_script(text: str, source: str = "script") -> Script:
 def _mask(at: At) -> int:
     """`all`, a list of events, or the number itself, which may be wrong."""
     if at.is_list:
-        return events.Subscription.of(*(each.one_of(events.BY_TITLE) for each in at.items())).mask
+        return events.Subscription.of(*(item.one_of(events.BY_TITLE) for item in at.items())).mask
     if at.value() == "all":
         return events.ALL_EVENTS
     return at.number()
@@ -55,32 +55,32 @@ def _on(at: At) -> dict[str, tuple[Rule, ...]]:
 
 def _rules(at: At, call: str) -> tuple[Rule, ...]:
     """One rule for all calls, or a list of rules."""
-    return tuple(_rule(each, call) for each in (at.items() if at.is_list else [at]))
+    return tuple(_rule(item, call) for item in (at.items() if at.is_list else [at]))
 
 
 _ABOUT = ("delay", "times", "pod", "container", "update-before", "update-after")
 
 
 def _rule(at: At, call: str) -> Rule:
-    found = at.mapping((*ACTIONS, *_ABOUT))
-    given = [each for each in ACTIONS if each in found]
+    keys = at.mapping((*ACTIONS, *_ABOUT))
+    given = [action for action in ACTIONS if action in keys]
     if len(given) > 1:
-        raise found[given[1]].fail(f"a rule has one action, and {given[0]} is given already")
-    told = given[0] if given else "answer"
+        raise keys[given[1]].fail(f"a rule has one action, and {given[0]} is given already")
+    name = given[0] if given else "answer"
     return Rule(
-        ACTIONS[told](found[told], call) if given else actions.Answer(),
-        told,
-        delay=found["delay"].seconds() if "delay" in found else 0.0,
-        times=found["times"].number() if "times" in found else None,
-        pod=found["pod"].text() if "pod" in found else "",
-        container=found["container"].text() if "container" in found else "",
-        update_before=_updates(found.get("update-before")),
-        update_after=_updates(found.get("update-after")),
+        ACTIONS[name](keys[name], call) if given else actions.Answer(),
+        name,
+        delay=keys["delay"].seconds() if "delay" in keys else 0.0,
+        times=keys["times"].number() if "times" in keys else None,
+        pod=keys["pod"].text() if "pod" in keys else "",
+        container=keys["container"].text() if "container" in keys else "",
+        update_before=_updates(keys.get("update-before")),
+        update_after=_updates(keys.get("update-after")),
     )
 
 
 def _updates(at: At | None) -> tuple[pb.ContainerUpdate, ...]:
-    return () if at is None else tuple(message_at(each, pb.ContainerUpdate) for each in at.items())
+    return () if at is None else tuple(message_at(item, pb.ContainerUpdate) for item in at.items())
 
 
 # Each action by its key.
@@ -96,9 +96,9 @@ def _fail(at: At, _call: str) -> Action:
     """A message, or code and message."""
     if not at.is_mapping:
         return actions.Fail(from_code(2, at.text()))
-    found = at.mapping(("code", "message"))
-    code = found["code"].one_of(CODES) if "code" in found else 2
-    return actions.Fail(from_code(code, found["message"].text() if "message" in found else "as the script says"))
+    keys = at.mapping(("code", "message"))
+    code = keys["code"].one_of(CODES) if "code" in keys else 2
+    return actions.Fail(from_code(code, keys["message"].text() if "message" in keys else "as the script says"))
 
 
 def _garble(at: At, _call: str) -> Action:

@@ -11,7 +11,7 @@ from podwire.nri.script import to_plain
 from podwire.protocols.nri.events import ALL, BY_TITLE, Event, Subscription
 
 DISCONNECTED = "the plugin is disconnected"
-"""How the failure of a lost plugin begins."""
+"""The prefix of the failure that reports a lost plugin."""
 
 
 def check_step(done: Outcome, ids: Mapping[str, str]) -> list[str]:
@@ -45,10 +45,10 @@ def _calls(expect: Expect, done: Outcome) -> Iterator[str]:
     if expect.asks is not None and done.asks != expect.asks:
         yield f"asks: {_list(expect.asks)} are expected, got {_list(done.asks)}"
     if expect.synchronized is not None:
-        told = done.synchronized()
+        counts = done.synchronized()
         for key, number in expect.synchronized.items():
-            if told[key] != number:
-                yield f"synchronized.{key}: {number} are expected, got {told[key]}"
+            if counts[key] != number:
+                yield f"synchronized.{key}: {number} are expected, got {counts[key]}"
 
 
 def _registered(expect: Expect, done: Outcome) -> Iterator[str]:
@@ -56,10 +56,10 @@ def _registered(expect: Expect, done: Outcome) -> Iterator[str]:
     if expect.plugin is not None and plugin != expect.plugin:
         yield f"plugin: {expect.plugin} is expected, got {plugin or 'no registration'}"
     if expect.subscribes is not None:
-        wanted = Subscription.of(*(BY_TITLE[each] for each in expect.subscribes))
+        wanted = Subscription.of(*(BY_TITLE[title] for title in expect.subscribes))
         found = Subscription(mask) if mask else ALL
         if mask is None or found != wanted:
-            titles = [each.title for each in Event if mask is not None and each in found]
+            titles = [event.title for event in Event if mask is not None and event in found]
             yield f"subscribes: {_list(expect.subscribes)} are expected, got {_list(titles)}"
 
 
@@ -77,10 +77,10 @@ def _adjust(expect: Expect, done: Outcome) -> Iterator[str]:
 def _updates(expect: Expect, done: Outcome, ids: Mapping[str, str]) -> Iterator[str]:
     if expect.updates is None:
         return
-    found = [to_plain(each) for each in done.updates]
+    found = [to_plain(update) for update in done.updates]
     named = [
-        {**each, "container_id": ids.get(each.get("container_id", ""), each.get("container_id"))}
-        for each in expect.updates
+        {**update, "container_id": ids.get(update.get("container_id", ""), update.get("container_id"))}
+        for update in expect.updates
     ]
     if len(found) != len(named):
         yield f"updates: {len(named)} are expected, got {_json(found)}"
@@ -89,28 +89,28 @@ def _updates(expect: Expect, done: Outcome, ids: Mapping[str, str]) -> Iterator[
         yield from missing(wanted, came, f"updates[{number}]")
 
 
-def missing(wanted: Any, found: Any, path: str) -> Iterator[str]:
-    """The parts of `wanted` that are not in `found`, which may have more keys; lists are compared in any order."""
-    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
+def missing(wanted: Any, actual: Any, path: str) -> Iterator[str]:
+    """The parts of `wanted` that are not in `actual`, which may have more keys; lists are compared in any order."""
+    if isinstance(wanted, Mapping) and isinstance(actual, Mapping):
         for key, value in wanted.items():
-            if key not in found:
+            if key not in actual:
                 yield f"{path}.{key}: {_json(value)} is expected, but is missing"
             else:
-                yield from missing(value, found[key], f"{path}.{key}")
-    elif isinstance(wanted, list) and isinstance(found, list):
+                yield from missing(value, actual[key], f"{path}.{key}")
+    elif isinstance(wanted, list) and isinstance(actual, list):
         for value in wanted:
-            if not any(not list(missing(value, each, "")) for each in found):
-                yield f"{path}: {_json(value)} is expected, got {_json(found)}"
-    elif wanted != found:
-        yield f"{path}: {_json(wanted)} is expected, got {_json(found)}"
+            if not any(not list(missing(value, item, "")) for item in actual):
+                yield f"{path}: {_json(value)} is expected, got {_json(actual)}"
+    elif wanted != actual:
+        yield f"{path}: {_json(wanted)} is expected, got {_json(actual)}"
 
 
 def _spec(expect: Expect, done: Outcome) -> Iterator[str]:
     if expect.spec and not done.written:
         yield "spec: this step writes no config.json"
         return
-    for each in expect.spec:
-        yield from value(each, done.written[-1].after)
+    for spec_check in expect.spec:
+        yield from value(spec_check, done.written[-1].after)
 
 
 def value(wanted: Wanted, spec: Mapping[str, Any]) -> Iterator[str]:
@@ -133,9 +133,10 @@ def value(wanted: Wanted, spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _time(expect: Expect, done: Outcome) -> Iterator[str]:
-    for each in done.exchanges:
-        if expect.within is not None and each.asked_by == "runtime" and each.took > expect.within:
-            yield f"within: {each.method} took {each.took * 1e3:.1f} ms, but {expect.within * 1e3:g} ms are expected"
+    for exchange in done.exchanges:
+        if expect.within is not None and exchange.asked_by == "runtime" and exchange.took > expect.within:
+            took = f"{exchange.method} took {exchange.took * 1e3:.1f} ms"
+            yield f"within: {took}, but {expect.within * 1e3:g} ms are expected"
 
 
 def _connected(expect: Expect, done: Outcome) -> Iterator[str]:
@@ -149,5 +150,5 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _json(found: Any) -> str:
-    return "nothing" if found is NOTHING else json.dumps(found, sort_keys=True)
+def _json(value: Any) -> str:
+    return "nothing" if value is NOTHING else json.dumps(value, sort_keys=True)

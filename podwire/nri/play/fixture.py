@@ -23,14 +23,14 @@ import yaml
 from podwire.nri.play import How, Result, Script, play, read_script, report
 from podwire.protocols.nri.names import from_file
 
-Told = str | Path | Mapping[str, Any] | None
+ScriptSource = str | Path | Mapping[str, Any] | None
 
 
 class NriPlay(Protocol):
     """The type of the fixture."""
 
     def __call__(
-        self, script: Told, argv: Sequence[str | os.PathLike[str]], *, launch: str = "", check: bool = True
+        self, script: ScriptSource, argv: Sequence[str | os.PathLike[str]], *, launch: str = "", check: bool = True
     ) -> Result:
         """Play it; `launch` NN-NAME starts the plugin as a pre-installed one.
 
@@ -43,11 +43,13 @@ class NriPlay(Protocol):
 def nri_play(tmp_path: Path) -> NriPlay:
     """Plays scripts to plugins; see podwire/nri/play/fixture.py."""
 
-    def played(script: Told, argv: Sequence[str | os.PathLike[str]], *, launch: str = "", check: bool = True) -> Result:
+    def played(
+        script: ScriptSource, argv: Sequence[str | os.PathLike[str]], *, launch: str = "", check: bool = True
+    ) -> Result:
         read = _read(script)
         with (tmp_path / "plugin-output").open("ab") as output:
             how = How(
-                argv=[os.fspath(each) for each in argv],
+                argv=[os.fspath(argument) for argument in argv],
                 launch=from_file(launch) if launch else None,
                 output=output.fileno(),
             )
@@ -60,7 +62,7 @@ def nri_play(tmp_path: Path) -> NriPlay:
     return played
 
 
-def _read(script: Told) -> Script:
+def _read(script: ScriptSource) -> Script:
     if script is None:
         return read_script("")
     if isinstance(script, Mapping):

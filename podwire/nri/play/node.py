@@ -58,7 +58,8 @@ class PlayedPod:
             del self.described.linux.namespaces[:]
             self.described.linux.namespaces.extend(script.described.linux.namespaces)
         self.containers = {
-            each: PlayedContainer(each, self.described, found) for each, found in script.containers.items()
+            container: PlayedContainer(container, self.described, found)
+            for container, found in script.containers.items()
         }
         self.exists = False
 
@@ -67,27 +68,27 @@ class PlayedNode:
     """All pods, and the updates that plugins requested."""
 
     def __init__(self, pods: Mapping[str, PodScript]) -> None:
-        self.pods = {name: PlayedPod(name, each) for name, each in pods.items()}
+        self.pods = {name: PlayedPod(name, pod) for name, pod in pods.items()}
         self.updates: list[pb.ContainerUpdate] = []
 
     async def update_containers(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
         """Updates of unknown containers fail, as in a runtime."""
         self.updates += updates
         there = {found.described().id: found for found in self.containers()}
-        for each in updates:
-            if each.container_id in there:
-                there[each.container_id].update(each.linux.resources)
-        return [each for each in updates if each.container_id not in there]
+        for update in updates:
+            if update.container_id in there:
+                there[update.container_id].update(update.linux.resources)
+        return [update for update in updates if update.container_id not in there]
 
     def containers(self) -> list[PlayedContainer]:
-        return [each for pod in self.pods.values() for each in pod.containers.values() if each.exists]
+        return [container for pod in self.pods.values() for container in pod.containers.values() if container.exists]
 
     def id_of(self, name: str) -> str:
         """The id of POD/CONTAINER or of CONTAINER; an unknown name is returned unchanged."""
         for pod in self.pods.values():
-            for each in pod.containers.values():
-                if name in (each.name, f"{pod.name}/{each.name}"):
-                    return each.described().id
+            for container in pod.containers.values():
+                if name in (container.name, f"{pod.name}/{container.name}"):
+                    return container.described().id
         return name
 
     def fill(self, count: int) -> None:
@@ -102,8 +103,8 @@ class PlayedNode:
 
     def snapshot(self) -> tuple[list[pb.PodSandbox], list[pb.Container]]:
         """The pods and containers of a Synchronize after a restart."""
-        pods = [each.described for each in self.pods.values() if each.exists]
-        running = [each.described() for each in self.containers() if each.state != pb.CONTAINER_STOPPED]
+        pods = [pod.described for pod in self.pods.values() if pod.exists]
+        running = [container.described() for container in self.containers() if container.state != pb.CONTAINER_STOPPED]
         return pods, running
 
 
@@ -135,9 +136,9 @@ def default_pod(name: str, *, host_network: bool) -> pb.PodSandbox:
 
 def default_spec(name: str, pod: pb.PodSandbox) -> dict[str, Any]:
     """A typical config.json of a small container."""
-    namespaces = [{"type": each} for each in ("pid", "mount")]
-    namespaces += [{"type": each, "path": f"/proc/{PID}/ns/{each}"} for each in ("ipc", "uts")]
-    if any(each.type == "network" for each in pod.linux.namespaces):
+    namespaces = [{"type": kind} for kind in ("pid", "mount")]
+    namespaces += [{"type": kind, "path": f"/proc/{PID}/ns/{kind}"} for kind in ("ipc", "uts")]
+    if any(namespace.type == "network" for namespace in pod.linux.namespaces):
         namespaces.append({"type": "network", "path": f"/proc/{PID}/ns/net"})
     return {
         "ociVersion": "1.2.0",

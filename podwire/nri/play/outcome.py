@@ -23,7 +23,7 @@ class Written:
 
     def diff(self) -> list[str]:
         """As `diff -u` shows it; empty when nothing changed."""
-        before, after = (json.dumps(each, indent=2, sort_keys=True).splitlines() for each in (self.before, self.after))
+        before, after = (json.dumps(spec, indent=2, sort_keys=True).splitlines() for spec in (self.before, self.after))
         name = f"{self.container}/config.json"
         return list(difflib.unified_diff(before, after, name, f"{name} adjusted", n=1, lineterm=""))
 
@@ -47,31 +47,31 @@ class Outcome:
     @property
     def calls(self) -> tuple[str, ...]:
         """The calls that the plugin got."""
-        return tuple(each.method for each in self.exchanges if each.asked_by == "runtime")
+        return tuple(exchange.method for exchange in self.exchanges if exchange.asked_by == "runtime")
 
     @property
     def asks(self) -> tuple[str, ...]:
         """The calls that the plugin made."""
-        return tuple(each.method for each in self.exchanges if each.asked_by == "plugin")
+        return tuple(exchange.method for exchange in self.exchanges if exchange.asked_by == "plugin")
 
     def synchronized(self) -> dict[str, int]:
-        """How many pods and containers Synchronize had, in how many requests."""
-        told = [each.request for each in self.exchanges if each.method == methods.SYNCHRONIZE.name]
-        requests = [each for each in told if isinstance(each, pb.SynchronizeRequest)]
+        """Counts the pods, containers and requests of Synchronize."""
+        sent = [exchange.request for exchange in self.exchanges if exchange.method == methods.SYNCHRONIZE.name]
+        requests = [request for request in sent if isinstance(request, pb.SynchronizeRequest)]
         return {
-            "pods": sum(len(each.pods) for each in requests),
-            "containers": sum(len(each.containers) for each in requests),
+            "pods": sum(len(request.pods) for request in requests),
+            "containers": sum(len(request.containers) for request in requests),
             "batches": len(requests),
         }
 
     def registered(self) -> tuple[str, int | None]:
         """The name that it registered with, and its event mask."""
         plugin, mask = "", None
-        for each in self.exchanges:
-            if isinstance(each.request, pb.RegisterPluginRequest):
-                plugin = f"{each.request.plugin_idx}-{each.request.plugin_name}"
-            if isinstance(each.response, pb.ConfigureResponse):
-                mask = each.response.events
+        for exchange in self.exchanges:
+            if isinstance(exchange.request, pb.RegisterPluginRequest):
+                plugin = f"{exchange.request.plugin_idx}-{exchange.request.plugin_name}"
+            if isinstance(exchange.response, pb.ConfigureResponse):
+                mask = exchange.response.events
         return plugin, mask
 
     def plain(self) -> dict[str, Any]:
@@ -82,12 +82,12 @@ class Outcome:
             "took": round(self.took, 6),
             "error": self.error,
             "connected": self.connected,
-            "calls": [each.plain() for each in self.exchanges],
-            "notes": [each.what for each in self.notes],
+            "calls": [exchange.plain() for exchange in self.exchanges],
+            "notes": [note.what for note in self.notes],
             "adjust": None if self.adjust is None else to_plain(self.adjust),
-            "updates": [to_plain(each) for each in self.updates],
+            "updates": [to_plain(update) for update in self.updates],
             "specs": [
-                {"container": each.container, "before": each.before, "after": each.after} for each in self.written
+                {"container": write.container, "before": write.before, "after": write.after} for write in self.written
             ],
             "failures": self.failures,
         }

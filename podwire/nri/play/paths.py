@@ -1,4 +1,4 @@
-"""Where a value is in config.json: `process.env`, `mounts[0].source`, `annotations["a.b/c"]`."""
+"""Paths of values in config.json: `process.env`, `mounts[0].source`, `annotations["a.b/c"]`."""
 
 import re
 from typing import Any
@@ -18,12 +18,12 @@ def parse(path: str) -> list[str | int]:
     tokens: list[str | int] = []
     at = 0
     while at < len(path):
-        found = _TOKEN.match(path, at)
-        if found is None or (at == 0 and path.startswith(".")):
+        match = _TOKEN.match(path, at)
+        if match is None or (at == 0 and path.startswith(".")):
             raise BadPath(f'{path!r} is not a path such as process.env, mounts[0].source or annotations["a.b/c"]')
-        name, index, quoted = found.groups()
+        name, index, quoted = match.groups()
         tokens.append(int(index) if index is not None else name if name is not None else quoted)
-        at = found.end()
+        at = match.end()
     return tokens
 
 

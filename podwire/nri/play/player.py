@@ -9,13 +9,13 @@ from podwire.nri.play.node import PlayedContainer, PlayedNode, PlayedPod
 from podwire.nri.play.outcome import Outcome, Written
 from podwire.nri.play.plugin import How
 from podwire.nri.play.script import REGISTER, Script, Step, lived
-from podwire.nri.play.setup import NotReady, Setup, staged
+from podwire.nri.play.setup import NotReady, Setup, opened
 from podwire.nri.proxy import Exchange, Noted
 from podwire.protocols.grpc_status import RpcError
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.errors import BadAdjustment
 
-Told = Callable[[Outcome], None]
+OnStep = Callable[[Outcome], None]
 
 
 class Failed(AssertionError):
@@ -32,7 +32,7 @@ class Result:
 
     @property
     def failures(self) -> list[str]:
-        return [f"{_where(each.step)}{why}" for each in self.steps for why in each.failures]
+        return [f"{_where(outcome.step)}{why}" for outcome in self.steps for why in outcome.failures]
 
     @property
     def ok(self) -> bool:
@@ -45,9 +45,9 @@ class Result:
 
     def step(self, title: str) -> Outcome:
         """The first step of this title: `create web/app`. Raises KeyError."""
-        for each in self.steps:
-            if each.step.title == title:
-                return each
+        for outcome in self.steps:
+            if outcome.step.title == title:
+                return outcome
         raise KeyError(title)
 
 
@@ -55,18 +55,18 @@ def _where(step: Step) -> str:
     return f"{step.where}: {step.title}: " if step.where else f"{step.title}: "
 
 
-async def play(script: Script, how: How, told: Told = lambda _: None) -> Result:
+async def play(script: Script, how: How, on_step: OnStep = lambda _: None) -> Result:
     """Plays a script to its end; failures are in the result and are not raised."""
-    world = PlayedNode(script.pods)
-    world.fill(script.node)
+    node = PlayedNode(script.pods)
+    node.fill(script.node)
     result = Result(script.source)
-    async with staged(script, how, world) as stage:
-        player = _Player(world, stage)
-        for each in (Step(verb=REGISTER, expect=script.register), *script.steps):
-            done = await player.play(each)
+    async with opened(script, how, node) as setup:
+        player = _Player(node, setup)
+        for step in (Step(verb=REGISTER, expect=script.register), *script.steps):
+            done = await player.play(step)
             result.steps.append(done)
-            told(done)
-            if each.verb == REGISTER:
+            on_step(done)
+            if step.verb == REGISTER:
                 result.plugin, _ = done.registered()
                 if not done.connected:
                     break
@@ -74,11 +74,11 @@ async def play(script: Script, how: How, told: Told = lambda _: None) -> Result:
 
 
 class _Player:
-    def __init__(self, world: PlayedNode, stage: Setup) -> None:
-        self._world, self._stage = world, stage
+    def __init__(self, node: PlayedNode, setup: Setup) -> None:
+        self._node, self._setup = node, setup
         self._was_connected = True
         self._verbs: dict[str, Callable[[Step, Outcome], Awaitable[None]]] = {
-            REGISTER: lambda _step, _done: stage.start_plugin(),
+            REGISTER: lambda _step, _done: setup.start_plugin(),
             "run": self._run,
             "update-pod": self._update_pod,
             "create": self._create,
@@ -87,17 +87,17 @@ class _Player:
             "stop": self._stop,
             "remove": self._remove,
             "life": self._life,
-            "restart-runtime": lambda _step, _done: stage.restart_runtime(),
-            "restart-plugin": lambda _step, _done: stage.restart_plugin(),
-            "disconnect": lambda _step, _done: stage.disconnect(),
+            "restart-runtime": lambda _step, _done: setup.restart_runtime(),
+            "restart-plugin": lambda _step, _done: setup.restart_plugin(),
+            "disconnect": lambda _step, _done: setup.disconnect(),
             "big-node": self._big_node,
             "wait": lambda step, _done: asyncio.sleep(step.number),
         }
 
     async def play(self, step: Step) -> Outcome:
         done = Outcome(step=step)
-        self._stage.seen.clear()
-        self._world.updates.clear()
+        self._setup.seen.clear()
+        self._node.updates.clear()
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
@@ -108,60 +108,60 @@ class _Player:
             done.error = f"what the plugin wants cannot be done: {error}"
         except NotReady as error:
             done.why_gone = str(error)
-        self._stage.step_is_over()
+        self._setup.step_is_over()
         done.took = clock() - began
-        done.exchanges = [each for each in self._stage.seen if isinstance(each, Exchange)]
-        done.notes = [each for each in self._stage.seen if isinstance(each, Noted)]
-        done.updates = list(self._world.updates)
+        done.exchanges = [exchange for exchange in self._setup.seen if isinstance(exchange, Exchange)]
+        done.notes = [note for note in self._setup.seen if isinstance(note, Noted)]
+        done.updates = list(self._node.updates)
         self._check_step(done)
         return done
 
     def _check_step(self, done: Outcome) -> None:
         """A lost plugin is reported once, by the step in which it was lost."""
-        done.connected = bool(self._stage.host.active()) and not done.why_gone
+        done.connected = bool(self._setup.host.active()) and not done.why_gone
         if not done.connected:
-            done.why_gone = done.why_gone or self._stage.why_gone()
-        named = [each.get("container_id", "") for each in done.step.expect.updates or ()]
-        failures = check_step(done, {each: self._world.id_of(each) for each in named})
+            done.why_gone = done.why_gone or self._setup.why_gone()
+        named = [update.get("container_id", "") for update in done.step.expect.updates or ()]
+        failures = check_step(done, {name: self._node.id_of(name) for name in named})
         if not done.connected and not self._was_connected:
-            failures = [each for each in failures if not each.startswith(DISCONNECTED)]
+            failures = [failure for failure in failures if not failure.startswith(DISCONNECTED)]
         self._was_connected = done.connected
         done.failures = failures
 
     # Pods.
 
     async def _run(self, step: Step, _done: Outcome) -> None:
-        pod = self._world.pods[step.pod]
+        pod = self._node.pods[step.pod]
         try:
-            await self._stage.host.run_pod_sandbox(pod.described)
+            await self._setup.host.run_pod_sandbox(pod.described)
         except RpcError:
-            await self._stage.host.stop_pod_sandbox(pod.described)
-            await self._stage.host.remove_pod_sandbox(pod.described)
+            await self._setup.host.stop_pod_sandbox(pod.described)
+            await self._setup.host.remove_pod_sandbox(pod.described)
             raise
         pod.exists = True
 
     async def _update_pod(self, step: Step, _done: Outcome) -> None:
-        pod, resources = self._world.pods[step.pod], step.resources or pb.LinuxResources()
-        await self._stage.host.update_pod_sandbox(pod.described, pb.LinuxResources(), resources)
+        pod, resources = self._node.pods[step.pod], step.resources or pb.LinuxResources()
+        await self._setup.host.update_pod_sandbox(pod.described, pb.LinuxResources(), resources)
         pod.described.linux.resources.CopyFrom(resources)
-        await self._stage.host.post_update_pod_sandbox(pod.described)
+        await self._setup.host.post_update_pod_sandbox(pod.described)
 
     async def _big_node(self, step: Step, _done: Outcome) -> None:
-        self._world.fill(int(step.number))
-        await self._stage.restart_runtime()
+        self._node.fill(int(step.number))
+        await self._setup.restart_runtime()
 
     async def _life(self, step: Step, done: Outcome) -> None:
-        for each in lived(step.pod, list(self._world.pods[step.pod].containers)):
-            await self._verbs[each.verb](each, done)
+        for lived_step in lived(step.pod, list(self._node.pods[step.pod].containers)):
+            await self._verbs[lived_step.verb](lived_step, done)
 
     # Containers.
 
     def _found(self, step: Step) -> tuple[PlayedPod, PlayedContainer]:
-        pod = self._world.pods[step.pod]
+        pod = self._node.pods[step.pod]
         return pod, pod.containers[step.container]
 
     async def _create(self, step: Step, done: Outcome) -> None:
-        host = self._stage.host
+        host = self._setup.host
         pod, container = self._found(step)
         container.state, container.spec = pb.CONTAINER_UNKNOWN, container.default
         try:
@@ -176,7 +176,7 @@ class _Player:
         await host.post_create_container(pod.described, container.described())
 
     async def _start(self, step: Step, _done: Outcome) -> None:
-        host = self._stage.host
+        host = self._setup.host
         pod, container = self._found(step)
         try:
             await host.start_container(pod.described, container.described())
@@ -191,26 +191,26 @@ class _Player:
         pod, container = self._found(step)
         before = container.spec
         asked = step.resources or pb.LinuxResources()
-        decided = await self._stage.host.update_container(pod.described, container.described(), asked)
+        decided = await self._setup.host.update_container(pod.described, container.described(), asked)
         container.update(decided)
         done.written.append(Written(container=container.name, before=before, after=container.spec))
-        await self._stage.host.post_update_container(pod.described, container.described())
+        await self._setup.host.post_update_container(pod.described, container.described())
 
     async def _stop(self, step: Step, _done: Outcome) -> None:
         if not step.container:
-            await self._stage.host.stop_pod_sandbox(self._world.pods[step.pod].described)
+            await self._setup.host.stop_pod_sandbox(self._node.pods[step.pod].described)
             return
         pod, container = self._found(step)
         container.state = pb.CONTAINER_STOPPED
-        await self._stage.host.stop_container(pod.described, container.described())
+        await self._setup.host.stop_container(pod.described, container.described())
 
     async def _remove(self, step: Step, _done: Outcome) -> None:
-        pod = self._world.pods[step.pod]
+        pod = self._node.pods[step.pod]
         if not step.container:
-            await self._stage.host.remove_pod_sandbox(pod.described)
+            await self._setup.host.remove_pod_sandbox(pod.described)
             pod.exists = False
             return
         container = pod.containers[step.container]
         container.state = pb.CONTAINER_STOPPED
-        await self._stage.host.remove_container(pod.described, container.described())
+        await self._setup.host.remove_container(pod.described, container.described())
         container.exists = False

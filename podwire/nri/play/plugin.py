@@ -21,7 +21,7 @@ ENDS_WITHIN = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
-    """How a plugin is started."""
+    """The command of a plugin and the way it is started."""
 
     argv: Sequence[str]
     launch: PluginId | None = None
@@ -74,7 +74,7 @@ class Process:
 
 def connecting(how: How, path: str) -> Process:
     """An external plugin: it finds the socket in NRI_SOCKET, or in an argument. Raises OSError."""
-    argv = [each.replace(SOCKET, path) for each in how.argv]
+    argv = [argument.replace(SOCKET, path) for argument in how.argv]
     return Process(argv, {**os.environ, "NRI_SOCKET": path}, how.output)
 
 

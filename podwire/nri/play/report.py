@@ -15,8 +15,8 @@ _CALL = 30
 def lines(done: Outcome) -> Iterator[str]:
     """One step as text: calls, responses, the diff of config.json, failures."""
     yield done.step.title
-    for each in done.exchanges:
-        yield from _exchange(each)
+    for exchange in done.exchanges:
+        yield from _exchange(exchange)
     if done.error:
         yield f"  error: {done.error}"
     for written in done.written:
@@ -24,23 +24,25 @@ def lines(done: Outcome) -> Iterator[str]:
     yield from (f"  ✕ {failure}" for failure in done.failures)
 
 
-def _exchange(each: Exchange) -> Iterator[str]:
-    name = f"{each.method} (via {each.via})" if each.via else each.method
-    name = name if each.asked_by == "runtime" else f"→ {name}"
-    share = "" if each.share is None or each.budget is None else f"{each.share:.0%} of {each.budget:g} s"
-    outcome = "" if each.outcome == "OK" else f"✕ {each.outcome}{f': {each.error}' if each.error else ''}"
-    yield f"  {name:{_CALL}}  {each.took * 1e3:8.1f} ms  {share:12}  {outcome}".rstrip()
-    for change in each.changes:
+def _exchange(exchange: Exchange) -> Iterator[str]:
+    name = f"{exchange.method} (via {exchange.via})" if exchange.via else exchange.method
+    name = name if exchange.asked_by == "runtime" else f"→ {name}"
+    has_share = exchange.share is not None and exchange.budget is not None
+    share = f"{exchange.share:.0%} of {exchange.budget:g} s" if has_share else ""
+    error = f": {exchange.error}" if exchange.error else ""
+    outcome = "" if exchange.outcome == "OK" else f"✕ {exchange.outcome}{error}"
+    yield f"  {name:{_CALL}}  {exchange.took * 1e3:8.1f} ms  {share:12}  {outcome}".rstrip()
+    for change in exchange.changes:
         yield f"      {change}"
 
 
 def verdict(result: Result) -> list[str]:
     """The end of the report."""
-    calls = sum(len(each.exchanges) for each in result.steps)
+    calls = sum(len(outcome.exchanges) for outcome in result.steps)
     counted = f"{result.plugin or 'no plugin'}: {len(result.steps)} steps, {calls} calls"
     if result.ok:
         return [f"{counted}, all as expected"]
-    return [f"{counted}, {len(result.failures)} not as expected:", *(f"  {each}" for each in result.failures)]
+    return [f"{counted}, {len(result.failures)} not as expected:", *(f"  {failure}" for failure in result.failures)]
 
 
 def plain(result: Result) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def plain(result: Result) -> dict[str, Any]:
         "plugin": result.plugin,
         "ok": result.ok,
         "failures": result.failures,
-        "steps": [each.plain() for each in result.steps],
+        "steps": [outcome.plain() for outcome in result.steps],
     }
 
 
@@ -59,13 +61,17 @@ def as_json(result: Result) -> str:
 
 def as_junit(result: Result) -> str:
     """As JUnit XML: one test case per step."""
-    failed = sum(bool(each.failures) for each in result.steps)
+    failed = sum(bool(outcome.failures) for outcome in result.steps)
     suite = ET.Element("testsuite", name=result.source, tests=str(len(result.steps)), failures=str(failed))
-    for number, each in enumerate(result.steps):
+    for number, outcome in enumerate(result.steps):
         case = ET.SubElement(
-            suite, "testcase", classname=result.plugin, name=f"{number:02} {each.step.title}", time=f"{each.took:.3f}"
+            suite,
+            "testcase",
+            classname=result.plugin,
+            name=f"{number:02} {outcome.step.title}",
+            time=f"{outcome.took:.3f}",
         )
-        if each.failures:
-            ET.SubElement(case, "failure", message=each.failures[0]).text = "\n".join(each.failures)
-        ET.SubElement(case, "system-out").text = "\n".join(lines(each))
+        if outcome.failures:
+            ET.SubElement(case, "failure", message=outcome.failures[0]).text = "\n".join(outcome.failures)
+        ET.SubElement(case, "system-out").text = "\n".join(lines(outcome))
     return ET.tostring(suite, encoding="unicode", xml_declaration=True)

@@ -116,6 +116,6 @@ class Script:
 def lived(pod: str, containers: list[str]) -> list[Step]:
     """The lifecycle of a pod as steps."""
     steps = [Step(verb="run", subject=pod)]
-    steps += [Step(verb=verb, subject=f"{pod}/{each}") for each in containers for verb in ("create", "start")]
-    steps += [Step(verb=verb, subject=f"{pod}/{each}") for each in containers for verb in ("stop", "remove")]
+    steps += [Step(verb=verb, subject=f"{pod}/{container}") for container in containers for verb in ("create", "start")]
+    steps += [Step(verb=verb, subject=f"{pod}/{container}") for container in containers for verb in ("stop", "remove")]
     return [*steps, Step(verb="stop", subject=pod), Step(verb="remove", subject=pod)]

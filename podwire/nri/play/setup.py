@@ -1,5 +1,5 @@
-"""Where a script is played: the host of NRI on a socket of its own, a proxy before it that sees everything, and the
-plugin's process.
+"""The environment that a script is played in: the host of NRI on a socket of its own, a proxy before it that sees
+everything, and the plugin's process.
 
 The proxy is where connections are cut, and where what passes is seen as it passes.
 """
@@ -46,10 +46,10 @@ class NotReady(Exception):
 class Setup:
     """Everything that is there while a script is played."""
 
-    def __init__(self, script: Script, how: How, world: PlayedNode, folder: Path) -> None:
+    def __init__(self, script: Script, how: How, node: PlayedNode, folder: Path) -> None:
         self._script = script
         self._how = how
-        self._world = world
+        self._node = node
         self._socket = folder / "nri.sock"
         self._runtime = folder / "runtime.sock"
         self._hosting = AsyncExitStack()
@@ -106,9 +106,9 @@ class Setup:
             plugin_config=self._script.config,
             state_change=script.generation == OLD,
         )
-        self.host = Adaptation(settings, self._world, runtime_name=script.name, runtime_version=script.version)
+        self.host = Adaptation(settings, self._node, runtime_name=script.name, runtime_version=script.version)
         self.host.on_registered.append(lambda _: self._active.set())
-        self.host.know(*self._world.snapshot())
+        self.host.know(*self._node.snapshot())
         await self._hosting.enter_async_context(self.host.running())
 
     async def restart_runtime(self) -> None:
@@ -164,8 +164,8 @@ class Setup:
         await self._end_pairs()
 
     async def _end_pairs(self) -> None:
-        for each in tuple(self._pairs):
-            each.cancel()
+        for pair in tuple(self._pairs):
+            pair.cancel()
         await asyncio.gather(*self._pairs, return_exceptions=True)
 
     async def plugin_is_ready(self, *, again: bool = True) -> None:
@@ -190,12 +190,12 @@ class Setup:
             raise NotReady(self._why()) from None
 
     async def _active_or_ended(self, process: Process) -> None:
-        waits = [asyncio.ensure_future(each.wait()) for each in (self._active, self._refused, process.ended)]
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._active, self._refused, process.ended)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waits:
-                each.cancel()
+            for waiter in waits:
+                waiter.cancel()
 
     def _why(self) -> str:
         if self.process is not None and self.process.code is not None:
@@ -209,13 +209,13 @@ class Setup:
     def why_gone(self) -> str:
         if self.process is not None and self.process.code is not None:
             return f"its process ended with code {self.process.code}"
-        return next((each.last_error for each in self.host.report() if each.last_error), "")
+        return next((report.last_error for report in self.host.report() if report.last_error), "")
 
 
 @asynccontextmanager
-async def staged(script: Script, how: How, world: PlayedNode) -> AsyncIterator[Setup]:
-    """A stage in a folder of its own, which goes with it."""
+async def opened(script: Script, how: How, node: PlayedNode) -> AsyncIterator[Setup]:
+    """A setup in a folder of its own, which goes with it."""
     with TemporaryDirectory(prefix="pw-play-") as folder:
-        stage = Setup(script, how, world, Path(folder))
-        async with stage.open():
-            yield stage
+        setup = Setup(script, how, node, Path(folder))
+        async with setup.open():
+            yield setup

@@ -23,8 +23,8 @@ _RUNTIME = ("name", "version", "generation", "registration_timeout", "request_ti
 _BESIDE_POD = ("containers", "host_network")
 _BESIDE_STEP = ("expect", "resources")
 _VERBS = (*words.POD_VERBS, *words.CONTAINER_VERBS, *words.EITHER_VERBS, *words.OTHER_VERBS)
-_CALLS = {each.name: each.name for each in methods.PLUGIN}
-_ASKS = {each.name: each.name for each in methods.RUNTIME}
+_CALLS = {method.name: method.name for method in methods.PLUGIN}
+_ASKS = {method.name: method.name for method in methods.RUNTIME}
 _WANTED = ("contains", "absent", "matches", "equals")
 _SYNCHRONIZED = ("pods", "containers", "batches")
 
@@ -99,16 +99,16 @@ def _container(at: At) -> ContainerScript:
 
 
 def _steps(at: At, pods: dict[str, PodScript]) -> tuple[Step, ...]:
-    return tuple(_step(each, pods) for each in at.items())
+    return tuple(_step(item, pods) for item in at.items())
 
 
 def _step(at: At, pods: dict[str, PodScript]) -> Step:
     where = f"{at.source}:{at.node.start_mark.line + 1}"
     if not at.is_mapping:
-        verb = at.one_of({each: each for each in ("restart-runtime", "restart-plugin", "disconnect")})
+        verb = at.one_of({name: name for name in ("restart-runtime", "restart-plugin", "disconnect")})
         return Step(verb=verb, where=where)
     found = at.mapping((*_VERBS, *_BESIDE_STEP))
-    verbs = [each for each in found if each in _VERBS]
+    verbs = [key for key in found if key in _VERBS]
     if len(verbs) != 1:
         raise at.fail(f"a step is one of {', '.join(_VERBS)}, and here are {len(verbs)} of them")
     verb, target = verbs[0], found[verbs[0]]
@@ -159,12 +159,12 @@ def _resources(verb: str, at: At | None) -> pb.LinuxResources | None:
 
 
 def _expect(at: At) -> Expect:
-    found = at.mapping(_EXPECTATIONS)
-    return Expect(**{key: _EXPECTATIONS[key](value) for key, value in found.items()})
+    expectations = at.mapping(_EXPECTATIONS)
+    return Expect(**{key: _EXPECTATIONS[key](value) for key, value in expectations.items()})
 
 
 def _names(table: dict[str, str]) -> Callable[[At], tuple[str, ...]]:
-    return lambda at: tuple(each.one_of(table) for each in at.items())
+    return lambda at: tuple(item.one_of(table) for item in at.items())
 
 
 def _adjust(at: At) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _adjust(at: At) -> dict[str, Any]:
 
 
 def _updates(at: At) -> list[dict[str, Any]]:
-    return [to_plain(message_at(each, pb.ContainerUpdate)) for each in at.items()]
+    return [to_plain(message_at(item, pb.ContainerUpdate)) for item in at.items()]
 
 
 def _synchronized(at: At) -> dict[str, int]:
@@ -212,5 +212,5 @@ _EXPECTATIONS: dict[str, Callable[[At], Any]] = {
     "synchronized": _synchronized,
     "connected": At.truth,
     "plugin": At.text,
-    "subscribes": _names({each: each for each in events.BY_TITLE}),
+    "subscribes": _names({title: title for title in events.BY_TITLE}),
 }

@@ -22,7 +22,7 @@ PLUGIN = "plugin"
 
 _ASKS_ON = {RUNTIME: mux.PLUGIN_SERVICE, PLUGIN: mux.RUNTIME_SERVICE}
 _OTHER = {RUNTIME: PLUGIN, PLUGIN: RUNTIME}
-_TABLE = {(each.service, each.name): each for each in (*methods.RUNTIME, *methods.PLUGIN)}
+_TABLE = {(method.service, method.name): method for method in (*methods.RUNTIME, *methods.PLUGIN)}
 
 
 @dataclass(slots=True)
@@ -93,17 +93,17 @@ class Decoder:
 
     def _asked(self, sender: str, frame: Frame, now: float) -> Iterator[Seen]:
         try:
-            told = ttrpc_pb2.Request.FromString(frame.data)
+            envelope = ttrpc_pb2.Request.FromString(frame.data)
         except DecodeError:
             yield self._note(now, f"the {sender} sends an invalid request on stream {frame.stream}")
             return
-        known = _TABLE.get((told.service, told.method))
-        request = _decoded(known.request, told.payload) if known is not None and not frame.oversize else None
-        method = told.method or f"a request of {frame.oversize} bytes"
+        known = _TABLE.get((envelope.service, envelope.method))
+        request = _decoded(known.request, envelope.payload) if known is not None and not frame.oversize else None
+        method = envelope.method or f"a request of {frame.oversize} bytes"
         if known is not None and request is None:
             yield self._note(now, f"the payload of {method} is not a {known.request.DESCRIPTOR.name}")
         self._learn(request)
-        budget = told.timeout_nano / 1e9 if told.timeout_nano > 0 else None
+        budget = envelope.timeout_nano / 1e9 if envelope.timeout_nano > 0 else None
         self._waiting[sender, frame.stream] = _Asked(method, known, request, now, self._budget(method, budget))
 
     def _answered(self, asker: str, frame: Frame, now: float) -> Iterator[Seen]:
@@ -120,15 +120,15 @@ class Decoder:
         elif isinstance(request, pb.ConfigureRequest):
             self.request_timeout = request.request_timeout / 1e3 or None
 
-    def _budget(self, method: str, told: float | None) -> float | None:
+    def _budget(self, method: str, own: float | None) -> float | None:
         """The timeout of Configure for hooks; for other calls the caller's own."""
         is_hook = method in events.BY_TITLE or method == methods.STATE_CHANGE.name
-        return self.request_timeout or told if is_hook else told
+        return self.request_timeout or own if is_hook else own
 
     def _exchange(self, asker: str, asked: _Asked, now: float, **came: Any) -> Exchange:
         method, via, request = asked.method, "", asked.request
-        if isinstance(request, pb.StateChangeEvent) and (told := events.from_state_change(request)) is not None:
-            method, via, request = told[0].title, asked.method, told[1]
+        if isinstance(request, pb.StateChangeEvent) and (event := events.from_state_change(request)) is not None:
+            method, via, request = event[0].title, asked.method, event[1]
         return Exchange(
             plugin=self.plugin,
             asked_by=asker,
@@ -157,14 +157,14 @@ def _came(asked: _Asked, frame: Frame) -> dict[str, Any]:
     if frame.oversize:
         return {"error": ResourceExhausted(f"an answer of {frame.oversize} bytes, and a frame holds {MAX_DATA}")}
     try:
-        told = ttrpc_pb2.Response.FromString(frame.data)
+        envelope = ttrpc_pb2.Response.FromString(frame.data)
     except DecodeError:
         return {"error": InvalidArgument("the answer is not a ttrpc Response")}
-    if told.status.code:
-        return {"error": from_code(told.status.code, told.status.message)}
+    if envelope.status.code:
+        return {"error": from_code(envelope.status.code, envelope.status.message)}
     if asked.known is None:
         return {}
-    response = _decoded(asked.known.response, told.payload)
+    response = _decoded(asked.known.response, envelope.payload)
     if response is None:
         return {"error": InvalidArgument(f"the answer is not a {asked.known.response.DESCRIPTOR.name}")}
     return {"response": response}

@@ -61,9 +61,9 @@ class Exchange:
             return list(_lines(to_plain(self.request)))
         if self.response is None or self.method == "Configure":
             return []
-        told = to_plain(self.response)
-        told.pop("more", None)
-        return list(_lines(told))
+        response = to_plain(self.response)
+        response.pop("more", None)
+        return list(_lines(response))
 
     def plain(self) -> dict[str, Any]:
         """As JSON values."""

@@ -51,18 +51,18 @@ class Proxy:
 
     async def cut(self) -> None:
         """Closes all connections."""
-        for each in self._pairs:
-            each.cancel()
+        for pair in self._pairs:
+            pair.cancel()
         await asyncio.gather(*self._pairs, return_exceptions=True)
 
     def give_up(self) -> None:
         """Reports the runtime's unanswered requests, which it has given up."""
-        for each in self._watchers:
-            self._left(each, RUNTIME)
+        for watcher in self._watchers:
+            self._left(watcher, RUNTIME)
 
     def _left(self, watcher: Decoder, *askers: str) -> None:
-        for each in watcher.end(self._now(), *askers):
-            self._tell(each)
+        for item in watcher.end(self._now(), *askers):
+            self._tell(item)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -125,12 +125,12 @@ class Proxy:
             # A bug of the decoder must not disturb the connection.
             _log.exception("cannot decode forwarded bytes")
             return
-        for each in seen:
-            self._tell(each)
+        for item in seen:
+            self._tell(item)
 
     def _note(self, what: str) -> None:
         self._tell(Noted(plugin="?", at=self._now(), what=what))
 
     def _now(self) -> float:
-        # Finer than the loop's own clock, which may tell whole milliseconds.
+        # Finer than the loop's own clock, which may have a resolution of milliseconds.
         return time.monotonic() - self._began

@@ -42,17 +42,19 @@ class Summary:
 
     def plain(self) -> list[dict[str, Any]]:
         """As JSON values; sorted by plugin."""
-        found = sorted(self._rows.items(), key=lambda each: each[0][0])
-        return [{"plugin": plugin, "method": method, **row.plain()} for (plugin, method), row in found]
+        rows = sorted(self._rows.items(), key=lambda each: each[0][0])
+        return [{"plugin": plugin, "method": method, **row.plain()} for (plugin, method), row in rows]
 
     def lines(self) -> list[str]:
         """As a text table."""
         head = ("PLUGIN", "CALL", "CALLS", "FAILED", "P50", "MAX", "OF ITS TIME")
         rows = [head]
-        for each in self.plain():
-            share = "" if each["max_share"] is None else f"{each['max_share']:.0%}"
-            times = (milliseconds(each["p50"]), milliseconds(each["max"]))
-            rows.append((each["plugin"], each["method"], str(each["calls"]), str(each["failed"]), *times, share))
+        for record in self.plain():
+            share = "" if record["max_share"] is None else f"{record['max_share']:.0%}"
+            times = (milliseconds(record["p50"]), milliseconds(record["max"]))
+            rows.append(
+                (record["plugin"], record["method"], str(record["calls"]), str(record["failed"]), *times, share)
+            )
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -70,5 +72,5 @@ def line(seen: Seen) -> str:
     asked = name if seen.asked_by == "runtime" else f"→ {name}"
     what = f"{seen.began:9.3f}  {seen.plugin:14}  {asked:27}  {milliseconds(seen.took):>10}  {share:14}  {seen.subject}"
     outcome = "" if seen.outcome == "OK" else f"  ✕ {seen.outcome}{f': {seen.error}' if seen.error else ''}"
-    changes = "".join(f"\n{'':27}{each}" for each in seen.changes)
+    changes = "".join(f"\n{'':27}{change}" for change in seen.changes)
     return f"{what}{outcome}".rstrip() + changes

@@ -46,22 +46,22 @@ class At:
         if not isinstance(self.node, yaml.MappingNode):
             raise self.fail(f"keys and values are wanted here, and this is {self._kind}")
         allowed = None if known is None else list(known)
-        found: dict[str, At] = {}
+        children: dict[str, At] = {}
         for key_node, value in self.node.value:
             key = At(key_node, self.source, self.path).text()
             here = At(key_node, self.source, self._below(key))
-            if key in found:
+            if key in children:
                 raise here.fail("is there twice")
             if allowed is not None and key not in allowed:
                 raise here.fail(f"is unknown; known are {', '.join(allowed)}")
-            found[key] = At(value, self.source, self._below(key))
-        return found
+            children[key] = At(value, self.source, self._below(key))
+        return children
 
     def items(self) -> list["At"]:
         """The values of a list. Raises BadScript."""
         if not isinstance(self.node, yaml.SequenceNode):
             raise self.fail(f"a list is wanted here, and this is {self._kind}")
-        return [At(each, self.source, f"{self.path}[{number}]") for number, each in enumerate(self.node.value)]
+        return [At(child, self.source, f"{self.path}[{number}]") for number, child in enumerate(self.node.value)]
 
     def text(self) -> str:
         """A string; a number is taken as it was written."""
@@ -83,10 +83,10 @@ class At:
 
     def seconds(self) -> float:
         """A span of time: 2, 0.5, 300ms, 2s, 1m."""
-        found = _SECONDS.fullmatch(self.text())
-        if found is None:
+        match = _SECONDS.fullmatch(self.text())
+        if match is None:
             raise self.fail(f"a time such as 300ms or 2s is wanted here, and this is {self.text()!r}")
-        return float(found[1]) * _UNITS[found[2]]
+        return float(match[1]) * _UNITS[match[2]]
 
     def one_of(self, table: Mapping[str, Value]) -> Value:
         """The value for a word."""
@@ -140,8 +140,8 @@ def _refuse_deep(root: At, node: yaml.Node, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise At(node, root.source).fail(f"more than {MAX_DEPTH} values within each other")
     if isinstance(node, yaml.SequenceNode):
-        for each in node.value:
-            _refuse_deep(root, each, depth + 1)
+        for pair in node.value:
+            _refuse_deep(root, pair, depth + 1)
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             _refuse_deep(root, key, depth + 1)

@@ -4,7 +4,7 @@
     env: {COLOR: blue}                                      a list of KeyValue is a mapping, or a list of them
     CDI_devices: [vendor.example/net=dev0]                  a CDIDevice is its name
 
-What `to_plain` tells, `message_at` reads.
+`message_at` reads the output of `to_plain`.
 """
 
 from collections.abc import Container
@@ -33,9 +33,9 @@ def _plain_field(field: FieldDescriptor, value: Any) -> Any:
         inner = _message_of(field).fields_by_name["value"]
         return {str(key): _plain_value(inner, value[key]) for key in sorted(value)}
     if field.is_repeated:
-        if _is_pairs(field) and len({each.key for each in value}) == len(value):
-            return {each.key: each.value for each in value}
-        return [_plain_value(field, each) for each in value]
+        if _is_pairs(field) and len({pair.key for pair in value}) == len(value):
+            return {pair.key: pair.value for pair in value}
+        return [_plain_value(field, item) for item in value]
     return _plain_value(field, value)
 
 
@@ -65,7 +65,7 @@ def _fields(at: At, kind: Any, beside: Container[str] = ()) -> dict[str, Any]:
             continue
         field = kind.fields_by_name.get(name) or kind.fields_by_camelcase_name.get(name)
         if field is None:
-            known = ", ".join(each.name for each in kind.fields)
+            known = ", ".join(known_field.name for known_field in kind.fields)
             raise value.fail(f"{kind.name} has no such field; it has {known}")
         found[field.name] = _field(value, field)
     return found
@@ -79,7 +79,7 @@ def _field(at: At, field: FieldDescriptor) -> Any:
         return _value(at, field)
     if _is_pairs(field) and at.is_mapping:
         return [{"key": key, "value": value.text()} for key, value in at.mapping().items()]
-    return [_value(each, field) for each in at.items()]
+    return [_value(item, field) for item in at.items()]
 
 
 def _value(at: At, field: FieldDescriptor) -> Any:
@@ -109,7 +109,7 @@ def _scalar(at: At, field: FieldDescriptor) -> Any:
         case FieldDescriptor.TYPE_BOOL:
             return at.truth()
         case FieldDescriptor.TYPE_ENUM:
-            names = {each.name: each.name for each in _enum(field).values}
+            names = {number.name: number.name for number in _enum(field).values}
             value = at.value()
             return value if isinstance(value, int) else at.one_of(names)
         case kind if kind in _INTEGERS:
@@ -148,7 +148,7 @@ def _alone(kind: Descriptor) -> str | None:
 
 
 def _message_of(field: FieldDescriptor) -> Descriptor:
-    assert field.message_type is not None  # noqa: S101 - told by the field's type
+    assert field.message_type is not None  # noqa: S101 - implied by the field's type
     return field.message_type
 
 

@@ -94,7 +94,7 @@ class Logger(Plugin):
         self._tell("RemoveContainer", pod, container)
 
     async def validate(self, request: pb.ValidateContainerAdjustmentRequest) -> str | None:
-        plugins = ",".join(f"{each.index}-{each.name}" for each in request.plugins)
+        plugins = ",".join(f"{plugin.index}-{plugin.name}" for plugin in request.plugins)
         self._tell("ValidateContainerAdjustment", request.pod, request.container, plugins=plugins)
         return None
 
@@ -112,18 +112,18 @@ class Logger(Plugin):
 
 def read(config: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Annotations and variables for every container: {"annotations": {…}, "env": {…}}. Raises ValueError."""
-    told = json.loads(config) if config.strip() else {}
-    if not isinstance(told, dict) or (unknown := sorted(set(told) - {"annotations", "env"})):
-        what = ", ".join(unknown) if isinstance(told, dict) else "no object"
+    settings = json.loads(config) if config.strip() else {}
+    if not isinstance(settings, dict) or (unknown := sorted(set(settings) - {"annotations", "env"})):
+        what = ", ".join(unknown) if isinstance(settings, dict) else "no object"
         raise ValueError(f"configuration: {what}; there are annotations and env")
-    return _texts(told, "annotations"), _texts(told, "env")
+    return _texts(settings, "annotations"), _texts(settings, "env")
 
 
-def _texts(told: Mapping[str, Any], field: str) -> Mapping[str, str]:
-    found = told.get(field, {})
-    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+def _texts(settings: Mapping[str, Any], field: str) -> Mapping[str, str]:
+    texts = settings.get(field, {})
+    if not isinstance(texts, dict) or not all(isinstance(value, str) for value in texts.values()):
         raise ValueError(f"configuration: {field} must be an object of strings")
-    return found
+    return texts
 
 
 def _line(message: pb.LinuxResources) -> str:

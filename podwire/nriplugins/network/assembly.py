@@ -36,7 +36,7 @@ class Parts:
         """Runs informers, reconciler, status writer and event recorder until cancelled."""
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self.informers.run(), name="watches")
-            parts.create_task(self.reconciler.run(self.informers.complete), name="keeper")
+            parts.create_task(self.reconciler.run(self.informers.complete), name="reconciler")
             parts.create_task(self.statuses.run(), name="statuses")
             parts.create_task(self.events.run(), name="events")
 
@@ -62,7 +62,7 @@ class Parts:
             "refused_pods": ("Pods that could not have what they must", [((), len(self.reconciler.refused))]),
             "resources": ("Resources that are known", [((("kind", kind),), count) for kind, count in kinds.items()]),
             "broken_policies": ("Policies that cannot be followed, and close what they select", [((), facts.broken)]),
-            "ready": ("Whether new pods can be judged", [((), 0 if self.lacking() else 1)]),
+            "ready": ("Whether new pods can be admitted", [((), 0 if self.lacking() else 1)]),
             "verdicts_total": ("Packets that open connections", map(_verdict, facts.verdicts)),
         }
         return self.meter.text(gauges)

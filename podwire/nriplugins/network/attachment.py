@@ -1,4 +1,4 @@
-"""How a pod is attached to its node, read from the kernel; it decides where its policies are enforced."""
+"""The attachment of a pod to its node, read from the kernel; it decides where its policies are enforced."""
 
 from collections.abc import Iterable
 from ipaddress import ip_address
@@ -34,9 +34,9 @@ def find_attachment(netns: str, ips: Iterable[str], node: KernelNetwork) -> Host
 
 def own_link(links: Iterable[Link], addresses: Iterable[Address], ips: Iterable[str]) -> Link | None:
     """The link that has the first of these addresses that any link has."""
-    holders = {each.interface.ip: each.ifindex for each in addresses}
-    index = next((holders[ip] for each in ips if (ip := ip_address(each)) in holders), None)
-    return next((each for each in links if each.ifindex == index), None)
+    holders = {address.interface.ip: address.ifindex for address in addresses}
+    index = next((holders[ip] for text in ips if (ip := ip_address(text)) in holders), None)
+    return next((link for link in links if link.ifindex == index), None)
 
 
 def decide(link: Link, host: Link, master: Link | None) -> HostAttachment:

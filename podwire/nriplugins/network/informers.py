@@ -29,7 +29,7 @@ class Informers:
     def __init__(self, api: Client, on_change: OnChange, now: Now) -> None:
         self._api, self._on_change, self._now = api, on_change, now
         self._caches: dict[Kind, Informer] = {}
-        self._served = {definition_of(each): asyncio.Event() for each in CUSTOM}
+        self._served = {definition_of(kind): asyncio.Event() for kind in CUSTOM}
         self._missing = {*BUILT_IN, *CUSTOM}
         self._last_change: dict[Kind, float] = {}
         self.complete = asyncio.Event()
@@ -46,15 +46,15 @@ class Informers:
     @property
     def missing(self) -> list[str]:
         """The kinds that were not listed yet."""
-        return sorted(each.resource for each in self._missing)
+        return sorted(kind.resource for kind in self._missing)
 
     async def run(self) -> None:
         """Watches until cancelled. Raises ApiError when the server does not serve a built-in kind."""
         async with asyncio.TaskGroup() as parts:
-            for each in BUILT_IN:
-                parts.create_task(self._follow(each), name=f"watch {each.resource}")
-            for each in CUSTOM:
-                parts.create_task(self._follow_custom(each), name=f"watch {each.resource}")
+            for kind in BUILT_IN:
+                parts.create_task(self._follow(kind), name=f"watch {kind.resource}")
+            for kind in CUSTOM:
+                parts.create_task(self._follow_custom(kind), name=f"watch {kind.resource}")
             parts.create_task(self._follow_definitions(), name="watch definitions")
 
     async def _follow(self, kind: Kind) -> None:
@@ -75,8 +75,8 @@ class Informers:
             except ApiError as error:
                 if error.code != NOT_FOUND:
                     raise
-            for each in tuple(self._caches.pop(kind).objects.values()):
-                self._on_change(kind, Deleted(each))
+            for object_ in tuple(self._caches.pop(kind).objects.values()):
+                self._on_change(kind, Deleted(object_))
             _log.info("custom resource is not served yet", extra={"kind": kind.resource})
             self._listed(kind)
             await asyncio.sleep(PAUSE)
@@ -102,7 +102,7 @@ class Informers:
         if not self._missing and not self.complete.is_set():
             _log.info(
                 "informers have listed all kinds",
-                extra={"resources": sum(len(each.objects) for each in self._caches.values())},
+                extra={"resources": sum(len(cache.objects) for cache in self._caches.values())},
             )
             self.complete.set()
 
@@ -110,4 +110,4 @@ class Informers:
 def established(definition: Object) -> bool:
     """Whether the kind of a definition is served."""
     rows = (definition.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Established" and each.get("status") == "True" for each in rows)
+    return any(row.get("type") == "Established" and row.get("status") == "True" for row in rows)

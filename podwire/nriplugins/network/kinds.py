@@ -6,10 +6,10 @@ from podwire.protocols.k8sapi.kinds import Kind
 
 
 def _builtin(api_version: str, kind: str) -> Kind:
-    found = BUILTIN.of_kind(api_version, kind)
-    if found is None:
+    kind_ = BUILTIN.of_kind(api_version, kind)
+    if kind_ is None:
         raise LookupError(kind)
-    return found
+    return kind_
 
 
 PODS = _builtin("v1", "Pod")

@@ -22,10 +22,10 @@ class Settings:
     image: str = "podwire:latest"
     namespace: str = "kube-system"
     port: int = 9745
-    """Of the pages, on the node's loopback."""
+    """The port of the HTTP endpoints, on the node's loopback."""
     api_host: str = ""
     api_port: str = ""
-    """Where the API server is, for clusters in which its Service does not reach it from a node."""
+    """The address of the API server, for clusters in which its Service does not reach it from a node."""
     kubeconfig: str = ""
     """A file of the node, for clusters in which service accounts may not see enough."""
 
@@ -47,13 +47,13 @@ def _object(api_version: str, kind: str, namespace: str = "") -> Object:
 
 
 def _rules() -> list[Object]:
-    custom = [each.resource for each in CUSTOM]
+    custom = [kind.resource for kind in CUSTOM]
     return [
         _rule([""], ["pods", "namespaces"], READ),
         _rule(["networking.k8s.io"], ["networkpolicies"], READ),
         _rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], READ),
         _rule([GROUP], custom, READ),
-        _rule([GROUP], [f"{each}/status" for each in custom], ("patch",)),
+        _rule([GROUP], [f"{resource}/status" for resource in custom], ("patch",)),
         _rule([""], ["events"], ("create", "patch")),
     ]
 
@@ -125,5 +125,5 @@ def _container(settings: Settings) -> Object:
 
 def _environment(settings: Settings) -> list[Object]:
     node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-    told = {"KUBERNETES_SERVICE_HOST": settings.api_host, "KUBERNETES_SERVICE_PORT": settings.api_port}
-    return [node, *({"name": name, "value": value} for name, value in told.items() if value)]
+    variables = {"KUBERNETES_SERVICE_HOST": settings.api_host, "KUBERNETES_SERVICE_PORT": settings.api_port}
+    return [node, *({"name": name, "value": value} for name, value in variables.items() if value)]

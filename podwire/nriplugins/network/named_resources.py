@@ -35,14 +35,14 @@ class Read:
 def named_by(pod: Pod) -> Iterator[tuple[Kind, str]]:
     """The resources that a pod names; invalid names are skipped."""
     for kind, annotation in ANNOTATIONS.items():
-        for each in named(pod, annotation):
-            if not names.dns_subdomain(each):
-                yield kind, each
+        for name in named(pod, annotation):
+            if not names.dns_subdomain(name):
+                yield kind, name
 
 
-def cached(kind: Kind, name: str, found: Object | None) -> str:
-    """How a trace shows a read from the cache."""
-    return f"read (cache, rv {version_of(found) if found else '-'}) {kind.resource}/{name}"
+def cached(kind: Kind, name: str, object_: Object | None) -> str:
+    """The text by which a trace shows a read from the cache."""
+    return f"read (cache, rv {version_of(object_) if object_ else '-'}) {kind.resource}/{name}"
 
 
 class NamedReader:
@@ -53,27 +53,31 @@ class NamedReader:
 
     async def read(self, uid: str, pod: Pod) -> list[Read]:
         wanted = list(named_by(pod))
-        return list(await asyncio.gather(*(self._one(uid, pod.namespace, *each) for each in wanted))) if wanted else []
+        return (
+            list(await asyncio.gather(*(self._one(uid, pod.namespace, *reference) for reference in wanted)))
+            if wanted
+            else []
+        )
 
     async def _one(self, uid: str, namespace: str, kind: Kind, name: str) -> Read:
         try:
             with self._trace.reads(uid, kind.target(namespace, name).path()) as passing:
                 async with asyncio.timeout(DEADLINE):
-                    found = await self._api.get(kind, name, namespace)
+                    object_ = await self._api.get(kind, name, namespace)
                 passing.answered(None, "200")
         except TimeoutError:
             return self._from_cache(uid, namespace, kind, name, f"no answer within {DEADLINE:g} s")
         except ApiError as error:
             if error.code != NOT_FOUND:
                 return self._from_cache(uid, namespace, kind, name, error.message)
-            found = None
+            object_ = None
         except ClientError as error:
             return self._from_cache(uid, namespace, kind, name, str(error))
         self._meter.read("api")
-        return Read(kind, name, found)
+        return Read(kind, name, object_)
 
     def _from_cache(self, uid: str, namespace: str, kind: Kind, name: str, why: str) -> Read:
         self._meter.read("cache")
-        found = self._informers.find(kind, namespace, name)
-        with self._trace.configures(uid, cached(kind, name, found)):
-            return Read(kind, name, found, f"{why}; the cache is {self._informers.age(kind):.0f} s old")
+        object_ = self._informers.find(kind, namespace, name)
+        with self._trace.configures(uid, cached(kind, name, object_)):
+            return Read(kind, name, object_, f"{why}; the cache is {self._informers.age(kind):.0f} s old")

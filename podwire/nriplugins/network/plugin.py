@@ -18,7 +18,7 @@ _log = logging.getLogger("podwire.nriplugins.network")
 
 SYNCHRONIZE_WAIT = 1.0
 """Seconds that Synchronize waits for the first pass; a runtime disconnects a plugin that answers too late."""
-_KINDS = {each.kind: each for each in CUSTOM}
+_KINDS = {kind.kind: kind for kind in CUSTOM}
 LIST_WAIT = 1.5
 """Seconds that a new pod waits for the informers' first lists; runtimes wait 2 s for a hook by default."""
 
@@ -43,10 +43,10 @@ class NetworkPlugin(Plugin):
         self._trace, self._meter, self._now = trace, meter, now
 
     async def synchronize(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> Updates | None:  # noqa: ARG002 - the hook's signature
-        found = [sandbox for each in pods if (sandbox := sandbox_from(each, self.netns_of(each))) is not None]
-        await self._reconciler.synchronize_pods(found, self._pod_of)
+        sandboxes = [sandbox for pod in pods if (sandbox := sandbox_from(pod, self.netns_of(pod))) is not None]
+        await self._reconciler.synchronize_pods(sandboxes, self._pod_of)
         if self._informers.complete.is_set() and not await self._reconciler.caught_up(SYNCHRONIZE_WAIT):
-            _log.info("existing pods are still being reconciled", extra={"pods": len(found)})
+            _log.info("existing pods are still being reconciled", extra={"pods": len(sandboxes)})
         return None
 
     async def pod_vanished(self, pod: pb.PodSandbox) -> None:
@@ -71,12 +71,12 @@ class NetworkPlugin(Plugin):
 
     def _trace_cached(self, sandbox: Sandbox, reads: Sequence[Read]) -> None:
         """Traces the cached objects that decided, with their resource versions."""
-        asked = {(each.kind, each.name) for each in reads}
-        selected = [(_KINDS[each.kind], each.name) for each in self._reconciler.selected_resources(sandbox)]
-        for kind, name in [*((POLICIES, each) for each in sorted(sandbox.policies)), *selected]:
-            found = self._informers.find(kind, sandbox.namespace, name)
-            if found is not None and (kind, name) not in asked:
-                with self._trace.configures(sandbox.uid, cached(kind, name, found)):
+        asked = {(read.kind, read.name) for read in reads}
+        selected = [(_KINDS[resource.kind], resource.name) for resource in self._reconciler.selected_resources(sandbox)]
+        for kind, name in [*((POLICIES, policy) for policy in sorted(sandbox.policies)), *selected]:
+            object_ = self._informers.find(kind, sandbox.namespace, name)
+            if object_ is not None and (kind, name) not in asked:
+                with self._trace.configures(sandbox.uid, cached(kind, name, object_)):
                     pass
 
     async def stop_pod_sandbox(self, pod: pb.PodSandbox) -> None:

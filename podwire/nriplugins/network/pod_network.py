@@ -28,7 +28,7 @@ def fit(sandbox: Sandbox, resources: Resources) -> None:
     pod = sandbox.planned
     ways, redirections = routes.plan(pod, resources.routes), mesh.plan(pod, resources.meshes)
     chosen = (*concerning(pod, resources.routes, ROUTES), *concerning(pod, resources.meshes, MESH))
-    sandbox.selected_by = frozenset(each.head.uid for each in chosen)
+    sandbox.selected_by = frozenset(resource.head.uid for resource in chosen)
     routed, meshed = bool(ways.routes or ways.rules), bool(redirections.inbound or redirections.outbound)
     route_troubles, mesh_troubles = ways.problems, redirections.problems
     if routed or not sandbox.untouched:

@@ -95,7 +95,7 @@ class PolicyEnforcer:
         sandbox.attachment = find_attachment(sandbox.netns, sandbox.ips, self._network())
         self._add(sandbox)
         pod = self.model.pods[sandbox.uid]
-        sandbox.policies = tuple({each.name for way in DIRECTIONS for each in self.model.selected(pod, way)})
+        sandbox.policies = tuple({policy.name for way in DIRECTIONS for policy in self.model.selected(pod, way)})
         self._node_ruleset().reconcile()
         if (inside := self._inside.get(sandbox.uid)) is not None:
             inside.reconcile()
@@ -110,7 +110,7 @@ class PolicyEnforcer:
             self._release_old(sandbox, known)
             return
         self._sandboxes.pop(sandbox.uid, None)
-        ips = [ip_address(each) for each in sandbox.ips]
+        ips = [ip_address(ip) for ip in sandbox.ips]
         self.model.release_addresses(ips)
         if sandbox.uid in self._in_api:
             self._ended.add(sandbox.uid)
@@ -128,7 +128,7 @@ class PolicyEnforcer:
 
     def _release_old(self, old: Sandbox, new: Sandbox) -> None:
         """Releases the addresses that the pod's newer sandbox does not have."""
-        freed = [ip_address(each) for each in old.ips if each not in new.ips]
+        freed = [ip_address(ip) for ip in old.ips if ip not in new.ips]
         self.model.release_addresses(freed)
         self.model.hold(new.uid, tuple(map(ip_address, new.ips)))
         if self._reconciled:
@@ -154,24 +154,26 @@ class PolicyEnforcer:
     def _add_all(self, here: Iterable[Sandbox]) -> dict[str, PolicyWarning]:
         """Adds pods that existed before; one whose attachment cannot be read is filtered by the node's rules."""
         warnings = {}
-        for each in here:
-            if self._sandboxes.get(each.uid) is each:
+        for pod_sandbox in here:
+            if self._sandboxes.get(pod_sandbox.uid) is pod_sandbox:
                 continue
             try:
-                each.attachment = find_attachment(each.netns, each.ips, self._network())
-                self._add(each)
+                pod_sandbox.attachment = find_attachment(pod_sandbox.netns, pod_sandbox.ips, self._network())
+                self._add(pod_sandbox)
             except LinuxError as error:
-                each.attachment = None
-                self._add(each)
-                warnings[each.uid] = PolicyWarning(NOT_ENFORCED, str(error))
+                pod_sandbox.attachment = None
+                self._add(pod_sandbox)
+                warnings[pod_sandbox.uid] = PolicyWarning(NOT_ENFORCED, str(error))
         return warnings
 
     def _policy_warnings(self) -> dict[str, PolicyWarning]:
         """Warnings for pods that are not filtered, or that could remove their rules."""
         said = {
-            uid: PolicyWarning(UNDOABLE, _UNDOABLE) for uid, each in self._inside.items() if each.content.isolated(uid)
+            uid: PolicyWarning(UNDOABLE, _UNDOABLE)
+            for uid, ruleset in self._inside.items()
+            if ruleset.content.isolated(uid)
         }
-        bridged = [uid for uid, each in self._sandboxes.items() if self._is_bridged(each)]
+        bridged = [uid for uid, sandbox in self._sandboxes.items() if self._is_bridged(sandbox)]
         if bridged or self._watched is not None:
             try:
                 self._restore_bridges()
@@ -183,11 +185,11 @@ class PolicyEnforcer:
         """Counts for metrics. Raises LinuxError."""
         rulesets = (self._node_ruleset(), *self._inside.values())
         verdicts = []
-        for each in (each for ruleset in rulesets for each in ruleset.kernel.verdicts()):
-            pod = self.model.owner(ip_address(each.address))
+        for verdict in (verdict for ruleset in rulesets for verdict in ruleset.kernel.verdicts()):
+            pod = self.model.owner(ip_address(verdict.address))
             if pod is not None:
                 verdicts.append(
-                    VerdictCount(pod.namespace, pod.name, each.direction, each.allowed, each.counted.packets)
+                    VerdictCount(pod.namespace, pod.name, verdict.direction, verdict.allowed, verdict.counted.packets)
                 )
         return Facts(len(self.model.policies), len(self.broken), verdicts)
 
@@ -207,8 +209,8 @@ class PolicyEnforcer:
         self._ended.discard(sandbox.uid)
         self._sandboxes[sandbox.uid] = sandbox
         if sandbox.uid not in self.model.pods:
-            told = Pod(uid=sandbox.uid, namespace=sandbox.namespace, name=sandbox.name, labels=sandbox.labels)
-            self.model.put_pod(told)
+            pod = Pod(uid=sandbox.uid, namespace=sandbox.namespace, name=sandbox.name, labels=sandbox.labels)
+            self.model.put_pod(pod)
         self.model.hold(sandbox.uid, ips)
         ruleset.content.put(LocalPod(uid=sandbox.uid, ips=ips, attachment=way, link=link, netns=sandbox.netns))
 
@@ -244,7 +246,9 @@ class PolicyEnforcer:
         return self._inside[sandbox.uid]
 
     def _node_addresses(self) -> list[IP]:
-        return [each.interface.ip for each in self._network().addresses.list() if not each.interface.ip.is_loopback]
+        return [
+            address.interface.ip for address in self._network().addresses.list() if not address.interface.ip.is_loopback
+        ]
 
     # The model.
 

@@ -98,7 +98,7 @@ class NetworkReconciler:
             changed = self.known.put(kind, change.object)
         if changed:
             self._edition += 1
-            self._dirty |= {each.id for each in self.sandboxes.values() if each.namespace == namespace}
+            self._dirty |= {sandbox.id for sandbox in self.sandboxes.values() if sandbox.namespace == namespace}
             self._work.set()
         self._statuses.touch(kind, change.object)
 
@@ -108,13 +108,13 @@ class NetworkReconciler:
             if self.refused.pop(uid, None) is not None:
                 self._statuses.concern(self.known.of(key_of(object_)[0]).heads())
             return
-        for each in self.sandboxes.values():
-            if each.uid == uid and each.update_from(object_):
-                self._dirty.add(each.id)
+        for sandbox in self.sandboxes.values():
+            if sandbox.uid == uid and sandbox.update_from(object_):
+                self._dirty.add(sandbox.id)
 
     def selected_resources(self, sandbox: Sandbox) -> list[Head]:
         """The resources that select a pod, or that it names."""
-        return [each for each in self.known.of(sandbox.namespace).heads() if each.uid in sandbox.selected_by]
+        return [head for head in self.known.of(sandbox.namespace).heads() if head.uid in sandbox.selected_by]
 
     # Hooks.
 
@@ -127,7 +127,7 @@ class NetworkReconciler:
             await self._in_policy_thread(lambda: self._enforcer.protect(sandbox, here, changes))
             await asyncio.to_thread(pod_network.fit, sandbox, resources)
             self._tell(sandbox)
-            if fatal := [each for each in sandbox.problems if each.fatal]:
+            if fatal := [problem for problem in sandbox.problems if problem.fatal]:
                 raise FailedPrecondition("; ".join(map(str, fatal)))
         except BaseException as error:
             self.refused[sandbox.uid] = sandbox
@@ -165,14 +165,14 @@ class NetworkReconciler:
                 await asyncio.to_thread(pod_network.remove, known)
         self._statuses.concern(self.known.of(sandbox.namespace).heads())
 
-    async def synchronize_pods(self, found: Iterable[Sandbox], pod_of: Callable[[Sandbox], Object | None]) -> None:
+    async def synchronize_pods(self, sandboxes: Iterable[Sandbox], pod_of: Callable[[Sandbox], Object | None]) -> None:
         """Takes over the pods of a Synchronize: forgets those that ended, and marks the others for the next pass."""
-        there = {each.id: each for each in found}
-        for gone in [each for id_, each in self.sandboxes.items() if id_ not in there]:
+        there = {sandbox.id: sandbox for sandbox in sandboxes}
+        for gone in [sandbox for id_, sandbox in self.sandboxes.items() if id_ not in there]:
             await self.stop_pod(gone)
-        for each in there.values():
-            each.update_from(pod_of(each))
-            self.sandboxes.setdefault(each.id, each)
+        for sandbox in there.values():
+            sandbox.update_from(pod_of(sandbox))
+            self.sandboxes.setdefault(sandbox.id, sandbox)
         self._dirty |= there.keys()
         self._synchronized.set()
         self._work.set()
@@ -225,9 +225,9 @@ class NetworkReconciler:
         try:
             await self._reconcile(audit=audit)
         finally:
-            for each in waiting:
-                if not each.done():
-                    each.set_result(None)
+            for sandbox in waiting:
+                if not sandbox.done():
+                    sandbox.set_result(None)
 
     async def _reconcile(self, *, audit: bool = False) -> None:
         self._work.clear()
@@ -242,11 +242,11 @@ class NetworkReconciler:
             _log.error("cannot apply network policies", extra={"error": str(error)})
         else:
             self._meter.updated("policies", self._now() - begun)
-            for each in here:
-                self._warn_policy(each, warnings.get(each.uid))
+            for sandbox in here:
+                self._warn_policy(sandbox, warnings.get(sandbox.uid))
         unfit, self._dirty = self._dirty, set()
         if unfit:
-            await asyncio.gather(*(self._apply_resources(each) for each in unfit))
+            await asyncio.gather(*(self._apply_resources(sandbox) for sandbox in unfit))
             self._meter.updated("routes and mesh", self._now() - begun)
 
     async def _apply_resources(self, id_: str) -> None:
@@ -274,9 +274,13 @@ class NetworkReconciler:
 
     def _tell(self, sandbox: Sandbox) -> None:
         """Records the problems of a pod's resources: each once as an event."""
-        for each in sandbox.problems:
-            self._meter.failed(each.resource.kind, each.why)
-        self._warn(sandbox, "resources", [(f"{each.resource.kind}{each.why}", str(each)) for each in sandbox.problems])
+        for problem in sandbox.problems:
+            self._meter.failed(problem.resource.kind, problem.why)
+        self._warn(
+            sandbox,
+            "resources",
+            [(f"{problem.resource.kind}{problem.why}", str(problem)) for problem in sandbox.problems],
+        )
 
     def _warn_policy(self, sandbox: Sandbox, warning: PolicyWarning | None) -> None:
         self._warn(sandbox, "policies", [] if warning is None else [warning])

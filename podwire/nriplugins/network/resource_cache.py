@@ -22,7 +22,7 @@ class Resources(NamedTuple):
     meshes: tuple[PodMesh | Broken, ...] = ()
 
     def heads(self) -> Iterable[Head]:
-        return (each.head for each in (*self.routes, *self.meshes))
+        return (resource.head for resource in (*self.routes, *self.meshes))
 
 
 class _KindCache(Generic[R]):
@@ -44,12 +44,12 @@ class _KindCache(Generic[R]):
         self._all.get(namespace, {}).pop(name, None)
 
     def of(self, namespace: str, reads: Iterable[Read]) -> tuple[R, ...]:
-        found = self._all.get(namespace, {})
-        if own := [each for each in reads if each.kind is self._kind]:
-            told = {each.name: self._read(each.object) for each in own if each.object is not None}
-            names = {each.name for each in own}
-            found = {name: each for name, each in found.items() if name not in names} | told
-        return tuple(found.values())
+        resources = self._all.get(namespace, {})
+        if own := [read for read in reads if read.kind is self._kind]:
+            fresh = {read.name: self._read(read.object) for read in own if read.object is not None}
+            names = {read.name for read in own}
+            resources = {name: resource for name, resource in resources.items() if name not in names} | fresh
+        return tuple(resources.values())
 
     def __len__(self) -> int:
         return sum(map(len, self._all.values()))
@@ -69,8 +69,8 @@ class ResourceCache:
 
     def of(self, namespace: str, reads: Iterable[Read] = ()) -> Resources:
         """The resources of a namespace; `reads`, which are newer, replace cached ones."""
-        told = list(reads)
-        return Resources(self._routes.of(namespace, told), self._meshes.of(namespace, told))
+        fresh = list(reads)
+        return Resources(self._routes.of(namespace, fresh), self._meshes.of(namespace, fresh))
 
     def counts(self) -> dict[str, int]:
         return {ROUTES.kind: len(self._routes), MESHES.kind: len(self._meshes)}

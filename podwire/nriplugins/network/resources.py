@@ -123,28 +123,29 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def named(pod: Pod, annotation: str) -> list[str]:
     """The names in a pod's annotation."""
-    listed = [each.strip() for each in pod.annotations.get(annotation, "").split(",")]
-    return list(dict.fromkeys(each for each in listed if each))
+    listed = [part.strip() for part in pod.annotations.get(annotation, "").split(",")]
+    return list(dict.fromkeys(name for name in listed if name))
 
 
 def concerning(pod: Pod, resources: Iterable[R], annotation: str) -> list[R]:
     """The resources that the pod names or that select it, the oldest first."""
     asked = set(named(pod, annotation))
-    found = [
-        each
-        for each in resources
-        if each.head.namespace == pod.namespace and (each.head.name in asked or each.head.selector.matches(pod.labels))
+    matching = [
+        resource
+        for resource in resources
+        if resource.head.namespace == pod.namespace
+        and (resource.head.name in asked or resource.head.selector.matches(pod.labels))
     ]
-    return sorted(found, key=lambda each: each.head.seniority)
+    return sorted(matching, key=lambda item: item.head.seniority)
 
 
-def missing(pod: Pod, found: Sequence[Resource], annotation: str, kind: str) -> list[Problem]:
+def missing(pod: Pod, resources: Sequence[Resource], annotation: str, kind: str) -> list[Problem]:
     """Problems for the names that do not exist."""
-    there = {each.head.name for each in found}
-    gone = [each for each in named(pod, annotation) if each not in there]
+    there = {resource.head.name for resource in resources}
+    gone = [name for name in named(pod, annotation) if name not in there]
     reason = "the pod names it, and it does not exist"
-    return [Problem(Head(kind=kind, namespace=pod.namespace, name=each), Why.MISSING, "", reason) for each in gone]
+    return [Problem(Head(kind=kind, namespace=pod.namespace, name=name), Why.MISSING, "", reason) for name in gone]
 
 
 def broken(resource: Broken) -> list[Problem]:
-    return [Problem(resource.head, Why.BROKEN, each.field, each.body) for each in resource.errors]
+    return [Problem(resource.head, Why.BROKEN, error.field, error.body) for error in resource.errors]

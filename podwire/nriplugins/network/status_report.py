@@ -23,19 +23,19 @@ class Report(NamedTuple):
 
     def entry(self, node: str) -> dict[str, Any]:
         rows = [
-            {"pod": pod, "reason": reason, "message": told[:LONGEST_MESSAGE]}
-            for pod, reason, told in self.failed[:MOST_FAILED]
+            {"pod": pod, "reason": reason, "message": text[:LONGEST_MESSAGE]}
+            for pod, reason, text in self.failed[:MOST_FAILED]
         ]
         return {"name": node, "pods": self.pods, "failures": rows}
 
 
 def report_of(object_: Object, sandboxes: Iterable[Sandbox]) -> Report:
     uid = metadata(object_).get("uid")
-    mine = [each for each in sandboxes if uid in each.selected_by]
+    mine = [sandbox for sandbox in sandboxes if uid in sandbox.selected_by]
     failed = [
-        (each.name, trouble.why.value, f"{trouble.field}: {trouble.reason}" if trouble.field else trouble.reason)
-        for each in mine
-        for trouble in each.problems
+        (sandbox.name, trouble.why.value, f"{trouble.field}: {trouble.reason}" if trouble.field else trouble.reason)
+        for sandbox in mine
+        for trouble in sandbox.problems
         if trouble.resource.uid == uid
     ]
     return Report(len(mine), tuple(sorted(set(failed))))
@@ -44,13 +44,13 @@ def report_of(object_: Object, sandboxes: Iterable[Sandbox]) -> Report:
 def status_of(object_: Object, node: str, report: Report, now: str) -> dict[str, Any] | None:
     """The whole status; None when it is up to date."""
     old: Mapping[str, Any] = object_.get("status") or {}
-    nodes = [each for each in old.get("nodes") or () if each.get("name") != node]
+    nodes = [entry for entry in old.get("nodes") or () if entry.get("name") != node]
     if report.pods:
-        nodes = sorted([*nodes, report.entry(node)], key=lambda each: str(each["name"]))
+        nodes = sorted([*nodes, report.entry(node)], key=lambda entry: str(entry["name"]))
     wanted = {
         "observedGeneration": metadata(object_).get("generation", 0),
         "pods": _pods(nodes),
-        "failed": sum(len({row["pod"] for row in each.get("failures") or ()}) for each in nodes),
+        "failed": sum(len({row["pod"] for row in entry.get("failures") or ()}) for entry in nodes),
         "nodes": nodes,
         "conditions": _conditions(object_, nodes, old.get("conditions") or [], now),
     }
@@ -58,7 +58,7 @@ def status_of(object_: Object, node: str, report: Report, now: str) -> dict[str,
 
 
 def _pods(nodes: Iterable[Mapping[str, Any]]) -> int:
-    return sum(int(each.get("pods", 0)) for each in nodes)
+    return sum(int(node.get("pods", 0)) for node in nodes)
 
 
 def _conditions(object_: Object, nodes: list[Any], old: Iterable[Any], now: str) -> list[dict[str, Any]]:
@@ -70,17 +70,17 @@ def _conditions(object_: Object, nodes: list[Any], old: Iterable[Any], now: str)
         "message": message,
         "observedGeneration": metadata(object_).get("generation", 0),
     }
-    before = next((dict(each) for each in old if each.get("type") == READY), {})
+    before = next((dict(condition) for condition in old if condition.get("type") == READY), {})
     since = before.get("lastTransitionTime") if before.get("status") == status else None
-    others = [dict(each) for each in old if each.get("type") != READY]
+    others = [dict(condition) for condition in old if condition.get("type") != READY]
     return [*others, {**fresh, "lastTransitionTime": since or now}]
 
 
 def _ready(object_: Object, nodes: list[Any]) -> tuple[str, str, str]:
     read = (routes.read if object_.get("kind") == ROUTES.kind else mesh.read)(object_)
     if isinstance(read, Broken):
-        return "False", "Invalid", "; ".join(f"{each.field}: {each.body}" for each in read.errors)
-    failures = [(each["name"], row) for each in nodes for row in each.get("failures") or ()]
+        return "False", "Invalid", "; ".join(f"{error.field}: {error.body}" for error in read.errors)
+    failures = [(node["name"], row) for node in nodes for row in node.get("failures") or ()]
     if not failures:
         return "True", "Applied", f"pods: {_pods(nodes)}"
     name, row = failures[0]

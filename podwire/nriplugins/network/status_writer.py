@@ -29,7 +29,7 @@ RETRY = 5.0
 """Seconds until a failed write is tried again."""
 
 Find = Callable[[Kind, str, str], Object | None]
-_KINDS = {each.kind: each for each in CUSTOM}
+_KINDS = {kind.kind: kind for kind in CUSTOM}
 
 
 class Statuses:
@@ -50,8 +50,8 @@ class Statuses:
 
     def concern(self, heads: Iterable[Head]) -> None:
         """A pod that they select changed, started or ended."""
-        for each in heads:
-            self._mark(_KINDS[each.kind], each.namespace, each.name)
+        for head in heads:
+            self._mark(_KINDS[head.kind], head.namespace, head.name)
 
     def _mark(self, kind: Kind, namespace: str, name: str) -> None:
         self._due[kind, namespace, name] = None
@@ -64,11 +64,11 @@ class Statuses:
             self._filled.clear()
             await asyncio.sleep(DEBOUNCE)
             due, self._due = self._due, OrderedDict()
-            failed = [each for each in due if not await self._write(*each)]
+            failed = [write for write in due if not await self._write(*write)]
             if failed:
                 await asyncio.sleep(RETRY)
-                for each in failed:
-                    self._mark(*each)
+                for write in failed:
+                    self._mark(*write)
 
     async def _write(self, kind: Kind, namespace: str, name: str) -> bool:
         """Returns False when it has to be retried."""

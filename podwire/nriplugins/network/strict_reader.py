@@ -27,9 +27,9 @@ class Reader:
         if not isinstance(value, Mapping):
             self.errors.append(required(path) if value is None else invalid(path, value, "must be an object"))
             return {}
-        for each in value:
-            if each not in known:
-                self.wrong(f"{path}.{each}", value[each], "unknown field")
+        for key in value:
+            if key not in known:
+                self.wrong(f"{path}.{key}", value[key], "unknown field")
         return value
 
     def common(self, spec: Mapping[str, Any], path: str) -> None:
@@ -57,8 +57,8 @@ class Reader:
 
     def listed(self, value: Any, path: str, most: int, read: Callable[[Any, str], T | None]) -> tuple[T, ...]:
         """All items that can be read."""
-        found = (read(item, where) for where, item in self.each(value, path, most))
-        return tuple(each for each in found if each is not None)
+        items = (read(item, where) for where, item in self.each(value, path, most))
+        return tuple(item for item in items if item is not None)
 
     def integer(self, value: Any, path: str, least: int, most: int) -> int | None:
         if value is None:
@@ -90,13 +90,13 @@ class Reader:
 
     def address(self, value: Any, path: str) -> IP | None:
         try:
-            found = ip_address(value) if isinstance(value, str) and "%" not in value else None
+            address = ip_address(value) if isinstance(value, str) and "%" not in value else None
         except ValueError:
-            found = None
-        if found is None:
+            address = None
+        if address is None:
             self.wrong(path, value, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
-        elif found.is_multicast or found.is_unspecified or found.is_loopback:
+        elif address.is_multicast or address.is_unspecified or address.is_loopback:
             self.wrong(path, value, "must be the address of another host")
         else:
-            return found
+            return address
         return None

@@ -41,7 +41,7 @@ def class_name(name: str) -> str:
 def write(directory: Path, texts: Mapping[str, str]) -> list[Path]:
     """The paths that were written. Raises BadStarter when one is there already, OSError."""
     paths = {directory / file: text for file, text in texts.items()}
-    if there := [str(each) for each in paths if each.exists() or each.is_symlink()]:
+    if there := [str(path) for path in paths if path.exists() or path.is_symlink()]:
         raise BadStarter(f"{', '.join(there)}: there already; nothing was written")
     directory.mkdir(parents=True, exist_ok=True)
     for path, text in paths.items():

@@ -374,9 +374,8 @@ async def test_a_plugin_that_times_out_is_disconnected_and_the_pod_goes_on(stage
         stuck.go.set()
 
 
-async def test_a_plugin_close_to_its_limit_is_named_in_the_log(stage, pod, caplog, monkeypatch):
-    monkeypatch.setattr("podwire.nri.adaptation.connected_plugin.SLOW_SHARE", 0.0)
-    async with stage.hosting() as host:
+async def test_a_plugin_close_to_its_limit_is_named_in_the_log(stage, pod, caplog):
+    async with stage.hosting(slow_share=0.0) as host:
         await stage.join("10", "slow")
         await host.run_pod_sandbox(pod())
         [told] = [each for each in caplog.records if each.message == "NRI plugin is close to its timeout"]

@@ -135,11 +135,11 @@ def living(runtime):
 
 
 @pytest.fixture
-def seated(runtime, living):
+def synchronized(runtime, living):
     """A plugin that is configured and synchronized, and its peer."""
 
     @asynccontextmanager
-    async def seated(plugin, **configured):
+    async def synchronized(plugin, **configured):
         if runtime._server is None:
             await runtime.listen()
         async with living(plugin):
@@ -147,7 +147,7 @@ def seated(runtime, living):
             await peer.welcome(**configured)
             yield peer
 
-    return seated
+    return synchronized
 
 
 @pytest.fixture

@@ -94,33 +94,33 @@ async def play(peer):
 
 
 @pytest.mark.parametrize(("kind", "saw"), [(Stops, ["/n/a"]), (Removes, ["/n/a", "/n/a"])])
-async def test_the_network_is_cached_until_the_last_hook_of_a_pod(seated, kind, saw):
+async def test_the_network_is_cached_until_the_last_hook_of_a_pod(synchronized, kind, saw):
     plugin = kind()
-    async with seated(plugin) as peer:
+    async with synchronized(plugin) as peer:
         await play(peer)
         assert plugin.netns_of("a") == ""
     assert plugin.saw == saw
 
 
-async def test_a_pod_leaves_the_cache_although_the_hook_failed(seated):
+async def test_a_pod_leaves_the_cache_although_the_hook_failed(synchronized):
     class Fails(Stops):
         async def stop_pod_sandbox(self, pod):
             raise OSError("no")
 
     plugin = Fails()
-    async with seated(plugin) as peer:
+    async with synchronized(plugin) as peer:
         with pytest.raises(Exception, match="no"):
             await play(peer)
         assert plugin.netns_of("a") == ""
 
 
-async def test_nothing_is_cached_for_a_plugin_without_stop_hooks(seated):
+async def test_nothing_is_cached_for_a_plugin_without_stop_hooks(synchronized):
     class Runs(Plugin):
         name = "runs"
 
         async def run_pod_sandbox(self, pod): ...
 
     plugin = Runs()
-    async with seated(plugin) as peer:
+    async with synchronized(plugin) as peer:
         await peer.ask(methods.RUN_POD_SANDBOX, pb.RunPodSandboxRequest(pod=pod("a", "/n/a")))
         assert plugin.netns_of("a") == ""

@@ -6,9 +6,10 @@ import os
 
 import pytest
 
-from podwire.nri import Plugin, pb, run, stub
+from podwire.nri import Plugin, pb, run
 from podwire.nri.errors import BadStart, Refused
 from podwire.nri.runner import FIRST_PAUSE
+from podwire.nri.stub import Limits
 from podwire.protocols.grpc_status import InvalidArgument, Unavailable
 from podwire.protocols.nri import methods
 
@@ -119,21 +120,19 @@ async def test_a_busy_runtime_is_retried(runtime, living, caplog):
     assert said == ["runtime rejects plugins at the moment, retrying"]
 
 
-async def test_an_unanswered_registration_is_retried(runtime, living, caplog, monkeypatch):
-    monkeypatch.setattr(stub, "REGISTRATION_TIMEOUT", 0.05)
+async def test_an_unanswered_registration_is_retried(runtime, living, caplog):
     runtime.is_silent = True
     await runtime.listen()
-    async with living(Cleans()):
+    async with living(Cleans(), limits=Limits(registration_timeout=1.0)):
         async with asyncio.timeout(20):
             for _ in range(2):
                 await runtime.turned_away.get()
         runtime.is_silent = False
-        monkeypatch.setattr(stub, "REGISTRATION_TIMEOUT", 30.0)
         await (await runtime.peer()).welcome()
     [said] = [each for each in caplog.records if each.name == RUNNING]
     assert (said.getMessage(), said.error) == (
         "registration with the runtime failed, retrying",
-        "no answer to RegisterPlugin within 0.05 s",
+        "no answer to RegisterPlugin within 1 s",
     )
 
 
@@ -149,12 +148,11 @@ async def test_a_runtime_that_closes_before_synchronize_is_logged_once(runtime, 
     assert said.getMessage() == "connection ended before the plugin was synchronized, connecting again"
 
 
-async def test_a_late_synchronize_is_logged(runtime, living, caplog, monkeypatch):
-    monkeypatch.setattr(stub, "SYNCHRONIZE_WARNING", 0.05)
+async def test_a_late_synchronize_is_logged(runtime, living, caplog):
     said = asyncio.Event()
     caplog.handler.addFilter(lambda record: "not synchronized the plugin yet" not in record.getMessage() or said.set())
     await runtime.listen()
-    async with living(Cleans()), asyncio.timeout(20):
+    async with living(Cleans(), limits=Limits(synchronize_warning=0.05)), asyncio.timeout(20):
         peer = await runtime.peer()
         await said.wait()
         await peer.welcome()

@@ -121,47 +121,47 @@ def request_of(event):
 
 
 @pytest.mark.parametrize("event", Event, ids=lambda each: each.title)
-async def test_each_call_reaches_its_hook_and_returns_its_answer(seated, event):
+async def test_each_call_reaches_its_hook_and_returns_its_answer(synchronized, event):
     plugin, (request, told) = Everything(), request_of(event)
-    async with seated(plugin) as peer:
+    async with synchronized(plugin) as peer:
         answer = await peer.ask(event.method, request)
     assert plugin.told == [told]
     assert answer == ANSWERS.get(event, event.method.response())
 
 
 @pytest.mark.parametrize("event", [each for each in Event if each.was_state_change], ids=lambda each: each.title)
-async def test_older_runtimes_send_state_changes(seated, event):
+async def test_older_runtimes_send_state_changes(synchronized, event):
     plugin, (request, told) = Everything(), request_of(event)
-    async with seated(plugin, version="", runtime="containerd", release="v2.1.0") as peer:
+    async with synchronized(plugin, version="", runtime="containerd", release="v2.1.0") as peer:
         assert await peer.ask(methods.STATE_CHANGE, as_state_change(event, request)) == pb.Empty()
     assert plugin.told == [told]
 
 
 @pytest.mark.parametrize("number", [0, 4, 8, 10, 12, 14, 15, 99])
-async def test_a_state_change_of_another_event_is_rejected(seated, number):
-    async with seated(Everything()) as peer:
+async def test_a_state_change_of_another_event_is_rejected(synchronized, number):
+    async with synchronized(Everything()) as peer:
         with pytest.raises(InvalidArgument, match=f"StateChange: event {number} "):
             await peer.ask(methods.STATE_CHANGE, pb.StateChangeEvent(event=number))
 
 
 @pytest.mark.parametrize("event", Event, ids=lambda each: each.title)
-async def test_an_undefined_hook_changes_nothing(seated, event):
+async def test_an_undefined_hook_changes_nothing(synchronized, event):
     class Quiet(Plugin):
         name = "quiet"
 
-    async with seated(Quiet()) as peer:
+    async with synchronized(Quiet()) as peer:
         assert await peer.ask(event.method, request_of(event)[0]) == event.method.response()
 
 
-async def test_a_method_that_nri_does_not_have_is_unimplemented(seated):
+async def test_a_method_that_nri_does_not_have_is_unimplemented(synchronized):
     unheard = Unary(methods.PLUGIN_SERVICE, "Unheard", pb.Empty, pb.Empty)
-    async with seated(Everything()) as peer:
+    async with synchronized(Everything()) as peer:
         with pytest.raises(Unimplemented, match="Unheard"):
             await peer.ask(unheard)
 
 
-async def test_a_rejection_has_a_reason(seated):
-    async with seated(Everything()) as peer:
+async def test_a_rejection_has_a_reason(synchronized):
+    async with synchronized(Everything()) as peer:
         answer = await peer.ask(
             methods.VALIDATE_CONTAINER_ADJUSTMENT,
             pb.ValidateContainerAdjustmentRequest(adjust=pb.ContainerAdjustment(args=["sh"])),
@@ -319,8 +319,8 @@ class Wrong(Plugin):
         pytest.param(Event.UPDATE_CONTAINER, Unknown, "^TimeoutError: the disk is slow$", id="a time-out of its own"),
     ],
 )
-async def test_a_hooks_exception_becomes_an_error_and_the_plugin_goes_on(seated, event, error, words):
-    async with seated(Wrong()) as peer:
+async def test_a_hooks_exception_becomes_an_error_and_the_plugin_goes_on(synchronized, event, error, words):
+    async with synchronized(Wrong()) as peer:
         for _ in range(2):
             with pytest.raises(error, match=words):
                 await peer.ask(event.method, request_of(event)[0])
@@ -347,18 +347,18 @@ class Slow(Plugin):
     async def update_pod_sandbox(self, pod, overhead, resources): ...
 
 
-async def test_a_hook_is_cancelled_shortly_before_the_runtimes_timeout(seated):
+async def test_a_hook_is_cancelled_shortly_before_the_runtimes_timeout(synchronized):
     plugin = Slow()
-    async with seated(plugin, milliseconds=100) as peer:
+    async with synchronized(plugin, milliseconds=100) as peer:
         with pytest.raises(DeadlineExceeded, match=r"50-slow: RunPodSandbox was not done within"):
             await peer.ask(methods.RUN_POD_SANDBOX)
         assert plugin.cancelled.is_set()
         await peer.ask(methods.UPDATE_POD_SANDBOX)
 
 
-async def test_a_shorter_timeout_of_the_call_takes_precedence(seated):
+async def test_a_shorter_timeout_of_the_call_takes_precedence(synchronized):
     plugin = Slow()
-    async with seated(plugin, milliseconds=60_000) as peer:
+    async with synchronized(plugin, milliseconds=60_000) as peer:
         request = asyncio.create_task(peer.ask(methods.RUN_POD_SANDBOX, within=0.3))
         async with asyncio.timeout(20):
             await plugin.cancelled.wait()
@@ -366,9 +366,9 @@ async def test_a_shorter_timeout_of_the_call_takes_precedence(seated):
         assert request.exception() is not None
 
 
-async def test_a_runtime_that_goes_away_cancels_its_hooks(seated):
+async def test_a_runtime_that_goes_away_cancels_its_hooks(synchronized):
     plugin = Slow()
-    async with seated(plugin) as peer:
+    async with synchronized(plugin) as peer:
         request = asyncio.create_task(peer.ask(methods.RUN_POD_SANDBOX))
         await plugin.begun.wait()
         peer.connection.abort("gone")
@@ -378,9 +378,9 @@ async def test_a_runtime_that_goes_away_cancels_its_hooks(seated):
         assert isinstance(request.exception(), ConnectionClosed)
 
 
-async def test_several_hooks_run_at_the_same_time_when_the_runtime_asks_so(seated):
+async def test_several_hooks_run_at_the_same_time_when_the_runtime_asks_so(synchronized):
     plugin = Slow()
-    async with seated(plugin) as peer:
+    async with synchronized(plugin) as peer:
         first = asyncio.create_task(peer.ask(methods.RUN_POD_SANDBOX))
         await plugin.begun.wait()
         await peer.ask(methods.UPDATE_POD_SANDBOX)
@@ -462,7 +462,7 @@ async def test_a_hook_that_ends_while_the_plugin_stops_may_still_update_containe
     assert [each.container_id for each in peer.updates] == ["c1"]
 
 
-async def test_shutdown_calls_the_plugin(seated):
+async def test_shutdown_calls_the_plugin(synchronized):
     class Ends(Plugin):
         name = "ends"
         ended = False
@@ -471,7 +471,7 @@ async def test_shutdown_calls_the_plugin(seated):
             self.ended = True
 
     plugin = Ends()
-    async with seated(plugin) as peer:
+    async with synchronized(plugin) as peer:
         assert await peer.ask(methods.SHUTDOWN) == pb.Empty()
     assert plugin.ended
 
@@ -479,11 +479,11 @@ async def test_shutdown_calls_the_plugin(seated):
 # What a plugin may ask.
 
 
-async def test_unsolicited_updates_return_those_that_failed(seated):
+async def test_unsolicited_updates_return_those_that_failed(synchronized):
     plugin = Everything()
     with pytest.raises(NotConnected):
         await plugin.update_containers(Updates())
-    async with seated(plugin) as peer:
+    async with synchronized(plugin) as peer:
         failed = await plugin.update_containers(Updates().set("c1", cpu_shares=1).set("gone", cpu_shares=2))
         assert [each.container_id for each in failed] == ["gone"]
         assert [each.container_id for each in peer.updates] == ["c1", "gone"]
@@ -491,7 +491,7 @@ async def test_unsolicited_updates_return_those_that_failed(seated):
         await plugin.update_containers(Updates())
 
 
-async def test_a_hook_reads_the_trace_that_its_call_belongs_to(seated):
+async def test_a_hook_reads_the_trace_that_its_call_belongs_to(synchronized):
     class Traced(Plugin):
         name = "traced"
 
@@ -499,7 +499,7 @@ async def test_a_hook_reads_the_trace_that_its_call_belongs_to(seated):
             raise ValueError(self.traceparent or "none")
 
     plugin = Traced()
-    async with seated(plugin) as peer:
+    async with synchronized(plugin) as peer:
         with pytest.raises(Unknown, match=TRACE):
             await peer.ask(methods.RUN_POD_SANDBOX, metadata=[("traceparent", TRACE)])
         with pytest.raises(Unknown, match="none"):

@@ -38,8 +38,8 @@ def apply(tables: Tables, plan: Plan) -> Outcome:
     try:
         tables.put(wanted, instead=there is not None)
     except errors.LinuxError as error:
-        owners = [each for way in (plan.inbound, plan.outbound) if way is not None for each in way.owners]
-        refused = [Problem(each, Why.FAILED, "spec", str(error)) for each in dict.fromkeys(owners)]
+        owners = [owner for way in (plan.inbound, plan.outbound) if way is not None for owner in way.owners]
+        refused = [Problem(owner, Why.FAILED, "spec", str(error)) for owner in dict.fromkeys(owners)]
         return Outcome(False, (*plan.problems, *refused))
     return Outcome(True, plan.problems)
 

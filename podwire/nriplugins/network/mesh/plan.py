@@ -47,13 +47,13 @@ def plan(pod: Pod, resources: Iterable[PodMesh | Broken]) -> Plan:
     chosen = concerning(pod, resources, MESH)
     problems = missing(pod, chosen, MESH, KIND)
     ways: dict[str, Redirection] = {}
-    for each in chosen:
-        if isinstance(each, Broken):
-            problems += broken(each)
+    for resource in chosen:
+        if isinstance(resource, Broken):
+            problems += broken(resource)
             continue
-        for name, direction in (("inbound", each.inbound), ("outbound", each.outbound)):
+        for name, direction in (("inbound", resource.inbound), ("outbound", resource.outbound)):
             if direction is not None:
-                problems += _taken(name, Redirection(direction, each.proxy, (each.head,)), ways)
+                problems += _taken(name, Redirection(direction, resource.proxy, (resource.head,)), ways)
     return Plan(ways.get("inbound"), ways.get("outbound"), tuple(problems))
 
 

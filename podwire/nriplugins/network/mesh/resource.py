@@ -25,9 +25,9 @@ class Proxy:
     uid: int | None = None
     gid: int | None = None
     mark: int | None = None
-    """Which a proxy of the node sets on the sockets that it opens in the pod's namespace."""
+    """The mark that a proxy of the node sets on the sockets that it opens in the pod's namespace."""
     addresses: tuple[IP, ...] = ()
-    """Where the proxy is, when it is not in the pod's namespace: at most one of each family."""
+    """The addresses of the proxy when it is not in the pod's namespace: at most one of each family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +55,14 @@ def read(object_: Mapping[str, Any]) -> PodMesh | Broken:
     head, reader = head_of(object_), Reader()
     spec = reader.fields(object_.get("spec"), "spec", _FIELDS)
     reader.common(spec, "spec")
-    found = PodMesh(
+    mesh = PodMesh(
         head=head,
         proxy=_proxy(reader, spec.get("proxy", {})),
         inbound=_direction(reader, spec.get("inbound"), "spec.inbound", _INBOUND),
         outbound=_direction(reader, spec.get("outbound"), "spec.outbound", _OUTBOUND),
     )
-    _sensible(reader, found)
-    return Broken(head, tuple(reader.errors)) if reader.errors else found
+    _sensible(reader, mesh)
+    return Broken(head, tuple(reader.errors)) if reader.errors else mesh
 
 
 def _sensible(reader: Reader, mesh: PodMesh) -> None:
@@ -82,15 +82,15 @@ def _sensible(reader: Reader, mesh: PodMesh) -> None:
 
 def _proxy(reader: Reader, value: Any) -> Proxy:
     path = "spec.proxy"
-    told = reader.fields(value, path, _PROXY)
-    addresses: tuple[IP, ...] = reader.listed(told.get("addresses"), f"{path}.addresses", 2, reader.address)
-    if len({each.version for each in addresses}) < len(addresses):
+    fields = reader.fields(value, path, _PROXY)
+    addresses: tuple[IP, ...] = reader.listed(fields.get("addresses"), f"{path}.addresses", 2, reader.address)
+    if len({address.version for address in addresses}) < len(addresses):
         reader.errors.append(duplicate(f"{path}.addresses[1]", str(addresses[1])))
     # Of root, all that runs as root in the pod would pass by the proxy.
     return Proxy(
-        uid=reader.optional(told, "uid", path, 1, LARGEST_ID),
-        gid=reader.optional(told, "gid", path, 1, LARGEST_ID),
-        mark=reader.optional(told, "mark", path, 1, LARGEST_MARK),
+        uid=reader.optional(fields, "uid", path, 1, LARGEST_ID),
+        gid=reader.optional(fields, "gid", path, 1, LARGEST_ID),
+        mark=reader.optional(fields, "mark", path, 1, LARGEST_MARK),
         addresses=addresses,
     )
 
@@ -98,22 +98,22 @@ def _proxy(reader: Reader, value: Any) -> Proxy:
 def _direction(reader: Reader, value: Any, path: str, known: tuple[str, ...]) -> Direction | None:
     if value is None:
         return None
-    told = reader.fields(value, path, known)
-    port = reader.integer(told.get("port"), f"{path}.port", 1, LARGEST_PORT)
+    fields = reader.fields(value, path, known)
+    port = reader.integer(fields.get("port"), f"{path}.port", 1, LARGEST_PORT)
     cidrs: tuple[Network, ...] = reader.listed(
-        told.get("excludeCIDRs"), f"{path}.excludeCIDRs", MOST_EXCLUDED, reader.network
+        fields.get("excludeCIDRs"), f"{path}.excludeCIDRs", MOST_EXCLUDED, reader.network
     )
     return Direction(
         port=port or 0,
         cidrs=cidrs,
-        ports=_numbers(reader, told, "excludePorts", path, 1, LARGEST_PORT),
-        uids=_numbers(reader, told, "excludeUIDs", path, 0, LARGEST_ID),
-        gids=_numbers(reader, told, "excludeGIDs", path, 0, LARGEST_ID),
+        ports=_numbers(reader, fields, "excludePorts", path, 1, LARGEST_PORT),
+        uids=_numbers(reader, fields, "excludeUIDs", path, 0, LARGEST_ID),
+        gids=_numbers(reader, fields, "excludeGIDs", path, 0, LARGEST_ID),
     )
 
 
-def _numbers(reader: Reader, told: Mapping[str, Any], name: str, path: str, least: int, most: int) -> tuple[int, ...]:
+def _numbers(reader: Reader, fields: Mapping[str, Any], name: str, path: str, least: int, most: int) -> tuple[int, ...]:
     def number(item: Any, where: str) -> int | None:
         return reader.integer(item, where, least, most)
 
-    return reader.listed(told.get(name), f"{path}.{name}", MOST_EXCLUDED, number)
+    return reader.listed(fields.get(name), f"{path}.{name}", MOST_EXCLUDED, number)

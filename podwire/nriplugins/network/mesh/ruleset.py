@@ -34,9 +34,9 @@ def table(plan: Plan) -> Table | None:
         chains.append(Chain("outbound", tuple(_outbound(plan.outbound)), OUTPUT, _DESTINATION_NAT, "nat"))
     if plan.inbound is not None:
         chains.append(Chain("inbound", tuple(_inbound(plan.inbound)), PREROUTING, _DESTINATION_NAT, "nat"))
-    here = [each for each in (plan.outbound, plan.inbound) if each is not None and not each.proxy.addresses]
+    here = [way for way in (plan.outbound, plan.inbound) if way is not None and not way.proxy.addresses]
     if here:
-        ports = sorted({each.direction.port for each in here})
+        ports = sorted({way.direction.port for way in here})
         chains.append(Chain("guard", tuple(map(_guarded, ports)), INPUT, _FILTER))
     return Table(TABLE, tuple(chains)) if chains else None
 
@@ -50,8 +50,8 @@ def _outbound(way: Redirection) -> Iterable[bytes]:
     yield from _excluded(way, "destination")
     if not way.proxy.addresses:
         yield nft.rule(*_IS_TCP, *nft.redirect(way.direction.port))
-    for each in way.proxy.addresses:
-        yield nft.rule(*nft.family(each.version), *nft.destined(each.version, each.packed, way.direction.port))
+    for address in way.proxy.addresses:
+        yield nft.rule(*nft.family(address.version), *nft.destined(address.version, address.packed, way.direction.port))
 
 
 def _inbound(way: Redirection) -> Iterable[bytes]:
@@ -69,8 +69,8 @@ def _only_first_packets() -> Iterable[bytes]:
 
 
 def _known_by(key: str, values: Iterable[int]) -> Iterable[bytes]:
-    for each in dict.fromkeys(values):
-        yield nft.rule(nft.meta(key), nft.equals(_number(each)), _RETURN)
+    for value in dict.fromkeys(values):
+        yield nft.rule(nft.meta(key), nft.equals(_number(value)), _RETURN)
 
 
 def _excluded(way: Redirection, side: str) -> Iterable[bytes]:

@@ -29,12 +29,12 @@ class Bridges:
         self._sysctls = KernelSysctls(netns)
         self._inotify: Inotify | None = None
         self.healed = 0
-        """How often others had switched it off."""
+        """The number of times that others had switched it off."""
 
     def ensure(self) -> None:
         """Switches the sysctls on, before a bridged pod counts as protected. Raises NotEnforceable."""
-        for each in CALLS:
-            self._switch_on(each)
+        for call in CALLS:
+            self._switch_on(call)
 
     def _switch_on(self, name: str) -> bool:
         """Returns whether it was off."""
@@ -58,8 +58,8 @@ class Bridges:
             with ExitStack() as there:
                 if self._netns is not None:
                     there.enter_context(visit(self._netns))
-                for each in CALLS:
-                    self._inotify.add("/proc/sys/" + each.replace(".", "/"), MODIFY)
+                for call in CALLS:
+                    self._inotify.add("/proc/sys/" + call.replace(".", "/"), MODIFY)
             self.ensure()
         return self._inotify.fileno()
 
@@ -67,7 +67,7 @@ class Bridges:
         """Switches on what others switched off; returns the sysctls that were off. Raises NotEnforceable."""
         if self._inotify is not None:
             self._inotify.read()
-        off = [each for each in CALLS if self._switch_on(each)]
+        off = [call for call in CALLS if self._switch_on(call)]
         if self._inotify is not None:
             self._inotify.read()  # what was heard last is our own writing
         self.healed += bool(off)

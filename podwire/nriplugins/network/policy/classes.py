@@ -62,18 +62,18 @@ class Class:
     @property
     def by_address(self) -> bool:
         """Whether its blocks depend on the addresses of pods."""
-        return any(each.names for each in self._blocks.values())
+        return any(block.names for block in self._blocks.values())
 
     def anyone(self) -> Spans:
         return joined(self._anyone)
 
     def allowed(self, identity: Identity) -> Spans:
         """The ports that pods of an identity may use."""
-        mine = [self.peers[each] for each in identity.peers if each in self.peers]
+        mine = [self.peers[peer] for peer in identity.peers if peer in self.peers]
         if not mine:
             return NOTHING
-        named = (_at(each.names, identity) for each in mine if each.names)
-        return joined([*(spans for each in mine for spans in each.spans), *named])
+        named = (_at(peer.names, identity) for peer in mine if peer.names)
+        return joined([*(spans for peer in mine for spans in peer.spans), *named])
 
     def allowed_to_all(self) -> Spans:
         """The ports that every pod of every namespace may use."""
@@ -82,7 +82,7 @@ class Class:
     def allowed_to(self, space: int, model: Model) -> Spans:
         """The ports that all pods of a namespace may use."""
         meant = (peer for peer in self.wide if peer is not EVERY_POD and space in model.identities.spaces(peer))
-        return joined(each for peer in meant for each in self.wide[peer])
+        return joined(spans for peer in meant for spans in self.wide[peer])
 
     def spaces(self, model: Model) -> set[int]:
         """The namespaces that it matches."""
@@ -94,7 +94,7 @@ class Class:
         for block, allowance in self._blocks.items():
             if block.network.version == version:
                 ranges, spans = cut(block.network, block.excepts), joined(allowance.spans)
-                parts += [(each, spans) for each in ranges]
+                parts += [(range_, spans) for range_ in ranges]
                 if allowance.names:
                     parts += _named_inside(model, ranges, allowance.names, version)
         return dict(layered(parts))
@@ -115,7 +115,7 @@ def class_key(model: Model, pod: Pod, direction: str) -> ClassKey | None:
             if isinstance(port.port, str)
         }
         own = frozenset((name, number) for name, number in pod.ports.items() if name in asked)
-    return direction, frozenset(each.key for each in policies), own
+    return direction, frozenset(policy.key for policy in policies), own
 
 
 def _resolved(ports: tuple[PortMatch, ...], own: dict[NamedPort, int] | None) -> tuple[Spans, set[NamedPort]]:
@@ -123,22 +123,22 @@ def _resolved(ports: tuple[PortMatch, ...], own: dict[NamedPort, int] | None) ->
     if not ports:
         return EVERYTHING, set()
     spans, names = set(), set()
-    for each in ports:
-        if each.port is None:
-            spans.add(whole(each.protocol))
-        elif isinstance(each.port, int):
-            spans.add(Span(each.protocol, each.port, each.end or each.port))
+    for port in ports:
+        if port.port is None:
+            spans.add(whole(port.protocol))
+        elif isinstance(port.port, int):
+            spans.add(Span(port.protocol, port.port, port.end or port.port))
         elif own is None:
-            names.add((_NAMES[each.protocol], each.port))
-        elif (_NAMES[each.protocol], each.port) in own:
-            number = own[_NAMES[each.protocol], each.port]
-            spans.add(Span(each.protocol, number, number))
+            names.add((_NAMES[port.protocol], port.port))
+        elif (_NAMES[port.protocol], port.port) in own:
+            number = own[_NAMES[port.protocol], port.port]
+            spans.add(Span(port.protocol, number, number))
     return frozenset(spans), names
 
 
 def _at(names: Iterable[NamedPort], identity: Identity) -> Spans:
-    found = [(name[0], identity.ports[name]) for name in names if name in identity.ports]
-    return frozenset(Span(PROTOCOLS[protocol], number, number) for protocol, number in found)
+    ports = [(name[0], identity.ports[name]) for name in names if name in identity.ports]
+    return frozenset(Span(PROTOCOLS[protocol], number, number) for protocol, number in ports)
 
 
 def _named_inside(
@@ -147,7 +147,7 @@ def _named_inside(
     """Pods with an address in a block, each with its own port of that name."""
     kind = IPv4Address if version == 4 else IPv6Address
     for address in model.addresses():
-        if isinstance(address, kind) and any(each.first <= int(address) <= each.last for each in ranges):
+        if isinstance(address, kind) and any(range_.first <= int(address) <= range_.last for range_ in ranges):
             identity = model.identity_at(address)
             if identity is not None and (spans := _at(names, identity)):
                 yield Range(int(address), int(address)), spans

@@ -47,7 +47,7 @@ VERDICTS = {(INGRESS, True): 1, (INGRESS, False): 2, (EGRESS, True): 3, (EGRESS,
 """Direction and whether it was allowed, in the keys of counters."""
 _BY_FAMILY = ("identity", "ingress", "egress", "blocks", "self", "verdicts", "sources")
 SETS = (
-    *(f"{each}{version}" for each in _BY_FAMILY for version in "46"),
+    *(f"{name}{version}" for name in _BY_FAMILY for version in "46"),
     ALLOWED,
     SEGMENTS,
     RANGED,
@@ -76,7 +76,7 @@ class Content:
     def __init__(self, model: Model, *, everyone: bool = True) -> None:
         self._model, self._everyone = model, everyone
         self._locals: dict[str, LocalPod] = {}
-        self._sets: dict[str, dict[bytes, Element]] = {each: {} for each in SETS}
+        self._sets: dict[str, dict[bytes, Element]] = {name: {} for name in SETS}
         self._touched: dict[str, set[bytes]] = {}
         self._version = 0
         self._classes: dict[ClassKey, Class] = {}
@@ -128,13 +128,13 @@ class Content:
         self._addresses.add(address)
 
     def policies_changed(self, namespace: str, policies: Iterable[Policy]) -> None:
-        self._policies |= {each.key for each in policies}
+        self._policies |= {policy.key for policy in policies}
         for uid in self._locals:
             pod = self._model.pods.get(uid)
             if (
                 pod is not None
                 and pod.namespace == namespace
-                and any(each.pods.matches(pod.labels) for each in policies)
+                and any(policy.pods.matches(pod.labels) for policy in policies)
             ):
                 self._pods.add(uid)
 
@@ -148,7 +148,7 @@ class Content:
         self._settle_spaces()
         self._settle_ranges()
         self._settle_addresses()
-        touched = {name: frozenset(each) for name, each in self._touched.items()}
+        touched = {name: frozenset(touched_keys) for name, touched_keys in self._touched.items()}
         since, self._touched = self._version, {}
         self._version += 1
         return Wanted(self._sets, since, self._version, touched)
@@ -159,7 +159,9 @@ class Content:
             if self._policies.isdisjoint(key[1]):
                 continue
             self._empty(old)
-            if all(each in self._model.policies and key[0] in self._model.policies[each].rules for each in key[1]):
+            if all(
+                policy in self._model.policies and key[0] in self._model.policies[policy].rules for policy in key[1]
+            ):
                 new = self._classes[key] = self._made(key, old.number)
                 new.users = old.users
                 self._fill(new)
@@ -173,16 +175,16 @@ class Content:
         freed = {address for uid in self._pods for address in self._hide(uid)}
         # Another pod whose status has one of these addresses has it from now on.
         self._pods |= {uid for uid, local in self._locals.items() if not freed.isdisjoint(local.ips)}
-        for uid in [*(each for each in self._locals if each in self._pods), *(self._pods - self._locals.keys())]:
+        for uid in [*(local for local in self._locals if local in self._pods), *(self._pods - self._locals.keys())]:
             self._hide(uid)
             mine = self._judged(uid)
             before = self._of_pod.pop(uid, {})
-            for each in mine.values():
-                each.users.add(uid)
-            for direction, each in before.items():
-                if mine.get(direction) is not each:
-                    each.users.discard(uid)
-                    self._drop_unused(each)
+            for class_ in mine.values():
+                class_.users.add(uid)
+            for direction, class_ in before.items():
+                if mine.get(direction) is not class_:
+                    class_.users.discard(uid)
+                    self._drop_unused(class_)
             if mine:
                 self._of_pod[uid] = mine
             if uid in self._locals:
@@ -195,28 +197,28 @@ class Content:
         pod = self._model.pods.get(uid)
         if uid not in self._locals or pod is None:
             return {}
-        found = {each: class_key(self._model, pod, each) for each in DIRECTIONS}
-        return {each: self._class(key) for each, key in found.items() if key is not None}
+        found = {direction: class_key(self._model, pod, direction) for direction in DIRECTIONS}
+        return {direction: self._class(key) for direction, key in found.items() if key is not None}
 
     def _settle_links(self) -> None:
-        there = [each for uid, each in self._locals.items() if uid in self._of_pod and each.link]
-        wanted = {keys.interface(each.link) for each in there if each.attachment is not Attachment.ROUTED}
-        for each in self._sets[LINKS].keys() - wanted:
-            self._unset(LINKS, each)
-        for each in wanted:
-            self._set(LINKS, Element(each))
+        there = [local for uid, local in self._locals.items() if uid in self._of_pod and local.link]
+        wanted = {keys.interface(local.link) for local in there if local.attachment is not Attachment.ROUTED}
+        for key in self._sets[LINKS].keys() - wanted:
+            self._unset(LINKS, key)
+        for key in wanted:
+            self._set(LINKS, Element(key))
 
     def _class(self, key: ClassKey) -> Class:
-        found = self._classes.get(key)
-        if found is None:
+        class_ = self._classes.get(key)
+        if class_ is None:
             number = number_of((key[0], sorted(key[1]), sorted(key[2])), self._numbers.__contains__)
             self._numbers.add(number)
-            found = self._classes[key] = self._made(key, number)
-            self._fill(found)
-        return found
+            class_ = self._classes[key] = self._made(key, number)
+            self._fill(class_)
+        return class_
 
     def _made(self, key: ClassKey, number: int) -> Class:
-        return Class(key, number, [self._model.policies[each] for each in sorted(key[1])])
+        return Class(key, number, [self._model.policies[policy] for policy in sorted(key[1])])
 
     def _drop_unused(self, class_: Class) -> None:
         if not class_.users and self._classes.get(class_.key) is class_:
@@ -226,7 +228,7 @@ class Content:
 
     def _fill(self, class_: Class) -> None:
         self._group(class_, ANYONE, class_.anyone())
-        for identity in {each for peer in class_.peers for each in self._model.identities.matched(peer)}:
+        for identity in {matched for peer in class_.peers for matched in self._model.identities.matched(peer)}:
             self._group(class_, identity.number, class_.allowed(identity))
         self._group(class_, ANY_POD, class_.allowed_to_all())
         for number in class_.spaces(self._model):
@@ -248,18 +250,18 @@ class Content:
         for name, key in groups.pop(number, ()):
             self._unset(name, key)
         if spans:
-            groups[number] = [self._set(ALLOWED, each) for each in single_ports(class_.number, number, spans)]
-        self._range(class_, number, [each for each in spans if each.first != each.last])
+            groups[number] = [self._set(ALLOWED, element) for element in single_ports(class_.number, number, spans)]
+        self._range(class_, number, [span for span in spans if span.first != span.last])
 
     def _range(self, class_: Class, number: int, spans: list[Span]) -> None:
         """The ranges of a group: computed when all are known, because they may overlap."""
         before, shown = self._ranged.pop((class_, number), ([], []))
         for name, key in shown:
             self._unset(name, key)
-        for each in before:
-            self._ranges[each] -= 1
-            if not self._ranges[each]:
-                del self._ranges[each]
+        for element in before:
+            self._ranges[element] -= 1
+            if not self._ranges[element]:
+                del self._ranges[element]
         if spans:
             self._ranges.update(spans)
             self._ranged[class_, number] = spans, []
@@ -270,9 +272,9 @@ class Content:
         if parts != [*self._segments]:
             taken: set[int] = set()
             self._segments = {}
-            for each in parts:
-                self._segments[each] = number_of(tuple(each), taken.__contains__)
-                taken.add(self._segments[each])
+            for part in parts:
+                self._segments[part] = number_of(tuple(part), taken.__contains__)
+                taken.add(self._segments[part])
             self._show_segments()
             self._unsettled = set(self._ranged)
         for class_, number in self._unsettled:
@@ -280,17 +282,17 @@ class Content:
                 spans, shown = self._ranged[class_, number]
                 for name, key in shown:
                     self._unset(name, key)
-                inside = [number for each, number in self._segments.items() if within(each, spans)]
+                inside = [number for range_, number in self._segments.items() if within(range_, spans)]
                 head = PARTY.pack(0, class_.number, number)
-                shown[:] = [self._set(RANGED, Element(head + NUMBER.pack(each))) for each in inside]
+                shown[:] = [self._set(RANGED, Element(head + NUMBER.pack(number))) for number in inside]
         self._unsettled.clear()
 
     def _show_segments(self) -> None:
-        wanted = {key_of(each): each for each in map(segment, self._segments.items())}
+        wanted = {key_of(element): element for element in map(segment, self._segments.items())}
         for key in [*self._sets[SEGMENTS].keys() - wanted.keys()]:
             self._unset(SEGMENTS, key)
-        for each in wanted.values():
-            self._set(SEGMENTS, each)
+        for element in wanted.values():
+            self._set(SEGMENTS, element)
 
     def _block(self, class_: Class) -> None:
         for name, key in self._blocks.pop(class_, ()):
@@ -298,31 +300,33 @@ class Content:
         shown = []
         for version in (4, 6):
             for range_, spans in class_.blocks(self._model, version).items():
-                shown += [self._set(f"blocks{version}", each) for each in boxes(class_.number, version, range_, spans)]
+                shown += [
+                    self._set(f"blocks{version}", element) for element in boxes(class_.number, version, range_, spans)
+                ]
         self._blocks[class_] = shown
 
     def _settle_identities(self) -> None:
         for number in self._identities:
             identity = self._model.identities.by_number(number)
-            for each in self._classes.values():
-                if identity is not None and not each.peers.keys().isdisjoint(identity.peers):
-                    self._group(each, number, each.allowed(identity))
-                elif number in self._groups[each]:
-                    self._group(each, number, NOTHING)
+            for class_ in self._classes.values():
+                if identity is not None and not class_.peers.keys().isdisjoint(identity.peers):
+                    self._group(class_, number, class_.allowed(identity))
+                elif number in self._groups[class_]:
+                    self._group(class_, number, NOTHING)
         self._identities.clear()
 
     def _settle_spaces(self) -> None:
         for number in self._spaces:
-            for each in self._classes.values():
-                if each.wide:
-                    self._group(each, number, each.allowed_to(number, self._model))
+            for class_ in self._classes.values():
+                if class_.wide:
+                    self._group(class_, number, class_.allowed_to(number, self._model))
         self._spaces.clear()
 
     def _settle_addresses(self) -> None:
         if self._addresses:
-            for each in self._classes.values():
-                if each.by_address:
-                    self._block(each)
+            for class_ in self._classes.values():
+                if class_.by_address:
+                    self._block(class_)
         matter = {number for groups in self._groups.values() for number in groups}
         everyone = self._everyone or ANY_POD in matter
         for address in self._addresses:
@@ -356,8 +360,8 @@ class Content:
         """A pod that is isolated for egress cannot send from addresses that it does not have."""
         link = keys.interface(local.link)
         yield self._set(ROUTED, Element(link))
-        for each in local.ips:
-            yield self._set(f"sources{each.version}", Element(link + each.packed))
+        for ip in local.ips:
+            yield self._set(f"sources{ip.version}", Element(link + ip.packed))
 
     def _hide(self, uid: str) -> tuple[IP, ...]:
         """Returns the addresses that it had."""

@@ -32,12 +32,12 @@ def segment(of: tuple[Span, int]) -> Element:
 
 
 def within(part: Span, spans: Iterable[Span]) -> bool:
-    return any(each.protocol == part.protocol and each.first <= part.first and part.last <= each.last for each in spans)
+    return any(span.protocol == part.protocol and span.first <= part.first and part.last <= span.last for span in spans)
 
 
 def boxes(class_: int, version: int, range_: Range, spans: Spans) -> Iterator[Element]:
     head = NUMBER.pack(0) + NUMBER.pack(class_)
-    low, high = (each.to_bytes(_LENGTH[version], "big") for each in range_)
+    low, high = (bound.to_bytes(_LENGTH[version], "big") for bound in range_)
     for protocol, first, last in spans:
         ports = _PORTS.pack(protocol, first), _PORTS.pack(protocol, last)
         if version == 4:

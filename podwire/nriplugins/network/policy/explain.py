@@ -47,10 +47,11 @@ class Explained:
         """Text for people."""
         what = self.protocol if not self.port else f"{self.protocol} {self.port}"
         head = f"{'allowed' if self.allowed else 'denied'}: {self.source} -> {self.destination} {what}"
-        told = [
-            f"  {each.direction.lower()}: {'yes' if each.allowed else 'no'}, {each.reason}" for each in self.judgements
+        lines = [
+            f"  {judgement.direction.lower()}: {'yes' if judgement.allowed else 'no'}, {judgement.reason}"
+            for judgement in self.judgements
         ]
-        return "\n".join([head, *told])
+        return "\n".join([head, *lines])
 
 
 def explain(
@@ -67,7 +68,7 @@ def explain(
     Port 0 with a protocol other than TCP, UDP and SCTP (ICMP, …) is anything without ports. Raises Unknown.
     """
     from_, to = _pair(_ips(model, source), _ips(model, destination), family)
-    sender, receiver = (_pod(model, each) for each in (source, destination))
+    sender, receiver = (_pod(model, party) for party in (source, destination))
     number = PROTOCOLS.get(protocol, 0)
     judgements: tuple[Judgement, ...]
     if sender is not None and receiver is not None and sender.uid == receiver.uid:
@@ -77,7 +78,7 @@ def explain(
             _egress(model, sender, receiver, to, number, port),
             _ingress(model, sender, receiver, from_, number, port),
         )
-    allowed = all(each.allowed for each in judgements)
+    allowed = all(judgement.allowed for judgement in judgements)
     return Explained(allowed=allowed, source=from_, destination=to, port=port, protocol=protocol, judgements=judgements)
 
 
@@ -87,12 +88,12 @@ def end(model: Model, text: str) -> End:
         return ip_address(text)
     except ValueError:
         namespace, _, name = text.rpartition("/")
-        found = model.find(namespace or "default", name)
-        if found is None:
+        pod = model.find(namespace or "default", name)
+        if pod is None:
             raise Unknown(
                 f"unknown pod {namespace or 'default'}/{name}; must be [NAMESPACE/]POD or an IP address"
             ) from None
-        return found
+        return pod
 
 
 def _pod(model: Model, given: End) -> Pod | None:
@@ -163,8 +164,8 @@ def _meant(model: Model, rule: Rule, other: Pod | None, address: IP) -> bool:
     if not rule.peers:
         return True
     return any(
-        _in_block(each, address) if isinstance(each, Block) else other is not None and _is_peer(model, each, other)
-        for each in rule.peers
+        _in_block(peer, address) if isinstance(peer, Block) else other is not None and _is_peer(model, peer, other)
+        for peer in rule.peers
     )
 
 
@@ -177,7 +178,7 @@ def _is_peer(model: Model, peer: Peer, pod: Pod) -> bool:
 
 
 def _in_block(block: Block, address: IP) -> bool:
-    return _in(block.network, address) and not any(_in(each, address) for each in block.excepts)
+    return _in(block.network, address) and not any(_in(network, address) for network in block.excepts)
 
 
 def _in(network: Network, address: IP) -> bool:
@@ -185,7 +186,7 @@ def _in(network: Network, address: IP) -> bool:
 
 
 def _port(ports: tuple[PortMatch, ...], receiver: Pod | None, protocol: int, port: int) -> bool:
-    return not ports or any(_is_port(each, receiver, protocol, port) for each in ports)
+    return not ports or any(_is_port(policy_port, receiver, protocol, port) for policy_port in ports)
 
 
 def _is_port(match: PortMatch, receiver: Pod | None, protocol: int, port: int) -> bool:

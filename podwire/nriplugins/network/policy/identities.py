@@ -59,7 +59,7 @@ class Identities:
 
     def put(self, pod: Pod, wanted_ports: Iterable[NamedPort]) -> tuple[Identity, Identity | None]:
         """Returns the pod's identity, and the previous one if it changed; an identity without pods is dropped."""
-        ports = {each: pod.ports[each] for each in wanted_ports if each in pod.ports} if pod.ports else {}
+        ports = {name: pod.ports[name] for name in wanted_ports if name in pod.ports} if pod.ports else {}
         who = (pod.namespace, frozenset(pod.labels.items()), frozenset(ports.items()))
         before = self._of_pod.get(pod.uid)
         if before == who:
@@ -138,7 +138,7 @@ class Identities:
         if before == self.labels_of(name):
             return []
         self._found.clear()
-        return [each for each in self._in.get(name, ()) if self._match(each)]
+        return [identity for identity in self._in.get(name, ()) if self._match(identity)]
 
     # Peers.
 
@@ -181,21 +181,21 @@ class Identities:
         labels, space = identity.labels, self.labels_of(identity.namespace)
         shelves = [self._fixed.get(identity.namespace, {})]
         shelves += [shelf for selector, shelf in self._selecting.items() if shelf and selector.matches(space)]
-        near = [bucket for shelf in shelves for each in (None, *labels.items()) if (bucket := shelf.get(each))]
-        found = {peer for bucket in near for peer in bucket if peer.pods.matches(labels)}
-        if found == identity.peers:
+        near = [bucket for shelf in shelves for label in (None, *labels.items()) if (bucket := shelf.get(label))]
+        matching = {peer for bucket in near for peer in bucket if peer.pods.matches(labels)}
+        if matching == identity.peers:
             return False
-        for peer in identity.peers - found:
+        for peer in identity.peers - matching:
             self._matched[peer].discard(identity)
-        for peer in found - identity.peers:
+        for peer in matching - identity.peers:
             self._matched[peer].add(identity)
-        identity.peers = found
+        identity.peers = matching
         return True
 
 
 def anchor(selector: LabelSelector) -> _Anchor:
     """A label that all selected pods have, if the selector requires one."""
-    for each in selector.requirements:
-        if each.operator in ("=", "in") and len(each.values) == 1:
-            return each.key, next(iter(each.values))
+    for requirement in selector.requirements:
+        if requirement.operator in ("=", "in") and len(requirement.values) == 1:
+            return requirement.key, next(iter(requirement.values))
     return None

@@ -51,7 +51,7 @@ class Kernel:
         tables = self._elements.tables()
         if not tables.exists(TABLE):
             tables.put(self._program)
-            return {each: {} for each in SETS}
+            return {name: {} for name in SETS}
         try:
             tables.put(self._program)
         except errors.LinuxError:  # its sets have another shape: another version of this program made them
@@ -66,7 +66,7 @@ class Kernel:
     def remove(self) -> None:
         """Removes the table: no packet is filtered any more."""
         self._elements.tables().delete(TABLE)
-        self._version, self._there = None, {each: {} for each in SETS}
+        self._version, self._there = None, {name: {} for name in SETS}
 
     def apply(self, wanted: Wanted) -> int:
         """Applies the content in one transaction; returns how many elements changed. Raises LinuxError.
@@ -83,33 +83,33 @@ class Kernel:
             self._elements.change(*changes)
         self._note(changes)
         self._version = wanted.version
-        for each in _freed(changes):
-            self._conntrack.forget(each)
-        return sum(len(each.add) + len(each.delete) for each in changes)
+        for change in _freed(changes):
+            self._conntrack.forget(change)
+        return sum(len(change.add) + len(change.delete) for change in changes)
 
     def release(self, ips: Iterable[IP]) -> None:
         """Removes addresses from all sets and maps in one transaction, and their connections from conntrack."""
-        packed = {each.packed for each in ips}
+        packed = {ip.packed for ip in ips}
         changes = []
         for name, there in self._there.items():
             if name[:-1] in _BY_ADDRESS:
                 length = 4 if name.endswith("4") else 16
-                found = [each for key, each in there.items() if key[:length] in packed or key[-length:] in packed]
+                found = [element for key, element in there.items() if key[:length] in packed or key[-length:] in packed]
                 if found:
                     changes.append(Change(name, delete=found))
         self._elements.change(*changes)
         self._note(changes)
-        for each in ips:
-            self._conntrack.forget(each)
+        for ip in ips:
+            self._conntrack.forget(ip)
 
     def verdicts(self) -> list[Verdict]:
         """Verdict counters by address; an address that becomes isolated starts at 0."""
-        found = []
+        verdicts = []
         for name in ("verdicts4", "verdicts6"):
             for key, counted in self._elements.counted(name).items():
                 direction, allowed = _MEANINGS[int.from_bytes(key[-4:], "little")]
-                found.append(Verdict(key[:-4], direction, allowed, counted))
-        return found
+                verdicts.append(Verdict(key[:-4], direction, allowed, counted))
+        return verdicts
 
     def audit(self) -> bool:
         """Returns whether the kernel still has what was applied; if not, the next `apply` repairs it."""
@@ -130,13 +130,13 @@ class Kernel:
         self._there, self._version = self._begin(), None
 
     def _read(self) -> dict[str, dict[bytes, Element]]:
-        return {name: {key_of(each): each for each in self._elements.list(name)} for name in SETS}
+        return {name: {key_of(element): element for element in self._elements.list(name)} for name in SETS}
 
     def _from_node(self, addresses: Iterable[IP]) -> None:
         changes: list[Change] = []
         for version, name in NODE.items():
-            wanted = {each.packed: Element(each.packed) for each in addresses if each.version == version}
-            there = {each.key: each for each in self._elements.list(name)}
+            wanted = {address.packed: Element(address.packed) for address in addresses if address.version == version}
+            there = {element.key: element for element in self._elements.list(name)}
             changes += _difference({name: there}, {name: wanted})
         self._elements.change(*changes)
 
@@ -146,18 +146,18 @@ class Kernel:
             return
         for name, touched in wanted.touched.items():
             there, then = self._there[name], wanted.sets[name]
-            differing = [each for each in touched if there.get(each) != then.get(each)]
+            differing = [key for key in touched if there.get(key) != then.get(key)]
             if differing:
-                add = [then[each] for each in differing if each in then]
-                yield Change(name, add, [there[each] for each in differing if each in there])
+                add = [then[key] for key in differing if key in then]
+                yield Change(name, add, [there[key] for key in differing if key in there])
 
     def _note(self, changes: Iterable[Change]) -> None:
         for change in changes:
             there = self._there[change.set]
-            for each in change.delete:
-                there.pop(key_of(each), None)
-            for each in change.add:
-                there[key_of(each)] = each
+            for element in change.delete:
+                there.pop(key_of(element), None)
+            for element in change.add:
+                there[key_of(element)] = element
 
 
 def _difference(
@@ -165,8 +165,8 @@ def _difference(
 ) -> Iterator[Change]:
     for name, then in wanted.items():
         now = there[name]
-        add = [each for key, each in then.items() if now.get(key) != each]
-        delete = [each for key, each in now.items() if then.get(key) != each]
+        add = [element for key, element in then.items() if now.get(key) != element]
+        delete = [element for key, element in now.items() if then.get(key) != element]
         if add or delete:
             yield Change(name, add, delete)
 
@@ -175,8 +175,8 @@ def _freed(changes: Iterable[Change]) -> Iterator[IP]:
     """Addresses that no local pod has any more; `self` has one entry per address of a local pod."""
     for change in changes:
         if change.set in ("self4", "self6"):
-            kept = {each.key for each in change.add}
-            for each in change.delete:
-                half = len(each.key) // 2
-                if each.key not in kept and each.key[:half] == each.key[half:]:
-                    yield ip_address(each.key[:half])
+            kept = {element.key for element in change.add}
+            for element in change.delete:
+                half = len(element.key) // 2
+                if element.key not in kept and element.key[:half] == element.key[half:]:
+                    yield ip_address(element.key[:half])

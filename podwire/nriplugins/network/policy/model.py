@@ -65,8 +65,8 @@ class Model:
         self._addresses(pod.uid, () if before is None else self.addresses_of_pod(before), self.addresses_of_pod(pod))
         self._identify(pod, addressed=True)
         if before is None or (before.labels, before.ports) != (pod.labels, pod.ports):
-            for each in self._listeners:
-                each.pod_changed(pod.uid)
+            for listener in self._listeners:
+                listener.pod_changed(pod.uid)
 
     def remove_pod(self, uid: str) -> None:
         self._forget(uid)
@@ -81,10 +81,10 @@ class Model:
         gone = {address for address, owners in self._owners.items() if uid in owners} if pod.host_network else set()
         self._addresses(uid, (*self.addresses_of_pod(pod), *gone), ())
         left = self.identities.remove(uid)
-        for each in self._listeners:
-            each.pod_changed(uid)
+        for listener in self._listeners:
+            listener.pod_changed(uid)
             if left is not None and not left.uids:
-                each.identity_changed(left)
+                listener.identity_changed(left)
 
     def hold(self, uid: str, ips: tuple[IP, ...]) -> None:
         """Assigns the addresses of a pod's sandbox, whatever its status says yet."""
@@ -105,7 +105,7 @@ class Model:
     def addresses_of_pod(self, pod: Pod) -> tuple[IP, ...]:
         """The addresses of its sandbox and of its status, without released ones."""
         own, gone = (*self._held.get(pod.uid, ()), *pod.ips), self._released.get(pod.uid)
-        return tuple(each for each in own if each not in gone) if gone else own
+        return tuple(address for address in own if address not in gone) if gone else own
 
     def _addresses(self, uid: str, before: Iterable[IP], after: Iterable[IP]) -> None:
         for address in before:
@@ -119,22 +119,22 @@ class Model:
             if uid not in owners:
                 owners.append(uid)
         for address in {*before, *after}:
-            for each in self._listeners:
-                each.address_changed(address)
+            for listener in self._listeners:
+                listener.address_changed(address)
 
     def _identify(self, pod: Pod, *, addressed: bool = False) -> None:
         known = self.identities.of(pod.uid)
         identity, left = self.identities.put(pod, self._named)
         if identity is known:
             return
-        for each in self._listeners:
+        for listener in self._listeners:
             if len(identity.uids) == 1:
-                each.identity_changed(identity)
+                listener.identity_changed(identity)
             if left is not None and not left.uids:
-                each.identity_changed(left)
+                listener.identity_changed(left)
             if left is not None or not addressed:
                 for address in self.addresses_of_pod(pod):
-                    each.address_changed(address)
+                    listener.address_changed(address)
 
     def owner(self, address: IP) -> Pod | None:
         """The pod that has an address; of several the latest one."""
@@ -155,10 +155,10 @@ class Model:
             return set(self._owners)
         identity = self.identities.by_number(number)
         behind = self.identities.inside(number) if identity is None else [identity]
-        return {each for one in behind for uid in one.uids for each in self.addresses_of_pod(self.pods[uid])}
+        return {address for one in behind for uid in one.uids for address in self.addresses_of_pod(self.pods[uid])}
 
     def find(self, namespace: str, name: str) -> Pod | None:
-        return next((each for each in self.pods.values() if (each.namespace, each.name) == (namespace, name)), None)
+        return next((pod for pod in self.pods.values() if (pod.namespace, pod.name) == (namespace, name)), None)
 
     # Nodes and namespaces.
 
@@ -178,8 +178,8 @@ class Model:
     def _namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         before = self.identities.labels_of(name)
         for identity in self.identities.put_namespace(name, labels):
-            for each in self._listeners:
-                each.identity_changed(identity)
+            for listener in self._listeners:
+                listener.identity_changed(identity)
         if before != self.identities.labels_of(name):
             self._space(name, changed=True)
 
@@ -187,8 +187,8 @@ class Model:
         if changed or name not in self._spaces:
             self._spaces.add(name)
             number = self.identities.space(name)
-            for each in self._listeners:
-                each.space_changed(number)
+            for listener in self._listeners:
+                listener.space_changed(number)
 
     # Policies.
 
@@ -219,8 +219,8 @@ class Model:
         self._name_ports(policy, -1)
 
     def _notify(self, namespace: str, policies: list[Policy]) -> None:
-        for each in self._listeners:
-            each.policies_changed(namespace, policies)
+        for listener in self._listeners:
+            listener.policies_changed(namespace, policies)
 
     def _shelf(self, policy: Policy) -> dict[Key, Policy]:
         return self._selecting.setdefault(policy.namespace, {}).setdefault(anchor(policy.pods), {})
@@ -247,17 +247,17 @@ class Model:
         if pod.host_network:
             return []
         shelf = self._selecting.get(pod.namespace, {})
-        near = [each for anchor_ in (None, *pod.labels.items()) for each in shelf.get(anchor_, {}).values()]
-        found = [each for each in near if direction in each.rules and each.pods.matches(pod.labels)]
-        return sorted(found, key=lambda each: each.name)
+        near = [policy for anchor_ in (None, *pod.labels.items()) for policy in shelf.get(anchor_, {}).values()]
+        policies = [policy for policy in near if direction in policy.rules and policy.pods.matches(pod.labels)]
+        return sorted(policies, key=lambda policy: policy.name)
 
 
 def _peers(policy: Policy) -> Iterable[Peer]:
     """The peers that match single pods, once per rule; named ports match single pods, too."""
     for direction, rules in policy.rules.items():
         for rule in rules:
-            named = direction == EGRESS and any(isinstance(each.port, str) for each in rule.ports)
-            yield from (each for each in rule.peers if isinstance(each, Peer) and (named or not each.wide))
+            named = direction == EGRESS and any(isinstance(port.port, str) for port in rule.ports)
+            yield from (peer for peer in rule.peers if isinstance(peer, Peer) and (named or not peer.wide))
             if named and not rule.peers:
                 yield EVERY_POD
 

@@ -103,27 +103,29 @@ def policy_of(manifest: Mapping[str, Any]) -> Policy:
     namespace = metadata.get("namespace", "")
     given = {INGRESS: spec.get("ingress") or [], EGRESS: spec.get("egress") or []}
     types = spec.get("policyTypes") or [INGRESS, *([EGRESS] if given[EGRESS] else [])]
-    for index, each in enumerate(types):
-        if each not in DIRECTIONS:
-            raise Broken(f"spec.policyTypes[{index}]", f'Unsupported value: "{each}"')
-    rules = {each: _rules(given[each], each, namespace) for each in DIRECTIONS if each in types}
+    for index, type_ in enumerate(types):
+        if type_ not in DIRECTIONS:
+            raise Broken(f"spec.policyTypes[{index}]", f'Unsupported value: "{type_}"')
+    rules = {
+        direction: _rules(given[direction], direction, namespace) for direction in DIRECTIONS if direction in types
+    }
     selected = _selector(spec.get("podSelector") or {}, "spec.podSelector")
     return Policy(namespace, metadata.get("name", ""), selected, rules)
 
 
 def _rules(given: Sequence[Mapping[str, Any]], direction: str, namespace: str) -> tuple[Rule, ...]:
     side = "from" if direction == INGRESS else "to"
-    found = []
-    for index, each in enumerate(given):
+    rules = []
+    for index, rule in enumerate(given):
         where = f"spec.{direction.lower()}[{index}]"
-        peers = [_peer(peer, namespace, f"{where}.{side}[{at}]") for at, peer in enumerate(each.get(side) or [])]
-        ports = [_port(port, f"{where}.ports[{at}]") for at, port in enumerate(each.get("ports") or [])]
-        found.append(Rule(tuple(peers), tuple(ports)))
-    return tuple(found)
+        peers = [_peer(peer, namespace, f"{where}.{side}[{at}]") for at, peer in enumerate(rule.get(side) or [])]
+        ports = [_port(port, f"{where}.ports[{at}]") for at, port in enumerate(rule.get("ports") or [])]
+        rules.append(Rule(tuple(peers), tuple(ports)))
+    return tuple(rules)
 
 
 def _peer(given: Mapping[str, Any], namespace: str, where: str) -> Peer | Block:
-    block, pods, namespaces = (given.get(each) for each in ("ipBlock", "podSelector", "namespaceSelector"))
+    block, pods, namespaces = (given.get(key) for key in ("ipBlock", "podSelector", "namespaceSelector"))
     if block is not None:
         if pods is not None or namespaces is not None:
             raise Broken(where, "Forbidden: may not specify both ipBlock and another peer")
@@ -139,10 +141,10 @@ def _peer(given: Mapping[str, Any], namespace: str, where: str) -> Peer | Block:
 def _block(given: Mapping[str, Any], where: str) -> Block:
     network = _network(given.get("cidr"), f"{where}.cidr")
     excepts = []
-    for index, each in enumerate(given.get("except") or []):
-        without = _network(each, f"{where}.except[{index}]")
+    for index, except_ in enumerate(given.get("except") or []):
+        without = _network(except_, f"{where}.except[{index}]")
         if without.version != network.version or not _inside(without, network):
-            raise Broken(f"{where}.except[{index}]", f'Invalid value: "{each}": must be a strict subset of `cidr`')
+            raise Broken(f"{where}.except[{index}]", f'Invalid value: "{except_}": must be a strict subset of `cidr`')
         excepts.append(without)
     return Block(network, tuple(excepts))
 

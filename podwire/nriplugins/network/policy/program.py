@@ -59,7 +59,7 @@ def node_program() -> Table:
     chains.append(_entry("forward", FORWARD, [*came_by, do.verdict("jump many")]))
     chains.append(_entry("input", INPUT, [*came_by, do.verdict("jump near")]))
     for version in (4, 6):
-        ask = {each: _ask(each, version) for each in (EGRESS, INGRESS)}
+        ask = {direction: _ask(direction, version) for direction in (EGRESS, INGRESS)}
         bound = [do.meta("iifname", _R), do.found(ROUTED, _R), do.verdict(f"jump source{version}")]
         chains.append(_chain(f"forward{version}", [_own(version), bound, ask[EGRESS], ask[INGRESS]]))
         chains.append(_chain(f"input{version}", [bound, ask[EGRESS]]))
@@ -69,7 +69,7 @@ def node_program() -> Table:
 
 def pod_program() -> Table:
     """The same for the namespace of a pod without a link to the node."""
-    came, goes = ([do.meta(each, _R), do.found(LINKS, _R)] for each in ("iifname", "oifname"))
+    came, goes = ([do.meta(key, _R), do.found(LINKS, _R)] for key in ("iifname", "oifname"))
     chains = [*_common()]
     chains.append(_entry("input", INPUT, [*came, do.verdict("jump many")]))
     chains.append(_entry("output", OUTPUT, [*goes, do.verdict("jump near")]))
@@ -82,7 +82,7 @@ def pod_program() -> Table:
 
 
 def _chain(name: str, rules: Iterable[Rule]) -> Chain:
-    return Chain(name, tuple(do.rule(*each) for each in rules))
+    return Chain(name, tuple(do.rule(*rule) for rule in rules))
 
 
 def _field(version: int) -> Field:
@@ -90,7 +90,7 @@ def _field(version: int) -> Field:
 
 
 def _sets() -> list[Set]:
-    found = [
+    sets = [
         Set(ALLOWED, (NUMBER, NUMBER, NUMBER, PROTOCOL, PORT)),
         Set(SEGMENTS, (PROTOCOL, PORT), NUMBER, ranges=True),
         Set(RANGED, (NUMBER, NUMBER, NUMBER, NUMBER)),
@@ -101,12 +101,12 @@ def _sets() -> list[Set]:
     ]
     for version in (4, 6):
         field = _field(version)
-        found.append(Set(f"identity{version}", (field,), TWO_NUMBERS))
-        found += [Set(f"{each}{version}", (field,), NUMBER) for each in ("ingress", "egress")]
-        found.append(Set(f"self{version}", (field, field)))
-        found.append(Set(f"sources{version}", (LINK_NAME, field)))
-        found.append(Set(f"verdicts{version}", (field, NUMBER), counted=True))
-    return found
+        sets.append(Set(f"identity{version}", (field,), TWO_NUMBERS))
+        sets += [Set(f"{name}{version}", (field,), NUMBER) for name in ("ingress", "egress")]
+        sets.append(Set(f"self{version}", (field, field)))
+        sets.append(Set(f"sources{version}", (LINK_NAME, field)))
+        sets.append(Set(f"verdicts{version}", (field, NUMBER), counted=True))
+    return sets
 
 
 def _entry(name: str, hook: int, guard: Rule) -> Chain:
@@ -202,13 +202,13 @@ def _allowed(direction: str, version: int) -> str:
 
 def _judge(direction: str, version: int) -> Chain:
     """A peer in any of these sets is allowed; the most frequent match comes first."""
-    parties = [_party(direction, version, each) for each in ("identity", "namespace", "pod", "anyone")]
-    ways: list[Rule] = [[*each, *ports, do.found(ALLOWED, _R)] for ports in (_PORTS, _ANYTHING) for each in parties]
+    parties = [_party(direction, version, name) for name in ("identity", "namespace", "pod", "anyone")]
+    ways: list[Rule] = [[*party, *ports, do.found(ALLOWED, _R)] for ports in (_PORTS, _ANYTHING) for party in parties]
     ways += [[*_place(direction, version, exact), do.found(f"blocks{version}", _R)] for exact in (True, False)]
-    ways += [[*each, *_SEGMENT, do.found(RANGED, _R)] for each in parties]
+    ways += [[*party, *_SEGMENT, do.found(RANGED, _R)] for party in parties]
     allowed = do.verdict(f"goto {_allowed(direction, version)}")
     last = [_counted(direction, version, allowed=False), [do.verdict("drop")]]
-    return _chain(_name(direction, version), [*([*each, allowed] for each in ways), *last])
+    return _chain(_name(direction, version), [*([*way, allowed] for way in ways), *last])
 
 
 _PORTS = (do.meta("l4proto", _PROTOCOL), do.transport(2, 2, _PORT))

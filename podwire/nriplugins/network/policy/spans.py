@@ -37,28 +37,28 @@ def whole(protocol: int) -> Span:
 def joined(parts: Iterable[Spans]) -> Spans:
     """The union, with the fewest possible spans."""
     every: set[Span] = set()
-    for each in parts:
-        if each == EVERYTHING:
+    for part in parts:
+        if part == EVERYTHING:
             return EVERYTHING
-        every |= each
-    found: list[Span] = []
+        every |= part
+    spans: list[Span] = []
     for span in sorted(every):
-        if found and found[-1].protocol == span.protocol and span.first <= found[-1].last + 1:
-            found[-1] = found[-1]._replace(last=max(found[-1].last, span.last))
+        if spans and spans[-1].protocol == span.protocol and span.first <= spans[-1].last + 1:
+            spans[-1] = spans[-1]._replace(last=max(spans[-1].last, span.last))
         else:
-            found.append(span)
-    return frozenset(found)
+            spans.append(span)
+    return frozenset(spans)
 
 
 def partition(spans: Iterable[Span]) -> list[Span]:
     """Splits overlapping spans into disjoint ones; each given span is a sequence of them."""
     given = set(spans)
     found = []
-    for protocol in {each.protocol for each in given}:
-        own = [each for each in given if each.protocol == protocol]
-        edges = sorted({each.first for each in own} | {each.last + 1 for each in own})
+    for protocol in {span.protocol for span in given}:
+        own = [span for span in given if span.protocol == protocol]
+        edges = sorted({span.first for span in own} | {span.last + 1 for span in own})
         for first, after in pairwise(edges):
-            if any(each.first <= first and after - 1 <= each.last for each in own):
+            if any(span.first <= first and after - 1 <= span.last for span in own):
                 found.append(Span(protocol, first, after - 1))
     return sorted(found)
 
@@ -66,9 +66,9 @@ def partition(spans: Iterable[Span]) -> list[Span]:
 def cut(network: Network, excepts: Iterable[Network]) -> list[Range]:
     """A network without some parts of it, as ranges."""
     left = [_range(network)]
-    for each in sorted(map(_range, excepts)):
+    for range_ in sorted(map(_range, excepts)):
         *done, rest = left or [Range(1, 0)]
-        left = [*done, *(part for part in _without(rest, each) if part.first <= part.last)]
+        left = [*done, *(part for part in _without(rest, range_) if part.first <= part.last)]
         if not left:
             break
     return left
@@ -86,18 +86,18 @@ def _range(network: Network) -> Range:
 
 def layered(parts: Iterable[tuple[Range, Spans]]) -> Mapping[Range, Spans]:
     """Splits overlapping ranges into disjoint ones, each with everything that is allowed there."""
-    given = [each for each in parts if each[1]]
-    edges = sorted({each.first for each, _ in given} | {each.last + 1 for each, _ in given})
-    found: dict[Range, Spans] = {}
+    given = [part for part in parts if part[1]]
+    edges = sorted({range_.first for range_, _ in given} | {range_.last + 1 for range_, _ in given})
+    disjoint: dict[Range, Spans] = {}
     before: tuple[Range, Spans] | None = None
     for first, after in pairwise(edges):
-        here = joined(spans for each, spans in given if each.first <= first and after - 1 <= each.last)
+        here = joined(spans for range_, spans in given if range_.first <= first and after - 1 <= range_.last)
         if before is not None and before[1] == here and before[0].last + 1 == first:
-            del found[before[0]]
+            del disjoint[before[0]]
             first = before[0].first  # noqa: PLW2901 - the neighbour grows
         before = Range(first, after - 1), here
         if here:
-            found[before[0]] = here
+            disjoint[before[0]] = here
         else:
             before = None
-    return found
+    return disjoint

@@ -36,15 +36,15 @@ class Pod:
 
 def pod_of(manifest: Mapping[str, Any]) -> Pod:
     """From a Pod object. A finished pod has no addresses: they may belong to another pod by now."""
-    metadata, spec, status = (manifest.get(each) or {} for each in ("metadata", "spec", "status"))
+    metadata, spec, status = (manifest.get(key) or {} for key in ("metadata", "spec", "status"))
     over = status.get("phase") in _FINAL
-    told = [each.get("ip") for each in status.get("podIPs") or []] or [status.get("podIP")]
+    reported = [entry.get("ip") for entry in status.get("podIPs") or []] or [status.get("podIP")]
     return Pod(
         uid=metadata.get("uid", ""),
         namespace=metadata.get("namespace", ""),
         name=metadata.get("name", ""),
         labels=metadata.get("labels") or {},
-        ips=() if over else tuple(ip_address(each) for each in told if each),
+        ips=() if over else tuple(ip_address(ip) for ip in reported if ip),
         node=spec.get("nodeName") or "",
         ports=named_ports(spec),
         host_network=bool(spec.get("hostNetwork")),
@@ -53,17 +53,21 @@ def pod_of(manifest: Mapping[str, Any]) -> Pod:
 
 def named_ports(spec: Mapping[str, Any]) -> dict[NamedPort, int]:
     """The named ports of containers and sidecars; of two with one name the first counts."""
-    beside = [each for each in spec.get("initContainers") or [] if each.get("restartPolicy") == "Always"]
-    found: dict[NamedPort, int] = {}
-    for container in [*(spec.get("containers") or []), *beside]:
+    sidecars = [
+        init_container
+        for init_container in spec.get("initContainers") or []
+        if init_container.get("restartPolicy") == "Always"
+    ]
+    ports: dict[NamedPort, int] = {}
+    for container in [*(spec.get("containers") or []), *sidecars]:
         for port in container.get("ports") or []:
             if port.get("name"):
-                found.setdefault((port.get("protocol") or "TCP", port["name"]), port["containerPort"])
-    return found
+                ports.setdefault((port.get("protocol") or "TCP", port["name"]), port["containerPort"])
+    return ports
 
 
 class Attachment(StrEnum):
-    """How a pod's packets reach its node, which decides where they are filtered."""
+    """The path of a pod's packets to its node, which decides where they are filtered."""
 
     ROUTED = "routed"
     """By a veth whose peer is on the node: filtered in the node's `inet forward`."""

@@ -1,4 +1,4 @@
-"""A plan of routes made true in a pod's namespace: read, compare, tell the kernel the difference in one batch."""
+"""A plan of routes applied in a pod's namespace: read, compare, send the difference to the kernel in one batch."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,13 +13,13 @@ from podwire.nriplugins.network.routes.plan import NOTHING, Changes, Plan, There
 
 class Outcome(NamedTuple):
     changed: int
-    """How many routes and rules the kernel was told of."""
+    """The number of routes and rules sent to the kernel."""
     problems: tuple[Problem, ...]
     """All of the plan's, and what came up."""
 
 
 def read(network: KernelNetwork) -> There:
-    links = {each.name: each.ifindex for each in network.links.list()}
+    links = {link.name: link.ifindex for link in network.links.list()}
     routes = (*network.routes.list(4, None), *network.routes.list(6, None))
     return There(links, routes, (*network.rules.list(4), *network.rules.list(6)))
 
@@ -34,7 +34,7 @@ def apply(network: KernelNetwork, plan: Plan) -> Outcome:
     if len(changes):
         try:
             with network.batch() as batch:
-                _tell(batch, changes)
+                _send(batch, changes)
         except errors.LinuxError:
             refused = _one_by_one(network, diff(plan, read(network)))
     return Outcome(len(changes), (*plan.problems, *changes.problems, *refused))
@@ -45,15 +45,15 @@ def remove(network: KernelNetwork) -> int:
     return apply(network, NOTHING).changed
 
 
-def _tell(parts: Parts, changes: Changes) -> None:
+def _send(parts: Parts, changes: Changes) -> None:
     for rule in changes.drop_rules:
         parts.rules.delete(rule)
     for route in changes.drop_routes:
         parts.routes.delete(route)
-    for each in changes.replace:
-        parts.routes.replace(each.route)
-    for each in changes.add:
-        parts.routes.add(each.route)
+    for planned in changes.replace:
+        parts.routes.replace(planned.route)
+    for planned in changes.add:
+        parts.routes.add(planned.route)
     for wanted in changes.add_rules:
         parts.rules.add(wanted.rule)
 
@@ -67,10 +67,10 @@ def _one_by_one(network: KernelNetwork, changes: Changes) -> list[Problem]:
         with suppress(errors.Missing):
             network.routes.delete(route)
     problems: list[Problem] = []
-    for each in changes.replace:
-        problems += _tried(partial(network.routes.replace, each.route), each)
-    for each in changes.add:
-        problems += _tried(partial(network.routes.add, each.route), each)
+    for planned in changes.replace:
+        problems += _tried(partial(network.routes.replace, planned.route), planned)
+    for planned in changes.add:
+        problems += _tried(partial(network.routes.add, planned.route), planned)
     for wanted in changes.add_rules:
         problems += _tried(partial(network.rules.add, wanted.rule), wanted)
     return problems
@@ -80,5 +80,5 @@ def _tried(act: Callable[[], None], wanted: WantedRoute | WantedRule) -> list[Pr
     try:
         act()
     except errors.LinuxError as error:
-        return [Problem(each, Why.FAILED, wanted.field, str(error)) for each in wanted.owners]
+        return [Problem(owner, Why.FAILED, wanted.field, str(error)) for owner in wanted.owners]
     return []

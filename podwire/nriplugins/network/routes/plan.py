@@ -1,8 +1,8 @@
 """Plans the routes of a pod from its PodRoutes, and the changes for its namespace. Pure.
 
 A place in the kernel (a destination in a table with a metric, a source among the rules) takes one route. Of several
-resources that want different ones the oldest has its way, and the others are told; what several want alike they share.
-Whatever carries our protocol number is ours, and goes when nobody wants it any more.
+resources that want different ones the oldest has its way, and the others are reported; what several want alike they
+share. Whatever carries our protocol number is ours, and goes when nobody wants it any more.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ from podwire.nriplugins.network.routes.resource import KIND, PodRoute
 PROTOCOL = 113
 """The owner tag of routes and rules that resources ask for; those of CNI plugins have another."""
 PRIORITIES = range(11000, 11129)
-"""Of rules: the longest source prefix is asked first."""
+"""Priorities of rules: the longest source prefix comes first."""
 _DEFAULT_METRIC = {4: 0, 6: 1024}
 
 Place = tuple[Network, int, int]
@@ -84,7 +84,7 @@ class Changes:
     problems: list[Problem] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """How many the kernel is told."""
+        """The number of changes sent to the kernel."""
         dropped, set_ = len(self.drop_rules) + len(self.drop_routes), len(self.replace) + len(self.add)
         return dropped + set_ + len(self.add_rules)
 
@@ -95,12 +95,12 @@ def plan(pod: Pod, resources: Iterable[PodRoute | Broken]) -> Plan:
     routes: dict[Place, WantedRoute] = {}
     rules: dict[Network, WantedRule] = {}
     problems = missing(pod, chosen, ROUTES, KIND)
-    for each in chosen:
-        if isinstance(each, Broken):
-            problems += broken(each)
+    for resource in chosen:
+        if isinstance(resource, Broken):
+            problems += broken(resource)
             continue
-        problems += _routes(each, routes)
-        problems += _rules(each, pod, rules)
+        problems += _routes(resource, routes)
+        problems += _rules(resource, pod, rules)
     return Plan(routes, rules, tuple(problems))
 
 
@@ -136,7 +136,7 @@ def _way(wanted: WantedRoute) -> str:
 
 def _rules(resource: PodRoute, pod: Pod, taken: dict[Network, WantedRule]) -> list[Problem]:
     problems = []
-    own = [ip_network(each) for each in pod.ips] if resource.own else []
+    own = [ip_network(ip) for ip in pod.ips] if resource.own else []
     for source in dict.fromkeys((*resource.sources, *own)):
         wanted = WantedRule(_rule(source, resource.table), "spec.sources", (resource.head,))
         other = taken.setdefault(source, wanted)
@@ -150,9 +150,9 @@ def _rules(resource: PodRoute, pod: Pod, taken: dict[Network, WantedRule]) -> li
 
 def _rule(source: Network, table: int) -> Rule:
     priority = PRIORITIES.start + source.max_prefixlen - source.prefixlen
-    # Of a rule for everybody the kernel does not tell the source back.
-    told = source if source.prefixlen else None
-    return Rule(priority, table, source.version, source=told, protocol=PROTOCOL)
+    # The kernel does not report the source of a rule that matches every source.
+    matched_source = source if source.prefixlen else None
+    return Rule(priority, table, source.version, source=matched_source, protocol=PROTOCOL)
 
 
 def place(route: Route) -> Place:
@@ -162,26 +162,26 @@ def place(route: Route) -> Place:
 def diff(wanted: Plan, there: There) -> Changes:
     """The changes from the state to the plan; equal entries stay."""
     changes = Changes()
-    ours = {place(each): each for each in there.routes if each.protocol == PROTOCOL}
-    others = {place(each): each for each in there.routes if each.protocol != PROTOCOL}
-    for at, each in wanted.routes.items():
-        index = there.links.get(each.interface)
+    ours = {place(route): route for route in there.routes if route.protocol == PROTOCOL}
+    others = {place(route): route for route in there.routes if route.protocol != PROTOCOL}
+    for at, route in wanted.routes.items():
+        index = there.links.get(route.interface)
         if index is None:
-            reason = f"there is no interface {each.interface} in the pod"
-            changes.problems += _failed(each.owners, "spec.interface", reason)
+            reason = f"there is no interface {route.interface} in the pod"
+            changes.problems += _failed(route.owners, "spec.interface", reason)
             continue
-        settled = each._replace(route=each.route._replace(ifindex=index))
+        settled = route._replace(route=route.route._replace(ifindex=index))
         have = ours.pop(at, None)
         if have is not None:
             changes.replace += [] if _same(have, settled.route) else [settled]
         elif at in others:
-            changes.problems += _failed(each.owners, each.field, _foreign(others[at]))
+            changes.problems += _failed(route.owners, route.field, _foreign(others[at]))
         else:
             changes.add.append(settled)
     changes.drop_routes += ours.values()
-    mine = {each for each in there.rules if each.protocol == PROTOCOL and each.priority in PRIORITIES}
-    changes.add_rules += [each for each in wanted.rules.values() if each.rule not in mine]
-    changes.drop_rules += mine - {each.rule for each in wanted.rules.values()}
+    mine = {rule for rule in there.rules if rule.protocol == PROTOCOL and rule.priority in PRIORITIES}
+    changes.add_rules += [rule for rule in wanted.rules.values() if rule.rule not in mine]
+    changes.drop_rules += mine - {rule.rule for rule in wanted.rules.values()}
     return changes
 
 
@@ -203,4 +203,4 @@ def _foreign(route: Route) -> str:
 
 
 def _failed(owners: Iterable[Head], where: str, reason: str) -> list[Problem]:
-    return [Problem(each, Why.FAILED, where, reason) for each in owners]
+    return [Problem(owner, Why.FAILED, where, reason) for owner in owners]

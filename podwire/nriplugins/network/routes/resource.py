@@ -23,7 +23,7 @@ _WAY = "destinations", "via", "metric", "mtu", "advmss", "onLink"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How some destinations are reached."""
+    """The next hop and the properties of some destinations."""
 
     destinations: tuple[Network, ...]
     via: IP | None = None
@@ -57,7 +57,7 @@ def read(object_: Mapping[str, Any]) -> PodRoute | Broken:
     sources, own = _sources(reader, spec.get("sources"))
     if (sources or own) and table == MAIN:
         reader.wrong("spec.sources", spec["sources"], "need a table of their own: everything looks into the main one")
-    found = PodRoute(
+    route = PodRoute(
         head=head,
         interface=_interface(reader, spec.get("interface", "eth0")),
         table=table,
@@ -65,7 +65,7 @@ def read(object_: Mapping[str, Any]) -> PodRoute | Broken:
         own=own,
         ways=_ways(reader, spec.get("routes")),
     )
-    return Broken(head, tuple(reader.errors)) if reader.errors else found
+    return Broken(head, tuple(reader.errors)) if reader.errors else route
 
 
 def _interface(reader: Reader, value: Any) -> str:
@@ -98,23 +98,23 @@ def _ways(reader: Reader, value: Any) -> tuple[Way, ...]:
 
 
 def _way(reader: Reader, value: Any, path: str) -> Way:
-    told = reader.fields(value, path, _WAY)
-    listed, where = told.get("destinations"), f"{path}.destinations"
+    fields = reader.fields(value, path, _WAY)
+    listed, where = fields.get("destinations"), f"{path}.destinations"
     destinations: tuple[Network, ...] = reader.listed(listed, where, MOST_DESTINATIONS, reader.network)
     if not listed:
         reader.errors.append(required(where))
-    via = None if told.get("via") is None else reader.address(told["via"], f"{path}.via")
-    on_link = told.get("onLink", False)
+    via = None if fields.get("via") is None else reader.address(fields["via"], f"{path}.via")
+    on_link = fields.get("onLink", False)
     if not isinstance(on_link, bool):
         reader.wrong(f"{path}.onLink", on_link, "must be true or false")
-    if on_link and told.get("via") is None:
+    if on_link and fields.get("via") is None:
         reader.wrong(f"{path}.onLink", on_link, "says something about via, and there is none")
     way = Way(
         destinations=destinations,
         via=via,
-        metric=reader.optional(told, "metric", path, 0, LARGEST) or 0,
-        mtu=reader.optional(told, "mtu", path, SMALLEST_MTU[4], 65535) or 0,
-        advmss=reader.optional(told, "advmss", path, 1, 65535) or 0,
+        metric=reader.optional(fields, "metric", path, 0, LARGEST) or 0,
+        mtu=reader.optional(fields, "mtu", path, SMALLEST_MTU[4], 65535) or 0,
+        advmss=reader.optional(fields, "advmss", path, 1, 65535) or 0,
         on_link=on_link is True,
     )
     _agree(reader, way, path)
@@ -123,7 +123,7 @@ def _way(reader: Reader, value: Any, path: str) -> Way:
 
 def _agree(reader: Reader, way: Way, path: str) -> None:
     """IPv4 and IPv6 are not mixed in one entry."""
-    families = {each.version for each in way.destinations}
+    families = {destination.version for destination in way.destinations}
     if way.via is not None and families - {way.via.version}:
         reader.wrong(f"{path}.via", str(way.via), "must be of the same IP family as all destinations")
     if 6 in families and 0 < way.mtu < SMALLEST_MTU[6]:
