@@ -1,4 +1,4 @@
-"""Containers get as much memory as their pod's annotation says, and a variable that tells them so."""
+"""Sets the memory limit of containers from an annotation of their pod, and an environment variable with it."""
 
 import sys
 
@@ -8,14 +8,14 @@ ANNOTATION = "memory.example/mib"
 
 
 class Memory(Plugin):
-    """Give containers the memory that an annotation of their pod asks for."""
+    """Sets the memory limit from the annotation."""
 
     name = "memory"
     index = "20"
 
     async def run_pod_sandbox(self, pod: pb.PodSandbox) -> None:
         if ANNOTATION in pod.annotations and not pod.annotations[ANNOTATION].isdigit():
-            raise ValueError(f"{ANNOTATION}: {pod.annotations[ANNOTATION]!r} is no number of MiB")
+            raise ValueError(f"{ANNOTATION}: {pod.annotations[ANNOTATION]!r} is not a number of MiB")
 
     async def create_container(self, pod: pb.PodSandbox, container: pb.Container) -> Adjustment | None:
         if ANNOTATION not in pod.annotations:

@@ -189,7 +189,8 @@ def _text(key: str, value: object) -> str:
 def _name(key: str, value: object) -> str:
     if not isinstance(value, str) or not _POOL.fullmatch(value):
         raise BadConfig(
-            key, f"{value!r} cannot end a resource's name: up to 63 of a-z, 0-9, '-', '.', the first and last no sign"
+            key,
+            f"{value!r} cannot end a resource's name: up to 63 of a-z, 0-9, '-', '.', first and last a letter or digit",
         )
     return value
 

@@ -81,7 +81,7 @@ def explained(claim: Object, *, pods: Sequence[Object], events: Sequence[Object]
     lines += _indented(_allocation(claim, users))
     lines += [f"on this node, {node}"]
     lines += _indented(_here(claim, node, sight))
-    lines += ["told in its status"]
+    lines += ["reported in its status"]
     lines += _indented(_status(claim) or ["nothing yet"])
     if told := list(_events(claim, users, events)):
         lines += ["events", *_indented(told)]
