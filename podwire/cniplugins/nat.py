@@ -166,7 +166,7 @@ def list_tagged(
 def remove(table: KernelElements, sets: Iterable[str], selects: Callable[[str], bool]) -> None:
     """Removes all elements whose comments are selected."""
     try:
-        listed = {name: [each for each in table.list(name) if selects(each.comment)] for name in sets}
+        listed = {name: [element for element in table.list(name) if selects(element.comment)] for name in sets}
         table.change(*(Change(name, delete=elements) for name, elements in listed.items() if elements))
     except linux.Missing:  # the table does not exist, or another call removed them at the same time
         if any(list_tagged(sets, selects, table).values()):

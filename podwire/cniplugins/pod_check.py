@@ -46,14 +46,14 @@ def _check_route(pod: KernelNetwork, route: Route, made: Result) -> None:
     gateway = gateway_of(route, made.ips)
     table = MAIN if route.table is None else route.table
     present = [
-        each
-        for each in pod.routes.list(route.dst.version, table)
-        if each.destination == route.dst and gateway in (None, each.gateway)
+        candidate
+        for candidate in pod.routes.list(route.dst.version, table)
+        if candidate.destination == route.dst and gateway in (None, candidate.gateway)
     ]
     via = f" via {gateway}" if gateway else ""
     expect(bool(present), f"the route to {route.dst}{via} does not exist")
     requested = route.priority, route.mtu, route.advmss
-    alike = any(_matches(requested, (each.metric, each.mtu, each.advmss)) for each in present)
+    alike = any(_matches(requested, (candidate.metric, candidate.mtu, candidate.advmss)) for candidate in present)
     expect(alike, f"metric, MTU or MSS of the route to {route.dst} was changed")
 
 

@@ -145,8 +145,8 @@ def main(name: str) -> NoReturn:
 
 
 def _terminate(number: int, _frame: object) -> None:
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)  # the undo must not be interrupted
+    for stop_signal in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(stop_signal, signal.SIG_IGN)  # the undo must not be interrupted
     raise _Terminated(f"stopped by {signal.Signals(number).name}")
 
 

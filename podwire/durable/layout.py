@@ -8,7 +8,7 @@ from typing import NamedTuple
 from podwire.linux import errors
 
 QUARANTINED = ".damaged"
-"""What is appended to the name of a damaged file; a second one of the same key gets a number, too."""
+"""Suffix of the name of a damaged file; a second one of the same key gets a number, too."""
 _QUARANTINED_NAME = re.compile(rf"(.+){re.escape(QUARANTINED)}(\.\d+)?")
 
 

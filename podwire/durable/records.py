@@ -51,7 +51,7 @@ MAX_RECORD = 4 << 20
 
 _ENVELOPE = re.compile(rb'\{"format":(\d{1,9}),"checksum":"([0-9a-f]{8})","record":')
 _DAMAGED = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
-"""What codecs, migrations and checks raise for data that is not a record."""
+"""Errors that codecs, migrations and checks raise for data that is not a record."""
 _ATTEMPTS = 16
 """How often the directory of a key is made again that another thread or process removes with its last record."""
 _FOREIGN, _DAMAGED_KIND, _UNREADABLE = "foreign", "damaged", "unreadable"

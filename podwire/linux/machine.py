@@ -66,7 +66,7 @@ class KernelMachine:
     def left(self, path: Path) -> FreeResources:
         """Returns the free resources; the disk is that of the path's nearest existing parent."""
         disk = os.statvfs(_nearest(os.fspath(path)))
-        limits = [int(self._read(f"proc/sys/kernel/{each}") or 0) for each in ("pid_max", "threads-max")]
+        limits = [int(self._read(f"proc/sys/kernel/{name}") or 0) for name in ("pid_max", "threads-max")]
         pids = min((limit for limit in limits if limit), default=0)
         return FreeResources(
             memory=parse_meminfo(self._read("proc/meminfo")).get("MemAvailable", 0),
@@ -148,16 +148,16 @@ def binary_size(size: int) -> str:
 def sort_addresses(routes: list[Route], addresses: list[Address]) -> tuple[IP, ...]:
     """Returns the global addresses; the source address of each family's best default route first, IPv4 before IPv6."""
     usable = [address for address in addresses if _is_global(address)]
-    best = sorted((each for each in routes if each.destination.prefixlen == 0), key=lambda each: each.metric)
+    best = sorted((route for route in routes if route.destination.prefixlen == 0), key=lambda route: route.metric)
     first: dict[int, IP] = {}
     for route in best:
-        candidates = [each.interface.ip for each in usable if each.ifindex == route.ifindex]
+        candidates = [address.interface.ip for address in usable if address.ifindex == route.ifindex]
         same = [ip for ip in candidates if ip.version == route.destination.version]
         source = route.source if route.source in same else next(iter(same), None)
         if source is not None:
             first.setdefault(source.version, source)
     chosen = [first[family] for family in sorted(first)]
-    return tuple(dict.fromkeys([*chosen, *(each.interface.ip for each in usable)]))
+    return tuple(dict.fromkeys([*chosen, *(address.interface.ip for address in usable)]))
 
 
 def _is_global(address: Address) -> bool:

@@ -96,6 +96,6 @@ def syncfs(descriptor: int) -> None:
 
 def openat2(directory: int, path: str, flags: int, mode: int, resolve: int) -> int:
     """Open a path under rules on how it may be resolved; the descriptor is close-on-exec."""
-    how = b"".join(each.to_bytes(8, byteorder) for each in (flags | os.O_CLOEXEC, mode, resolve))
+    how = b"".join(word.to_bytes(8, byteorder) for word in (flags | os.O_CLOEXEC, mode, resolve))
     names: errors.Names = {2: errors.NoSuchPath, 20: errors.NoSuchPath, 40: errors.PathEscapes, 17: errors.Exists}
     return syscall(OPENAT2, f"open {path}", directory, _bytes(path), how, len(how), names=names)

@@ -35,7 +35,7 @@ from podwire.protocols.cni.verbs import is_ifname
 
 POLICIES = ("open", "same-bridge", "isolated")
 _BACKENDS = ("", "nftables")
-SETS = tuple(f"{each}{family}" for each in ("forward", "policed", "inside") for family in (4, 6))
+SETS = tuple(f"{kind}{family}" for kind in ("forward", "policed", "inside") for family in (4, 6))
 FORWARD_SETS = ("forward4", "forward6")
 ISOLATED_SETS = ("isolated4", "isolated6")
 _IP = {4: "ip", 6: "ip6"}

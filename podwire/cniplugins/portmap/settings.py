@@ -90,7 +90,7 @@ def elements(settings: Settings, pod: dict[int, Interface], comment: str) -> lis
     mapped = {name[-1] for name, _ in elements}
     if settings.snat:
         reached = [interface for family, interface in pod.items() if str(family) in mapped]
-        elements += [nat.jump(nat.HAIRPIN, each, comment, all_sources=settings.masq_all) for each in reached]
+        elements += [nat.jump(nat.HAIRPIN, interface, comment, all_sources=settings.masq_all) for interface in reached]
     return elements
 
 

@@ -64,8 +64,7 @@ class KernelCgroups:
             _write(f"{directory}/{setting.file}", setting.value)
         except errors.NoSuchCgroup as error:
             if os.path.isdir(directory):
-                told = f"no {setting.file} here"
-                raise errors.Unsupported(errno.EOPNOTSUPP, operation, told) from error
+                raise errors.Unsupported(errno.EOPNOTSUPP, operation, f"no {setting.file} here") from error
             raise errors.NoSuchCgroup(errno.ENOENT, operation) from error
         except errors.LinuxError as error:
             raise type(error)(error.errno, operation) from error
@@ -97,9 +96,9 @@ class KernelCgroups:
 
     def enter(self, path: str, pid: int) -> None:
         """Moves a process into a group. Raises NoSuchCgroup, NoSuchProcess."""
-        for door in self.procs_files(path):
+        for procs_file in self.procs_files(path):
             names: errors.Names = {**_NAMES, errno.ESRCH: errors.NoSuchProcess}
-            _write(door, str(pid), f"put process {pid} into the cgroup {path}", names)
+            _write(procs_file, str(pid), f"put process {pid} into the cgroup {path}", names)
 
     def pids(self, path: str) -> list[int]:
         """Returns the processes in the group and below it, in any hierarchy."""
@@ -212,9 +211,9 @@ def _enable(parent: str, controllers: frozenset[str]) -> None:
     """Let a version 2 group's children have controllers, as far as the kernel lets them; a limit notices the rest."""
     there = set((_read(f"{parent}/cgroup.controllers") or "").split()) & controllers
     on = set((_read(f"{parent}/cgroup.subtree_control") or "").split())
-    for each in sorted(there - on):
+    for controller in sorted(there - on):
         with suppress(errors.LinuxError):
-            _write(f"{parent}/cgroup.subtree_control", f"+{each}")
+            _write(f"{parent}/cgroup.subtree_control", f"+{controller}")
 
 
 def _read(path: str) -> str | None:

@@ -59,11 +59,11 @@ def settings(limits: Limits, home: Mapping[str, Tree]) -> list[Setting]:
         ("cpuset", (limits.cpus, limits.mems)),
         ("hugetlb", (limits.hugepages or None,)),
     ):
-        if all(each is None for each in wanted):
+        if all(value is None for value in wanted):
             continue
         if controller not in version:
-            told = f"no cgroup has the {controller} controller"
-            raise errors.Unsupported(errno.EOPNOTSUPP, f"limit {controller}", told)
+            message = f"no cgroup has the {controller} controller"
+            raise errors.Unsupported(errno.EOPNOTSUPP, f"limit {controller}", message)
         table = _FIRST if version[controller] == 1 else _SECOND
         made += [Setting(controller, file, value) for file, value in table[controller](limits)]
     return made
@@ -81,7 +81,7 @@ def _max(value: int | None) -> str | None:
 
 
 def _cpu_first(limits: Limits) -> _Lines:
-    # The period first: a quota is judged by the period that it meets.
+    # The period first: the kernel validates a quota against the current period.
     shares, period, quota = limits.cpu_shares, limits.cpu_period, limits.cpu_quota
     return _given(("cpu.shares", shares), ("cpu.cfs_period_us", period), ("cpu.cfs_quota_us", quota))
 

@@ -55,7 +55,7 @@ class KernelMounts:
     def make_read_only(self, target: Path, *, recursive: bool = False) -> None:
         """Makes a mount read-only, and with `recursive` all below it; other mounts of the same source are unchanged."""
         where = os.fspath(target)
-        change = b"".join(each.to_bytes(8, "little") for each in (_ATTRIBUTE_READ_ONLY, 0, 0, 0))
+        change = b"".join(word.to_bytes(8, "little") for word in (_ATTRIBUTE_READ_ONLY, 0, 0, 0))
         flags = _AT_RECURSIVE if recursive else 0
         arguments = (syscalls.AT_FDCWD, where.encode("utf-8", "surrogateescape"), flags, change, len(change))
         names: errors.Names = {22: errors.NoSuchMount, 2: errors.NoSuchMount}
@@ -63,9 +63,9 @@ class KernelMounts:
             syscalls.syscall(syscalls.MOUNT_SETATTR, f"make {where} read-only", *arguments, names=names)
         except errors.Unsupported:  # before Linux 5.12
             below = where.rstrip("/") + "/"
-            for each in mounted():
-                if each.target == where or (recursive and each.target.startswith(below)):
-                    _remount_read_only(each)
+            for mount in mounted():
+                if mount.target == where or (recursive and mount.target.startswith(below)):
+                    _remount_read_only(mount)
 
     def set_propagation(self, target: Path, how: str) -> None:
         """Sets the propagation: private, slave, shared or unbindable; with a leading `r` recursively."""
@@ -85,7 +85,7 @@ class KernelMounts:
 
     def is_mounted(self, target: Path) -> bool:
         where = os.path.realpath(target)
-        return any(each.target == where for each in mounted())
+        return any(mount.target == where for mount in mounted())
 
 
 def _remount_read_only(mount: Mount) -> None:
@@ -128,4 +128,4 @@ def _plain(word: str) -> str:
     if "\\" not in word:
         return word
     first, *rest = word.split("\\")
-    return first + "".join(chr(int(each[:3], 8)) + each[3:] if each[:3].isdigit() else "\\" + each for each in rest)
+    return first + "".join(chr(int(part[:3], 8)) + part[3:] if part[:3].isdigit() else "\\" + part for part in rest)

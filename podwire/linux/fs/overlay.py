@@ -31,7 +31,7 @@ def mount_overlay(
 
     NoSuchPath for a layer that is not there; Refused with the kernel's reason.
     """
-    layers = [os.fspath(each) for each in lower]
+    layers = [os.fspath(layer) for layer in lower]
     writable = (
         {"upperdir": os.fspath(upper), "workdir": os.fspath(work)} if upper is not None and work is not None else {}
     )
@@ -106,19 +106,19 @@ def _escaped(path: str) -> str:
 
 def _said(context: int) -> str:
     """Returns the kernel's messages about a failure; each begins with its level and a space."""
-    told = []
+    messages = []
     try:
         while True:
-            told.append(os.read(context, 4096).decode("utf-8", "replace")[2:].strip())
+            messages.append(os.read(context, 4096).decode("utf-8", "replace")[2:].strip())
     except OSError:
-        return "; ".join(told)
+        return "; ".join(messages)
 
 
 def mount_relative(target: str, layers: Sequence[str], writable: dict[str, str], options: Sequence[str]) -> None:
     """Mounts by `mount(2)`, for kernels that do not accept layers one by one."""
     absolute = [os.path.abspath(layer) for layer in layers]
     shared = os.path.commonpath(absolute)
-    names = [os.path.relpath(each, shared) for each in absolute]
+    names = [os.path.relpath(layer, shared) for layer in absolute]
     text = ",".join(
         [
             "lowerdir=" + ":".join(_written(name).replace(":", "\\:") for name in names),

@@ -47,8 +47,8 @@ class KernelAddresses:
     def list(self, index: int | None = None) -> list[Address]:
         """All of a link, or of the namespace."""
         body = _MESSAGE.pack(0, 0, 0, 0, index or 0)
-        found = [_parsed(each) for each in self._netlink.dump(Request(_GET, 0, body, "list addresses", _ERRORS))]
-        return [each for each in found if index in (None, each.ifindex)]
+        found = [_parsed(reply) for reply in self._netlink.dump(Request(_GET, 0, body, "list addresses", _ERRORS))]
+        return [address for address in found if index in (None, address.ifindex)]
 
 
 def _body(index: int, interface: Interface) -> bytes:

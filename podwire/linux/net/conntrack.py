@@ -12,7 +12,7 @@ from podwire.linux.net.wire import Request, attribute, nested, u32
 from podwire.linux.values import IP, Path
 
 _SUBSYSTEM = 1
-_GET, _DELETE, _STATS = (_SUBSYSTEM << 8 | each for each in (1, 2, 5))
+_GET, _DELETE, _STATS = (_SUBSYSTEM << 8 | number for number in (1, 2, 5))
 _ENTRIES = 1
 _FEW = 20_000
 _MESSAGE = Struct(">BBH")  # family, version, resource
@@ -79,7 +79,7 @@ class KernelConntrack:
         """Yields original tuple and id of each connection with packets from the address, in either direction."""
         for body in self._dumped(head, address):
             attrs = wire.attributes(body, _MESSAGE.size)
-            if address.packed in (_source(attrs.get(each, b""), address) for each in (_ORIGINAL, _REPLY)):
+            if address.packed in (_source(attrs.get(direction, b""), address) for direction in (_ORIGINAL, _REPLY)):
                 yield nested(_ORIGINAL, attrs[_ORIGINAL]) + attribute(_ID, attrs[_ID])
 
     def _dumped(self, head: bytes, address: IP) -> list[bytes]:
@@ -93,7 +93,7 @@ class KernelConntrack:
             return self._netlink.dump(everything)
         try:
             filters = [head + _from(address, direction) for direction in (_ORIGINAL, _REPLY)]
-            return [each for body in filters for each in self._netlink.dump(everything._replace(body=body))]
+            return [connection for body in filters for connection in self._netlink.dump(everything._replace(body=body))]
         except (errors.Unsupported, errors.Refused):
             return self._netlink.dump(everything)  # before Linux 5.8
 

@@ -46,7 +46,7 @@ def _names(netlink: Netlink, ifindex: int, parent: int) -> list[str]:
     except errors.LinuxError:  # it went meanwhile
         return []
     attrs = [wire.attributes(body, _MESSAGE.size) for body in bodies]
-    options = [wire.attributes(each[_OPTIONS]) for each in attrs if _is_program(each)]
+    options = [wire.attributes(filter_[_OPTIONS]) for filter_ in attrs if _is_program(filter_)]
     return [
         wire.string(option.get(_BPF_NAME, b"")) or bpf.name_of(wire.number(option.get(_BPF_ID))) for option in options
     ]

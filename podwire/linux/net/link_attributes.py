@@ -81,7 +81,7 @@ class DetailedLinks:
 
     def list(self) -> list[LinkDetails]:
         body = _MESSAGE.pack(0, 0, 0, 0, 0) + u32(_EXT_MASK, _SKIP_STATISTICS)
-        return [_parse_details(each) for each in self._netlink.dump(Request(_GET, 0, body, "list links", ERRORS))]
+        return [_parse_details(reply) for reply in self._netlink.dump(Request(_GET, 0, body, "list links", ERRORS))]
 
     def change(self, index: int, attributes: Attributes, netns: int | None = None) -> None:
         """Sets attributes. With `netns`, an open namespace, the link moves there first and arrives down.

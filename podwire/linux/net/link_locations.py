@@ -44,9 +44,9 @@ class LinkLocations:
         self._away[key] = Elsewhere((netns, link.ifindex), link)
 
     def forget(self, key: Key) -> None:
-        for ifindex in [each for each, owner in self._home.items() if owner == key]:
+        for ifindex in [index for index, owner in self._home.items() if owner == key]:
             del self._home[ifindex]
-        for ifindex in [each for each, owner in self._missed.items() if owner == key]:
+        for ifindex in [index for index, owner in self._missed.items() if owner == key]:
             del self._missed[ifindex]
         self._away.pop(key, None)
         self._deleted.discard(key)
@@ -79,7 +79,7 @@ class LinkLocations:
         there = set(indices)
         self._newcomers = (self._newcomers[1], there - self._indices)
         self._indices = there
-        for ifindex in [each for each in self._home if each not in self._indices]:
+        for ifindex in [index for index in self._home if index not in self._indices]:
             self._missed[ifindex] = key = self._home.pop(ifindex)
             self._away.setdefault(key, Elsewhere())
 
@@ -88,7 +88,7 @@ class LinkLocations:
         self._lose(lambda _place: True)
 
     def _lose(self, lost: Callable[[tuple[int, int]], bool]) -> None:
-        for key in [each for each, away in self._away.items() if away.place is not None and lost(away.place)]:
+        for key in [device for device, away in self._away.items() if away.place is not None and lost(away.place)]:
             self._away[key] = Elsewhere()
 
     def _here(self, seen: LinkEvent) -> None:
@@ -106,7 +106,7 @@ class LinkLocations:
 
     def _there(self, netns: int, seen: LinkEvent) -> None:
         place = (netns, seen.link.ifindex)
-        for key in [each for each, away in self._away.items() if away.place == place]:
+        for key in [device for device, away in self._away.items() if away.place == place]:
             if not seen.gone:
                 self._away[key] = Elsewhere(place, seen.link)
             elif seen.went is None:

@@ -99,8 +99,8 @@ class RemoteLinks:
 
     def namespaces(self) -> list[int]:
         request = Request(_GET_ID, 0, _ID_MESSAGE.pack(0), "list namespaces", _ERRORS)
-        attrs = (wire.attributes(each, _ID_MESSAGE.size) for each in self._netlink.dump(request))
-        return [_signed(each[_NAMESPACE_ID]) for each in attrs if _NAMESPACE_ID in each]
+        attrs = (wire.attributes(reply, _ID_MESSAGE.size) for reply in self._netlink.dump(request))
+        return [_signed(namespace[_NAMESPACE_ID]) for namespace in attrs if _NAMESPACE_ID in namespace]
 
     def number(self, netns: int) -> int | None:
         """Returns the id of the namespace of a descriptor; None until a link has moved there."""
@@ -113,7 +113,7 @@ class RemoteLinks:
         """NoSuchNamespace."""
         body = _MESSAGE.pack(0, 0, 0, 0, 0) + u32(_EXT_MASK, _SKIP_STATISTICS) + u32(_TARGET_NAMESPACE, netns)
         request = Request(_GET, 0, body, f"list the links of namespace {netns}", _ERRORS)
-        return [parsed(each) for each in self._netlink.dump(request)]
+        return [parsed(reply) for reply in self._netlink.dump(request)]
 
     def find(self, wanted: Mapping[tuple[str, str], Hashable]) -> dict[Hashable, tuple[int, Link]]:
         """Finds links in other namespaces by MAC address and kind, because a pod may rename them."""
@@ -123,7 +123,7 @@ class RemoteLinks:
                 there = self.links(netns)
             except errors.LinuxError:  # it ended meanwhile
                 continue
-            found |= {wanted[each.mac, each.kind]: (netns, each) for each in there if (each.mac, each.kind) in wanted}
+            found |= {wanted[link.mac, link.kind]: (netns, link) for link in there if (link.mac, link.kind) in wanted}
         return found
 
 

@@ -40,7 +40,7 @@ _ERRORS: errors.Names = {
 def checked_name(name: str) -> str:
     """A name that the kernel takes as it is; a `%` would be filled in by the kernel, so it is refused here."""
     bad = not name or len(name.encode()) > 15 or name in (".", "..")
-    if bad or any(each in "/:%\0" or each.isspace() for each in name):
+    if bad or any(character in "/:%\0" or character.isspace() for character in name):
         rule = "1 to 15 bytes without '/', ':', '%' and spaces"
         raise errors.Refused(errno.EINVAL, f"name a link {name!r}", rule)
     return name
@@ -64,7 +64,7 @@ class KernelLinks:
 
     def list(self) -> list[Link]:
         body = _MESSAGE.pack(0, 0, 0, 0, 0) + u32(_EXT_MASK, _SKIP_STATISTICS)
-        return [parsed(each) for each in self._netlink.dump(Request(_GET, 0, body, "list links", _ERRORS))]
+        return [parsed(reply) for reply in self._netlink.dump(Request(_GET, 0, body, "list links", _ERRORS))]
 
     def get(self, link: int | str) -> Link:
         """NoSuchLink."""

@@ -32,7 +32,7 @@ _ROOM = 1 << 20
 _CHUNK = 1 << 17
 
 _LINKS, _TRAFFIC, _ADDRESSES4, _ROUTES4, _RULES4, _ADDRESSES6, _ROUTES6, _RULES6, _PARAMETERS4, _PARAMETERS6 = (
-    1 << each - 1 for each in (1, 4, 5, 7, 8, 9, 11, 19, 24, 25)
+    1 << group - 1 for group in (1, 4, 5, 7, 8, 9, 11, 19, 24, 25)
 )
 _NFTABLES = 1 << 7 - 1
 _GROUPS = {
@@ -192,7 +192,7 @@ def _nft(kind: int, body: bytes) -> Changed | None:
     if number not in (_NEW_ELEMENT, _GONE_ELEMENT):
         return Changed(RULESET, gone)
     elements = wire.attributes(body, _NFT_HEAD).get(_ELEMENTS, b"")
-    return Changed(ELEMENT, gone, comments=tuple(_comment(each) for _, each in wire.iter_attributes(elements)))
+    return Changed(ELEMENT, gone, comments=tuple(_comment(element) for _, element in wire.iter_attributes(elements)))
 
 
 def _comment(element: bytes) -> str:

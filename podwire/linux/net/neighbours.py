@@ -50,8 +50,8 @@ class KernelNeighbours:
         """Those that have a MAC address and were resolved or set, not those that every link has (multicast)."""
         body = _MESSAGE.pack(0, 0, 0, 0, 0)
         bodies = self._netlink.dump(Request(_GET, 0, body, "list neighbours", _ERRORS))
-        found = [each for each in map(_parsed, bodies) if each is not None]
-        return [each for each in found if index in (None, each.ifindex)]
+        found = [neighbour for neighbour in map(_parsed, bodies) if neighbour is not None]
+        return [neighbour for neighbour in found if index in (None, neighbour.ifindex)]
 
 
 def _head(index: int, address: IP, state: int) -> bytes:

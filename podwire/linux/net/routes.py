@@ -57,8 +57,8 @@ class KernelRoutes:
             bodies = self._netlink.dump(Request(_GET, 0, body, "list routes", _ERRORS))
         except errors.NoSuchRoute:
             return []  # a table that nothing was ever put into
-        found = [route for each in bodies if not _MESSAGE.unpack_from(each)[8] & _CLONED for route in _parsed(each)]
-        return [each for each in found if table in (None, each.table)]
+        found = [route for reply in bodies if not _MESSAGE.unpack_from(reply)[8] & _CLONED for route in _parsed(reply)]
+        return [route for route in found if table in (None, route.table)]
 
 
 def describe(route: Route) -> str:

@@ -39,11 +39,11 @@ class KernelRules:
     def list(self, family: int) -> list[Rule]:
         """Lists rules of IPv4 or IPv6 (4, 6), including the kernel's own three (protocol 2)."""
         body = _MESSAGE.pack(_FAMILY[family], 0, 0, 0, 0, 0, 0)
-        return [_parsed(each) for each in self._netlink.dump(Request(_GET, 0, body, "list rules", _ERRORS))]
+        return [_parsed(reply) for reply in self._netlink.dump(Request(_GET, 0, body, "list rules", _ERRORS))]
 
 
 def _body(rule: Rule) -> bytes:
-    lengths = [each.prefixlen if each else 0 for each in (rule.destination, rule.source)]
+    lengths = [network.prefixlen if network else 0 for network in (rule.destination, rule.source)]
     table = rule.table if rule.table < 256 else 0
     parts = [
         _MESSAGE.pack(_FAMILY[rule.family], *lengths, 0, table, _TO_TABLE, 0),

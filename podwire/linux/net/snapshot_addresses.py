@@ -80,12 +80,12 @@ class SavedAddresses:
 
     def restore(self, index: int, wanted: Sequence[SavedAddress], found: Sequence[SavedAddress]) -> None:
         """Deletes and adds addresses until a link has the wanted ones; the kernel's own stay. Raises NoSuchLink."""
-        for each in found:
-            if each not in wanted and (_PROTOCOL, f"{_LINK_LOCAL:02x}") not in each.attributes:
-                self._netlink.do(_request(_DELETE, 0, index, each, "delete"))
-        for each in wanted:
-            if each not in found:
-                self.add(index, each)
+        for address in found:
+            if address not in wanted and (_PROTOCOL, f"{_LINK_LOCAL:02x}") not in address.attributes:
+                self._netlink.do(_request(_DELETE, 0, index, address, "delete"))
+        for address in wanted:
+            if address not in found:
+                self.add(index, address)
 
 
 def _kept(body: bytes, attrs: dict[int, bytes]) -> SavedAddress:

@@ -50,7 +50,7 @@ class SavedNeighbours:
         narrowed = b"" if flags else u32(_INDEX, index)
         request = Request(_GET, 0, _MESSAGE.pack(0, 0, 0, flags, 0) + narrowed, "list neighbours", _ERRORS)
         kept = (_kept(body, index) for body in self._netlink.dump(request))
-        return tuple(each for each in kept if each is not None)
+        return tuple(neighbour for neighbour in kept if neighbour is not None)
 
     def add(self, index: int, neighbour: SavedNeighbour) -> None:
         """Adds or replaces an entry. Raises NoSuchLink."""
@@ -61,9 +61,9 @@ class SavedNeighbours:
     def restore(self, index: int, wanted: Sequence[SavedNeighbour]) -> None:
         """Adds missing entries."""
         found = self.list(index) if wanted else ()
-        for each in wanted:
-            if each not in found:
-                self.add(index, each)
+        for neighbour in wanted:
+            if neighbour not in found:
+                self.add(index, neighbour)
 
 
 def _kept(body: bytes, index: int) -> SavedNeighbour | None:

@@ -43,16 +43,16 @@ class SavedQdiscs:
 
     def list(self, index: int) -> tuple[SavedQdisc, ...]:
         """Returns the configured qdiscs of a link; the kernel's default ones have no handle."""
-        queues = [each for each in self._dump(_GET_QDISC, index) if each.handle >> 16]
+        queues = [qdisc for qdisc in self._dump(_GET_QDISC, index) if qdisc.handle >> 16]
         if not queues:
             return ()
-        classes = [each for each in self._dump(_GET_CLASS, index) if each.kind in _MADE_OF_CLASSES]
+        classes = [class_ for class_ in self._dump(_GET_CLASS, index) if class_.kind in _MADE_OF_CLASSES]
         counted = [queue._replace(filters=self._filters(index, queue)) for queue in queues]
         return tuple(sorted((*counted, *classes), key=_order))
 
     def _dump(self, kind: int, index: int) -> tuple[SavedQdisc, ...]:
         request = Request(kind, 0, _MESSAGE.pack(0, index, 0, 0, 0), f"list the queues of link {index}", _ERRORS)
-        bodies = [each for each in self._netlink.dump(request) if _MESSAGE.unpack_from(each)[1] == index]
+        bodies = [reply for reply in self._netlink.dump(request) if _MESSAGE.unpack_from(reply)[1] == index]
         return tuple(_kept(body, is_class=kind == _GET_CLASS) for body in bodies)
 
     def _filters(self, index: int, queue: SavedQdisc) -> int:
@@ -68,17 +68,17 @@ class SavedQdiscs:
 
     def restore(self, index: int, wanted: Sequence[SavedQdisc]) -> tuple[str, ...]:
         """Adds missing qdiscs and classes; returns a message for each that was lost."""
-        found = {each.handle for each in self.list(index)} if wanted else set()
+        found = {qdisc.handle for qdisc in self.list(index)} if wanted else set()
         lost = []
-        for each in wanted:
-            if each.handle in found:
+        for qdisc in wanted:
+            if qdisc.handle in found:
                 continue
             try:
-                self._make(index, each)
+                self._make(index, qdisc)
             except errors.LinuxError as error:
                 lost.append(str(error))
-            if each.filters:
-                lost.append(f"{each.filters} filters of the {each.kind} queue {each.handle >> 16:x}:")
+            if qdisc.filters:
+                lost.append(f"{qdisc.filters} filters of the {qdisc.kind} queue {qdisc.handle >> 16:x}:")
         return tuple(lost)
 
     def _make(self, index: int, queue: SavedQdisc) -> None:

@@ -83,12 +83,12 @@ class SavedRoutes:
 
     def list(self, index: int) -> tuple[SavedRoute, ...]:
         """Returns the routes of a link in all tables but the local one, in the kernel's order."""
-        return tuple(each for family in (2, 10) for each in self._list(family, index))
+        return tuple(route for family in (2, 10) for route in self._list(family, index))
 
     def _list(self, family: int, index: int) -> Iterator[SavedRoute]:
         body = _MESSAGE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0) + u32(_OUT, index)
-        for each in self._netlink.dump(Request(_GET, 0, body, f"list the routes of link {index}", _ERRORS)):
-            found = _kept(each, index)
+        for reply in self._netlink.dump(Request(_GET, 0, body, f"list the routes of link {index}", _ERRORS)):
+            found = _kept(reply, index)
             if found is not None:
                 yield found
 
@@ -96,9 +96,9 @@ class SavedRoutes:
         """Whether any default route of the main table uses a link."""
         for family in (2, 10):
             body = _MESSAGE.pack(family, 0, 0, 0, MAIN, 0, 0, 0, 0) + u32(_OUT, index)
-            for each in self._netlink.dump(Request(_GET, 0, body, f"list the routes of link {index}", _ERRORS)):
-                attrs = wire.attributes(each, _MESSAGE.size)
-                if _MESSAGE.unpack_from(each)[1] == 0 and _uses(attrs, index):
+            for reply in self._netlink.dump(Request(_GET, 0, body, f"list the routes of link {index}", _ERRORS)):
+                attrs = wire.attributes(reply, _MESSAGE.size)
+                if _MESSAGE.unpack_from(reply)[1] == 0 and _uses(attrs, index):
                     return True
         return False
 
@@ -127,9 +127,9 @@ class SavedRoutes:
         """Adds missing routes, those without a gateway first; returns a message for each that could not be added."""
         found = self.list(index)
         failed = []
-        for each in sorted((each for each in wanted if each not in found), key=lambda each: not each.to_link):
+        for route in sorted((route for route in wanted if route not in found), key=lambda route: not route.to_link):
             try:
-                self.add(index, each)
+                self.add(index, route)
             except errors.RouteExists:
                 continue
             except errors.LinuxError as error:

@@ -62,7 +62,7 @@ class SavedRules:
                 Request(_GET, 0, _MESSAGE.pack(family, 0, 0, 0, 0, 0, 0), "list rules", _ERRORS)
             )
         ]
-        return tuple(each for each in map(_kept, bodies) if each is not None)
+        return tuple(rule for rule in map(_kept, bodies) if rule is not None)
 
     def add(self, rule: SavedRule) -> None:
         """RuleExists."""

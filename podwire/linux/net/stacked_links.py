@@ -31,7 +31,7 @@ FEATURES = {
     "vrf": "CONFIG_NET_VRF",
     "vxlan": "CONFIG_VXLAN",
 }
-"""What a kernel must be built with."""
+"""Kernel options by kind of link."""
 
 
 class Stacked(NamedTuple):

@@ -10,7 +10,7 @@ from podwire.linux.proc.namespaces import visit
 from podwire.linux.values import Path
 
 NAMESPACED = ("net.*", "kernel.shm*", "kernel.msg*", "kernel.sem", "fs.mqueue.*")
-"""What belongs to a network or an IPC namespace; anything else would change the whole machine."""
+"""Sysctls of a network or an IPC namespace; any other would change the whole machine."""
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.@")
 
 
@@ -20,13 +20,13 @@ def parts(name: str, allowed: Sequence[str] = NAMESPACED) -> list[str]:
     Written with dots or with slashes, as sysctl(8) has it: the first of either that occurs parts the name, the other
     stands for itself (`net/ipv4/conf/eth0.1/forwarding` is `net.ipv4.conf.eth0/1.forwarding`).
     """
-    separator = next((each for each in name if each in "./"), ".")
+    separator = next((character for character in name if character in "./"), ".")
     swapped = name if separator == "/" else name.translate({ord("."): "/", ord("/"): "."})
     found = swapped.split("/")
-    if not all(each and set(each) <= _LETTERS and each.strip(".") for each in found):
+    if not all(part and set(part) <= _LETTERS and part.strip(".") for part in found):
         raise errors.Refused(errno.EINVAL, f"use the sysctl {name!r}", "this is not a name")
     dotted = ".".join(found)
-    if not any(dotted.startswith(each[:-1]) if each.endswith("*") else dotted == each for each in allowed):
+    if not any(dotted.startswith(pattern[:-1]) if pattern.endswith("*") else dotted == pattern for pattern in allowed):
         raise errors.Refused(errno.EPERM, f"use the sysctl {name!r}", f"only {', '.join(allowed)} are allowed")
     return found
 

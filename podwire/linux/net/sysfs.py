@@ -93,9 +93,9 @@ class Sysfs:
         found = _names(f"{pci}/infiniband") if pci else []
         if not found:
             return Rdma()
-        name = next((each for each in found if link in self._links_of(f"{pci}/infiniband/{each}")), found[0])
+        name = next((device for device in found if link in self._links_of(f"{pci}/infiniband/{device}")), found[0])
         devices = [
-            f"/dev/infiniband/{each}" for each in _names(f"{pci}/infiniband_verbs") if self._is_of(pci, each, name)
+            f"/dev/infiniband/{verbs}" for verbs in _names(f"{pci}/infiniband_verbs") if self._is_of(pci, verbs, name)
         ]
         if os.path.exists(f"{self._root}/class/misc/rdma_cm"):
             devices.append("/dev/infiniband/rdma_cm")

@@ -1,4 +1,4 @@
-"""Tap links: what a program reads and writes are frames of a link. One that is made here stays when nobody holds it."""
+"""Tap links: a program reads and writes the frames of a link. A tap that is made here persists without a holder."""
 
 import errno
 import fcntl

@@ -10,7 +10,7 @@ from podwire.linux.net.wire import Request, text
 FORWARD = 2
 """The hook that packets for others pass, in the families of IP."""
 _FAMILIES = {1: "inet", 2: "ip", 10: "ip6"}
-_GET_CHAIN, _GET_RULE = (10 << 8 | each for each in (4, 7))
+_GET_CHAIN, _GET_RULE = (10 << 8 | number for number in (4, 7))
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _TABLE, _NAME, _HOOK, _POLICY, _NUMBER = 1, 3, 4, 5, 1
 _RULE_CHAIN, _HANDLE, _EXPRESSIONS = 2, 3, 4
@@ -56,7 +56,7 @@ class KernelChains:
         family = next(number for number, name in _FAMILIES.items() if name == chain.family)
         body = _MESSAGE.pack(family, 0, 0) + text(_TABLE, chain.table) + text(_RULE_CHAIN, chain.name)
         found = []
-        for each in self._netlink.dump(Request(_GET_RULE, 0, body, f"list rules of {chain}", {})):
-            attrs = wire.attributes(each, _MESSAGE.size)
+        for reply in self._netlink.dump(Request(_GET_RULE, 0, body, f"list rules of {chain}", {})):
+            attrs = wire.attributes(reply, _MESSAGE.size)
             found.append(Rule(wire.big(attrs[_HANDLE]), attrs.get(_EXPRESSIONS, b"")))
         return found

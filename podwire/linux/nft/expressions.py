@@ -55,8 +55,8 @@ def rule(*expressions: Expression) -> bytes:
 
 def expressions_of(packed: bytes) -> Iterator[tuple[str, dict[int, bytes]]]:
     """Name and attributes of each expression of a rule."""
-    for _, each in wire.iter_attributes(packed):
-        parts = wire.attributes(each)
+    for _, expression in wire.iter_attributes(packed):
+        parts = wire.attributes(expression)
         yield wire.string(parts.get(_NAME, b"")), wire.attributes(parts.get(_DATA, b""))
 
 

@@ -25,7 +25,7 @@ from podwire.linux.values import Path
 TABLE = "podwire"
 _FAMILIES = {"inet": 1, "bridge": 7}
 _SUBSYSTEM = 10
-_NEW, _GET, _DELETE = (_SUBSYSTEM << 8 | each for each in (12, 13, 14))
+_NEW, _GET, _DELETE = (_SUBSYSTEM << 8 | number for number in (12, 13, 14))
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _TABLE, _SET, _ELEMENTS, _LIST_ELEMENT = 1, 2, 3, 1
 _KEY, _DATA, _USERDATA, _EXPRESSION, _KEY_END = 1, 2, 6, 7, 10
@@ -82,7 +82,7 @@ class KernelElements:
         answers = self._netlink.exchange(framed)
         for (kind, _, body), refusal in zip(framed, answers, strict=True):
             if refusal is not None:
-                raise _named(kind, body, refusal, f"change elements of {', '.join(each.set for each in changes)}")
+                raise _named(kind, body, refusal, f"change elements of {', '.join(change.set for change in changes)}")
 
     def _messages(self, change: Change) -> Iterator[Message]:
         for kind, flags, elements in ((_DELETE, 0, change.delete), (_NEW, CREATE | EXCL, change.add)):
@@ -95,18 +95,18 @@ class KernelElements:
 
     def list(self, name: str) -> list[Element]:
         """NoSuchTable, NoSuchSet."""
-        return [_parsed(each) for each in self._listed(name)]
+        return [_parsed(element) for element in self._listed(name)]
 
     def counted(self, name: str) -> dict[bytes, Counter]:
         """Returns counters by key, of a set whose elements have counters. Raises NoSuchTable, NoSuchSet."""
-        return dict(_counts(each) for each in self._listed(name))
+        return dict(_counts(element) for element in self._listed(name))
 
     def _listed(self, name: str) -> Iterator[bytes]:
         names: errors.Names = {errno.ENOENT: errors.NoSuchSet}
         request = Request(_GET, 0, self._head(name), f"list elements of {name}", names)
         for body in self._netlink.dump(request):
             attrs = wire.attributes(body, _MESSAGE.size)
-            yield from (each for _, each in wire.iter_attributes(attrs.get(_ELEMENTS, b"")))
+            yield from (element for _, element in wire.iter_attributes(attrs.get(_ELEMENTS, b"")))
 
 
 class KernelRuleset:
@@ -117,16 +117,16 @@ class KernelRuleset:
 
     def apply(self, ruleset: str) -> None:
         """Hand a text to `nft -f -`: one transaction. BadRuleset with what nft said; Unsupported without nft."""
-        self._told("apply", self._nft("-f", "-", stdin=ruleset))
+        self._raise_on_failure("apply", self._nft("-f", "-", stdin=ruleset))
 
     def check(self, ruleset: str) -> None:
         """Whether it could be applied; nothing is changed. The same errors."""
-        self._told("check", self._nft("-c", "-f", "-", stdin=ruleset))
+        self._raise_on_failure("check", self._nft("-c", "-f", "-", stdin=ruleset))
 
-    def _told(self, what: str, done: Finished) -> None:
+    def _raise_on_failure(self, action: str, done: Finished) -> None:
         if done.code != 0:
             message = done.stderr.decode("utf-8", "replace").strip()
-            raise errors.BadRuleset(errno.EINVAL, f"{what} the nft ruleset", message)
+            raise errors.BadRuleset(errno.EINVAL, f"{action} the nft ruleset", message)
 
     def delete_table(self, table: str = TABLE, family: str = "inet") -> None:
         """The table with all that is in it; nothing happens when there is none."""

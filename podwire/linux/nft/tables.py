@@ -21,7 +21,7 @@ PREROUTING, INPUT, FORWARD, OUTPUT, POSTROUTING = range(5)
 """Hooks."""
 _INET, _SUBSYSTEM = 1, 10
 _NEW_TABLE, _GET_TABLE, _DELETE_TABLE, _NEW_CHAIN, _GET_CHAIN, _NEW_RULE, _GET_RULE, _DELETE_RULE, _NEW_SET = (
-    _SUBSYSTEM << 8 | each for each in (0, 1, 2, 3, 4, 6, 7, 8, 9)
+    _SUBSYSTEM << 8 | number for number in (0, 1, 2, 3, 4, 6, 7, 8, 9)
 )
 _BEGIN, _END, _APPEND = 0x10, 0x11, 0x800
 _MESSAGE = Struct(">BBH")  # family, version, resource
@@ -84,7 +84,7 @@ class Table(NamedTuple):
 def same(ours: Table, theirs: Table) -> bool:
     """Whether what was read is what we would put; the order of chains says nothing, and sets are not read."""
     mine, found = ({chain.name: chain for chain in table.chains} for table in (ours, theirs))
-    return mine.keys() == found.keys() and all(_same(mine[each], found[each]) for each in mine)
+    return mine.keys() == found.keys() and all(_same(mine[name], found[name]) for name in mine)
 
 
 def _same(ours: Chain, theirs: Chain) -> bool:
@@ -117,8 +117,8 @@ class KernelTables:
             return None
         rules: dict[str, list[bytes]] = {}
         body = _HEAD + text(_RULE_TABLE, name)
-        for each in self._netlink.dump(Request(_GET_RULE, 0, body, f"list rules of {name}", {})):
-            attrs = wire.attributes(each, _MESSAGE.size)
+        for reply in self._netlink.dump(Request(_GET_RULE, 0, body, f"list rules of {name}", {})):
+            attrs = wire.attributes(reply, _MESSAGE.size)
             if wire.string(attrs[_RULE_TABLE]) == name:
                 rules.setdefault(wire.string(attrs[_RULE_CHAIN]), []).append(attrs.get(_RULE_EXPRESSIONS, b""))
         chains = [_chain(attrs, rules) for attrs in self._chains(name)]
@@ -133,8 +133,8 @@ class KernelTables:
         return True
 
     def _chains(self, name: str) -> Iterator[dict[int, bytes]]:
-        for each in self._netlink.dump(Request(_GET_CHAIN, 0, _HEAD, f"list chains of {name}", {})):
-            attrs = wire.attributes(each, _MESSAGE.size)
+        for reply in self._netlink.dump(Request(_GET_CHAIN, 0, _HEAD, f"list chains of {name}", {})):
+            attrs = wire.attributes(reply, _MESSAGE.size)
             if wire.string(attrs[_CHAIN_TABLE]) == name:
                 yield attrs
 
@@ -172,8 +172,8 @@ def _messages(table: Table) -> list[Message]:
     """Sets and chains before rules, because these name them."""
     new = REQUEST | CREATE
     messages = [(_NEW_TABLE, new, _HEAD + text(_TABLE_NAME, table.name))]
-    messages += [(_NEW_SET, new, _HEAD + _new_set(table.name, *each)) for each in enumerate(table.sets, 1)]
-    messages += [(_NEW_CHAIN, new, _HEAD + _new_chain(table.name, each)) for each in table.chains]
+    messages += [(_NEW_SET, new, _HEAD + _new_set(table.name, *numbered)) for numbered in enumerate(table.sets, 1)]
+    messages += [(_NEW_CHAIN, new, _HEAD + _new_chain(table.name, chain)) for chain in table.chains]
     for chain in table.chains:
         where = _HEAD + text(_RULE_TABLE, table.name) + text(_RULE_CHAIN, chain.name)
         messages.append((_DELETE_RULE, REQUEST, where))
@@ -201,7 +201,7 @@ def _new_set(table: str, number: int, spec: Set) -> bytes:
     if spec.data:
         parts += [_u32(6, spec.data.type), _u32(7, spec.data.length)]
     if spec.ranges:
-        fields = [nested(1, _u32(1, each.length)) for each in spec.key]
+        fields = [nested(1, _u32(1, field.length)) for field in spec.key]
         parts.append(nested(9, nested(2, *fields)))
     parts.append(_u32(10, number))
     if spec.counted:

@@ -37,8 +37,8 @@ def enter(**namespaces: Path) -> None:
         for kind in sorted(opened, reverse=True):  # the network first: the way to it may be hidden afterwards
             syscalls.setns(opened[kind], KINDS[kind])
     finally:
-        for each in opened.values():
-            os.close(each)
+        for file in opened.values():
+            os.close(file)
 
 
 def alone() -> None:

@@ -96,7 +96,7 @@ def spawn(
         names: errors.Names = {errno.ENOENT: errors.NoSuchPath, errno.ENOTDIR: errors.NoSuchPath}
         raise errors.from_oserror(error, f"run {argv[0]}", names) from error
     finally:
-        _close([each for each in raised if each not in files])
+        _close([file for file in raised if file not in files])
     return Child(pid, os.pidfd_open(pid), start_time(pid))
 
 
@@ -125,10 +125,10 @@ def _keep_descriptors() -> None:
     try:
         syscalls.close_on_exec(3)
     except errors.LinuxError:  # before Linux 5.11
-        for each in map(int, os.listdir("/proc/self/fd")):
-            if each > 2:
+        for file in map(int, os.listdir("/proc/self/fd")):
+            if file > 2:
                 with suppress(OSError):
-                    os.set_inheritable(each, False)
+                    os.set_inheritable(file, False)
 
 
 def _close(files: Sequence[int]) -> None:
@@ -145,7 +145,7 @@ def _converse(child: Child, files: list[int], stdin: bytes, until: float, limit:
     exited = False
     while not exited:
         left = until - monotonic()
-        ready = {each for each, _ in poll.poll(left * 1000)} if left > 0 else set()
+        ready = {file for file, _ in poll.poll(left * 1000)} if left > 0 else set()
         if not ready:
             raise errors.DeadlinePassed(errno.ETIMEDOUT, f"run {name}")
         if write in ready and not (waiting := _feed(write, waiting)):
@@ -165,8 +165,8 @@ def _polled(pidfd: int, write: int, reads: Sequence[int]) -> "select.poll":
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.register(write, select.POLLOUT)
-    for each in (write, *reads):
-        os.set_blocking(each, False)
+    for file in (write, *reads):
+        os.set_blocking(file, False)
     for read in reads:
         poll.register(read, select.POLLIN)
     return poll
@@ -197,10 +197,10 @@ def _take(file: int, into: bytearray) -> bool:
 
 def reap(child: Child) -> int:
     """Wait for a child to end; its exit code, or minus the signal that killed it."""
-    told = os.waitid(os.P_PIDFD, child.pidfd, os.WEXITED)
-    if told is None:
+    status = os.waitid(os.P_PIDFD, child.pidfd, os.WEXITED)
+    if status is None:
         raise errors.NoSuchProcess(errno.ECHILD, f"wait for process {child.pid}")
-    return told.si_status if told.si_code == os.CLD_EXITED else -told.si_status
+    return status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
 
 
 def start_time(pid: int) -> int:
