@@ -76,7 +76,7 @@ class CustomResources:
         await follow(self._engine.store, self._resource.prefix, self._on_list, self._on_change)
 
     async def _on_list(self, items: list[Item]) -> None:
-        self._definitions = {each.key: unpack(each) for each in items}
+        self._definitions = {item.key: unpack(item) for item in items}
         self._update_registry()
         for definition in list(self._definitions.values()):
             await self._establish(definition)
@@ -93,7 +93,7 @@ class CustomResources:
     async def _establish(self, definition: Object) -> None:
         """Writes the status conditions NamesAccepted and Established."""
         name = definition["metadata"]["name"]
-        others = [each.kind for each in self._engine.registry.resources if not _of(each.kind, definition)]
+        others = [resource.kind for resource in self._engine.registry.resources if not _of(resource.kind, definition)]
         now = self._engine.clock.wall()
 
         def with_status(obj: Object) -> Object:
@@ -116,10 +116,10 @@ class CustomResources:
 
     def _update_registry(self) -> None:
         before, self._compiled = self._compiled, {}
-        for each in self._definitions.values():
-            if crd.condition(each, "Established"):
-                version = (each["metadata"]["uid"], each["metadata"]["resourceVersion"])
-                self._compiled[version] = before[version] if version in before else self._compile(each)
+        for definition in self._definitions.values():
+            if crd.condition(definition, "Established"):
+                version = (definition["metadata"]["uid"], definition["metadata"]["resourceVersion"])
+                self._compiled[version] = before[version] if version in before else self._compile(definition)
         served = [one for several in self._compiled.values() for one in several]
         self._engine.registry.replace_custom(resource for resource, _ in served)
         self._openapi.replace_custom((resource.kind, schema) for resource, schema in served)
@@ -161,7 +161,7 @@ def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]
 def _without_create(kind: Kind) -> Kind:
     """Returns the kind without `create`: a terminating definition accepts no new objects, or its cleanup would never
     end."""
-    return replace(kind, verbs=tuple(each for each in kind.verbs if each != "create"))
+    return replace(kind, verbs=tuple(verb for verb in kind.verbs if verb != "create"))
 
 
 def _custom(kind: Kind, version: dict[str, Any], structural: Structural, stored: str) -> Resource:

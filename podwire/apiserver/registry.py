@@ -23,7 +23,7 @@ class Registry:
         return self._builtin[group, version, resource]
 
     def replace_custom(self, resources: Iterable[Resource]) -> None:
-        self._custom = {_words(each.kind): each for each in resources}
+        self._custom = {_words(resource.kind): resource for resource in resources}
         self.version += 1
 
     @property

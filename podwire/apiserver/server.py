@@ -141,7 +141,7 @@ def with_warnings(answer: Answer, found: Sequence[str]) -> Answer:
     if not found or isinstance(answer, Upgrade | Tunnel):
         return answer
     return replace(
-        answer, headers=(*answer.headers, *(("Warning", warning(each)) for each in truncate_warnings(found)))
+        answer, headers=(*answer.headers, *(("Warning", warning(text)) for text in truncate_warnings(found)))
     )
 
 

@@ -65,7 +65,7 @@ def released(claim: Object, gone: AbstractSet[str]) -> Object | None:
     deleted; None if nothing changes. An allocation without our finalizer is left to its allocator."""
     status, now = claim.get("status") or {}, read(claim)
     holders = status.get("reservedFor") or ()
-    kept = [each for each in holders if each.get("uid") not in gone]
+    kept = [holder for holder in holders if holder.get("uid") not in gone]
     left = dict(status)
     if len(kept) < len(holders):
         left["reservedFor"] = kept
@@ -85,7 +85,7 @@ def unprotected(claim: Object, *, was_released: bool) -> Object | None:
         return None
     if not (was_released or now.deleting):
         return None
-    left = [each for each in now.metadata.finalizers if each != FINALIZER]
+    left = [finalizer for finalizer in now.metadata.finalizers if finalizer != FINALIZER]
     return {**claim, "metadata": {**claim["metadata"], "finalizers": left}}
 
 

@@ -56,12 +56,12 @@ def with_terminating(definition: Object, *, done: bool, now: str) -> Object:
 def reports_termination(definition: Object) -> bool:
     """Returns whether the condition Terminating is already set."""
     rows = definition.get("status", {}).get("conditions", ())
-    return any(each["type"] == "Terminating" and each["status"] == "True" for each in rows)
+    return any(row["type"] == "Terminating" and row["status"] == "True" for row in rows)
 
 
 def released(definition: Object) -> Object:
     metadata = definition["metadata"]
-    kept = [each for each in metadata["finalizers"] if each != FINALIZER]
+    kept = [finalizer for finalizer in metadata["finalizers"] if finalizer != FINALIZER]
     return {**definition, "metadata": {**metadata, "finalizers": kept}}
 
 
@@ -113,7 +113,7 @@ class DefinitionCleanup:
         if not reports_termination(definition):
             await self._set_conditions(definition, done=False)
         left = await self._delete(kind)
-        if any(not each["metadata"].get("deletionTimestamp") for each in left.items):
+        if any(not item["metadata"].get("deletionTimestamp") for item in left.items):
             raise NotYet
         if not left.items:
             await self._release(name)
@@ -130,7 +130,7 @@ class DefinitionCleanup:
         """Deletes all instances; returns those that remain because of finalizers."""
         everywhere = Scope(metadata_only=True)
         found = await self._api.list(kind, everywhere)
-        places = {each["metadata"].get("namespace", "") for each in found.items}
+        places = {item["metadata"].get("namespace", "") for item in found.items}
         for place in sorted(places):
             await self._api.delete_collection(kind, Scope(namespace=place))
         return await self._api.list(kind, everywhere) if places else found

@@ -86,7 +86,7 @@ class DeviceEvictions:
 
     @property
     def _active(self) -> bool:
-        return bool(self._taints) or any(each.spec.taint.effect == NO_EXECUTE for each in self._rules.values())
+        return bool(self._taints) or any(rule.spec.taint.effect == NO_EXECUTE for rule in self._rules.values())
 
     def on_synced(self) -> None:
         """Nothing to do: claims are listed when a taint appears."""
@@ -203,8 +203,8 @@ class DeviceEvictions:
         return device_taints.earliest(self._evictions[ref] for ref in self._held.get(uid, ()) if ref in self._evictions)
 
     def _look_at_rules(self, rules: Iterable[str]) -> None:
-        for each in rules:
-            self.status_timers.set(each, self.status_timers.now() + STATUS_PERIOD)
+        for rule in rules:
+            self.status_timers.set(rule, self.status_timers.now() + STATUS_PERIOD)
 
     async def _cancel_eviction(self, uid: str, seen: PartialObject | None) -> None:
         self.timers.cancel(uid)
@@ -251,7 +251,7 @@ class DeviceEvictions:
             for each in map(slices.read, (await self._api.list(SLICES)).items)
             for device in each.spec.devices
         ]
-        held = [claims.read(each) for each in (await self._api.list(CLAIMS)).items]
+        held = [claims.read(item) for item in (await self._api.list(CLAIMS)).items]
         concerned = [
             holder.uid
             for claim in held

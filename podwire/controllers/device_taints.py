@@ -26,8 +26,8 @@ class SliceTaints:
 
 
 def noexecute_taints(slice_: ResourceSlice) -> SliceTaints:
-    taints = {each.name: tuple(taint for taint in each.taints if taint.effect == NO_EXECUTE)
-              for each in slice_.spec.devices}  # fmt: skip
+    taints = {device.name: tuple(taint for taint in device.taints if taint.effect == NO_EXECUTE)
+              for device in slice_.spec.devices}  # fmt: skip
     kept = {name: each for name, each in taints.items() if each}
     return SliceTaints(slice_.pool, slice_.spec.pool.generation, kept)
 
@@ -83,7 +83,7 @@ def _until(device: AllocatedDevice, taint: DeviceTaint) -> float | None:
     if taint.effect != NO_EXECUTE:
         return None
     since = times.parse(taint.time_added) if taint.time_added else 0.0
-    matching = [each for each in device.tolerations if tolerates(each, taint)]
+    matching = [toleration for toleration in device.tolerations if tolerates(toleration, taint)]
     if any(each.toleration_seconds is None for each in matching):
         return None
     return since + min((max(0, each.toleration_seconds or 0) for each in matching), default=0)

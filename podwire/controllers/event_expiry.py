@@ -27,7 +27,7 @@ def last_seen(event: Object) -> float:
         event.get("lastTimestamp"),
         series.get("lastObservedTime"),
     ]
-    return max((parse(each) for each in texts if each), default=0.0)
+    return max((parse(text) for text in texts if text), default=0.0)
 
 
 class EventExpiry:

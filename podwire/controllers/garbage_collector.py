@@ -69,7 +69,7 @@ class Collector:
         item = self._graph.node(uid)
         if item is None:
             return
-        owners = [(each, await self._owner_state(item, each)) for each in item.owners]
+        owners = [(owner, await self._owner_state(item, owner)) for owner in item.owners]
         action = gc_decisions.decide(item, owners, self._graph.dependents(uid))
         match action:
             case Release(finalizer):
@@ -103,7 +103,7 @@ class Collector:
 
     async def _delete(self, item: PartialObject, action: Delete) -> None:
         if action.unblock:
-            freed = tuple(msgspec.structs.replace(each, block_owner_deletion=False) for each in item.owners)
+            freed = tuple(msgspec.structs.replace(owner, block_owner_deletion=False) for owner in item.owners)
             if freed != item.owners:
                 await self._set_owners(item, freed)
                 raise NotYet  # decided again on the updated object
@@ -120,12 +120,12 @@ class Collector:
         )
 
     async def _orphan(self, owner: PartialObject, dependents: Any) -> None:
-        for each in dependents:
-            await self._set_owners(each, gc_decisions.without_owner(each, owner.uid))
+        for dependent in dependents:
+            await self._set_owners(dependent, gc_decisions.without_owner(dependent, owner.uid))
         await self._release(owner, ORPHAN)
 
     async def _set_owners(self, item: PartialObject, owners: tuple[Owner, ...]) -> None:
-        await self._patch(item, {"ownerReferences": [msgspec.to_builtins(each) for each in owners]})
+        await self._patch(item, {"ownerReferences": [msgspec.to_builtins(owner) for owner in owners]})
 
     async def _release(self, item: PartialObject, finalizer: str) -> None:
         kept = [each for each in item.metadata.finalizers if each != finalizer]

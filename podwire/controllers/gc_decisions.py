@@ -72,7 +72,7 @@ def decide(
         return Orphan(dependents)
     if item.waiting:
         held = any(
-            each.blocks(item.uid) for each in dependents if each.uid != item.uid
+            dependent.blocks(item.uid) for dependent in dependents if dependent.uid != item.uid
         )  # an object does not block itself
         return Leave() if held else Release(FOREGROUND)
     if item.deleting or not owners:
@@ -82,7 +82,7 @@ def decide(
         return Leave() if len(kept) == len(owners) else Keep(kept)
     awaited = any(owner_state is OwnerState.WAITING for _, owner_state in owners)
     if awaited and dependents:
-        return Delete(Propagation.FOREGROUND, unblock=any(each.waiting for each in dependents))
+        return Delete(Propagation.FOREGROUND, unblock=any(dependent.waiting for dependent in dependents))
     return Delete(_as_asked(item))
 
 
@@ -96,7 +96,7 @@ def _as_asked(item: PartialObject) -> Propagation:
 
 
 def without_owner(item: PartialObject, uid: str) -> tuple[Owner, ...]:
-    return tuple(each for each in item.owners if each.uid != uid)
+    return tuple(owner for owner in item.owners if owner.uid != uid)
 
 
 def affected(graph: Graph, before: PartialObject | None, now: PartialObject | None) -> Iterator[str]:
@@ -106,33 +106,33 @@ def affected(graph: Graph, before: PartialObject | None, now: PartialObject | No
             yield from _after_end(graph, before)
         return
     if before is None or before.owners != now.owners:
-        if any(_needs_check(graph, now, each) for each in now.owners):
+        if any(_needs_check(graph, now, owner) for owner in now.owners):
             yield now.uid
         yield from _waiting_owners(graph, before.owners if before else ())
     if now.waiting and not (before and before.waiting):
         yield now.uid
-        yield from (each.uid for each in graph.dependents(now.uid))
+        yield from (dependent.uid for dependent in graph.dependents(now.uid))
     if now.orphaning and not (before and before.orphaning):
         yield now.uid
 
 
 def affected_at_start(graph: Graph) -> Iterator[str]:
     """Yields the uids to check once all informers have synced."""
-    for each in graph.nodes():
-        if each.waiting or each.orphaning or any(_needs_check(graph, each, owner) for owner in each.owners):
-            yield each.uid
+    for node in graph.nodes():
+        if node.waiting or node.orphaning or any(_needs_check(graph, node, owner) for owner in node.owners):
+            yield node.uid
 
 
 def _after_end(graph: Graph, gone: PartialObject) -> Iterator[str]:
-    yield from (each.uid for each in graph.dependents(gone.uid))
+    yield from (dependent.uid for dependent in graph.dependents(gone.uid))
     yield from _waiting_owners(graph, gone.owners)
 
 
 def _waiting_owners(graph: Graph, owners: Iterable[Owner]) -> Iterator[str]:
-    for each in owners:
-        node = graph.node(each.uid)
+    for owner in owners:
+        node = graph.node(owner.uid)
         if node is not None and node.waiting:
-            yield each.uid
+            yield owner.uid
 
 
 def _needs_check(graph: Graph, item: PartialObject, owner: Owner) -> bool:

@@ -68,7 +68,7 @@ _SAME_OBJECTS = frozenset({("events.k8s.io", "events")})
 def preferred(kinds: Iterable[Kind]) -> list[Kind]:
     """Returns one version of each kind that can be listed and deleted: the one that the server prefers."""
     chosen: dict[tuple[str, str], Kind] = {}
-    for each in kinds:
-        if {"list", "delete"} <= set(each.verbs) and (each.group, each.resource) not in _SAME_OBJECTS:
-            chosen.setdefault((each.group, each.resource), each)
+    for kind in kinds:
+        if {"list", "delete"} <= set(kind.verbs) and (kind.group, kind.resource) not in _SAME_OBJECTS:
+            chosen.setdefault((kind.group, kind.resource), kind)
     return list(chosen.values())

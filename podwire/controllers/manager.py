@@ -60,8 +60,8 @@ async def run(api: Client, feed: Feed, clock: Clock, *, root_ca: str, event_ttl:
     follower = _Dispatcher(graph, kinds, collector, controllers)
     async with asyncio.TaskGroup() as parts:
         parts.create_task(feed.follow(follower.notify), name="feed")
-        for each in controllers:
-            parts.create_task(each.run(), name=type(each).__name__)
+        for controller in controllers:
+            parts.create_task(controller.run(), name=type(controller).__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class _Dispatcher:
         match tidings:
             case Complete():
                 self.graph.complete = True
-                for each in self.controllers:
-                    each.on_synced()
+                for controller in self.controllers:
+                    controller.on_synced()
             case Present(seen):
                 self._changed(self.graph.put(seen), seen)
             case Absent(seen, vanished):
@@ -91,8 +91,8 @@ class _Dispatcher:
         if latest is not None and latest.resource == resource_of(DEFINITIONS):
             self._refresh_kinds()
             asyncio.get_running_loop().call_later(ANNOUNCED_AFTER, self._refresh_kinds)
-        for each in self.controllers:
-            each.on_change(before, now)
+        for controller in self.controllers:
+            controller.on_change(before, now)
 
     def _refresh_kinds(self) -> None:
         self.kinds.invalidate()

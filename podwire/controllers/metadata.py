@@ -117,7 +117,7 @@ class PartialObject:
         return self.deleting and ORPHAN in self.metadata.finalizers
 
     def blocks(self, owner_uid: str) -> bool:
-        return any(each.uid == owner_uid and each.block_owner_deletion for each in self.owners)
+        return any(owner.uid == owner_uid and owner.block_owner_deletion for owner in self.owners)
 
     def __str__(self) -> str:
         where = f"{self.namespace}/" if self.namespace else ""

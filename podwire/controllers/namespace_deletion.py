@@ -19,7 +19,7 @@ def ending(namespace: Object) -> bool:
 
 def finalized(namespace: Object) -> Object:
     """Returns the namespace without our finalizer, for its finalize subresource."""
-    kept = [each for each in namespace["spec"]["finalizers"] if each != FINALIZER]
+    kept = [finalizer for finalizer in namespace["spec"]["finalizers"] if finalizer != FINALIZER]
     return {**namespace, "spec": {**namespace["spec"], "finalizers": kept}}
 
 
@@ -100,17 +100,17 @@ def conditions(told: DeletionProgress) -> list[dict[str, str]]:
 
 
 def _counted(intro: str, row: str, counts: Mapping[str, int]) -> str:
-    return intro + ", ".join(row.format(*each) for each in sorted(counts.items())) if counts else ""
+    return intro + ", ".join(row.format(*count) for count in sorted(counts.items())) if counts else ""
 
 
 def with_conditions(namespace: Object, told: DeletionProgress, now: str) -> Object | None:
     """Returns the namespace with updated conditions; None when they are current."""
     status = namespace.get("status", {})
-    before = {each["type"]: each for each in status.get("conditions", ())}
+    before = {condition["type"]: condition for condition in status.get("conditions", ())}
     after, changed = dict(before), False
-    for each in conditions(told):
-        old = before.get(each["type"], {})
-        if any(old.get(name) != value for name, value in each.items()):
-            since = old.get("lastTransitionTime", now) if old.get("status") == each["status"] else now
-            after[each["type"]], changed = {**each, "lastTransitionTime": since}, True
+    for condition in conditions(told):
+        old = before.get(condition["type"], {})
+        if any(old.get(name) != value for name, value in condition.items()):
+            since = old.get("lastTransitionTime", now) if old.get("status") == condition["status"] else now
+            after[condition["type"]], changed = {**condition, "lastTransitionTime": since}, True
     return {**namespace, "status": {**status, "conditions": list(after.values())}} if changed else None

@@ -71,7 +71,7 @@ class NamespaceLifecycle:
             return
         kinds = [each for each in preferred(await self._kinds.all()) if each.namespaced]
         held = self._graph.in_namespace(name)
-        asked = namespace_deletion.next_kinds((each, held.get(resource_of(each), 0)) for each in kinds)
+        asked = namespace_deletion.next_kinds((kind, held.get(resource_of(kind), 0)) for kind in kinds)
         failures = await self._delete(name, asked)
         left = await self._left(name, kinds)
         await self._set_conditions(namespace, namespace_deletion.progress(left, failures))
@@ -95,9 +95,9 @@ class NamespaceLifecycle:
         if "deletecollection" in kind.verbs:
             await self._api.delete_collection(kind, scope)
             return
-        for each in (await self._api.list(kind, scope)).items:
+        for item in (await self._api.list(kind, scope)).items:
             try:
-                await self._api.delete(kind, each["metadata"]["name"], namespace, propagation=Propagation.BACKGROUND)
+                await self._api.delete(kind, item["metadata"]["name"], namespace, propagation=Propagation.BACKGROUND)
             except ApiError as error:
                 if error.code != 404:
                     raise
@@ -107,7 +107,7 @@ class NamespaceLifecycle:
         found = []
         for kind in kinds:
             listing = await self._api.list(kind, Scope(namespace=namespace, metadata_only=True))
-            found += [from_object(kind, each) for each in listing.items]
+            found += [from_object(kind, item) for item in listing.items]
         return found
 
     async def _set_conditions(self, namespace: Object, told: namespace_deletion.DeletionProgress) -> None:

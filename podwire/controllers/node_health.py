@@ -106,8 +106,8 @@ def _wanted(node: Object) -> list[tuple[str, str]]:
     ]
     if (node.get("spec") or {}).get("unschedulable"):
         keys.append(UNSCHEDULABLE)
-    evicting = [(each, NO_EXECUTE) for each in keys if each in _FAILING]
-    return [*((each, NO_SCHEDULE) for each in keys), *evicting]
+    evicting = [(key, NO_EXECUTE) for key in keys if key in _FAILING]
+    return [*((key, NO_SCHEDULE) for key in keys), *evicting]
 
 
 def _key(taint: Object) -> tuple[str, str]:

@@ -85,17 +85,17 @@ class DeviceClaims:
 
     def _calls_for_work(self, claim: PartialObject) -> bool:
         """Returns whether the claim is being deleted, or a consumer may be gone."""
-        if claim.deleting or claim.holders is None or any(each.uid in self._finished for each in claim.owners):
+        if claim.deleting or claim.holders is None or any(owner.uid in self._finished for owner in claim.owners):
             return True
-        return any(each in self._finished or self._graph.node(each) is None for each in claim.holders)
+        return any(holder in self._finished or self._graph.node(holder) is None for holder in claim.holders)
 
     def _enqueue(self, uids: Iterable[str]) -> None:
-        for each in uids:
-            self._pods.add(each)
+        for uid in uids:
+            self._pods.add(uid)
 
     def on_synced(self) -> None:
-        for each in self._graph.nodes():
-            self.on_change(each, each)
+        for node in self._graph.nodes():
+            self.on_change(node, node)
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -128,7 +128,9 @@ class DeviceClaims:
                 await self._reserve(pod)
 
     def _remember(self, pod: Pod, entries: Sequence[PodClaim]) -> None:
-        names = {name for each in entries if (name := _name(pod, each))} | {*self._generated.get(pod.uid, {}).values()}
+        names = {name for entry in entries if (name := _name(pod, entry))} | {
+            *self._generated.get(pod.uid, {}).values()
+        }
         refs = frozenset((pod.namespace, each) for each in names)
         for ref in self._uses.get(pod.uid, frozenset()) - refs:
             self._users[ref].discard(pod.uid)
@@ -188,7 +190,9 @@ class DeviceClaims:
         return found is not None and claims.read(found).owner[1] == pod.uid
 
     def _owned(self, uid: str) -> list[str]:
-        return [each.name for each in self._graph.dependents(uid) if each.resource == resource_of(CLAIMS)]
+        return [
+            dependent.name for dependent in self._graph.dependents(uid) if dependent.resource == resource_of(CLAIMS)
+        ]
 
     async def _orphan(self, pod: Pod, entry: PodClaim) -> str:
         """Returns a claim that was generated for the pod but not recorded in its status."""

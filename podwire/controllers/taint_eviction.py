@@ -68,7 +68,7 @@ class Evictions:
 
     def tainted(self, node: str, taints: Sequence[Taint]) -> None:
         """Sets the taints of a node; called repeatedly."""
-        found = tuple(each for each in taints if each.effect == NO_EXECUTE)
+        found = tuple(taint for taint in taints if taint.effect == NO_EXECUTE)
         if found == self._tainted.get(node, ()):
             return
         if found:

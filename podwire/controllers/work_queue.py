@@ -58,8 +58,8 @@ class WorkQueue(Generic[Key]):
                 for _ in range(self._workers):
                     workers.create_task(self._worker())
         finally:
-            for each in self._timers.values():
-                each.cancel()
+            for timer in self._timers.values():
+                timer.cancel()
 
     async def _worker(self) -> None:
         while True:

@@ -26,7 +26,7 @@ class Term:
     def supported(self) -> bool:
         """False when it asks for labels of namespaces other than their name."""
         return self.namespace_selector is None or all(
-            each.key == NAMESPACE_NAME for each in self.namespace_selector.requirements
+            requirement.key == NAMESPACE_NAME for requirement in self.namespace_selector.requirements
         )
 
     def matches(self, pod: Metadata) -> bool:

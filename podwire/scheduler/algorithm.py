@@ -88,9 +88,9 @@ def _details(pod: PodInfo, snapshot: Snapshot, failed: Sequence[_Failed]) -> str
 
 
 def _message(pod: PodInfo, snapshot: Snapshot, why: str, details: str = "") -> str:
-    afterwards = " ".join(each.explain(pod, snapshot) for each in POST_FILTERS)
+    afterwards = " ".join(reason.explain(pod, snapshot) for reason in POST_FILTERS)
     sentences = (f"0/{len(snapshot.nodes)} nodes are available: {why}.", details, afterwards)
-    return " ".join(each for each in sentences if each)
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _best(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> NodeInfo:
@@ -98,8 +98,8 @@ def _best(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> NodeIn
     if len(nodes) == 1:
         return nodes[0]
     totals = [0] * len(nodes)
-    for each in SCORES:
-        for index, rating in enumerate(each.rate(pod, snapshot, nodes) or ()):
-            totals[index] += each.weight * rating
+    for score in SCORES:
+        for index, rating in enumerate(score.rate(pod, snapshot, nodes) or ()):
+            totals[index] += score.weight * rating
     rated = zip(totals, nodes, strict=True)
     return min(rated, key=lambda pair: (-pair[0], len(pair[1].pods), pair[1].name))[1]

@@ -21,7 +21,7 @@ _ANY = "0.0.0.0"  # the host address that means all of them
 
 
 def node_unschedulable(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter | None:
-    if any(taints.tolerates(each, _CORDON) for each in pod.pod.spec.tolerations):
+    if any(taints.tolerates(toleration, _CORDON) for toleration in pod.pod.spec.tolerations):
         return None
     return _of_node(lambda node: not node.spec.unschedulable, "node(s) were unschedulable")
 
@@ -51,7 +51,7 @@ def node_ports(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter | None:
     if not pod.host_ports:
         return None
     taken = ("node(s) didn't have free ports for the requested pod ports",)
-    return lambda node: taken if any(_in_use(node, each) for each in pod.host_ports) else ()
+    return lambda node: taken if any(_in_use(node, host_port) for host_port in pod.host_ports) else ()
 
 
 def _in_use(node: NodeInfo, wanted: HostPort) -> bool:

@@ -47,8 +47,8 @@ def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected | Non
 
 def _unsupported_term(pod: PodInfo) -> str:
     for name, terms in (("podAffinity", pod.terms.affinity), ("podAntiAffinity", pod.terms.anti_affinity)):
-        for index, each in enumerate(terms):
-            if not each.supported:
+        for index, term in enumerate(terms):
+            if not term.supported:
                 rule = f"spec.affinity.{name}.requiredDuringSchedulingIgnoredDuringExecution[{index}]"
                 return f"{rule}.namespaceSelector by other labels than a namespace's name is not evaluated"
     return ""
@@ -71,20 +71,20 @@ def _nodes_with_matching_pods(snapshot: Snapshot, terms: Sequence[Term]) -> list
     return [
         node
         for node in snapshot.nodes
-        if any(all(term.matches(each.pod.metadata) for term in terms) for each in node.pods.values())
+        if any(all(term.matches(pod.pod.metadata) for term in terms) for pod in node.pods.values())
     ]
 
 
 def _domains(nodes: Iterable[NodeInfo], terms: Iterable[Term]) -> Domains:
-    keys = {each.topology_key for each in terms}
+    keys = {term.topology_key for term in terms}
     return {(key, node.labels[key]) for node in nodes for key in keys if key in node.labels}
 
 
 def _satisfied(terms: Sequence[Term], node: NodeInfo, affinity_domains: Domains, *, first: bool) -> bool:
     """Returns whether the node is in a matching domain for every term; the first pod of a group may start anywhere."""
-    for each in terms:
-        value = node.labels.get(each.topology_key)
-        if value is None or (not first and (each.topology_key, value) not in affinity_domains):
+    for term in terms:
+        value = node.labels.get(term.topology_key)
+        if value is None or (not first and (term.topology_key, value) not in affinity_domains):
             return False
     return True
 

@@ -47,7 +47,14 @@ def read(object_: Mapping[str, Any]) -> PodInfo:
             usage=pod_requests(pod, whole, silent=DEFAULT_REQUESTS),
             host_ports=tuple(_host_ports(pod)),
             terms=affinity_terms.read(pod),
-            owner=next((each.uid for each in pod.metadata.owner_references if each.controller), ""),
+            owner=next(
+                (
+                    owner_reference.uid
+                    for owner_reference in pod.metadata.owner_references
+                    if owner_reference.controller
+                ),
+                "",
+            ),
             not_evaluated=tuple(_not_evaluated(object_["spec"])),
         )
     except (msgspec.ValidationError, ValueError) as error:
@@ -56,7 +63,10 @@ def read(object_: Mapping[str, Any]) -> PodInfo:
 
 def _host_ports(pod: Pod) -> Iterator[HostPort]:
     """Yields the host ports of containers that run together; init containers end before another pod could conflict."""
-    lasting = (*(each for each in pod.spec.init_containers if each.sidecar), *pod.spec.containers)
+    lasting = (
+        *(init_container for init_container in pod.spec.init_containers if init_container.sidecar),
+        *pod.spec.containers,
+    )
     for container in lasting:
         for port in container.ports:
             if port.host_port:

@@ -100,18 +100,18 @@ class PodQueue:
 
     def activate(self, event: ClusterEvent, concerns: Callable[[PodInfo], bool] | None = None) -> None:
         """Activates the pods that an event may help; `concerns` narrows them."""
-        for each in self._entries.values():
+        for entry in self._entries.values():
             if (
-                each.state is _State.UNSCHEDULABLE
-                and each.retry_on & event
-                and (concerns is None or concerns(each.info))
+                entry.state is _State.UNSCHEDULABLE
+                and entry.retry_on & event
+                and (concerns is None or concerns(entry.info))
             ):
-                self._activate_entry(each)
+                self._activate_entry(entry)
 
     def activate_all(self) -> None:
-        for each in self._entries.values():
-            if each.state is _State.UNSCHEDULABLE:
-                self._activate_entry(each)
+        for entry in self._entries.values():
+            if entry.state is _State.UNSCHEDULABLE:
+                self._activate_entry(entry)
 
     async def pop(self) -> PodInfo:
         """Waits for and returns the next active pod."""
@@ -127,8 +127,8 @@ class PodQueue:
 
     def close(self) -> None:
         """Cancels all timers."""
-        for each in self._entries.values():
-            _cancel(each)
+        for entry in self._entries.values():
+            _cancel(entry)
 
     def _activate_entry(self, entry: _Entry) -> None:
         _cancel(entry)

@@ -33,13 +33,13 @@ def pod_requests(pod: Pod, whole: Mapping[str, Any], *, silent: Mapping[str, int
     allocated = _allocated_resources(pod)
     sidecars: Resources = {}
     starting: Resources = {}
-    for each in pod.spec.init_containers:
-        asked = _container(each, allocated, silent)
-        if each.sidecar:
+    for init_container in pod.spec.init_containers:
+        asked = _container(init_container, allocated, silent)
+        if init_container.sidecar:
             sidecars = _sum((sidecars, asked))
         else:
             starting = _maximum(starting, _sum((sidecars, asked)))
-    running = _sum((sidecars, *(_container(each, allocated, silent) for each in pod.spec.containers)))
+    running = _sum((sidecars, *(_container(container, allocated, silent) for container in pod.spec.containers)))
     return _sum(({**_maximum(starting, running), **amounts(whole)}, amounts(pod.spec.overhead)))
 
 
@@ -56,11 +56,11 @@ def _allocated_resources(pod: Pod) -> dict[str, Mapping[str, Any]]:
     """Returns what containers already hold: a container that is being resized down still holds the larger amount."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return {
-        each.get("name", ""): {
-            **((each.get("resources") or {}).get("requests") or {}),
-            **(each.get("allocatedResources") or {}),
+        status.get("name", ""): {
+            **((status.get("resources") or {}).get("requests") or {}),
+            **(status.get("allocatedResources") or {}),
         }
-        for each in statuses
+        for status in statuses
     }
 
 

@@ -25,9 +25,9 @@ class Score:
 
 def taint_toleration(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
     """Prefers nodes with fewer PreferNoSchedule taints that the pod does not tolerate."""
-    counts = [_soft_taints(pod, each) for each in nodes]
+    counts = [_soft_taints(pod, node) for node in nodes]
     most = max(counts)
-    return [MAX_SCORE - MAX_SCORE * each // most for each in counts] if most else None
+    return [MAX_SCORE - MAX_SCORE * count // most for count in counts] if most else None
 
 
 def _soft_taints(pod: PodInfo, node: NodeInfo) -> int:
@@ -39,13 +39,13 @@ def preferred_node_affinity(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[N
     wishes = node_affinity.preferred(pod.pod.spec)
     if not wishes:
         return None
-    sums = [sum(weight for weight, wanted in wishes if each.node and wanted(each.node)) for each in nodes]
+    sums = [sum(weight for weight, wanted in wishes if node.node and wanted(node.node)) for node in nodes]
     most = max(sums)
     return [MAX_SCORE * each // most for each in sums] if most else None
 
 
 def least_allocated(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int]:
-    return [_free(pod, each) for each in nodes]
+    return [_free(pod, node) for node in nodes]
 
 
 def _free(pod: PodInfo, node: NodeInfo) -> int:
@@ -62,7 +62,7 @@ def balanced_allocation(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeI
     """Prefers balanced cpu and memory usage; skipped for a pod that requests neither."""
     if not pod.requests.get(CPU) and not pod.requests.get(MEMORY):
         return None
-    return [_balance(pod, each) for each in nodes]
+    return [_balance(pod, node) for node in nodes]
 
 
 def _balance(pod: PodInfo, node: NodeInfo) -> int:
@@ -83,13 +83,13 @@ SMALL, LARGE = 23 * _MEGABYTE, 1000 * _MEGABYTE
 def image_locality(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
     """Prefers nodes that have large images already, weighted by how many nodes have them, so that no node runs hot."""
     spec = pod.pod.spec
-    names = [_tagged(each.image) for each in (*spec.init_containers, *spec.containers)]
+    names = [_tagged(init_container.image) for init_container in (*spec.init_containers, *spec.containers)]
     there = snapshot.nodes
     spread = {name: sum(1 for each in there if name in each.images) / len(there) for name in set(names)}
     if not any(spread.values()):
         return None
     most = LARGE * len(names)
-    sums = [sum(int(each.images.get(name, 0) * spread[name]) for name in names) for each in nodes]
+    sums = [sum(int(node.images.get(name, 0) * spread[name]) for name in names) for node in nodes]
     return [MAX_SCORE * (min(max(each, SMALL), most) - SMALL) // (most - SMALL) for each in sums]
 
 

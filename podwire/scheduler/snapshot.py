@@ -46,7 +46,7 @@ class NodeInfo:
         self.allocatable = amounts(node.status.allocatable) if node else {}
         self.node = node
         images = node.status.images if node else ()
-        self.images = {name: each.size_bytes for each in images for name in each.names}
+        self.images = {name: image.size_bytes for image in images for name in image.names}
 
     def add(self, info: PodInfo) -> None:
         self.pods[info.pod.uid] = info
@@ -89,8 +89,8 @@ class Snapshot:
     def nodes(self) -> Sequence[NodeInfo]:
         """The existing nodes, by name."""
         if self._nodes is None:
-            there = (each for each in self._infos.values() if each.node is not None)
-            self._nodes = sorted(there, key=lambda each: each.name)
+            there = (node_info for node_info in self._infos.values() if node_info.node is not None)
+            self._nodes = sorted(there, key=lambda item: item.name)
         return self._nodes
 
     def node(self, name: str) -> Node | None:

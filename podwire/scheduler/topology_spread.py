@@ -31,9 +31,9 @@ class _Constraint:
     def domains(self, pod: PodInfo, nodes: Sequence[NodeInfo], wanted: Wanted | None) -> Counter[str]:
         """Counts matching pods per domain, zeros included; nodes that can never run the pod are left out."""
         counts: Counter[str] = Counter()
-        for each in nodes:
-            if self._eligible(pod, each, wanted):
-                counts[each.labels[self.given.topology_key]] += self.count(pod, each)
+        for node in nodes:
+            if self._eligible(pod, node, wanted):
+                counts[node.labels[self.given.topology_key]] += self.count(pod, node)
         return counts
 
     def count(self, pod: PodInfo, node: NodeInfo) -> int:
@@ -59,16 +59,16 @@ class _Constraint:
 def _constraints(pod: PodInfo, when: str) -> list[_Constraint]:
     labels = pod.pod.metadata.labels
     return [
-        _Constraint(each, affinity_terms.narrowed(each.label_selector, labels, each.match_label_keys))
-        for each in pod.pod.spec.topology_spread_constraints
-        if each.when_unsatisfiable == when
+        _Constraint(constraint, affinity_terms.narrowed(constraint.label_selector, labels, constraint.match_label_keys))
+        for constraint in pod.pod.spec.topology_spread_constraints
+        if constraint.when_unsatisfiable == when
     ]
 
 
 def _labelled(nodes: Sequence[NodeInfo], constraints: Sequence[_Constraint]) -> list[NodeInfo]:
     """Returns the nodes that have every topology label; others count in no domain."""
-    keys = {each.given.topology_key for each in constraints}
-    return [each for each in nodes if keys <= each.labels.keys()]
+    keys = {constraint.given.topology_key for constraint in constraints}
+    return [node for node in nodes if keys <= node.labels.keys()]
 
 
 def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | None:
@@ -77,7 +77,7 @@ def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | None:
         return None
     wanted = node_affinity.required(pod.pod.spec)
     counted = _labelled(snapshot.nodes, constraints)
-    limits = [_limit(pod, each, each.domains(pod, counted, wanted)) for each in constraints]
+    limits = [_limit(pod, constraint, constraint.domains(pod, counted, wanted)) for constraint in constraints]
 
     def check_node(node: NodeInfo) -> Sequence[str]:
         for key, counts, most in limits:
@@ -110,7 +110,7 @@ def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequen
     pod_counts = dict.fromkeys((each.name for each in scored), 0.0)
     for name, pod_count in _pod_counts(pod, snapshot, scored, constraints):
         pod_counts[name] += pod_count
-    return _normalize([round(pod_counts[each.name]) if each.name in pod_counts else None for each in nodes])
+    return _normalize([round(pod_counts[node.name]) if node.name in pod_counts else None for node in nodes])
 
 
 def _pod_counts(
@@ -129,7 +129,7 @@ def _pod_counts(
 
 def _score_by_owner(pod: PodInfo, nodes: Sequence[NodeInfo]) -> Sequence[int]:
     weight = _weight(len(nodes))
-    return _normalize([round(each.owners[pod.owner] * weight + DEFAULT_SKEW - 1) for each in nodes])
+    return _normalize([round(node.owners[pod.owner] * weight + DEFAULT_SKEW - 1) for node in nodes])
 
 
 def _weight(domains: int) -> float:
@@ -139,8 +139,8 @@ def _weight(domains: int) -> float:
 
 def _normalize(pod_counts: Sequence[int | None]) -> list[int]:
     """Normalizes to 0..100, the emptiest best; nodes outside of the topology get 0."""
-    known = [each for each in pod_counts if each is not None]
+    known = [count for count in pod_counts if count is not None]
     most, least = max(known, default=0), min(known, default=0)
     if not most:
-        return [0 if each is None else 100 for each in pod_counts]
-    return [0 if each is None else 100 * (most + least - each) // most for each in pod_counts]
+        return [0 if count is None else 100 for count in pod_counts]
+    return [0 if count is None else 100 * (most + least - count) // most for count in pod_counts]

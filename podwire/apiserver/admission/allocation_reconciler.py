@@ -65,7 +65,7 @@ class AllocationReconciler:
         for item in records:
             if item.key not in held and owner_of(item) and self._holdings.age(item) > SETTLED:
                 await self._holdings.release(item)
-        for key in held.keys() - {each.key for each in records}:
+        for key in held.keys() - {record.key for record in records}:
             await self._holdings.take(key, held[key])
 
 

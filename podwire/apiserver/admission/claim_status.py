@@ -73,7 +73,7 @@ def nodes_of(claim: Object) -> list[str]:
     named: list[str] = []
     for term in (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
         fields = term.get("matchFields") or ()
-        picked = [each for each in fields if each.get("key") == "metadata.name" and each.get("operator") == "In"]
+        picked = [field for field in fields if field.get("key") == "metadata.name" and field.get("operator") == "In"]
         named += [name for each in picked for name in each.get("values") or ()] or [""]
     return named
 
@@ -86,6 +86,6 @@ def changed_drivers(old: Object, new: Object) -> list[str]:
 
 def _devices_by_driver(status: Object) -> dict[str, list[Object]]:
     devices: dict[str, list[Object]] = {}
-    for each in status.get("devices") or ():
-        devices.setdefault(each.get("driver") or "", []).append(each)
+    for device in status.get("devices") or ():
+        devices.setdefault(device.get("driver") or "", []).append(device)
     return devices

@@ -42,8 +42,8 @@ class DeviceClaims:
 def admin_access(operation: Operation) -> str:
     """Returns the field that requests or grants admin access to a device; empty for none."""
     if operation.subresource == "status":
-        before = [each for each in _results(operation.old or {}) if each.get("adminAccess")]
-        granted = (index for index, each in enumerate(_results(operation.obj)) if each.get("adminAccess"))
+        before = [result for result in _results(operation.old or {}) if result.get("adminAccess")]
+        granted = (index for index, result in enumerate(_results(operation.obj)) if result.get("adminAccess"))
         index = None if before else next(granted, None)
         return "" if index is None else f"status.allocation.devices.results[{index}].adminAccess"
     if operation.verb != "CREATE" or operation.resource.name not in ("resourceclaims", "resourceclaimtemplates"):
@@ -64,7 +64,7 @@ def forget_released(claim: Object, old: Object) -> None:
     if not status.get("devices"):
         return
     released = {*map(_device, _results(old))} - {*map(_device, _results(claim))}
-    kept = [each for each in status["devices"] if _device(each) not in released]
+    kept = [device for device in status["devices"] if _device(device) not in released]
     claim["status"] = {**status, "devices": kept}
     if not kept:
         del claim["status"]["devices"]

@@ -83,7 +83,7 @@ def mount_token(spec: Object) -> None:
     bare = [each for each in containers if not _mounted(each)]
     if not bare:
         return
-    there = next((each["name"] for each in spec.get("volumes", []) if each["name"].startswith(TOKEN_VOLUME)), "")
+    there = next((volume["name"] for volume in spec.get("volumes", []) if volume["name"].startswith(TOKEN_VOLUME)), "")
     name = there or generate_name(TOKEN_VOLUME, _RANDOM)
     for container in bare:
         mount = {"name": name, "readOnly": True, "mountPath": TOKEN_MOUNT}
@@ -93,7 +93,10 @@ def mount_token(spec: Object) -> None:
 
 
 def _mounted(container: Object) -> bool:
-    return any(each.get("mountPath", "").rstrip("/") == TOKEN_MOUNT for each in container.get("volumeMounts", []))
+    return any(
+        volume_mount.get("mountPath", "").rstrip("/") == TOKEN_MOUNT
+        for volume_mount in container.get("volumeMounts", [])
+    )
 
 
 def _token_volume(name: str) -> dict[str, Any]:
@@ -147,7 +150,7 @@ class Priorities:
     async def _default(self) -> Object | None:
         page = await self.store.list(f"{PREFIX}priorityclasses/")
         classes = [each for each in map(unpack, page.items) if each.get("globalDefault")]
-        return min(classes, key=lambda each: int(each["value"]), default=None)
+        return min(classes, key=lambda class_: int(class_["value"]), default=None)
 
 
 class DefaultTolerations:
@@ -158,7 +161,11 @@ class DefaultTolerations:
             return
         spec = operation.obj["spec"]
         tolerations = spec.get("tolerations", [])
-        added = [_toleration(key) for key in FAILURE_TAINTS if not any(_tolerates(each, key) for each in tolerations)]
+        added = [
+            _toleration(key)
+            for key in FAILURE_TAINTS
+            if not any(_tolerates(toleration, key) for toleration in tolerations)
+        ]
         if added:
             spec["tolerations"] = [*tolerations, *added]
 

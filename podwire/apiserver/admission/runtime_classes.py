@@ -49,7 +49,7 @@ def _set_scheduling(operation: Operation, spec: Object, scheduling: Object) -> N
     if wanted:
         spec["nodeSelector"] = {**selector, **wanted}
     tolerations = spec.get("tolerations") or []
-    if added := [each for each in scheduling.get("tolerations") or () if each not in tolerations]:
+    if added := [toleration for toleration in scheduling.get("tolerations") or () if toleration not in tolerations]:
         spec["tolerations"] = [*tolerations, *added]
 
 

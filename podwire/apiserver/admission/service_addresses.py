@@ -99,7 +99,7 @@ class ServiceAddresses:
             address = str(ipaddress.ip_address(first + self._random.randrange(1, size - 1)))
             if await store.get(f"{ADDRESSES}{address}") is None:
                 return address
-        taken = {each.key.removeprefix(ADDRESSES) for each in (await store.list(ADDRESSES)).items}
+        taken = {item.key.removeprefix(ADDRESSES) for item in (await store.list(ADDRESSES)).items}
         for address in map(str, self.network.hosts()):
             if address not in taken:
                 return address
@@ -110,7 +110,7 @@ class ServiceAddresses:
             return
         await self._check_ports(operation, spec)
         ports = spec.get("ports", [])
-        missing = service_types.needs_node_ports(spec) and any(not each.get("nodePort") for each in ports)
+        missing = service_types.needs_node_ports(spec) and any(not port.get("nodePort") for port in ports)
         unchecked = service_types.needs_health_check(spec) and not spec.get("healthCheckNodePort")
         if not missing and not unchecked:
             return
@@ -123,7 +123,7 @@ class ServiceAddresses:
     async def _check_ports(self, operation: Operation, spec: Object) -> None:
         """Checks that the requested ports are available."""
         held = allocated_to(operation.old)
-        asked = {f"spec.ports[{at}].nodePort": each.get("nodePort") for at, each in enumerate(spec.get("ports", []))}
+        asked = {f"spec.ports[{at}].nodePort": port.get("nodePort") for at, port in enumerate(spec.get("ports", []))}
         asked["spec.healthCheckNodePort"] = spec.get("healthCheckNodePort")
         for path, number in asked.items():
             if not number or f"{NODE_PORTS}{number}" in held:
@@ -135,8 +135,8 @@ class ServiceAddresses:
 
     async def _free_ports(self) -> list[int]:
         page = await self.allocations.store.list(NODE_PORTS)
-        taken = {int(each.key.removeprefix(NODE_PORTS)) for each in page.items}
-        free = [each for each in PORTS if each not in taken]
+        taken = {int(item.key.removeprefix(NODE_PORTS)) for item in page.items}
+        free = [port for port in PORTS if port not in taken]
         self._random.shuffle(free)
         return free
 
@@ -163,9 +163,9 @@ class ServiceAddresses:
             return await self._pick_address(spec, picked)
         lost = int(key.removeprefix(NODE_PORTS))
         number = _pick_port(operation, "spec.ports", await self._free_ports(), picked, but=allocated_to(operation.obj))
-        for each in spec.get("ports", []):
-            if each.get("nodePort") == lost:
-                each["nodePort"] = number
+        for port in spec.get("ports", []):
+            if port.get("nodePort") == lost:
+                port["nodePort"] = number
         if spec.get("healthCheckNodePort") == lost:
             spec["healthCheckNodePort"] = number
         return f"{NODE_PORTS}{number}"
@@ -173,13 +173,13 @@ class ServiceAddresses:
 
 def _fill_ports(operation: Operation, ports: list[Object], free: list[int], picked: set[str]) -> None:
     """Assigns node ports; one service port gets one node port for all its protocols."""
-    asked = {f"{NODE_PORTS}{each['nodePort']}" for each in ports if each.get("nodePort")}
-    chosen = {each["port"]: each["nodePort"] for each in ports if each.get("nodePort") and "port" in each}
-    for index, each in enumerate(ports):
-        if not each.get("nodePort"):
-            number = chosen.get(each.get("port", 0))
-            each["nodePort"] = number or _pick_port(operation, f"spec.ports[{index}].nodePort", free, picked, but=asked)
-            chosen[each.get("port", 0)] = each["nodePort"]
+    asked = {f"{NODE_PORTS}{port['nodePort']}" for port in ports if port.get("nodePort")}
+    chosen = {port["port"]: port["nodePort"] for port in ports if port.get("nodePort") and "port" in port}
+    for index, port in enumerate(ports):
+        if not port.get("nodePort"):
+            number = chosen.get(port.get("port", 0))
+            port["nodePort"] = number or _pick_port(operation, f"spec.ports[{index}].nodePort", free, picked, but=asked)
+            chosen[port.get("port", 0)] = port["nodePort"]
 
 
 def _pick_port(operation: Operation, path: str, free: list[int], picked: set[str], but: Container[str] = ()) -> int:
@@ -196,7 +196,7 @@ def _lost(operation: Operation, key: str) -> ApiError:
     if key.startswith(ADDRESSES):
         return _no_address(operation, what, TAKEN_ADDRESS)
     ports = operation.obj["spec"].get("ports", [])
-    at = next((index for index, each in enumerate(ports) if str(each.get("nodePort")) == what), None)
+    at = next((index for index, port in enumerate(ports) if str(port.get("nodePort")) == what), None)
     return _no_port(
         operation, "spec.healthCheckNodePort" if at is None else f"spec.ports[{at}].nodePort", int(what), TAKEN_PORT
     )

@@ -33,9 +33,9 @@ def allocated_to(service: Object | None) -> set[str]:
     """Returns the record keys of all addresses and ports of a service."""
     spec = (service or {}).get("spec", {})
     addresses = spec.get("clusterIPs") or [spec.get("clusterIP", "")]
-    ports = [spec.get("healthCheckNodePort"), *(each.get("nodePort") for each in spec.get("ports", []))]
-    held = {f"{ADDRESSES}{each}" for each in addresses if each and each != "None"}
-    return held | {f"{NODE_PORTS}{each}" for each in ports if each}
+    ports = [spec.get("healthCheckNodePort"), *(port.get("nodePort") for port in spec.get("ports", []))]
+    held = {f"{ADDRESSES}{address}" for address in addresses if address and address != "None"}
+    return held | {f"{NODE_PORTS}{port}" for port in ports if port}
 
 
 def place(service: Object) -> str:

@@ -36,12 +36,12 @@ def keep(spec: Object, before: Object) -> None:
 
 def _keep_node_ports(ports: list[Object], before: list[Object]) -> None:
     """Keeps node ports by port name, unless another port already uses the number."""
-    asked = {each["nodePort"] for each in ports if each.get("nodePort")}
+    asked = {port["nodePort"] for port in ports if port.get("nodePort")}
     had = {each.get("name", ""): each["nodePort"] for each in before if each.get("nodePort")}
-    for each in ports:
-        number = had.get(each.get("name", ""))
-        if not each.get("nodePort") and number and number not in asked:
-            each["nodePort"] = number
+    for port in ports:
+        number = had.get(port.get("name", ""))
+        if not port.get("nodePort") and number and number not in asked:
+            port["nodePort"] = number
 
 
 def drop(service: Object, before: Object) -> None:
@@ -50,10 +50,10 @@ def drop(service: Object, before: Object) -> None:
     if needs_address(before) and not needs_address(spec):
         _remove_unchanged(spec, before, "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
     if needs_node_ports(before) and not needs_node_ports(spec):
-        numbers = [each.get("nodePort") for each in spec.get("ports", [])]
-        if numbers == [each.get("nodePort") for each in before.get("ports", [])]:
-            for each in spec.get("ports", []):
-                each.pop("nodePort", None)
+        numbers = [port.get("nodePort") for port in spec.get("ports", [])]
+        if numbers == [port.get("nodePort") for port in before.get("ports", [])]:
+            for port in spec.get("ports", []):
+                port.pop("nodePort", None)
     if needs_health_check(before) and not needs_health_check(spec):
         _remove_unchanged(spec, before, "healthCheckNodePort")
     if before.get("type") == "LoadBalancer" != spec.get("type"):

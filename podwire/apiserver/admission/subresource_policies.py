@@ -44,7 +44,7 @@ def _options(call: Call, part: str, below: str) -> Object:
         found["container"] = container
     if command := request.query.get("command"):
         found["command"] = list(command)
-    if ports := [each for each in request.query.get("ports", []) if each.isascii() and each.isdigit()]:
+    if ports := [port for port in request.query.get("ports", []) if port.isascii() and port.isdigit()]:
         found["ports"] = list(map(int, ports))
     return found
 

@@ -52,7 +52,7 @@ def _extra(asked: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
 
 
 def _values(joined: str) -> tuple[str, ...]:
-    return tuple(filter(None, (each.strip() for each in joined.split(","))))
+    return tuple(filter(None, (part.strip() for part in joined.split(","))))
 
 
 def _act_as(wanted: User) -> Attributes:

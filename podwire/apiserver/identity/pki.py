@@ -126,7 +126,7 @@ class Pki:
     ) -> tuple[bytes, bytes]:
         """Issues a certificate and key as PEM for a server that clients of this cluster call, such as a kubelet."""
         key = ec.generate_private_key(ec.SECP256R1())
-        carried = [*map(x509.DNSName, names), *(x509.IPAddress(ipaddress.ip_address(each)) for each in ips)]
+        carried = [*map(x509.DNSName, names), *(x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips)]
         subject = _name(common_name, ())
         certificate = self._signed(subject, key, ExtendedKeyUsageOID.SERVER_AUTH, now or datetime.now(UTC), carried)
         return _pem(certificate), _key_pem(key)
@@ -239,12 +239,14 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
-    for each in (common_name, *organizations):
-        if not 0 < len(each) <= _LONGEST_NAME:
-            raise ValueError(f"{each!r} cannot be used in a certificate: it must have 1 to {_LONGEST_NAME} characters")
+    for organization in (common_name, *organizations):
+        if not 0 < len(organization) <= _LONGEST_NAME:
+            raise ValueError(
+                f"{organization!r} cannot be used in a certificate: it must have 1 to {_LONGEST_NAME} characters"
+            )
     return x509.Name(
         [
-            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations),
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations),
             x509.NameAttribute(NameOID.COMMON_NAME, common_name),
         ]
     )
@@ -252,8 +254,8 @@ def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
 
 def _required_names(names: Iterable[str], ips: Iterable[str]) -> list[x509.GeneralName]:
     """Returns the subject alternative names, each once."""
-    hosts = dict.fromkeys(each for each in (*NAMES, os.uname().nodename.lower(), *names) if each)
-    addresses = dict.fromkeys(ipaddress.ip_address(each) for each in (*ADDRESSES, *ips))
+    hosts = dict.fromkeys(name for name in (*NAMES, os.uname().nodename.lower(), *names) if name)
+    addresses = dict.fromkeys(ipaddress.ip_address(address) for address in (*ADDRESSES, *ips))
     return [*map(x509.DNSName, hosts), *map(x509.IPAddress, addresses)]
 
 
@@ -273,7 +275,7 @@ def _locked(directory: Path) -> Iterator[None]:
 def _check_format(directory: Path) -> None:
     path = directory / "format"
     if not path.exists():
-        if strangers := [each for each in _FILES if (directory / each).exists()]:
+        if strangers := [file for file in _FILES if (directory / file).exists()]:
             raise PkiError(path, f"is missing, so {', '.join(strangers)} cannot be recognized as ours")
         write_durably(path, f"{FORMAT}\n".encode())
     found = path.read_bytes().strip()

@@ -35,10 +35,10 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
         if not _named(asked.verb, self.verbs):
             return False
         if not asked.resource:
-            return any(_under(asked.path, each) for each in self.paths)
+            return any(_under(asked.path, path) for path in self.paths)
         return (
             _named(asked.group, self.api_groups)
-            and any(_matches(asked.resource, each) for each in self.resources)
+            and any(_matches(asked.resource, resource) for resource in self.resources)
             and (not self.resource_names or asked.name in self.resource_names)
         )
 
@@ -89,7 +89,7 @@ class _Binding(msgspec.Struct, frozen=True, rename="camel"):
         return f"{ROLES}{self.metadata.namespace}/{self.role_ref.name}"
 
     def is_for(self, user: User) -> bool:
-        return any(_is(each, user, self.metadata.namespace) for each in self.subjects or ())
+        return any(_is(subject, user, self.metadata.namespace) for subject in self.subjects or ())
 
 
 def _is(subject: _Subject, user: User, namespace: str) -> bool:

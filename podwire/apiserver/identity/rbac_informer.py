@@ -26,9 +26,9 @@ class RbacInformer:
                 parts.create_task(follow(self._store, prefix, partial(self._on_list, prefix), self._on_change))
 
     async def _on_list(self, prefix: str, items: list[Item]) -> None:
-        self._roles.keep(prefix, (each.key for each in items))
-        for each in items:
-            self._roles.put(each.key, each.value)
+        self._roles.keep(prefix, (item.key for item in items))
+        for item in items:
+            self._roles.put(item.key, item.value)
 
     async def _on_change(self, change: Change) -> None:
         if change.item is None:

@@ -139,7 +139,7 @@ def _attributes(spec: Object) -> Attributes:
         return Attributes(verb=path.get("verb", ""), path=path.get("path", ""))
     resource = spec["resourceAttributes"]
     words = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
-    return Attributes(**{each: resource.get(each, "") for each in words})
+    return Attributes(**{word: resource.get(word, "") for word in words})
 
 
 _EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}

@@ -209,7 +209,7 @@ def _decode_token(text: str) -> _Token:
     parts = token.start.removesuffix("\0").split("/")
     if token.v != "meta.k8s.io/v1" or not INCONSISTENT <= token.rv <= MAX_INT or token.rv == 0:
         raise bad_request("continue key is not valid: incorrect encoded start resourceVersion")
-    if not token.start or any(each in ("", ".", "..") for each in parts) or len(parts) > 2:
+    if not token.start or any(part in ("", ".", "..") for part in parts) or len(parts) > 2:
         raise bad_request("continue key is not valid: incorrect encoded start key")
     return token
 

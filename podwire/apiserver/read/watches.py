@@ -154,7 +154,7 @@ async def _live(
                 changes = await subscription.next()
         except TimeoutError:
             continue
-        for chunk in _chunked(frames.change(each, options.selection) for each in changes):
+        for chunk in _chunked(frames.change(change, options.selection) for change in changes):
             yield chunk
 
 

@@ -64,7 +64,7 @@ def write_options(request: Request, options_kind: str) -> WriteOptions:
         errors.append(FieldError(Problem.INVALID, "fieldManager", manager, "should only contain printable characters"))
     validation = request.option("fieldValidation", "Warn") or "Warn"
     if validation not in FIELD_VALIDATIONS:
-        allowed = ", ".join(f'"{each}"' for each in ("", *FIELD_VALIDATIONS))
+        allowed = ", ".join(f'"{field_validation}"' for field_validation in ("", *FIELD_VALIDATIONS))
         detail = f"supported values: {allowed}"
         errors.append(FieldError(Problem.NOT_SUPPORTED, "fieldValidation", validation, detail))
     if errors:

@@ -68,7 +68,7 @@ class Endpoints:
 
     def _discovered(self, request: Request, path: str) -> Response | None:
         if self._version != self._registry.version:
-            self._discovery = Discovery([each.kind for each in self._registry.resources], address=self._address)
+            self._discovery = Discovery([resource.kind for resource in self._registry.resources], address=self._address)
             self._version = self._registry.version
         document = self._discovery.document(path, request.headers.get("accept", ""))
         return _document(request, document) if document else None
@@ -105,7 +105,7 @@ class Endpoints:
         return _text("\n".join([*lines, f"{root} check passed\n"]) if "verbose" in request.query else "ok")
 
     def _paths(self) -> list[str]:
-        groups = {(each.group, each.kind.version) for each in self._registry.resources}
+        groups = {(resource.group, resource.kind.version) for resource in self._registry.resources}
         named = {f"/apis/{group}/{version}" for group, version in groups if group}
         fixed = ["/api", "/api/v1", "/apis", *HEALTH_PATHS, "/openapi/v2", "/openapi/v3", "/version"]
         return sorted({*fixed, *named, *(f"/apis/{group}" for group, _ in groups if group), *self._documents})

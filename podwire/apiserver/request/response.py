@@ -97,7 +97,9 @@ def answer(request: Request, body: bytes, *, status: int = 200, warnings: Sequen
     if request.query and request.option("pretty") in GO_TRUE:
         body = msgspec.json.format(body, indent=2) + b"\n"
     return Response(
-        status=status, body=body, headers=tuple(("Warning", warning(each)) for each in truncate_warnings(warnings))
+        status=status,
+        body=body,
+        headers=tuple(("Warning", warning(text)) for text in truncate_warnings(warnings)),
     )
 
 
@@ -112,7 +114,7 @@ def truncate_warnings(warnings: Sequence[str]) -> list[str]:
 
 def warning(text: str) -> str:
     """Formats a Warning header (RFC 7234): quoted, one line, printable."""
-    plain = "".join(each if each.isprintable() and each.isascii() else "?" for each in text)
+    plain = "".join(character if character.isprintable() and character.isascii() else "?" for character in text)
     escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{escaped}"'
 

@@ -118,7 +118,7 @@ async def _consume_budget(engine: Engine, call: Call, pod: Object, options: Dele
 
 async def _all(engine: Engine, budgets: Resource, namespace: str) -> list[Object]:
     page = await engine.store.list(budgets.scope(namespace))
-    return [budgets.unpack(each) for each in page.items]
+    return [budgets.unpack(item) for item in page.items]
 
 
 def covers(budget: Object, pod: Object) -> bool:
@@ -129,7 +129,7 @@ def covers(budget: Object, pod: Object) -> bool:
 
 def ready(pod: Object) -> bool:
     conditions = pod.get("status", {}).get("conditions", [])
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def ignores_unready(budget: Object) -> bool:
@@ -156,8 +156,12 @@ def _why(budget: Object) -> str:
     """Explains why a budget allows no disruption."""
     status, name = budget["status"], budget["metadata"]["name"]
     need, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-    conditions = [each for each in status.get("conditions", []) if each.get("type") == "DisruptionAllowed"]
-    said: Object = next((each for each in conditions if each.get("status") == "False" and each.get("message")), {})
+    conditions = [
+        condition for condition in status.get("conditions", []) if condition.get("type") == "DisruptionAllowed"
+    ]
+    said: Object = next(
+        (condition for condition in conditions if condition.get("status") == "False" and condition.get("message")), {}
+    )
     nothing = f"The disruption budget {name} does not allow evicting pods currently"
     if said.get("reason") == "SyncFailed":
         return f"{nothing} because it failed sync: {said['message']}"

@@ -22,14 +22,14 @@ _LOG_STREAMS = ("All", "Stderr", "Stdout")
 
 def passed_on(request: Request) -> Query:
     """Returns the query unchanged."""
-    return [(name, each) for name, values in request.query.items() for each in values]
+    return [(name, value) for name, values in request.query.items() for value in values]
 
 
 def for_pod(what: str, pod: Object, request: Request) -> tuple[str, Query]:
     """Returns the kubelet's path and query. Raises ApiError for requests that are invalid regardless of the kubelet."""
     place = "/".join(quote(pod["metadata"][each], safe="") for each in ("namespace", "name"))
     if what == "portforward":
-        return f"/portForward/{place}", [("port", each) for each in request.query.get("ports", [])]
+        return f"/portForward/{place}", [("port", port) for port in request.query.get("ports", [])]
     query = _log_query(request) if what == "log" else _talk_query(what, request)
     container = quote(_container(pod, request.option("container")), safe="")
     return f"/{'containerLogs' if what == 'log' else what}/{place}/{container}", query

@@ -63,7 +63,7 @@ def _named(config: Object) -> str:
 
 
 def _report_duplicates(body: Body, validation: str) -> None:
-    told_of = [f'duplicate field "{each}"' for each in body.duplicates]
+    told_of = [f'duplicate field "{duplicate}"' for duplicate in body.duplicates]
     if not told_of or validation == "Ignore":
         return
     if validation == "Strict":

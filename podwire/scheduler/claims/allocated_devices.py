@@ -42,14 +42,14 @@ class AllocatedDevices:
         freed = self.drop(uid)
         if devices:
             self._entries[uid] = _Entry(holder, tuple(devices))
-            for each in devices:
-                self._add(holder, each)
+            for device in devices:
+                self._add(holder, device)
         return freed
 
     def drop(self, uid: str) -> bool:
         entry = self._entries.pop(uid, None)
-        for each in entry.devices if entry else ():
-            self._remove(entry.holder if entry else "", each)
+        for device in entry.devices if entry else ():
+            self._remove(entry.holder if entry else "", device)
         return entry is not None
 
     def shares(self, identity: Identity) -> Mapping[str, int]:

@@ -64,7 +64,7 @@ Picks = tuple[Pick, ...]
 def search(claim_requests: Sequence[ClaimRequests], context: SearchContext) -> tuple[Picks, ...] | None:
     """Returns the devices of each claim; None when they cannot all be allocated. Raises Aborted and BudgetExceeded."""
     attempt = _Search(claim_requests, context)
-    return tuple(tuple(each) for each in attempt.picks) if attempt.claim(0) else None
+    return tuple(tuple(pick) for pick in attempt.picks) if attempt.claim(0) else None
 
 
 def _offered(subrequest: Subrequest, context: SearchContext) -> list[Candidate]:
@@ -79,7 +79,7 @@ def _offered(subrequest: Subrequest, context: SearchContext) -> list[Candidate]:
 def _near(devices: Sequence[Candidate], pool: Pool, node: Node) -> Sequence[Candidate]:
     if pool.node:
         return devices if pool.node == node.name else ()
-    return [each for each in devices if each.node_scope.includes(node)]
+    return [device for device in devices if device.node_scope.includes(node)]
 
 
 class _Search:
@@ -117,9 +117,9 @@ class _Search:
         begun = len(self.picks[claim])
         if not devices or begun + len(devices) > MAX_DEVICES:
             return False
-        for each in devices:
-            self._check(each, subrequest)
-            if not self._usable(each, subrequest) or not self._take(claim, subrequest, each):
+        for device in devices:
+            self._check(device, subrequest)
+            if not self._usable(device, subrequest) or not self._take(claim, subrequest, device):
                 break
         else:
             if self._request(claim, index + 1):
@@ -133,7 +133,7 @@ class _Search:
         if subrequest.admin:
             return devices
         held, taken = self._context.allocated_devices.held, self._taken
-        return [each for each in devices if each.identity not in held and each.identity not in taken]
+        return [device for device in devices if device.identity not in held and device.identity not in taken]
 
     def _next(
         self, claim: int, index: int, subrequest: Subrequest, devices: Sequence[Candidate], left: int, start: int
@@ -182,7 +182,7 @@ class _Search:
         """Returns whether a device is free; with admin access, whether this claim has not picked it already."""
         identity = device.identity
         if subrequest.admin:
-            return all(each.candidate.identity != identity for each in self.picks[claim])
+            return all(pick.candidate.identity != identity for pick in self.picks[claim])
         if identity in self._taken or self._context.allocated_devices.holders(identity):
             return False
         return not subrequest.amounts or not isinstance(capacities.taken(device, subrequest), str)
@@ -198,12 +198,14 @@ class _Search:
         return None if capacities.lacking(device, amounts, held) else amounts
 
     def _goes_with(self, claim: int, subrequest: Subrequest, device: Candidate) -> bool:
-        for each in self._claims[claim].constraints:
-            if constraints.concerns(each, subrequest.name):
+        for constraint in self._claims[claim].constraints:
+            if constraints.concerns(constraint, subrequest.name):
                 bound = [
-                    pick.candidate for pick in self.picks[claim] if constraints.concerns(each, pick.subrequest.name)
+                    pick.candidate
+                    for pick in self.picks[claim]
+                    if constraints.concerns(constraint, pick.subrequest.name)
                 ]
-                if constraints.broken(each, bound, device):
+                if constraints.broken(constraint, bound, device):
                     return False
         return True
 

@@ -74,10 +74,10 @@ class ClaimCache:
 
     def reserve(self, pod: str, decisions: Sequence[ClaimDecision]) -> None:
         """Counts the devices of these decisions as allocated."""
-        for each in decisions:
-            if each.allocation is not None:
-                self._pending_allocations[each.claim.uid] = _PendingAllocation(pod, each.claim.ref)
-                self.allocated_devices.put(each.claim.uid, each.claim.ref, each.allocation.devices.results)
+        for decision in decisions:
+            if decision.allocation is not None:
+                self._pending_allocations[decision.claim.uid] = _PendingAllocation(pod, decision.claim.ref)
+                self.allocated_devices.put(decision.claim.uid, decision.claim.ref, decision.allocation.devices.results)
 
     def mark_written(self, claim: ResourceClaim) -> None:
         """The API server has stored the allocation in this version."""
@@ -90,7 +90,11 @@ class ClaimCache:
 
     def release_pending(self, pod: str) -> bool:
         """Releases the pod's allocations that were not written. Returns whether there were any."""
-        lost = [uid for uid, each in self._pending_allocations.items() if each.pod == pod and not each.written]
+        lost = [
+            uid
+            for uid, allocation in self._pending_allocations.items()
+            if allocation.pod == pod and not allocation.written
+        ]
         for uid in lost:
             pending = self._pending_allocations.pop(uid)
             known = self._claims.get(pending.ref)

@@ -37,7 +37,7 @@ def rounded(asked: int | None, whole: int, policy: CapacityPolicy | None) -> int
     if policy is None:
         return asked
     if policy.valid_values:
-        return min((value for each in policy.valid_values if (value := _nano(each)) >= asked), default=None)
+        return min((nano for value in policy.valid_values if (nano := _nano(value)) >= asked), default=None)
     return _in_range(asked, policy.valid_range) if policy.valid_range is not None else asked
 
 

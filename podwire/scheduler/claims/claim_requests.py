@@ -52,7 +52,7 @@ class ClaimRequests:
 def of_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimRequests:
     """Raises CannotBeMet."""
     requests = tuple(_requests(claim, classes))
-    fewest = sum(min(max(subrequest.count, 1) for subrequest in each.subrequests) for each in requests)
+    fewest = sum(min(max(subrequest.count, 1) for subrequest in request.subrequests) for request in requests)
     if fewest > MAX_DEVICES:
         raise Unsatisfiable(f"number of devices requested exceeds the claim limit of {MAX_DEVICES}: {fewest}")
     return ClaimRequests(claim, requests)
@@ -80,9 +80,9 @@ def _subrequest(name: str, given: ExactRequest, classes: Mapping[str, DeviceClas
     return Subrequest(
         name=name,
         class_name=class_.name,
-        selectors=tuple(each.cel.expression for each in (*class_.spec.selectors, *given.selectors)),
+        selectors=tuple(selector.cel.expression for selector in (*class_.spec.selectors, *given.selectors)),
         count=0 if given.allocation_mode == "All" else max(given.count, 1),
         admin=given.admin_access,
         tolerations=given.tolerations,
-        amounts=tuple((key, quantity.parse(str(each)).nano) for key, each in given.capacity.requests.items()),
+        amounts=tuple((key, quantity.parse(str(request)).nano) for key, request in given.capacity.requests.items()),
     )

@@ -26,7 +26,7 @@ def _unlike(name: str, others: Sequence[Candidate], added: Candidate) -> str:
     own = _attribute(name, added)
     if own is None:
         return f"has no {name}"
-    given = [_attribute(name, each) for each in others]
+    given = [_attribute(name, other) for other in others]
     if any(each is None or _kind(each) != _kind(own) for each in given):
         return f"{name} is of another type"
     common = set(_values(own.value)).intersection(*(_values(each.value) for each in given if each is not None))

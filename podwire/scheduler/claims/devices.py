@@ -51,9 +51,9 @@ class Candidate:
         self.refused = BINDING if device.binding_conditions else COUNTERS if device.consumes_counters else ""
         """Why this scheduler never allocates the device; empty when it does."""
         self.attributes = {
-            qualified(name, driver): Attribute(each.type, value)
-            for name, each in device.attributes.items()
-            if (value := each.value) is not None
+            qualified(name, driver): Attribute(attribute.type, value)
+            for name, attribute in device.attributes.items()
+            if (value := attribute.value) is not None
         }
         self.capacity: dict[str, Capacity] = {}
         for name, each in device.capacity.items():
@@ -101,7 +101,7 @@ class Pool:
 
 def pool_of(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> Pool:
     """Builds a pool from all slices that name it; older generations are ignored."""
-    given = sorted(slices, key=lambda each: each.name)
+    given = sorted(slices, key=lambda item: item.name)
     newest = max(each.spec.pool.generation for each in given)
     current = [each for each in given if each.spec.pool.generation == newest]
     key, rules = current[0].pool, tuple(rules)
@@ -113,7 +113,7 @@ def pool_of(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -
 def _candidate(
     key: tuple[str, str], of: ResourceSlice, device: Device, rules: tuple[DeviceTaintRule, ...]
 ) -> Candidate:
-    added = tuple(each.spec.taint for each in rules if each.covers(*key, device.name))
+    added = tuple(rule.spec.taint for rule in rules if rule.covers(*key, device.name))
     return Candidate(*key, device, device_nodes.of_device(of.spec, device), (*device.taints, *added))
 
 
@@ -122,7 +122,7 @@ def _problem(current: Sequence[ResourceSlice], devices: Sequence[Candidate]) -> 
     wanted = current[0].spec.pool.resource_slice_count
     if len(current) != wanted:
         return f"resource pool {driver}/{name} is currently being updated"
-    twice = [each for each, times in Counter(each.name for each in devices).items() if times > 1]
+    twice = [each for each, times in Counter(device.name for device in devices).items() if times > 1]
     return f"resource pool {driver}/{name} is invalid: duplicate device name {twice[0]}" if twice else ""
 
 
@@ -171,7 +171,7 @@ class Inventory:
         for key in self._stale:
             names = self._names.get(key)
             if names:
-                self._pools[key] = pool_of((self._slices[each] for each in names), self._rules.values())
+                self._pools[key] = pool_of((self._slices[name] for name in names), self._rules.values())
             else:
                 self._names.pop(key, None)
                 self._pools.pop(key, None)

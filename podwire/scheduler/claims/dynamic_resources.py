@@ -91,7 +91,7 @@ def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequen
     if not claims.prioritized:
         return None
     budget, node_results = Budget(), snapshot.claims.search_cache.to(claims.to_allocate)
-    sums = [_rated(node_results, snapshot.claims, each, budget) for each in nodes]
+    sums = [_rated(node_results, snapshot.claims, node, budget) for node in nodes]
     most = max(sums)
     return [100 * each // most for each in sums] if most else None
 
@@ -113,7 +113,7 @@ def _rated(node_results: NodeResults, claim_cache: ClaimCache, info: NodeInfo, b
 
 
 def _rank(request: Request, picks: Picks) -> int:
-    taken = {each.subrequest.name for each in picks}
+    taken = {pick.subrequest.name for pick in picks}
     return next(
         (MAX_SUBREQUESTS - index for index, subrequest in enumerate(request.subrequests) if subrequest.name in taken), 0
     )
@@ -139,7 +139,7 @@ def explain(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> str:
         claims = pod_claims.of_pod(pod.pod, snapshot.claims)
     except (NotYet, Unsatisfiable):
         return ""
-    failed = [each.node for each in nodes if each.node is not None and _usable(claims, each.node)]
+    failed = [node.node for node in nodes if node.node is not None and _usable(claims, node.node)]
     sentences = [_sentence(claims, snapshot.claims, each) for each in failed[:MAX_EXPLAINED_NODES]]
     more = len(failed) - MAX_EXPLAINED_NODES
     return " ".join((*sentences, f"{more} more likewise.") if more > 0 else sentences)

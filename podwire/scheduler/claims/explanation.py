@@ -46,8 +46,8 @@ def _taken(candidate: Candidate, subrequest: Subrequest, allocated_devices: Allo
 
 def apart(candidate: Candidate, subrequest: Subrequest, claim_requests: ClaimRequests) -> str:
     """Returns the constraint that excludes a device even alone."""
-    for each in claim_requests.constraints:
-        if constraints.concerns(each, subrequest.name) and (why := constraints.broken(each, (), candidate)):
+    for constraint in claim_requests.constraints:
+        if constraints.concerns(constraint, subrequest.name) and (why := constraints.broken(constraint, (), candidate)):
             return why
     return ""
 
@@ -63,8 +63,8 @@ def _reasons(node: Node, candidate: Candidate) -> Iterator[str]:
     """Yields the first false condition of a false expression, if it can be explained."""
     match node:
         case Call(function="_&&_", args=args):
-            for each in args:
-                yield from _reasons(each, candidate)
+            for argument in args:
+                yield from _reasons(argument, candidate)
         case Call(function=function, args=(left, right)) if function in _OPPOSITE:
             yield from _compared(left, _OPPOSITE[function], right, candidate)
         case Call(function="!_", args=(inner,)) if _path(inner) is not None:

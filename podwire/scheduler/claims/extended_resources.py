@@ -16,7 +16,7 @@ def explain(pod: PodInfo, snapshot: Snapshot, _nodes: Sequence[NodeInfo]) -> str
         for resource in _names(class_)
         if pod.requests.get(resource)
     ]
-    return " ".join(f"{each}." for each in sentences)
+    return " ".join(f"{sentence}." for sentence in sentences)
 
 
 def _names(class_: DeviceClass) -> Sequence[str]:

@@ -42,7 +42,7 @@ class DeviceInformers:
         inventory = self._claim_cache.inventory
         match change:
             case Added(object_) | Updated(object_):
-                _parse_and_put(object_, lambda each: inventory.put_slice(slices.read(each)))
+                _parse_and_put(object_, lambda item: inventory.put_slice(slices.read(item)))
             case Deleted(object_):
                 inventory.drop_slice(metadata(object_).get("name", ""))
         self._activate(ClusterEvent.DEVICES, None)
@@ -63,7 +63,7 @@ class DeviceInformers:
         inventory = self._claim_cache.inventory
         match change:
             case Added(object_) | Updated(object_):
-                _parse_and_put(object_, lambda each: inventory.put_rule(device_taints.read_rule(each)))
+                _parse_and_put(object_, lambda item: inventory.put_rule(device_taints.read_rule(item)))
             case Deleted(object_):
                 inventory.drop_rule(metadata(object_).get("name", ""))
         self._activate(ClusterEvent.DEVICES, None)

@@ -86,4 +86,4 @@ def named(pod: Pod, claim: ResourceClaim) -> bool:
         return False
     if claim.owner[1] == pod.uid:
         return True
-    return any(each.get("resourceClaimName") == claim.name for each in pod.spec.resource_claims)
+    return any(resource_claim.get("resourceClaimName") == claim.name for resource_claim in pod.spec.resource_claims)

@@ -28,7 +28,7 @@ def allocation(
     """Builds the allocation; `new_id` names each share of a device."""
     config = (*_of_classes(claim, picks, classes), *_of_claim(claim, picks))
     return Allocation(
-        devices=AllocatedDevices(results=tuple(_result(each, new_id) for each in picks), config=config),
+        devices=AllocatedDevices(results=tuple(_result(pick, new_id) for pick in picks), config=config),
         node_selector=_node_selector(picks, node),
     )
 
@@ -61,10 +61,10 @@ def _of_classes(
 ) -> Iterator[AllocatedConfig]:
     """Yields each class's configuration once, with its requests unless these are all."""
     used: dict[str, list[str]] = {}
-    for each in picks:
-        names = used.setdefault(each.subrequest.class_name, [])
-        if each.subrequest.name not in names:
-            names.append(each.subrequest.name)
+    for pick in picks:
+        names = used.setdefault(pick.subrequest.class_name, [])
+        if pick.subrequest.name not in names:
+            names.append(pick.subrequest.name)
     for class_name, names in used.items():
         about = () if len(names) == len(claim.spec.devices.requests) else tuple(names)
         class_ = classes.get(class_name)
@@ -73,7 +73,7 @@ def _of_classes(
 
 
 def _of_claim(claim: ResourceClaim, picks: Sequence[Pick]) -> Iterator[AllocatedConfig]:
-    chosen = {name for each in picks for name in (each.subrequest.name, each.subrequest.name.partition("/")[0])}
+    chosen = {name for pick in picks for name in (pick.subrequest.name, pick.subrequest.name.partition("/")[0])}
     for config in claim.spec.devices.config:
         if _applies(config, chosen):
             yield AllocatedConfig(source=FROM_CLAIM, requests=config.requests, opaque=config.opaque)
@@ -87,9 +87,9 @@ def _node_selector(picks: Iterable[Pick], node: str) -> dict[str, Any] | None:
     """Returns a selector of the one node if any device is local to it; else all terms of the devices' selectors."""
     expressions: list[dict[str, Any]] = []
     fields: list[dict[str, Any]] = []
-    for each in picks:
-        node_scope = each.candidate.node_scope
-        if node_scope.node or each.candidate.device.binds_to_node:
+    for pick in picks:
+        node_scope = pick.candidate.node_scope
+        if node_scope.node or pick.candidate.device.binds_to_node:
             only = {"key": _NAME, "operator": "In", "values": [node]}
             return {"nodeSelectorTerms": [{"matchFields": [only]}]}
         for term in (node_scope.selector or {}).get("nodeSelectorTerms") or ():

@@ -45,7 +45,7 @@ def matching(pool: Pool, expressions: tuple[str, ...]) -> tuple[Candidate, ...]:
     """Returns the devices of a pool that match all expressions, or on which an expression fails."""
     found = pool.matching.get(expressions)
     if found is None:
-        found = pool.matching[expressions] = tuple(each for each in pool.devices if matches(each, expressions))
+        found = pool.matching[expressions] = tuple(device for device in pool.devices if matches(device, expressions))
     return found
 
 

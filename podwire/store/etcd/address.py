@@ -39,7 +39,7 @@ def parse(url: str) -> Address:
     if not prefix.startswith("/") or prefix.endswith("/"):
         raise BadUrl(f"{url}: prefix={prefix} must begin with '/' and not end in it")
     return Address(
-        endpoints=tuple(_endpoint(url, each) for each in hosts.split(",")),
+        endpoints=tuple(_endpoint(url, part) for part in hosts.split(",")),
         prefix=prefix,
         ca=options.get("ca"),
         cert=options.get("cert"),

@@ -103,7 +103,7 @@ class EtcdClient:
         """Connects lazily; raises CannotOpen when the TLS files cannot be read."""
         self._limits = limits
         connect = _connector(address, limits)
-        self._endpoints = [_Endpoint(each, connect(each)) for each in address.endpoints]
+        self._endpoints = [_Endpoint(endpoint, connect(endpoint)) for endpoint in address.endpoints]
 
     async def range(self, request: pb.RangeRequest) -> pb.RangeResponse:
         return await self._call(RANGE, request)
@@ -123,8 +123,8 @@ class EtcdClient:
         return WatchStream(endpoint.watch(metadata=NEEDS_LEADER), request, partial(self._translate_error, endpoint))
 
     async def close(self) -> None:
-        for each in self._endpoints:
-            await each.channel.close()
+        for endpoint in self._endpoints:
+            await endpoint.channel.close()
 
     async def _call(self, method: Method[Answer], request: Message) -> Answer:
         attempts = len(self._endpoints) + 1 if method.again else 1
@@ -147,11 +147,11 @@ class EtcdClient:
         """
         waited = 0.0
         while True:
-            for each in self._endpoints:
-                if each.connected:
-                    return each
+            for endpoint in self._endpoints:
+                if endpoint.connected:
+                    return endpoint
             if waited >= self._limits.call:
-                names = ", ".join(each.name for each in self._endpoints)
+                names = ", ".join(endpoint.name for endpoint in self._endpoints)
                 raise StoreUnavailable(f"etcd at {names}: no connection within {self._limits.call:g} s")
             await asyncio.sleep(CONNECT_POLL_SECONDS)
             waited += CONNECT_POLL_SECONDS

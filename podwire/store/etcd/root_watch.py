@@ -75,8 +75,8 @@ class RootWatch:
         if response.created and response.header.revision < history.revision:
             self._restart(response.header.revision, "etcd has an older revision than before")
             return False
-        changes = [self._layout.change(each) for each in response.events if each.kv.mod_revision > history.revision]
-        known = [each for each in changes if each is not None]
+        changes = [self._layout.change(event) for event in response.events if event.kv.mod_revision > history.revision]
+        known = [change for change in changes if change is not None]
         if len(known) < len(changes):
             self._restart(response.events[-1].kv.mod_revision, "etcd no longer has the previous value of a change")
             return False

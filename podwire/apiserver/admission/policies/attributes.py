@@ -118,7 +118,7 @@ def _namespace(namespace: Object | None) -> Object | None:
     told |= {name: kept_time(datetime.fromisoformat(told[name])) for name in _TIMES if told.get(name)}
     status = {**(namespace.get("status") or {})}
     if conditions := status.get("conditions"):
-        status["conditions"] = [_condition(each) for each in conditions]
+        status["conditions"] = [_condition(condition) for condition in conditions]
     return {"metadata": told, "spec": namespace.get("spec") or {}, "status": status}
 
 

@@ -101,7 +101,7 @@ class _CompiledObjects(Generic[_Compiled]):
         self._create_or_update = settle
 
     async def seen(self, items: list[Item]) -> None:
-        objects = {each.key: unpack(each) for each in items}
+        objects = {item.key: unpack(item) for item in items}
         self.known = {}
         for key, obj in objects.items():
             self._take(key, obj)

@@ -29,9 +29,9 @@ class Parameters:
         """Returns the resource of a policy's parameters; None for a policy without. Raises Misconfigured."""
         if policy.params is None:
             return None
-        for each in self.registry.resources:
-            if (each.kind.api_version, each.kind.kind) == policy.params and "get" in each.kind.verbs:
-                return each
+        for resource in self.registry.resources:
+            if (resource.kind.api_version, resource.kind.kind) == policy.params and "get" in resource.kind.verbs:
+                return resource
         group, _, version = policy.params[0].rpartition("/")
         what = f"{group}/{version}, Kind={policy.params[1]}"
         raise Misconfigured(f"failed to find resource referenced by paramKind: '{what}'")

@@ -81,7 +81,7 @@ class Policies:
             self._versions = self._registry.version, found
         alike = self._versions[1].get(resource.prefix) or ()
         others = (each for each in alike if each.kind is not resource.kind)
-        return [each for each in others if not part or each.kind.subresource(part) is not None]
+        return [other for other in others if not part or other.kind.subresource(part) is not None]
 
     async def namespace(self, name: str) -> Object | None:
         item = await self._store.get(f"{PREFIX}namespaces/{name}")
@@ -142,7 +142,7 @@ class _Evaluation:
     @cached_property
     def _others(self) -> Mapping[Kind, Resource]:
         own = self._attributes.operation.resource
-        return {each.kind: each for each in self._policies.others(own, self._target.subresource)}
+        return {other.kind: other for other in self._policies.others(own, self._target.subresource)}
 
     async def _labels(self) -> Mapping[str, str]:
         """Returns the labels of the request's namespace; for a namespace that is being written, the new ones."""

@@ -44,25 +44,25 @@ def kinds_of(spec: Json, registry: Registry) -> list[Kind]:
     found: set[Kind] = set()
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         words = [sorted(rule.get(each) or ()) for each in ("apiGroups", "apiVersions", "resources")]
-        if any("*" in each for each in words):
+        if any("*" in word for word in words):
             continue
         resources = (registry.find(*each) for each in product(*words) if "/" not in each[2])
-        found.update(each.kind for each in resources if each is not None and not each.custom)
+        found.update(resource.kind for resource in resources if resource is not None and not resource.custom)
     return sorted(found, key=lambda kind: (kind.group, kind.version, kind.kind))[:MOST_KINDS]
 
 
 def _expressions(spec: Json) -> Iterator[tuple[str, str]]:
-    for index, each in enumerate(spec.get("validations") or ()):
+    for index, validation in enumerate(spec.get("validations") or ()):
         for word in ("expression", "messageExpression"):
-            if each.get(word):
-                yield f"spec.validations[{index}].{word}", each[word]
+            if validation.get(word):
+                yield f"spec.validations[{index}].{word}", validation[word]
 
 
 def _wrong(policy: Json, text: str, known: Type) -> str:
     spec = policy["spec"]
     compiler = Compiler(params=spec.get("paramKind") is not None, objects=known)
-    for each in spec.get("variables") or ():
-        compiler.define(each["name"], each["expression"])
+    for variable in spec.get("variables") or ():
+        compiler.define(variable["name"], variable["expression"])
     try:
         compiler.compiled(text)
     except CompileError as error:
@@ -99,8 +99,8 @@ class _Types:
         if schema.format in _LOOSE_FORMATS:
             return types.DYN
         if schema.properties:
-            fields = ((name, self._type(each, above)) for name, each in schema.properties.items())
-            return types.struct(each for each in fields if _IDENTIFIER.fullmatch(each[0]))
+            fields = ((name, self._type(property_, above)) for name, property_ in schema.properties.items())
+            return types.struct(field for field in fields if _IDENTIFIER.fullmatch(field[0]))
         if schema.json_type == "array" and schema.items is not None:
             return types.list_of(self._type(schema.items, above))
         if schema.json_type == "object" and schema.values is not None:
