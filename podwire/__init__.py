@@ -1,3 +1,3 @@
-"""The whole way of a Kubernetes pod onto its network. The map of the rooms is docs/architecture.md."""
+"""A small, complete Kubernetes. docs/architecture.md has the map of the packages."""
 
 __version__ = "0.1.0"

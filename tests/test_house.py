@@ -276,6 +276,9 @@ NEGATIONS: dict[str, str] = {}
 FREE_RELATIVES: dict[str, str] = {}
 """First words of a docstring to the reason why they read better than a noun."""
 METAPHORS: dict[str, str] = {
+    'docs/apiserver.md: The Ferry "morning" is invalid: spec: Invalid value: more are booked than there are seats': (
+        "a message of the example's own rule, about a ferry"
+    ),
     'podwire/nriplugins/network/policy/program.py: return f"{direction.lower()}{version}-judge"': "an nft chain",
 }
 """`path: line` to the reason why the word is not a metaphor there."""

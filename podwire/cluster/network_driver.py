@@ -191,7 +191,7 @@ class _PodResources:
 
 
 class _Health:
-    """What the endpoints report, also before there is a driver."""
+    """The values that the endpoints report, also before the driver exists."""
 
     def __init__(self, lock: InstanceLock) -> None:
         self._lock = lock

@@ -147,7 +147,7 @@ class _Config:
                 if not isinstance(found, dict):
                     raise BadKubeconfig(self.file, f"{group}[{name}].{kind}", "expected an object")
                 return found
-        raise BadKubeconfig(self.file, group, f"there is no {kind} named {name!r}")
+        raise BadKubeconfig(self.file, group, f"{kind} {name!r} not found")
 
     def pem(self, table: Mapping[str, Any], name: str, where: str) -> Pem:
         """`NAME-data` holds the text in base64 and wins over `NAME`, a file."""

@@ -96,8 +96,8 @@ ALL = Subscription(ALL_EVENTS)
 def events_of(version: str) -> int:
     """The mask of all events of a version such as `v0.11.0`; of nothing, what every version has.
 
-    Versions are told since 0.12, so whoever tells one that means nothing (builds without a version say 0.0.0-unknown)
-    is at least that new.
+    Runtimes report their version since 0.12, so one with a meaningless version (builds without a version report
+    0.0.0-unknown) is at least that new.
     """
     if not version:
         return FIRST_EVENTS

@@ -46,7 +46,7 @@ class Reference(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What is recorded of an object."""
+    """The content of an event about an object."""
 
     about: Reference
     type: str
@@ -62,7 +62,7 @@ class Note(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Who tells it."""
+    """The component that reports an event."""
 
     component: str
     host: str = ""
@@ -123,7 +123,7 @@ class _Recent(Generic[Key, Value]):
 
 
 class Tally:
-    """What was recorded lately, and how often."""
+    """Aggregates recent events and counts repeats."""
 
     def __init__(self) -> None:
         self._recorded: _Recent[Note, RecordedEvent] = _Recent()
