@@ -7,6 +7,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -37,9 +38,9 @@ def _figures(directory: Path, others: int, rounds: int) -> Iterator[Figure]:
     for number in range(rounds):
         owner = Owner(f"new{number}", "eth0")
         for verb, work in (
-            ("ADD", lambda owner=owner: leases.take(owner, sets, (), _NETNS)),
-            ("DEL", lambda owner=owner: leases.release(owner)),
-            ("DEL again", lambda owner=owner: leases.release(owner)),
+            ("ADD", partial(leases.take, owner, sets, (), _NETNS)),
+            ("DEL", partial(leases.release, owner)),
+            ("DEL again", partial(leases.release, owner)),
         ):
             begun = time.perf_counter()
             work()

@@ -215,7 +215,7 @@ class _Devices:
 
 def _served(devices: _Devices, socket: Path) -> grpc.Server:
     nothing = pb.AllocateResponse(container_responses=[pb.ContainerAllocateResponse(envs={"A": "1"})])
-    answers = {
+    answers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(lambda _request, _context: b""),
         "ListAndWatch": grpc.unary_stream_rpc_method_handler(devices.watch),
         "Allocate": grpc.unary_unary_rpc_method_handler(lambda _request, _context: nothing.SerializeToString()),
@@ -240,9 +240,10 @@ def _plugin(directory: Path, orders: Connection) -> None:
             request = pb.RegisterRequest(version="v1beta1", endpoint="nic.sock", resource_name=NIC)
             begun = time.monotonic()
             with grpc.insecure_channel(f"unix:{directory / 'kubelet.sock'}") as channel:
-                channel.unary_unary("/v1beta1.Registration/Register")(
-                    request.SerializeToString(), timeout=DEADLINE, wait_for_ready=True
+                register = channel.unary_unary(
+                    "/v1beta1.Registration/Register", pb.RegisterRequest.SerializeToString, pb.Empty.FromString
                 )
+                register(request, timeout=DEADLINE, wait_for_ready=True)
         elif what == "list":
             devices.list(*how)
             begun = time.monotonic()

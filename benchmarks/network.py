@@ -1,13 +1,13 @@
-"""The network plugin's hooks, whole: from what the runtime tells of a pod to policies, routes and mesh in the kernel.
+"""Measures whole hooks of the network plugin: from the runtime's request to policies, routes and mesh in the kernel.
 
-The pods are real namespaces with a link on a bridge; the cluster around them is told to the plugin as by its watches.
+The pods are real namespaces with a link on a bridge; the plugin receives the cluster around them as from its watches.
 """
 
 import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from ipaddress import ip_interface
 from typing import Any
@@ -20,6 +20,8 @@ from podwire.linux.values import Bridge, Veth
 from podwire.nri import pb
 from podwire.nriplugins.network import kinds
 from podwire.nriplugins.network.assembly import Parts, assemble
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.client_side.http import Incoming, Query, Reply
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Added
 from podwire.transports.clock import SystemClock
@@ -45,20 +47,22 @@ def measure(seconds: float) -> Iterator[Figure]:
 async def _hooks(
     namespaces: KernelNamespaces, node: str, what: str, policies: int, seconds: float, budget: Peer, *, resources: bool
 ) -> list[Figure]:
-    parts = assemble(_Nobody(), SystemClock(), _Untold(), node="node", netns=node)
+    parts = assemble(Client(_NoServer()), SystemClock(), _NoTrace(), node="node", netns=node)
     try:
-        _tell(parts, policies, resources=resources)
+        _fill_caches(parts, policies, resources=resources)
         await parts.reconciler.synchronize_pods([], lambda _local: None)
         await parts.reconciler.reconcile()
         parts.informers.complete.set()
-        starts, stops, until, number = [], [], time.perf_counter() + seconds, PODS
+        starts: list[float] = []
+        stops: list[float] = []
+        until, number = time.perf_counter() + seconds, PODS
         while time.perf_counter() < until or len(starts) < 20:
             number += NAMESPACES * 20  # another pod of the same namespace and the same application
             with _attached(namespaces, node, number) as sandbox:
-                parts.plugin.nri.memory.learn(sandbox)
+                parts.plugin.nri.pods.put(sandbox)
                 starts.append(await _timed(parts.plugin.run_pod_sandbox(sandbox)))
                 stops.append(await _timed(parts.plugin.stop_pod_sandbox(sandbox)))
-                parts.plugin.nri.memory.forget(sandbox.id)
+                parts.plugin.nri.pods.remove(sandbox.id)
     finally:
         parts.close()
     return [_figure(HOOK, what, starts, budget), _figure(STOP, what, stops, None)]
@@ -75,23 +79,23 @@ def _figure(group: str, what: str, times: list[float], budget: Peer | None) -> F
     return Figure(group=group, what=what, value=p50, unit=" ms", p50_ms=p50, p99_ms=p99, peer=budget)
 
 
-def _tell(parts: Parts, policies: int, *, resources: bool) -> None:
-    def told(kind: Kind, object_: dict[str, Any]) -> None:
+def _fill_caches(parts: Parts, policies: int, *, resources: bool) -> None:
+    def add(kind: Kind, object_: dict[str, Any]) -> None:
         parts.reconciler.on_change(kind, Added({"kind": kind.kind, "apiVersion": kind.api_version, **object_}))
 
     if policies:
         for number in range(NAMESPACES):
-            told(kinds.NAMESPACES, {"metadata": {"name": f"space-{number}", "labels": {"team": f"team-{number % 10}"}}})
+            add(kinds.NAMESPACES, {"metadata": {"name": f"space-{number}", "labels": {"team": f"team-{number % 10}"}}})
         for number in range(PODS):
-            told(kinds.PODS, _manifest(number))
+            add(kinds.PODS, _manifest(number))
         for number in range(policies):
-            told(kinds.POLICIES, policy(number))
+            add(kinds.POLICIES, policy(number))
     if resources:
         for number in range(ROUTES):
             way = {"destinations": [f"10.{100 + number}.0.0/16"], "via": "10.255.255.254"}
-            told(kinds.ROUTES, _resource(f"route-{number}", {"podSelector": SELECTED, "routes": [way]}))
+            add(kinds.ROUTES, _resource(f"route-{number}", {"podSelector": SELECTED, "routes": [way]}))
         ways = {"proxy": {"uid": 1337}, "inbound": {"port": 15006}, "outbound": {"port": 15001}}
-        told(kinds.MESHES, _resource("mesh", {"podSelector": SELECTED, **ways}))
+        add(kinds.MESHES, _resource("mesh", {"podSelector": SELECTED, **ways}))
 
 
 def _manifest(number: int) -> dict[str, Any]:
@@ -151,24 +155,24 @@ def _attached(namespaces: KernelNamespaces, node: str, number: int) -> Iterator[
         namespaces.remove(name)
 
 
-class _Nobody:
-    """A client without an API server: the informers are filled in advance."""
+class _NoServer:
+    """HTTP without an API server: writes succeed; nothing may be read, since the informers are filled in advance."""
 
-    async def get(self, kind: Kind, name: str, namespace: str = "") -> dict[str, Any]:
-        raise AssertionError((kind, namespace, name))
+    async def request(
+        self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Reply:
+        if method == "GET":
+            raise AssertionError(("unexpected read", path, query, headers))
+        return Reply(200, {"content-type": "application/json"}, body)
 
-    async def create(self, object_: dict[str, Any]) -> dict[str, Any]:
-        return object_
-
-    async def patch(self, *_: Any, **__: Any) -> dict[str, Any]:
-        return {}
-
-    def informer(self, *_: Any, **__: Any) -> Any:
-        raise AssertionError("nobody watches here")
+    async def stream(
+        self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None
+    ) -> Incoming:
+        raise AssertionError(("unexpected watch", method, path, query, headers))
 
 
-class _Untold:
-    """Nobody watches what the plugin does."""
+class _NoTrace:
+    """Records nothing."""
 
     def reads(self, uid: str, path: str) -> AbstractContextManager[Any]:
         return nullcontext((uid, path))
