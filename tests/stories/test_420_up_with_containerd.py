@@ -164,5 +164,5 @@ def test_pods_run_on_containerd_set_up_as_the_guide_says(host: Host, tmp_path: P
 def test_a_runtime_that_does_not_answer_is_named(host: Host):
     refused = host.run(PODWIRE, "up", "--detach", "--runtime", f"unix://{SOCKET}")
     assert refused.returncode == 1
-    assert f"unix://{SOCKET}: nobody listens there; start it first" in refused.stderr
+    assert f"unix://{SOCKET}: no runtime listens there; start it first" in refused.stderr
     assert host.run(PODWIRE, "up", "--runtime", f"unix://{SOCKET}", "--prefix", "/run/x").returncode == 1
