@@ -60,7 +60,7 @@ async def test_a_second_start_changes_nothing(serve):
     assert (await second.get(f"{NAMESPACES}/default")).body["metadata"]["labels"]["mine"] == "yes"
 
 
-async def test_what_is_missing_at_a_second_start_is_made(serve):
+async def test_missing_defaults_are_created_at_the_next_start(serve):
     store = MemoryStore()
     first = await serve(store)
     await first.delete("/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical")
@@ -70,7 +70,7 @@ async def test_what_is_missing_at_a_second_start_is_made(serve):
     assert (await second.get("/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical")).status == 200
 
 
-async def test_where_the_server_is_reached_is_told_and_kept_up_to_date(api):
+async def test_the_servers_endpoints_are_published_and_kept_up_to_date(api):
     await bootstrap.advertise(api.assembled.engine, "192.0.2.7", 6443)
     await bootstrap.advertise(api.assembled.engine, "192.0.2.8", 6444)
 
@@ -91,7 +91,7 @@ async def test_a_restart_at_the_same_place_writes_nothing(api):
     assert api.store.revision == revision
 
 
-async def test_a_loopback_address_is_not_told(api):
+async def test_a_loopback_address_is_not_published(api):
     await bootstrap.advertise(api.assembled.engine, "127.0.0.1", 6443)
 
     assert (await api.get(ENDPOINTS)).status == 404

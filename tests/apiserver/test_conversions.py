@@ -65,7 +65,7 @@ async def test_a_new_event_is_seen_in_the_old_words(api):
     assert old["eventTime"] == "2027-01-15T08:00:00.123456Z"
 
 
-async def test_one_event_is_told_to_the_watchers_of_both_groups(api):
+async def test_one_event_is_delivered_to_the_watchers_of_both_groups(api):
     old, new = await api.watch(EVENTS), await api.watch(NEW_EVENTS)
 
     await api.made(EVENTS, {"metadata": {"name": "e"}, "involvedObject": ABOUT, "message": "hello"})
@@ -124,7 +124,7 @@ async def scaler(api):
     return api
 
 
-async def test_the_old_version_shows_what_it_has_words_for(scaler):
+async def test_the_old_version_shows_the_fields_that_it_has(scaler):
     old = (await scaler.get(f"{V1}/h")).body
 
     assert old["spec"]["targetCPUUtilizationPercentage"] == 50
@@ -146,7 +146,7 @@ async def test_a_write_through_the_old_version_loses_nothing(scaler):
     assert "annotations" not in after["metadata"]
 
 
-async def test_a_write_through_the_old_version_that_changes_nothing_is_no_change(scaler):
+async def test_a_write_without_a_change_through_the_old_version_is_not_a_change(scaler):
     old = (await scaler.get(f"{V1}/h")).body
     revision = scaler.store.revision
 
@@ -195,7 +195,7 @@ def test_an_autoscaler_that_goes_to_the_old_version_and_back_is_the_same(spec, a
 
 
 @pytest.mark.parametrize("text", ["nonsense", "{}", "7", '"x"'])
-def test_an_annotation_that_somebody_wrote_by_hand_does_no_harm(text):
+def test_a_handwritten_annotation_does_no_harm(text):
     metadata = {"name": "h", "annotations": {"autoscaling.alpha.kubernetes.io/metrics": text}}
     obj = {"apiVersion": "autoscaling/v1", "metadata": metadata, "spec": {"maxReplicas": 3}}
 

@@ -6,6 +6,7 @@ import pytest
 
 from podwire.apiserver import custom_resources
 from podwire.store.memory import MemoryStore
+from tests.apiserver.support import answer_when
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEFINITION = f"{DEFINITIONS}/widgets.example.com"
@@ -21,13 +22,13 @@ def served(version="v1"):
 
 
 @pytest.fixture
-def define(api, definition, eventually):
+def define(api, definition):
     """Makes a definition and waits until its first version is served."""
 
     async def make(*versions, **more):
         await api.made(DEFINITIONS, definition(*versions, **more))
         url = served((versions or ("v1",))[0])
-        await eventually(lambda: api.get(url), lambda reply: reply.status == 200)
+        await answer_when(lambda: api.get(url), lambda reply: reply.status == 200)
 
     return make
 
@@ -43,7 +44,7 @@ async def test_before_it_is_defined_there_is_nothing(api):
     assert (await api.get(WIDGETS)).status == 404
 
 
-async def test_a_definition_is_established_and_says_so(api, define):
+async def test_a_definition_is_established_and_reports_it(api, define):
     await define()
 
     body = (await api.get(DEFINITION)).body
@@ -72,7 +73,7 @@ async def test_its_objects_live_like_any_other(api, define):
     assert {each["object"]["apiVersion"] for each in frames} == {"example.com/v1"}
 
 
-async def test_a_schema_judges_and_fills_its_objects(api, define):
+async def test_a_schema_validates_and_defaults_its_objects(api, define):
     properties = {"size": {"type": "integer", "minimum": 1}, "color": {"type": "string", "default": "blue"}}
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
     await define(schema={"openAPIV3Schema": schema})
@@ -99,10 +100,10 @@ async def test_its_columns_are_shown_in_tables(api, define, forms):
     assert table["rows"][0]["cells"] == ["w", 7]
 
 
-async def test_a_cluster_wide_kind_has_no_namespace(api, definition, eventually):
+async def test_a_cluster_wide_kind_has_no_namespace(api, definition):
     await api.made(DEFINITIONS, definition(scope="Cluster"))
     url = "/apis/example.com/v1/widgets"
-    await eventually(lambda: api.get(url), lambda reply: reply.status == 200)
+    await answer_when(lambda: api.get(url), lambda reply: reply.status == 200)
 
     made = await api.made(url, widget())
 
@@ -117,7 +118,7 @@ async def test_a_namespace_that_is_not_there_takes_no_custom_objects(api, define
     assert (await api.post(WIDGETS.replace("default", "nowhere"), widget())).status == 404
 
 
-async def test_names_that_another_definition_has_are_not_accepted(api, define, definition, eventually):
+async def test_names_that_another_definition_has_are_not_accepted(api, define, definition):
     await define()
     other = definition()
     other["metadata"]["name"] = "gadgets.example.com"
@@ -125,7 +126,7 @@ async def test_names_that_another_definition_has_are_not_accepted(api, define, d
     await api.made(DEFINITIONS, other)
 
     url = f"{DEFINITIONS}/gadgets.example.com"
-    reply = await eventually(lambda: api.get(url), lambda reply: "conditions" in reply.body.get("status", {}))
+    reply = await answer_when(lambda: api.get(url), lambda reply: "conditions" in reply.body.get("status", {}))
 
     assert conditions(reply.body) == {"NamesAccepted": "False", "Established": "False"}
     assert (await api.get("/apis/example.com/v1/namespaces/default/gadgets")).status == 404
@@ -167,7 +168,7 @@ async def test_watches_of_two_versions_show_one_change_in_two_words(api, define)
     assert (await second.next())["object"]["apiVersion"] == "example.com/v1beta1"
 
 
-async def test_a_version_that_is_no_longer_served_is_not_there(api, define, eventually):
+async def test_a_version_that_is_not_served_any_more_is_not_found(api, define):
     await define("v1", "v1beta1")
     await api.made(served("v1"), widget())
     crd = (await api.get(DEFINITION)).body
@@ -175,18 +176,18 @@ async def test_a_version_that_is_no_longer_served_is_not_there(api, define, even
 
     assert (await api.put(DEFINITION, crd)).status == 200
 
-    await eventually(lambda: api.get(served("v1beta1")), lambda reply: reply.status == 404)
+    await answer_when(lambda: api.get(served("v1beta1")), lambda reply: reply.status == 404)
     assert (await api.get(f"{served('v1')}/w")).status == 200
 
 
-async def test_objects_stay_readable_and_writable_when_the_storage_version_changes(api, define, eventually):
+async def test_objects_stay_readable_and_writable_when_the_storage_version_changes(api, define):
     await define("v1alpha1", "v1")
     old = await api.made(served("v1alpha1"), widget(version="v1alpha1", spec={"size": 1}))
     crd = (await api.get(DEFINITION)).body
     for each in crd["spec"]["versions"]:
         each["storage"] = each["name"] == "v1"
     await api.put(DEFINITION, crd)
-    await eventually(
+    await answer_when(
         lambda: api.get(DEFINITION), lambda reply: reply.body["status"]["storedVersions"] == ["v1alpha1", "v1"]
     )
 
@@ -201,7 +202,7 @@ async def test_objects_stay_readable_and_writable_when_the_storage_version_chang
     assert (await api.get(f"{served('v1alpha1')}/w")).body["spec"] == {"size": 2}
 
 
-async def test_a_new_schema_counts_for_what_comes_later(api, define, eventually):
+async def test_a_new_schema_applies_to_later_writes(api, define):
     await define()
     await api.made(WIDGETS, widget("before", spec={"size": 0}))
     crd = (await api.get(DEFINITION)).body
@@ -211,7 +212,7 @@ async def test_a_new_schema_counts_for_what_comes_later(api, define, eventually)
 
     await api.put(DEFINITION, crd)
     late = widget("late", spec={"size": 0})
-    await eventually(lambda: api.post(f"{WIDGETS}?dryRun=All", late), lambda reply: reply.status == 422)
+    await answer_when(lambda: api.post(f"{WIDGETS}?dryRun=All", late), lambda reply: reply.status == 422)
 
     assert (await api.get(f"{WIDGETS}/before")).body["spec"] == {"size": 0}
 
@@ -219,26 +220,26 @@ async def test_a_new_schema_counts_for_what_comes_later(api, define, eventually)
 # --- going ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_definition_on_its_way_out_takes_nothing_new_and_lets_go(api, define, eventually):
+async def test_a_terminating_definition_accepts_no_new_objects(api, define):
     await define()
     await api.made(WIDGETS, widget())
 
     reply = await api.delete(DEFINITION)
 
     assert reply.body["metadata"]["deletionTimestamp"]
-    await eventually(lambda: api.post(f"{WIDGETS}?dryRun=All", widget("late")), lambda reply: reply.status == 405)
+    await answer_when(lambda: api.post(f"{WIDGETS}?dryRun=All", widget("late")), lambda reply: reply.status == 405)
     assert (await api.get(WIDGETS)).names == ["w"]
     assert (await api.delete(f"{WIDGETS}/w")).status == 200
 
 
-async def test_a_definition_that_is_gone_is_not_served(api, define, eventually):
+async def test_a_definition_that_is_gone_is_not_served(api, define):
     await define()
     await api.delete(DEFINITION)
 
     await api.patch(DEFINITION, {"metadata": {"finalizers": None}})
 
     assert (await api.get(DEFINITION)).status == 404
-    await eventually(lambda: api.get(WIDGETS), lambda reply: reply.status == 404)
+    await answer_when(lambda: api.get(WIDGETS), lambda reply: reply.status == 404)
     assert (await api.get("/apis/example.com/v1")).status == 404
     assert "example.com" not in {each["name"] for each in (await api.get("/apis")).body["groups"]}
 
@@ -246,11 +247,11 @@ async def test_a_definition_that_is_gone_is_not_served(api, define, eventually):
 # --- restarts and troubles --------------------------------------------------------------------------------------------
 
 
-async def test_after_a_restart_everything_is_served_before_anybody_asks(serve, definition, eventually):
+async def test_after_a_restart_everything_is_served_before_the_first_request(serve, definition):
     store = MemoryStore()
     first = await serve(store)
     await first.made(DEFINITIONS, definition())
-    await eventually(lambda: first.get(WIDGETS), lambda reply: reply.status == 200)
+    await answer_when(lambda: first.get(WIDGETS), lambda reply: reply.status == 200)
     await first.made(WIDGETS, widget())
 
     second = await serve(store, account=False)
@@ -259,7 +260,7 @@ async def test_after_a_restart_everything_is_served_before_anybody_asks(serve, d
 
 
 async def test_one_definition_that_cannot_be_served_does_not_take_the_others_down(
-    api, define, definition, eventually, monkeypatch, caplog
+    api, define, definition, monkeypatch, caplog
 ):
     await define()
     compiled = custom_resources.compile_schema
@@ -274,7 +275,7 @@ async def test_one_definition_that_cannot_be_served_does_not_take_the_others_dow
 
     with caplog.at_level(logging.ERROR):
         await api.made(DEFINITIONS, bad)
-        await eventually(
+        await answer_when(
             lambda: api.get(f"{DEFINITIONS}/gadgets.example.com"),
             lambda reply: "conditions" in reply.body.get("status", {}),
         )
@@ -283,11 +284,11 @@ async def test_one_definition_that_cannot_be_served_does_not_take_the_others_dow
     assert (await api.get("/apis/example.com/v1/namespaces/default/gadgets")).status == 404
 
 
-async def test_the_status_cannot_be_made_up_by_the_creator(api, definition, eventually):
+async def test_the_status_cannot_be_made_up_by_the_creator(api, definition):
     condition = {"type": "Established", "status": "True", "reason": "x", "message": "", "lastTransitionTime": None}
     given = {**definition(), "status": {"conditions": [condition], "storedVersions": ["v0"], "acceptedNames": {}}}
 
     await api.made(DEFINITIONS, given)
 
-    reply = await eventually(lambda: api.get(DEFINITION), lambda reply: "Established" in conditions(reply.body))
+    reply = await answer_when(lambda: api.get(DEFINITION), lambda reply: "Established" in conditions(reply.body))
     assert reply.body["status"]["storedVersions"] == ["v1"]

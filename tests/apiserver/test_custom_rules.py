@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.apiserver.support import answer_when
+
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEFINITION = f"{DEFINITIONS}/widgets.example.com"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
@@ -39,7 +41,7 @@ def widget(name="w", version="v1", **rest):
 
 
 @pytest.fixture
-def define(api, definition, eventually):
+def define(api, definition):
     """Makes a definition whose versions have the given schemas, and waits until they are served."""
 
     async def make(change=None, **schemas):
@@ -49,21 +51,21 @@ def define(api, definition, eventually):
         if change:
             change(made["spec"]["versions"])
         await api.made(DEFINITIONS, made)
-        await eventually(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
+        await answer_when(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
 
     return make
 
 
-async def redefine(api, eventually, change, done):
+async def redefine(api, change, done):
     """Changes a definition and waits until that is seen."""
     crd = (await api.get(DEFINITION)).body
     change(crd["spec"]["versions"])
     reply = await api.put(DEFINITION, crd)
     assert reply.status == 200, reply.message
-    await eventually(lambda: api.get(f"{WIDGETS}/w"), done)
+    await answer_when(lambda: api.get(f"{WIDGETS}/w"), done)
 
 
-async def test_a_definition_whose_rules_cannot_be_run_is_refused(api, definition):
+async def test_a_definition_with_invalid_rules_is_refused(api, definition):
     made = definition("v1", schema={"openAPIV3Schema": {
         "type": "object",
         "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "self.size > 1"}]}},
@@ -79,7 +81,7 @@ async def test_a_definition_whose_rules_cannot_be_run_is_refused(api, definition
     )
 
 
-async def test_a_rule_is_kept_by_whoever_writes(api, define):
+async def test_a_rule_is_enforced_on_every_write(api, define):
     await define(v1=RULES)
     good = await api.made(WIDGETS, widget(spec={"least": 1, "most": 3, "mode": "a"}))
     wrong = {"least": 5, "most": 3, "mode": "a"}
@@ -101,7 +103,7 @@ async def test_a_rule_is_kept_by_whoever_writes(api, define):
     assert (await api.get(f"{WIDGETS}/w")).body["spec"]["least"] == 1
 
 
-async def test_a_rule_is_kept_by_whoever_applies(api, define):
+async def test_a_rule_is_enforced_on_apply(api, define):
     await define(v1=RULES)
     url = f"{WIDGETS}/w?fieldManager=me"
     made = await api.patch(url, widget(spec={"least": 1, "most": 3}), kind="apply")
@@ -111,7 +113,7 @@ async def test_a_rule_is_kept_by_whoever_applies(api, define):
     assert (await api.patch(f"{url}&dryRun=All", widget(spec={"least": 2, "most": 3}), kind="apply")).status == 200
 
 
-async def test_a_transition_is_judged_by_what_was_stored(api, define):
+async def test_a_transition_rule_sees_the_stored_object(api, define):
     await define(v1=RULES)
     await api.made(WIDGETS, widget(spec={"least": 1, "most": 3, "mode": "a"}))
 
@@ -124,7 +126,7 @@ async def test_a_transition_is_judged_by_what_was_stored(api, define):
     assert (await api.patch(f"{WIDGETS}/w", {"spec": {"most": 4}})).status == 200
 
 
-async def test_a_status_is_judged_with_the_whole_object(api, define):
+async def test_a_status_is_validated_with_the_whole_object(api, define):
     await define(v1=RULES)
     await api.made(WIDGETS, widget(spec={"least": 1, "most": 3}))
 
@@ -143,14 +145,14 @@ async def test_an_object_may_be_called_by_a_rule(api, define):
     assert "must be called w" in reply.message
 
 
-async def test_what_a_rule_speaks_of_must_be_there_first(api, define):
+async def test_schema_errors_are_reported_before_rules_run(api, define):
     await define(v1=RULES)
     reply = await api.post(WIDGETS, widget(spec={"least": "one", "most": 3}))
     assert 'must be of type integer: "string"' in reply.message
     assert "some validation rules were not checked because the object was invalid" in reply.message
 
 
-async def test_a_new_rule_counts_from_now_on(api, define, eventually):
+async def test_a_new_rule_counts_from_now_on(api, define):
     await define(v1={"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": INT}}}})
     await api.made(WIDGETS, widget(spec={"size": 1}))
     crd = (await api.get(DEFINITION)).body
@@ -159,7 +161,7 @@ async def test_a_new_rule_counts_from_now_on(api, define, eventually):
     assert (await api.put(DEFINITION, crd)).status == 200
 
     late = widget("late", spec={"size": 3})
-    reply = await eventually(lambda: api.post(f"{WIDGETS}?dryRun=All", late), lambda reply: reply.status == 422)
+    reply = await answer_when(lambda: api.post(f"{WIDGETS}?dryRun=All", late), lambda reply: reply.status == 422)
 
     assert "spec.size: Invalid value: 3: must be even" in reply.message
     assert (await api.get(f"{WIDGETS}/w")).body["spec"] == {"size": 1}
@@ -173,7 +175,7 @@ NEW = {"type": "object", "properties": {
 OLD = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": INT, "shape": INT}}}}
 
 
-async def test_every_version_shows_what_its_own_schema_knows(api, define):
+async def test_every_version_shows_the_fields_of_its_own_schema(api, define):
     await define(v1=NEW, v1beta1=OLD)
     await api.made(BETA, widget(version="v1beta1", spec={"size": 1, "shape": 4, "colour": "red"}))
 
@@ -185,7 +187,7 @@ async def test_every_version_shows_what_its_own_schema_knows(api, define):
     assert (await api.get(f"{WIDGETS}?fieldSelector=metadata.name=w")).names == ["w"]
 
 
-async def test_a_watch_shows_what_its_version_knows(api, define):
+async def test_a_watch_shows_the_fields_of_its_version(api, define):
     await define(v1=NEW, v1beta1=OLD)
     new, old = await api.watch(WIDGETS), await api.watch(BETA)
 
@@ -195,7 +197,7 @@ async def test_a_watch_shows_what_its_version_knows(api, define):
     assert (await old.next())["object"]["spec"] == {"size": 1, "shape": 4}
 
 
-async def test_a_default_that_comes_later_is_seen_in_what_was_stored_before(api, define, eventually):
+async def test_a_later_default_is_seen_in_stored_objects(api, define):
     plain = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": INT}}}}
     await define(v1=plain)
     await api.made(WIDGETS, widget(spec={"size": 1}))
@@ -204,20 +206,20 @@ async def test_a_default_that_comes_later_is_seen_in_what_was_stored_before(api,
         versions[0]["schema"]["openAPIV3Schema"] = NEW
         versions[0]["selectableFields"] = [{"jsonPath": ".spec.colour"}]
 
-    await redefine(api, eventually, coloured, lambda reply: reply.body["spec"] == {"size": 1, "colour": "blue"})
+    await redefine(api, coloured, lambda reply: reply.body["spec"] == {"size": 1, "colour": "blue"})
 
     assert (await api.get(f"{WIDGETS}?fieldSelector=spec.colour=blue")).names == ["w"]
     assert (await api.get(f"{WIDGETS}?fieldSelector=spec.colour=red")).names == []
 
 
-async def test_a_field_that_is_taken_out_of_the_schema_is_not_seen_any_more(api, define, eventually):
+async def test_a_field_that_is_taken_out_of_the_schema_is_not_seen_any_more(api, define):
     await define(v1=OLD)
     await api.made(WIDGETS, widget(spec={"size": 1, "shape": 2}))
 
     def simpler(versions):
         del versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["shape"]
 
-    await redefine(api, eventually, simpler, lambda reply: reply.body["spec"] == {"size": 1})
+    await redefine(api, simpler, lambda reply: reply.body["spec"] == {"size": 1})
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ async def test_a_field_that_is_taken_out_of_the_schema_is_not_seen_any_more(api,
     ],
     ids=["the server's words", "the author's words"],
 )  # fmt: skip
-async def test_whoever_uses_a_deprecated_version_is_told(api, define, words, told):
+async def test_a_deprecated_version_answers_with_a_warning(api, define, words, told):
     await define(lambda versions: versions[1].update(deprecated=True, **words), v1=NEW, v1beta1=NEW)
     made = await api.post(BETA, widget(version="v1beta1"))
 
@@ -251,9 +253,9 @@ async def test_conversion_by_webhook_is_refused_by_name(api, definition):
     assert "spec.conversion.strategy: Forbidden: conversion webhooks are not supported" in reply.message
 
 
-async def test_rules_and_fields_are_told_in_openapi(api, define, eventually):
+async def test_rules_and_fields_are_published_in_openapi(api, define):
     await define(v1=RULES, v1beta1=OLD)
-    index = await eventually(
+    index = await answer_when(
         lambda: api.get("/openapi/v3"), lambda reply: "apis/example.com/v1beta1" in reply.body["paths"]
     )
     new = (await api.get(index.body["paths"]["apis/example.com/v1"]["serverRelativeURL"])).body

@@ -68,7 +68,7 @@ async def test_a_refusal_speaks_the_words_of_v1(api):
     ]
 
 
-async def test_a_patch_in_an_old_version_keeps_what_is_there(api):
+async def test_a_patch_in_an_old_version_keeps_other_fields(api):
     await api.made(f"{GROUP}/v1/resourceslices", slice_("v1", attributes={"mtu": {"int": 1500}}))
 
     patch = {"metadata": {"labels": {"a": "b"}}}
@@ -80,7 +80,7 @@ async def test_a_patch_in_an_old_version_keeps_what_is_there(api):
     assert seen["spec"]["devices"] == [device("v1", attributes={"mtu": {"int": 1500}})]
 
 
-async def test_watchers_are_told_in_their_own_version(api):
+async def test_watchers_get_events_in_their_own_version(api):
     watching = await api.watch(claims("v1beta1"))
     await api.made(claims("v1"), claim("v1", deviceClassName="nics"))
 
@@ -137,7 +137,7 @@ objects = st.one_of(
 
 @settings(max_examples=200)
 @given(given_=objects)
-def test_whatever_is_stored_comes_back_from_every_version_as_it_was(given_):
+def test_every_version_round_trips_stored_objects(given_):
     kind, spec = given_
     stored = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
     for _version, each, to_v1, from_v1 in versions.conversions():
@@ -145,7 +145,7 @@ def test_whatever_is_stored_comes_back_from_every_version_as_it_was(given_):
             assert to_v1(from_v1(stored)) == stored
 
 
-async def test_what_kubelets_do_not_look_at_is_no_field(api):
+async def test_fields_that_kubelets_ignore_are_unknown_fields(api):
     """skipNodeOperations: a driver that counted on it would be asked all the same, so nobody is let believe in it."""
     spec = {**slice_("v1")["spec"], "skipNodeOperations": ["*"]}
     reply = await api.post(f"{GROUP}/v1/resourceslices?fieldValidation=Strict", {**slice_("v1"), "spec": spec})

@@ -149,7 +149,7 @@ async def test_a_path_that_can_point_at_nothing_is_refused(api, url):
 # --- who --------------------------------------------------------------------------------------------------------------
 
 
-async def test_nobody_in_particular_may_not_read(api):
+async def test_an_anonymous_user_may_not_read(api):
     reply = await api.get(PODS, user=None)
 
     assert (reply.status, reply.body["reason"]) == (403, "Forbidden")
@@ -165,13 +165,13 @@ async def test_a_bad_token_is_unauthorized(api):
     assert (reply.status, reply.message) == (401, "Unauthorized")
 
 
-async def test_a_static_token_opens_the_door(serve):
+async def test_a_static_token_authenticates(serve):
     api = await serve(static_tokens={"s3cret": User("jane", groups=("system:masters",))})
 
     assert (await api.get(PODS, user=None, headers={"authorization": "Bearer s3cret"})).status == 200
 
 
-async def test_who_may_not_is_not_told_what_there_is(api):
+async def test_a_forbidden_user_does_not_learn_which_objects_exist(api):
     known = await api.get("/api/v1/namespaces/default/secrets/none", user=None)
     unknown = await api.get("/api/v1/namespaces/default/nonsense/none", user=None)
 
@@ -204,7 +204,7 @@ async def test_a_namespaces_name_does_not_open_cluster_wide_objects_of_that_name
 
 
 @pytest.mark.parametrize("what", ["reading", "writing"])
-async def test_too_many_at_once_are_told_to_come_back(serve, config, what):
+async def test_too_many_concurrent_requests_get_429(serve, config, what):
     store = HeldStore()
     api = await serve(store, limits=Limits(reading=2, writing=2))
     await api.made(CONFIGS, config("one"))
@@ -226,7 +226,7 @@ async def test_too_many_at_once_are_told_to_come_back(serve, config, what):
     assert (await ask()).status == 200
 
 
-async def test_writers_leave_room_for_readers(serve, config):
+async def test_writers_leave_slots_for_readers(serve, config):
     store = HeldStore()
     api = await serve(store, limits=Limits(reading=1, writing=1))
     store.free.clear()
@@ -272,7 +272,7 @@ async def test_a_request_that_takes_too_long_times_out(serve, config):
         pytest.param(StorageError("odd"), 500, "InternalError", "odd", id="anything else"),
     ],
 )
-async def test_the_stores_troubles_are_told_as_a_status(serve, config, error, status, reason, said):
+async def test_store_errors_are_answered_with_a_status(serve, config, error, status, reason, said):
     store = FailingStore()
     api = await serve(store)
     await api.made(CONFIGS, config("one"))
@@ -291,7 +291,7 @@ async def test_the_stores_troubles_are_told_as_a_status(serve, config, error, st
     assert (await api.post(CONFIGS, config("two"))).status == 201
 
 
-async def test_an_unavailable_store_says_when_to_come_back(serve):
+async def test_an_unavailable_store_answers_with_retry_after(serve):
     store = FailingStore()
     api = await serve(store)
     store.error, store.on = StoreUnavailable("away"), ("get", "list")
@@ -302,7 +302,7 @@ async def test_an_unavailable_store_says_when_to_come_back(serve):
     store.error = None
 
 
-async def test_a_surprise_is_an_internal_error_that_tells_nothing_and_is_logged(serve, caplog):
+async def test_an_unexpected_exception_is_a_bare_internal_error_and_logged(serve, caplog):
     store = FailingStore()
     api = await serve(store)
     store.error, store.on = ZeroDivisionError("a secret detail"), ("get",)

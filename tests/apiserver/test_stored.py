@@ -32,7 +32,7 @@ def _item(obj, revision=7):
 
 @settings(max_examples=50)
 @given(OBJECTS)
-def test_what_is_packed_is_unpacked_with_its_revision(obj):
+def test_a_packed_object_is_unpacked_with_its_revision(obj):
     metadata = {**obj["metadata"], "resourceVersion": "7"}
 
     assert stored.unpack(_item(obj)) == {**obj, "metadata": metadata}
@@ -59,7 +59,7 @@ def test_a_dry_runs_answer_has_no_revision(obj):
 
 @settings(max_examples=50)
 @given(OBJECTS)
-def test_an_answer_can_say_another_version_of_the_kind(obj):
+def test_an_answer_can_have_another_version_of_the_kind(obj):
     served = stored.head("example.com/v2", obj["kind"])
 
     answer = stored.splice(stored.pack(obj), 7, stored.head(obj["apiVersion"], obj["kind"]), served)
@@ -96,7 +96,7 @@ def test_unpacking_gives_everybody_a_copy_of_their_own():
 
 
 @pytest.mark.parametrize("url", ["/api/v1/nodes", "/api/v1/namespaces", "/apis/scheduling.k8s.io/v1/priorityclasses"])
-async def test_what_lies_in_the_store_has_the_head_that_answers_count_on(api, url):
+async def test_stored_objects_have_the_header_that_answers_rely_on(api, url):
     await api.post(url, {"metadata": {"name": "x"}})
 
     for item in (await api.store.list("/registry/")).items:

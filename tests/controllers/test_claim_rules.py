@@ -110,7 +110,7 @@ def test_a_pod_is_over(given_, is_over):
         pytest.param(claim(allocated=False), {"p-1"}, None, id="nothing to release"),
     ],
 )
-def test_a_claim_loses_who_is_gone(before, gone, after):
+def test_a_claim_loses_reservations_of_deleted_pods(before, gone, after):
     kept = copy.deepcopy(before)
 
     changed = claim_rules.released(before, gone)

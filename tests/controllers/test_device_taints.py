@@ -84,7 +84,7 @@ def _snake(taint):
         pytest.param(rule({}, "NoSchedule"), None, id="of another effect"),
     ],
 )
-def test_a_rule_taints_devices_whatever_their_slice_says(given_, expected):
+def test_a_rule_taints_devices_whatever_their_slice_has(given_, expected):
     assert device_taints.eviction_of(claim(), {}, [given_]) == expected
 
 
@@ -151,7 +151,7 @@ def test_the_first_of_all_times_counts_and_all_rules_are_named(seconds):
         ),
     ],
 )
-def test_a_rule_says_what_it_does(effect, numbers, status, reason, message):
+def test_a_rules_status_reports_its_effect(effect, numbers, status, reason, message):
     assert device_taints.condition(rule({}, effect), numbers) == {
         "type": "EvictionInProgress",
         "status": status,

@@ -200,7 +200,7 @@ async def test_a_claim_of_a_pod_that_is_over_is_deleted_though_the_pod_stays(qui
     assert await find(quick, PODS, "web") is not None
 
 
-async def test_a_claim_that_somebody_made_is_free_again_when_its_last_pod_is_over(quick):
+async def test_a_manual_claim_is_deallocated_when_its_last_pod_is_finished(quick):
     await quick.create(made(CLAIMS, "mine", spec=SPEC))
     pods = [await make_pod(quick, name, {"resourceClaimName": "mine"}) for name in ("one", "two")]
     await allocate(quick, "mine", *pods)
@@ -255,7 +255,7 @@ async def test_a_pod_that_was_bound_without_a_scheduler_holds_its_claim(quick):
     await eventually(reserved)
 
 
-async def test_a_claim_that_nobody_was_given_goes_with_a_pod_that_was_never_bound(quick):
+async def test_an_unallocated_claim_is_deleted_with_its_unbound_pod(quick):
     await make_template(quick)
     await make_pod(quick)
     name = await status_of(quick)
@@ -266,7 +266,7 @@ async def test_a_claim_that_nobody_was_given_goes_with_a_pod_that_was_never_boun
     await absent(quick, CLAIMS, name)
 
 
-async def test_a_pod_that_runs_and_has_its_claim_is_not_read_again_whatever_changes(server, bare):
+async def test_a_running_pod_with_its_claim_is_not_read_again(server, bare):
     asked = []
 
     async def heard(request):
@@ -291,7 +291,7 @@ async def test_a_pod_that_runs_and_has_its_claim_is_not_read_again_whatever_chan
         assert "GET web" not in asked
 
 
-async def test_a_generated_claim_that_was_deleted_is_made_anew(quick):
+async def test_a_deleted_generated_claim_is_created_again(quick):
     await make_template(quick)
     await make_pod(quick)
     first = await status_of(quick)
@@ -306,7 +306,7 @@ async def test_a_generated_claim_that_was_deleted_is_made_anew(quick):
     assert await find(quick, CLAIMS, second) is not None
 
 
-async def test_what_happened_while_nobody_worked_is_put_right(server, bare):
+async def test_changes_during_downtime_are_reconciled(server, bare):
     await bare.create(made(SERVICE_ACCOUNTS, "default"))
     await make_template(bare)
     await make_pod(bare)
@@ -404,7 +404,7 @@ async def test_a_pod_leaves_a_device_that_is_tainted_by_a_rule(quick):
     )
 
 
-async def test_a_pod_that_tolerates_the_taint_for_a_while_stays_and_keeps_its_device_when_the_rule_goes(quick):
+async def test_a_pod_that_tolerates_the_taint_keeps_its_device_when_the_rule_goes(quick):
     await bound_pod(quick, tolerationSeconds=3600)
     await bound_pod(quick, "hasty")
     await quick.create(rule())
@@ -421,7 +421,7 @@ async def test_a_pod_that_tolerates_the_taint_for_a_while_stays_and_keeps_its_de
     assert "deletionTimestamp" not in (await quick.get(PODS, "web", "default"))["metadata"]
 
 
-async def test_a_rule_without_effect_tells_what_it_would_do(quick):
+async def test_a_rule_with_effect_none_reports_its_would_be_evictions(quick):
     await quick.create(slice_of())
     await bound_pod(quick)
 

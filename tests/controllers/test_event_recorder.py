@@ -29,7 +29,7 @@ async def api(tmp_path):
         yield Client(LoopbackHttp(server.assembled.server.handle, Certificate("admin", ("system:masters",))))
 
 
-async def test_it_is_there_when_it_was_told_and_each_has_a_name_of_its_own(api):
+async def test_each_recorded_event_is_created_with_a_unique_name(api):
     teller = EventRecorder(api, Time(), "node-controller")
     for reason in ("RegisteredNode", "NodeNotReady"):
         await teller.record(NODE, NORMAL, reason, "so it is")
@@ -51,7 +51,7 @@ async def test_it_is_there_when_it_was_told_and_each_has_a_name_of_its_own(api):
     }
 
 
-async def test_an_event_that_is_refused_fails_nobody(api, caplog):
+async def test_a_rejected_event_fails_no_caller(api, caplog):
     with caplog.at_level("INFO"):
         await EventRecorder(api, Time(), "c").record(LOST, WARNING, "NodeNotReady", "Node is not ready")
     assert "cannot write an event" in caplog.text

@@ -85,7 +85,7 @@ ORPHANED = seen("i", deleting=True, finalizers=("orphan",))
         pytest.param(ORPHANED, [], [seen("d", ref("i"))], Orphan([seen("d", ref("i"))]), id="it orphans"),
     ],
 )
-def test_what_is_decided(item, owners, dependents, action):
+def test_garbage_collection_decisions(item, owners, dependents, action):
     assert decide(item, owners, dependents) == action
 
 
@@ -118,7 +118,7 @@ CHILD, BLOCKING = seen("child", X), seen("child", ref("x", block=True))
         pytest.param([seen("x")], CHILD, CHILD, set(), id="nothing about owners"),
     ],
 )
-def test_who_is_looked_at_after_a_change(present, before, now, looked_at):
+def test_objects_that_are_checked_after_a_change(present, before, now, looked_at):
     graph = graph_of(*present)
     if now is not None:
         graph.put(now)

@@ -141,7 +141,7 @@ def owners_of(object_) -> list[str]:
     return [each["name"] for each in object_["metadata"].get("ownerReferences", [])]
 
 
-async def test_what_loses_its_owner_is_deleted_and_so_on(working, api):
+async def test_dependents_are_deleted_recursively_with_their_owner(working, api):
     grandmother = await make(api, CONFIG_MAPS, "grandmother")
     mother = await make(api, SECRETS, "mother", grandmother)
     await make(api, CONFIG_MAPS, "child", mother)
@@ -152,7 +152,7 @@ async def test_what_loses_its_owner_is_deleted_and_so_on(working, api):
     assert await find(api, CONFIG_MAPS, "stranger")
 
 
-async def test_what_has_another_owner_stays_and_forgets_the_one_that_is_gone(working, api):
+async def test_a_dependent_with_another_owner_stays_and_loses_the_deleted_owner(working, api):
     one, two = await make(api, CONFIG_MAPS, "one"), await make(api, CONFIG_MAPS, "two")
     await make(api, SECRETS, "child", one, two)
     await api.delete(CONFIG_MAPS, "one", "default")
@@ -227,7 +227,7 @@ async def test_an_object_that_owns_itself_does_not_spin(working, api):
     await settled(working)
 
 
-async def test_what_was_lost_before_the_controllers_came_is_found(parts, api):
+async def test_orphans_from_before_the_start_are_collected(parts, api):
     owner = await make(api, CONFIG_MAPS, "owner")
     waiting = await make(api, CONFIG_MAPS, "waiting")
     await make(api, SECRETS, "child", owner)
@@ -288,7 +288,7 @@ async def test_a_deleted_namespace_takes_all_its_content_with_it(working, api):
         assert not (await api.list(kind, Scope(namespace="dev"))).items
 
 
-async def test_a_namespace_says_what_holds_it_and_goes_when_that_is_gone(working, api):
+async def test_a_namespace_reports_its_blockers_and_is_deleted_after_them(working, api):
     await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev"}})
     await make(api, SECRETS, "held", namespace="dev", finalizers=["example.com/hold"])
     await api.delete(NAMESPACES, "dev")

@@ -67,11 +67,11 @@ def test_pods_go_first_and_alone():
         pytest.param([seen(CONFIG_MAPS, "c", "x/y", deleting=True)], [], False, id="it waits for a finalizer"),
     ],
 )
-def test_what_nobody_will_tell_the_end_of_is_looked_at_again(left, asked, expected):
+def test_leftovers_without_a_further_event_are_checked_again(left, asked, expected):
     assert overlooked(left, asked) is expected
 
 
-def test_a_namespace_explains_what_holds_it():
+def test_a_namespaces_conditions_explain_its_blockers():
     left = [seen(PODS, "a"), seen(CONFIG_MAPS, "b", "x/y"), seen(CONFIG_MAPS, "c", "x/y")]
     rows = {each["type"]: each for each in conditions(progress(left, ["secrets: no"]))}
     assert rows["NamespaceContentRemaining"] == {
@@ -121,7 +121,7 @@ def test_instances_are_reached_in_a_version_that_is_served():
     assert instances(definition(scope="Cluster")).namespaced is False
 
 
-def test_a_definition_says_how_far_it_is_and_is_let_go_by_us_alone():
+def test_a_definition_reports_its_progress_and_loses_only_our_finalizer():
     one = definition()
     assert definition_ending(one)
     assert not reports_termination(one)

@@ -81,7 +81,7 @@ def test_of_a_silent_node_nothing_is_known():
     assert node_health.with_unknown_conditions(silent, "later") is None
 
 
-def test_a_node_that_never_said_anything_has_conditions_that_say_so():
+def test_a_node_that_never_reported_has_conditions_that_show_it():
     silent = node_health.with_unknown_conditions(node(), NOW)
     rows = silent["status"]["conditions"]
     assert {each["type"] for each in rows} == set(GOOD)
@@ -169,7 +169,7 @@ def test_a_pod_of_a_node_that_is_gone_has_failed():
     assert failed(pod("a", "gone", phase="Succeeded"), NOW) is None
 
 
-def test_a_disruption_is_said_once():
+def test_a_disruption_is_reported_once():
     once = with_disruption_target(pod("a"), "Why", "because", NOW)
     assert with_disruption_target(once, "Why", "because", "later") is None
     again = with_disruption_target(once, "Other", "because", "later")

@@ -269,7 +269,7 @@ async def test_a_node_that_falls_silent_is_unreachable_until_it_is_back(office, 
     assert await ready(api) == "True"
 
 
-async def test_a_node_that_renews_its_lease_is_well_whatever_its_clock_says(office, api):
+async def test_a_node_that_renews_its_lease_is_ready_whatever_its_clock_shows(office, api):
     await join(api, office)
     for _ in range(12):
         await renew(api)
@@ -288,7 +288,7 @@ async def test_a_node_without_a_lease_lives_by_its_reports(office, api):
     await becomes(lambda: ready(api), "Unknown")
 
 
-async def test_a_node_that_somebody_made_by_hand_is_not_believed_in_for_long(office, api):
+async def test_a_manually_created_node_becomes_unknown(office, api):
     await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     await office.settled()
     await becomes(lambda: taints(api), [])
@@ -297,7 +297,7 @@ async def test_a_node_that_somebody_made_by_hand_is_not_believed_in_for_long(off
     await becomes(lambda: taints(api), [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")])
 
 
-async def test_whoever_was_stopped_himself_calls_nobody_silent(office, api):
+async def test_a_controller_that_was_suspended_marks_no_node_unknown(office, api):
     await join(api, office)
     await run_pod(api, tolerations=[])
     await office.pass_(10)

@@ -55,7 +55,7 @@ def test_alarms_ring_in_order(clock, timers, rung):
     assert rung == ["soon", "between", "late"]
 
 
-def test_setting_an_alarm_anew_replaces_it(clock, timers, rung):
+def test_setting_an_alarm_again_replaces_it(clock, timers, rung):
     timers.set("a", timers.now() + 3)
     pass_(clock, timers, 2)
     timers.set("a", timers.now() + 3)
@@ -86,7 +86,7 @@ def test_time_in_which_the_process_was_stopped_does_not_count(clock, timers, run
     assert rung == ["a"]
 
 
-def test_somebody_looks_often_enough_to_tell_sleep_from_waiting(clock, timers):
+def test_timers_wake_often_enough_to_notice_a_suspend(clock, timers):
     assert timers.fire_due() is None
     timers.set("a", timers.now() + 100)
     assert timers.fire_due() == MAX_WAIT < MAX_STEP
@@ -94,7 +94,7 @@ def test_somebody_looks_often_enough_to_tell_sleep_from_waiting(clock, timers):
     assert timers.fire_due() == 2
 
 
-def test_what_rings_may_be_set_again_by_whoever_hears_it(clock):
+def test_an_expired_alarm_may_be_set_again_by_its_handler(clock):
     count = 0
 
     def on_due(key):
@@ -108,7 +108,7 @@ def test_what_rings_may_be_set_again_by_whoever_hears_it(clock):
     assert count == 5
 
 
-async def test_a_sooner_alarm_wakes_the_one_who_waits(clock):
+async def test_an_earlier_alarm_wakes_the_waiter(clock):
     rung = asyncio.Event()
     timers = Timers(clock, lambda _key: rung.set())
     task = asyncio.create_task(timers.run())

@@ -102,7 +102,7 @@ async def test_every_step_of_a_life_is_one_line_with_the_pod_and_its_network(hos
     assert update.resources == "pids { limit: 5 }"
 
 
-async def test_containers_are_marked_as_the_configuration_says(host):
+async def test_containers_are_marked_as_configured(host):
     adjust = await live(host)
     assert dict(adjust.annotations) == {"seen-by": "logger"}
     assert [(each.key, each.value) for each in adjust.env] == [("SEEN_BY", "logger")]

@@ -30,7 +30,7 @@ def test_the_plugin_comes_with_a_test_that_it_passes_and_is_clean(tmp_path, monk
     assert "4 passed" in ended.stdout
 
 
-def test_the_plugin_is_a_program_whose_first_line_needs_no_path(tmp_path, monkeypatch):
+def test_the_plugins_shebang_needs_no_path(tmp_path, monkeypatch):
     written(tmp_path, monkeypatch, "tuner", "--index", "42", str(tmp_path / "deep" / "down"))
     program = tmp_path / "deep" / "down" / "plugin.py"
     assert program.read_text().splitlines()[0] == f"#!{sys.executable}"
@@ -68,7 +68,7 @@ def test_a_name_that_no_runtime_takes_is_refused(tmp_path, monkeypatch, capsys, 
 
 
 @pytest.mark.parametrize("python", ["python3", "/opt/my python/bin/python3"])
-def test_an_interpreter_that_cannot_stand_in_a_first_line_is_refused(python):
+def test_an_interpreter_that_a_shebang_cannot_hold_is_refused(python):
     with pytest.raises(ValueError, match="cannot stand in a program's first line"):
         files("tuner", "42", python=python)
 

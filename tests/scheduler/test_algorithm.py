@@ -22,7 +22,7 @@ def test_reasons_are_counted_and_sorted(make_pod, make_snapshot):
     )
 
 
-def test_a_node_that_lacks_several_things_is_told_all_of_them(make_pod, make_snapshot):
+def test_a_node_that_lacks_several_resources_reports_all_of_them(make_pod, make_snapshot):
     snapshot = make_snapshot({"a": {"allocatable": {"cpu": "1", "memory": "1Mi", "pods": "0"}}})
     found = choose(make_pod(requests={"cpu": "2", "memory": "1Gi"}), snapshot)
     assert isinstance(found, Unschedulable)
@@ -31,12 +31,12 @@ def test_a_node_that_lacks_several_things_is_told_all_of_them(make_pod, make_sna
     )
 
 
-def test_without_nodes_that_is_what_is_said(make_pod, make_snapshot):
+def test_without_nodes_the_reason_is_that_there_are_none(make_pod, make_snapshot):
     found = choose(make_pod(), make_snapshot({}))
     assert found == Unschedulable("no nodes available to schedule pods", ClusterEvent.NODE)
 
 
-def test_whoever_never_preempts_is_told_so_in_the_known_words(make_pod, make_snapshot):
+def test_a_pod_that_never_preempts_gets_upstreams_message(make_pod, make_snapshot):
     found = choose(make_pod(preemptionPolicy="Never"), make_snapshot({"a": TAINTED}))
     assert isinstance(found, Unschedulable)
     assert found.message.endswith(". preemption: not eligible due to preemptionPolicy=Never.")

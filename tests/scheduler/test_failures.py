@@ -93,7 +93,7 @@ async def test_while_an_answer_is_missing_the_place_is_kept(cluster):
     assert len((await cluster.on_nodes())["n1"]) == 1
 
 
-async def test_a_pod_that_somebody_else_bound_is_counted_where_it_is(cluster):
+async def test_a_pod_bound_by_another_scheduler_is_counted_on_its_node(cluster):
     wire, stolen = cluster.wire(), []
 
     async def disturb(method, path, send):
@@ -111,7 +111,7 @@ async def test_a_pod_that_somebody_else_bound_is_counted_where_it_is(cluster):
     assert stolen
 
 
-async def test_a_pod_that_somebody_else_bound_is_counted_before_the_watch_tells_of_it(cluster):
+async def test_a_pod_bound_by_another_scheduler_is_counted_before_its_watch_event(cluster):
     wire, stolen = cluster.wire(), []
     wire.late["spec.nodeName!="] = asyncio.Event()
 
@@ -132,7 +132,7 @@ async def test_a_pod_that_somebody_else_bound_is_counted_before_the_watch_tells_
         await cluster.placed("next")
 
 
-async def test_nothing_is_written_onto_a_pod_that_somebody_else_bound_meanwhile(cluster):
+async def test_a_pod_bound_by_another_scheduler_meanwhile_is_not_written(cluster):
     wire, written = cluster.wire(), asyncio.Event()
 
     async def disturb(method, path, send):
@@ -199,7 +199,7 @@ async def test_nothing_is_bound_to_a_node_that_went_meanwhile(cluster):
     ]
 
 
-async def test_a_refused_binding_is_told_and_tried_again(cluster):
+async def test_a_refused_binding_is_reported_and_retried(cluster):
     wire, refused = cluster.wire(), []
 
     async def disturb(method, path, send):
@@ -276,7 +276,7 @@ async def test_a_server_that_goes_before_a_binding_gets_it_later(cluster):
         await cluster.placed("web")
 
 
-async def test_events_that_nobody_takes_keep_no_pod_waiting(cluster):
+async def test_rejected_events_do_not_delay_pods(cluster):
     wire = cluster.wire()
 
     async def disturb(method, path, send):
@@ -329,7 +329,7 @@ async def test_a_place_that_no_watch_ever_confirms_is_given_back(cluster):
         await cluster.placed("next")
 
 
-async def test_a_server_that_knows_no_pods_is_told_at_once(cluster):
+async def test_a_server_that_does_not_serve_pods_ends_the_scheduler(cluster):
     wire = cluster.wire()
 
     async def disturb(_method, _path, _send):

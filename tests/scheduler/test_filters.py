@@ -78,7 +78,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("node", "pod", "reason"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_a_node_will_do_or_is_told_why_not(make_pod, make_snapshot, node, pod, reason):
+def test_a_node_is_feasible_or_has_a_reason(make_pod, make_snapshot, node, pod, reason):
     found = choose(make_pod(**pod), make_snapshot({"n1": node}))
     if reason:
         assert isinstance(found, Unschedulable)
@@ -149,7 +149,7 @@ def test_a_host_port_is_free_again_when_its_pod_is_gone(make_pod, make_snapshot)
         ),
     ],
 )
-def test_what_nobody_evaluates_is_refused_by_its_name(make_pod, make_snapshot, spec, why):
+def test_unsupported_fields_are_refused_by_name(make_pod, make_snapshot, spec, why):
     found = choose(make_pod(**spec), make_snapshot({"n1": {}, "n2": {}}))
     assert isinstance(found, Unschedulable)
     assert found.message.startswith(f"0/2 nodes are available: {why}. ")
@@ -184,7 +184,7 @@ def test_what_nobody_evaluates_is_refused_by_its_name(make_pod, make_snapshot, s
         ),
     ],
 )
-def test_a_pod_that_waits_knows_what_may_help_it(make_pod, make_snapshot, node, pod, retry_on):
+def test_a_waiting_pod_knows_the_events_that_may_help_it(make_pod, make_snapshot, node, pod, retry_on):
     found = choose(make_pod(**pod), make_snapshot({"n1": node}))
     assert isinstance(found, Unschedulable)
     assert found.retry_on == retry_on

@@ -105,7 +105,7 @@ def test_pods_are_where_their_neighbours_allow(make_pod, make_snapshot, placed, 
         ),
     ],
 )
-def test_the_reason_says_whose_rule_it_was(make_pod, make_snapshot, placed, spec, reason):
+def test_the_reason_names_the_pod_whose_rule_failed(make_pod, make_snapshot, placed, spec, reason):
     found = choose(make_pod("new", labels={"app": "web"}, **spec), make_snapshot({"n1": {}}, placed))
     assert isinstance(found, Unschedulable)
     assert found.message.startswith(f"0/1 nodes are available: 1 {reason}. ")
@@ -121,7 +121,7 @@ def test_the_reason_says_whose_rule_it_was(make_pod, make_snapshot, placed, spec
         pytest.param([there("b1", **near(term("web")))], {}, "b1", id="near who needs it"),
     ],
 )
-def test_wishes_decide_among_nodes_that_will_do(make_pod, make_snapshot, placed, spec, chosen):
+def test_preferences_decide_among_feasible_nodes(make_pod, make_snapshot, placed, spec, chosen):
     bare = {name: {**given, "allocatable": {"cpu": "0", "memory": "0"}} for name, given in NODES.items()}
     info = make_pod("new", labels={"app": "web"}, **spec)
     assert choose(info, make_snapshot(bare, placed)) == Chosen(chosen)

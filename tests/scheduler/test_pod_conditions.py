@@ -11,7 +11,7 @@ def pod(*conditions, generation=0):
     return pods.read({"metadata": meta, "spec": {}, "status": {"conditions": conditions}})
 
 
-def test_a_pod_that_says_nothing_yet_says_why_it_waits():
+def test_a_waiting_pod_gets_a_condition_with_the_reason():
     assert condition(pod(generation=3), FULL, 0.0) == {
         "type": "PodScheduled",
         "status": "False",
@@ -23,17 +23,17 @@ def test_a_pod_that_says_nothing_yet_says_why_it_waits():
     }
 
 
-def test_what_it_says_already_is_not_said_again():
+def test_an_unchanged_condition_is_not_written_again():
     said = condition(pod(), FULL, 0.0)
     assert condition(pod(said), FULL, 5.0) is None
 
 
-def test_another_reason_is_said_but_it_waits_since_the_first():
+def test_a_new_reason_keeps_the_transition_time():
     said = condition(pod(), GATED, 0.0)
     changed = condition(pod(said), FULL, 5.0)
     assert changed is not None
     assert (changed["reason"], changed["lastTransitionTime"]) == ("Unschedulable", "1970-01-01T00:00:00Z")
 
 
-def test_other_conditions_say_nothing_about_it():
+def test_other_conditions_are_ignored():
     assert condition(pod({"type": "Ready", "status": "False"}), FULL, 0.0) is not None

@@ -28,20 +28,20 @@ async def nobody(queue):
             await queue.pop()
 
 
-async def test_the_most_important_is_first_then_who_waited_longest(queue, make_pod):
+async def test_pods_are_ordered_by_priority_then_by_waiting_time(queue, make_pod):
     for name, priority in (("a", 0), ("b", 10), ("c", 0), ("d", 10), ("e", -5)):
         queue.add(make_pod(name, priority=priority))
     assert await names(queue, 5) == ["b", "d", "a", "c", "e"]
 
 
-async def test_whoever_takes_waits_until_there_is_one(queue, make_pod):
+async def test_a_consumer_waits_for_the_first_pod(queue, make_pod):
     taking = asyncio.create_task(names(queue, 1))
     await asyncio.sleep(0)
     queue.add(make_pod("a"))
     assert await taking == ["a"]
 
 
-async def test_a_pod_is_there_once_however_often_it_is_told(queue, make_pod):
+async def test_a_pod_is_queued_once_however_often_it_is_added(queue, make_pod):
     queue.add(make_pod("a"))
     queue.add(make_pod("a"))
     queue.update(make_pod("a"), may_schedule=True)
@@ -56,7 +56,7 @@ async def test_a_pod_that_is_gone_is_not_given_out(queue, make_pod):
     assert len(queue) == 0
 
 
-async def test_who_sleeps_is_woken_only_by_what_may_help(queue, make_pod):
+async def test_an_unschedulable_pod_is_woken_only_by_events_that_may_help(queue, make_pod):
     queue.add(make_pod("a"))
     await names(queue, 1)
     queue.mark_unschedulable("uid-default-a", ClusterEvent.NODE)
@@ -85,7 +85,7 @@ async def test_a_change_of_the_pod_itself_wakes_it_if_it_may_help(queue, make_po
         assert (await queue.pop()).pod.metadata.labels == {"new": ""}
 
 
-async def test_who_met_an_error_comes_again_by_itself(queue, make_pod):
+async def test_a_pod_is_retried_after_an_error(queue, make_pod):
     queue.add(make_pod("a"))
     for _ in range(3):
         await names(queue, 1)
@@ -93,7 +93,7 @@ async def test_who_met_an_error_comes_again_by_itself(queue, make_pod):
     assert await names(queue, 1) == ["a"]
 
 
-async def test_who_changed_while_in_hand_comes_again_as_it_is_now(queue, make_pod):
+async def test_a_pod_changed_while_in_flight_is_queued_with_its_new_state(queue, make_pod):
     queue.add(make_pod("a"))
     await names(queue, 1)
     queue.refresh(make_pod("a", labels={"new": ""}))
@@ -121,7 +121,7 @@ async def test_pauses_double_up_to_the_longest(monkeypatch, make_pod):
     assert pauses == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
-async def test_who_is_dropped_while_it_pauses_does_not_come_again(queue, make_pod):
+async def test_a_pod_dropped_during_its_backoff_is_not_queued_again(queue, make_pod):
     queue.add(make_pod("a"))
     await names(queue, 1)
     queue.back_off("uid-default-a")
@@ -130,7 +130,7 @@ async def test_who_is_dropped_while_it_pauses_does_not_come_again(queue, make_po
     await nobody(queue)
 
 
-async def test_what_is_said_about_a_pod_that_left_is_not_heard(queue):
+async def test_results_of_a_removed_pod_are_ignored(queue):
     queue.mark_unschedulable("nobody", ClusterEvent.NODE)
     queue.back_off("nobody")
     queue.activate_all()

@@ -53,18 +53,18 @@ def test_the_sandbox_costs_too():
     assert pod_requests(pod([container("a", "1")], overhead={"cpu": "250m"}), {}) == {"cpu": 1250}
 
 
-def test_what_the_pod_asks_for_as_a_whole_counts_instead_of_the_sum():
+def test_pod_level_requests_replace_the_sum_of_containers():
     asked = pod([container("a", "1", "1Mi")])
     assert pod_requests(asked, {"cpu": "3"}) == {"cpu": 3000, "memory": 2**20}
 
 
-def test_a_container_that_is_resized_to_less_holds_what_it_has_until_then():
+def test_a_container_resized_down_counts_with_its_current_resources_until_then():
     status = {"containerStatuses": [{"name": "a", "allocatedResources": {"cpu": "2"}}]}
     given = {"metadata": {"name": "p"}, "spec": {"containers": [container("a", "1")]}, "status": status}
     assert pod_requests(pods.read(given), {}) == {"cpu": 2000}
 
 
-def test_whoever_asks_for_nothing_is_guessed_to_use_something():
+def test_a_pod_without_requests_counts_with_default_requests():
     asked = pod([container("a"), container("b", "1", "1Gi")])
     assert pod_requests(asked, {}, silent=DEFAULT_REQUESTS) == {"cpu": 1100, "memory": 2**30 + 200 * 2**20}
     assert pod_requests(asked, {}) == {"cpu": 1000, "memory": 2**30}

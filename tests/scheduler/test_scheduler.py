@@ -47,7 +47,7 @@ async def test_there_are_two_watches_of_pods_and_one_of_everything_else(cluster)
     ]
 
 
-async def test_an_event_says_where_a_pod_went(working):
+async def test_an_event_names_the_node_of_a_pod(working):
     await working.node("n1")
     pod = await working.pod("web")
     [event] = await working.events("Scheduled")
@@ -75,7 +75,7 @@ async def full(cluster):
         yield cluster
 
 
-async def test_a_pod_that_fits_nowhere_says_so_and_an_event_too(full):
+async def test_an_unschedulable_pod_gets_a_condition_and_an_event(full):
     condition = await full.refused("web", FULL)
     assert (condition["status"], condition["reason"], condition["message"]) == ("False", "Unschedulable", FULL)
     assert condition["lastTransitionTime"]
@@ -83,7 +83,7 @@ async def test_a_pod_that_fits_nowhere_says_so_and_an_event_too(full):
     assert (event["type"], event["action"], event["note"]) == ("Warning", "Scheduling", FULL)
 
 
-async def test_without_nodes_a_pod_says_so(working):
+async def test_a_pod_without_nodes_gets_a_condition(working):
     await working.pod("web")
     condition = await working.refused("web", "no nodes")
     assert condition["message"] == "no nodes available to schedule pods"
@@ -100,7 +100,7 @@ async def test_the_same_refusal_again_is_counted_and_the_pod_is_left_alone(full)
     assert len([path for _method, path in full.used.calls if path.endswith("/status")]) == 1
 
 
-async def test_a_heartbeat_of_a_node_wakes_nobody(full):
+async def test_a_heartbeat_of_a_node_wakes_no_pod(full):
     await full.refused("web", FULL)
     beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2030-01-01T00:00:00Z"}
     await change_node(full, {"status": {"conditions": [beat]}}, subresource="status")
@@ -118,7 +118,7 @@ async def test_another_reason_replaces_the_first_and_the_time_of_refusal_stays(w
     assert second["lastTransitionTime"] == first["lastTransitionTime"]
 
 
-async def test_a_refusal_is_written_again_when_somebody_changed_the_pod_meanwhile(cluster):
+async def test_a_condition_is_written_again_after_a_conflict(cluster):
     wire = cluster.wire()
     change = {"metadata": {"annotations": {"changed": "meanwhile"}}}
 
@@ -160,7 +160,7 @@ async def ends(cluster):
         pytest.param(ends, id="a pod ends"),
     ],
 )
-async def test_a_pod_that_waits_for_room_is_woken_by_what_makes_it(working, happens):
+async def test_a_pod_waiting_for_capacity_is_woken_when_capacity_is_freed(working, happens):
     await working.node("n1", cpu="2")
     await working.pod("old", requests={"cpu": "2"})
     await working.placed("old")
@@ -243,7 +243,7 @@ async def test_the_most_important_pod_gets_the_last_place(cluster):
         await cluster.refused("first", "Insufficient cpu")
 
 
-async def test_nobody_is_refused_before_all_nodes_are_known(cluster):
+async def test_no_pod_is_refused_before_all_nodes_are_known(cluster):
     wire, known, asked = cluster.wire(), asyncio.Event(), asyncio.Event()
 
     async def disturb(_method, path, send):

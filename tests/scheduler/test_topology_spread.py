@@ -97,7 +97,7 @@ def test_no_domain_gets_further_ahead_than_it_may(make_pod, make_snapshot, nodes
     assert found == possible.split()
 
 
-def test_the_reason_tells_uneven_nodes_from_those_without_the_label(make_pod, make_snapshot):
+def test_the_reason_distinguishes_skew_from_a_missing_label(make_pod, make_snapshot):
     nodes = {"a1": {"labels": {"zone": "a"}}, "b1": {"labels": {"zone": "b"}, "unschedulable": True}, "x": {}}
     found = choose(make_pod("new", labels={"app": "web"}, **constraint()), make_snapshot(nodes, web("a1")))
     assert isinstance(found, Unschedulable)
@@ -105,13 +105,13 @@ def test_the_reason_tells_uneven_nodes_from_those_without_the_label(make_pod, ma
     assert found.message.startswith(expected)
 
 
-def test_a_pod_that_is_being_deleted_makes_room(make_pod, make_snapshot):
+def test_a_pod_that_is_being_deleted_does_not_count(make_pod, make_snapshot):
     snapshot = make_snapshot({"a1": {}, "b1": {}}, [*web("b1"), *web("a1", "a1", deleting=True)])
     info = make_pod("new", labels={"app": "web"}, **constraint("kubernetes.io/hostname"))
     assert choose(info, snapshot) == Chosen("a1")
 
 
-def test_a_wish_for_balance_decides_among_nodes_that_will_do(make_pod, make_snapshot):
+def test_a_soft_constraint_decides_among_feasible_nodes(make_pod, make_snapshot):
     nodes = {name: {**given, "allocatable": {"cpu": "0", "memory": "0"}} for name, given in ZONES.items()}
     snapshot = make_snapshot(nodes, [*web("b1"), ("a1", "x", {}), ("a2", "y", {}), ("a2", "z", {})])
     info = make_pod("new", labels={"app": "web"}, **constraint(when="ScheduleAnyway"))

@@ -43,7 +43,7 @@ async def test_the_revision_stops_where_the_watch_was_cut():
     assert [each.revision for each in await resumed.next()] == [3, 4]
 
 
-async def test_at_the_end_a_reader_still_gets_what_was_queued():
+async def test_a_reader_gets_the_queued_events_after_the_end():
     broadcaster = Broadcaster(History())
     watch = broadcaster.subscribe(PODS, 1)
     publish(broadcaster, put(2))
@@ -55,7 +55,7 @@ async def test_at_the_end_a_reader_still_gets_what_was_queued():
         await watch.next()
 
 
-async def test_a_feed_that_begins_anew_tells_gone_to_those_who_missed_something():
+async def test_a_restarted_feed_answers_gone_to_readers_that_missed_events():
     broadcaster = Broadcaster(History())
     behind, ahead = broadcaster.subscribe(PODS, 1), broadcaster.subscribe(PODS, 20)
     publish(broadcaster, put(2))

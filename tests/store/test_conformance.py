@@ -55,7 +55,7 @@ async def test_an_update_keeps_when_the_key_was_created(store):
     assert await store.get(WEB) == third
 
 
-async def test_an_update_of_an_older_revision_is_stale_and_tells_the_current_item(store):
+async def test_an_update_of_an_older_revision_is_stale_and_returns_the_current_item(store):
     first = await store.create(WEB, b"one")
     second = await store.update(WEB, b"two", expected=first.revision)
     with pytest.raises(Stale) as refused:
@@ -65,7 +65,7 @@ async def test_an_update_of_an_older_revision_is_stale_and_tells_the_current_ite
 
 
 @pytest.mark.parametrize("expected", [0, -1, 7])
-async def test_what_is_not_there_can_neither_be_updated_nor_deleted(store, expected):
+async def test_a_missing_key_can_be_neither_updated_nor_deleted(store, expected):
     with pytest.raises(Stale) as refused:
         await store.update(WEB, b"x", expected=expected)
     assert refused.value.current is None
@@ -74,7 +74,7 @@ async def test_what_is_not_there_can_neither_be_updated_nor_deleted(store, expec
     assert await store.get(WEB) is None
 
 
-async def test_a_deleted_key_is_gone_and_can_be_created_anew(store):
+async def test_a_deleted_key_is_gone_and_can_be_created_again(store):
     first = await store.create(WEB, b"one")
     with pytest.raises(Stale):
         await store.delete(WEB, expected=first.revision + 1)
@@ -110,7 +110,7 @@ async def test_a_list_is_in_key_order_and_does_not_leak_neighbours(store):
     assert empty.revision == store.revision
 
 
-async def test_a_list_of_something_that_is_no_prefix_is_an_error(store):
+async def test_a_list_of_an_invalid_prefix_is_an_error(store):
     with pytest.raises(ValueError, match="ends in '/'"):
         await store.list("/registry/pods")
 
@@ -194,7 +194,7 @@ async def test_the_time_before_the_first_revision_is_gone(store, at):
         await until_the_end(store.watch(PODS, after=at))
 
 
-async def test_a_watch_tells_every_change_once_in_order_with_what_was_before(store, take):
+async def test_a_watch_delivers_every_change_once_in_order_with_the_previous_value(store, take):
     watch = store.watch(PODS, after=store.revision)
     first = await store.create(WEB, b"one")
     await store.create("/registry/secrets/default/s", b"")
@@ -229,7 +229,7 @@ async def test_a_watch_resumes_after_any_revision(store, take):
         pytest.param("/registry/", ["pods/a/1", "pods/a/10", "podsx/a/1", "pods/b/1"], id="everything"),
     ],
 )
-async def test_a_watch_sees_its_prefix_and_nothing_else(store, take, prefix, seen):
+async def test_a_watch_sees_only_its_prefix(store, take, prefix, seen):
     start = store.revision
     live = store.watch(prefix, after=start)
     for key in ("pods/a/1", "pods/a/10", "podsx/a/1", "pods/b/1"):
@@ -256,7 +256,7 @@ async def test_all_watchers_are_handed_the_same_change(store, take):
     assert first is second is replayed
 
 
-async def test_what_a_watch_has_handed_out_moves_on_with_other_prefixes(store, take):
+async def test_a_watchs_revision_advances_with_changes_of_other_prefixes(store, take):
     watch = store.watch(PODS, after=store.revision)
     other = store.watch("/registry/secrets/", after=store.revision)
     pod = await store.create(WEB, b"")
@@ -302,7 +302,7 @@ async def test_a_slow_watcher_is_cut_while_others_go_on_and_resumes_from_its_rev
     assert [change.item for change in await take(resumed, 30)] == items
 
 
-async def test_a_closed_watch_ends_and_disturbs_nobody(store, take):
+async def test_a_closed_watch_ends_without_affecting_others(store, take):
     start = store.revision
     closed, other = store.watch(PODS, after=start), store.watch(PODS, after=start)
     waiting = asyncio.ensure_future(closed.next())
@@ -315,7 +315,7 @@ async def test_a_closed_watch_ends_and_disturbs_nobody(store, take):
     assert len(await take(other, 1)) == 1
 
 
-async def test_of_many_who_update_one_key_each_step_is_taken_by_one(store):
+async def test_each_of_many_concurrent_updates_of_a_key_has_one_winner(store):
     await store.create(WEB, b"0")
 
     async def add_one() -> int:
@@ -331,7 +331,7 @@ async def test_of_many_who_update_one_key_each_step_is_taken_by_one(store):
     assert len(set(revisions)) == 20
 
 
-async def test_of_many_who_create_one_key_one_succeeds(store):
+async def test_one_of_many_concurrent_creations_of_a_key_succeeds(store):
     results = await asyncio.gather(*(store.create(WEB, b"%d" % n) for n in range(20)), return_exceptions=True)
     items = [each for each in results if isinstance(each, Item)]
     assert [await store.get(WEB)] == items
@@ -367,7 +367,7 @@ async def test_the_past_is_kept_within_its_window(open_a_store, take):
     assert len(await take(recent, 100)) == 100
 
 
-async def test_a_store_that_is_well_has_no_failure_to_tell(store):
+async def test_a_healthy_store_reports_no_failure(store):
     assert store.failure == ""
 
 

@@ -30,7 +30,7 @@ async def test_an_etcd_url_opens_an_etcd(tmp_path, shared_etcd):
         ("etcd://", "is not HOST:PORT"),
     ],
 )
-async def test_a_bad_url_is_refused_with_what_is_wrong(tmp_path, url, wrong):
+async def test_a_bad_url_is_refused_with_the_reason(tmp_path, url, wrong):
     with pytest.raises(BadUrl, match=wrong):
         await open_store(url, tmp_path)
 

@@ -43,7 +43,7 @@ def test_changes_are_found_by_prefix(prefix, expected):
     assert [each.revision for each in history.after(3, prefix)] == [each for each in expected if each > 3]
 
 
-def test_what_is_forgotten_is_gone_from_every_drawer():
+def test_forgotten_events_are_gone_from_every_index():
     history = filled(*(put(number + 2, key, b"1234") for number, key in enumerate(KEYS)))
     assert [each.revision for each in history.forget(4)] == [2, 3, 4]
     with pytest.raises(Gone) as refused:
@@ -65,7 +65,7 @@ def test_what_is_forgotten_is_gone_from_every_drawer():
         pytest.param(Window(revisions=90, size=0), 101, id="even if nothing fits"),
     ],
 )
-def test_the_window_says_what_may_be_forgotten(window, surplus):
+def test_the_window_decides_which_events_may_be_forgotten(window, surplus):
     clock = Clock()
     history = History(clock=clock)
     for revision in range(2, 102):
@@ -88,7 +88,7 @@ def test_the_age_of_changes_is_known_after_others_were_forgotten():
     assert history.surplus(Window(revisions=1, seconds=90)) == 11
 
 
-def test_a_history_that_begins_anew_knows_nothing():
+def test_a_restarted_history_is_empty():
     history = filled(put(2), put(3))
     history.restart(10)
     assert (history.floor, history.revision, len(history), history.size) == (10, 10, 0, 0)

@@ -114,7 +114,7 @@ def check(record: Record, watched: list[Change], start: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_what_many_clients_see_is_one_order(store, seed):
+async def test_concurrent_clients_see_one_order(store, seed):
     record, watched, start = await play(store, seed)
     assert len(record.writes) > 50
     check(record, watched, start)

@@ -33,7 +33,7 @@ def play(history: list[tuple[str, str]]) -> tuple[Versions, dict[int, dict[str, 
 
 @given(steps, st.data())
 @settings(max_examples=60, deadline=None)
-def test_every_page_of_every_revision_is_what_was_there_then(history, data):
+def test_every_page_of_every_revision_shows_the_state_at_that_revision(history, data):
     versions, states = play(history)
     at = data.draw(st.sampled_from(sorted(states)))
     prefix = data.draw(st.sampled_from(PREFIXES))
@@ -53,7 +53,7 @@ def test_every_page_of_every_revision_is_what_was_there_then(history, data):
 
 @given(steps, st.data())
 @settings(max_examples=60, deadline=None)
-def test_compaction_takes_only_what_nobody_can_ask_for(history, data):
+def test_compaction_removes_only_unreachable_versions(history, data):
     versions, states = play(history)
     rows = {item.revision for state in states.values() for item in state.values()}
     tombstones = set(states) - rows - {1}
@@ -90,7 +90,7 @@ ITEM = Item("/registry/k", b"", 5, 3)
         pytest.param(ITEM, None, 6, Stale, id="delete from another revision"),
     ],
 )
-def test_a_write_is_decided_by_what_the_key_holds(current, value, expected, outcome):
+def test_a_write_is_decided_by_the_keys_current_revision(current, value, expected, outcome):
     if isinstance(outcome, type) and issubclass(outcome, StorageError):
         with pytest.raises(outcome):
             decide(current, "/registry/k", value, expected, 9)

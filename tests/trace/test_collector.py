@@ -149,7 +149,7 @@ async def test_datagrams_that_do_not_fit_are_lost_and_noticed(socket, tmp_path, 
     assert len(first) < 20_000
 
 
-async def test_a_recorder_without_a_collector_goes_on_and_is_heard_once_there_is_one(socket, tmp_path, recorder):
+async def test_a_recorder_works_without_a_collector_and_connects_once_there_is_one(socket, tmp_path, recorder):
     recorder(hop(1))
     async with collecting(socket, tmp_path / "trace"):
         recorder(hop(2))
@@ -157,7 +157,7 @@ async def test_a_recorder_without_a_collector_goes_on_and_is_heard_once_there_is
     assert found.seq == 2
 
 
-async def test_a_collector_goes_on_where_the_one_before_it_stopped(socket, tmp_path, recorder):
+async def test_a_collector_continues_where_the_previous_one_stopped(socket, tmp_path, recorder):
     for each in (1, 2):
         async with collecting(socket, tmp_path / "trace"):
             recorder(hop(each))
@@ -218,7 +218,7 @@ def lines(count: int, size: int = 100) -> list[bytes]:
     ]
 
 
-def test_the_oldest_records_make_way_for_the_newest(tmp_path):
+def test_the_oldest_records_are_dropped_for_the_newest(tmp_path):
     writer = Writer(tmp_path, limit=SEGMENTS * 2000)
     for each in lines(500):
         writer.write([each])

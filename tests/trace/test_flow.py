@@ -153,7 +153,7 @@ def test_a_pod_without_a_kubectl_command_misses_the_user(records, tell):
     ]
 
 
-def test_a_failed_call_is_no_step(records, tell):
+def test_a_failed_call_is_not_a_step(records, tell):
     place = next(i for i, each in enumerate(records) if each.method == "RunPodSandbox" and each.ends)
     records[place] = msgspec.structs.replace(records[place], outcome="UNKNOWN")
     [found] = check(tell(records), FLOW)

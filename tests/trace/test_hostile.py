@@ -178,7 +178,7 @@ RECORDS = st.builds(
 
 
 @given(st.lists(RECORDS, max_size=12))
-def test_whatever_was_recorded_can_be_shown(records):
+def test_any_recorded_text_can_be_shown(records):
     traces = PodTraces()
     traces.learn(records)
     for trace in traces.all():

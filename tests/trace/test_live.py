@@ -124,7 +124,7 @@ async def test_a_watch_event_is_recorded_and_the_watch_comes_first(tmp_path, col
     assert (event.caller, event.callee, event.label) == ("APIServer", "Scheduler", "ADDED default/web (Pending)")
 
 
-async def test_a_participant_at_a_foreign_api_server_tells_of_its_requests_itself(tmp_path, collector, monkeypatch):
+async def test_a_client_of_a_foreign_api_server_records_its_own_requests(tmp_path, collector, monkeypatch):
     tap = tracing.tap("Kubelet", "n1")
     monkeypatch.delenv(tracing.VARIABLE)
     async with running(Options(data_dir=tmp_path / "data", port=0, store_url="memory://")) as server:

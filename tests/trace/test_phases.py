@@ -30,7 +30,7 @@ def test_a_pod_that_does_not_run_has_no_phases_but_parts(records, tell):
     assert "CNI" in [each.name for each in parts(trace)]
 
 
-def test_parts_count_calls_and_the_time_in_which_one_at_least_is_under_way(records, tell):
+def test_phases_count_calls_and_the_time_with_at_least_one_in_flight(records, tell):
     begun = next(each for each in records if each.method == "ADD bridge" and each.begins)
     ended = next(each for each in records if each.method == "ADD bridge" and each.ends)
     more = [

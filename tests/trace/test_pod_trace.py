@@ -38,13 +38,13 @@ def test_a_pod_that_does_not_run_yet_has_no_duration_and_its_calls_are_open(reco
     assert [(each.method, each.took) for each in trace.arrows][-1] == ("RunPodSandbox", None)
 
 
-def test_both_arrows_of_a_call_tell_how_long_it_took(trace):
+def test_both_arrows_of_a_call_show_its_duration(trace):
     took = {(each.turn, each.took) for each in trace.arrows if each.method == "RunPodSandbox"}
     assert {turn for turn, _ in took} == {Turn.CALL, Turn.REPLY}
     assert all(each == pytest.approx(0.003, abs=1e-5) for _, each in took)
 
 
-def test_records_that_come_in_any_order_tell_the_same(records, tell):
+def test_records_in_any_order_give_the_same_trace(records, tell):
     assert tell(reversed(records)) == tell(records)
 
 

@@ -22,7 +22,7 @@ def numbers(reader: Reader) -> list[int]:
     return [each.seq for each in reader.more()]
 
 
-def test_records_that_are_too_old_are_dropped_although_there_is_room(tmp_path):
+def test_records_that_are_too_old_are_dropped_below_the_size_limit(tmp_path):
     writer = Writer(tmp_path, age=7 * DAY)
     writer.write([line(1)])
     writer.close()

@@ -55,7 +55,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 @pytest.mark.parametrize(("body", "part"), BROKEN)
-def test_what_is_no_json_object_is_a_bad_request(stocked, method, body, part):
+def test_a_body_that_is_not_a_json_object_is_a_bad_request(stocked, method, body, part):
     path = MAPS if method == "POST" else f"{MAPS}/there"
     judge(stocked.refused(method, path, body), 400, "BadRequest", part)
 
@@ -137,7 +137,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("body", "code", "reason", "part"), WRONG)
-def test_a_wrong_object_is_refused_with_what_is_wrong(stocked, body, code, reason, part):
+def test_an_invalid_object_is_refused_with_the_reason(stocked, body, code, reason, part):
     judge(stocked.refused("POST", MAPS, body), code, reason, part)
 
 
@@ -162,14 +162,14 @@ UPDATES = [
 
 
 @pytest.mark.parametrize(("body", "code", "reason", "part"), UPDATES)
-def test_a_wrong_update_is_refused_with_what_is_wrong(stocked, body, code, reason, part):
+def test_an_invalid_update_is_refused_with_the_reason(stocked, body, code, reason, part):
     reply = stocked.refused("PUT", f"{MAPS}/there", body)
     assert reply.status in (400, 409, 422)
     if code:
         judge(reply, code, reason, part)
 
 
-def test_an_update_of_what_is_not_there_is_not_found(stocked):
+def test_an_update_of_a_missing_object_is_not_found(stocked):
     judge(stocked.refused("PUT", f"{MAPS}/absent", {"metadata": {"name": "absent"}}), 404, "NotFound", '"absent"')
 
 
@@ -186,7 +186,7 @@ def test_an_update_of_what_is_not_there_is_not_found(stocked):
         "application/x-www-form-urlencoded",
     ],
 )
-def test_a_media_type_that_is_not_spoken_is_told_with_those_that_are(stocked, media):
+def test_an_unsupported_media_type_is_refused_with_the_supported_ones(stocked, media):
     reply = stocked.refused("POST", MAPS, {"metadata": {"name": "b"}}, media=media)
     judge(reply, 415, "UnsupportedMediaType", "application/json", "application/yaml")
 
@@ -207,7 +207,7 @@ def test_a_body_of_three_mebibytes_and_one_is_too_large(stocked):
 
 
 @pytest.mark.parametrize("how", ["create", "update", "patch"])
-def test_an_object_above_what_the_store_takes_is_too_large_however_it_grows(house, how):
+def test_an_object_above_the_stores_limit_is_too_large_however_it_grows(house, how):
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     made = house.made(classes, {"metadata": {"name": "there"}, "value": 1})
     large = {"description": "x" * 1_600_000}
@@ -269,14 +269,14 @@ def test_nothing_is_made_in_a_namespace_that_is_not_there(house, name, code):
     assert house.refused("POST", f"/api/v1/namespaces/absent/{name}", body).status == code
 
 
-def test_of_a_thousand_wrong_things_only_some_are_told_and_the_answer_stays_small(stocked):
+def test_an_answer_lists_only_some_of_a_thousand_errors(stocked):
     labels = {f"bad key {each}": "" for each in range(100_000)}
     reply = stocked.refused("POST", MAPS, {"metadata": {"name": "b", "labels": labels}})
     judge(reply, 422, "Invalid", "metadata.labels")
     assert len(reply.raw) < 200_000
 
 
-def test_the_same_wrong_thing_is_not_repeated_for_everybody_whom_it_concerns(stocked):
+def test_the_same_error_is_not_repeated_for_every_owner(stocked):
     """Every further controller among the owners complains with all of them: not with megabytes each."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
     reply = stocked.refused("POST", MAPS, {"metadata": {"name": "b", "ownerReferences": [owner] * 10_000}})
@@ -300,7 +300,7 @@ def test_warnings_about_unknown_fields_stay_few_short_and_in_their_header(house,
     assert all(each.isprintable() and each.isascii() for each in reply.warnings)
 
 
-def test_a_strict_client_is_told_of_unknown_fields_and_nothing_is_stored(house):
+def test_strict_validation_refuses_unknown_fields_and_stores_nothing(house):
     body = {"metadata": {"name": "b", "x": 1}, **{f"field{each}": 1 for each in range(10_000)}}
     reply = house.refused("POST", MAPS, body, query={"fieldValidation": "Strict"})
     judge(reply, 400, "BadRequest", 'unknown field "metadata.x"')

@@ -114,7 +114,7 @@ def test_an_alias_bomb_as_an_apply_patch_does_not_go_off(house, media, code):
     assert house.refused("PATCH", f"{MAPS}/there", doubling(9), media=media, query=query).status == code
 
 
-def test_as_many_parts_as_allowed_are_judged_in_time(house):
+def test_the_allowed_number_of_parts_is_validated_in_time(house):
     """The dearest parts there are: every one is defaulted, admitted and found wrong in several ways."""
     body = b'{"metadata":{"name":"x"},"spec":{"containers":[%s]}}' % b",".join([b"{}"] * (MOST_CONTAINERS - 10))
     began = time.process_time()

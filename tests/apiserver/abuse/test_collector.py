@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from podwire.cluster.apiserver_controllers import run_in_process
+from tests.eventually import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 MANY = 10_000 if os.environ.get("PODWIRE_SOAK") else 2_000
@@ -51,11 +52,14 @@ def names(house: Any) -> set[str]:
     return {each["metadata"]["name"] for each in listed} - {"kube-root-ca.crt"}
 
 
-def wait_until(house: Any, condition: Any, within: float = 60.0) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, names(house) if len(names(house)) < 20 else len(names(house))
+def wait_until(house: Any, condition: Any) -> None:
+    """Runs the server, whose event loop stands still otherwise, until the condition holds."""
+
+    def run_and_check() -> Any:
         house.run(asyncio.sleep(0.02))
+        return condition()
+
+    eventually(run_and_check, explain=lambda: sorted(names(house))[:20])
 
 
 def rests(house: Any) -> bool:
@@ -93,7 +97,7 @@ def test_an_object_that_owns_itself_can_be_deleted(collected):
         pytest.param({"apiVersion": "v1", "kind": "ConfigMap", "name": "real", "uid": "another"}, id="a namesake"),
     ],
 )
-def test_a_child_of_nobody_is_collected(collected, reference):
+def test_a_dependent_of_a_missing_owner_is_collected(collected, reference):
     own(collected, "real")
     own(collected, "child", reference)
     wait_until(collected, lambda: names(collected) == {"real"})
@@ -131,7 +135,7 @@ def test_thousands_of_dependents_are_collected_in_time(collected):
     assert rests(collected)
 
 
-def test_an_object_with_thousands_of_owners_is_no_burden(collected):
+def test_an_object_with_thousands_of_owners_is_collected(collected):
     ghosts = [{"apiVersion": "v1", "kind": "ConfigMap", "name": f"g{each}", "uid": f"u{each}"} for each in range(1_000)]
     living = own(collected, "living")
     own(collected, "child", owner(living), *ghosts)
@@ -139,7 +143,7 @@ def test_an_object_with_thousands_of_owners_is_no_burden(collected):
     assert names(collected) == {"living", "child"}
 
 
-def test_a_finalizer_that_nobody_removes_keeps_its_object_and_nobody_busy(collected):
+def test_a_finalizer_that_stays_keeps_its_object_without_busy_looping(collected):
     parent = own(collected, "parent")
     own(collected, "child", owner(parent, blockOwnerDeletion=True), finalizers=["example.com/never"])
     collected.ask("DELETE", f"{MAPS}/parent", {"propagationPolicy": "Foreground"})

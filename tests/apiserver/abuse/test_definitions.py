@@ -83,7 +83,7 @@ def test_a_definition_that_cannot_be_served_is_refused(house, wrong, code, part)
 
 
 @pytest.mark.parametrize("approval", ["https://example.com/pull/1", "unapproved, just trying"])
-def test_what_is_built_in_cannot_be_defined(house, approval):
+def test_built_in_kinds_cannot_be_defined(house, approval):
     """Deleting such a definition would delete every network policy there is."""
     wrong = definition(group="networking.k8s.io", plural="networkpolicies")
     wrong["metadata"]["annotations"] = {"api-approved.kubernetes.io": approval}
@@ -157,7 +157,7 @@ def test_a_long_list_of_allowed_values_is_not_repeated_for_every_wrong_one(house
                      id="the same many times"),
     ],
 )  # fmt: skip
-def test_values_at_the_edge_are_judged_not_failed(house, schema, value):
+def test_boundary_values_are_validated_without_a_failure(house, schema, value):
     house.made(DEFINITIONS, definition({"type": "object", "properties": {"value": schema}}))
     house.settle()
     assert house.ask("POST", THINGS, thing(value=value)).status in (201, 422)
@@ -176,7 +176,7 @@ def test_values_at_the_edge_are_judged_not_failed(house, schema, value):
         pytest.param(thing(text="b"), 422, "should match", id="a text that does not match"),
     ],
 )
-def test_a_wrong_custom_object_is_refused_with_what_is_wrong(house, wrong, code, part):
+def test_an_invalid_custom_object_is_refused_with_the_reason(house, wrong, code, part):
     house.made(DEFINITIONS, definition(text(pattern="^a*$")))
     house.settle()
     reply = house.refused("POST", THINGS, wrong)

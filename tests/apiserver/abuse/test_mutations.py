@@ -233,7 +233,7 @@ requests = st.fixed_dictionaries(
 
 @given(asked=requests)
 @settings(max_examples=5000 if SOAK else 250, suppress_health_check=SHARED)
-def test_whatever_is_asked_is_answered(shared_house, asked):
+def test_every_request_is_answered(shared_house, asked):
     """A future revision may time out, a kubelet cannot be reached: nothing else is the server's fault."""
     how = {**asked["headers"], "media": asked["headers"].get("content_type", "application/json")}
     how.pop("content_type", None)

@@ -83,7 +83,7 @@ def test_a_path_that_points_nowhere_is_refused(stocked, method, path, code):
         "/apis/apiextensions.k8s.io/v1/namespaces/kube-system/customresourcedefinitions/kube-system",
     ],
 )
-def test_nobody_reads_the_clusters_objects_through_a_namespace_of_the_same_name(stocked, path):
+def test_cluster_scoped_objects_are_not_readable_through_a_namespace(stocked, path):
     """A service account may read its namespace; authorized by that, a node or cluster role must not be found."""
     rules = {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}
     stocked.made("/apis/rbac.authorization.k8s.io/v1/clusterroles", {"metadata": {"name": "kube-system"}, **rules})
@@ -91,7 +91,7 @@ def test_nobody_reads_the_clusters_objects_through_a_namespace_of_the_same_name(
     assert (reply.status, reply.body["reason"]) == (404, "NotFound")
 
 
-def test_a_wrong_method_or_option_tells_nobody_more_than_that_it_is_forbidden(stocked):
+def test_a_wrong_method_or_option_reveals_only_that_it_is_forbidden(stocked):
     stranger = {"user": None}
     for method, query in (("TRACE", {}), ("PUT", {}), ("GET", {"watch": "perhaps"})):
         assert stocked.refused(method, PODS, query=query, **stranger).status == 403
@@ -104,7 +104,7 @@ def test_one_trailing_slash_is_forgiven(path):
     assert paths.parse(path) == paths.parse("/api/v1/namespaces/a/pods/b")
 
 
-def test_what_is_no_path_of_a_resource_is_not_parsed():
+def test_a_path_of_no_resource_is_not_parsed():
     assert paths.parse("/healthz") is None
     with pytest.raises(BadPath):
         paths.parse("/api/v1/%80")

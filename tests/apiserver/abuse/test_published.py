@@ -42,7 +42,7 @@ def test_every_published_operation_is_served_and_no_other(shared_house, document
     assert not differences
 
 
-def test_no_published_operation_fails_whatever_it_is_sent(shared_house, documents):
+def test_no_published_operation_fails_on_any_input(shared_house, documents):
     """503 is for what kubelets answer; 501 for what is published and not there yet."""
     for path, item in published(documents):
         for method in [each for each in METHODS if each in item]:

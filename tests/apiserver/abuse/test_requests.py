@@ -142,7 +142,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize(("media", "body", "code", "part"), PATCHES, ids=lambda each: str(each)[:60])
-def test_a_wrong_patch_is_refused_with_what_is_wrong(stocked, media, body, code, part):
+def test_an_invalid_patch_is_refused_with_the_reason(stocked, media, body, code, part):
     judge(stocked.refused("PATCH", f"{MAPS}/there", body, media=media), code, REASONS[code], part)
 
 
@@ -169,7 +169,7 @@ DELETIONS = [
 
 @pytest.mark.parametrize(("query", "body", "code", "part"), DELETIONS, ids=lambda each: str(each)[:50])
 @pytest.mark.parametrize("path", [f"{MAPS}/there", f"{PODS}/bound"])
-def test_a_wrong_deletion_is_refused_with_what_is_wrong(stocked, path, query, body, code, part):
+def test_an_invalid_deletion_is_refused_with_the_reason(stocked, path, query, body, code, part):
     judge(stocked.refused("DELETE", path, body, query=query), code, REASONS[code], part)
 
 
@@ -362,7 +362,7 @@ SUBRESOURCES = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "code"), SUBRESOURCES, ids=lambda each: str(each)[-40:])
-def test_a_door_that_is_not_there_or_not_for_this_is_refused(stocked, method, path, body, code):
+def test_a_missing_or_unsuitable_subresource_is_refused(stocked, method, path, body, code):
     assert stocked.refused(method, path, body).status == code
 
 
@@ -399,7 +399,7 @@ def test_a_wrong_review_or_token_request_is_refused(stocked, path, body, codes):
 
 
 @pytest.mark.parametrize("token", ["x", "a.b.c", "\u00e9", "\x00", "x" * 1_000_000, "eyJhbGciOiJub25lIn0.e30."])
-def test_a_review_of_a_bad_token_says_that_it_is_bad(stocked, token):
+def test_a_review_of_a_bad_token_reports_it(stocked, token):
     reply = stocked.ask("POST", f"{AUTHENTICATION}/tokenreviews", {"spec": {"token": token}})
     assert (reply.status, reply.body["status"].get("authenticated", False)) == (201, False)
 
@@ -417,7 +417,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize(("accept", "code"), ACCEPTED, ids=lambda each: str(each)[:50])
-def test_what_cannot_be_answered_in_a_wanted_form_is_not_acceptable(stocked, accept, code):
+def test_an_unsupported_response_form_is_not_acceptable(stocked, accept, code):
     assert stocked.ask("GET", MAPS, accept=accept).status == code
 
 

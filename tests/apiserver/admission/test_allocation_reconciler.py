@@ -28,7 +28,7 @@ def crashed():
     return leave
 
 
-async def test_what_a_crash_has_left_is_swept_when_it_can_be_nobodys(api, crashed):
+async def test_leftovers_of_a_crash_are_removed_when_they_are_orphaned(api, crashed):
     before = await keys(api)
     await crashed(api)
 
@@ -40,7 +40,7 @@ async def test_what_a_crash_has_left_is_swept_when_it_can_be_nobodys(api, crashe
     assert await keys(api) == before
 
 
-async def test_what_is_held_is_not_swept_however_old(api):
+async def test_an_allocation_in_use_is_not_removed_however_old(api):
     await api.made(SERVICES, {"metadata": {"name": "web"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}})
     before = await keys(api)
     api.clock.move(100_000)
@@ -50,7 +50,7 @@ async def test_what_is_held_is_not_swept_however_old(api):
     assert await keys(api) == before
 
 
-async def test_what_a_crash_has_left_goes_to_the_service_it_was_for(api, crashed):
+async def test_an_allocation_left_by_a_crash_is_given_to_its_service(api, crashed):
     await crashed(api)
     ports = [{"port": 80, "nodePort": 30080}]
     spec = {"type": "NodePort", "clusterIP": "10.96.0.10", "ports": ports}
@@ -84,7 +84,7 @@ async def test_a_record_that_was_lost_is_made_again(api):
     assert f"{ADDRESSES}{address}" in await keys(api)
 
 
-async def test_an_address_that_somebody_reserved_by_hand_is_left_alone(api):
+async def test_a_manually_reserved_address_is_left_alone(api):
     parent = {"resource": "services", "namespace": "default", "name": "later"}
     await api.made(IPS, {"metadata": {"name": "10.96.0.77"}, "spec": {"parentRef": parent}})
     api.clock.move(100_000)

@@ -30,7 +30,7 @@ def operation():
     return Operation(verb="CREATE", resource=None, namespace="", obj=obj, old=None, user=User("jane"))
 
 
-async def test_judges_are_asked_in_order():
+async def test_admission_plugins_are_called_in_order():
     notes = []
 
     await Admission([AdmissionPlugin("first", notes), AdmissionPlugin("second", notes)]).admit(operation())
@@ -38,7 +38,7 @@ async def test_judges_are_asked_in_order():
     assert notes == ["first admits", "second admits"]
 
 
-async def test_after_a_refusal_nobody_is_asked_and_what_was_taken_is_given_back_backwards():
+async def test_after_a_refusal_allocations_are_released_in_reverse_order():
     notes = []
     chain = [
         AdmissionPlugin("first", notes, takes=True),

@@ -67,7 +67,7 @@ async def test_nor_is_it_granted_elsewhere(claimed):
     assert (await claimed.patch(f"{CLAIM}/c/status", {"status": granted})).status == 200
 
 
-async def test_what_was_told_of_a_device_goes_with_its_allocation(claimed):
+async def test_device_status_is_removed_with_its_allocation(claimed):
     told = {"driver": "net.example", "pool": "n1", "device": "eth0", "networkData": {"interfaceName": "net1"}}
     await claimed.patch(f"{CLAIM}/c/status", {"status": {"allocation": {"devices": {"results": [RESULT]}}}})
     reply = await claimed.patch(f"{CLAIM}/c/status", {"status": {"devices": [told]}})
@@ -78,7 +78,7 @@ async def test_what_was_told_of_a_device_goes_with_its_allocation(claimed):
     assert (reply.status, reply.body["status"]) == (200, {})
 
 
-async def test_what_is_allocated_stays_what_it_is(claimed):
+async def test_an_allocation_is_immutable(claimed):
     await claimed.patch(f"{CLAIM}/c/status", {"status": {"allocation": {"devices": {"results": [RESULT]}}}})
     other = {"allocation": {"devices": {"results": [{**RESULT, "device": "eth1"}]}}}
 
@@ -89,7 +89,7 @@ async def test_what_is_allocated_stays_what_it_is(claimed):
     assert "field is immutable" in reply.message
 
 
-async def test_a_claims_spec_stays_what_it_is(claimed):
+async def test_a_claims_spec_is_immutable(claimed):
     reply = await claimed.patch(f"{CLAIM}/c", {"spec": {"devices": {"requests": []}}})
 
     assert reply.status == 422

@@ -15,7 +15,7 @@ async def leaving(api, config):
     return api
 
 
-async def test_a_namespace_on_its_way_out_takes_nothing_new(leaving, config):
+async def test_a_terminating_namespace_accepts_no_new_objects(leaving, config):
     reply = await leaving.post(CONFIGS, config("late"))
 
     assert (reply.status, reply.body["reason"]) == (403, "Forbidden")
@@ -26,7 +26,7 @@ async def test_a_namespace_on_its_way_out_takes_nothing_new(leaving, config):
     assert (cause["reason"], cause["field"]) == ("NamespaceTerminating", "metadata.namespace")
 
 
-async def test_what_is_there_can_still_be_changed_and_deleted(leaving):
+async def test_objects_of_a_terminating_namespace_can_be_changed_and_deleted(leaving):
     assert (await leaving.patch(f"{CONFIGS}/left", {"data": {"a": "1"}})).status == 200
     assert (await leaving.delete(f"{CONFIGS}/left")).status == 200
 

@@ -105,7 +105,7 @@ async def test_a_pod_that_was_read_and_is_made_again_gets_no_second_volume(api, 
         pytest.param(True, False, False, id="the pod says no"),
     ],
 )
-async def test_a_token_is_mounted_unless_somebody_says_no(api, pod, account, own, mounted):
+async def test_a_token_is_mounted_unless_disabled(api, pod, account, own, mounted):
     given = {} if account is None else {"automountServiceAccountToken": account}
     await api.made(ACCOUNTS, {"metadata": {"name": "bot"}, **given})
     wish = {} if own is None else {"automountServiceAccountToken": own}
@@ -158,7 +158,7 @@ async def test_the_systems_classes_are_there(api, pod, name, value):
     assert made["spec"]["priority"] == value
 
 
-async def test_a_class_says_priority_and_policy(api, pod):
+async def test_a_priority_class_sets_priority_and_preemption_policy(api, pod):
     await api.made(CLASSES, {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"})
 
     made = await api.made(PODS, pod(priorityClassName="high"))
@@ -202,7 +202,7 @@ async def test_a_pod_may_not_choose_its_priority_itself(api, pod, spec, said):
     assert said in reply.message
 
 
-async def test_the_priority_that_is_computed_may_be_said(api, pod):
+async def test_the_computed_priority_may_be_given(api, pod):
     assert (await api.post(PODS, pod(priority=0, preemptionPolicy="PreemptLowerPriority"))).status == 201
 
 
@@ -235,7 +235,7 @@ async def test_a_pod_may_stay_five_minutes_on_a_failing_node(api, pod):
         pytest.param({"key": "example.com/x", "operator": "Exists"}, 2, id="something else"),
     ],
 )
-async def test_a_pod_that_says_so_itself_is_left_alone(api, pod, toleration, added):
+async def test_a_pod_with_its_own_tolerations_is_left_alone(api, pod, toleration, added):
     made = await api.made(PODS, pod(tolerations=[toleration]))
 
     assert len(made["spec"]["tolerations"]) == 1 + added

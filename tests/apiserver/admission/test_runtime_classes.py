@@ -20,7 +20,7 @@ async def test_overhead_belongs_to_a_class(api, pod):
     assert (reply.status, reply.message) == (403, f'pods "web" is forbidden: pod rejected: {why}')
 
 
-async def test_a_pod_gets_what_its_class_brings(api, pod):
+async def test_a_pod_gets_the_overhead_and_scheduling_of_its_class(api, pod):
     toleration = {"key": "sealed", "operator": "Exists"}
     scheduling = {"nodeSelector": {"sealed": "yes"}, "tolerations": [toleration]}
     await api.made(CLASSES, {"metadata": {"name": "bare"}, "handler": "bare"})
@@ -52,7 +52,7 @@ async def test_a_pod_gets_what_its_class_brings(api, pod):
         ),
     ],
 )
-async def test_who_contradicts_the_class_is_refused(api, pod, given, why):
+async def test_a_pod_that_contradicts_its_class_is_refused(api, pod, given, why):
     sealed = {"metadata": {"name": "sealed"}, "handler": "box", "overhead": {"podFixed": {"cpu": "250m"}}}
     await api.made(CLASSES, {**sealed, "scheduling": {"nodeSelector": {"sealed": "yes"}}})
 

@@ -6,6 +6,7 @@ import ipaddress
 import pytest
 
 from podwire.apiserver.admission import service_allocations
+from tests.apiserver.support import answer_when
 
 SERVICES = "/api/v1/namespaces/default/services"
 ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
@@ -153,18 +154,18 @@ async def test_of_racing_namesakes_one_is_made_and_one_address_is_taken(racing):
 # --- given back -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_deleted_service_gives_everything_back(api, eventually):
+async def test_a_deleted_service_gives_everything_back(api):
     before = await held(api)
     await api.made(SERVICES, service(type="NodePort", clusterIP="10.96.0.10"))
     assert "10.96.0.10" in await held(api)
 
     await api.delete(f"{SERVICES}/web")
 
-    await eventually(lambda: held(api), lambda now: now == before)
+    await answer_when(lambda: held(api), lambda now: now == before)
 
 
 @pytest.mark.parametrize("name", ["web", "other"], ids=["the same name", "another name"])
-async def test_what_a_service_has_just_let_go_can_be_had_at_once(api, name):
+async def test_an_address_just_released_can_be_allocated_at_once(api, name):
     await api.made(SERVICES, service("web", clusterIP="10.96.0.10"))
     await api.delete(f"{SERVICES}/web")
 
@@ -176,14 +177,14 @@ async def test_what_a_service_has_just_let_go_can_be_had_at_once(api, name):
     assert (await api.post(SERVICES, service("late", clusterIP="10.96.0.10"))).status == 422
 
 
-async def test_a_service_that_becomes_an_external_name_gives_its_address_back(api, eventually):
+async def test_a_service_that_becomes_an_external_name_gives_its_address_back(api):
     await api.made(SERVICES, service(clusterIP="10.96.0.10"))
 
     reply = await api.patch(f"{SERVICES}/web", {"spec": {"type": "ExternalName", "externalName": "example.com"}})
 
     assert reply.status == 200
     assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & {*reply.body["spec"]}
-    await eventually(lambda: held(api), lambda now: "10.96.0.10" not in now)
+    await answer_when(lambda: held(api), lambda now: "10.96.0.10" not in now)
 
 
 async def test_an_external_name_that_becomes_a_service_gets_an_address(api):
@@ -229,7 +230,7 @@ async def test_an_address_does_not_change(api):
     assert "10.96.0.99" not in await held(api)
 
 
-async def test_a_service_that_needs_node_ports_no_more_loses_them(api, eventually):
+async def test_a_service_that_needs_node_ports_no_more_loses_them(api):
     made = await api.made(SERVICES, service(type="NodePort"))
     number = str(made["spec"]["ports"][0]["nodePort"])
     assert number in await held(api)
@@ -240,7 +241,7 @@ async def test_a_service_that_needs_node_ports_no_more_loses_them(api, eventuall
     assert "nodePort" not in reply.body["spec"]["ports"][0]
     assert "externalTrafficPolicy" not in reply.body["spec"]
     assert reply.body["spec"]["clusterIP"] == made["spec"]["clusterIP"]
-    await eventually(lambda: held(api), lambda now: number not in now)
+    await answer_when(lambda: held(api), lambda now: number not in now)
 
 
 # --- node ports -------------------------------------------------------------------------------------------------------
@@ -287,7 +288,7 @@ async def test_of_services_that_race_for_one_node_port_one_gets_it(racing):
 
 
 @pytest.mark.parametrize("given", [{}, {"nodePort": 30053}], ids=["drawn", "asked for"])
-async def test_one_port_has_one_node_port_whatever_its_protocols(api, given):
+async def test_one_port_has_one_node_port_for_all_its_protocols(api, given):
     ports = [{"name": "t", "port": 53, **given}, {"name": "u", "port": 53, "protocol": "UDP", **given}]
 
     made = await api.made(SERVICES, service(type="NodePort", ports=ports))

@@ -221,7 +221,7 @@ async def test_system_masters_may_act_as(authenticator, headers, expected):
         ),
     ],
 )
-async def test_nobody_else_may_act_as(authenticator, headers, message):
+async def test_other_users_may_not_impersonate(authenticator, headers, message):
     error = await refused(authenticator, asking(Certificate("bob"), **headers))
     assert (error.code, error.message) == (403, message)
 
@@ -233,6 +233,6 @@ async def test_acting_in_a_group_needs_a_user(authenticator, header):
     assert "Impersonate-User is missing" in error.message
 
 
-async def test_acting_as_somebody_makes_nobody_of_an_anonymous_user(authenticator):
+async def test_an_anonymous_user_may_not_impersonate(authenticator):
     error = await refused(authenticator, asking(impersonate_user="jane"))
     assert (error.code, 'User "system:anonymous" cannot impersonate' in error.message) == (403, True)

@@ -104,7 +104,7 @@ def test_anonymous_may_ask_after_health_and_version(where):
     ],
     ids=lambda each: f"{each.verb} {each.path or each.resource}",
 )
-def test_anonymous_may_nothing_else(attributes):
+def test_anonymous_users_may_do_nothing_more(attributes):
     assert not allowed(ANONYMOUS_USER, attributes)
 
 
@@ -152,7 +152,7 @@ def test_the_refusal_is_upstreams_sentence(attributes, message, details):
     assert (error.code, error.reason, error.message, error.details) == (403, "Forbidden", message, details)
 
 
-def test_require_raises_what_check_refuses():
+def test_require_raises_when_check_refuses():
     Authorizer().require(ADMIN, path("/metrics"))
     with pytest.raises(ApiError, match='User "system:anonymous" cannot get path "/metrics"'):
         Authorizer().require(ANONYMOUS_USER, path("/metrics"))

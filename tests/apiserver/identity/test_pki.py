@@ -85,7 +85,7 @@ def test_a_restart_changes_nothing(home):
         pytest.param(timedelta(0), ("new.example.com",), id="a name is new"),
     ],
 )
-def test_the_serving_certificate_is_made_anew_when(home, later, names):
+def test_the_serving_certificate_is_reissued_when(home, later, names):
     first = opened(home, now=NOW)
     before = serving(first)
     after = serving(opened(home, names=names, now=NOW + later))
@@ -172,7 +172,7 @@ def test_an_authority_that_has_ended_is_refused(home):
         opened(home, now=NOW + timedelta(days=3651))
 
 
-def test_a_directory_of_somebody_else_is_left_alone(home):
+def test_an_unrecognized_directory_is_left_alone(home):
     home.mkdir(parents=True)
     (home / "ca.key").write_bytes(b"theirs")
     with pytest.raises(PkiError, match=r"format: is missing, so ca\.key cannot be recognized as ours"):
@@ -180,7 +180,7 @@ def test_a_directory_of_somebody_else_is_left_alone(home):
     assert [each.name for each in home.iterdir()] == ["ca.key"]
 
 
-def test_a_path_that_is_no_directory_is_named(tmp_path):
+def test_a_path_that_is_not_a_directory_is_named(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(PkiError, match=f"{tmp_path / 'file'}: File exists"):
         opened(tmp_path / "file")
@@ -210,7 +210,7 @@ def test_a_name_that_a_certificate_cannot_carry_is_refused(home, name, groups):
         opened(home).issue_client(name, groups)
 
 
-def test_a_client_certificate_says_who_and_in_which_groups(home):
+def test_a_client_certificate_has_the_user_and_the_groups(home):
     certificate, _ = opened(home).issue_client("system:node:a", ["system:nodes", "ops"])
     subject = x509.load_pem_x509_certificate(certificate).subject
     assert [(each.rfc4514_attribute_name, each.value) for each in subject] == [

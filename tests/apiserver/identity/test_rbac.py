@@ -5,6 +5,7 @@ import pytest
 
 from podwire.apiserver.identity.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES, AccessRequest, Roles, Rule
 from podwire.apiserver.identity.users import User, account_groups
+from tests.apiserver.support import answer_when
 
 WEB = User("system:serviceaccount:ns:web", groups=(*account_groups("ns"), "system:authenticated"))
 
@@ -72,7 +73,7 @@ def test_a_role_binding_gives_within_its_namespace_only(role):
     assert not roles.allow(WEB, asked())
 
 
-def test_what_is_gone_gives_nothing():
+def test_deleted_roles_and_bindings_grant_nothing():
     roles = bound({"kind": "Group", "name": "system:authenticated"})
     roles.keep(CLUSTER_ROLES, [f"{CLUSTER_ROLES}r"])
     assert roles.allow(WEB, asked())
@@ -99,7 +100,7 @@ def driver_rule(*verbs, name="net.example"):
 
 
 @pytest.fixture
-async def driver(api, eventually):
+async def driver(api):
     """Asks as a driver's account, on node n1, with the rules that a test gives it."""
     name = "system:serviceaccount:default:driver"
     headers = {
@@ -120,7 +121,7 @@ async def driver(api, eventually):
         binding = {"metadata": {"name": "driver"}, "roleRef": reference, "subjects": [subject]}
         await api.made(f"{rbac}/clusterrolebindings", binding)
         url = f"/apis/{GROUP}/v1/resourceslices"
-        await eventually(lambda: api.get(url, headers=headers), lambda reply: reply.status == 200)
+        await answer_when(lambda: api.get(url, headers=headers), lambda reply: reply.status == 200)
         return await api.patch(f"{CLAIM}/status", patch, headers=headers)
 
     return ask
@@ -129,7 +130,7 @@ async def driver(api, eventually):
 @pytest.mark.parametrize(
     "verb", ["associated-node:patch", "associated-node:update", "arbitrary-node:update", "arbitrary-node:patch"]
 )
-async def test_a_driver_tells_of_its_devices(driver, verb):
+async def test_a_driver_may_publish_its_devices(driver, verb):
     reply = await driver(driver_rule(verb), patch={"status": {"devices": [TOLD]}})
 
     assert reply.status == 200, reply.raw
@@ -156,7 +157,7 @@ async def test_a_driver_tells_of_its_devices(driver, verb):
         ),
     ],
 )
-async def test_and_of_nothing_else(driver, rules, patch, why):
+async def test_a_driver_may_write_no_other_device_status(driver, rules, patch, why):
     reply = await driver(*rules, patch={"status": patch})
 
     assert reply.status == 403

@@ -35,7 +35,7 @@ async def whoami(api, **rest):
 # --- who am I ---------------------------------------------------------------------------------------------------------
 
 
-async def test_i_am_who_my_certificate_says(api):
+async def test_a_self_subject_review_returns_the_certificates_user(api):
     reply = await whoami(api, user=Certificate("jane", ("devs",)))
 
     assert reply.status == 201
@@ -43,7 +43,7 @@ async def test_i_am_who_my_certificate_says(api):
     assert reply.body["status"]["userInfo"] == {"username": "jane", "groups": ["devs", "system:authenticated"]}
 
 
-async def test_a_service_account_is_told_its_groups_and_token(api):
+async def test_a_self_subject_review_returns_a_service_accounts_groups_and_token(api):
     issued = await api.made(TOKEN, {"spec": {}})
 
     info = (await whoami(api, user=None, headers=bearer(issued))).body["status"]["userInfo"]
@@ -67,7 +67,7 @@ async def test_nothing_asked_is_stored(api):
 # --- may I, may they --------------------------------------------------------------------------------------------------
 
 
-async def test_what_i_may_is_told_with_a_reason(api):
+async def test_a_self_access_review_has_a_reason(api):
     reply = await api.post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": MAY_DELETE_NODES})
 
     assert reply.status == 201
@@ -101,7 +101,7 @@ async def test_what_i_may_is_told_with_a_reason(api):
         ),
     ],
 )  # fmt: skip
-async def test_what_others_may_is_what_they_would_get(api, spec, allowed):
+async def test_an_access_review_matches_the_authorizer(api, spec, allowed):
     reply = await api.post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
 
     assert reply.body["status"]["allowed"] is allowed
@@ -159,7 +159,7 @@ async def test_my_rules_are_listed(api):
 # --- whose token is this ----------------------------------------------------------------------------------------------
 
 
-async def test_a_good_token_is_whose_it_is(api):
+async def test_a_token_review_returns_the_user_of_a_valid_token(api):
     issued = await api.made(TOKEN, {"spec": {}})
 
     reply = await api.post(f"{AUTHENTICATION}/tokenreviews", {"spec": {"token": issued["status"]["token"]}})
@@ -183,7 +183,7 @@ async def test_a_token_for_another_audience_is_good_for_that_only(api, asked):
     assert (await api.get(PODS, user=None, headers=bearer(issued))).status == 401
 
 
-async def test_a_bad_token_is_told_as_such_and_not_repeated(api):
+async def test_a_token_review_rejects_a_bad_token_without_repeating_it(api):
     reply = await api.post(f"{AUTHENTICATION}/tokenreviews", {"spec": {"token": "a.b.c"}})
 
     assert reply.status == 201
@@ -241,7 +241,7 @@ async def test_a_token_dies_with_its_account(api):
         ),
     ],
 )
-async def test_a_bound_token_dies_with_what_it_is_bound_to(api, kind, url, body):
+async def test_a_bound_token_expires_with_its_bound_object(api, kind, url, body):
     made = await api.made(url, body)
     reference = {"apiVersion": "v1", "kind": kind, "name": "x", "uid": made["metadata"]["uid"]}
 
@@ -257,7 +257,7 @@ async def test_a_bound_token_dies_with_what_it_is_bound_to(api, kind, url, body)
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["known", "unknown"])
-async def test_a_pods_token_says_where_the_pod_runs(api, pod, there):
+async def test_a_pods_token_names_the_node(api, pod, there):
     node = await api.made(NODES, {"metadata": {"name": "n1"}}) if there else None
     await api.made(PODS, pod("x", node="n1"))
 
@@ -308,7 +308,7 @@ async def test_a_token_that_cannot_be_is_refused(api, pod, spec, status, said):
     assert said in reply.message
 
 
-async def test_nobody_has_no_token(api):
+async def test_a_missing_account_has_no_token(api):
     reply = await api.post(f"{ACCOUNTS}/nobody/token", {"spec": {}})
 
     assert (reply.status, reply.message) == (404, 'serviceaccounts "nobody" not found')

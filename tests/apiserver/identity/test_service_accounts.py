@@ -43,7 +43,7 @@ async def test_an_account_of_another_namespace_is_another(api):
     ],
     ids=["node", "secret", "pod"],
 )
-async def test_what_a_token_is_bound_to_is_there_until_it_is_gone(api, kind, namespace, url, body):
+async def test_a_bound_object_exists_until_it_is_deleted(api, kind, namespace, url, body):
     accounts = StoredServiceAccounts(api.store)
     uid = (await api.made(url, body))["metadata"]["uid"]
 

@@ -78,7 +78,7 @@ def payload(token: str) -> dict:
     return json.loads(unb64(token.split(".")[1]))
 
 
-def test_a_token_says_what_upstreams_does(tokens):
+def test_a_token_has_upstreams_claims(tokens):
     token, expiration = tokens.issue("ns", "web", "u1", seconds=600, pod=Named("web-0", "u2"), node=Named("n1", "u3"))
     claims = payload(token)
     assert claims.pop("jti")
@@ -100,7 +100,7 @@ def test_a_token_says_what_upstreams_does(tokens):
     assert expiration.timestamp() == START + 600
 
 
-def test_what_is_issued_verifies_and_a_token_made_by_hand_does_too(tokens):
+def test_issued_and_handmade_tokens_verify(tokens):
     claims = tokens.verify(tokens.issue("ns", "web", "u1").token)
     assert (claims.sub, claims.private.serviceaccount.uid) == ("system:serviceaccount:ns:web", "u1")
     assert tokens.verify(signed(HEADER, CLAIMS)).private == claims.private
@@ -275,7 +275,7 @@ def test_no_token_with_something_put_in_or_cut_off_passes(place, text, cut):
 
 
 @given(st.one_of(st.text(), st.lists(st.text(ALPHABET), min_size=3, max_size=3).map(".".join)))
-def test_whatever_is_sent_is_refused_in_one_way(text):
+def test_invalid_tokens_are_all_refused_alike(text):
     refusal(Tokens(KEY, ISSUER, [ISSUER], SetClock()), text)
 
 

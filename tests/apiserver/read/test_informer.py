@@ -25,7 +25,7 @@ class BreakingStore(MemoryStore):
 
 
 @pytest.mark.parametrize("end", [Gone(1, 2), SlowWatcher("slow"), StoreUnavailable("away")])
-async def test_a_log_that_breaks_is_followed_anew_from_the_whole_state(end):
+async def test_after_a_broken_watch_the_informer_lists_again(end):
     store, told = BreakingStore(end), asyncio.Queue()
     await store.create("/registry/a/x", b"1")
 

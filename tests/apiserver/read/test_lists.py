@@ -36,7 +36,7 @@ def sealed(**token):
 # --- the shape of a list ----------------------------------------------------------------------------------------------
 
 
-async def test_a_list_says_its_kind_and_its_revision(five):
+async def test_a_list_has_its_kind_and_its_revision(five):
     reply = await five.get(CONFIGS)
 
     assert (reply.body["kind"], reply.body["apiVersion"]) == ("ConfigMapList", "v1")
@@ -58,7 +58,7 @@ async def test_a_list_of_all_namespaces_is_in_the_order_of_namespace_and_name(fi
     assert {("default", "a"), ("kube-public", "a")} <= {*places}
 
 
-async def test_a_namespace_does_not_show_one_whose_name_begins_alike(api, config):
+async def test_a_namespace_does_not_show_objects_of_one_with_the_same_prefix(api, config):
     for name in ("a", "ab", "a-b"):
         await api.made("/api/v1/namespaces", {"metadata": {"name": name}})
         await api.made(f"/api/v1/namespaces/{name}/configmaps", config(f"in-{name}"))
@@ -205,7 +205,7 @@ async def test_options_that_do_not_go_together_are_invalid(five, query, said):
 
 
 @pytest.mark.parametrize("version", ["abc", "-1", "1.5", "\uff19"])
-async def test_a_revision_that_is_no_number_is_refused(five, version):
+async def test_a_revision_that_is_not_a_number_is_refused(five, version):
     assert (await five.get(f"{CONFIGS}?resourceVersion={version}")).status == 400
 
 
@@ -246,7 +246,7 @@ async def test_a_page_that_holds_all_has_no_token(five):
     assert reply.body["metadata"] == {"resourceVersion": reply.version}
 
 
-async def test_pages_are_one_list_whatever_happens_in_between(five, config):
+async def test_pages_form_one_list_despite_writes_in_between(five, config):
     first = await five.get(f"{CONFIGS}?limit=2")
     await five.delete(f"{CONFIGS}/d")
     await five.made(CONFIGS, config("bb"))
@@ -309,7 +309,7 @@ async def test_a_selected_page_is_of_one_revision_however_often_the_store_is_ask
     assert reply.version == str(revision)
 
 
-async def test_a_selected_page_does_not_count_what_remains(five):
+async def test_a_page_with_a_selector_has_no_remaining_item_count(five):
     reply = await five.get(f"{CONFIGS}?limit=1&labelSelector=!none")
 
     assert reply.body["metadata"]["continue"]
@@ -331,7 +331,7 @@ async def test_a_negative_limit_is_refused(five):
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 
-async def test_an_expired_token_is_told_with_one_that_goes_on(five, config):
+async def test_an_expired_continue_token_is_answered_with_an_inconsistent_one(five, config):
     first = await five.get(f"{CONFIGS}?limit=2")
     await five.made(CONFIGS, config("cc"))
     await five.store.compact(five.store.revision)
@@ -410,7 +410,7 @@ async def test_a_token_goes_without_a_revision(five):
 
 @given(st.text(max_size=60))
 @settings(max_examples=200)
-def test_whatever_a_token_says_it_opens_to_a_clean_place_or_not_at_all(text):
+def test_a_continue_token_is_valid_or_refused_whatever_it_contains(text):
     for token in (text, sealed(v="meta.k8s.io/v1", rv=5, start=text)):
         try:
             start = lists._decode_token(token).start.removesuffix("\0")

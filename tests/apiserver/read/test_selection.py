@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from podwire.apiserver.read import selection
 from podwire.kinds import stored
 from podwire.protocols.storage import Change, Item
+from tests.apiserver.support import answer_when
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -189,14 +190,14 @@ async def test_fields_that_cannot_be_read_are_refused(api, selector):
     assert reply.status == 400
 
 
-async def test_a_custom_resource_says_which_of_its_fields_can_be_selected(api, definition, eventually):
+async def test_a_custom_resource_defines_its_selectable_fields(api, definition):
     schema = {
         "type": "object",
         "properties": {"spec": {"type": "object", "properties": {"color": {"type": "string"}}}},
     }
     crd = definition(selectableFields=[{"jsonPath": ".spec.color"}], schema={"openAPIV3Schema": schema})
     await api.made(DEFINITIONS, crd)
-    await eventually(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
+    await answer_when(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
     for name, color in (("a", "red"), ("b", "blue")):
         widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}}
         await api.made(WIDGETS, {**widget, "spec": {"color": color}})
@@ -219,7 +220,7 @@ _STATES = st.sampled_from([None, {"app": "x"}, {"app": "y"}])
 
 
 @given(before=_STATES, now=_STATES)
-def test_a_change_is_what_it_is_to_who_looks(before, now):
+def test_a_change_becomes_the_event_that_the_selector_implies(before, now):
     if before is None and now is None:
         return
     change = Change(7, "/registry/configmaps/default/a", _item(7, now), _item(5, before))

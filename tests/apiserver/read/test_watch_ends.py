@@ -31,7 +31,7 @@ async def quick(serve):
     return await serve(clock=SystemClock(), limits=limits)
 
 
-async def test_bookmarks_come_by_themselves_and_say_how_far_the_watch_is(quick):
+async def test_bookmarks_are_sent_periodically_with_the_watchs_revision(quick):
     watch = await quick.watch(f"{CONFIGS}?allowWatchBookmarks=true&resourceVersion={quick.store.revision}")
     await quick.made("/api/v1/namespaces/default/secrets", {"metadata": {"name": "elsewhere"}})
 
@@ -52,13 +52,13 @@ async def test_a_watch_ends_in_time_with_a_bookmark_shortly_before(serve):
     assert types(await watch.rest()) == ["BOOKMARK"]
 
 
-async def test_without_leave_there_are_no_bookmarks(quick):
+async def test_bookmarks_are_sent_only_if_allowed(quick):
     watch = await quick.watch(f"{CONFIGS}?resourceVersion={quick.store.revision}")
 
     assert await watch.rest() == []
 
 
-async def test_a_watcher_whom_nothing_concerns_gets_its_bookmarks_however_busy_the_resource_is(config, quick):
+async def test_a_watch_without_matching_events_gets_bookmarks_on_a_busy_resource(config, quick):
     await quick.made(CONFIGS, config("busy"))
     asked = "labelSelector=app%3Dx&allowWatchBookmarks=true"
     watch = await quick.watch(f"{CONFIGS}?{asked}&resourceVersion={quick.store.revision}")
@@ -78,7 +78,7 @@ async def test_a_watcher_whom_nothing_concerns_gets_its_bookmarks_however_busy_t
     assert revisions == sorted(set(revisions))
 
 
-async def test_what_a_bookmark_says_is_a_place_to_go_on_from(config, quick):
+async def test_a_watch_can_resume_from_a_bookmark(config, quick):
     """Nothing up to the bookmark comes again, nothing after it is missing."""
     first = await quick.watch(f"{CONFIGS}?allowWatchBookmarks=true&resourceVersion={quick.store.revision}")
     names = [f"n{each:02}" for each in range(30)]
@@ -99,7 +99,7 @@ async def test_what_a_bookmark_says_is_a_place_to_go_on_from(config, quick):
     assert [*before, *after] == names
 
 
-async def test_a_client_may_say_how_long(ticking):
+async def test_a_client_may_set_the_timeout_of_a_watch(ticking):
     watch = await ticking.watch(f"{CONFIGS}?timeoutSeconds=1&resourceVersion={ticking.store.revision}")
     begun = asyncio.get_running_loop().time()
 
@@ -203,7 +203,7 @@ async def test_a_watch_needs_no_place_among_the_requests(serve, config):
         assert await watch.told(1) == [("ADDED", "a")]
 
 
-async def test_a_get_of_one_object_is_no_watch(api, config):
+async def test_a_get_of_one_object_is_not_a_watch(api, config):
     made = await api.made(CONFIGS, config("a"))
 
     reply = await api.get(f"{CONFIGS}/a?watch=true")
@@ -211,7 +211,7 @@ async def test_a_get_of_one_object_is_no_watch(api, config):
     assert reply.body == made
 
 
-async def test_a_watch_that_nobody_reads_costs_no_subscription(api):
+async def test_an_unread_watch_has_no_subscription(api):
     await asyncio.sleep(0.01)
     before = sum(map(len, api.store._broadcaster._subscribers.values()))
 
@@ -248,7 +248,7 @@ class Mirror:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_who_lists_and_then_watches_knows_what_is_there_whatever_happens_meanwhile(racing, config, seed):
+async def test_list_then_watch_gives_the_state_despite_concurrent_writes(racing, config, seed):
     chance = random.Random(seed)
     labels = [{"app": "x"}, {"app": "y"}]
 

@@ -85,7 +85,7 @@ async def test_a_watch_in_a_namespace_that_is_not_there_waits(api, config):
 # --- initial events ---------------------------------------------------------------------------------------------------
 
 
-async def test_initial_events_end_with_a_bookmark_that_says_so(api, config):
+async def test_initial_events_end_with_an_annotated_bookmark(api, config):
     for name in "ab":
         await api.made(CONFIGS, config(name))
 
@@ -108,7 +108,7 @@ async def test_initial_events_of_nothing_are_just_the_bookmark(api):
     assert (await watch.next())["type"] == "BOOKMARK"
 
 
-async def test_initial_events_are_the_state_at_the_bookmark_whatever_is_deleted_meanwhile(racing, config):
+async def test_initial_events_are_the_state_at_the_bookmark_despite_deletions(racing, config):
     for number in range(30):
         await racing.made(CONFIGS, config(f"n{number:02}"))
     deleting = asyncio.gather(*(racing.delete(f"{CONFIGS}/n{number:02}") for number in range(30)))
@@ -215,7 +215,7 @@ async def test_a_watch_of_one_name_sees_that_name_only(api, config, scope):
     assert await watch.is_quiet()
 
 
-async def test_a_namespaces_watch_never_sees_one_whose_name_begins_alike(api, config):
+async def test_a_namespaces_watch_never_sees_a_namespace_with_the_same_prefix(api, config):
     names = ("a", "ab", "a-b")
     for name in names:
         await api.made("/api/v1/namespaces", {"metadata": {"name": name}})
@@ -229,7 +229,7 @@ async def test_a_namespaces_watch_never_sees_one_whose_name_begins_alike(api, co
         assert await watch.is_quiet(0)
 
 
-async def test_a_resources_watch_never_sees_one_whose_name_begins_alike(api):
+async def test_a_resources_watch_never_sees_a_resource_with_the_same_prefix(api):
     """`services` lie beside `services/endpoints` in the store, `ingress` beside `ingressclasses`."""
     watch = await api.watch("/apis/networking.k8s.io/v1/ingresses")
     services = await api.watch(f"/api/v1/services?resourceVersion={api.store.revision}")
@@ -306,7 +306,7 @@ async def test_a_watch_can_show_metadata_only(api, config, forms):
     }
 
 
-async def test_a_tables_bookmark_says_its_revision(api, forms):
+async def test_a_tables_bookmark_has_its_revision(api, forms):
     watch = await api.watch(f"{PODS}?{INITIAL}", accept=forms["table"])
 
     bookmark = (await watch.next())["object"]

@@ -44,7 +44,7 @@ async def test_custom_resources_take_no_protobuf(widgets):
 @pytest.mark.parametrize(
     "body", [b"{", b"", b"[]", b"null", b'"text"', b"\xff\xfe", b'{"metadata": 7}', b'{"metadata": {"name": 7}}']
 )
-async def test_what_is_no_object_of_the_kind_is_a_bad_request(api, body):
+async def test_a_body_of_another_kind_is_a_bad_request(api, body):
     reply = await api.post(CONFIGS, body)
 
     assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
@@ -96,7 +96,7 @@ async def test_a_body_must_be_of_the_kind_of_the_url(api, config, words, said):
         pytest.param({"apiVersion": "example.com/v2", "kind": "Widget"}, "(example.com/v2) does not match", id="other"),
     ],
 )
-async def test_a_custom_resource_must_say_what_it_is(widgets, words, said):
+async def test_a_custom_resource_must_have_api_version_and_kind(widgets, words, said):
     reply = await widgets.post(WIDGETS, {"metadata": {"name": "w"}, **words})
 
     assert reply.status == 400
@@ -138,7 +138,7 @@ async def test_ignored_an_unknown_field_is_dropped_silently(api, config):
 
 
 @pytest.mark.parametrize(("validation", "status"), [("Strict", 400), ("Warn", 201), ("Ignore", 201)])
-async def test_a_field_that_comes_twice_is_judged_alike(api, validation, status):
+async def test_duplicate_fields_follow_field_validation(api, validation, status):
     body = b'{"metadata":{"name":"one"},"data":{"a":"1","a":"2"}}'
 
     reply = await api.post(f"{CONFIGS}?fieldValidation={validation}", body)
@@ -151,7 +151,7 @@ async def test_a_field_that_comes_twice_is_judged_alike(api, validation, status)
         assert 'duplicate field "data.a"' in reply.message
 
 
-async def test_a_value_of_the_wrong_type_is_told_with_its_place(api, pod):
+async def test_a_value_of_the_wrong_type_is_reported_with_its_path(api, pod):
     reply = await api.post(PODS, pod(terminationGracePeriodSeconds="soon"))
 
     assert reply.status == 400

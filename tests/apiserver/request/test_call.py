@@ -50,7 +50,7 @@ def test_write_options_that_are_wrong_are_invalid(query, said):
     assert said in refused.value.message
 
 
-async def test_all_that_is_wrong_is_told_at_once(api, config):
+async def test_all_invalid_parameters_are_reported_at_once(api, config):
     reply = await api.post(f"{CONFIGS}?dryRun=Some&fieldValidation=Lax&fieldManager={'x' * 200}", config("a"))
 
     assert reply.status == 422
@@ -64,7 +64,7 @@ def test_numbers_are_read(text, number):
 
 
 @pytest.mark.parametrize("text", ["x", "1.5", "1e3", "0x10", "1_000", " 1", "9" * 20, "٣"])
-def test_what_is_no_number_is_refused(text):
+def test_a_parameter_that_is_not_a_number_is_refused(text):
     with pytest.raises(ApiError) as refused:
         integer_option(asking(limit=text), "limit")
 
@@ -82,7 +82,7 @@ def test_falsehoods(text):
     assert not boolean_option(asking(watch=text), "watch")
 
 
-def test_what_is_not_there_is_false():
+def test_a_missing_boolean_parameter_is_false():
     assert not boolean_option(asking(), "watch")
 
 
@@ -97,7 +97,7 @@ def test_revisions_are_read(text, revision):
 
 
 @pytest.mark.parametrize("text", ["-1", "+1", "1.0", "latest", " 1", "٣", str(2**63), "9" * 40])
-def test_what_is_no_revision_is_refused(text):
+def test_an_invalid_revision_is_refused(text):
     with pytest.raises(ApiError) as refused:
         revision_option(asking(resourceVersion=text))
 

@@ -5,6 +5,8 @@ import gzip
 import msgspec
 import pytest
 
+from tests.apiserver.support import answer_when
+
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 OLD_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -14,7 +16,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/"])
-async def test_the_core_group_says_its_versions(api, path):
+async def test_discovery_lists_the_versions_of_the_core_group(api, path):
     reply = await api.get(path)
 
     assert (reply.status, reply.body["kind"], reply.body["versions"]) == (200, "APIVersions", ["v1"])
@@ -28,7 +30,7 @@ async def test_groups_are_listed(api):
     assert {"apps", "batch", "apiextensions.k8s.io", "coordination.k8s.io", "resource.k8s.io"} <= names
 
 
-async def test_a_group_says_its_versions(api):
+async def test_discovery_lists_the_versions_of_a_group(api):
     reply = await api.get("/apis/autoscaling")
 
     assert reply.body["kind"] == "APIGroup"
@@ -36,7 +38,7 @@ async def test_a_group_says_its_versions(api):
     assert reply.body["preferredVersion"]["version"] == "v2"
 
 
-async def test_a_version_says_its_resources(api):
+async def test_discovery_lists_the_resources_of_a_version(api):
     reply = await api.get("/api/v1")
 
     resources = {each["name"]: each for each in reply.body["resources"]}
@@ -68,11 +70,11 @@ async def test_a_client_that_knows_only_the_old_form_gets_the_plain_list(api):
     assert reply.body["kind"] == "APIGroupList"
 
 
-async def test_custom_resources_appear_in_discovery_and_change_its_tag(api, definition, eventually):
+async def test_custom_resources_appear_in_discovery_and_change_its_tag(api, definition):
     before = await api.get("/apis", accept=AGGREGATED)
 
     await api.made(DEFINITIONS, definition())
-    reply = await eventually(lambda: api.get("/apis/example.com/v1"), lambda reply: reply.status == 200)
+    reply = await answer_when(lambda: api.get("/apis/example.com/v1"), lambda reply: reply.status == 200)
 
     resources = {each["name"] for each in reply.body["resources"]}
     assert resources == {"widgets", "widgets/status"}
@@ -82,7 +84,7 @@ async def test_custom_resources_appear_in_discovery_and_change_its_tag(api, defi
 
 
 @pytest.mark.parametrize("path", ["/api/v9", "/apis/none", "/apis/none/v1", "/apis/apps/v9", "/apix"])
-async def test_what_is_not_there_is_a_bare_page(api, path):
+async def test_an_unknown_path_is_a_plain_404(api, path):
     reply = await api.get(path)
 
     assert (reply.status, reply.body) == (404, "404 page not found\n")
@@ -122,7 +124,7 @@ async def test_the_openapi_index_leads_to_documents_that_may_be_kept_for_ever(ap
     assert (again.status, again.raw) == (304, b"")
 
 
-async def test_a_large_document_goes_compressed_to_who_takes_that(api):
+async def test_a_large_document_is_compressed_if_the_client_accepts_it(api):
     plain = await api.get("/openapi/v3/api/v1")
 
     packed = await api.get("/openapi/v3/api/v1", headers={"accept-encoding": "gzip"})
@@ -149,7 +151,7 @@ async def test_the_old_openapi_is_one_document(api):
 
 @pytest.mark.parametrize("path", ["/version", "/version/"])
 @pytest.mark.parametrize("user", [None], ids=["anybody"])
-async def test_the_version_is_told_to_anybody(api, path, user):
+async def test_the_version_is_public(api, path, user):
     reply = await api.get(path, user=user)
 
     assert (reply.body["major"], reply.body["minor"]) == ("1", "36")
@@ -157,14 +159,14 @@ async def test_the_version_is_told_to_anybody(api, path, user):
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
-async def test_health_is_one_word_to_anybody(api, path):
+async def test_health_is_public_and_one_word(api, path):
     reply = await api.get(path, user=None)
 
     assert (reply.status, reply.body) == (200, "ok")
     assert reply.headers["content-type"].startswith("text/plain")
 
 
-async def test_health_can_be_told_at_length(serve):
+async def test_health_can_be_verbose(serve):
     api = await serve(checks={"store": lambda: ""})
 
     reply = await api.get("/readyz?verbose")
@@ -173,7 +175,7 @@ async def test_health_can_be_told_at_length(serve):
     assert (await api.get("/readyz/store")).body == "ok"
 
 
-async def test_what_is_wrong_is_told(serve):
+async def test_a_failed_check_is_reported(serve):
     api = await serve(checks={"store": lambda: "it is full"})
 
     reply = await api.get("/readyz")
@@ -186,7 +188,7 @@ async def test_what_is_wrong_is_told(serve):
 
 
 @pytest.mark.parametrize("path", ["/healthz/nothing", "/healthzz", "/livezone", "/readyz2"])
-async def test_what_is_no_check_is_not_found(api, path):
+async def test_an_unknown_check_is_not_found(api, path):
     assert (await api.get(path)).status == 404
 
 

@@ -40,7 +40,7 @@ async def test_one_object_as_a_table_has_one_row_and_its_version(two, forms):
     assert reply.version == (await two.get(f"{PODS}/a")).version
 
 
-async def test_ages_are_told_by_the_servers_clock(two, forms):
+async def test_ages_are_computed_with_the_servers_clock(two, forms):
     two.clock.move(125)
 
     reply = await two.get(f"{PODS}/a", accept=forms["table"])
@@ -64,7 +64,7 @@ async def test_an_old_client_gets_the_table_of_its_version(two, forms):
         pytest.param("?includeObject=None", None, id="nothing"),
     ],
 )
-async def test_a_row_includes_of_its_object_what_was_asked_for(two, forms, query, kind):
+async def test_a_row_includes_the_requested_part_of_its_object(two, forms, query, kind):
     reply = await two.get(f"{PODS}{query}", accept=forms["table"])
 
     row = reply.body["rows"][0]
@@ -73,7 +73,7 @@ async def test_a_row_includes_of_its_object_what_was_asked_for(two, forms, query
         assert row["object"] == (await two.get(f"{PODS}/a")).body
 
 
-async def test_what_cannot_be_included_is_refused(two, forms):
+async def test_an_unknown_include_object_is_refused(two, forms):
     reply = await two.get(f"{PODS}?includeObject=Everything", accept=forms["table"])
 
     assert reply.status == 400
@@ -87,7 +87,7 @@ async def test_an_empty_table_has_columns_and_no_rows(api, forms):
     assert reply.body["rows"] == []
 
 
-async def test_a_refusal_is_a_status_whatever_form_was_asked_for(api, forms):
+async def test_a_refusal_is_a_status_in_every_requested_form(api, forms):
     reply = await api.get(f"{PODS}/none", accept=forms["table"])
 
     assert (reply.status, reply.body["kind"]) == (404, "Status")

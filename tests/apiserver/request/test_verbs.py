@@ -124,7 +124,7 @@ async def test_a_deletions_options_come_in_many_words(api, config, body):
         pytest.param(b'{"kind":"Pod","apiVersion":"v1"}', id="another kind"),
     ],
 )
-async def test_what_are_no_options_deletes_nothing(api, config, body):
+async def test_invalid_delete_options_delete_nothing(api, config, body):
     await api.made(CONFIGS, config("a"))
 
     assert (await api.delete(f"{CONFIGS}/a", body)).status == 400
@@ -164,7 +164,7 @@ async def test_no_dry_run_of_any_verb_leaves_a_trace(api, pod, config, deploymen
     assert (await api.store.list("/registry/")).items == before
 
 
-async def test_answers_are_whole_json_whatever_was_asked(api, config, forms):
+async def test_answers_are_complete_json_for_any_request(api, config, forms):
     await api.made(CONFIGS, config("a"))
 
     for url in (CONFIGS, f"{CONFIGS}/a", f"{CONFIGS}/none", "/api/v1/nothing"):

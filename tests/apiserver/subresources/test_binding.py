@@ -102,7 +102,7 @@ async def test_a_pod_with_gates_is_not_bound(api, pod):
     assert "non-empty .spec.schedulingGates" in reply.message
 
 
-async def test_a_pod_on_its_way_out_is_not_bound(api, pod):
+async def test_a_terminating_pod_is_not_bound(api, pod):
     given = pod()
     given["metadata"]["finalizers"] = ["example.com/a"]
     await api.made(PODS, given)

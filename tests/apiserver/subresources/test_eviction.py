@@ -41,7 +41,7 @@ async def left(api, name="b"):
     return (await api.get(f"{BUDGETS}/{name}")).body["status"]["disruptionsAllowed"]
 
 
-async def test_without_a_budget_an_eviction_is_a_graceful_deletion_that_says_so(api, running):
+async def test_without_a_budget_an_eviction_is_a_graceful_deletion(api, running):
     await running()
 
     reply = await api.post(EVICTION, EVICT)
@@ -79,7 +79,7 @@ async def test_a_budget_that_is_spent_stops_the_eviction(api, running, budget):
     assert "deletionTimestamp" not in (await api.get(f"{PODS}/web")).body["metadata"]
 
 
-async def test_a_budget_that_nobody_has_looked_at_yet_stops_it_for_a_while(api, running, budget):
+async def test_a_budget_without_status_blocks_an_eviction_for_a_while(api, running, budget):
     await running()
     await budget(5, observedGeneration=0)
 

@@ -14,7 +14,7 @@ async def test_a_pod_that_is_not_there_is_not_found(api, what):
 
 
 @pytest.mark.parametrize("what", ["log", "exec"])
-async def test_a_pod_that_runs_nowhere_has_nobody_to_answer(api, pod, what):
+async def test_a_pod_without_a_node_has_no_kubelet_to_ask(api, pod, what):
     await api.made(PODS, pod())
 
     reply = await api.get(f"{PODS}/web/{what}")
@@ -30,7 +30,7 @@ async def test_a_node_that_is_not_there_is_named(api, pod):
     assert (reply.status, reply.message) == (404, 'nodes "n1" not found')
 
 
-async def test_without_a_way_to_the_kubelet_it_is_unavailable(api, pod):
+async def test_without_a_kubelet_client_it_is_unavailable(api, pod):
     await api.made(NODES, {"metadata": {"name": "n1"}})
     await api.made(PODS, pod(node="n1"))
 

@@ -82,7 +82,7 @@ async def test_a_log_is_asked_for_at_the_nodes_first_internal_address(api, kubel
         ([{"type": "ExternalIP", "address": "1.2.3.4"}, {"type": "Hostname", "address": "h"}], "h"),
     ],
 )
-async def test_other_addresses_do_where_there_is_no_better(api, kubelets, pod, addresses, address):
+async def test_other_addresses_are_used_as_a_fallback(api, kubelets, pod, addresses, address):
     await add_node(api, addresses=addresses, port=0)
     await api.made(PODS, pod(node="n1"))
 
@@ -226,7 +226,7 @@ async def test_a_nodes_proxy_passes_path_and_query_on(api, kubelets, name):
 
 @pytest.mark.usefixtures("web")
 @pytest.mark.parametrize(("name", "status"), [("n1:80", 400), ("http:n1:10251", 400), ("a:b:c:d", 400), ("n2", 404)])
-async def test_nothing_else_of_a_node_is_reached(api, kubelets, name, status):
+async def test_other_requests_to_a_node_are_not_proxied(api, kubelets, name, status):
     assert (await api.get(f"{NODES}/{name}/proxy/metrics")).status == status
     assert kubelets.asked == []
 
@@ -237,6 +237,6 @@ async def test_pods_are_not_reached_themselves(api, pod):
 
 
 @pytest.mark.usefixtures("web")
-async def test_who_may_not_is_not_let_through(api, kubelets):
+async def test_an_unauthorized_user_is_not_proxied(api, kubelets):
     assert (await api.get(f"{PODS}/web/log", user=None)).status == 403
     assert kubelets.asked == []

@@ -34,7 +34,7 @@ async def test_a_debugger_joins_a_running_pod(web):
     assert reply.body["metadata"]["generation"] == 2
 
 
-async def test_nothing_else_goes_through_that_door(web):
+async def test_ephemeralcontainers_changes_nothing_more(web):
     before = (await web.get(f"{PODS}/web")).body
     patch = {
         "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
@@ -59,7 +59,7 @@ async def test_a_debugger_stays(web):
     assert (removed.status, changed.status) == (422, 422)
 
 
-async def test_a_debugger_does_not_come_by_the_front_door(web):
+async def test_ephemeral_containers_cannot_be_added_by_a_plain_update(web):
     assert (await web.patch(f"{PODS}/web", {"spec": {"ephemeralContainers": [DEBUGGER]}})).status == 422
 
 
@@ -84,7 +84,7 @@ async def test_cpu_and_memory_change_in_place(web):
     assert reply.body["metadata"]["generation"] == 2
 
 
-async def test_only_resources_go_through_that_door(web):
+async def test_resize_changes_only_resources(web):
     patch = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "nginx:2"}]}}
 
     reply = await web.patch(RESIZE, patch, "strategic")
@@ -94,7 +94,7 @@ async def test_only_resources_go_through_that_door(web):
     assert "labels" not in reply.body["metadata"]
 
 
-async def test_a_resize_does_not_come_by_the_front_door(web):
+async def test_resources_cannot_be_changed_by_a_plain_update(web):
     assert (await web.patch(f"{PODS}/web", {"spec": sized(cpu="1500m")}, "strategic")).status == 422
 
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.apiserver.support import answer_when
+
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 CONTROLLERS = "/api/v1/namespaces/default/replicationcontrollers"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -17,7 +19,7 @@ async def web(api, deployment):
     return api
 
 
-async def test_a_scale_shows_what_is_wanted_what_is_and_whose(web):
+async def test_a_scale_shows_replicas_status_and_selector(web):
     whole = (await web.get(f"{DEPLOYMENTS}/web")).body["metadata"]
 
     reply = await web.get(SCALE)
@@ -71,7 +73,7 @@ async def test_a_negative_scale_is_invalid(web):
     assert "must be greater than or equal to 0" in reply.message
 
 
-async def test_what_is_not_there_has_no_scale(api):
+async def test_a_missing_object_has_no_scale(api):
     reply = await api.get(SCALE)
 
     assert (reply.status, reply.message) == (404, 'deployments.apps "web" not found')
@@ -86,10 +88,10 @@ async def test_a_replication_controllers_plain_selector_is_shown_too(api):
     assert (await api.get(f"{CONTROLLERS}/rc/scale")).body["status"]["selector"] == "app=x"
 
 
-async def test_a_custom_resource_says_where_its_replicas_are(api, definition, eventually):
+async def test_a_custom_resource_defines_the_paths_of_its_scale(api, definition):
     scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size", "labelSelectorPath": ".status.sel"}
     await api.made(DEFINITIONS, definition(subresources={"scale": scale, "status": {}}))
-    await eventually(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
+    await answer_when(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 3}}
     await api.made(WIDGETS, widget)
     await api.patch(f"{WIDGETS}/w/status", {"status": {"size": 1, "sel": "app=w"}})

@@ -18,7 +18,7 @@ def test_a_status_is_the_generic_verbs(verb, function):
     assert subresources.find("status", verb) is function
 
 
-def test_what_is_not_there_is_nobodys():
+def test_an_unknown_subresource_is_not_found():
     assert subresources.find("nonsense", "get") is None
 
 
@@ -34,7 +34,7 @@ async def test_finalizing_a_living_namespace_changes_its_finalizers_only(api):
     assert (await api.get(f"{NAMESPACES}/team")).status == 200
 
 
-async def test_a_namespaces_finalizers_do_not_go_by_the_front_door(api):
+async def test_a_namespaces_finalizers_are_not_changed_by_a_plain_update(api):
     made = await api.made(NAMESPACES, {"metadata": {"name": "team"}})
 
     await api.put(f"{NAMESPACES}/team", {**made, "spec": {"finalizers": []}})
@@ -60,7 +60,7 @@ async def test_a_finalize_of_a_stale_version_is_a_conflict(api):
     assert (await api.put(f"{NAMESPACES}/team/finalize", made)).status == 409
 
 
-async def test_an_approval_goes_by_its_own_door(api):
+async def test_an_approval_needs_its_own_subresource(api):
     spec = {
         "request": base64.b64encode(PEM).decode(),
         "signerName": "example.com/signer",

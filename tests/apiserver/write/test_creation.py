@@ -28,7 +28,7 @@ async def test_a_new_object_gets_an_identity_and_its_first_version(api, config):
     assert (await api.get(f"{CONFIGS}/one")).raw == reply.raw
 
 
-async def test_what_only_the_server_may_say_is_not_taken_from_the_body(api, config):
+async def test_server_set_fields_are_not_taken_from_the_body(api, config):
     given = config("one")
     given["metadata"] |= {
         "uid": "mine",
@@ -92,7 +92,7 @@ async def test_a_long_base_is_cut_so_that_the_generated_name_fits(api):
     assert len(made["metadata"]["name"]) == 63
 
 
-async def test_a_name_beats_a_generate_name(api):
+async def test_a_name_takes_precedence_over_generate_name(api):
     made = await api.made(CONFIGS, {"metadata": {"generateName": "web-", "name": "one"}})
 
     assert made["metadata"]["name"] == "one"
@@ -154,7 +154,7 @@ async def test_a_namespace_that_is_not_there_is_not_found(api, config):
     assert reply.message == 'namespaces "nowhere" not found'
 
 
-async def test_a_pods_status_is_dropped_and_begins_anew(api, pod):
+async def test_a_pods_status_is_reset_on_creation(api, pod):
     made = await api.made(PODS, {**pod(), "status": {"phase": "Running", "podIP": "10.0.0.7"}})
 
     assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}

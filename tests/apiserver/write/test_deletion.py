@@ -63,7 +63,7 @@ async def test_some_kinds_answer_with_the_object_that_is_gone(api, url, body):
     assert (await api.get(f"{url}/x")).status == 404
 
 
-async def test_what_is_not_there_cannot_be_deleted(api):
+async def test_a_missing_object_cannot_be_deleted(api):
     reply = await api.delete(f"{CONFIGS}/one")
 
     assert (reply.status, reply.message) == (404, 'configmaps "one" not found')
@@ -219,7 +219,7 @@ async def test_a_shortened_time_never_lies_in_the_past(api, pod):
         pytest.param({"propagationPolicy": "Foreground"}, id="another policy"),
     ],
 )
-async def test_a_second_deletion_changes_nothing_else(api, pod, again):
+async def test_a_second_deletion_changes_nothing_more(api, pod, again):
     await api.made(PODS, pod(node="n1", terminationGracePeriodSeconds=3))
     first = await api.delete(f"{PODS}/web", {"gracePeriodSeconds": 10})
     revision = api.store.revision
@@ -400,7 +400,7 @@ async def test_a_collection_is_deleted_and_listed(api, config):
     assert (await api.get("/api/v1/namespaces/kube-system/configmaps/a")).status == 200
 
 
-async def test_selectors_choose_what_is_deleted(api, pod):
+async def test_selectors_choose_the_deleted_objects(api, pod):
     await api.made(PODS, pod("a", labels={"app": "x"}))
     await api.made(PODS, pod("b", labels={"app": "x"}, node="n1"))
     await api.made(PODS, pod("c", labels={"app": "y"}))
@@ -412,7 +412,7 @@ async def test_selectors_choose_what_is_deleted(api, pod):
     assert "deletionTimestamp" in (await api.get(f"{PODS}/b")).body["metadata"]
 
 
-async def test_a_limit_deletes_one_page_and_tells_how_to_go_on(api, config):
+async def test_a_limit_deletes_one_page_and_returns_a_continue_token(api, config):
     for name in ("a", "b", "c"):
         await api.made(CONFIGS, config(name))
 

@@ -5,7 +5,7 @@ import pytest
 
 from podwire.apiserver.write.field_managers import manager_name
 from podwire.kinds.apply.last_applied import ANNOTATION
-from tests.apiserver.conftest import CONFIGS, PODS
+from tests.apiserver.support import CONFIGS, PODS
 
 AGENT = {"user-agent": "kubelet/v1.36.0 (linux/amd64) kubernetes/abc"}
 
@@ -37,7 +37,7 @@ def test_a_writer_is_called_by_its_name_or_its_program_s(manager, agent, wanted)
 
 
 @pytest.mark.parametrize(("query", "wanted"), [("?fieldManager=me", "me"), ("", "kubelet")])
-async def test_who_creates_owns_it_all(api, query, wanted):
+async def test_the_creator_owns_all_fields(api, query, wanted):
     made = (await api.post(f"{CONFIGS}{query}", configmap(a="1"), headers=AGENT)).body
     assert made["metadata"]["managedFields"] == [
         {
@@ -58,11 +58,11 @@ async def test_a_node_that_comes_with_its_status_does_not_own_that(api):
     assert {*made["metadata"]["managedFields"][0]["fieldsV1"]} == {"f:spec"}
 
 
-async def test_who_does_not_say_is_unknown(api):
+async def test_a_manager_without_a_name_is_unknown(api):
     assert managers((await api.post(CONFIGS, configmap(a="1"))).body) == [("unknown", "Update", "")]
 
 
-async def test_who_puts_owns_what_changed(api):
+async def test_an_update_owns_the_changed_fields(api):
     await api.post(f"{CONFIGS}?fieldManager=one", configmap(a="1", b="2"))
     api.clock.move(1)
     body = (await api.put(f"{CONFIGS}/one?fieldManager=two", configmap(a="1", b="3"))).body
@@ -79,7 +79,7 @@ async def test_who_puts_owns_what_changed(api):
         ("json", [{"op": "replace", "path": "/data/b", "value": "3"}]),
     ],
 )
-async def test_who_patches_owns_what_changed(api, form, patch):
+async def test_a_patch_owns_the_changed_fields(api, form, patch):
     await api.post(f"{CONFIGS}?fieldManager=one", configmap(a="1", b="2"))
     body = (await api.patch(f"{CONFIGS}/one?fieldManager=two", patch, form)).body
     assert [each["fieldsV1"] for each in body["metadata"]["managedFields"]] == [
@@ -88,7 +88,7 @@ async def test_who_patches_owns_what_changed(api, form, patch):
     ]
 
 
-async def test_a_write_that_changes_nothing_is_no_write(api):
+async def test_a_write_without_a_change_is_not_a_write(api):
     made = await api.post(f"{CONFIGS}?fieldManager=one", configmap(a="1"))
     api.clock.move(60)
     again = await api.patch(f"{CONFIGS}/one?fieldManager=two", {"data": {"a": "1"}})
@@ -108,7 +108,7 @@ async def test_a_status_has_an_owner_of_its_own(api, pod):
     }
 
 
-async def test_a_binding_makes_nobody_an_owner(api, pod):
+async def test_a_binding_adds_no_manager(api, pod):
     await api.post(f"{PODS}?fieldManager=kubectl", pod())
     await api.post(f"{PODS}/web/binding", {"metadata": {"name": "web"}, "target": {"name": "n1"}}, headers=AGENT)
     body = (await api.get(f"{PODS}/web")).body
@@ -116,7 +116,7 @@ async def test_a_binding_makes_nobody_an_owner(api, pod):
     assert managers(body) == [("kubectl", "Update", "")]
 
 
-async def test_what_a_client_sends_back_unchanged_stays(api):
+async def test_an_object_sent_back_unchanged_keeps_its_managers(api):
     made = await api.post(f"{CONFIGS}?fieldManager=one", configmap(a="1"))
     body = (await api.put(f"{CONFIGS}/one?fieldManager=two", made.body)).body
     assert body == made.body
@@ -158,7 +158,7 @@ async def test_more_than_ten_writers_are_bundled(api):
     assert found == ["ancient-changes", *(f"m{each}" for each in range(6, 15))]
 
 
-async def test_kubectl_turns_to_server_side_apply_without_conflicts(api):
+async def test_kubectl_migrates_to_server_side_apply_without_conflicts(api):
     last = msgspec.json.encode(configmap(a="1")).decode()
     made = configmap(a="1")
     made["metadata"]["annotations"] = {ANNOTATION: last}
@@ -173,7 +173,7 @@ async def test_kubectl_turns_to_server_side_apply_without_conflicts(api):
     assert told["data"] == {"a": "2"}, "who turns back finds what was applied last"
 
 
-async def test_but_not_over_what_others_have_changed_since(api):
+async def test_the_migration_conflicts_with_later_changes_of_others(api):
     made = configmap(a="1")
     made["metadata"]["annotations"] = {ANNOTATION: msgspec.json.encode(configmap(a="1")).decode()}
     await api.post(f"{CONFIGS}?fieldManager=kubectl-client-side-apply", made)
@@ -182,7 +182,7 @@ async def test_but_not_over_what_others_have_changed_since(api):
     assert reply.message == 'Apply failed with 1 conflict: conflict with "hand" using v1: .data.a'
 
 
-async def test_what_two_groups_serve_has_one_list_of_managers(api):
+async def test_a_kind_in_two_groups_has_one_list_of_managers(api):
     """An event has other names for its fields in events.k8s.io."""
     event = {
         "metadata": {"name": "e", "namespace": "default"},

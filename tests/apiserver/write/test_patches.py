@@ -60,7 +60,7 @@ async def test_a_json_patch_tests_and_changes(api, config):
     assert (reply.status, reply.body["data"]) == (200, {"a": "1", "b": "2"})
 
 
-async def test_a_json_patch_whose_test_fails_changes_nothing(api, config):
+async def test_a_json_patch_with_a_failed_test_changes_nothing(api, config):
     made = await api.made(CONFIGS, config("one", a="1"))
     patch = [{"op": "replace", "path": "/data/a", "value": "9"}, {"op": "test", "path": "/data/a", "value": "2"}]
 
@@ -139,7 +139,7 @@ async def test_a_patch_that_cannot_be_is_refused_and_changes_nothing(api, config
     assert (await api.get(f"{CONFIGS}/one")).body == made
 
 
-async def test_what_is_not_there_cannot_be_patched(api):
+async def test_a_missing_object_cannot_be_patched(api):
     reply = await api.patch(f"{CONFIGS}/one", {"data": {}})
 
     assert (reply.status, reply.message) == (404, 'configmaps "one" not found')
@@ -150,7 +150,7 @@ async def test_a_collection_cannot_be_patched(api):
 
 
 @pytest.mark.parametrize(("validation", "status"), [("Strict", 400), ("Warn", 200), ("Ignore", 200), ("", 200)])
-async def test_unknown_fields_of_a_patch_are_judged_like_those_of_an_object(api, config, validation, status):
+async def test_unknown_fields_of_a_patch_follow_field_validation(api, config, validation, status):
     await api.made(CONFIGS, config("one"))
 
     reply = await api.patch(f"{CONFIGS}/one?fieldValidation={validation}", {"data": {"a": "1"}, "bogus": 1})
@@ -175,7 +175,7 @@ async def test_fifty_parallel_patches_all_survive(racing, config):
     assert data == {f"key{each}": str(each) for each in range(50)}
 
 
-async def test_a_json_patch_is_tested_anew_after_a_lost_race(racing, config):
+async def test_a_json_patch_is_tested_again_after_a_lost_race(racing, config):
     await racing.made(CONFIGS, config("one", owner="nobody"))
     test = {"op": "test", "path": "/data/owner", "value": "nobody"}
 
@@ -214,7 +214,7 @@ async def test_parallel_patches_that_name_a_version_have_one_winner(racing, conf
     assert sorted(each.status for each in replies) == [200] + [409] * 19
 
 
-async def test_a_patch_whose_object_vanishes_is_not_found(racing, config):
+async def test_a_patch_of_a_concurrently_deleted_object_is_not_found(racing, config):
     await racing.made(CONFIGS, config("one"))
 
     gone, *patches = await asyncio.gather(
@@ -277,7 +277,7 @@ async def test_a_null_that_a_json_patch_puts_where_nothing_was_is_left_out(api, 
     assert (reply.status, "immutable" in reply.body, reply.body["data"]) == (200, False, {"a": "1"})
 
 
-async def test_what_a_patch_does_not_touch_keeps_its_place_and_its_value(api, deployment):
+async def test_untouched_fields_of_a_patch_keep_their_order_and_value(api, deployment):
     made = await api.made(DEPLOYMENTS, deployment())
 
     reply = await api.patch(f"{DEPLOYMENTS}/web/status", {"status": {"replicas": 3}})
@@ -323,7 +323,7 @@ async def test_a_patch_leaves_the_object_that_it_is_given_as_it_is(api, kind):
     assert (new["metadata"]["managedFields"] is old["metadata"]["managedFields"]) == (kind != "json")
 
 
-async def test_what_a_status_patch_puts_among_the_managers_is_ignored(api, deployment):
+async def test_managed_fields_in_a_status_patch_are_ignored(api, deployment):
     made = await api.made(DEPLOYMENTS, deployment())
 
     body = {"metadata": {"managedFields": [{"manager": "liar", "operation": "Update"}]}, "status": {"replicas": 1}}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.apiserver.conftest import CONFIGS, DEFINITIONS, PODS, WIDGETS, until
+from tests.apiserver.support import CONFIGS, DEFINITIONS, PODS, WIDGETS, answer_when
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
@@ -45,7 +45,7 @@ def apply(api):
     return apply
 
 
-async def test_what_is_not_there_is_made(api, apply):
+async def test_apply_creates_a_missing_object(api, apply):
     reply = await apply(f"{CONFIGS}/one", configmap(a="1"))
     assert (reply.status, reply.body["data"]) == (201, {"a": "1"})
     assert entry(reply.body, "me") == {
@@ -59,20 +59,20 @@ async def test_what_is_not_there_is_made(api, apply):
     assert (await api.get(f"{CONFIGS}/one")).body == reply.body
 
 
-async def test_what_is_there_is_changed(apply):
+async def test_apply_changes_an_existing_object(apply):
     await apply(f"{CONFIGS}/one", configmap(a="1", b="2"))
     reply = await apply(f"{CONFIGS}/one", configmap(a="3"))
     assert (reply.status, reply.body["data"]) == (200, {"a": "3"})
 
 
-async def test_the_same_again_is_no_write(api, apply):
+async def test_applying_the_same_again_is_not_a_write(api, apply):
     first = await apply(f"{CONFIGS}/one", configmap(a="1"))
     api.clock.move(60)
     again = await apply(f"{CONFIGS}/one", configmap(a="1"))
     assert (again.status, again.body) == (200, first.body)
 
 
-async def test_a_quantity_in_another_form_is_no_write_either(api, apply):
+async def test_a_quantity_in_another_form_is_not_a_write(api, apply):
     config = pod(resources={"requests": {"cpu": "1000m"}})
     first = await apply(f"{PODS}/web", config)
     assert first.body["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
@@ -97,7 +97,7 @@ async def test_a_conflict_names_the_field_and_its_manager(api, apply):
     assert (await api.get(f"{CONFIGS}/one")).body["data"] == {"a": "1"}
 
 
-async def test_a_conflict_with_who_wrote_otherwise_names_the_version(api, apply):
+async def test_a_conflict_with_an_update_names_its_version(api, apply):
     await api.post(f"{CONFIGS}?fieldManager=m1", configmap(a="1", b="2"))
     reply = await apply(f"{CONFIGS}/one", configmap(a="2", b="3"), "m2")
     assert reply.message == ('Apply failed with 2 conflicts: conflicts with "m1" using v1:\n- .data.a\n- .data.b')
@@ -110,7 +110,7 @@ async def test_force_takes_the_field(apply):
     assert [each["manager"] for each in reply.body["metadata"]["managedFields"]] == ["m2"]
 
 
-async def test_who_applies_must_have_a_name(api):
+async def test_apply_needs_a_field_manager(api):
     reply = await api.patch(f"{CONFIGS}/one", configmap(), "apply")
     assert reply.status == 422
     assert reply.message == (
@@ -156,7 +156,7 @@ async def test_an_empty_name_of_the_version_it_expects_is_a_conflict(apply):
 
 
 @pytest.mark.parametrize(("validation", "status"), [("Strict", 400), ("Warn", 201), ("Ignore", 201)])
-async def test_duplicate_fields_are_judged_by_field_validation(apply, validation, status):
+async def test_duplicate_fields_follow_field_validation(apply, validation, status):
     text = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"},"data":{"a":"1","a":"2"}}'
     reply = await apply(f"{CONFIGS}/one", text, fieldValidation=validation)
     assert reply.status == status
@@ -191,7 +191,7 @@ async def test_defaults_are_not_the_applier_s(apply):
     }
 
 
-async def test_who_creates_owns_the_defaults_too(api):
+async def test_the_creator_owns_the_defaults_too(api):
     await api.post(f"{PODS}?fieldManager=me", pod())
     fields = entry((await api.get(f"{PODS}/web")).body, "me")["fieldsV1"]
     container = fields["f:spec"]["f:containers"]['k:{"name":"c"}']
@@ -216,12 +216,12 @@ async def test_two_managers_share_a_deployment(apply):
     assert (reply.status, reply.body["spec"]["replicas"]) == (200, 5)
 
 
-async def test_a_field_that_nobody_owns_any_more_goes_back_to_its_default(apply):
+async def test_a_field_without_an_owner_returns_to_its_default(apply):
     await apply(f"{DEPLOYMENTS}/web", deployment(replicas=3))
     assert (await apply(f"{DEPLOYMENTS}/web", deployment())).body["spec"]["replicas"] == 1
 
 
-async def test_status_is_applied_through_its_own_door(api, apply):
+async def test_status_is_applied_through_its_subresource(api, apply):
     await api.made(PODS, pod())
     config = {**pod(), "spec": {"nodeName": "x"}, "status": {"conditions": [{"type": "Mine", "status": "True"}]}}
     reply = await apply(f"{PODS}/web/status", config, "controller")
@@ -237,11 +237,11 @@ async def test_status_is_applied_through_its_own_door(api, apply):
     assert "conditions" not in again.body["status"]
 
 
-async def test_status_of_what_is_not_there_is_not_found(apply):
+async def test_status_of_a_missing_object_is_not_found(apply):
     assert (await apply(f"{PODS}/web/status", {**pod(), "status": {}})).status == 404
 
 
-async def test_status_is_not_applied_through_the_main_door(apply):
+async def test_status_is_not_applied_through_the_main_resource(apply):
     reply = await apply(f"{PODS}/web", {**pod(), "status": {"phase": "Running"}})
     assert (reply.status, reply.body["status"]["phase"]) == (201, "Pending")
     assert "f:status" not in entry(reply.body, "me")["fieldsV1"]
@@ -326,7 +326,7 @@ async def structured(api, definition):
     for each in crd["spec"]["versions"]:
         each["schema"] = {"openAPIV3Schema": SCHEMA}
     await api.made(DEFINITIONS, crd)
-    await until(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
+    await answer_when(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
     return api
 
 

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from tests.apiserver.support import answer_when
+
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -48,7 +50,7 @@ async def test_a_version_of_the_future_is_a_conflict_too(api, config):
 
 
 @pytest.mark.parametrize("version", ["", "0"], ids=["none", "zero"])
-async def test_no_version_means_whatever_is_there(api, config, version):
+async def test_an_update_without_a_version_is_unconditional(api, config, version):
     await api.made(CONFIGS, config("one", a="1"))
     given = config("one", a="2")
     given["metadata"]["resourceVersion"] = version
@@ -58,7 +60,7 @@ async def test_no_version_means_whatever_is_there(api, config, version):
     assert (reply.status, reply.body["data"]) == (200, {"a": "2"})
 
 
-async def test_a_version_that_is_no_number_is_refused(api, config):
+async def test_a_version_that_is_not_a_number_is_refused(api, config):
     given = await api.made(CONFIGS, config("one"))
     given["metadata"]["resourceVersion"] = "latest"
 
@@ -122,7 +124,7 @@ async def test_parallel_updates_without_a_version_all_succeed(racing, config):
         pytest.param({"creationTimestamp": None, "uid": ""}, id="no identity"),
     ],
 )
-async def test_an_update_that_changes_nothing_keeps_the_version_and_is_no_event(api, config, same):
+async def test_an_update_without_a_change_keeps_the_version_and_sends_no_event(api, config, same):
     made = await api.made(CONFIGS, config("one", a="1"))
     revision = api.store.revision
     watch = await api.watch(f"{CONFIGS}?resourceVersion={revision}")
@@ -135,7 +137,7 @@ async def test_an_update_that_changes_nothing_keeps_the_version_and_is_no_event(
     assert await watch.is_quiet()
 
 
-async def test_a_pod_put_back_as_it_was_read_is_no_change(api, pod):
+async def test_a_pod_put_back_unchanged_is_not_a_change(api, pod):
     await api.made(PODS, pod(labels={"a": "b"}))
     read = (await api.get(f"{PODS}/web")).body
 
@@ -148,7 +150,7 @@ async def test_a_pod_put_back_as_it_was_read_is_no_change(api, pod):
 # --- identity ---------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_not_there_cannot_be_updated(api, config):
+async def test_a_missing_object_cannot_be_updated(api, config):
     reply = await api.put(f"{CONFIGS}/one", config("one"))
 
     assert reply.status == 404
@@ -260,7 +262,7 @@ async def test_spec_is_ignored_by_an_update_of_the_status(api, pod):
     assert reply.body["metadata"]["generation"] == 1
 
 
-async def test_labels_of_a_built_in_kind_go_through_the_status_door(api, pod):
+async def test_labels_of_a_built_in_kind_change_through_the_status_subresource(api, pod):
     await api.made(PODS, pod())
 
     reply = await api.patch(f"{PODS}/web/status", {"metadata": {"labels": {"a": "b"}}})
@@ -268,7 +270,7 @@ async def test_labels_of_a_built_in_kind_go_through_the_status_door(api, pod):
     assert reply.body["metadata"]["labels"] == {"a": "b"}
 
 
-async def test_owners_do_not_go_through_the_status_door(api, pod):
+async def test_owners_do_not_change_through_the_status_subresource(api, pod):
     await api.made(PODS, pod())
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 
@@ -277,7 +279,7 @@ async def test_owners_do_not_go_through_the_status_door(api, pod):
     assert "ownerReferences" not in reply.body["metadata"]
 
 
-async def test_a_custom_resources_status_door_lets_only_the_status_through(widgets):
+async def test_a_custom_resources_status_subresource_changes_only_the_status(widgets):
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}}
     await widgets.made(WIDGETS, {**widget, "status": {"ready": True}})
 
@@ -296,7 +298,7 @@ async def test_a_custom_resource_is_created_without_its_status(widgets):
     assert "status" not in await widgets.made(WIDGETS, widget)
 
 
-async def test_the_status_door_shows_the_whole_object(api, pod):
+async def test_the_status_subresource_shows_the_whole_object(api, pod):
     await api.made(PODS, pod())
 
     assert (await api.get(f"{PODS}/web/status")).raw == (await api.get(f"{PODS}/web")).raw
@@ -315,7 +317,7 @@ async def test_the_status_door_shows_the_whole_object(api, pod):
         pytest.param({"metadata": {"generation": 9}}, 1, id="generation itself"),
     ],
 )
-async def test_a_deployments_generation_moves_with_what_its_controller_must_act_on(api, deployment, patch, generation):
+async def test_a_deployments_generation_follows_changes_for_its_controller(api, deployment, patch, generation):
     await api.made(DEPLOYMENTS, deployment())
 
     reply = await api.patch(f"{DEPLOYMENTS}/web", patch)
@@ -323,7 +325,7 @@ async def test_a_deployments_generation_moves_with_what_its_controller_must_act_
     assert reply.body["metadata"]["generation"] == generation
 
 
-async def test_a_status_is_no_new_generation(api, deployment):
+async def test_a_status_change_keeps_the_generation(api, deployment):
     await api.made(DEPLOYMENTS, deployment())
 
     reply = await api.patch(f"{DEPLOYMENTS}/web/status", {"status": {"replicas": 2, "observedGeneration": 1}})
@@ -333,9 +335,9 @@ async def test_a_status_is_no_new_generation(api, deployment):
 
 
 @pytest.mark.parametrize(("with_status", "generation"), [(True, 1), (False, 2)], ids=["apart", "as part of the object"])
-async def test_a_custom_status_counts_unless_it_is_a_subresource(api, definition, eventually, with_status, generation):
+async def test_a_custom_status_counts_unless_it_is_a_subresource(api, definition, with_status, generation):
     await api.made(DEFINITIONS, definition(status=with_status))
-    await eventually(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
+    await answer_when(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
     await api.made(WIDGETS, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}})
 
     reply = await api.patch(f"{WIDGETS}/w", {"status": {"ready": True}})
@@ -368,7 +370,7 @@ async def test_the_last_finalizer_to_go_takes_the_object_with_it(api, config):
     assert [each["type"] for each in await watch.take(2)] == ["MODIFIED", "DELETED"]
 
 
-async def test_no_finalizer_is_added_to_what_is_being_deleted(api, config):
+async def test_no_finalizer_is_added_to_a_terminating_object(api, config):
     await _being_deleted(api, config, "example.com/a")
 
     reply = await api.patch(f"{CONFIGS}/one", {"metadata": {"finalizers": ["example.com/a", "example.com/new"]}})

@@ -37,7 +37,7 @@ def written(tmp_path):
     return write
 
 
-def test_everything_can_be_said(written):
+def test_every_setting_can_be_configured(written):
     assert load(written(WHOLE)) == Settings(
         socket=Path("/run/nri/nri.sock"),
         plugin_path=Path("/opt/plugins"),

@@ -104,7 +104,7 @@ async def test_an_unimplemented_event_is_sent_once_without_a_subscription(stage,
 
 
 @pytest.mark.parametrize("event", [Event.CREATE_CONTAINER, Event.START_CONTAINER, Event.VALIDATE_CONTAINER_ADJUSTMENT])
-async def test_a_plugin_that_chose_what_it_does_not_know_is_in_error(stage, pod, container, event):
+async def test_a_plugin_that_lacks_a_subscribed_call_is_in_error(stage, pod, container, event):
     async with stage.hosting() as host:
         await stage.join(only={"Configure", "Synchronize"}, events=mask(event))
         with pytest.raises(Unimplemented, match="NRI plugin 10-noting"):
@@ -307,7 +307,7 @@ async def test_requests_in_flight(stage, pod, plugins, most):
         assert counting.most == most
 
 
-async def test_a_call_whose_caller_was_cancelled_keeps_the_plugins_lock(stage, pod):
+async def test_a_cancelled_call_keeps_the_plugins_lock(stage, pod):
     async with stage.hosting() as host:
         busy = Counting()
         plugin = await stage.join("20", "busy", hooks={"RunPodSandbox": busy})
@@ -353,7 +353,7 @@ async def test_one_plugin_that_is_busy_does_not_hold_up_the_others(stage, pod):
         await asyncio.gather(first, second)
 
 
-async def test_a_plugin_that_times_out_is_disconnected_and_the_pod_goes_on(stage, pod, caplog):
+async def test_a_plugin_that_times_out_is_disconnected_and_the_pod_starts(stage, pod, caplog):
     from podwire.nri.adaptation.settings import PluginSettings
 
     async with stage.hosting(plugins={"stuck": PluginSettings(timeout=0.2)}) as host:

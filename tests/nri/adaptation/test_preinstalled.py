@@ -170,7 +170,7 @@ async def test_children_of_a_plugin_are_killed_with_it(stage, folders):
         pytest.param("10-a", 0o755, b"\0asm\1\0\0\0", "WebAssembly", id="WebAssembly"),
     ],
 )
-def test_a_file_that_is_no_plugin_is_named_with_the_reason(tmp_path, name, mode, content, words):
+def test_an_invalid_plugin_file_is_named_with_the_reason(tmp_path, name, mode, content, words):
     path = tmp_path / name
     path.write_bytes(content)
     path.chmod(mode)
@@ -180,7 +180,7 @@ def test_a_file_that_is_no_plugin_is_named_with_the_reason(tmp_path, name, mode,
     assert words in problem
 
 
-def test_a_folder_is_read_in_order_and_folders_in_it_are_no_plugins(tmp_path):
+def test_a_directory_is_read_in_order_without_subdirectories(tmp_path):
     for name in ("20-b", "10-b", "10-a"):
         (tmp_path / name).write_text("#!/bin/true\n")
         (tmp_path / name).chmod(0o755)

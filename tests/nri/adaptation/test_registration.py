@@ -262,7 +262,7 @@ async def joined_in_time(stage):
         known.cancel()
 
 
-async def test_garbage_from_a_plugin_costs_its_own_seat_only(stage, pod):
+async def test_garbage_from_a_plugin_costs_its_own_registration_only(stage, pod):
     async with stage.hosting() as host:
         bad = await stage.join("10", "bad")
         good = await stage.join("20", "good")

@@ -58,7 +58,7 @@ async def test_a_pod_that_needs_a_plugin_fails_closed_without_it(
                 await call(host, wanted, container())
 
 
-async def test_a_container_may_need_what_its_pod_does_not(stage, pod, container):
+async def test_a_container_may_require_a_plugin_that_its_pod_does_not(stage, pod, container):
     async with stage.hosting(grace=0.0) as host:
         wanted = annotated(pod(), **{f"{ANNOTATION}/container.c2": "[net]"})
         await host.run_pod_sandbox(wanted)

@@ -69,7 +69,7 @@ on:
     assert told.update[0].linux.resources.cpu.shares.value == 512
 
 
-async def test_turns_are_used_up_and_may_be_for_one_pod(chair):
+async def test_rules_are_used_up_and_may_be_for_one_pod(chair):
     script = """
 on:
   RunPodSandbox:

@@ -93,7 +93,7 @@ def test_failed_expectations_are_named_with_their_line(played, fake, expect, say
         played(script, fake(BLUE))
 
 
-def test_an_error_undoes_what_was_begun_as_a_runtime_does(played, fake):
+def test_an_error_rolls_back_as_a_runtime_does(played, fake):
     plugin = fake("on: {RunPodSandbox: {fail: {code: UNAVAILABLE, message: no room}}, StartContainer: {fail: never}}")
     result = played(
         """
@@ -109,7 +109,7 @@ steps:
     assert result.ok
 
 
-def test_updates_change_what_they_name(played, fake):
+def test_updates_change_the_named_containers(played, fake):
     plugin = fake("""
 on:
   UpdateContainer:
@@ -195,7 +195,7 @@ def test_a_pre_installed_plugin_gets_a_socket_three_variables_and_its_configurat
         (["true"], "its process ended with code 0 before it was ready"),
     ],
 )
-def test_a_program_that_is_no_plugin(played, argv, says):
+def test_a_program_that_is_not_a_plugin(played, argv, says):
     result = played(None, argv, check=False)
     assert re.search(says, result.failures[0])
     assert len(result.steps) == 1

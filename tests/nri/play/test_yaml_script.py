@@ -37,7 +37,7 @@ def test_errors_name_the_key(text, says):
         read_script(text)
 
 
-def test_a_pod_of_which_nothing_is_said_is_a_usual_one():
+def test_a_pod_without_fields_has_the_defaults():
     script = read_script("pods: {a: , b: {containers: {x: }}}")
     assert [each.title for each in script.steps] == [
         "run a",

@@ -167,7 +167,7 @@ def test_a_resource_that_does_not_exist_is_named():
         Adjustment().set_resources(cpu_speed=1)
 
 
-def test_updates_name_a_container_once_and_gather_what_is_said_of_it():
+def test_updates_of_a_container_are_merged():
     updates = Updates().set("a", cpu_shares=1).set("b", memory_limit=2, ignore_failure=True).set("a", cpu_quota=3)
     text = """
       update { container_id: "a" linux { resources { cpu { shares { value: 1 } quota { value: 3 } } } } }

@@ -28,7 +28,7 @@ def test_the_plugin_of_the_page_subscribes_to_its_two_hooks(marker):
     assert subscription(marker) == Subscription.of(Event.RUN_POD_SANDBOX, Event.CREATE_CONTAINER)
 
 
-def test_the_plugin_of_the_page_does_what_the_page_says(marker):
+def test_the_documented_plugin_works_as_documented(marker):
     with pytest.raises(ValueError, match="web has no address"):
         asyncio.run(marker.run_pod_sandbox(pb.PodSandbox(name="web")))
     adjusted = asyncio.run(marker.create_container(pb.PodSandbox(), pb.Container())).message

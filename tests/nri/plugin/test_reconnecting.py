@@ -47,7 +47,7 @@ async def test_a_plugin_waits_for_its_runtime_and_logs_once(runtime, living, cap
     assert said[0].error == f"{runtime.path}: No such file or directory"
 
 
-async def test_after_a_runtime_restarts_the_plugin_is_synchronized_anew(runtime, living):
+async def test_after_a_runtime_restarts_the_plugin_is_synchronized_again(runtime, living):
     plugin = Cleans()
     await runtime.listen()
     async with living(plugin):
@@ -167,7 +167,7 @@ async def test_a_late_synchronize_is_logged(runtime, living, caplog):
         pytest.param(b"", id="nothing at all"),
     ],
 )
-async def test_a_peer_that_is_no_runtime_is_left_and_the_next_one_is_joined(runtime, living, garbage):
+async def test_a_peer_that_is_not_a_runtime_is_disconnected_and_the_next_one_joined(runtime, living, garbage):
     connected = asyncio.Event()
 
     async def nonsense(_, writer):

@@ -260,7 +260,7 @@ async def test_a_large_node_is_sent_in_batches_with_updates_in_the_last(runtime,
     assert plugin.saw == (["a", "b"], ["main"])
 
 
-async def test_a_plugin_whose_synchronize_fails_is_not_ready(runtime, living):
+async def test_a_plugin_is_not_ready_after_a_failed_synchronize(runtime, living):
     class Fails(Plugin):
         name = "fails"
 
@@ -319,7 +319,7 @@ class Wrong(Plugin):
         pytest.param(Event.UPDATE_CONTAINER, Unknown, "^TimeoutError: the disk is slow$", id="a time-out of its own"),
     ],
 )
-async def test_a_hooks_exception_becomes_an_error_and_the_plugin_goes_on(synchronized, event, error, words):
+async def test_a_hooks_exception_becomes_an_error_and_the_plugin_keeps_serving(synchronized, event, error, words):
     async with synchronized(Wrong()) as peer:
         for _ in range(2):
             with pytest.raises(error, match=words):

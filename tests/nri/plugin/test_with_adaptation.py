@@ -177,7 +177,7 @@ async def test_every_hook_of_a_lifecycle_is_called_once_in_order(tmp_path, old):
 
 
 @generations
-async def test_each_plugin_sees_what_those_before_it_made_of_a_container(tmp_path, old):
+async def test_each_plugin_sees_the_adjustments_of_earlier_ones(tmp_path, old):
     class Second(Recorder):
         async def create_container(self, pod, container):
             return Adjustment().add_env("SAW", ",".join(container.env))

@@ -121,7 +121,7 @@ def test_unanswered_calls_are_reported_at_the_end(between):
         pytest.param(RUNTIME, mux.pieces(1, wire.encode(1, wire.DATA, b"")), "kind 3", id="data"),
     ],
 )
-def test_invalid_frames_are_noted_and_decoding_goes_on(between, sender, data, says):
+def test_invalid_frames_are_noted_and_decoding_continues(between, sender, data, says):
     between.passes(sender, data)
     [note] = between.seen
     assert isinstance(note, Noted)

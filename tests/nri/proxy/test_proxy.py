@@ -42,7 +42,7 @@ async def proxied(tmp_path, accepted):
 
 
 @pytest.mark.parametrize("data", [b"\xff" * 100_000, b"\x00" * 9, b"GET / HTTP/1.0\r\n\r\n"])
-async def test_anything_passes_as_it_is_also_what_means_nothing(tmp_path, data):
+async def test_all_bytes_are_forwarded_even_invalid_ones(tmp_path, data):
     runtime = Runtime()
     async with proxied(tmp_path, runtime.accepted) as (path, seen, _), asyncio.timeout(SOON):
         reader, writer = await asyncio.open_unix_connection(path)

@@ -49,7 +49,7 @@ def test_a_time_is_a_number_and_a_unit(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "[]", "2h"])
-def test_anything_else_is_no_time(text):
+def test_other_text_is_not_a_duration(text):
     with pytest.raises(BadScript):
         load(text, "s").seconds()
 

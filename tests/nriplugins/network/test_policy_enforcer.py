@@ -159,7 +159,7 @@ def test_the_end_of_an_old_sandbox_does_not_free_the_new_one(node, enforcer):
     assert held(node) == held(node, "identity4") == {"10.1.0.5"}
 
 
-def test_a_policy_that_cannot_be_followed_closes_what_it_selects(node, enforcer):
+def test_an_unsupported_policy_isolates_the_pods_that_it_selects(node, enforcer):
     web = sandbox("web", 2)
     bad = policy(ingress=[{"from": [{"ipBlock": {"cidr": "nonsense"}}]}])
     one = enforcer()

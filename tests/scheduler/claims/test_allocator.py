@@ -105,7 +105,7 @@ def test_an_expression_that_fails_ends_the_search(words, given, expression, why)
     assert why in str(told.value)
 
 
-def test_an_expression_that_would_fail_on_a_device_that_is_held_or_not_reached_is_no_matter(words, given):
+def test_an_expression_is_not_evaluated_on_allocated_or_unreached_devices(words, given):
     devices = [words.device("a"), words.device("b", mtu=1), words.device("c")]
     assert given(devices, words.request("nic", f"{A}.mtu == 1"), held=("a",)) == ["nic=b"]
 
@@ -270,7 +270,7 @@ RANGE = {"validRange": {"min": "2", "max": "8", "step": "3"}, "default": "5"}
         pytest.param(RANGE, (), "9", None, id="more than the most"),
     ],
 )
-def test_a_shared_device_gives_what_is_left_of_it(words, policy, held, amount, taken):
+def test_a_shared_device_gives_its_remaining_capacity(words, policy, held, amount, taken):
     claim_cache = shared(words, held, **policy)
     asked = claim_requests.of_claim(claims.read(asking(words, amount)), claim_cache.classes)
     context = SearchContext(words.node("n1"), claim_cache.inventory.near("n1"), claim_cache.allocated_devices, Budget())
@@ -294,7 +294,7 @@ def test_a_device_that_is_not_shared_must_have_the_capacity_asked_for(words, giv
 
 
 @pytest.mark.parametrize("field", ["bindingConditions", "consumesCounters"])
-def test_devices_that_need_what_nobody_does_here_are_left_alone(words, given, field):
+def test_devices_that_need_unsupported_features_are_ignored(words, given, field):
     value = ["ready"] if field == "bindingConditions" else [{"counterSet": "s", "counters": {"c": {"value": "1"}}}]
     assert given([{**words.device("a"), field: value}, words.device("b")], words.request()) == ["nic=b"]
 
@@ -327,7 +327,7 @@ def test_devices_are_used_where_they_can_be_reached(words, where, reached):
         pytest.param({"allocationMode": "Some"}, "request nic: unsupported count mode Some", id="an unknown mode"),
     ],
 )
-def test_what_no_node_can_meet_is_told_at_once(words, given, request_, why):
+def test_a_claim_that_no_node_can_satisfy_is_reported_at_once(words, given, request_, why):
     with pytest.raises(Unsatisfiable, match=why):
         given([words.device("a")], words.request(**request_))
 

@@ -81,7 +81,7 @@ TAINT = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
         pytest.param("true", {"taints": [TAINT]}, "has untolerated taint {broken: yes}", id="a taint"),
     ],
 )  # fmt: skip
-def test_each_device_says_why_not(words, expression, given, why):
+def test_each_device_has_a_reason(words, expression, given, why):
     claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("eth2", **given)])],
         claims_=[words.claim("nic", words.request("nic", expression))],
@@ -91,7 +91,7 @@ def test_each_device_says_why_not(words, expression, given, why):
     )
 
 
-def test_who_holds_a_device_is_told_and_what_is_left_of_a_shared_one(words):
+def test_reasons_name_a_devices_holder_and_the_capacity_left(words):
     shared = words.device("eth3", shared=True, capacity={"bandwidth": "10"})
     claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("eth2", capacity={"bandwidth": "5"}), shared])],
@@ -107,7 +107,7 @@ def test_who_holds_a_device_is_told_and_what_is_left_of_a_shared_one(words):
     )
 
 
-def test_of_many_nodes_and_devices_only_some_are_told_one_by_one(words):
+def test_reasons_list_only_some_of_many_nodes_and_devices(words):
     names = [f"n{each}" for each in range(5)]
     devices = [words.device(f"d{each}", mtu=1500) for each in range(10)]
     claim_cache = words.claim_cache(
@@ -120,7 +120,7 @@ def test_of_many_nodes_and_devices_only_some_are_told_one_by_one(words):
     assert message.count("On n") == 3
 
 
-def test_devices_of_the_kind_that_was_asked_for_are_told_first(words):
+def test_reasons_list_devices_of_the_requested_class_first(words):
     others = [words.device(f"d{each}", mtu=1500) for each in range(10)]
     claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [*others, words.device("fast", mtu=9000)])],
@@ -130,7 +130,7 @@ def test_devices_of_the_kind_that_was_asked_for_are_told_first(words):
     assert "request nic: fast: held by default/db; d0: mtu 1500 < 9000; " in message
 
 
-def test_requests_that_exclude_each_other_are_told_so(words):
+def test_mutually_exclusive_requests_are_reported(words):
     claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("a")])],
         claims_=[words.claim("nic", words.request("one"), words.request("two"))],
@@ -140,7 +140,7 @@ def test_requests_that_exclude_each_other_are_told_so(words):
     )
 
 
-def test_of_alternatives_the_last_resort_says_why_not(words):
+def test_the_last_alternative_gives_the_reason(words):
     either = {
         "name": "nic",
         "firstAvailable": [words.subrequest("fast", LARGE), words.subrequest("slow", f"{A}.mtu >= 1500")],
@@ -153,7 +153,7 @@ def test_of_alternatives_the_last_resort_says_why_not(words):
     )
 
 
-def test_a_device_with_a_capacity_that_nobody_can_read_costs_itself_alone(words):
+def test_an_invalid_capacity_excludes_only_its_own_device(words):
     devices = [words.device("a", capacity={"bandwidth": "much"}), words.device("b")]
     claim_cache = words.claim_cache(slices_=[words.slice("n1", devices)], claims_=[words.claim("nic")])
     [decisions] = dynamic_resources.decide_claims(pod_of("nic"), snapshot_of(claim_cache), "n1")
@@ -191,7 +191,7 @@ NAMED = ({"name": "t", "resourceClaimName": "web-t-x"},)
                      id="somebody else's"),
     ],
 )  # fmt: skip
-def test_a_claim_from_a_template_is_waited_for_without_a_word_but_not_somebody_elses(words, status, owner, quiet, why):
+def test_only_a_generated_claim_is_waited_for_silently(words, status, owner, quiet, why):
     made = [owned(words.claim("web-t-x"), owner)] if owner else []
     claim_cache = words.claim_cache(claims_=made)
     found = choose(pod_of(generated=["t"], status=status), snapshot_of(claim_cache))
@@ -224,7 +224,7 @@ def config(name, *requests):
     return {"opaque": opaque, **({"requests": list(requests)} if requests else {})}
 
 
-def test_what_is_written_names_devices_configuration_and_the_node(words):
+def test_an_allocation_names_devices_configuration_and_the_node(words):
     requests = [words.request("one"), {"name": "two", "firstAvailable": [
         words.subrequest("fast", "false"), words.subrequest("slow", class_name="other", tolerations=[
             {"key": "broken", "operator": "Exists"}])]}]  # fmt: skip
@@ -256,7 +256,7 @@ def test_what_is_written_names_devices_configuration_and_the_node(words):
     assert written["nodeSelector"] == {"nodeSelectorTerms": [{"matchFields": [only]}]}
 
 
-def test_shares_have_ids_of_their_own_and_say_how_much_they_take(words):
+def test_shares_have_their_own_ids_and_consumed_capacity(words):
     device = words.device("a", shared=True, capacity={"bandwidth": "10Gi"})
     claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [device])],
@@ -302,7 +302,7 @@ def test_a_claim_that_others_use_too_is_not_taken_away_from_them(words):
 
 
 @pytest.mark.parametrize("resource", ["example.com/nic", "deviceclass.resource.kubernetes.io/nic"])
-def test_who_asks_for_devices_as_a_resource_is_told_to_claim_them(words, resource):
+def test_extended_resource_requests_are_answered_with_a_hint_to_claims(words, resource):
     class_ = words.class_("nic")
     class_["spec"]["extendedResourceName"] = "example.com/nic"
     container = {"name": "c", "image": "i", "resources": {"requests": {resource: "1"}}}

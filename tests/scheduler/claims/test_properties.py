@@ -167,7 +167,7 @@ class Played:
 
 
 @given(devices, steps)
-def test_no_device_is_given_twice_whatever_happens_in_whatever_order(offered, played):
+def test_no_device_is_allocated_twice_in_any_order_of_events(offered, played):
     world = Played(offered)
     for what, given_ in played:
         getattr(world, what)(given_)

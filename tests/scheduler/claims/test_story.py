@@ -52,7 +52,7 @@ async def test_a_pod_is_bound_once_its_claim_has_a_device_and_is_reserved_for_it
     assert found["status"]["reservedFor"] == [{"resource": "pods", "name": "web", "uid": made["metadata"]["uid"]}]
 
 
-async def test_a_claim_that_cannot_be_met_says_of_each_device_why(devices, words):
+async def test_an_unsatisfiable_claim_has_a_reason_for_each_device(devices, words):
     await claim(devices, words, "db", LARGE)
     await claim(devices, words, "nic", LARGE)
     async with devices.scheduler():
@@ -103,7 +103,7 @@ async def test_two_pods_share_a_claim_and_no_device_is_given_twice(devices, word
     assert sorted(names) == ["eth2", "eth3"]
 
 
-async def test_an_allocation_where_its_pod_cannot_go_is_given_back_and_made_anew(devices, words):
+async def test_an_allocation_on_an_unusable_node_is_released_and_replaced(devices, words):
     await devices.node("n2", unschedulable=True)
     await devices.api.create(words.slice("n2", [words.device("eth9", mtu=1500)]))
     await claim(devices, words, "nic")
@@ -167,7 +167,7 @@ async def test_a_claim_that_others_write_to_is_written_all_the_same(devices, wor
     assert (await seen(devices, "nic"))["metadata"]["labels"] == {"times": "2"}
 
 
-async def test_a_write_whose_answer_was_lost_is_the_pods_all_the_same(devices, words):
+async def test_a_write_without_an_answer_still_counts_for_the_pod(devices, words):
     await claim(devices, words, "nic")
     wire, lost = devices.wire(), []
 
@@ -186,7 +186,7 @@ async def test_a_write_whose_answer_was_lost_is_the_pods_all_the_same(devices, w
     assert [each["name"] for each in (await seen(devices, "nic"))["status"]["reservedFor"]] == ["web"]
 
 
-async def test_a_claim_that_somebody_else_allocates_meanwhile_is_followed(devices, words):
+async def test_a_claim_allocated_by_another_scheduler_is_followed(devices, words):
     await claim(devices, words, "nic")
     wire, other = devices.wire(), words.allocated("eth3")
 
@@ -230,9 +230,7 @@ async def test_a_claim_from_a_template_is_waited_for_without_an_event(devices, w
     ],
 )
 @pytest.mark.parametrize("sent", [False, True], ids=["not sent", "sent, the answer not heard"])
-async def test_a_scheduler_that_is_killed_on_the_way_leaves_nothing_that_the_next_cannot_go_on_with(
-    devices, words, method, ending, sent
-):
+async def test_a_scheduler_resumes_after_another_was_killed_at_any_step(devices, words, method, ending, sent):
     await claim(devices, words, "nic")
     await claim(devices, words, "other")
     wire, there = devices.wire(), asyncio.Event()

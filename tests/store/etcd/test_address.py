@@ -14,7 +14,7 @@ from podwire.store.etcd.address import Address, parse
         ("etcd://h:1?ca=/a&cert=/b&key=/c", Address(endpoints=("h:1",), ca="/a", cert="/b", key="/c")),
     ],
 )
-def test_a_url_says_where_etcd_is(url, address):
+def test_a_url_names_the_etcd_endpoints(url, address):
     assert parse(url) == address
 
 
@@ -36,7 +36,7 @@ def test_a_url_says_where_etcd_is(url, address):
         ("etcd://h:1?prefix=/registry/", "not end in it"),
     ],
 )
-def test_a_bad_url_is_refused_with_what_is_wrong(url, wrong):
+def test_a_bad_url_is_refused_with_the_reason(url, wrong):
     with pytest.raises(BadUrl) as refused:
         parse(url)
     assert str(refused.value).startswith(url)

@@ -52,7 +52,7 @@ async def test_events_become_changes_under_our_own_prefix():
     ]
 
 
-async def test_what_etcd_repeats_is_taken_once():
+async def test_repeated_etcd_events_are_delivered_once():
     root, broadcaster = rooted()
     watch = broadcaster.subscribe("/registry/", 10)
     root._handle(answer(put(11)))
@@ -78,7 +78,7 @@ async def test_changes_of_one_transaction_share_a_revision_and_come_together():
         pytest.param(pb.WatchResponse(header=pb.Header(revision=5), created=True), 5, id="etcd was restored"),
     ],
 )
-async def test_a_break_in_the_log_is_told_to_everyone(response, floor):
+async def test_a_gap_in_the_log_is_reported_to_every_watch(response, floor):
     root, broadcaster = rooted()
     root._handle(answer(put(11)))
     watch = broadcaster.subscribe("/registry/", 11)

@@ -64,7 +64,7 @@ def run_and_kill(run_program, directory: Path, seed: int, *, keep: int, seconds:
     return parse(notes.read_bytes())
 
 
-async def test_what_was_acknowledged_survives_a_kill(tmp_path, run_program):
+async def test_acknowledged_writes_survive_a_kill(tmp_path, run_program):
     sys.stdout.write(f"PODWIRE_CRASH_SEED={SEED}\n")
     dice = random.Random(SEED)
     newest = 1

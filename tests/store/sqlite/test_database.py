@@ -122,7 +122,7 @@ def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=30, **options)
 
 
-async def test_a_torn_end_of_the_log_takes_only_what_was_not_whole(tmp_path):
+async def test_a_torn_end_of_the_log_loses_only_incomplete_transactions(tmp_path):
     await fill(tmp_path, 3)
     assert run(sys.executable, "-c", OPEN, tmp_path).returncode == -9
     wal = tmp_path / "store.db-wal"
@@ -197,7 +197,7 @@ async def test_compaction_that_was_cut_short_is_finished_later(tmp_path):
     connection.close()
 
 
-async def test_a_file_does_not_grow_with_what_is_overwritten(tmp_path):
+async def test_a_file_does_not_grow_with_overwritten_values(tmp_path):
     store = await SqliteStore.open(tmp_path, keep=Window(revisions=50, seconds=0))
     item = await store.create(f"{PODS}a", VALUE)
     for _ in range(2000):

@@ -18,7 +18,7 @@ def mounted(*commands: str) -> tuple[str, ...]:
     return (*APART, "sh", "-ec", "; ".join([*commands, 'exec "$0" "$@"']))
 
 
-def test_a_full_disk_is_told_reads_go_on_and_writes_resume_when_there_is_room(tmp_path, run_program):
+def test_a_full_disk_is_reported_and_writes_resume_when_there_is_space(tmp_path, run_program):
     wrapper = mounted(f"mount -t tmpfs -o size=3m none {tmp_path}")
     child = run_program(HERE / "full_program.py", tmp_path, wrapper=wrapper)
     output, errors = child.communicate(timeout=60)
@@ -28,7 +28,7 @@ def test_a_full_disk_is_told_reads_go_on_and_writes_resume_when_there_is_room(tm
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="mounts an ext4 of its own")
 @pytest.mark.parametrize("writes", [pytest.param(300, id="before a checkpoint"), pytest.param(5000, id="after some")])
-def test_what_was_acknowledged_survives_a_power_cut(tmp_path, run_program, writes):
+def test_acknowledged_writes_survive_a_power_cut(tmp_path, run_program, writes):
     image, mountpoint = tmp_path / "image", tmp_path / "disk"
     mountpoint.mkdir()
     wrapper = mounted(f"truncate -s 256M {image}", f"mkfs.ext4 -q {image}", f"mount -o loop {image} {mountpoint}")

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.apiserver.support import answer_when
+
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 POLICIES, BINDINGS = f"{GROUP}/validatingadmissionpolicies", f"{GROUP}/validatingadmissionpolicybindings"
 
@@ -49,7 +51,7 @@ def binding() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def enforce(api, eventually) -> Callable[..., Awaitable[None]]:
+def enforce(api) -> Callable[..., Awaitable[None]]:
     """Stores a policy and its bindings, and waits until they are what the server goes by."""
 
     async def enforced(policy: dict[str, Any], *bindings: dict[str, Any]) -> None:
@@ -63,6 +65,6 @@ def enforce(api, eventually) -> Callable[..., Awaitable[None]]:
             held = keeper.active.bound
             return {one.name for each in held if each.policy.name == name for one in each.bindings}
 
-        await eventually(active, lambda names: names >= wanted)
+        await answer_when(active, lambda names: names >= wanted)
 
     return enforced

@@ -66,7 +66,7 @@ def rule(**given):
         ),
     ],
 )
-def test_a_rule_means_what_it_says(given, asked, meant):
+def test_a_rule_matches_as_specified(given, asked, meant):
     told = {"resourceRules": [rule(**given)], "matchPolicy": "Exact"}
     assert constraints(told).kind_for(asked, ()) == (asked.kind if meant else None)
     without = {"excludeResourceRules": [rule(**given)], "matchPolicy": "Exact"}
@@ -95,7 +95,7 @@ def test_the_requests_own_version_comes_first():
     assert constraints(told).kind_for(target(SCALERS), (OLD_SCALERS,)) == SCALERS
 
 
-def test_another_version_of_what_is_excluded_is_excluded():
+def test_other_versions_of_an_excluded_resource_are_excluded():
     excluded = rule(apiGroups=["autoscaling"], apiVersions=["v1"], resources=["horizontalpodautoscalers"])
     told = {"matchPolicy": "Equivalent", "excludeResourceRules": [excluded]}
     assert constraints(told).kind_for(target(SCALERS), (OLD_SCALERS,)) is None

@@ -24,7 +24,7 @@ async def test_it_cannot_be_created(api, resource):
 
 
 @pytest.mark.parametrize("resource", KINDS)
-async def test_what_a_store_has_already_is_read_and_deleted_but_not_changed(api, resource):
+async def test_stored_objects_can_be_read_and_deleted_but_not_changed(api, resource):
     kind, field = KINDS[resource]
     metadata = {"name": "x", "uid": "u", "creationTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["example.com/f"]}
     stored = {"kind": kind, "apiVersion": "admissionregistration.k8s.io/v1", "metadata": metadata}

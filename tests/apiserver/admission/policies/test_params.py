@@ -56,7 +56,7 @@ async def test_all_parameters_that_a_selector_picks_must_agree(api, limited, bin
     assert (await api.post(SECRETS, secret("sixsix"))).message.endswith("at most 5")
 
 
-async def test_missing_parameters_are_refused_where_the_binding_says_so(api, limited, binding, enforce):
+async def test_missing_parameters_are_refused_if_the_binding_denies_them(api, limited, binding, enforce):
     await enforce(limited, binding(paramRef={"name": "none", "parameterNotFoundAction": "Deny"}))
     reply = await api.post(SECRETS, secret("one"))
     why = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"

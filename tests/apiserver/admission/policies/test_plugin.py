@@ -5,13 +5,15 @@ import logging
 import msgspec
 import pytest
 
+from tests.apiserver.support import answer_when
+
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 POLICIES, BINDINGS = f"{GROUP}/validatingadmissionpolicies", f"{GROUP}/validatingadmissionpolicybindings"
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 BLUE = "has(object.data) && object.data.color == 'blue'"
 
 
-async def test_a_refusal_is_told_in_upstreams_words(api, policy, binding, enforce, config):
+async def test_a_refusal_has_upstreams_message(api, policy, binding, enforce, config):
     await enforce(policy({"expression": BLUE, "message": "must be blue"}), binding())
     reply = await api.post(CONFIGS, config("one", color="red"))
     said = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: must be blue"
@@ -68,14 +70,14 @@ async def test_a_refusal_is_told_in_upstreams_words(api, policy, binding, enforc
         ),
     ],
 )
-async def test_what_a_validation_says(api, policy, binding, enforce, config, validation, code, reason, told):
+async def test_the_message_of_a_validation(api, policy, binding, enforce, config, validation, code, reason, told):
     await enforce(policy(validation), binding())
     reply = await api.post(CONFIGS, config("one", color="red"))
     assert (reply.status, reply.body["reason"]) == (code, reason)
     assert reply.message.endswith(f"denied request: {told}")
 
 
-async def test_the_first_validation_that_fails_is_told(api, policy, binding, enforce, config):
+async def test_the_first_failed_validation_is_reported(api, policy, binding, enforce, config):
     first, second = ({"expression": "false", "message": each} for each in ("first", "second"))
     await enforce(policy(first, second), binding())
     assert (await api.post(CONFIGS, config())).message.endswith("denied request: first")
@@ -147,7 +149,7 @@ async def test_audits_are_noted_in_the_log(api, policy, binding, enforce, config
         ),
     ],
 )
-async def test_what_cannot_be_evaluated_fails_as_the_policy_says(
+async def test_an_evaluation_error_follows_the_failure_policy(
     api, policy, binding, enforce, config, spec, failure, code
 ):
     await enforce(policy(failurePolicy=failure, **spec), binding(actions=("Deny",)))
@@ -208,7 +210,7 @@ async def test_expressions_see_the_request(api, policy, binding, enforce, config
     assert reply.status == 201, reply.message
 
 
-async def test_updates_see_what_was_there(api, policy, binding, enforce, config):
+async def test_updates_see_the_old_object(api, policy, binding, enforce, config):
     expression = "oldObject == null || object.data.color == oldObject.data.color"
     await enforce(policy({"expression": expression, "message": "for good"}), binding())
     await api.made(CONFIGS, config("one", color="red"))
@@ -220,7 +222,7 @@ async def test_updates_see_what_was_there(api, policy, binding, enforce, config)
     assert (await api.get(f"{CONFIGS}/one")).body["data"] == {"color": "red", "size": "1"}
 
 
-async def test_deletions_are_judged_by_what_was_there(api, policy, binding, enforce, config, rule):
+async def test_deletions_are_validated_with_the_old_object(api, policy, binding, enforce, config, rule):
     match = {"resourceRules": [rule("configmaps", operations=("DELETE",))]}
     validation = {"expression": "object == null && oldObject.data.keep == 'no'", "message": "kept"}
     await enforce(policy(validation, match=match), binding())
@@ -231,7 +233,7 @@ async def test_deletions_are_judged_by_what_was_there(api, policy, binding, enfo
     assert (await api.delete(CONFIGS)).message.endswith("kept")
 
 
-async def test_a_dry_run_is_judged_too(api, policy, binding, enforce, config):
+async def test_a_dry_run_is_validated_too(api, policy, binding, enforce, config):
     await enforce(policy("!request.dryRun"), binding())
     assert (await api.post(f"{CONFIGS}?dryRun=All", config())).status == 422
     assert (await api.post(CONFIGS, config())).status == 201
@@ -254,25 +256,25 @@ async def test_a_policy_without_binding_and_a_binding_without_policy_do_nothing(
     assert (await api.post(CONFIGS, config())).status == 201
 
 
-async def test_what_is_deleted_is_in_force_no_more(api, policy, binding, enforce, config, eventually):
+async def test_a_deleted_policy_is_not_enforced(api, policy, binding, enforce, config):
     await enforce(policy("false"), binding())
     assert (await api.post(CONFIGS, config())).status == 422
     await api.delete(f"{BINDINGS}/b")
-    await eventually(lambda: api.post(CONFIGS, config()), lambda reply: reply.status == 201)
+    await answer_when(lambda: api.post(CONFIGS, config()), lambda reply: reply.status == 201)
 
 
-async def test_a_policy_that_is_changed_holds_as_it_is_now(api, policy, binding, enforce, config, eventually):
+async def test_a_policy_that_is_changed_holds_as_it_is_now(api, policy, binding, enforce, config):
     await enforce(policy("false"), binding())
     change = {"spec": {"validations": [{"expression": "true"}]}}
     assert (await api.patch(f"{POLICIES}/p", change)).status == 200
-    await eventually(lambda: api.post(CONFIGS, config()), lambda reply: reply.status == 201)
-    seen = await eventually(
+    await answer_when(lambda: api.post(CONFIGS, config()), lambda reply: reply.status == 201)
+    seen = await answer_when(
         lambda: api.get(f"{POLICIES}/p"), lambda reply: reply.body["status"].get("observedGeneration") == 2
     )
     assert seen.body["metadata"]["generation"] == 2
 
 
-async def test_policies_do_not_judge_what_they_are_made_of(api, policy, binding, enforce, rule):
+async def test_policies_do_not_apply_to_policies_and_bindings(api, policy, binding, enforce, rule):
     await enforce(policy("false", match={"resourceRules": [rule("*/*", operations=("*",))]}), binding())
     assert (await api.post(POLICIES, policy("true", name="other"))).status == 201
     assert (await api.delete(f"{BINDINGS}/b")).status == 200
@@ -292,7 +294,7 @@ async def test_too_much_work_is_refused(api, policy, binding, enforce, config):
     assert "running out of cost budget" in reply.message
 
 
-async def test_what_the_server_does_itself_is_not_judged(api, policy, binding, enforce, rule, definition, eventually):
+async def test_the_servers_own_writes_are_not_validated(api, policy, binding, enforce, rule, definition):
     match = {
         "resourceRules": [rule("customresourcedefinitions", "customresourcedefinitions/status", operations=("*",))]
     }
@@ -302,7 +304,7 @@ async def test_what_the_server_does_itself_is_not_judged(api, policy, binding, e
     assert (
         await api.patch(f"{path}/{made['metadata']['name']}/status", {"status": {"storedVersions": ["v1"]}})
     ).status == 422
-    await eventually(lambda: api.get("/apis/example.com/v1/widgets"), lambda reply: reply.status == 200)
+    await answer_when(lambda: api.get("/apis/example.com/v1/widgets"), lambda reply: reply.status == 200)
 
 
 async def test_texts_that_cannot_be_evaluated_are_refused(api, policy, binding, enforce, config):
@@ -322,9 +324,7 @@ async def test_texts_that_cannot_be_evaluated_are_refused(api, policy, binding, 
         ),
     ],
 )
-async def test_what_lies_in_the_store_and_cannot_be_compiled_fails_closed(
-    serve, api, policy, binding, config, spec, said
-):
+async def test_a_stored_policy_that_does_not_compile_fails_closed(serve, api, policy, binding, config, spec, said):
     metadata = {"name": "p", "uid": "u", "creationTimestamp": "2024-01-01T00:00:00Z", "generation": 1}
     for name, told in (("p", policy(**spec)["spec"]), ("none", {})):
         stored = {"kind": "ValidatingAdmissionPolicy", "apiVersion": "admissionregistration.k8s.io/v1"}

@@ -35,7 +35,7 @@ async def test_a_binding_is_created_below_its_pod(api, pod, only):
     assert (await api.post(bind, {"target": {"name": "good"}})).status == 201
 
 
-async def test_an_eviction_is_judged_as_one_and_not_as_a_deletion(api, pod, only, policy, binding, enforce, rule):
+async def test_an_eviction_is_validated_as_an_eviction_not_a_deletion(api, pod, only, policy, binding, enforce, rule):
     await only("pods/eviction", "request.kind.kind == 'Eviction' && request.name != 'kept'")
     deletes = {"resourceRules": [rule("pods", "pods/status", operations=("DELETE", "UPDATE"))]}
     await enforce(policy("false", name="q", match=deletes), binding("q", "q"))
@@ -82,7 +82,7 @@ async def test_a_status_is_a_part_of_its_own(api, pod, only):
     assert (await api.patch(f"{PODS}/web/status", {"status": {"phase": "Running"}})).status == 200
 
 
-async def test_connections_show_what_is_wanted(api, pod, only):
+async def test_connect_requests_show_their_options_as_the_object(api, pod, only):
     await only(
         "pods/exec",
         "request.operation == 'CONNECT' && object.kind == 'PodExecOptions' && object.command == ['ls', '/']"
@@ -97,9 +97,7 @@ async def test_connections_show_what_is_wanted(api, pod, only):
 
 
 @pytest.mark.parametrize(("matching", "refused"), [("Equivalent", True), ("Exact", False)])
-async def test_another_version_is_judged_in_the_one_that_the_policy_speaks_of(
-    api, policy, binding, enforce, matching, refused
-):
+async def test_another_version_is_validated_in_the_policys_version(api, policy, binding, enforce, matching, refused):
     rule = {
         "apiGroups": ["autoscaling"],
         "apiVersions": ["v1"],
@@ -141,7 +139,7 @@ async def test_a_namespace_is_selected_by_the_labels_that_it_will_have(api, only
     assert denied(await api.patch(f"{SPACES}/two", {"metadata": {"labels": {"strict": "yes"}}}))
 
 
-async def test_what_is_in_no_namespace_is_never_left_out_for_its_namespaces_labels(api, only):
+async def test_a_namespace_selector_does_not_exclude_cluster_scoped_objects(api, only):
     await only("priorityclasses", "namespaceObject == null && false", namespaceSelector={"matchLabels": {"a": "b"}})
     reply = await api.post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "one"}, "value": 1})
     assert denied(reply)
@@ -161,7 +159,7 @@ async def test_a_binding_narrows_its_policy(api, config, policy, binding, enforc
     assert (await api.post(CONFIGS, config("two"))).status == 201
 
 
-async def test_custom_resources_are_judged_like_all_others(widgets, policy, binding, enforce, rule):
+async def test_custom_resources_are_validated_like_built_in_ones(widgets, policy, binding, enforce, rule):
     told = policy({"expression": "object.size < 5", "message": "no"}, match={"resourceRules": [rule("widgets")]})
     await enforce(told, binding())
     path = "/apis/example.com/v1/namespaces/default/widgets"

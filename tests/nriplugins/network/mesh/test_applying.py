@@ -201,7 +201,7 @@ def test_connections_from_before_stay_as_they_are(pod, gateways, proxy, applied,
 
 
 @BOTH
-def test_a_proxy_elsewhere_gets_what_the_pod_opens(pod, gateways, applied, far):
+def test_a_remote_proxy_gets_the_connections_that_the_pod_opens(pod, gateways, applied, far):
     gateways[1].serve(15001)
     proxy = {"addresses": ["10.1.0.2", "fd01::2"]}
     assert applied(resource(proxy=proxy, outbound={"port": 15001, "excludePorts": [81]})) == (True, ())

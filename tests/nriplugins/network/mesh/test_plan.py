@@ -85,7 +85,7 @@ def names(rule):
     return [name for name, _ in expressions.expressions_of(rule)]
 
 
-def test_there_are_chains_only_for_what_is_redirected():
+def test_chains_exist_only_for_redirected_directions():
     assert set(chains(resource(inbound=IN))) == {"inbound", "guard"}
     assert set(chains(resource(outbound=OUT))) == {"outbound", "guard"}
     assert set(chains(resource(inbound=IN, outbound=OUT))) == {"inbound", "outbound", "guard"}

@@ -14,7 +14,7 @@ def resource(spec):
     return {"kind": "PodMesh", "metadata": {"name": "a", "namespace": "default"}, "spec": spec}
 
 
-def test_all_that_one_can_say():
+def test_a_mesh_with_every_field_is_read():
     found = read(
         resource(
             {

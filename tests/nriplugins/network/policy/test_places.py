@@ -77,7 +77,7 @@ def test_a_switched_off_sysctl_is_noticed(world):
     ],
     ids=["no module", "not writable", "does not stay"],
 )
-def test_where_bridges_cannot_call_it_is_said_why(error, why, monkeypatch):
+def test_a_kernel_without_bridge_netfilter_is_reported_with_the_reason(error, why, monkeypatch):
     def fail(*_):
         if error is not None:
             raise error

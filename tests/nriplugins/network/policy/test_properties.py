@@ -368,7 +368,7 @@ def kernel(tmp_path_factory):
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[*HealthCheck])
 @given(st.lists(st.tuples(step, st.booleans()), min_size=4, max_size=16))
-def test_the_kernel_has_what_is_wanted_after_any_changes(kernel, steps):
+def test_the_kernel_matches_the_model_after_any_changes(kernel, steps):
     """One kernel for all examples: each begins with what the one before has left."""
     changing = Changing()
     for each, at_once in steps:

@@ -103,7 +103,7 @@ def covered(given):
 
 
 @given(st.lists(spans))
-def test_joined_and_parted_spans_cover_what_they_were_made_from(given):
+def test_joined_and_split_spans_cover_their_inputs(given):
     together, parts = joined([frozenset({each}) for each in given]), partition(given)
     assert covered(together) == covered(parts) == covered(given)
     assert sum(each.last - each.first + 1 for each in parts) == len(covered(parts)), "they do not overlap"

@@ -167,7 +167,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("given", "source", "destination", "to", "protocol", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])  # fmt: skip
-def test_policies_decide_who_reaches_whom(world, given, source, destination, to, protocol, expected):
+def test_policies_decide_which_pods_connect(world, given, source, destination, to, protocol, expected):
     with world.policies(*given):
         for family in (4, 6):
             assert world.explained(source, destination, to, protocol, family) is expected, "explained"

@@ -139,7 +139,7 @@ def test_applying_again_changes_nothing(pod):
     assert applied(pod, wanted) == (0, ())
 
 
-def test_a_changed_resource_changes_only_what_differs(pod, gateways):
+def test_a_changed_resource_changes_only_differing_routes(pod, gateways):
     third = entry("10.30.0.0/16", via="10.1.0.1")
     applied(pod, resource("a", V4, V6, third))
     assert applied(pod, resource("a", {**V4, "via": "10.1.0.1"}, V6, third)).changed == 1

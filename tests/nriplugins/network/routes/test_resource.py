@@ -19,14 +19,14 @@ def told(found):
     return [str(each) for each in found.errors]
 
 
-def test_the_least_that_one_can_say():
+def test_a_route_with_only_required_fields_is_read():
     found = read(resource({"routes": [{"destinations": ["fd20::/64"]}]}))
     assert isinstance(found, PodRoute)
     assert (found.interface, found.table, found.own, found.head.fails) == ("eth0", 254, False, True)
     assert not found.head.selector.matches({}), "without a selector it is for those that name it"
 
 
-def test_all_that_one_can_say():
+def test_a_route_with_every_field_is_read():
     way = {**WAY, "metric": 5, "mtu": 1400, "advmss": 1360, "onLink": True}
     found = read(
         resource(
