@@ -10,7 +10,7 @@ from benchmarks.machine import CannotMeasure
 pytestmark = pytest.mark.timeout(400)
 
 
-def test_pods_with_and_without_a_claim_take_turns_and_their_times_are_taken():
+def test_pods_with_and_without_a_claim_alternate_and_are_measured():
     figures = list(driver.measure(0.1))
 
     times = [each.value for each in figures if each.what.endswith("p50")]
@@ -28,6 +28,6 @@ def test_how_much_later_a_pod_with_a_claim_runs_has_a_budget():
     assert "the same without the bare move 20.0 ms 30.0 ms 0.67x ≤ 1x met" in lines
 
 
-def test_a_trace_that_tells_nothing_is_no_measurement():
+def test_an_empty_trace_is_not_a_measurement():
     with pytest.raises(CannotMeasure, match="NodePrepareResources"):
         list(driver.within({}, 10.0))

@@ -235,7 +235,7 @@ def steps(stderr, plugin, verb):
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["without the daemon", "through the daemon"])
-def test_timings_tell_where_the_time_went(place, netns, served, tmp_path):
+def test_timings_show_the_duration_of_each_step(place, netns, served, tmp_path):
     socket = tmp_path / "cni.sock"
     install(str(place.bin), socket=str(socket))
     records = {"dataDir": str(place.root / "records")}

@@ -59,7 +59,7 @@ def test_the_tour_is_played_to_its_end(place):
     assert re.search(r"^18 steps in [0-9.]+ s; all processes used \d+ MB of memory\.$", done.stdout, re.MULTILINE)
 
 
-def test_json_tells_every_step_with_its_exit_code_and_duration(place):
+def test_json_has_every_step_with_exit_code_and_duration(place):
     done = subprocess.run(
         [PODWIRE, "demo", "api", "-o", "json"], capture_output=True, env=environment(place), check=True
     )

@@ -88,7 +88,7 @@ def test_a_fake_plugin_records_its_messages(tmp_path, life):
     assert (ran["pod"], ran["did"], ran["request"]["pod"]["namespace"]) == ("web", "answer", "default")
 
 
-def test_a_proxy_between_tells_the_timeline_and_a_summary(tmp_path, life):
+def test_the_proxy_prints_a_timeline_and_a_summary(tmp_path, life):
     output = tmp_path / "timeline"
     between = [*PODWIRE, "nri", "proxy", "--listen", tmp_path / "p.sock", "--connect", "{socket}", "--output", output]
     done = podwire("nri", "play", life, "--", *between, "--format", "json", "--", *fake("", "--quiet"))

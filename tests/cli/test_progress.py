@@ -39,7 +39,7 @@ def screen(text):
     return rows
 
 
-def test_plain_lines_tell_each_thing_once():
+def test_plain_lines_report_each_change_once():
     assert told(Lines).splitlines() == [
         "  runtime    ready        40 ms",
         "  apiserver  died     exit code 1; restarting",

@@ -101,7 +101,7 @@ async def test_the_feed_delivers_objects_then_complete_then_changes(store, told)
         ),
     ],
 )
-async def test_keys_tell_the_kind(store, told, key, resource):
+async def test_events_carry_the_resource_of_their_key(store, told, key, resource):
     await next_of(told)
     await next_of(told)
     await store.create("/registry/unknown/a", b"not even JSON")

@@ -77,7 +77,7 @@ def owners_in_a_network_with_a_pod_of_another_runtime(layout):
     return in_thread(look)
 
 
-def test_pods_of_other_runtimes_are_no_leftovers_of_a_removed_cluster(tmp_path):
+def test_pods_of_other_runtimes_are_not_leftovers_of_a_removed_cluster(tmp_path):
     assert "theirs" not in owners_in_a_network_with_a_pod_of_another_runtime(Layout(tmp_path))
 
 

@@ -61,7 +61,7 @@ def test_it_enters_the_cgroups(shim, environment, cgroups):
     assert done.stdout.count(Path(cgroups[0]).name) == len(cgroups)
 
 
-def test_a_cgroup_that_is_not_there_is_told(shim, environment):
+def test_a_missing_cgroup_is_reported(shim, environment):
     done = execute(shim, environment, "--cgroup", "/sys/fs/cgroup/none", "--", "true")
     told = "podwire-shim: /sys/fs/cgroup/none/cgroup.procs: No such file or directory\n"
     assert (done.returncode, done.stderr) == (125, told)
@@ -158,7 +158,7 @@ def test_an_exec_ends_with_its_killed_caller(busy, support, script):
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_sigterm_ends_what_was_executed_in_a_container(busy, support, script):
+def test_sigterm_ends_the_exec_in_a_container(busy, support, script):
     """As after a time-out: the caller lives, and ends only this."""
     box, word = busy
     argv = exec_in(box, "sh", "-c", script.format(word), flags=["--die-with", str(os.getpid())])

@@ -133,7 +133,7 @@ def test_a_call_is_handed_over_whole_and_the_answer_is_passed_on(run, daemon, tm
 
 
 @pytest.mark.parametrize("env", [{"CNI_COMMAND": "VERSION"}, {}], ids=["VERSION", "no command"])
-def test_standard_input_is_not_waited_for_when_nobody_wants_it(program, daemon, environment, env):
+def test_standard_input_is_not_read_when_no_call_needs_it(program, daemon, environment, env):
     daemon(
         lambda connection, request, _: connection.sendall(wire.BEGUN + wire.answer(0, b"%d" % len(request.stdin), b""))
     )
@@ -162,7 +162,7 @@ def test_a_call_that_is_declined_is_done_by_the_program_of_the_note(run, daemon)
 
 
 @pytest.mark.parametrize("said", [b"", b"x"], ids=["nothing", "something else"])
-def test_a_call_that_nobody_began_is_done_by_the_program_of_the_note(run, daemon, said):
+def test_a_call_the_daemon_did_not_begin_runs_the_fallback_program(run, daemon, said):
     daemon(lambda connection, *_: connection.sendall(said))
     assert run(ADD, b"config") == (7, b"instead of bridge: config", b"")
 
@@ -197,7 +197,7 @@ def test_an_unknown_outcome_is_try_again_later(run, daemon, said, tmp_path):
     [None, [], ["socket /s"], ["run /bin/sh"], ["words"]],
     ids=["none", "empty", "no run", "no socket", "other"],
 )
-def test_without_its_note_it_tells_what_is_missing(run, tmp_path, lines):
+def test_a_missing_or_short_note_is_reported(run, tmp_path, lines):
     (tmp_path / ".podwire-cni").unlink()
     if lines is not None:
         note(tmp_path, *lines)
@@ -207,7 +207,7 @@ def test_without_its_note_it_tells_what_is_missing(run, tmp_path, lines):
     assert "podwire cni install" in told["msg"]
 
 
-def test_a_program_of_the_note_that_is_not_there_is_told(run, tmp_path):
+def test_a_missing_fallback_program_is_reported(run, tmp_path):
     note(tmp_path, "socket /nowhere", 'run /no"such\\program')
     code, stdout, _ = run(ADD)
     assert (code, json.loads(stdout)["code"]) == (1, 999)
@@ -233,7 +233,7 @@ def test_closed_standard_files_are_survived(program, daemon, environment, closed
     assert done.returncode == 4
 
 
-def test_by_whatever_link_it_is_called_its_own_name_counts(program, daemon, environment, tmp_path):
+def test_the_plugin_type_is_the_name_of_the_program_not_of_its_link(program, daemon, environment, tmp_path):
     daemon(lambda connection, request, _: connection.sendall(wire.BEGUN + wire.answer(0, request.name.encode(), b"")))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -242,7 +242,7 @@ def test_by_whatever_link_it_is_called_its_own_name_counts(program, daemon, envi
     assert done.stdout == b"bridge"
 
 
-def test_what_this_virtualenv_has_is_what_the_source_says(compile_source, build_hook):
+def test_the_installed_forwarder_is_built_from_this_source(compile_source, build_hook):
     """`scripts/setup` compiles anew when the source changes."""
     found = find_forwarder()
     assert found is not None

@@ -61,7 +61,7 @@ def test_the_shim_ends_and_leaves_only_its_files(boxes):
     assert sorted(each.name for each in box.state.iterdir()) == ["exit", "pid", "started"]
 
 
-def test_everybody_who_waits_is_told(boxes):
+def test_every_waiter_gets_the_exit(boxes):
     box = boxes.box("sh", "-c", "sleep 0.3; exit 4").start()
     waiting = [box.open("wait") for _ in range(20)]
     answers = {each.line() for each in waiting}
@@ -184,7 +184,7 @@ def test_the_exit_is_kept_until_it_can_be_written(boxes, support, tmp_path):
         subprocess.run(["umount", small], check=True)
 
 
-def test_a_shim_whose_state_directory_was_removed_leaves(boxes, support):
+def test_a_shim_whose_state_directory_was_removed_exits(boxes, support):
     box = boxes.box("sleep", "100").start()
     shim, pid = box.shim_pid, box.pid
     for each in box.state.iterdir():

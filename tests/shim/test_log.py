@@ -30,7 +30,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("written", "lines"), CASES.values(), ids=CASES)
-def test_what_is_written_becomes_lines(boxes, support, tmp_path, written, lines):
+def test_output_becomes_log_lines(boxes, support, tmp_path, written, lines):
     data = tmp_path / "data"
     data.mkdir()
     (data / "x").write_bytes(written)
@@ -47,7 +47,7 @@ def test_a_line_may_be_written_byte_by_byte(boxes, support):
     assert support.logged(box.log) == [("stdout", "F", b"abc"), ("stdout", "F", b"d\re")]
 
 
-def test_both_streams_are_told_apart(boxes, support):
+def test_both_streams_are_tagged(boxes, support):
     box = boxes.box("sh", "-c", "echo out; echo err >&2").start()
     box.exited()
     assert sorted(support.logged(box.log)) == [("stderr", "F", b"err"), ("stdout", "F", b"out")]

@@ -28,7 +28,7 @@ def nothing_is_left(box, support) -> None:
         pytest.param("/data", "permi", id="a directory"),
     ],
 )
-def test_the_runtimes_own_words_say_why_nothing_started(boxes, oci, support, program, reason):
+def test_a_failed_start_reports_the_runtimes_message(boxes, oci, support, program, reason):
     boxes.oci = oci
     box = boxes.box(program).run()
     assert (box.result.returncode, box.result.stdout) == (1, "")
@@ -107,7 +107,7 @@ def test_a_state_directory_with_a_dead_shims_socket_is_refused(boxes, support):
 
 
 @pytest.mark.parametrize("kind", ["symlink", "fifo", "directory", "nowhere"])
-def test_a_log_that_is_no_file_is_refused(boxes, support, tmp_path, kind):
+def test_a_log_that_is_not_a_regular_file_is_refused(boxes, support, tmp_path, kind):
     log = tmp_path / "log" / "0.log"
     if kind != "nowhere":
         log.parent.mkdir()
@@ -125,7 +125,7 @@ def test_a_log_that_is_no_file_is_refused(boxes, support, tmp_path, kind):
     nothing_is_left(box, support)
 
 
-def test_a_start_goes_on_without_whoever_asked_for_it(boxes, support):
+def test_a_start_continues_without_its_caller(boxes, support):
     box = boxes.box("sh", "-c", "echo here; exit 9", before=SLOW)
     foreground = subprocess.Popen(box.argv, env=box.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
@@ -197,7 +197,7 @@ time.sleep(100)
 """
 
 
-def test_a_container_outlives_whoever_asked_for_it(boxes, support):
+def test_a_container_outlives_its_caller(boxes, support):
     """The caller is killed, with all of its process group."""
     box = boxes.box("sh", "-c", "read x; echo $x; exit 8", flags=["--stdin"])
     argv = [sys.executable, "-c", CALLER, *box.argv]

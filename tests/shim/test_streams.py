@@ -50,7 +50,7 @@ def test_without_a_terminal_there_is_nothing_to_resize(boxes):
     assert box.ask("resize 80 25") == "error there is no terminal"
 
 
-def test_stdin_that_nobody_asked_for_is_empty(boxes, support):
+def test_stdin_is_empty_unless_requested(boxes, support):
     box = boxes.box("sh", "-c", "wc -c; sleep 0.3").start()
     assert box.ask("stdin") == "error stdin is not open"
     box.exited()

@@ -92,7 +92,7 @@ def test_a_wheel_has_each_program_as_a_script_and_as_data(tmp_path):
         assert re.search(r"-py3-none-linux_\w+\.whl$", wheel.filename)
 
 
-def test_without_a_compiler_the_build_fails_and_says_what_to_install(tmp_path):
+def test_without_a_compiler_the_build_fails_and_names_the_package(tmp_path):
     done = build_wheel(tmp_path, CC="no-such-compiler")
     assert done.returncode != 0
     message = "podwire: cannot compile podwire-shim: no-such-compiler is not on PATH; install a C compiler"

@@ -49,7 +49,7 @@ def bind_pod(server, kubectl, node, name="web"):
     server.rest("POST", path, {"metadata": {"name": name}, "target": target})
 
 
-def test_apply_tells_what_it_did(kubectl):
+def test_apply_prints_its_result(kubectl):
     assert kubectl("apply -f -", given=f"{POD}---{MAP}") == "pod/web created\nconfigmap/colours created\n"
     assert kubectl("apply -f -", given=f"{POD}---{MAP}") == "pod/web unchanged\nconfigmap/colours unchanged\n"
     changed = POD.replace("nginx:1.27", "nginx:1.28") + "---" + MAP.replace(", grass: green", ", sea: blue")
@@ -58,7 +58,7 @@ def test_apply_tells_what_it_did(kubectl):
     assert json.loads(kubectl("get cm colours -o jsonpath={.data}")) == {"sky": "blue", "sea": "blue"}
 
 
-def test_diff_shows_what_apply_would_do(kubectl):
+def test_diff_shows_the_changes_of_an_apply(kubectl):
     if kubectl.version < (1, 27):
         return  # 1.20 looks up in OpenAPI v2 whether a kind has dry runs, and finds none there
     kubectl("apply -f -", given=POD)
@@ -70,7 +70,7 @@ def test_diff_shows_what_apply_would_do(kubectl):
     assert kubectl("diff -f -", given=changed) == ""
 
 
-def test_apply_keeps_what_others_added(kubectl):
+def test_apply_keeps_fields_of_other_managers(kubectl):
     kubectl("apply -f -", given=MAP)
     kubectl("patch cm colours -p", '{"data": {"night": "black"}}')
     kubectl("apply -f -", given=MAP.replace("green", "yellow"))
@@ -255,7 +255,7 @@ subjects: [{kind: ServiceAccount, name: default}]
 """
 
 
-def test_describe_tells_of_every_kind(kubectl, server):
+def test_describe_works_for_every_kind(kubectl, server):
     kubectl("apply -f -", given=f"{POD}---{MAP}---{THINGS}")
     run_pod(server, kubectl)
     uid = kubectl("get pod web -o jsonpath={.metadata.uid}")
@@ -292,7 +292,7 @@ EXPLAINED = {
 }
 
 
-def test_explain_tells_what_fields_mean(kubectl):
+def test_explain_describes_fields(kubectl):
     if kubectl.version < (1, 27):
         return  # 1.20 reads OpenAPI v2, in which no kind is told of
     told = kubectl.together(*(f"explain {each}" for each in EXPLAINED), "explain pod.spec --recursive")

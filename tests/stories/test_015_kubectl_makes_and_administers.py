@@ -62,7 +62,7 @@ def test_create_makes_every_kind_that_it_knows(kubectl):
     assert 'serviceaccounts "robot" already exists' in twice
 
 
-def test_create_makes_what_has_no_namespace(kubectl):
+def test_create_makes_cluster_scoped_objects(kubectl):
     name = f"{kubectl.namespace}-x"
     made = kubectl.together(
         f"create ns {name}",
@@ -81,7 +81,7 @@ def test_create_makes_what_has_no_namespace(kubectl):
     assert "NotFound" in kubectl.refused(f"get ns {name}")
 
 
-def test_a_token_opens_the_door_for_its_account(kubectl, server):
+def test_a_token_authenticates_its_service_account(kubectl, server):
     kubectl("create sa robot")
     if kubectl.version >= (1, 24):
         token = kubectl("create token robot --duration=10m").strip()
@@ -107,7 +107,7 @@ def test_a_token_opens_the_door_for_its_account(kubectl, server):
         assert name in kubectl("auth whoami", **robot)
 
 
-def test_auth_tells_who_may_do_what(kubectl):
+def test_auth_can_i_answers(kubectl):
     account = f"system:serviceaccount:{kubectl.namespace}:default"
     answers = kubectl.together(
         "auth can-i create deployments.apps",
@@ -226,7 +226,7 @@ def test_a_dry_run_leaves_no_trace(kubectl):
     assert kubectl("get cm colours -o jsonpath={.data.sky}") == "blue"
 
 
-def test_apply_prunes_what_was_left_out(kubectl):
+def test_apply_prune_deletes_omitted_objects(kubectl):
     two = MAP + "---" + MAP.replace("colours", "shapes")
     kubectl("apply -f -", given=two)
     kinds = "--prune-allowlist" if kubectl.version >= (1, 26) else "--prune-whitelist"
@@ -255,7 +255,7 @@ WRONG = {
 }
 
 
-def test_refusals_say_what_is_wrong(kubectl):
+def test_refusals_name_the_invalid_field(kubectl):
     for what, (manifest, expected) in WRONG.items():
         if what == "an unknown field" and kubectl.version < (1, 27):
             continue

@@ -121,7 +121,7 @@ def test_a_new_kind_is_used_like_any_other(kubectl, pools):
     assert "NotFound" in kubectl.refused(f"get {pools.name} deep")
 
 
-def test_a_status_is_written_by_its_own_door(kubectl, pools, server):
+def test_a_status_is_written_through_its_subresource(kubectl, pools, server):
     kubectl("apply -f -", given=pools.filled(POOL) + "status: {filled: 3}\n")
     assert "status" not in kubectl.json(f"get {pools.name} deep")
     path = f"/apis/{pools.group}/v1/namespaces/{kubectl.namespace}/pools/deep"
@@ -139,7 +139,7 @@ def test_a_status_is_written_by_its_own_door(kubectl, pools, server):
         kubectl(f"wait {pools.name}/deep --for=jsonpath='{{.spec.size}}'=9 --timeout=20s")
 
 
-def test_what_the_schema_forbids_is_refused_by_name(kubectl, pools):
+def test_schema_violations_are_refused_with_their_field(kubectl, pools):
     refused = pools.refusal({"size": 0, "colour": "blue", "notes": ["a", "b", "C"]})
     for expected in (
         'The Pool "bad" is invalid',
@@ -195,7 +195,7 @@ def test_a_definition_takes_its_objects_with_it(kubectl, pools, server):
     kubectl(f"delete ns {second}")
 
 
-def test_a_definition_that_changes_is_served_anew(kubectl, pools):
+def test_a_changed_definition_is_served_at_once(kubectl, pools):
     kubectl("apply -f -", given=pools.filled(POOL))
     wider = pools.filled(DEFINITION).replace("maximum: 99", "maximum: 999")
     wider = wider.replace(

@@ -94,7 +94,7 @@ def gates(kubectl):
     kubectl(f"delete crd {made.name} --ignore-not-found --wait=false")
 
 
-def test_a_rule_is_told_in_its_own_words(kubectl, gates):
+def test_a_failed_rule_returns_its_own_message(kubectl, gates):
     wrong = gates.gate(lanes=1, networks=["10.0.0.1/8", "nowhere"])
     refused = kubectl.refused("apply -f -", given=wrong)
     for expected in (
@@ -157,14 +157,14 @@ def test_a_gate_is_used_in_both_its_versions(kubectl, gates):
         assert "How many may pass at once." in lanes
 
 
-def test_whoever_uses_the_old_version_is_warned(kubectl, gates):
+def test_use_of_a_deprecated_version_is_warned(kubectl, gates):
     warning = f"Warning: {gates.group}/v1beta1 Gate is deprecated; use {gates.group}/v1 Gate"
     ran = kubectl.run("apply -f -", given=gates.gate("v1beta1", lanes=1))
     assert warning in ran.stderr, ran
     assert "Warning" not in kubectl.run(f"get {gates.name} north").stderr
 
 
-def test_a_watch_by_a_field_sees_what_comes_and_goes(kubectl, gates):
+def test_a_watch_with_a_field_selector_sees_objects_enter_and_leave(kubectl, gates):
     kubectl("apply -f -", given=gates.gate(lanes=1))
     with kubectl.background(f"get {gates.name} -w --no-headers --field-selector spec.side=left") as watched:
         watched.until("north", "1")
@@ -172,7 +172,7 @@ def test_a_watch_by_a_field_sees_what_comes_and_goes(kubectl, gates):
         watched.until("north", "5")
 
 
-def test_what_a_scale_selects_is_shown(kubectl, gates, server):
+def test_the_scale_subresource_shows_its_selector(kubectl, gates, server):
     kubectl("apply -f -", given=gates.gate(lanes=1))
     path = f"/apis/{gates.group}/v1/namespaces/{kubectl.namespace}/gates/north"
     merge = {"Content_Type": "application/merge-patch+json"}

@@ -67,7 +67,7 @@ def policy(kubectl):
         kubectl(f"delete {kind} {told.name} --ignore-not-found")
 
 
-def test_a_limit_is_kept_told_of_and_lifted(kubectl, policy):
+def test_a_policy_limit_is_enforced_reported_and_lifted(kubectl, policy):
     group = "admissionregistration.k8s.io"
     applied = kubectl("apply -f -", given=policy.filled(POLICY))
     assert applied == f"validatingadmissionpolicy.{group}/{policy.name} created\n"
@@ -103,7 +103,7 @@ def test_a_policy_is_shown_with_the_generation_that_is_in_force(kubectl, policy)
     assert row.split()[:3] == [policy.name, "1", "v1/ConfigMap"]
 
 
-def test_what_cannot_be_compiled_or_is_not_executed_is_refused(kubectl, policy):
+def test_expressions_that_do_not_compile_are_refused(kubectl, policy):
     wrong = policy.filled(POLICY).replace("int(params.data.most)", "int(params.data.most")
     assert "spec.variables[0].expression: Invalid value" in kubectl.refused("apply -f -", given=wrong)
     refused = kubectl.refused("apply -f -", given=policy.filled(HOOKS))

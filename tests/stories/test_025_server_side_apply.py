@@ -96,14 +96,14 @@ def test_objects_are_made_changed_and_left_alone(kubectl, apply):
     assert managers(kubectl, "cm colours") == {("kubectl", "Apply"): {"f:data": {"f:a": {}}}}
 
 
-def test_managed_fields_are_shown_to_those_who_ask(kubectl, apply):
+def test_managed_fields_are_shown_on_request(kubectl, apply):
     apply(colours(a="1"))
     if kubectl.version >= (1, 21):
         assert "managedFields" not in kubectl("get cm colours -o yaml")
     assert "managedFields" in kubectl(f"get cm colours -o yaml{shown(kubectl)}")
 
 
-def test_a_conflict_is_told_and_force_takes_the_field(kubectl, apply):
+def test_a_conflict_is_reported_and_force_takes_the_field(kubectl, apply):
     apply(colours(a="1", b="2"), "--field-manager=first")
     told = kubectl.refused("apply --server-side --field-manager=second -f -", given=colours(a="2"))
     assert 'conflict with "first"' in told
@@ -116,7 +116,7 @@ def test_a_conflict_is_told_and_force_takes_the_field(kubectl, apply):
     }
 
 
-def test_two_managers_own_a_field_together_until_one_lets_go(kubectl, apply):
+def test_two_managers_share_a_field_until_one_releases_it(kubectl, apply):
     apply(colours(a="1"), "--field-manager=first")
     apply(colours(a="1", b="2"), "--field-manager=second")
     apply(colours(c="3"), "--field-manager=first")
@@ -134,7 +134,7 @@ def test_a_deployment_is_scaled_past_its_applier(kubectl, apply):
     assert kubectl("get deployment web -o jsonpath={.spec.replicas}") == "5"
 
 
-def test_a_server_side_diff_tells_what_would_change(kubectl, apply):
+def test_a_server_side_diff_shows_the_changes(kubectl, apply):
     if kubectl.version < (1, 27):
         return  # 1.20 looks up in OpenAPI v2 whether a kind has dry runs, and finds none there
     apply(colours(a="1"))
@@ -162,7 +162,7 @@ def test_an_unknown_field_is_refused(kubectl):
     assert "NotFound" in kubectl.refused("get cm colours")
 
 
-def test_what_was_applied_from_the_client_is_taken_over(kubectl, apply):
+def test_client_side_applied_fields_are_migrated(kubectl, apply):
     kubectl("apply -f -", given=colours(a="1", b="2"))
     assert LAST in kubectl.json("get cm colours")["metadata"]["annotations"]
     assert apply(colours(a="3", b="2")) == "configmap/colours serverside-applied\n"
@@ -175,7 +175,7 @@ def test_what_was_applied_from_the_client_is_taken_over(kubectl, apply):
     assert kubectl.json("get cm colours")["data"]["a"] == "4", "and there is a way back"
 
 
-def test_what_others_changed_in_between_is_a_conflict(kubectl):
+def test_a_change_by_another_manager_is_a_conflict(kubectl):
     kubectl("apply -f -", given=colours(a="1"))
     kubectl("""patch cm colours -p '{"data":{"a":"9"}}'""")
     told = kubectl.refused("apply --server-side -f -", given=colours(a="3"))

@@ -126,7 +126,7 @@ def test_orphans_stay_and_forget_their_owner(kubectl, family):
     assert family.names() == ["child"]
 
 
-def test_an_object_whose_owner_never_was_is_collected(kubectl, family):
+def test_an_object_whose_owner_never_existed_is_collected(kubectl, family):
     stranger = {"metadata": {"name": "nobody", "uid": "00000000-0000-0000-0000-000000000000"}}
     family.make("lonely", stranger)
     eventually(lambda: family.names() == [])

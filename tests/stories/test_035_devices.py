@@ -98,7 +98,7 @@ def allocate(server, namespace, name, pod):
     server.rest("PUT", f"{path}/status", claim)
 
 
-def test_a_pod_gets_what_its_template_is_for_and_gives_everything_back(kubectl, server):
+def test_a_pod_gets_a_claim_from_its_template_and_releases_it(kubectl, server):
     class_name = kubectl.namespace
     kubectl("apply -f -", given=CLASS.format(name=class_name))
     kubectl("apply -f -", given=CLAIMS.format(name=class_name))

@@ -59,7 +59,7 @@ def deployed(kubectl):
     kubectl(f"delete --namespace podwire --ignore-not-found -f {MANIFESTS}")
 
 
-def test_what_cannot_be_is_refused_when_it_is_written(kubectl, deployed):
+def test_invalid_parameters_are_refused_when_written(kubectl, deployed):
     good = "interface: {name: net1, mtu: 9000, addresses: [10.9.0.2/24]}"
     assert "resourceclaim.resource.k8s.io/good created" in kubectl("create -f -", given=filled(CLAIM, "good", good))
     for parameters, told in {
@@ -77,7 +77,7 @@ def test_what_cannot_be_is_refused_when_it_is_written(kubectl, deployed):
     assert kubectl("get resourceclaims -o name").split() == ["resourceclaim.resource.k8s.io/good"]
 
 
-def test_a_class_locks_what_is_a_field_and_is_judged_like_a_claim(kubectl, deployed):
+def test_a_class_may_lock_only_known_fields_and_is_validated_like_a_claim(kubectl, deployed):
     name = kubectl.namespace
     wrong = kubectl.refused("create -f -", given=filled(CLASS, name, "locks: [interface.speed]"))
     assert "spec.config[0].opaque.parameters.locks[0]: is not a field" in wrong

@@ -161,7 +161,7 @@ def test_a_data_directory_that_cannot_be_read_is_named(start_server):
     assert told.count("\n") == 1, told
 
 
-async def test_a_server_that_is_told_to_stop_ends_watches_cleanly(start_server):
+async def test_a_stopping_server_ends_watches_cleanly(start_server):
     server = await asyncio.to_thread(start_server)
     connector = aiohttp.TCPConnector(limit=0, ssl=server.tls)
     async with aiohttp.ClientSession(server.url, connector=connector) as http:
@@ -178,7 +178,7 @@ async def test_a_server_that_is_told_to_stop_ends_watches_cleanly(start_server):
         assert {event["type"] for event in events} == {"ADDED"}
 
 
-async def test_what_is_being_answered_is_finished_before_the_end(start_server):
+async def test_in_flight_requests_finish_before_shutdown(start_server):
     server = await asyncio.to_thread(start_server)
     acknowledged = []
 

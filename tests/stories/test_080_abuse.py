@@ -134,7 +134,7 @@ AMBIGUOUS = [
 ]
 
 
-def test_what_follows_a_plain_request_is_done(abused, wire):
+def test_a_second_pipelined_request_is_served(abused, wire):
     """So that the tests below can fail: two requests in one breath are two requests."""
     wire.socket.settimeout(1.0)
     wire.send(head(method=b"GET", path=b"/version") + SMUGGLED)
@@ -143,7 +143,7 @@ def test_what_follows_a_plain_request_is_done(abused, wire):
 
 
 @pytest.mark.parametrize("sent", AMBIGUOUS)
-def test_what_can_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_done(abused, wire, sent):
+def test_ambiguous_framing_is_refused_and_nothing_after_it_is_executed(abused, wire, sent):
     wire.socket.settimeout(1.0)  # the server may still wait for the rest of what began so strangely
     wire.send(sent)
     found = wire.answers()
@@ -172,7 +172,7 @@ def test_what_can_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_done(a
         (b"/healthz/../api/v1/secrets", (404,)),
     ],
 )
-def test_a_path_on_the_wire_points_where_it_says_or_nowhere(wire, path, codes):
+def test_a_path_is_never_normalized_to_another_resource(wire, path, codes):
     wire.send(head(b"Connection: close", method=b"GET", path=path))
     [(code, _)] = wire.answers()
     assert code in codes
@@ -231,7 +231,7 @@ def memory(server: Any) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE") // MEBIBYTE
 
 
-def test_who_hangs_up_in_the_middle_of_a_list_costs_nothing_afterwards(abused):
+def test_a_client_that_disconnects_during_a_list_leaks_nothing(abused):
     for number in range(15):
         abused.rest("POST", MAPS, {"metadata": {"name": f"large-{number}"}, "data": {"k": "x" * 400_000}})
     before, size = files(abused), memory(abused)
@@ -281,7 +281,7 @@ def timed(server: Any) -> float:
     return time.monotonic() - began
 
 
-def test_slow_clients_are_cut_and_hurt_nobody(abused):
+def test_slow_clients_are_disconnected_without_harm_to_others(abused):
     """Handshakes that never end, heads and bodies that drip: others are answered at once meanwhile."""
     address = urlsplit(abused.url)
     began = time.monotonic()

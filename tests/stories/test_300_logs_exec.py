@@ -179,7 +179,7 @@ SLEEP = "exec sleep 600"
 WAIT = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 
 
-def test_logs_show_what_was_said(start):
+def test_logs_show_the_output_of_containers(start):
     pod = start(f"echo one; echo two >&2; {SLEEP}", f"echo other; {SLEEP}")
     assert sorted(pod.logs("-c", "c0").splitlines()) == ["one", "two"]
     assert pod.logs("-c", "c1", "--tail=1") == "other\n"
@@ -201,7 +201,7 @@ def test_logs_of_a_run_before(start):
     assert (pod.logs("--previous"), pod.logs()) == ("first\n", "second\n")
 
 
-def test_why_there_are_no_logs(start, cluster):
+def test_missing_logs_are_explained(start, cluster):
     pod = start(SLEEP)
     assert cluster.refused("logs", pod.name, "--previous") == (
         f'Error from server (BadRequest): previous terminated container "c0" in pod "{pod.name}" not found'
@@ -213,7 +213,7 @@ def test_why_there_are_no_logs(start, cluster):
     )
 
 
-def test_a_follower_hears_every_line_and_then_the_end(start, cluster):
+def test_logs_follow_every_line_until_the_end(start, cluster):
     pod = start(WAIT)
     with lines(cluster.background("logs", "-f", pod.name)) as heard:
         for word in ("one", "two", "end"):
@@ -223,7 +223,7 @@ def test_a_follower_hears_every_line_and_then_the_end(start, cluster):
         assert heard.next() is None
 
 
-async def test_a_follower_goes_on_when_the_log_is_rotated(start, cluster):
+async def test_logs_follow_across_rotation(start, cluster):
     pod = start("i=0; while :; do echo $((i=i+1)); sleep 0.05; done")
     with lines(cluster.background("logs", "-f", pod.name)) as heard:
         assert await asyncio.to_thread(heard.next) == "1"
@@ -311,7 +311,7 @@ def test_why_a_command_does_not_run(start, cluster):
     assert "completed pod" in cluster.refused("exec", done.name, "--", "true")
 
 
-def test_attaching_hears_and_speaks(start, cluster, kubectl):
+def test_attach_reads_and_writes(start, cluster, kubectl):
     pod = start('while read -r line; do echo "heard $line"; [ "$line" = end ] && exit 0; done', stdin=True)
     with lines(child := cluster.background("attach", "-i", "-c", "c0", pod.name, program=kubectl)) as heard:
         for word in ("hello", "end"):
@@ -410,7 +410,7 @@ def test_ports_of_a_pod_are_forwarded(start, kubectl):
         assert forwarded.talk(80, b"GET / HTTP/1.0\r\n\r\n").endswith(b"\r\n\r\nhello\n")
 
 
-def test_a_port_on_which_nobody_listens_is_told(start, kubectl):
+def test_port_forward_reports_a_closed_port(start, kubectl):
     pod = start(SLEEP)
     with forward(pod, kubectl, 81) as forwarded:
         assert forwarded.talk(81, b"hello?") == b""

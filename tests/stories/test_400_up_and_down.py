@@ -259,7 +259,7 @@ def test_clusters_that_are_brought_up_at_once_do_not_meet(machine: Machine):
             each.close()
 
 
-def test_up_when_it_is_up_says_so_and_status_tells_of_every_process(cluster: Cluster):
+def test_up_twice_reports_it_and_status_lists_every_process(cluster: Cluster):
     cluster.up()
     again = cluster.podwire("up")
     assert again.returncode == 0
@@ -365,7 +365,7 @@ def test_a_down_that_is_killed_anywhere_is_finished_by_the_next(cluster: Cluster
     assert cluster.leakcheck() == (0, [])
 
 
-def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(cluster: Cluster):
+def test_ctrl_c_keeps_the_state_and_prints_how_to_resume(cluster: Cluster):
     words = cluster.machine.words(PODWIRE, "up", "--prefix", cluster.prefix)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as up:
         said = []
@@ -382,7 +382,7 @@ def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(cluster: Cluster):
     assert cluster.left() == []
 
 
-def test_a_cluster_that_cannot_come_up_says_why_and_ends(cluster: Cluster):
+def test_a_cluster_that_cannot_start_reports_the_reason_and_exits(cluster: Cluster):
     cluster.up()
     port = int(cluster.status()["apiServer"].rpartition(":")[2])
     cluster.kill_all()
@@ -418,7 +418,7 @@ def test_a_component_that_does_not_come_up_is_named_with_the_end_of_its_log(clus
         pytest.param(("--runtime", "docker"), "must be podwire or unix:///", id="a runtime that is none"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(machine: Machine, words, says):
+def test_invalid_options_are_refused_in_one_line(machine: Machine, words, says):
     done = machine.run(PODWIRE, "up", *words)
     assert done.returncode in (1, 2)
     assert says in done.stderr
@@ -426,7 +426,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(machine: Machine, words, says
     assert not Path("/tmp/pwup-none").exists()
 
 
-def test_who_is_not_root_is_told(machine: Machine):
+def test_a_user_who_is_not_root_gets_an_error(machine: Machine):
     done = machine.run("setpriv", "--reuid", "65534", "--clear-groups", PODWIRE, "up")
     if "ermission denied" in done.stderr and "podwire up" not in done.stderr:
         pytest.skip("nobody else may read this tree")
@@ -434,7 +434,7 @@ def test_who_is_not_root_is_told(machine: Machine):
     assert "needs root" in done.stderr
 
 
-def test_doctor_finds_what_this_machine_has(machine: Machine):
+def test_doctor_checks_this_machine(machine: Machine):
     done = machine.run(PODWIRE, "doctor", "-o", "json")
     found = {each["name"]: each for each in json.loads(done.stdout)}
     assert done.returncode == 0
@@ -443,7 +443,7 @@ def test_doctor_finds_what_this_machine_has(machine: Machine):
     assert all(each["helps"] for each in found.values() if not each["ok"])
 
 
-def test_a_machine_without_programs_is_told_what_to_install(machine: Machine):
+def test_missing_programs_are_reported_with_their_packages(machine: Machine):
     done = machine.run("env", "PATH=/nowhere", PODWIRE, "doctor")
     assert done.returncode == 1
     assert "MISSING  crun or runc" in done.stdout

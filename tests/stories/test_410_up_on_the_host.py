@@ -103,7 +103,7 @@ def host(own_machine: None) -> Iterator[Host]:
     made.close()
 
 
-def test_on_a_free_host_the_node_is_the_host_and_down_gives_it_back_as_it_was(host: Host):
+def test_on_a_free_host_the_node_is_the_host_and_down_restores_it(host: Host):
     said = host.told(PODWIRE, "up", "--detach")
     assert "slot 0" in said
     assert "on the host itself" in said
@@ -122,7 +122,7 @@ def test_on_a_free_host_the_node_is_the_host_and_down_gives_it_back_as_it_was(ho
     assert host.told(PODWIRE, "leakcheck").strip() == "no leftovers"
 
 
-def test_whoever_is_on_the_host_already_is_named_and_left_alone(host: Host):
+def test_another_owner_of_the_host_is_named_and_left_alone(host: Host):
     host.told("sh", "-c", "mkdir -p /etc/cni/net.d && echo '{}' >/etc/cni/net.d/05-theirs.conflist")
     before = host.tree()
     said = host.told(PODWIRE, "up", "--detach")

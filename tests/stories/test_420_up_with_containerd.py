@@ -135,7 +135,7 @@ def config_of_the_guide() -> str:
     return found[1]
 
 
-def test_pods_run_on_containerd_set_up_as_the_guide_says(host: Host, tmp_path: Path):
+def test_pods_run_on_containerd_configured_by_the_guide(host: Host, tmp_path: Path):
     host.start_containerd(config_of_the_guide())
     build.archive_root(tmp_path / "busybox.tar")
     build.archive_root(tmp_path / "pause.tar", "podwire.local/pause:latest", command=["sleep", "1000000000"])

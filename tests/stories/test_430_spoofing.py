@@ -134,7 +134,7 @@ def router_advertisement(source: bytes) -> bytes:
     return b"\x60\0\0\0" + len(body).to_bytes(2, "big") + bytes((58, 255)) + source + ALL_NODES + body
 
 
-def test_a_pod_that_poses_as_another_is_not_heard_and_an_honest_one_is(cluster: Cluster):
+def test_spoofed_frames_are_dropped_and_honest_ones_arrive(cluster: Cluster):
     cluster.run_pods("honest", "liar")
     ips = {each: cluster.ips(each) for each in ("honest", "liar")}
     liar, honest = cluster.netns(ips["liar"][0]), cluster.netns(ips["honest"][0])

@@ -116,7 +116,7 @@ def ips(pod: dict[str, Any]) -> list[str]:
     return [each["ip"] for each in pod["status"]["podIPs"]]
 
 
-def test_pods_of_three_nodes_reach_each_other_as_what_they_are(cluster: Cluster):
+def test_pods_of_three_nodes_reach_each_other_with_their_own_addresses(cluster: Cluster):
     cluster.podwire("up --detach --nodes 3")
     cluster.run_pods(*map(pod, NAMES))
     pods = cluster.pods()

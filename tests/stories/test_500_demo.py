@@ -112,7 +112,7 @@ def visitor() -> Iterator[Visitor]:
 
 
 @needs_new
-def test_every_step_of_every_act_is_told_played_and_kept_and_nothing_is_left(visitor):
+def test_every_step_of_the_demo_is_shown_and_nothing_is_left(visitor):
     code, output = visitor.reads(PODWIRE, "demo", COLUMNS="140")
     assert code == 0, output
     context = DemoContext(layout=Layout(Path("/nowhere")), minor=WAITS)
@@ -155,7 +155,7 @@ def test_with_an_old_kubectl_it_is_played_as_far_as_that_one_can(visitor, tmp_pa
 
 
 @needs_new
-def test_kept_it_stays_up_and_what_it_says_next_works(visitor):
+def test_with_keep_the_cluster_stays_and_the_next_commands_work(visitor):
     code, output = visitor.reads(PODWIRE, "demo", "--act", "1", "--keep", "-o", "json")
     assert code == 0, output
     told = json.loads(output)
@@ -219,7 +219,7 @@ def test_interrupted_while_the_cluster_comes_up_it_leaves_nothing(visitor, there
     visitor.finds_nothing(output)
 
 
-def test_a_step_that_breaks_its_promise_ends_it_with_all_that_was_said(visitor, tmp_path):
+def test_a_failed_step_ends_the_demo_with_its_output(visitor, tmp_path):
     (tmp_path / "kubectl").write_text(
         f'#!/bin/sh\ncase "$*" in *wait*) echo it is late; exit 1;; esac\nexec {KUBECTL} "$@"\n'
     )

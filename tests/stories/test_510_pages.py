@@ -225,7 +225,7 @@ def played_by(page: Path) -> str:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_does_what_its_page_says(cluster, example):
+def test_an_example_behaves_as_its_page_shows(cluster, example):
     cluster.follows(ROOT / "examples" / example / "README.md")
 
 
@@ -236,17 +236,17 @@ def test_the_examples_page_names_each(cluster):
 
 
 @pytest.mark.parametrize(("page", "played_by"), pages().items(), ids=list(pages()))
-def test_a_page_tells_the_truth(request, page, played_by):
+def test_a_page_shows_the_real_output(request, page, played_by):
     request.getfixturevalue(played_by).follows(ROOT / page, ROOT)
 
 
 @pytest.mark.parametrize("page", [name for name, player in pages().items() if player == "cluster"])
-def test_a_page_that_needs_a_cluster_says_how_to_have_one(page):
+def test_a_page_that_needs_a_cluster_shows_how_to_start_one(page):
     assert "up.md#up)" in (ROOT / page).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_says_where_it_is_played(example):
+def test_an_example_links_to_the_list_of_examples(example):
     assert "](../README.md)" in (ROOT / "examples" / example / "README.md").read_text(encoding="utf-8")
 
 
@@ -276,5 +276,5 @@ def test_a_link_of_a_page_leads_somewhere(place):
         pytest.param("hello", "hello world", False, id="whole lines"),
     ],
 )
-def test_a_line_stands_for_lines_like_it(line, output, fits):
+def test_a_shown_line_matches_similar_output(line, output, fits):
     assert Shown("x", [line]).fits(output) is fits

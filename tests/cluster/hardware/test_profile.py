@@ -22,7 +22,7 @@ def test_a_profile_that_comes_with_podwire_can_be_used(name):
     assert all(each.numa is not None for each in found)
 
 
-def test_everything_that_can_be_said_is_read(tmp_path):
+def test_every_field_of_a_profile_is_read(tmp_path):
     text = """
 numaNodes: 2
 pcieRoots: [{name: pci0000:10, numa: 1}]

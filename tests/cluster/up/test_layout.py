@@ -30,7 +30,7 @@ def test_everything_lies_below_the_prefix():
 KEPT = State(slot=3, nodes=(NodeRecord(name="node-1", number=1, own=True),), made=("/tmp/pw/run",))
 
 
-def test_state_is_read_as_it_was_written(tmp_path):
+def test_state_round_trips(tmp_path):
     assert state.load(tmp_path / "up.json") is None
     state.save(tmp_path / "up.json", KEPT)
     assert state.load(tmp_path / "up.json") == KEPT

@@ -33,6 +33,6 @@ def test_only_traffic_between_pods_of_nodes_keeps_its_source_address():
     )
 
 
-def test_without_ipv6_nothing_is_said_of_it():
+def test_without_ipv6_there_are_no_ipv6_routes():
     assert "ip6" not in ruleset(Slot(3), 1, [2], "mark", ipv6=False)
     assert [each.destination.version for each in routes(Slot(3), [2], 7, ipv6=False)] == [4]

@@ -13,7 +13,7 @@ def free_port(monkeypatch):
     monkeypatch.setattr(placement, "port_is_free", lambda _port: True)
 
 
-def test_an_empty_host_has_room_for_a_node(tmp_path):
+def test_an_empty_host_can_be_a_node(tmp_path):
     (tmp_path / "etc/cni/net.d").mkdir(parents=True)
     (tmp_path / "var/lib/kubelet").mkdir(parents=True)
     (tmp_path / "etc/cni/net.d/10-podwire.conflist").touch()

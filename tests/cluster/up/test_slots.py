@@ -61,11 +61,11 @@ def test_slot_0_has_the_standard_ports_and_ranges():
         pytest.param("fd70:6f64:7703::/64", True, id="an IPv6 part"),
     ],
 )
-def test_a_route_of_the_host_that_leads_into_the_slot_is_in_the_way(route, collides):
+def test_a_host_route_into_a_slot_makes_it_unusable(route, collides):
     assert bool(collisions(Slot(3), [ip_network(route)])) is collides
 
 
-def test_without_ipv6_there_are_no_ipv6_addresses():
+def test_without_ipv6_a_slot_has_only_ipv4_addresses():
     slot = Slot(3)
     found = (*slot.gateways(ipv6=False), *slot.addresses(1, ipv6=False), *slot.pod_ranges(1, ipv6=False))
     assert {each.version for each in found} == {4}

@@ -38,7 +38,7 @@ def amidst(cluster, chance):
     list(enumerate(VICTIMS)),
     ids=[f"{'+'.join(each)}-{round_}" for round_, each in enumerate(VICTIMS)],
 )
-def test_pods_start_once_though_somebody_is_killed(cluster, a_pod, victims, round_):
+def test_pods_start_once_while_components_are_killed(cluster, a_pod, victims, round_):
     chance = random.Random(f"{SEED} {round_} {victims}")
     sys.stdout.write(f"PODWIRE_CRASH_SEED={SEED}\n")
     cluster.up()

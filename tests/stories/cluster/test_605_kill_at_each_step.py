@@ -31,7 +31,7 @@ def sample():
 
 
 @pytest.mark.parametrize("point", POINTS if SOAK else sample())
-def test_a_component_that_is_killed_at_a_step_goes_on_from_there(cluster, a_pod, point):
+def test_a_component_killed_at_a_failpoint_resumes_from_there(cluster, a_pod, point):
     plan, died = cluster.prefix / "failpoints", cluster.prefix / "died"
     cluster.up(PODWIRE_FAILPOINTS_FILE=str(plan))
     kept = a_pod("kept")

@@ -41,7 +41,7 @@ def addresses(cluster):
 
 
 @pytest.mark.parametrize("round_", range(ROUNDS))
-def test_after_a_crash_of_everything_up_goes_on_where_it_was(cluster, a_pod, round_):
+def test_up_resumes_after_all_components_crashed(cluster, a_pod, round_):
     seed = SEED + round_
     sys.stdout.write(f"PODWIRE_CRASH_SEED={seed}\n")
     cluster.up()

@@ -84,7 +84,7 @@ def test_pods_go_on_without_an_api_server(cluster, a_pod):
     cluster.down()
 
 
-def test_a_runtime_that_is_away_is_told_and_pods_go_on(cluster, a_pod):
+def test_a_runtime_outage_is_reported_and_pods_keep_running(cluster, a_pod):
     cluster.up()
     cluster.apply(a_pod("one"), a_pod("two"))
     pids = cluster.once(cluster.running(2))
@@ -101,7 +101,7 @@ def test_a_runtime_that_is_away_is_told_and_pods_go_on(cluster, a_pod):
 
 
 @pytest.mark.parametrize("component", ["kubelet", "runtime", "apiserver"] if SOAK else ["kubelet"])
-def test_a_component_that_stands_still_goes_on_where_it_was(cluster, a_pod, component):
+def test_a_stopped_component_resumes_after_sigcont(cluster, a_pod, component):
     cluster.up()
     cluster.apply(a_pod("stays"), a_pod("goes"))
     pids = cluster.once(cluster.running(2))
@@ -127,7 +127,7 @@ def test_a_component_that_stands_still_goes_on_where_it_was(cluster, a_pod, comp
 
 
 @pytest.mark.soak
-def test_no_pod_suffers_when_everybody_stands_still(cluster, a_pod):
+def test_pods_survive_while_all_components_are_stopped(cluster, a_pod):
     cluster.up()
     cluster.apply(*(a_pod(f"pod-{each}") for each in range(3)))
     pids = cluster.once(cluster.running(3))

@@ -41,7 +41,7 @@ def test_a_full_disk_refuses_writes_by_its_name_and_is_as_before_afterwards(smal
     cluster.down()
 
 
-def test_a_node_without_space_tells_why_no_pod_starts_and_starts_it_once_there_is_some(small_cluster, a_pod):
+def test_a_full_disk_is_reported_and_the_pod_starts_once_space_is_free(small_cluster, a_pod):
     cluster = small_cluster
     cluster.up("--store", "memory://")
     cluster.apply(a_pod("before"))

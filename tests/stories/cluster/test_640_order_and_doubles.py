@@ -87,7 +87,7 @@ def parts(cluster):
 
 
 @pytest.mark.parametrize("order", SAMPLE, ids="-".join)
-def test_they_may_be_started_in_any_order_and_killed_leave_sockets_that_nobody_minds(cluster, a_pod, parts, order):
+def test_components_start_in_any_order_and_replace_stale_sockets(cluster, a_pod, parts, order):
     parts.start("apiserver")
     cluster.eventually(lambda: cluster.get("namespaces", "default"), "the server is there once, for its kubeconfig")
     parts.kill()

@@ -95,7 +95,7 @@ class PodTrace:
         return done.stdout == "hello\n"
 
 
-def test_a_route_and_a_port_are_lost_and_found_and_people_hear_of_it_once_each(cluster):
+def test_a_lost_route_or_port_and_its_recovery_are_reported_once_each(cluster):
     cluster.up()
     story = PodTrace(cluster)
 

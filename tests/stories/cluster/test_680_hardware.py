@@ -123,7 +123,7 @@ def test_virtual_functions_go_into_pods_and_come_back_as_they_were(cluster):
     cluster.down()
 
 
-def test_cards_are_whole_whoever_dies(cluster):
+def test_cards_are_restored_whichever_component_dies(cluster):
     cluster.up("--hardware", "sriov")
     before = links(cluster)
     read(cluster, "ip", "netns", "add", "x")

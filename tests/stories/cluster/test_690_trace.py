@@ -120,7 +120,7 @@ def test_starts_and_ends_are_drawn_compared_and_exported(cluster, a_pod, telemet
     assert [each for each in ends if each not in {method for _, method in arrows}] == []
 
 
-def test_what_was_recorded_survives_and_a_collector_that_is_gone_is_waited_for_by_nobody(cluster, a_pod, telemetry):
+def test_a_recorded_trace_survives_and_a_dead_collector_delays_no_component(cluster, a_pod, telemetry):
     telemetry.close()
     cluster.up("--otlp", telemetry.url)
     cluster.apply(a_pod("first"))

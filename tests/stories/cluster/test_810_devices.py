@@ -54,7 +54,7 @@ def inside(cluster, name):
     return cluster.told("exec", name, "--", "sh", "-c", "echo $NICS").split()
 
 
-def test_the_way_of_a_pod_with_two_devices_is_the_flow(cluster):
+def test_the_trace_of_a_pod_with_two_devices_matches_the_flow(cluster):
     cluster.up()
     with plugin_of(cluster, "a", "b", "c"):
         cluster.apply(pod("web", 2))

@@ -84,7 +84,7 @@ def test_its_ports_are_forwarded(cluster, program):
     pod.delete()
 
 
-def test_somebody_attaches_to_it(cluster):
+def test_kubectl_attach_reads_and_writes(cluster):
     script = 'while read -r line; do echo "heard $line"; [ "$line" = end ] && exit 0; done'
     container = {"name": "c0", "image": "podwire.local/busybox", "imagePullPolicy": "Never", "stdin": True}
     container["command"] = ["sh", "-c", script]
@@ -192,7 +192,7 @@ def test_deleting_leaves_nothing(cluster, groups_of):
     assert groups_of(made) == []
 
 
-def test_the_node_tells_how_much_pods_use(cluster):
+def test_the_node_reports_pod_usage(cluster):
     pod = cluster.run(FOREVER)
     name = cluster.node()["metadata"]["name"]
     summary = json.loads(cluster.kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/stats/summary"))

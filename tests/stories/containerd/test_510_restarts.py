@@ -38,7 +38,7 @@ def test_a_kubelet_that_comes_back_adopts_the_containers(cluster):
     eventually(lambda: not cluster.containerd.containers())
 
 
-def test_a_kubelet_ends_what_was_deleted_while_it_was_away(cluster):
+def test_a_restarted_kubelet_ends_pods_deleted_meanwhile(cluster):
     pod = cluster.run(FOREVER)
     old = pid_of(cluster, "kubelet")
     cluster.machine.told("kill", "-STOP", old)

@@ -29,7 +29,7 @@ def addresses(link):
     return sorted(f"{each['local']}/{each['prefixlen']}" for each in link["addr_info"] if each["scope"] == "global")
 
 
-def test_an_address_and_a_name_of_the_claim_and_the_host_as_it_was(stage, claim):
+def test_a_link_gets_the_claims_address_and_name_and_is_restored(stage, claim):
     stage.veth("lan1", far="192.0.2.1/24")
     stage.veth("mlx5_6")
     stage.offered("lan1", ODD)
@@ -137,7 +137,7 @@ def test_all_that_a_claim_can_tune(stage, claim):
     stage.never_bare("tuned")
 
 
-def test_what_the_host_says_of_a_link_comes_along_and_goes_back(stage, claim):
+def test_neighbours_routes_and_rules_of_a_link_move_with_it_and_return(stage, claim):
     stage.veth("nb1", "192.0.2.65/26")
     stage.batch(
         "neigh add 192.0.2.70 lladdr 02:00:00:00:00:70 dev nb1 nud permanent",
@@ -216,7 +216,7 @@ def programs_on(netns, link):
         os.close(program)
 
 
-def test_programs_on_a_link_are_told_by_name_and_a_claim_can_leave_them_behind(stage, claim):
+def test_bpf_programs_of_a_link_are_listed_and_a_claim_can_drop_them(stage, claim):
     stage.veth("bpf1")
 
     def told(tc, tcx):

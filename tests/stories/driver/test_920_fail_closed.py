@@ -119,7 +119,7 @@ def test_a_driver_that_is_stopped_or_slow_keeps_pods_waiting(stage, claim):
     stage.never_bare("stopped", "slow")
 
 
-def test_a_driver_that_is_restarted_between_prepare_and_the_sandbox_attaches_what_was_prepared(stage, claim):
+def test_a_driver_restarted_after_prepare_attaches_the_prepared_device(stage, claim):
     before = stage.dump(*MINE)
     stage.driver.kill()
     plan, died = stage.directory / "between", stage.directory / "died-between"

@@ -83,7 +83,7 @@ def test_kubelet_and_runtime_are_killed_while_pods_start_and_end(stage, claim, c
     assert " bare" not in stage.log_of_pods()
 
 
-def test_whoever_is_killed_when_nothing_is_given_twice_and_nothing_is_left(stage, claim):
+def test_no_kill_allocates_a_device_twice_or_leaves_leftovers(stage, claim):
     """Driver, kubelet and runtime, again and again at any moment, while pods come and go."""
     before, chance = stage.dump("lan"), random.Random(SEED)
     over = threading.Event()
@@ -158,7 +158,7 @@ def test_after_a_reboot_pods_have_their_interfaces_again(own_stage, claim):
     assert " bare" not in stage.log_of_pods()
 
 
-def test_a_driver_that_is_stopped_while_pods_end_brings_their_links_back_when_it_goes_on(stage, claim):
+def test_a_driver_stopped_while_pods_end_restores_their_links_when_it_resumes(stage, claim):
     before = stage.dump("lan")
     stage.run(claim("frozen", "lan1", addressPool="lab"), stage.pod("frozen", "frozen"))
     [sandbox] = stage.cluster.sandboxes()["frozen"]

@@ -65,7 +65,7 @@ def test_each_pod_has_a_card_and_a_gpu_that_belong_together_and_one_too_many_wai
     stage.never_bare(*(f"pair-{each}" for each in range(CARDS + 1)))
 
 
-def test_a_cable_that_is_pulled_is_told_everywhere_and_the_card_given_to_nobody_until_it_is_in_again(stage, claim):
+def test_a_card_without_carrier_is_reported_and_not_allocated_until_it_is_back(stage, claim):
     before = stage.dump("rail")
     stage.run(claim("ill", "rail0", addresses=["198.51.100.1/24"]), stage.pod("ill", "ill"))
     [name] = stage.given("ill")
@@ -88,7 +88,7 @@ def test_a_cable_that_is_pulled_is_told_everywhere_and_the_card_given_to_nobody_
     stage.never_bare("ill", "next")
 
 
-def test_kubectl_tells_the_story_and_the_trace_is_the_flow(stage, claim):
+def test_kubectl_shows_the_claim_and_the_trace_matches_the_flow(stage, claim):
     stage.run(
         claim("told", "rail1", addresses=["198.51.100.7/24"]),
         stage.pod(

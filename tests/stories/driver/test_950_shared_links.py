@@ -56,7 +56,7 @@ class Far:
         self._listening.close()
 
 
-def test_a_part_of_a_link_has_its_bandwidth_both_ways_and_what_is_not_left_is_not_given(stage, claim):
+def test_a_shared_link_limits_bandwidth_both_ways_and_is_not_overcommitted(stage, claim):
     before = stage.dump("up1")
     part = {"shared": True, "kind_": "macvlan"}
     stage.run(
@@ -126,7 +126,7 @@ def test_children_of_all_kinds_with_addresses_of_a_pool_that_are_kept_and_given_
     stage.never_bare("a", "b", "tap", "none")
 
 
-def test_what_a_claim_says_outright_counts_also_nothing(stage, claim, parameters):
+def test_false_and_zero_of_a_claim_override_its_class(stage, claim, parameters):
     """`false` and `0` of the claim, against `true` and `1` of the class."""
     strict = parameters(dhcp=True, arpIgnore=1, mtu=1400, locks=["interface.mtu"])
     expression = 'device.driver == "net.podwire.dev" && device.attributes["net.podwire.dev"].interface == "up2"'
@@ -189,7 +189,7 @@ def test_a_lease_is_taken_before_the_pod_starts_and_given_back_when_it_has_gone(
 
 
 @SERVER_NEEDED
-def test_a_pod_whose_server_gives_it_another_address_has_that_and_is_told(stage, claim):
+def test_a_changed_dhcp_lease_changes_the_pods_address_and_is_reported(stage, claim):
     stage.veth("dh2", far="10.77.0.1/24")
     stage.offered("dh2")
     before = stage.dump("dh2")

@@ -44,13 +44,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("given", "field"), REFUSED)
-def test_what_everybody_can_know_is_refused_when_it_is_written(stage, claim, given, field):
+def test_invalid_parameters_are_refused_when_the_claim_is_written(stage, claim, given, field):
     done = stage.cluster.kubectl("create", "-f", "-", given=json.dumps(claim("bad", "lan1", **given)))
     assert done.returncode == 1, done.stdout
     assert f"{AT}.{field}" in done.stderr
 
 
-def test_what_only_the_driver_can_know_is_refused_before_anything_is_touched(stage, claim):
+def test_parameters_only_the_driver_can_check_fail_before_any_change(stage, claim):
     before = stage.dump("")
     wanted = {
         'has "net1" in this pod too': [claim("clash", "lan1"), claim("clash-too", "lan2")],
@@ -74,7 +74,7 @@ def test_what_only_the_driver_can_know_is_refused_before_anything_is_touched(sta
     stage.as_before(before, "")
 
 
-def test_the_nodes_own_way_is_nobodys(stage, claim):
+def test_the_nodes_default_route_link_is_not_allocated(stage, claim):
     stage.cluster.eventually(lambda: "wan" not in stage.devices(), "the uplink is not offered", stage.logs)
     stage.cluster.apply(claim("uplink", "wan"), stage.pod("uplink", "uplink"))
     stage.waits("uplink", "FailedScheduling")

@@ -38,7 +38,7 @@ def test_how_a_pod_ends(node, pod, container, name, policy, script, ended):
     assert status["restartCount"] == (1 if "seen" in script else 0)
 
 
-def test_a_container_that_crashes_waits_longer_each_time_and_says_so(node, pod, name):
+def test_a_crashing_container_backs_off_longer_each_time_and_reports_it(node, pod, name):
     node.make(pod(name, "exit 7"))
     node.wait(f"pod/{name}", "jsonpath={.status.containerStatuses[0].state.waiting.reason}=CrashLoopBackOff")
     (status,) = node.get(f"pod {name}")["status"]["containerStatuses"]
@@ -99,7 +99,7 @@ def test_another_image_restarts_the_container_in_place(node, pod, name):
     assert "Container c0 definition changed, will be restarted" in node.told(name, "Killing")
 
 
-def test_a_program_that_does_not_exist_is_told_and_not_tried_without_pause(node, pod, container, name):
+def test_a_missing_program_is_reported_and_retried_with_back_off(node, pod, container, name):
     node.make(pod(name, containers=[{**container("c"), "command": ["/no/such/program"]}]))
     node.wait(f"pod/{name}", "jsonpath={.status.containerStatuses[0].state.waiting.reason}=CrashLoopBackOff")
     (status,) = node.get(f"pod {name}")["status"]["containerStatuses"]

@@ -57,7 +57,7 @@ def test_a_sidecar_that_ends_starts_again_beside_a_pod_that_restarts_nothing(nod
     node.wait(f"pod/{name}", "condition=Ready")
 
 
-def test_a_readiness_probe_turns_ready_on_and_off(node, pod, container, name):
+def test_a_readiness_probe_sets_and_clears_ready(node, pod, container, name):
     probe = {"exec": {"command": ["test", "-e", "/tmp/well"]}, "periodSeconds": 1, "failureThreshold": 1}
     node.make(pod(name, containers=[container("c", readinessProbe=probe)]))
     node.wait(f"pod/{name}", "jsonpath={.status.phase}=Running")
@@ -70,7 +70,7 @@ def test_a_readiness_probe_turns_ready_on_and_off(node, pod, container, name):
     assert node.get(f"pod {name}")["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_a_liveness_probe_restarts_what_hangs(node, pod, container, name):
+def test_a_liveness_probe_restarts_a_hanging_container(node, pod, container, name):
     probe = {"exec": {"command": ["test", "!", "-e", "/tmp/ill"]}, "periodSeconds": 1, "failureThreshold": 1}
     node.make(pod(name, containers=[container("c", livenessProbe=probe)]))
     node.wait(f"pod/{name}", "condition=Ready")
@@ -92,7 +92,7 @@ def test_apps_wait_for_a_sidecars_startup_probe(node, pod, container, name):
     node.wait(f"pod/{name}", "condition=Ready")
 
 
-def test_a_readiness_gate_is_opened_by_somebody_else(node, pod, name):
+def test_a_readiness_gate_waits_for_its_condition(node, pod, name):
     node.make(pod(name, readinessGates=[{"conditionType": "example.com/open"}]))
     node.wait(f"pod/{name}", "condition=ContainersReady")
     (ready,) = [each for each in node.get(f"pod {name}")["status"]["conditions"] if each["type"] == "Ready"]

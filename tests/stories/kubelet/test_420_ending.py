@@ -56,7 +56,7 @@ def test_a_pre_stop_hook_comes_before_term(node, pod, container, name, place):
     assert ("Killing", "Stopping container c") in node.events(name)
 
 
-def test_a_pre_stop_hook_that_fails_is_told_and_stops_nothing(node, pod, container, name):
+def test_a_failed_pre_stop_hook_is_reported_and_the_pod_still_ends(node, pod, container, name):
     hook = {"preStop": {"exec": {"command": ["sh", "-c", "exit 4"]}}}
     node.make(pod(name, containers=[container("c", lifecycle=hook)]))
     node.wait(f"pod/{name}", "condition=Ready")
@@ -64,7 +64,7 @@ def test_a_pre_stop_hook_that_fails_is_told_and_stops_nothing(node, pod, contain
     assert node.told(name, "FailedPreStopHook")
 
 
-def test_who_does_not_hear_term_is_killed_when_the_grace_period_is_over(node, pod, container, name):
+def test_a_container_that_ignores_sigterm_is_killed_after_the_grace_period(node, pod, container, name):
     deaf(node, pod, container, name, 1)
     last = last_sight(node, name)
     (status,) = last["status"]["containerStatuses"]

@@ -133,7 +133,7 @@ def test_limits_are_the_kernels(node, pod, container, name):
     assert Path("/sys/fs/cgroup", file.replace("//", "/")).read_text() == f"{64 << 20}\n"
 
 
-def test_too_much_memory_is_told_as_such(node, pod, container, name):
+def test_a_container_over_its_memory_limit_is_oom_killed(node, pod, container, name):
     given = container("c", "x=$(head -c 64m /dev/zero | tr '\\0' x); sleep 1", resources={"limits": {"memory": "16Mi"}})
     node.make(pod(name, containers=[given], restartPolicy="Never"))
     node.wait(f"pod/{name}", "jsonpath={.status.phase}=Failed")
@@ -159,7 +159,7 @@ def test_security_contexts_are_kept(node, pod, container, name):
     ]  # fmt: skip
 
 
-def test_who_may_not_be_root_is_refused_as_root(node, pod, container, name):
+def test_run_as_non_root_refuses_root(node, pod, container, name):
     node.make(pod(name, containers=[container("c", securityContext={"runAsNonRoot": True})]))
     node.wait(f"pod/{name}", "jsonpath={.status.containerStatuses[0].state.waiting.reason}=CreateContainerConfigError")
     assert "runAsNonRoot" in node(f"get pod {name} -o jsonpath={{.status.containerStatuses[0].state.waiting.message}}")

@@ -72,7 +72,7 @@ def no_network(node):
     node.wait("node/node", "condition=Ready")
 
 
-def test_without_a_network_a_node_says_so_and_pods_wait_until_there_is_one(node, pod, name, no_network):
+def test_without_a_network_the_node_is_not_ready_and_pods_wait(node, pod, name, no_network):
     assert "NetworkReady=false" in node("get node node -o json")
     given = pod(name, nodeName="node")
     node.make(given, pod(f"{name}-host", nodeName="node", hostNetwork=True, dnsPolicy="Default"))
@@ -99,7 +99,7 @@ def plugin(node):
     replace()
 
 
-def test_what_a_plugin_says_when_it_fails_is_told_and_a_better_one_is_tried_at_once(node, pod, name, plugin):
+def test_a_plugin_failure_is_reported_and_a_fixed_plugin_is_used_at_once(node, pod, name, plugin):
     error = {"cniVersion": "1.0.0", "code": 11, "msg": "the cable is loose", "details": "pull harder"}
     plugin(f"#!/bin/sh\ncat >/dev/null\n[ $CNI_COMMAND = ADD ] || exit 0\necho '{json.dumps(error)}'\nexit 1\n")
     node.make(pod(name))
@@ -115,7 +115,7 @@ def test_what_a_plugin_says_when_it_fails_is_told_and_a_better_one_is_tried_at_o
     assert node.sandboxes(name) == []
 
 
-def test_a_pod_whose_network_cannot_be_taken_away_goes_when_it_can(node, pod, name, plugin):
+def test_a_pod_whose_network_teardown_fails_ends_once_it_succeeds(node, pod, name, plugin):
     plugin("#!/bin/sh\nexit 1\n")
     node.make(pod(name))
     node.told(name, "FailedCreatePodSandBox")

@@ -31,7 +31,7 @@ def message(node, name):
         pytest.param("IfNotPresent", "ImagePullBackOff", id="IfNotPresent"),
     ],
 )
-def test_a_missing_image_is_told_and_used_when_it_was_imported(node, pod, container, name, policy, reason):
+def test_a_missing_image_is_reported_and_used_once_imported(node, pod, container, name, policy, reason):
     image = f"podwire.local/{name}:1"
     node.make(pod(name, containers=[{**container("c"), "image": image, "imagePullPolicy": policy}]))
     node.wait(f"pod/{name}", WAITING.format(reason))
@@ -42,7 +42,7 @@ def test_a_missing_image_is_told_and_used_when_it_was_imported(node, pod, contai
 
 
 @pytest.mark.parametrize("kind", ["configmap", "secret"])
-def test_a_missing_reference_of_the_environment_is_told_and_used_when_it_is_made(node, pod, container, name, kind):
+def test_a_missing_reference_of_env_is_reported_and_used_once_created(node, pod, container, name, kind):
     source = {"configmap": "configMapRef", "secret": "secretRef"}[kind]
     node.make(pod(name, containers=[container("c", envFrom=[{source: {"name": name}}])]))
     node.wait(f"pod/{name}", WAITING.format("CreateContainerConfigError"))
@@ -53,7 +53,7 @@ def test_a_missing_reference_of_the_environment_is_told_and_used_when_it_is_made
 
 
 @pytest.mark.parametrize("kind", ["configmap", "secret"])
-def test_a_missing_reference_of_a_volume_is_told_and_used_when_it_is_made(node, pod, container, name, kind):
+def test_a_missing_reference_of_a_volume_is_reported_and_used_once_created(node, pod, container, name, kind):
     source = {"configmap": {"configMap": {"name": name}}, "secret": {"secret": {"secretName": name}}}[kind]
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     node.make(pod(name, containers=[container("c", **mount)], volumes=[{"name": "v", **source}]))
@@ -71,7 +71,7 @@ def test_a_missing_reference_of_a_volume_is_told_and_used_when_it_is_made(node, 
         pytest.param({"cpu": "10k"}, "Insufficient cpu", id="too much"),
     ],
 )
-def test_a_pod_that_fits_nowhere_waits_and_says_why(node, pod, container, name, fields, told):
+def test_an_unschedulable_pod_waits_and_reports_the_reason(node, pod, container, name, fields, told):
     cpu = fields.pop("cpu", None) if "cpu" in (fields := dict(fields)) else None
     asked = {"resources": {"requests": {"cpu": cpu}}} if cpu else {}
     node.make(pod(name, containers=[container("c", **asked)], **fields))

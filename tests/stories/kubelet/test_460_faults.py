@@ -40,7 +40,7 @@ def test_pods_go_on_without_a_kubelet_and_the_next_one_takes_them_over(node, pod
     assert marks(node, name) == before
 
 
-def test_what_was_deleted_without_a_kubelet_is_ended_by_the_next_one(node, pod, name, whole):
+def test_pods_deleted_without_a_kubelet_are_ended_by_the_next_one(node, pod, name, whole):
     asked, gone = f"{name}-asked", f"{name}-gone"
     ready(node, pod, asked, gone)
     pids = [node.pid(each) for each in (asked, gone)]
@@ -56,7 +56,7 @@ def test_what_was_deleted_without_a_kubelet_is_ended_by_the_next_one(node, pod, 
     node.eventually(lambda: not [each for each in node.left() if any(uid in each for uid in uids)])
 
 
-def test_an_end_that_nobody_saw_is_told_afterwards(node, pod, name, whole):
+def test_an_exit_during_kubelet_downtime_is_reported_afterwards(node, pod, name, whole):
     node.make(pod(name, "trap 'exit 6' TERM; while :; do sleep 0.05; done", restartPolicy="Never"))
     node.wait(f"pod/{name}", "condition=Ready")
     pid = node.pid(name)
@@ -82,7 +82,7 @@ def test_a_runtime_may_be_restarted_under_its_kubelet(node, pod, name, whole):
     node(f"delete pod {name} {later}")
 
 
-def test_what_happens_while_the_api_server_is_away_is_told_when_it_is_back(node, pod, name, whole):
+def test_changes_during_an_api_server_outage_are_reported_afterwards(node, pod, name, whole):
     """Its store is in memory, so it is only stopped for a while."""
     node.make(pod(name, "trap 'exit 6' TERM; while :; do sleep 0.05; done", restartPolicy="Never"))
     node.wait(f"pod/{name}", "condition=Ready")
@@ -117,7 +117,7 @@ def test_a_sandbox_that_is_removed_from_outside_is_made_again(node, pod, name):
     assert marks(node, name)[2] != before[2]
 
 
-def test_a_pod_that_the_runtime_has_forgotten_starts_anew_and_its_restarts_are_counted_on(node, pod, name):
+def test_a_pod_lost_by_the_runtime_restarts_and_keeps_its_restart_count(node, pod, name):
     ready(node, pod, name)
     (sandbox,) = node.sandboxes(name)
     node.cri("StopPodSandbox", pod_sandbox_id=sandbox)

@@ -206,7 +206,7 @@ def test_a_record_that_is_damaged_is_made_again_from_the_runtime(own_node, pod, 
         node.eventually(lambda: held(node).get(uid) == ["a"])
 
 
-def test_a_device_that_is_a_link_becomes_the_pods_own_and_comes_home(running, template, pod, container):
+def test_a_link_device_moves_into_the_pod_and_returns_to_the_host(running, template, pod, container):
     with running(template, our_plugins=True) as node:
         macs = {f"nic{number}": f"02:00:5e:00:00:0{number}" for number in range(3)}
         for link, mac in macs.items():
@@ -228,7 +228,7 @@ def test_a_device_that_is_a_link_becomes_the_pods_own_and_comes_home(running, te
             node.space.told("ip", "link", "delete", link)
 
 
-def test_a_pod_whose_devices_would_be_too_far_from_each_other_fails(running, template, pod, container):
+def test_a_pod_fails_when_its_devices_cannot_share_a_numa_node(running, template, pod, container):
     """By the node's policy; one that has to wait until there are enough waits."""
     with running(template, "--topology-manager-policy", "single-numa-node") as node:
         devices = [pb.Device(ID=each, health="Healthy") for each in ("a", "b", "c")]

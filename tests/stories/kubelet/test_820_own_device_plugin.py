@@ -54,7 +54,7 @@ def links_of(node, *names):
     }
 
 
-def test_pods_have_links_of_their_own_whoever_dies(plugged, pod, container):
+def test_pods_keep_their_links_whichever_component_dies(plugged, pod, container):
     node, plugin = plugged
     wanting = container("c0", resources={"limits": {LINK: "1", FILE: "1"}})
     node.make(*(pod(each, containers=[wanting]) for each in ("a", "b")))

@@ -93,7 +93,7 @@ def own_node(running, template):
         yield made
 
 
-def test_a_pod_has_what_it_claims_inside_and_gives_it_back(own_node, pod, container, name):
+def test_a_pod_gets_its_claimed_devices_and_releases_them(own_node, pod, container, name):
     node = own_node
     offers(node)
     with driver_of(node) as driver:
@@ -114,7 +114,7 @@ def test_a_pod_has_what_it_claims_inside_and_gives_it_back(own_node, pod, contai
         node.eventually(lambda: "allocation" not in (node.get("resourceclaim mine").get("status") or {}), "it is free")
 
 
-def test_a_pod_waits_for_its_driver_and_says_so(own_node, pod, container, name):
+def test_a_pod_waits_for_its_dra_driver_and_reports_it(own_node, pod, container, name):
     node = own_node
     offers(node)
     node.make(claim("mine"), claiming(pod, container, name, "mine"))

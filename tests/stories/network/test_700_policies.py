@@ -25,7 +25,7 @@ def agreed(network):
     return ask
 
 
-def test_who_may_reach_a_pod_follows_policies_labels_and_namespaces(network, agreed, a_pod, a_policy):
+def test_access_to_a_pod_follows_policies_labels_and_namespaces(network, agreed, a_pod, a_policy):
     network.up()
     network.cluster.apply(a_policy("web", WEB_FROM_GOOD))
     pods = [a_pod(each, labels={"app": each}) for each in ("web", "good", "other")]

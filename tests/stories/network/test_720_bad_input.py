@@ -24,7 +24,7 @@ def route(**words):
     return told
 
 
-def test_nonsense_is_refused_at_the_door_with_field_and_reason(network, a_resource):
+def test_invalid_resources_are_refused_with_field_and_reason(network, a_resource):
     network.up(plugin=False)
     bad = a_resource("PodRoute", "bad", "{routes: [{destinations: [10.70.0.1/16], via: 'fd00::1'}]}")
     done = network.cluster.kubectl("apply", "-f", "-", given=json.dumps(bad))
@@ -35,7 +35,7 @@ def test_nonsense_is_refused_at_the_door_with_field_and_reason(network, a_resour
     assert "without one the proxy's own connections would be led back to it" in done.stderr
 
 
-def test_what_a_pod_names_and_nobody_has_keeps_it_from_running_until_it_is_there(network, a_pod, a_resource):
+def test_a_pod_that_names_a_missing_resource_waits_until_it_exists(network, a_pod, a_resource):
     network.up()
     cluster = network.cluster
     named = {"net.podwire.dev/routes": "late"}
@@ -53,7 +53,7 @@ def test_what_a_pod_names_and_nobody_has_keeps_it_from_running_until_it_is_there
 
 
 @pytest.mark.parametrize(("policy", "runs"), [("Fail", False), ("Ignore", True)])
-def test_what_the_kernel_refuses_fails_closed_or_open_as_the_resource_says(network, a_pod, a_resource, policy, runs):
+def test_a_kernel_error_fails_closed_or_open_as_the_resource_says(network, a_pod, a_resource, policy, runs):
     network.up()
     cluster = network.cluster
     spec = route(POLICY=policy).replace("onLink: true", "onLink: false")  # nobody is at that gateway
@@ -76,7 +76,7 @@ def test_what_the_kernel_refuses_fails_closed_or_open_as_the_resource_says(netwo
     cluster.eventually(lambda: not failures(), "a pod that is gone fails no more", network.plugin.told)
 
 
-def test_of_two_that_want_different_things_the_older_has_its_way_and_the_other_says_so(network, a_pod, a_resource):
+def test_of_two_conflicting_resources_the_older_wins_and_the_other_reports_it(network, a_pod, a_resource):
     network.up()
     cluster = network.cluster
     cluster.apply(a_resource("PodRoute", "a", route()))
@@ -93,7 +93,7 @@ def test_of_two_that_want_different_things_the_older_has_its_way_and_the_other_s
     cluster.delete_all()
 
 
-def test_with_the_api_server_away_new_pods_are_judged_by_the_copy(network, a_pod, a_policy, a_resource):
+def test_without_the_api_server_new_pods_get_the_cached_policies(network, a_pod, a_policy, a_resource):
     """A sandbox that is asked for while nobody answers: by the runtime's own door, as a kubelet would."""
     network.up()
     cluster = network.cluster

@@ -22,7 +22,7 @@ def test_the_trace_of_a_pod_that_names_a_resource_is_the_flow(network, a_pod, a_
     network.cluster.delete_all()
 
 
-def test_what_is_decided_by_copies_is_told_with_its_version(network, a_pod, a_policy, a_resource):
+def test_a_decision_from_the_cache_is_traced_with_its_version(network, a_pod, a_policy, a_resource):
     network.up()
     cluster = network.cluster
     cluster.apply(a_resource("PodRoute", "chosen", f"{{podSelector: {{matchLabels: {{app: web}}}}, {ROUTES}}}"))

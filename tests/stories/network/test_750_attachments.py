@@ -62,14 +62,14 @@ def test_bridges_that_do_not_call_the_rules_are_made_to_again(network, three):
     network.cluster.delete_all()
 
 
-def test_a_pod_with_a_link_of_its_own_is_judged_where_the_node_forwards(network, three):
+def test_policies_of_a_pod_with_its_own_link_apply_where_the_node_forwards(network, three):
     configure(network, PTP)
     network.up()
     three()
     network.cluster.delete_all()
 
 
-def test_a_pod_without_a_link_of_the_node_is_judged_inside_and_its_events_say_so(network, three):
+def test_policies_of_a_pod_without_a_node_link_apply_inside_and_are_reported(network, three):
     configure(network, MACVLAN)
     network.up()
     web, good, other = three()

@@ -30,7 +30,7 @@ class Logger:
         self._child.wait()
 
 
-def test_a_plugin_that_restarts_while_nobody_tells_it_anything_opens_nothing(network, a_pod, a_policy):
+def test_a_plugin_restarted_while_the_api_server_is_stopped_opens_nothing(network, a_pod, a_policy):
     network.up()
     cluster = network.cluster
     cluster.apply(a_policy("web", WEB_FROM_GOOD))

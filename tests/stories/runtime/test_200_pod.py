@@ -67,7 +67,7 @@ async def test_a_log_has_every_line_with_its_time_and_stream(cri):
     ]
 
 
-async def test_exit_codes_are_told(cri):
+async def test_exit_codes_are_reported(cri):
     pod = await cri.run()
     wanted = {"exit 0": (0, "Completed"), "exit 3": (3, "Error"), "kill -9 $$": (137, "Error")}
     ids = [await cri.start(pod, command, name=f"c{number}") for number, command in enumerate(wanted)]
@@ -75,7 +75,7 @@ async def test_exit_codes_are_told(cri):
     assert [(each.exit_code, each.reason) for each in ended[:2]] == list(wanted.values())[:2]
 
 
-async def test_a_container_that_cannot_be_started_says_why(cri, shared):
+async def test_a_container_that_cannot_start_reports_the_reason(cri, shared):
     pod = await cri.run()
     id_ = await cri.create(pod, cri.container_config("/no/such/program", "x"))
     error = await cri.refused("StartContainer", container_id=id_)
@@ -136,7 +136,7 @@ async def test_pods_reach_each_other(cri):
     assert one.ip != two.ip
 
 
-async def test_ten_who_ask_for_the_same_pod_get_one(cri, shared):
+async def test_ten_concurrent_calls_for_one_pod_create_one_sandbox(cri, shared):
     config = cri.pod_config()
     before = set((shared.prefix / "run/netns").glob("*"))
     made = await asyncio.gather(*(cri("RunPodSandbox", config=config) for _ in range(10)))

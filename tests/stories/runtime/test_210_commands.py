@@ -33,7 +33,7 @@ def running_in(id_, word):
     return found
 
 
-async def test_output_and_exit_code_are_told(cri, container):
+async def test_exec_sync_returns_output_and_exit_code(cri, container):
     done = await cri.exec(container, "echo out; echo err >&2; exit 3")
     assert (done.stdout, done.stderr, done.exit_code) == (b"out\n", b"err\n", 3)
 
@@ -43,7 +43,7 @@ async def test_a_command_has_the_containers_environment_and_root(cri, container)
     assert (await cri.said(container, "cat /etc/hostname")).startswith("pod-")
 
 
-async def test_a_program_that_is_not_there_is_told(cri, container):
+async def test_exec_sync_reports_a_missing_program(cri, container):
     done = await cri.exec(container, "/no/such", "program")
     assert done.exit_code != 0
     assert b"no/such" in done.stderr
@@ -68,7 +68,7 @@ async def test_a_command_dies_with_its_caller(cri, container):
     await eventually_async(lambda: not running_in(container, "4321"))
 
 
-async def test_a_command_that_says_too_much_is_stopped(cri, container):
+async def test_a_command_with_too_much_output_is_stopped(cri, container):
     error = await cri.refused("ExecSync", container_id=container, cmd=["cat", "/dev/zero"], timeout=30)
     assert error.code == 8
     await eventually_async(lambda: not running_in(container, "/dev/zero"))

@@ -136,6 +136,6 @@ async def test_attach_is_refused_for_streams_that_do_not_exist(cri, streams, why
     assert why in str(error)
 
 
-async def test_nobody_is_attached_to_what_does_not_run(cri):
+async def test_attach_to_a_stopped_container_is_refused(cri):
     container = await cri.create(await cri.run(), cri.container_config())
     assert (await cri.refused("Attach", pb.AttachRequest(container_id=container, stdout=True))).code == 9

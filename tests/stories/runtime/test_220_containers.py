@@ -167,7 +167,7 @@ async def _at_least(used, amount):
     return (await used()).writable_layer.used_bytes.value >= amount
 
 
-async def test_a_log_that_was_moved_is_written_anew(cri):
+async def test_a_rotated_log_is_reopened(cri):
     pod = await cri.run()
     id_ = await cri.start(pod, "while :; do echo line; sleep 0.02; done")
     log = Path((await cri.status(id_)).log_path)
@@ -244,13 +244,13 @@ async def test_a_joined_pid_namespace_shows_the_targets_processes(cri):
 
 
 @pytest.mark.parametrize("method", ["CheckpointContainer", "ListMetricDescriptors"])
-async def test_what_is_not_served_is_refused_by_name(cri, method):
+async def test_unsupported_calls_are_refused_by_name(cri, method):
     error = await cri.refused(method)
     assert error.code == 12
     assert method in str(error)
 
 
-async def test_version_and_configuration_are_what_a_kubelet_asks_first(cri):
+async def test_version_and_runtime_config_answer_a_kubelet(cri):
     version = await cri("Version", version="0.1.0")
     assert (version.version, version.runtime_api_version) == ("0.1.0", "v1")
     assert version.runtime_name

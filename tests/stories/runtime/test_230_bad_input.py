@@ -123,7 +123,7 @@ async def test_containers_that_cannot_be(cri, shared):
 
 
 @pytest.mark.parametrize("id_", ["", "f" * 64, "../../x", "a\0b", "x" * 10_000])
-async def test_ids_that_nobody_has(cri, id_):
+async def test_unknown_ids(cri, id_):
     for method in ("ContainerStatus", "StartContainer", "ContainerStats", "ReopenContainerLog"):
         assert (await cri.refused(method, container_id=id_)).code == 5, method
     for method in ("PodSandboxStatus", "PodSandboxStats"):

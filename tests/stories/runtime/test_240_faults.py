@@ -66,7 +66,7 @@ async def test_a_failing_plugin_is_named_and_nothing_is_left(own, kubelet_of, pl
     assert own.leaks() == []
 
 
-async def test_what_cannot_be_undone_stays_until_it_can(own, kubelet_of, plugin):
+async def test_a_failed_teardown_is_retried_until_it_succeeds(own, kubelet_of, plugin):
     plugin(answering("exit 1", "exit 1"))
     own.start()
     async with kubelet_of(own) as cri:

@@ -128,7 +128,7 @@ def memory_limit(runtime, id_):
     return None
 
 
-async def test_a_container_is_what_its_pod_says(cri, shared, images):
+async def test_a_container_matches_its_pod_spec(cri, shared, images):
     sandbox, id_ = await started(cri, shared, images[0], pod_of(RICH, securityContext=SHARED))
 
     variables = dict(line.split("=", 1) for line in (await cri.said(id_, "env")).splitlines())

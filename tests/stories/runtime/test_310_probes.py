@@ -90,7 +90,7 @@ def command(text, **numbers):
     return {"exec": {"command": ["sh", "-c", text]}, **UNHURRIED, **numbers}
 
 
-async def test_a_container_becomes_ready_and_unready_as_its_command_says(story, cri):
+async def test_an_exec_probe_sets_and_clears_readiness(story, cri):
     await story.follow(readiness=command("cat /tmp/ready", failureThreshold=1))
     await story.until(lambda: story.told)
     assert "can't open '/tmp/ready'" in story.told[0]
@@ -111,14 +111,14 @@ async def test_a_hanging_liveness_command_is_killed_and_counts_as_failure(story)
     await eventually_async(lambda: not running_in(story.id, "5678"), within=PATIENCE)
 
 
-async def test_a_command_that_says_a_gigabyte_has_failed(story):
+async def test_a_probe_with_a_gigabyte_of_output_fails(story):
     await story.follow(liveness=command("yes 8765 | head -c 1000000000", failureThreshold=1))
     await story.until(lambda: story.unhealthy)
     assert len(story.told[0]) < 20_000
     await eventually_async(lambda: not running_in(story.id, "8765"), within=PATIENCE)
 
 
-async def test_a_container_that_is_gone_says_nothing_about_its_health(story, cri):
+async def test_a_probe_of_a_stopped_container_is_unknown(story, cri):
     await story.follow(liveness=command("true", failureThreshold=100))
     await cri("StopContainer", container_id=story.id, timeout=0)
     await story.until(lambda: any("unknown state" in each for each in story.told))
@@ -131,7 +131,7 @@ def hook(text):
     return Hook(exec=ExecAction(command=("sh", "-c", text)))
 
 
-async def test_a_hook_runs_in_its_container_or_tells_why_not(story, cri):
+async def test_a_hook_runs_in_its_container_or_reports_the_reason(story, cri):
     await story.follow()
     target = (story.pod, story.pod.spec.containers[0], story.id, (), story.prober)
     await run_hook(hook("echo hello > /tmp/hello"), *target, 30.0)

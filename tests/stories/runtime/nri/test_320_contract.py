@@ -159,7 +159,7 @@ async def test_10_a_failed_create_hook_is_undone_and_can_be_retried(seat):
     await cri.start(pod, name="app")
 
 
-async def test_11_who_comes_late_is_told_what_is_there(seat, recorder, registered):
+async def test_11_a_late_plugin_is_synchronized(seat, recorder, registered):
     cri, _, runtime = seat
     await cri.start(await cri.run(cri.pod_config("web")), name="app")
     late = recorder(name="late", index="20")
@@ -210,7 +210,7 @@ async def test_stop_does_not_wait_for_a_container_in_creation(seat):
     assert plugin.of("app")[-1] == "RemoveContainer"
 
 
-async def test_adjustments_are_what_the_container_gets(seat):
+async def test_adjustments_are_applied_to_the_container(seat):
     cri, plugin, runtime = seat
     (runtime.prefix / "gift").write_text("from the host\n")
     wanted = Adjustment().add_env("NRI", "yes").add_annotation("example.dev/by", "nri")
@@ -276,7 +276,7 @@ def limit(group, controller, old, new):
     raise AssertionError(f"{controller} of {group} is counted nowhere")
 
 
-async def test_a_pods_own_resources_are_told(seat):
+async def test_pod_resource_updates_are_reported(seat):
     cri, plugin, _ = seat
     pod = await cri.run(cri.pod_config("web"))
     more = pb.LinuxContainerResources(cpu_quota=50000)

@@ -216,7 +216,7 @@ async def test_a_pod_may_name_the_plugins_that_it_needs(own, kubelet_of):
         await cri.remove_all()
 
 
-async def test_twenty_pods_start_while_the_plugin_stands_still(own, kubelet_of):
+async def test_twenty_pods_start_while_the_plugin_is_stopped(own, kubelet_of):
     configure(own, required=True)
     own.start()
     async with kubelet_of(own) as cri, kept(Keeper(own.prefix)) as plugin:
