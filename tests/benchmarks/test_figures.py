@@ -55,8 +55,8 @@ def test_the_table_names_missing_peers_and_counts_budgets():
 
 
 def test_json_has_the_verdict_too():
-    [told] = as_json([figure(1, "/s", Peer("theirs", 2, 1.0))])
-    assert (told["ratio"], told["met"], told["peer"]["name"]) == (0.5, False, "theirs")
+    [document] = as_json([figure(1, "/s", Peer("theirs", 2, 1.0))])
+    assert (document["ratio"], document["met"], document["peer"]["name"]) == (0.5, False, "theirs")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -73,6 +73,10 @@ def test_a_part_that_there_is_not_is_a_mistake_and_the_others_are_named():
 def test_the_store_is_measured_beside_etcd():
     done = run("store", "--seconds", "0.2", "-o", "json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert {each["what"] for each in told["figures"]} >= {"SQLite, 1 caller", "SQLite, 64 callers", "etcd, 8 callers"}
-    assert all(each["value"] > 0 for each in told["figures"])
+    document = json.loads(done.stdout)
+    assert {each["what"] for each in document["figures"]} >= {
+        "SQLite, 1 caller",
+        "SQLite, 64 callers",
+        "etcd, 8 callers",
+    }
+    assert all(each["value"] > 0 for each in document["figures"])

@@ -70,9 +70,9 @@ def islands(monkeypatch):
 
 
 def test_a_short_run_measures_runtimes_and_leaves_nothing(islands):
-    told = list(runtime.measure(0.1))
-    assert {each.what for each in told} == set(runtime.STEPS)
-    assert all(each.value > 0 for each in told)
+    figures = list(runtime.measure(0.1))
+    assert {each.what for each in figures} == set(runtime.STEPS)
+    assert all(each.value > 0 for each in figures)
     assert len(islands) >= 2
     assert [each.groups() for each in islands if each.groups()] == []
 
@@ -92,8 +92,8 @@ def test_a_program_that_does_not_come_up_is_quoted(islands):
 def test_a_short_run_measures_plugins(islands, monkeypatch):
     monkeypatch.setattr(cni_crowd, "AT_ONCE", 3)
     monkeypatch.setattr(cni_crowd, "ATTACHED", 50)
-    told = list(cni.measure(0.1))
+    figures = list(cni.measure(0.1))
     calls = ["ADD, plain", "DEL, plain", "ADD, ipMasq", "DEL, ipMasq"]
-    assert [each.what for each in told[:4]] == [f"{call}, through the daemon" for call in calls]
-    assert all(f"{call}, {way}" in {each.what for each in told} for way in cni.OURS.values() for call in calls)
-    assert all(each.value > 0 for each in told)
+    assert [each.what for each in figures[:4]] == [f"{call}, through the daemon" for call in calls]
+    assert all(f"{call}, {way}" in {each.what for each in figures} for way in cni.OURS.values() for call in calls)
+    assert all(each.value > 0 for each in figures)

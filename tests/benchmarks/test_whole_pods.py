@@ -124,10 +124,10 @@ def islands(monkeypatch):
 def test_a_short_run_measures_a_cluster_and_leaves_nothing(islands, monkeypatch):
     monkeypatch.setattr(pods, "COLD_STARTS", 1)
     monkeypatch.setattr(pods, "_has_containerd", lambda: False)
-    told = {each.what: each for each in pods.measure(0.1)}
-    assert {pods.START, pods.DELETE, pods.ALL_START, "StartContainer", "memory of all components"} <= set(told)
-    assert told["StartContainer"].value > 0
-    assert told["memory of all components"].value > 10
+    figures = {each.what: each for each in pods.measure(0.1)}
+    assert {pods.START, pods.DELETE, pods.ALL_START, "StartContainer", "memory of all components"} <= set(figures)
+    assert figures["StartContainer"].value > 0
+    assert figures["memory of all components"].value > 10
     assert len(islands) == 1
 
 

@@ -31,8 +31,8 @@ class Place:
         self.bin = root / "bin"
 
     def network(self, *plugins, version="1.1.0"):
-        told = {"cniVersion": version, "name": "net", "plugins": list(plugins)}
-        (self.root / "net.d/10-net.conflist").write_text(json.dumps(told))
+        config = {"cniVersion": version, "name": "net", "plugins": list(plugins)}
+        (self.root / "net.d/10-net.conflist").write_text(json.dumps(config))
 
     def script(self):
         path = self.bin / "one"
@@ -50,9 +50,9 @@ class Place:
         return subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=60, check=False)
 
     def done(self, verb, *more):
-        told = self(verb, *more)
-        assert (told.returncode, told.stderr) == (0, ""), told
-        return told.stdout
+        result = self(verb, *more)
+        assert (result.returncode, result.stderr) == (0, ""), result
+        return result.stdout
 
 
 @contextmanager
@@ -94,11 +94,11 @@ def netns(tmp_path):
 
 def test_plugins_get_the_arguments_of_the_command_line(place, netns):
     place.script()
-    told = place.done(
+    output = place.done(
         "add", netns, "--container-id", "c1", "--ifname", "net1", "--args", "IgnoreUnknown=1", "--capabilities",
         '{"mac": "02:00:00:00:00:01", "ips": []}',
     )  # fmt: skip
-    assert json.loads(told)["ips"] == [{"address": "10.1.0.5/24"}]
+    assert json.loads(output)["ips"] == [{"address": "10.1.0.5/24"}]
     place.done("check", "--container-id", "c1", "--ifname", "net1")
     place.done("del", "--container-id", "c1", "--ifname", "net1")
     add, check, delete = place.calls()
@@ -112,10 +112,10 @@ def test_plugins_get_the_arguments_of_the_command_line(place, netns):
 def test_a_failure_is_one_line_with_plugin_and_code_and_leaves_nothing(place, netns):
     place.script()
     (place.bin / "one.ADD").write_text('{"code": 11, "msg": "busy", "details": "come\\nback"}')
-    told = place("add", netns, "-o", "json")
-    assert told.returncode == 1
-    assert told.stderr == "podwire cni: CNI plugin one failed ADD: code 11: busy (come back)\n"
-    error = json.loads(told.stdout)
+    result = place("add", netns, "-o", "json")
+    assert result.returncode == 1
+    assert result.stderr == "podwire cni: CNI plugin one failed ADD: code 11: busy (come back)\n"
+    error = json.loads(result.stdout)
     assert error == {"cniVersion": "1.1.0", "code": 11, "msg": "busy", "details": "come\nback", "plugin": "one"}
     assert [each.split()[0] for each in place.calls()] == ["ADD", "DEL"]
     assert list((place.root / "state/by-hand/net").iterdir()) == []
@@ -144,19 +144,19 @@ def test_a_failed_del_keeps_its_record_for_the_next_del(place, netns):
 )
 def test_invalid_arguments_are_refused_before_plugins_are_called(place, netns, verb, words, said):
     place.script()
-    told = place(verb, *(netns if each == "NETNS" else each for each in words))
-    assert told.returncode == 1
-    assert told.stderr.count("\n") == 1
-    assert said in told.stderr
+    result = place(verb, *(netns if each == "NETNS" else each for each in words))
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert said in result.stderr
     assert place.calls() == []
 
 
 def test_a_network_that_is_not_there_and_one_that_is_broken_are_named(place):
     (place.root / "net.d/10-net.conflist").write_text("{")
-    told = place("status")
-    assert told.returncode == 1
-    assert "no network net in" in told.stderr
-    assert "10-net.conflist" in told.stderr
+    result = place("status")
+    assert result.returncode == 1
+    assert "no network net in" in result.stderr
+    assert "10-net.conflist" in result.stderr
     assert not (place.root / "state").exists()
 
 
@@ -164,8 +164,8 @@ def test_status_and_gc_need_1_1_0(place):
     place.script()
     place.network({"type": "one"}, version="1.0.0")
     for verb in ("status", "gc"):
-        told = place(verb)
-        assert (told.returncode, told.stderr.startswith("podwire cni: code 1: ")) == (1, True)
+        result = place(verb)
+        assert (result.returncode, result.stderr.startswith("podwire cni: code 1: ")) == (1, True)
     assert place.calls() == []
 
 
@@ -177,8 +177,8 @@ def test_with_disable_gc_plugins_are_not_called(place):
     gone.symlink_to("/proc/self/ns/net")
     place.done("add", str(gone))
     gone.unlink()
-    told = place("gc")
-    assert (told.returncode, "disableGC is set" in told.stderr) == (0, True)
+    result = place("gc")
+    assert (result.returncode, "disableGC is set" in result.stderr) == (0, True)
     assert [each.split()[0] for each in place.calls()] == ["ADD"]
 
 
@@ -192,8 +192,8 @@ def test_gc_keeps_living_named_and_recorded_attachments(place, netns):
     runtime = place.root / "state/cache"
     runtime.mkdir(mode=0o700)
     (runtime / "pod@eth0.json").write_text("{")
-    told = place("gc", "--valid", "named/net1")
-    assert (told.returncode, "id=pod" in told.stderr) == (0, True), "what cannot be read is told, and stays"
+    result = place("gc", "--valid", "named/net1")
+    assert (result.returncode, "id=pod" in result.stderr) == (0, True), "what cannot be read is told, and stays"
     dead, gc = place.calls()[2:]
     assert dead.startswith("DEL dead eth0")
     sent = json.loads(gc[gc.index("{") :])["cni.dev/valid-attachments"]
@@ -248,9 +248,9 @@ def test_timings_show_the_duration_of_each_step(place, netns, served, tmp_path):
             assert "serving" in daemon.stderr.readline()
         added = place("add", netns, "--timings")
         assert json.loads(added.stdout)["ips"], "what is printed is what is always printed"
-        told = steps(added.stderr, "bridge", "ADD")
-        assert set(told) >= {"start", "ipam", "netlink", "netfilter", "nft", "whole"}
-        assert sum(told.values()) == pytest.approx(2 * told["whole"], abs=0.1)
+        durations = steps(added.stderr, "bridge", "ADD")
+        assert set(durations) >= {"start", "ipam", "netlink", "netfilter", "nft", "whole"}
+        assert sum(durations.values()) == pytest.approx(2 * durations["whole"], abs=0.1)
         for verb in ("check", "del"):
             assert "ipam" in steps(place(verb, netns, "--timings").stderr, "bridge", verb.upper())
         for verb in ("gc", "status"):
@@ -264,10 +264,10 @@ def test_timings_show_the_duration_of_each_step(place, netns, served, tmp_path):
 def test_timings_of_any_plugin_and_of_one_that_fails(place, netns):
     place.script()
     (place.bin / "one.ADD").write_text('{"code": 11, "msg": "busy"}')
-    told = place("add", netns, "--timings", "-o", "json")
-    assert told.returncode == 1
-    assert json.loads(told.stdout)["code"] == 11
-    listed, _, line = told.stderr.partition("\npodwire cni: ")
+    result = place("add", netns, "--timings", "-o", "json")
+    assert result.returncode == 1
+    assert json.loads(result.stdout)["code"] == 11
+    listed, _, line = result.stderr.partition("\npodwire cni: ")
     assert "busy" in line
     assert [(each["plugin"], each["verb"], each["name"]) for each in json.loads(listed)] == [
         ("one", "ADD", "whole"),

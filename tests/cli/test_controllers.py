@@ -53,8 +53,8 @@ async def test_controllers_create_the_objects_of_a_new_namespace(server, api, da
     working.wait_for("are running")
     await become(True, lambda: api.get(SERVICE_ACCOUNTS, "default", "shop"))
     await become(True, lambda: api.get(CONFIG_MAPS, "kube-root-ca.crt", "shop"))
-    told = await api.get(CONFIG_MAPS, "kube-root-ca.crt", "shop")
-    assert told["data"]["ca.crt"] == load(server).ca.text
+    body = await api.get(CONFIG_MAPS, "kube-root-ca.crt", "shop")
+    assert body["data"]["ca.crt"] == load(server).ca.text
 
     await api.delete(NAMESPACES, "shop")
     await become(False, lambda: api.get(NAMESPACES, "shop"))

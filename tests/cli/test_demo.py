@@ -63,13 +63,13 @@ def test_json_has_every_step_with_exit_code_and_duration(place):
     done = subprocess.run(
         [PODWIRE, "demo", "api", "-o", "json"], capture_output=True, env=environment(place), check=True
     )
-    told = json.loads(done.stdout)
-    assert told["ok"] is True
-    codes = {each["name"]: each["exitCode"] for each in told["steps"]}
+    document = json.loads(done.stdout)
+    assert document["ok"] is True
+    codes = {each["name"]: each["exitCode"] for each in document["steps"]}
     assert {name for name, code in codes.items() if code} == {"a wrong value", "a wrong field"}
-    assert all(each["milliseconds"] > 0 and each["command"] and each["output"] for each in told["steps"])
-    assert told["memoryBytes"] > 1e6
-    assert sum(each["milliseconds"] for each in told["steps"]) / 1e3 <= told["seconds"]
+    assert all(each["milliseconds"] > 0 and each["command"] and each["output"] for each in document["steps"])
+    assert document["memoryBytes"] > 1e6
+    assert sum(each["milliseconds"] for each in document["steps"]) / 1e3 <= document["seconds"]
 
 
 @pytest.mark.skipif(not UNPACKED.exists(), reason="needs the old kubectl that set-up unpacks")
@@ -111,8 +111,8 @@ def test_a_step_that_breaks_its_promise_ends_the_demo_with_the_servers_log(place
     assert "apiserver: API server is serving" in done.stderr
     done = subprocess.run([PODWIRE, "demo", "api", "-o", "json"], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 1
-    told = json.loads(done.stdout)
-    assert (told["ok"], [each["name"] for each in told["steps"]]) == (False, ["start", "namespaces"])
+    document = json.loads(done.stdout)
+    assert (document["ok"], [each["name"] for each in document["steps"]]) == (False, ["start", "namespaces"])
 
 
 def test_a_server_that_does_not_come_up_ends_the_demo_with_its_log(place):

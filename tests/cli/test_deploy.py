@@ -22,8 +22,8 @@ def test_the_manifest_file_equals_the_output_of_the_command(part, capsys):
 
 
 def test_the_readme_names_every_file():
-    told = set(re.findall(r"^\| `([\w.-]+)` \|", (DEPLOY / "README.md").read_text(encoding="utf-8"), re.MULTILINE))
-    assert told == {each.name for each in DEPLOY.iterdir()} - {"README.md"}
+    names = set(re.findall(r"^\| `([\w.-]+)` \|", (DEPLOY / "README.md").read_text(encoding="utf-8"), re.MULTILINE))
+    assert names == {each.name for each in DEPLOY.iterdir()} - {"README.md"}
 
 
 def test_the_readme_names_every_object_of_the_driver():
@@ -50,9 +50,9 @@ def test_an_invalid_driver_configuration_is_not_printed(tmp_path, capsys):
     file = tmp_path / "config.yaml"
     file.write_text("speed: 10\n")
     assert main(["manifests", "network-driver", "--config", str(file)]) == 1
-    told = capsys.readouterr()
-    assert "speed: is not a setting" in told.err
-    assert told.out == ""
+    captured = capsys.readouterr()
+    assert "speed: is not a setting" in captured.err
+    assert captured.out == ""
     assert main(["manifests", "network-driver", "--config", str(tmp_path / "none")]) == 1
     assert "none" in capsys.readouterr().err
 

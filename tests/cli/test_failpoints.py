@@ -21,16 +21,16 @@ def test_every_failpoint_is_listed_with_when_it_is_passed(podwire):
 
 
 def test_json_is_the_same_list(podwire):
-    text, told = podwire("failpoints").stdout, json.loads(podwire("failpoints", "-o", "json").stdout)
-    assert {line.split()[0]: line.split(maxsplit=1)[1] for line in text.splitlines()} == told
+    text, document = podwire("failpoints").stdout, json.loads(podwire("failpoints", "-o", "json").stdout)
+    assert {line.split()[0]: line.split(maxsplit=1)[1] for line in text.splitlines()} == document
 
 
 async def test_a_daemon_killed_after_a_commit_has_the_commit(daemon, tmp_path):
     given = ("apiserver", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--no-controllers")
-    told = tmp_path / "failpoints"
-    server = daemon(*given, PODWIRE_FAILPOINTS_FILE=str(told))
+    failpoints = tmp_path / "failpoints"
+    server = daemon(*given, PODWIRE_FAILPOINTS_FILE=str(failpoints))
     server.wait_for("serving")
-    told.write_text("store.after-commit=kill")
+    failpoints.write_text("store.after-commit=kill")
     async with connect(load(tmp_path / "kubeconfig")) as http:
         with pytest.raises(ClientError):
             await Client(http).create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})

@@ -40,9 +40,9 @@ def test_a_profile_is_shown_as_a_table_as_json_and_as_it_is(capsys, tmp_path):
 )
 def test_invalid_hardware_arguments_are_one_line_errors(capsys, words, says):
     assert main(["hardware", *words]) == 1
-    told = capsys.readouterr().err
-    assert says in told
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
 
 
 def test_a_field_that_is_wrong_is_named(capsys, tmp_path):

@@ -32,10 +32,10 @@ def image(tmp_path):
 def test_an_image_is_made_listed_and_removed(image, tmp_path):
     assert image("list") == "IMAGE  ID  SIZE\n"
     assert "podwire.local/busybox:latest" in image("build-root")
-    [told] = json.loads(image("list", "-o", "json"))
-    assert told["names"] == ["podwire.local/busybox:latest"]
+    [listed] = json.loads(image("list", "-o", "json"))
+    assert listed["names"] == ["podwire.local/busybox:latest"]
     assert (tmp_path / "prefix/var/lib/podwire/images/records").is_dir()
-    assert told["id"][7:20] in image("remove", "podwire.local/busybox")
+    assert listed["id"][7:20] in image("remove", "podwire.local/busybox")
     assert image("list") == "IMAGE  ID  SIZE\n"
 
 
@@ -52,8 +52,8 @@ def test_an_archive_is_written_for_any_runtime_and_nothing_is_kept(image, tmp_pa
     words = ("--name", "localhost/pause:3.6", "--command", "sleep 'for ever'", "--archive", archive)
     assert image("build-root", *words) == ""
     assert not prefix.exists()
-    [told] = json.loads(image("import", archive, "-o", "json"))
-    assert (told["names"], told["cmd"]) == (["localhost/pause:3.6"], ["sleep", "for ever"])
+    [imported] = json.loads(image("import", archive, "-o", "json"))
+    assert (imported["names"], imported["cmd"]) == (["localhost/pause:3.6"], ["sleep", "for ever"])
     again = tmp_path / "again.tar"
     image("build-root", *words[:-1], again)
     assert again.read_bytes() == archive.read_bytes()

@@ -24,21 +24,21 @@ def flags(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "error"),
     [
         pytest.param(["--kubeconfig", "/no/such/file"], "/no/such/file", id="no such kubeconfig"),
         pytest.param(["--runtime", "tcp://somewhere"], "expected unix:///PATH", id="no socket"),
     ],
 )
-def test_unusable_options_are_one_line_errors(podwire, server, flags, more, told):
+def test_unusable_options_are_one_line_errors(podwire, server, flags, more, error):
     done = podwire("kubelet", "--kubeconfig", server, *flags, *more)
     assert done.returncode == 1
-    assert told in done.stderr
+    assert error in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("flag", "value", "told"),
+    ("flag", "value", "error"),
     [
         ("--node-ip", "here", "'here' does not appear to be an IPv4 or IPv6 address"),
         ("--pod-cidr", "10.0.0.1/8", "has host bits set"),
@@ -48,11 +48,11 @@ def test_unusable_options_are_one_line_errors(podwire, server, flags, more, told
     ],
     ids=["address", "network", "label", "taint", "number"],
 )
-def test_an_invalid_option_is_named(podwire, flag, value, told):
+def test_an_invalid_option_is_named(podwire, flag, value, error):
     done = podwire("kubelet", "--kubeconfig", "any", flag, value)
     assert done.returncode == 2
     assert flag in done.stderr
-    assert told in done.stderr
+    assert error in done.stderr
 
 
 def test_without_a_runtime_the_kubelet_reports_it_and_waits(daemon, server, flags):

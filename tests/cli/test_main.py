@@ -23,7 +23,7 @@ A small, complete Kubernetes for one machine, with one command per component.
 names = pytest.mark.parametrize("name", [each.name for each in COMMANDS])
 
 
-def told(capsys, *given: str) -> tuple[int, str, str]:
+def run_main(capsys, *given: str) -> tuple[int, str, str]:
     """What a command line says before it does anything: exit code, output, errors."""
     try:
         code = main(given)
@@ -33,7 +33,7 @@ def told(capsys, *given: str) -> tuple[int, str, str]:
 
 
 def test_help_lists_every_command_exit_codes_and_examples(capsys):
-    code, out, err = told(capsys, "--help")
+    code, out, err = run_main(capsys, "--help")
     assert (code, err) == (0, "")
     assert out.startswith(HELP)
     for each in COMMANDS:
@@ -44,17 +44,17 @@ def test_help_lists_every_command_exit_codes_and_examples(capsys):
 
 
 def test_without_a_command_help_is_shown_as_a_usage_error(capsys):
-    code, out, _ = told(capsys)
+    code, out, _ = run_main(capsys)
     assert code == 2
     assert out.startswith(HELP)
 
 
 def test_the_version_is_printed(capsys):
-    assert told(capsys, "--version") == (0, f"podwire {__version__}\n", "")
+    assert run_main(capsys, "--version") == (0, f"podwire {__version__}\n", "")
 
 
 def test_an_unknown_command_is_a_usage_error_with_the_known_ones(capsys):
-    code, out, err = told(capsys, "dmeo")
+    code, out, err = run_main(capsys, "dmeo")
     assert (code, out) == (2, "")
     assert "'dmeo'" in err
     assert all(each.name in err for each in COMMANDS)
@@ -63,7 +63,7 @@ def test_an_unknown_command_is_a_usage_error_with_the_known_ones(capsys):
 @names
 def test_every_command_has_help_with_its_summary(capsys, name):
     [command] = [each for each in COMMANDS if each.name == name]
-    code, out, err = told(capsys, name, "--help")
+    code, out, err = run_main(capsys, name, "--help")
     assert (code, err) == (0, "")
     assert out.startswith(f"usage: podwire {name} ")
     assert command.summary in " ".join(out.split())
@@ -71,7 +71,7 @@ def test_every_command_has_help_with_its_summary(capsys, name):
 
 @names
 def test_an_unknown_option_is_a_usage_error(capsys, name):
-    code, out, err = told(capsys, name, "--no-such-flag")
+    code, out, err = run_main(capsys, name, "--no-such-flag")
     assert (code, out) == (2, "")
     assert "--no-such-flag" in err or "required" in err
 
@@ -90,7 +90,7 @@ def test_an_unknown_option_is_a_usage_error(capsys, name):
     ],
 )
 def test_an_invalid_value_is_a_usage_error_and_is_named(capsys, given, words):
-    code, out, err = told(capsys, *given)
+    code, out, err = run_main(capsys, *given)
     assert (code, out) == (2, "")
     assert words in err
     assert "Traceback" not in err
@@ -98,7 +98,7 @@ def test_an_invalid_value_is_a_usage_error_and_is_named(capsys, given, words):
 
 def test_user_errors_are_one_line(capsys, tmp_path):
     (tmp_path / "file").write_text("")
-    code, out, err = told(capsys, "apiserver", "--data-dir", str(tmp_path / "file"), "--listen", "127.0.0.1:0")
+    code, out, err = run_main(capsys, "apiserver", "--data-dir", str(tmp_path / "file"), "--listen", "127.0.0.1:0")
     assert (code, out) == (1, "")
     assert err.startswith("podwire apiserver: ")
     assert err.count("\n") == 1
@@ -106,7 +106,7 @@ def test_user_errors_are_one_line(capsys, tmp_path):
 
 def test_a_store_of_an_unknown_kind_is_named(capsys, tmp_path):
     given = ("apiserver", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--store", "mysql://db")
-    code, _, err = told(capsys, *given)
+    code, _, err = run_main(capsys, *given)
     assert code == 1
     assert "mysql" in err
 
@@ -114,7 +114,7 @@ def test_a_store_of_an_unknown_kind_is_named(capsys, tmp_path):
 def test_an_address_in_use_is_reported(capsys, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, _, err = told(
+        code, _, err = run_main(
             capsys, "apiserver", "--data-dir", str(tmp_path), "--store", "memory://", "--listen", f"127.0.0.1:{port}"
         )
     assert code == 1

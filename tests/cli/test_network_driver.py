@@ -19,10 +19,10 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path, capsys, text, why):
     path = tmp_path / "driver.yaml"
     path.write_text(text)
     assert main(["network-driver", "--config", str(path), "--check"]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(f"podwire network-driver: {path}: ")
-    assert why in told
-    assert "Traceback" not in told
+    error = capsys.readouterr().err
+    assert error.startswith(f"podwire network-driver: {path}: ")
+    assert why in error
+    assert "Traceback" not in error
 
 
 def test_a_file_that_can_be_used_is_not(tmp_path, capsys):
@@ -53,5 +53,5 @@ def test_explain_without_a_cluster_names_the_prefix(capsys, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with tempfile.TemporaryDirectory(prefix="pw-", dir="/tmp") as prefix:  # a prefix must be short
         assert main(["network-driver", "explain", "lan", "--prefix", prefix]) == 1
-    told = f"no cluster below {prefix}; `podwire up` creates one, --kubeconfig names another"
-    assert capsys.readouterr().err == f"podwire network-driver: {told}\n"
+    message = f"no cluster below {prefix}; `podwire up` creates one, --kubeconfig names another"
+    assert capsys.readouterr().err == f"podwire network-driver: {message}\n"

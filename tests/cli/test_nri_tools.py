@@ -76,15 +76,15 @@ def test_a_fake_plugin_records_its_messages(tmp_path, life):
     record = tmp_path / "record"
     done = podwire("nri", "play", life, "--", *fake("", "--quiet", "--record", record))
     assert done.returncode == 0, done.stderr
-    told = [json.loads(each) for each in record.read_text().splitlines()]
-    assert [each.get("call") or each["event"] for each in told][:5] == [
+    records = [json.loads(each) for each in record.read_text().splitlines()]
+    assert [each.get("call") or each["event"] for each in records][:5] == [
         "registers",
         "registered",
         "Configure",
         "Synchronize",
         "synchronized",
     ]
-    [ran] = [each for each in told if each.get("call") == "RunPodSandbox"]
+    [ran] = [each for each in records if each.get("call") == "RunPodSandbox"]
     assert (ran["pod"], ran["did"], ran["request"]["pod"]["namespace"]) == ("web", "answer", "default")
 
 
@@ -93,8 +93,8 @@ def test_the_proxy_prints_a_timeline_and_a_summary(tmp_path, life):
     between = [*PODWIRE, "nri", "proxy", "--listen", tmp_path / "p.sock", "--connect", "{socket}", "--output", output]
     done = podwire("nri", "play", life, "--", *between, "--format", "json", "--", *fake("", "--quiet"))
     assert done.returncode == 0, done.stderr
-    *told, last = map(json.loads, output.read_text().splitlines())
-    calls = [each for each in told if "method" in each]
+    *messages, last = map(json.loads, output.read_text().splitlines())
+    calls = [each for each in messages if "method" in each]
     assert [each["method"] for each in calls][:4] == ["RegisterPlugin", "Configure", "Synchronize", "RunPodSandbox"]
     assert calls[3]["budget"] == 50.0
     assert {"50-fake"} == {each["plugin"] for each in last["summary"]}
@@ -120,11 +120,11 @@ def test_a_proxy_ends_when_it_is_asked_to_and_sums_up(tmp_path):
             done = podwire("nri", "fake-plugin", "--socket", listen)
             assert done.returncode == 0, done.stderr
             os.kill(process.pid, signal.SIGTERM)
-            told, _ = process.communicate(timeout=SOON)
+            output, _ = process.communicate(timeout=SOON)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
     assert process.returncode == 0
-    assert "the runtime does not listen" in told
-    assert "PLUGIN  CALL" in told
+    assert "the runtime does not listen" in output
+    assert "PLUGIN  CALL" in output
     assert not listen.exists()

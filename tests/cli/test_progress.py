@@ -18,7 +18,7 @@ STORY = [
 ]
 
 
-def told(kind):
+def rendered(kind):
     out = io.StringIO()
     tell = kind(Layout(Path("/tmp/pw")), out)
     for each in STORY:
@@ -40,7 +40,7 @@ def screen(text):
 
 
 def test_plain_lines_report_each_change_once():
-    assert told(Lines).splitlines() == [
+    assert rendered(Lines).splitlines() == [
         "  runtime    ready        40 ms",
         "  apiserver  died     exit code 1; restarting",
         "  apiserver  ready        50 ms",
@@ -50,7 +50,7 @@ def test_plain_lines_report_each_change_once():
 
 
 def test_a_terminal_has_one_line_for_each_component_until_all_are_up():
-    assert screen(told(Live)) == [
+    assert screen(rendered(Live)) == [
         "  apiserver  ready        50 ms",
         "  runtime    ready        40 ms",
         "  cluster    ready       300 ms",
@@ -60,8 +60,8 @@ def test_a_terminal_has_one_line_for_each_component_until_all_are_up():
 
 
 def test_without_a_terminal_nothing_moves_the_cursor():
-    assert "\033" not in told(Lines)
-    assert UP.format(2) in told(Live)
+    assert "\033" not in rendered(Lines)
+    assert UP.format(2) in rendered(Live)
 
 
 def test_a_component_that_fails_for_good_is_shown_with_the_end_of_its_log(tmp_path, capsys):

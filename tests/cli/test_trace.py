@@ -60,8 +60,8 @@ def kept(tmp_path) -> Path:
 def trace(kept, capsys):
     def run(*words: str, code: int = 0) -> str:
         assert main(["trace", *words, "--prefix", str(kept)]) == code, capsys.readouterr().err
-        told = capsys.readouterr()
-        return told.err if code else told.out
+        captured = capsys.readouterr()
+        return captured.err if code else captured.out
 
     return run
 
@@ -111,18 +111,18 @@ def test_colours_are_for_terminals_unless_requested(trace):
 
 
 def test_two_pods_are_compared(trace):
-    told = trace("--diff", "web", "late")
-    assert told.startswith("A  default/web  145.1 ms")
-    assert "B is slowest in sandbox: +500.0 ms" in told
+    output = trace("--diff", "web", "late")
+    assert output.startswith("A  default/web  145.1 ms")
+    assert "B is slowest in sandbox: +500.0 ms" in output
     data = json.loads(trace("--diff", "web", "late", "--format", "json"))
     [sandbox] = [each for each in data["phases"] if each["name"] == "sandbox"]
     assert sandbox["slower"] == pytest.approx(0.5)
 
 
 def test_the_list_has_phases_for_programs(trace):
-    told = json.loads(trace("--format", "json"))
-    assert [each["name"] for each in told] == ["web", "late"]
-    assert sum(told[0]["phases"].values()) == pytest.approx(told[0]["took"])
+    document = json.loads(trace("--format", "json"))
+    assert [each["name"] for each in document] == ["web", "late"]
+    assert sum(document[0]["phases"].values()) == pytest.approx(document[0]["took"])
 
 
 def test_each_format_draws_the_same_pod(trace):
@@ -132,7 +132,7 @@ def test_each_format_draws_the_same_pod(trace):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "error"),
     [
         (["web", "--last"], "use only one of"),
         (["--slow", "--last"], "use only one of"),
@@ -150,26 +150,26 @@ def test_each_format_draws_the_same_pod(trace):
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else None,
 )
-def test_conflicting_options_are_refused_in_one_line(words, told, trace):
+def test_conflicting_options_are_refused_in_one_line(words, error, trace):
     said = trace(*words, code=1)
-    assert told in said
+    assert error in said
     assert said.count("\n") == 1
 
 
 def test_nothing_was_slow_where_nothing_ran(tmp_path, capsys):
     CollectorOptions.below(tmp_path).directory.mkdir(parents=True)
-    for words, told in ((["--slow"], "no recorded pod is Running yet"), (["--last"], "no pods recorded yet")):
+    for words, message in ((["--slow"], "no recorded pod is Running yet"), (["--last"], "no pods recorded yet")):
         assert main(["trace", *words, "--prefix", str(tmp_path)]) == 1
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_broken_files_are_named_and_the_rest_is_drawn(kept, capsys):
     directory = CollectorOptions.below(kept).directory
     (directory / "00000000.jsonl").write_bytes(b"hello\n")
     assert main(["trace", "web", "--prefix", str(kept)]) == 0
-    told = capsys.readouterr()
-    assert "00000000.jsonl: an invalid line was skipped, first line 1" in told.err
-    assert told.out.startswith("pod default/web")
+    captured = capsys.readouterr()
+    assert "00000000.jsonl: an invalid line was skipped, first line 1" in captured.err
+    assert captured.out.startswith("pod default/web")
 
 
 @pytest.mark.parametrize("words", [[], ["web", "--follow"]], ids=["listed", "followed"])

@@ -1,4 +1,4 @@
-"""The feed on the whole store: everything is told once and in order, also when the log cannot be followed."""
+"""The feed on the whole store: everything is delivered once and in order, also when the log cannot be followed."""
 
 import asyncio
 import contextlib
@@ -59,7 +59,7 @@ async def store():
 
 
 @pytest.fixture
-async def told(store):
+async def feed(store):
     """What the feed tells, as `(what, kind, name)`; the feed runs meanwhile."""
     heard: asyncio.Queue = asyncio.Queue()
     await store.create("/registry/pods/default/old", value("old"))
@@ -71,9 +71,9 @@ async def told(store):
         await task
 
 
-async def next_of(told) -> tuple[str, ...]:
+async def next_of(feed) -> tuple[str, ...]:
     async with asyncio.timeout(20):
-        tidings = await told.get()
+        tidings = await feed.get()
     if isinstance(tidings, Complete):
         return ("complete",)
     seen = tidings.seen
@@ -81,13 +81,13 @@ async def next_of(told) -> tuple[str, ...]:
     return what, f"{seen.kind.group}/{seen.kind.resource}", seen.name
 
 
-async def test_the_feed_delivers_objects_then_complete_then_changes(store, told):
-    assert await next_of(told) == ("present", "/pods", "old")
-    assert await next_of(told) == ("complete",)
+async def test_the_feed_delivers_objects_then_complete_then_changes(store, feed):
+    assert await next_of(feed) == ("present", "/pods", "old")
+    assert await next_of(feed) == ("complete",)
     item = await store.create("/registry/pods/default/new", value("new"))
-    assert await next_of(told) == ("present", "/pods", "new")
+    assert await next_of(feed) == ("present", "/pods", "new")
     await store.delete("/registry/pods/default/new", expected=item.revision)
-    assert await next_of(told) == ("absent", "/pods", "new")
+    assert await next_of(feed) == ("absent", "/pods", "new")
 
 
 @pytest.mark.parametrize(
@@ -101,30 +101,30 @@ async def test_the_feed_delivers_objects_then_complete_then_changes(store, told)
         ),
     ],
 )
-async def test_events_carry_the_resource_of_their_key(store, told, key, resource):
-    await next_of(told)
-    await next_of(told)
+async def test_events_carry_the_resource_of_their_key(store, feed, key, resource):
+    await next_of(feed)
+    await next_of(feed)
     await store.create("/registry/unknown/a", b"not even JSON")
     await store.create(key, value("a"))
-    assert await next_of(told) == ("present", resource, "a")
+    assert await next_of(feed) == ("present", resource, "a")
 
 
-async def test_a_cut_watch_loses_nothing_and_repeats_nothing(store, told):
-    await next_of(told)
-    await next_of(told)
+async def test_a_cut_watch_loses_nothing_and_repeats_nothing(store, feed):
+    await next_of(feed)
+    await next_of(feed)
     gone = await store.create("/registry/pods/default/gone", value("gone"))
     replaced = await store.create("/registry/pods/default/replaced", value("replaced", "first"))
-    assert await next_of(told) == ("present", "/pods", "gone")
-    assert await next_of(told) == ("present", "/pods", "replaced")
+    assert await next_of(feed) == ("present", "/pods", "gone")
+    assert await next_of(feed) == ("present", "/pods", "replaced")
     store.cut.set()
     await store.delete(gone.key, expected=gone.revision)
     await store.delete(replaced.key, expected=replaced.revision)
     await store.create(replaced.key, value("replaced", "second"))
-    heard = [await next_of(told) for _ in range(3)]
+    heard = [await next_of(feed) for _ in range(3)]
     assert heard == [
         ("absent", "/pods", "gone"),
         ("absent", "/pods", "replaced"),
         ("present", "/pods", "replaced"),
     ]
     await asyncio.sleep(0.02)
-    assert told.empty()
+    assert feed.empty()

@@ -169,8 +169,8 @@ async def test_a_missing_runtime_is_reported_to_the_user(cluster):
         url = f"{cluster.access.server}{PATH}/exec?command=cat&stdout=true"
         async with session.get(url, headers={**upgrade, "Sec-WebSocket-Key": "AQIDBAUGBwgJCgsMDQ4PEA=="}) as answer:
             assert answer.status == 500
-            told = await answer.json()
-    assert told["message"].startswith("error dialing backend: dial tcp 127.0.0.1:1: connect: connection refused")
+            body = await answer.json()
+    assert body["message"].startswith("error dialing backend: dial tcp 127.0.0.1:1: connect: connection refused")
 
 
 async def test_strangers_are_not_let_in(cluster):

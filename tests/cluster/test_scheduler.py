@@ -76,7 +76,7 @@ async def test_an_invalid_kubeconfig_is_reported(tmp_path):
 COMMAND = (str(Path(sys.executable).with_name("podwire")), "scheduler", "--kubeconfig")
 
 
-async def told(kubeconfig):
+async def run_scheduler(kubeconfig):
     """The exit code and the words of a scheduler that ends by itself."""
     process = await asyncio.create_subprocess_exec(*COMMAND, str(kubeconfig), stderr=asyncio.subprocess.PIPE)
     async with asyncio.timeout(SOON):
@@ -85,7 +85,7 @@ async def told(kubeconfig):
 
 
 async def test_an_unusable_kubeconfig_is_reported_in_one_line(tmp_path):
-    code, words = await told(tmp_path / "nowhere")
+    code, words = await run_scheduler(tmp_path / "nowhere")
     assert code == 1
     assert words.startswith("podwire scheduler: ")
     assert words.count("\n") == 1
@@ -101,7 +101,7 @@ async def test_a_server_without_the_api_is_reported_in_one_line(tmp_path):
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as other:
         port = other.sockets[0].getsockname()[1]
         (tmp_path / "kubeconfig").write_text(write_kubeconfig(Access(server=f"http://127.0.0.1:{port}")))
-        code, words = await told(tmp_path / "kubeconfig")
+        code, words = await run_scheduler(tmp_path / "kubeconfig")
     assert code == 1
     assert words == "podwire scheduler: cannot watch this API server: not here\n"
 

@@ -30,7 +30,7 @@ def prefix():
         yield Path(directory)
 
 
-def told(*, pool="", driver="net.podwire.dev", bound=""):
+def explanation(*, pool="", driver="net.podwire.dev", bound=""):
     result = {"driver": driver, "pool": pool, "device": "lan1"}
     status = {"allocation": {"devices": {"results": [result]}}} if pool else {}
     pod = {"metadata": {"uid": "p1"}, "spec": {"nodeName": bound}}
@@ -38,12 +38,16 @@ def told(*, pool="", driver="net.podwire.dev", bound=""):
 
 
 CHOICES = {
-    "where its device is": (told(pool="node-2"), "", "node-2"),
-    "where its pod is": (told(bound="node-2"), "", "node-2"),
-    "of another driver's device the pod counts": (told(pool="gpu-1", driver="gpu", bound="node-2"), "", "node-2"),
-    "nobody knows": (told(), "", "node-1"),
-    "on a node of another cluster": (told(pool="elsewhere"), "", "node-1"),
-    "as it is asked": (told(pool="node-2"), "node-1", "node-1"),
+    "where its device is": (explanation(pool="node-2"), "", "node-2"),
+    "where its pod is": (explanation(bound="node-2"), "", "node-2"),
+    "of another driver's device the pod counts": (
+        explanation(pool="gpu-1", driver="gpu", bound="node-2"),
+        "",
+        "node-2",
+    ),
+    "nobody knows": (explanation(), "", "node-1"),
+    "on a node of another cluster": (explanation(pool="elsewhere"), "", "node-1"),
+    "as it is asked": (explanation(pool="node-2"), "node-1", "node-1"),
 }
 
 
@@ -54,7 +58,7 @@ def test_it_looks_where_the_claim_is(about, on, node):
 
 def test_an_unknown_node_is_refused_with_the_known_nodes():
     with pytest.raises(NoCluster, match="no node node-9; the nodes are node-1, node-2"):
-        choose_node(NODES, told(), "node-9")
+        choose_node(NODES, explanation(), "node-9")
 
 
 def test_without_a_cluster_the_error_names_the_prefix(prefix):

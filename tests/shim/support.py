@@ -202,9 +202,9 @@ class Box:
             answer = self.ask("wait")
         except OSError:
             answer = ""
-        told = json.loads((self.state / "exit").read_text())
-        assert not answer or json.loads(answer) == told
-        return told
+        exit_status = json.loads((self.state / "exit").read_text())
+        assert not answer or json.loads(answer) == exit_status
+        return exit_status
 
     def gone(self) -> "Box":
         """Wait until the shim has left."""

@@ -12,10 +12,10 @@ from podwire.linux.proc.namespaces import KernelNamespaces
 
 
 def check(shim, environment, file, state):
-    told = state if isinstance(state, str) else json.dumps(state)
+    text = state if isinstance(state, str) else json.dumps(state)
     done = subprocess.run(
         [*shim, "attached", str(file)],
-        input=told,
+        input=text,
         env=environment,
         capture_output=True,
         text=True,
@@ -72,9 +72,9 @@ def test_a_state_without_a_process_starts_nothing(shim, environment, attached, s
 
 
 def test_without_the_file_the_container_does_not_start(shim, environment, tmp_path):
-    code, told = check(shim, environment, tmp_path / "pod", oci_state(os.getpid()))
+    code, error = check(shim, environment, tmp_path / "pod", oci_state(os.getpid()))
     assert code == 1
-    assert told == (
+    assert error == (
         "podwire-shim: attached: the pod's claimed network interfaces are not attached: "
         f"{tmp_path}/pod: No such file or directory\n"
     )
@@ -82,16 +82,16 @@ def test_without_the_file_the_container_does_not_start(shim, environment, tmp_pa
 
 def test_an_empty_file_starts_nothing(shim, environment, tmp_path):
     (tmp_path / "pod").touch()
-    code, told = check(shim, environment, tmp_path / "pod", oci_state(os.getpid()))
-    assert (code, told.endswith("it is empty\n")) == (1, True)
+    code, error = check(shim, environment, tmp_path / "pod", oci_state(os.getpid()))
+    assert (code, error.endswith("it is empty\n")) == (1, True)
 
 
 @pytest.mark.parametrize("text", ["1:2\n", "nothing of the kind", "\n"])
 def test_a_container_in_another_namespace_does_not_start(shim, environment, tmp_path, text):
     (tmp_path / "pod").write_text(text)
-    code, told = check(shim, environment, tmp_path / "pod", oci_state(os.getpid()))
+    code, error = check(shim, environment, tmp_path / "pod", oci_state(os.getpid()))
     assert code == 1
-    assert re.fullmatch(r"podwire-shim: .* and this container is in \d+:\d+\n", told)
+    assert re.fullmatch(r"podwire-shim: .* and this container is in \d+:\d+\n", error)
 
 
 @pytest.fixture

@@ -63,8 +63,8 @@ def test_it_enters_the_cgroups(shim, environment, cgroups):
 
 def test_a_missing_cgroup_is_reported(shim, environment):
     done = execute(shim, environment, "--cgroup", "/sys/fs/cgroup/none", "--", "true")
-    told = "podwire-shim: /sys/fs/cgroup/none/cgroup.procs: No such file or directory\n"
-    assert (done.returncode, done.stderr) == (125, told)
+    error = "podwire-shim: /sys/fs/cgroup/none/cgroup.procs: No such file or directory\n"
+    assert (done.returncode, done.stderr) == (125, error)
 
 
 @pytest.mark.skipif(not UNIFIED.is_mount(), reason="this machine has no hybrid of both cgroup versions")

@@ -187,9 +187,9 @@ def test_a_call_that_was_not_taken_whole_is_done_by_the_program_of_the_note(run,
 def test_an_unknown_outcome_is_try_again_later(run, daemon, said, tmp_path):
     daemon(lambda connection, *_: connection.sendall(wire.BEGUN + said))
     code, stdout, stderr = run(ADD, b"config")
-    told = json.loads(stdout)
-    assert (code, told["code"], stderr) == (1, 11, b"")
-    assert str(tmp_path / "s") in told["msg"]
+    document = json.loads(stdout)
+    assert (code, document["code"], stderr) == (1, 11, b"")
+    assert str(tmp_path / "s") in document["msg"]
 
 
 @pytest.mark.parametrize(
@@ -202,9 +202,9 @@ def test_a_missing_or_short_note_is_reported(run, tmp_path, lines):
     if lines is not None:
         note(tmp_path, *lines)
     code, stdout, _ = run(ADD)
-    told = json.loads(stdout)
-    assert (code, told["code"]) == (1, 5)
-    assert "podwire cni install" in told["msg"]
+    document = json.loads(stdout)
+    assert (code, document["code"]) == (1, 5)
+    assert "podwire cni install" in document["msg"]
 
 
 def test_a_missing_fallback_program_is_reported(run, tmp_path):

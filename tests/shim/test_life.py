@@ -19,17 +19,17 @@ from tests.eventually import eventually
 def test_the_exit_code_is_kept(boxes, oci, code):
     boxes.oci = oci
     box = boxes.box("sh", "-c", f"exit {code}").start()
-    told = box.exited()
-    assert (told["state"], told["code"], told["signal"]) == ("exited", code, 0)
-    assert abs(time.time_ns() - told["time_ns"]) < 30e9
+    exit_status = box.exited()
+    assert (exit_status["state"], exit_status["code"], exit_status["signal"]) == ("exited", code, 0)
+    assert abs(time.time_ns() - exit_status["time_ns"]) < 30e9
 
 
 def test_the_signal_that_killed_it_is_kept(boxes, oci):
     boxes.oci = oci
     box = boxes.box("sleep", "100").start()
     os.kill(box.pid, signal.SIGKILL)
-    told = box.exited()
-    assert (told["code"], told["signal"]) == (137, 9)
+    exit_status = box.exited()
+    assert (exit_status["code"], exit_status["signal"]) == (137, 9)
 
 
 def test_a_start_is_reported_on_stdout_in_a_file_and_on_the_socket(boxes, oci, support):
@@ -93,9 +93,9 @@ def test_the_container_inherits_only_three_descriptors(boxes, oci, support):
     eventually(lambda: command.read_bytes() == b"sleep\x00100\x00")
     assert sorted(each.name for each in Path(f"/proc/{box.pid}/fd").iterdir()) == ["0", "1", "2"]
     lines = Path(f"/proc/{box.pid}/status").read_text().splitlines()
-    told = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     libc = 0b11 << 31  # signals 32 and 33 are the C library's own: nobody can set them through it, nor set them back
-    assert (int(told["SigBlk"], 16), int(told["SigIgn"], 16) & ~libc) == (0, 0)
+    assert (int(fields["SigBlk"], 16), int(fields["SigIgn"], 16) & ~libc) == (0, 0)
 
 
 def test_the_shim_keeps_no_descriptor_that_it_does_not_need(boxes):

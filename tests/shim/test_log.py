@@ -58,8 +58,8 @@ def test_without_a_log_the_output_goes_nowhere(boxes):
     at = box.argv.index("--log")
     del box.argv[at : at + 2]
     box.start()
-    told = box.exited()
-    assert (told["code"], told["lost"]) == (3, 0)
+    exit_status = box.exited()
+    assert (exit_status["code"], exit_status["lost"]) == (3, 0)
     assert not box.log.exists()
 
 
@@ -74,8 +74,8 @@ def test_ten_megabytes_arrive_whole(boxes, support, tmp_path):
     assert len(whole) > 10 << 20
     (data / "x").write_bytes(whole)
     box = boxes.box("cat", "/data/x", data=data).start()
-    told = box.exited()
-    assert (told["code"], told["lost"]) == (0, 0)
+    exit_status = box.exited()
+    assert (exit_status["code"], exit_status["lost"]) == (0, 0)
     assert b"".join(text + b"\n" for _, _, text in support.logged(box.log)) == whole
 
 
@@ -141,8 +141,8 @@ def test_a_full_disk_costs_lines_and_not_the_container(boxes, support, tmp_path,
         (small / "old").unlink()
         assert box.ask("reopen") == "ok"
         feeding.socket.sendall(b"\n")
-        told = box.exited()
-    assert told["code"] == 0
-    assert told["lost"] == count - len(kept) > 0
+        exit_status = box.exited()
+    assert exit_status["code"] == 0
+    assert exit_status["lost"] == count - len(kept) > 0
     assert set(kept) <= set(numbered(count).splitlines(keepends=True))
     assert [text for _, _, text in support.logged(box.log)] == [b"again"]

@@ -233,8 +233,8 @@ def processes() -> str:
 def listener(box) -> int:
     """Who listens at the control socket, as the kernel knows it."""
     with box.open("") as asked:
-        told = asked.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
-    return struct.unpack("iII", told)[0]
+        option = asked.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
+    return struct.unpack("iII", option)[0]
 
 
 def test_the_files_are_written_in_this_order(boxes, tmp_path):

@@ -290,8 +290,8 @@ class Lines:
 
 @functools.cache
 def version_of(program: Path) -> tuple[int, int]:
-    told = subprocess.run([program, "version", "--client", "-o", "json"], capture_output=True, text=True, check=True)
-    version = json.loads(told.stdout)["clientVersion"]
+    done = subprocess.run([program, "version", "--client", "-o", "json"], capture_output=True, text=True, check=True)
+    version = json.loads(done.stdout)["clientVersion"]
     return int(version["major"]), int(version["minor"].rstrip("+"))
 
 

@@ -276,8 +276,8 @@ def test_describe_works_for_every_kind(kubectl, server):
         {"status": {"hard": {"pods": "5"}, "used": {"pods": "0"}}},
         Content_Type="application/merge-patch+json",
     )
-    told = kubectl.together(*(f"describe {each}" for each in DESCRIBED))
-    for (what, expected), text in zip(DESCRIBED.items(), told, strict=True):
+    output = kubectl.together(*(f"describe {each}" for each in DESCRIBED))
+    for (what, expected), text in zip(DESCRIBED.items(), output, strict=True):
         plain = " ".join(text.split())
         assert [each for each in expected if each not in plain] == [], f"describe {what}:\n{text}"
 
@@ -295,11 +295,11 @@ EXPLAINED = {
 def test_explain_describes_fields(kubectl):
     if kubectl.version < (1, 27):
         return  # 1.20 reads OpenAPI v2, in which no kind is told of
-    told = kubectl.together(*(f"explain {each}" for each in EXPLAINED), "explain pod.spec --recursive")
-    for (what, expected), text in zip(EXPLAINED.items(), told, strict=False):
+    output = kubectl.together(*(f"explain {each}" for each in EXPLAINED), "explain pod.spec --recursive")
+    for (what, expected), text in zip(EXPLAINED.items(), output, strict=False):
         assert expected in " ".join(text.split()), f"explain {what}:\n{text}"
     recursive = r"containers\s+<\[\]Container>.*ports\s+<\[\]ContainerPort>.*hostPort\s+<integer>"
-    assert re.search(recursive, told[-1], re.DOTALL)
+    assert re.search(recursive, output[-1], re.DOTALL)
     assert "nonsense" in kubectl.refused("explain pod.spec.nonsense")
 
 

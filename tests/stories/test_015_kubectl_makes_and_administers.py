@@ -44,8 +44,8 @@ FROM_1_21 = ("create cronjob", "create pdb")
 
 def test_create_makes_every_kind_that_it_knows(kubectl):
     wanted = {
-        command: told
-        for command, told in MADE.items()
+        command: output
+        for command, output in MADE.items()
         if kubectl.version >= (1, 21) or not command.startswith(FROM_1_21)
     }
     assert kubectl.together(*wanted) == [f"{each}\n" for each in wanted.values()]
@@ -259,8 +259,8 @@ def test_refusals_name_the_invalid_field(kubectl):
     for what, (manifest, expected) in WRONG.items():
         if what == "an unknown field" and kubectl.version < (1, 27):
             continue
-        told = kubectl.refused("apply -f -", given=manifest)
-        assert expected in told, f"{what}: {told}"
+        error = kubectl.refused("apply -f -", given=manifest)
+        assert expected in error, f"{what}: {error}"
     missing = kubectl.refused("create cm x --namespace absent-one")
     assert 'namespaces "absent-one" not found' in missing
     assert kubectl("get cm,pod -l app=web -o name") == ""

@@ -61,10 +61,10 @@ class Policy:
 
 @pytest.fixture
 def policy(kubectl):
-    told = Policy(kubectl)
-    yield told
+    made = Policy(kubectl)
+    yield made
     for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
-        kubectl(f"delete {kind} {told.name} --ignore-not-found")
+        kubectl(f"delete {kind} {made.name} --ignore-not-found")
 
 
 def test_a_policy_limit_is_enforced_reported_and_lifted(kubectl, policy):

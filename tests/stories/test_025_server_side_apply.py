@@ -105,9 +105,9 @@ def test_managed_fields_are_shown_on_request(kubectl, apply):
 
 def test_a_conflict_is_reported_and_force_takes_the_field(kubectl, apply):
     apply(colours(a="1", b="2"), "--field-manager=first")
-    told = kubectl.refused("apply --server-side --field-manager=second -f -", given=colours(a="2"))
-    assert 'conflict with "first"' in told
-    assert ".data.a" in told
+    error = kubectl.refused("apply --server-side --field-manager=second -f -", given=colours(a="2"))
+    assert 'conflict with "first"' in error
+    assert ".data.a" in error
     apply(colours(a="2"), "--field-manager=second", "--force-conflicts")
     assert kubectl.json("get cm colours")["data"] == {"a": "2", "b": "2"}
     assert managers(kubectl, "cm colours") == {
@@ -128,8 +128,8 @@ def test_two_managers_share_a_field_until_one_releases_it(kubectl, apply):
 def test_a_deployment_is_scaled_past_its_applier(kubectl, apply):
     assert apply(WEB) == "deployment.apps/web serverside-applied\n"
     kubectl("scale deployment web --replicas=5")
-    told = kubectl.refused("apply --server-side -f -", given=WEB)
-    assert ".spec.replicas" in told
+    error = kubectl.refused("apply --server-side -f -", given=WEB)
+    assert ".spec.replicas" in error
     apply(WEB.replace("  replicas: 2\n", ""))
     assert kubectl("get deployment web -o jsonpath={.spec.replicas}") == "5"
 
@@ -150,15 +150,15 @@ def test_a_server_side_diff_shows_the_changes(kubectl, apply):
 def test_a_dry_run_is_not_kept(kubectl):
     if kubectl.version < (1, 27):
         return  # as above
-    told = kubectl("apply --server-side --dry-run=server -f -", given=colours(a="1"))
-    assert told == "configmap/colours serverside-applied (server dry run)\n"
+    output = kubectl("apply --server-side --dry-run=server -f -", given=colours(a="1"))
+    assert output == "configmap/colours serverside-applied (server dry run)\n"
     assert "NotFound" in kubectl.refused("get cm colours")
 
 
 def test_an_unknown_field_is_refused(kubectl):
     lax = " --validate=false"  # else kubectl finds it itself
-    told = kubectl.refused(f"apply --server-side{lax} -f -", given=colours(a="1") + "dta: {}\n")
-    assert "field not declared in schema" in told
+    error = kubectl.refused(f"apply --server-side{lax} -f -", given=colours(a="1") + "dta: {}\n")
+    assert "field not declared in schema" in error
     assert "NotFound" in kubectl.refused("get cm colours")
 
 
@@ -178,8 +178,8 @@ def test_client_side_applied_fields_are_migrated(kubectl, apply):
 def test_a_change_by_another_manager_is_a_conflict(kubectl):
     kubectl("apply -f -", given=colours(a="1"))
     kubectl("""patch cm colours -p '{"data":{"a":"9"}}'""")
-    told = kubectl.refused("apply --server-side -f -", given=colours(a="3"))
-    assert 'conflict with "kubectl-patch"' in told
+    error = kubectl.refused("apply --server-side -f -", given=colours(a="3"))
+    assert 'conflict with "kubectl-patch"' in error
 
 
 def test_custom_resources_are_merged_by_the_schema_of_their_definition(kubectl, apply, server):
@@ -191,10 +191,10 @@ def test_custom_resources_are_merged_by_the_schema_of_their_definition(kubectl, 
     apply(two, "--field-manager=other")
     found = kubectl.json("get palettes.paint.example.com warm")
     assert found["spec"]["colours"] == [{"name": "red", "code": "f00"}, {"name": "yellow", "code": "ff0"}]
-    told = kubectl.refused(
+    error = kubectl.refused(
         "apply --server-side --field-manager=other -f -", given=PALETTE.format(colours="[{name: red, code: e00}]")
     )
-    assert '.spec.colours[name="red"].code' in told
+    assert '.spec.colours[name="red"].code' in error
     report = {"apiVersion": "paint.example.com/v1", "kind": "Palette", "metadata": {"name": "warm"},
               "status": {"mixed": 2}}  # fmt: skip
     namespace = found["metadata"]["namespace"]

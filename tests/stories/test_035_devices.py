@@ -142,18 +142,18 @@ def test_slices_are_shown_by_node_and_driver_and_in_older_versions(kubectl):
 
 def test_bad_claims_are_refused_with_field_and_reason(kubectl):
     wrong = CLAIMS.partition("---")[0].format(name="nics").replace("exactly:", "exactly:\n        allocationMode: Most")
-    told = kubectl.refused("create -f -", given=wrong)
+    error = kubectl.refused("create -f -", given=wrong)
     assert (
         'spec.devices.requests[0].exactly.allocationMode: Unsupported value: "Most": '
         'supported values: "All", "ExactCount"'
-    ) in told
+    ) in error
 
-    told = kubectl.refused("create -f -", given=CLASS.format(name="x").replace("device.driver", "device.color"))
-    assert "spec.selectors[0].cel.expression: Invalid value:" in told
-    assert "compilation failed: ERROR: <input>:1:7: undefined field 'color'" in told
+    error = kubectl.refused("create -f -", given=CLASS.format(name="x").replace("device.driver", "device.color"))
+    assert "spec.selectors[0].cel.expression: Invalid value:" in error
+    assert "compilation failed: ERROR: <input>:1:7: undefined field 'color'" in error
 
     greedy = CLAIMS.partition("---")[0].format(name="nics").replace("exactly:", "exactly:\n        adminAccess: true")
-    told = kubectl.refused("create -f -", given=greedy)
-    assert "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label" in told
+    error = kubectl.refused("create -f -", given=greedy)
+    assert "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label" in error
     kubectl(f"label namespace {kubectl.namespace} resource.kubernetes.io/admin-access=true")
     assert "created" in kubectl("create -f -", given=greedy)

@@ -62,7 +62,7 @@ def deployed(kubectl):
 def test_invalid_parameters_are_refused_when_written(kubectl, deployed):
     good = "interface: {name: net1, mtu: 9000, addresses: [10.9.0.2/24]}"
     assert "resourceclaim.resource.k8s.io/good created" in kubectl("create -f -", given=filled(CLAIM, "good", good))
-    for parameters, told in {
+    for parameters, error in {
         "interface: {mtu: 1}": f"{AT}.interface.mtu: must be from 68 to 65535",
         "interface: {mut: 9000}": f"{AT}.interface.mut: is not a field",
         "interface: {name: eth0}": f"{AT}.interface.name: is reserved in every pod",
@@ -70,7 +70,7 @@ def test_invalid_parameters_are_refused_when_written(kubectl, deployed):
         "routes: [{destination: 10.0.0.0/8}]": f"{AT}.routes[0].gateway: is required, unless scope is link",
         "locks: [interface]": f"{AT}.locks: only a DeviceClass locks fields",
     }.items():
-        assert told in kubectl.refused("create -f -", given=filled(CLAIM, "bad", parameters))
+        assert error in kubectl.refused("create -f -", given=filled(CLAIM, "bad", parameters))
     several = kubectl.refused("create -f -", given=filled(CLAIM, "bad", "interface: {mtu: 1, name: lo}"))
     assert f"{AT}.interface.name: is reserved" in several
     assert f"{AT}.interface.mtu: must be" in several

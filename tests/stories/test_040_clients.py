@@ -238,8 +238,8 @@ def test_lightkube_applies_and_meets_conflicts(light, namespace):
 
     light.apply(colours(a="1"), field_manager="first")
     assert light.apply(colours(b="2"), field_manager="second").data == {"a": "1", "b": "2"}
-    told = 'Apply failed with 1 conflict: conflict with "first": .data.a'
-    with pytest.raises(LightkubeError, match=re.escape(told)) as refused:
+    conflict = 'Apply failed with 1 conflict: conflict with "first": .data.a'
+    with pytest.raises(LightkubeError, match=re.escape(conflict)) as refused:
         light.apply(colours(a="3", b="2"), field_manager="second")
     assert (refused.value.status.code, refused.value.status.reason) == (409, "Conflict")
     assert light.apply(colours(a="3", b="2"), field_manager="second", force=True).data == {"a": "3", "b": "2"}
@@ -294,8 +294,8 @@ async def test_our_informer_outlives_its_server(start_server):
             await put(name)
             await client.patch(CONFIG_MAPS, "before", {"data": {"a": name}}, "default")
             await client.delete(CONFIG_MAPS, name, "default")
-            told = [(type(each), each.object["metadata"]["name"]) for each in await changes.take(3)]
-            assert told == [(Added, name), (Updated, "before"), (Deleted, name)]
+            delivered = [(type(each), each.object["metadata"]["name"]) for each in await changes.take(3)]
+            assert delivered == [(Added, name), (Updated, "before"), (Deleted, name)]
         await changes.close()
         assert set(informer.objects) == {("default", "before")}
 

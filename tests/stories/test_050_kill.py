@@ -24,7 +24,7 @@ Broken = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 
 @dataclass
-class Told:
+class Progress:
     """What the server acknowledged."""
 
     versions: list[int] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Writer:
     number: int
     http: aiohttp.ClientSession
     chance: random.Random
-    told: Told
+    progress: Progress
     object: dict | None = None
     """As last acknowledged; None when it is not there."""
     count: int = 0
@@ -54,7 +54,7 @@ class Writer:
             try:
                 await self.once()
             except Broken:
-                self.told.lost_answers += 1
+                self.progress.lost_answers += 1
                 await self.find_out()
 
     async def once(self):
@@ -66,7 +66,7 @@ class Writer:
         path = f"{MAPS}/{self.name}"
         if how == "delete":
             await self.ask("DELETE", path, 200)
-            self.told.written += 1
+            self.progress.written += 1
             self.object = None
         elif how == "replace":
             body = {**self.object, "data": {"count": str(self.count)}}
@@ -77,8 +77,8 @@ class Writer:
     def keep(self, answer):
         assert answer["data"] == {"count": str(self.count)}
         self.object = answer
-        self.told.versions.append(int(answer["metadata"]["resourceVersion"]))
-        self.told.written += 1
+        self.progress.versions.append(int(answer["metadata"]["resourceVersion"]))
+        self.progress.written += 1
 
     async def find_out(self):
         """The answer was lost: the object is as it was, or as it should have become."""
@@ -101,9 +101,9 @@ class Writer:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         data = None if body is None else json.dumps(body)
         async with self.http.request(method, path, data=data, headers={"Content-Type": kind}) as answer:
-            told = await answer.json()
-            assert answer.status == expected, f"{method} {path}: {told}"
-            return told
+            document = await answer.json()
+            assert answer.status == expected, f"{method} {path}: {document}"
+            return document
 
 
 class Watcher:
@@ -187,52 +187,52 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(start_serv
     chance = random.Random(seed)
     sys.stdout.write(f"PODWIRE_CRASH_SEED={seed}\n")
     server = await asyncio.to_thread(start_server)
-    told, stop = Told(), asyncio.Event()
+    progress, stop = Progress(), asyncio.Event()
     async with connected(server) as http:
         start, revision = await listed(http)
         watcher = Watcher(http, revision)
-        writers = [Writer(each, http, random.Random(f"{seed} {each}"), told) for each in range(WRITERS)]
+        writers = [Writer(each, http, random.Random(f"{seed} {each}"), progress) for each in range(WRITERS)]
         async with asyncio.TaskGroup() as group:
             for each in writers:
                 group.create_task(each.work(stop))
             for _ in range(2):
-                ready = await killed_and_started(server, told, chance)
+                ready = await killed_and_started(server, progress, chance)
                 assert ready < READY_SECONDS
-            await more_writes(told, 500)
+            await more_writes(progress, 500)
             stop.set()
         now, revision = await listed(http)
-        await watcher.until(max(told.versions))
+        await watcher.until(max(progress.versions))
         await watcher.close()
-    check(told, writers, watcher, start, now, revision)
-    sys.stdout.write(f"{told.written} writes, {told.lost_answers} answers lost, {len(watcher.events)} events\n")
+    check(progress, writers, watcher, start, now, revision)
+    sys.stdout.write(f"{progress.written} writes, {progress.lost_answers} answers lost, {len(watcher.events)} events\n")
 
 
-async def killed_and_started(server, told, chance):
+async def killed_and_started(server, progress, chance):
     """Kill it in the middle of the work, start it again; seconds until it is ready."""
-    await more_writes(told, chance.randint(100, 800))
+    await more_writes(progress, chance.randint(100, 800))
     await asyncio.sleep(chance.random() * 0.05)
     await asyncio.to_thread(server.kill)
-    newest = max(told.versions)
+    newest = max(progress.versions)
     ready = await asyncio.to_thread(server.start)
-    count = len(told.versions)
-    await more_writes(told, 1)
-    assert min(told.versions[count:], default=newest + 1) > newest, "a revision went back"
+    count = len(progress.versions)
+    await more_writes(progress, 1)
+    assert min(progress.versions[count:], default=newest + 1) > newest, "a revision went back"
     return ready
 
 
-async def more_writes(told, count):
+async def more_writes(progress, count):
     async with asyncio.timeout(60):
-        wanted = told.written + count
-        while told.written < wanted:  # noqa: ASYNC110 - it is a number that grows, not an event
+        wanted = progress.written + count
+        while progress.written < wanted:  # noqa: ASYNC110 - it is a number that grows, not an event
             await asyncio.sleep(0.005)
 
 
-def check(told, writers, watcher, start, now, revision):
-    assert told.lost_answers, "the server was not killed in the middle of anything"
-    assert len(set(told.versions)) == len(told.versions), "a revision was given twice"
-    assert revision >= max(told.versions)
+def check(progress, writers, watcher, start, now, revision):
+    assert progress.lost_answers, "the server was not killed in the middle of anything"
+    assert len(set(progress.versions)) == len(progress.versions), "a revision was given twice"
+    assert revision >= max(progress.versions)
     for each in writers:
         assert now.get(each.name) == each.object, f"{each.name} is not as acknowledged"
     versions = [version for version, _, _ in watcher.events]
-    assert set(told.versions) <= set(versions), "the watch has a gap"
+    assert set(progress.versions) <= set(versions), "the watch has a gap"
     assert watcher.replayed(start) == now

@@ -35,9 +35,9 @@ def refused(*options: object, wrapper: tuple[str, ...] = ()) -> tuple[int, str]:
 
 def test_one_data_directory_serves_one_server(start_server):
     server = start_server()
-    code, told = refused("--data-dir", server.data_dir, "--listen", "127.0.0.1:0")
-    assert (code, told.count("\n")) == (1, 1), told
-    assert f"{server.data_dir}/store: in use by another process (pid " in told
+    code, error = refused("--data-dir", server.data_dir, "--listen", "127.0.0.1:0")
+    assert (code, error.count("\n")) == (1, 1), error
+    assert f"{server.data_dir}/store: in use by another process (pid " in error
     assert server.ask("GET", "/readyz") == (200, "ok")
 
 
@@ -141,11 +141,11 @@ REFUSED = [
 def test_a_start_is_refused_in_one_clear_line(case, tmp_path):
     options, held, expected, words = case(tmp_path)
     with contextlib.closing(held) if held else contextlib.nullcontext():
-        code, told = refused(*options)
-    *usage, line = told.splitlines()
-    assert code == expected, told
-    assert words in line, told
-    assert bool(usage) == (expected == 2), told  # who gets the flags wrong is shown them
+        code, error = refused(*options)
+    *usage, line = error.splitlines()
+    assert code == expected, error
+    assert words in line, error
+    assert bool(usage) == (expected == 2), error  # who gets the flags wrong is shown them
 
 
 def test_a_data_directory_that_cannot_be_read_is_named(start_server):
@@ -154,11 +154,11 @@ def test_a_data_directory_that_cannot_be_read_is_named(start_server):
     os.chown(server.data_dir, 65534, 65534)
     server.data_dir.chmod(0o700)
     plain = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")  # root, but bound by permissions
-    code, told = refused("--data-dir", server.data_dir, *FREE, wrapper=plain)
-    assert code == 1, told
-    assert "Permission denied" in told
-    assert str(server.data_dir) in told
-    assert told.count("\n") == 1, told
+    code, error = refused("--data-dir", server.data_dir, *FREE, wrapper=plain)
+    assert code == 1, error
+    assert "Permission denied" in error
+    assert str(server.data_dir) in error
+    assert error.count("\n") == 1, error
 
 
 async def test_a_stopping_server_ends_watches_cleanly(start_server):

@@ -32,7 +32,7 @@ class Trace:
     """Asks one server, and writes down what it says in words that do not depend on when and where."""
 
     http: aiohttp.ClientSession
-    told: list[Any] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
     uids: dict[str, str] = field(default_factory=dict)
     watches: dict[str, asyncio.Task] = field(default_factory=dict)
 
@@ -45,7 +45,7 @@ class Trace:
             decoded = json.loads(text) if answer.content_type.endswith("json") else text
             shown = self.plain(decoded)
             warnings = [self.plain(each) for each in answer.headers.getall("Warning", [])]
-            self.told.append((method, self.plain(path), answer.status, warnings, shown))
+            self.answers.append((method, self.plain(path), answer.status, warnings, shown))
             return decoded
 
     def watch(self, name, path, until):
@@ -249,7 +249,7 @@ async def served(trace, path, status):
     await eventually_async(answered)
 
 
-async def told_by(server):
+async def recorded_by(server):
     """The whole trace on one server: answers and watches."""
     connector = aiohttp.TCPConnector(limit=0, ssl=server.tls)
     async with aiohttp.ClientSession(server.url, connector=connector) as http:
@@ -274,7 +274,7 @@ async def told_by(server):
         await trace.ask("DELETE", NAMESPACE)
         await served(trace, NAMESPACE, 404)
         await trace.ask("POST", MAPS, config_map("late"))
-    return trace.told, watched
+    return trace.answers, watched
 
 
 @pytest.mark.parametrize("store", ["sqlite", "etcd"])
@@ -282,8 +282,8 @@ async def test_a_store_gives_the_answers_that_memory_gives(start_server, etcd, s
     url = {"sqlite": "sqlite://", "etcd": etcd.url()}[store]
     model = await asyncio.to_thread(start_server, "memory", store="memory://")
     other = await asyncio.to_thread(start_server, store, store=url)
-    (expected, watched), (told, seen) = await asyncio.gather(told_by(model), told_by(other))
-    for one, another in zip(expected, told, strict=True):
+    (expected, watched), (answers, seen) = await asyncio.gather(recorded_by(model), recorded_by(other))
+    for one, another in zip(expected, answers, strict=True):
         assert one == another, f"{store} answers {another[:2]} otherwise"
     for name, events in watched.items():
         assert seen[name] == events, f"a watch {name}"

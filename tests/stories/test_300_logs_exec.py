@@ -62,7 +62,7 @@ class Cluster:
         env = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.prefix)}
         return subprocess.run([program, *words], input=given, capture_output=True, timeout=SOON, env=env, check=False)
 
-    def told(self, *words: str, given: bytes = b"", program: str = "kubectl") -> str:
+    def output(self, *words: str, given: bytes = b"", program: str = "kubectl") -> str:
         done = self.kubectl(*words, given=given, program=program)
         assert done.returncode == 0, f"kubectl {words}: {done.returncode}\n{done.stdout!r}\n{done.stderr.decode()}"
         return done.stdout.decode()
@@ -96,13 +96,13 @@ class Pod:
         self.cluster, self.name = cluster, name
 
     def logs(self, *words: str) -> str:
-        return self.cluster.told("logs", self.name, *words)
+        return self.cluster.output("logs", self.name, *words)
 
     def exec(self, *words: str, given: bytes = b"", program: str = "kubectl") -> "subprocess.CompletedProcess[bytes]":
         return self.cluster.kubectl("exec", "-i", self.name, "--", *words, given=given, program=program)
 
     def until(self, path: str, value: str) -> None:
-        self.cluster.told("wait", f"pod/{self.name}", f"--for=jsonpath={{{path}}}={value}", f"--timeout={SOON:g}s")
+        self.cluster.output("wait", f"pod/{self.name}", f"--for=jsonpath={{{path}}}={value}", f"--timeout={SOON:g}s")
 
 
 @pytest.fixture
@@ -124,15 +124,15 @@ def start(cluster):
         ]
         spec = {"containers": containers, "restartPolicy": restart, "terminationGracePeriodSeconds": 1}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        cluster.told("create", "-f", "-", given=json.dumps(pod).encode())
+        cluster.output("create", "-f", "-", given=json.dumps(pod).encode())
         names.append(name)
         if wait:
-            cluster.told("wait", f"pod/{name}", "--for=condition=Ready", f"--timeout={SOON:g}s")
+            cluster.output("wait", f"pod/{name}", "--for=condition=Ready", f"--timeout={SOON:g}s")
         return Pod(cluster, name)
 
     yield run
     if names:
-        cluster.told("delete", "pod", *names, "--grace-period=0", "--force", "--ignore-not-found")
+        cluster.output("delete", "pod", *names, "--grace-period=0", "--force", "--ignore-not-found")
 
 
 @pytest.fixture
@@ -262,8 +262,8 @@ def test_much_goes_in_and_out(start, tmp_path, cluster, kubectl):
     data = os.urandom(3_000_000)
     assert pod.exec("cat", given=data, program=kubectl).stdout == data
     (tmp_path / "there").write_bytes(data)
-    cluster.told("cp", str(tmp_path / "there"), f"{pod.name}:/dev/shm/copy", program=kubectl)
-    cluster.told("cp", f"{pod.name}:/dev/shm/copy", str(tmp_path / "back"), program=kubectl)
+    cluster.output("cp", str(tmp_path / "there"), f"{pod.name}:/dev/shm/copy", program=kubectl)
+    cluster.output("cp", f"{pod.name}:/dev/shm/copy", str(tmp_path / "back"), program=kubectl)
     assert (tmp_path / "back").read_bytes() == data
 
 
@@ -326,8 +326,8 @@ def test_attach_reads_and_writes(start, cluster, kubectl):
 def test_run_and_remove(cluster):
     name = f"run-{uuid.uuid4().hex[:8]}"
     flags = ["--image", IMAGE, "--image-pull-policy=Never", "--restart=Never", "-i", "--rm", "-q"]
-    told = cluster.told("run", name, *flags, "--", "sh", "-c", "read x; echo got $x", given=b"something\n")
-    assert "got something" in told
+    output = cluster.output("run", name, *flags, "--", "sh", "-c", "read x; echo got $x", given=b"something\n")
+    assert "got something" in output
     assert cluster.kubectl("get", "pod", name).returncode == 1
 
 
@@ -338,9 +338,9 @@ def test_the_python_client_runs_commands(start, cluster):
         call = client.CoreV1Api(connected).connect_get_namespaced_pod_exec
         talk = stream(call, pod.name, "default", command=["sh", "-c", "echo a; echo b >&2; exit 5"], **streams)
         talk.run_forever(timeout=SOON)
-        told = (talk.read_stdout(), talk.read_stderr(), talk.returncode)
+        output = (talk.read_stdout(), talk.read_stderr(), talk.returncode)
         talk.sock.shutdown()  # its own close leaves the socket open when the server closed first
-    assert told == ("a\n", "b\n", 5)
+    assert output == ("a\n", "b\n", 5)
 
 
 def test_an_old_kubectl_reads_logs(start, cluster):
@@ -433,7 +433,7 @@ def test_a_pod_that_ends_ends_its_port_forward(start, cluster, kubectl):
     assert pod.exec("sh", "-c", LISTENING).returncode == 0
     with forward(pod, kubectl, 80) as forwarded:
         assert b"hello" in forwarded.talk(80, b"GET / HTTP/1.0\r\n\r\n")
-        cluster.told("delete", "pod", pod.name, "--grace-period=1")
+        cluster.output("delete", "pod", pod.name, "--grace-period=1")
         assert forwarded.said("lost connection to pod")
 
 
@@ -449,23 +449,23 @@ def test_the_python_client_forwards_ports(start, cluster):
             echo.settimeout(SOON)
             closed.settimeout(SOON)
             echo.sendall(b"hello")
-            told = b"".join(echo.recv(1) for _ in range(5))
+            output = b"".join(echo.recv(1) for _ in range(5))
             assert closed.recv(1) == b""
         proxy.join(SOON)
-    assert told == b"hello"
+    assert output == b"hello"
     assert forwarded.error(90) is None
     assert "connection refused" in forwarded.error(81)
 
 
 def test_the_kubelets_own_figures(start, cluster):
     pod = start(SLEEP)
-    [node] = cluster.told("get", "nodes", "-o", "name").split()
+    [node] = cluster.output("get", "nodes", "-o", "name").split()
     proxy = f"/api/v1/{node.replace('node/', 'nodes/')}/proxy"
-    assert cluster.told("get", "--raw", f"{proxy}/healthz") == "ok"
-    assert "kubelet_running_pods" in cluster.told("get", "--raw", f"{proxy}/metrics")
-    pods = json.loads(cluster.told("get", "--raw", f"{proxy}/pods"))["items"]
+    assert cluster.output("get", "--raw", f"{proxy}/healthz") == "ok"
+    assert "kubelet_running_pods" in cluster.output("get", "--raw", f"{proxy}/metrics")
+    pods = json.loads(cluster.output("get", "--raw", f"{proxy}/pods"))["items"]
     [shown] = [each for each in pods if each["metadata"]["name"] == pod.name]
     assert shown["status"]["phase"] == "Running"
-    summary = json.loads(cluster.told("get", "--raw", f"{proxy}/stats/summary"))
+    summary = json.loads(cluster.output("get", "--raw", f"{proxy}/stats/summary"))
     [used] = [each for each in summary["pods"] if each["podRef"]["name"] == pod.name]
     assert used["containers"][0]["memory"]["workingSetBytes"] > 0

@@ -63,13 +63,13 @@ class Machine:
             self.words(*words), input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False
         )
 
-    def told(self, *words: object, stdin: str = "") -> str:
+    def output(self, *words: object, stdin: str = "") -> str:
         done = self.run(*words, stdin=stdin)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def links(self) -> set[str]:
-        return {each["ifname"] for each in json.loads(self.told("ip", "-j", "link"))}
+        return {each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))}
 
     def mounts(self) -> str:
         return Path(f"/proc/{self._child.pid}/mountinfo").read_text()
@@ -101,7 +101,7 @@ class Cluster:
         assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}{done.stderr}"
 
     def kubectl(self, *words: object, stdin: str = "") -> str:
-        return self.machine.told("kubectl", "--kubeconfig", self.kubeconfig, *words, stdin=stdin)
+        return self.machine.output("kubectl", "--kubeconfig", self.kubeconfig, *words, stdin=stdin)
 
     def run_pod(self) -> str:
         """A web server; its address."""
@@ -119,7 +119,7 @@ class Cluster:
             time.sleep(0.05)
 
     def page(self, ip: str) -> str:
-        return self.machine.told("curl", "-s", "-m", "20", f"http://{ip}/")
+        return self.machine.output("curl", "-s", "-m", "20", f"http://{ip}/")
 
     def status(self) -> dict[str, Any]:
         return json.loads(self.podwire("status -o json").stdout)
@@ -144,7 +144,7 @@ class Cluster:
         groups = KernelCgroups().below(Options(socket=self.prefix, prefix=self.prefix).cgroup_parent)
         links = sorted(self.machine.links() - {"lo"})
         mounts = [each for each in self.machine.mounts().splitlines() if str(self.prefix) in each]
-        tables = self.machine.told("nft", "list", "tables").split("\n")
+        tables = self.machine.output("nft", "list", "tables").split("\n")
         return [*files, *groups, *links, *mounts, *filter(None, tables), *map(str, named_by(self.prefix))]
 
     def close(self) -> None:
@@ -323,9 +323,9 @@ def test_pods_reach_the_world_as_the_host(cluster: Cluster, tmp_path: Path):
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as world:
         try:
             assert world.stdout.readline() == "ready\n"
-            machine.told("ip", "link", "add", "out", "type", "veth", "peer", "name", "world", "netns", world.pid)
-            machine.told("sh", "-c", "ip addr add 192.0.2.2/24 dev out && ip link set out up")
-            machine.told("ip", "route", "add", "default", "via", "192.0.2.1")
+            machine.output("ip", "link", "add", "out", "type", "veth", "peer", "name", "world", "netns", world.pid)
+            machine.output("sh", "-c", "ip addr add 192.0.2.2/24 dev out && ip link set out up")
+            machine.output("ip", "route", "add", "default", "via", "192.0.2.1")
             world.stdin.write("go\n")
             world.stdin.flush()
             cluster.up()

@@ -55,13 +55,13 @@ class Host:
             list(map(str, entered)), input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False
         )
 
-    def told(self, *words: object, stdin: str = "") -> str:
+    def output(self, *words: object, stdin: str = "") -> str:
         done = self.run(*words, stdin=stdin)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def kubectl(self, *words: object, stdin: str = "") -> str:
-        return self.told("kubectl", "--kubeconfig", KUBECONFIG, *words, stdin=stdin)
+        return self.output("kubectl", "--kubeconfig", KUBECONFIG, *words, stdin=stdin)
 
     def run_pod(self) -> str:
         until = time.monotonic() + SECONDS
@@ -73,7 +73,7 @@ class Host:
         return self.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP}")
 
     def kill_all(self, *prefix: object) -> None:
-        components = json.loads(self.told(PODWIRE, "status", "-o", "json", *prefix))["components"]
+        components = json.loads(self.output(PODWIRE, "status", "-o", "json", *prefix))["components"]
         opened = [os.pidfd_open(each["pid"]) for each in components if each["pid"]]
         for each in opened:
             signal.pidfd_send_signal(each, signal.SIGKILL)
@@ -85,9 +85,9 @@ class Host:
 
     def tree(self) -> list[str]:
         """All files and mounts where `up` may write, and all links."""
-        files = self.told("find", "/run", "/var/lib", "/var/log", "/opt", "/mnt/upper").splitlines()
+        files = self.output("find", "/run", "/var/lib", "/var/log", "/opt", "/mnt/upper").splitlines()
         mounts = Path(f"/proc/{self._child.pid}/mountinfo").read_text().splitlines()
-        links = [each["ifname"] for each in json.loads(self.told("ip", "-j", "link"))]
+        links = [each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))]
         return sorted([*files, *(each.split()[4] for each in mounts), *links])
 
     def close(self) -> None:
@@ -104,35 +104,35 @@ def host(own_machine: None) -> Iterator[Host]:
 
 
 def test_on_a_free_host_the_node_is_the_host_and_down_restores_it(host: Host):
-    said = host.told(PODWIRE, "up", "--detach")
+    said = host.output(PODWIRE, "up", "--detach")
     assert "slot 0" in said
     assert "on the host itself" in said
-    assert '"https://127.0.0.1:6443"' in host.told("cat", KUBECONFIG)
+    assert '"https://127.0.0.1:6443"' in host.output("cat", KUBECONFIG)
     assert host.run_pod().startswith("10.244.0.")
-    assert "podwire-" in host.told("ls", "/run/netns")
-    assert "podwire0" in host.told("ip", "-br", "link")
-    assert host.told(PODWIRE, "leakcheck").strip() == "no leftovers"
+    assert "podwire-" in host.output("ls", "/run/netns")
+    assert "podwire0" in host.output("ip", "-br", "link")
+    assert host.output(PODWIRE, "leakcheck").strip() == "no leftovers"
     address = host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP} {.metadata.uid}")
     host.kill_all()
-    host.told(PODWIRE, "up", "--detach")
+    host.output(PODWIRE, "up", "--detach")
     assert host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP} {.metadata.uid}") == address
-    host.told(PODWIRE, "down")
+    host.output(PODWIRE, "down")
     assert set(host.tree()) - set(host.before) == set()
-    assert host.told("nft", "list", "tables") == ""
-    assert host.told(PODWIRE, "leakcheck").strip() == "no leftovers"
+    assert host.output("nft", "list", "tables") == ""
+    assert host.output(PODWIRE, "leakcheck").strip() == "no leftovers"
 
 
 def test_another_owner_of_the_host_is_named_and_left_alone(host: Host):
-    host.told("sh", "-c", "mkdir -p /etc/cni/net.d && echo '{}' >/etc/cni/net.d/05-theirs.conflist")
+    host.output("sh", "-c", "mkdir -p /etc/cni/net.d && echo '{}' >/etc/cni/net.d/05-theirs.conflist")
     before = host.tree()
-    said = host.told(PODWIRE, "up", "--detach")
+    said = host.output(PODWIRE, "up", "--detach")
     assert "in use on the host: the network configuration /etc/cni/net.d/05-theirs.conflist" in said
     assert "in its own namespaces" in said
     assert host.run_pod()
-    assert host.told("ls", "/etc/cni/net.d").split() == ["05-theirs.conflist"]
-    on_node = host.told(PODWIRE, "node", "exec", "node-1", "--", "ls", "/etc/cni/net.d")
+    assert host.output("ls", "/etc/cni/net.d").split() == ["05-theirs.conflist"]
+    on_node = host.output(PODWIRE, "node", "exec", "node-1", "--", "ls", "/etc/cni/net.d")
     assert on_node.split() == ["10-podwire.conflist"]
-    host.told(PODWIRE, "down")
+    host.output(PODWIRE, "down")
     assert set(host.tree()) - set(before) == set()
 
 
@@ -151,13 +151,13 @@ def test_after_a_reboot_a_prefix_has_its_slot_again_though_another_came_up_first
 
     def up(prefix: Path) -> str:
         network = 'ip link set lo up && exec "$@"'
-        return host.told("unshare", "-n", "sh", "-c", network, "sh", PODWIRE, "up", "--detach", "--prefix", prefix)
+        return host.output("unshare", "-n", "sh", "-c", network, "sh", PODWIRE, "up", "--detach", "--prefix", prefix)
 
     assert "slot 1" in up(one)
     host.kill_all("--prefix", one)
-    host.told("sh", "-c", f"umount -l {one}/run/podwire/nodes && rm -rf {one}/run /run/*")
+    host.output("sh", "-c", f"umount -l {one}/run/podwire/nodes && rm -rf {one}/run /run/*")
     assert "slot 2" in up(other)
     assert "slot 1" in up(one)
     for each in prefixes:
-        host.told(PODWIRE, "down", "--prefix", each)
+        host.output(PODWIRE, "down", "--prefix", each)
     assert set(host.tree()) - set(host.before) == set()

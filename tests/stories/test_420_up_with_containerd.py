@@ -81,7 +81,7 @@ class Host:
             self.words(*words), input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False
         )
 
-    def told(self, *words: object, stdin: str = "") -> str:
+    def output(self, *words: object, stdin: str = "") -> str:
         done = self.run(*words, stdin=stdin)
         log = self._log.read_text()[-3000:] if self._log.exists() else ""
         log += self.run("tail", "-n", "60", "/var/log/podwire/kubelet.log").stdout if done.returncode else ""
@@ -89,10 +89,10 @@ class Host:
         return done.stdout
 
     def kubectl(self, *words: object, stdin: str = "") -> str:
-        return self.told("kubectl", "--kubeconfig", KUBECONFIG, *words, stdin=stdin)
+        return self.output("kubectl", "--kubeconfig", KUBECONFIG, *words, stdin=stdin)
 
     def start_containerd(self, config: str) -> None:
-        self.told("tee", "/etc/containerd/config.toml", stdin=config)
+        self.output("tee", "/etc/containerd/config.toml", stdin=config)
         shims = str(Path(program("containerd-shim-runc-v2") or "").parent)
         environment = {**os.environ, "PATH": f"{shims}:{os.environ['PATH']}"}
         with self._log.open("wb") as log:
@@ -140,8 +140,8 @@ def test_pods_run_on_containerd_configured_by_the_guide(host: Host, tmp_path: Pa
     build.archive_root(tmp_path / "busybox.tar")
     build.archive_root(tmp_path / "pause.tar", "podwire.local/pause:latest", command=["sleep", "1000000000"])
     for name in ("busybox", "pause"):
-        host.told(program("ctr"), "-n", "k8s.io", "images", "import", tmp_path / f"{name}.tar")
-    said = host.told(PODWIRE, "up", "--detach", "--runtime", f"unix://{SOCKET}")
+        host.output(program("ctr"), "-n", "k8s.io", "images", "import", tmp_path / f"{name}.tar")
+    said = host.output(PODWIRE, "up", "--detach", "--runtime", f"unix://{SOCKET}")
     assert "on the host itself" in said
     assert SOCKET in said
     account = ("kubectl", "--kubeconfig", KUBECONFIG, "get", "serviceaccount", "default")
@@ -150,15 +150,15 @@ def test_pods_run_on_containerd_configured_by_the_guide(host: Host, tmp_path: Pa
     host.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s")
     assert host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP}").startswith("10.244.0.")
     assert "containerd://" in host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.containerStatuses[0]}")
-    assert "guard-all" in host.told("nft", "list", "map", "bridge", "podwire", "guards")
-    told = json.loads(host.told(PODWIRE, "trace", "sleeper", "--format", "json"))
-    arrows = {(each["from"], each["to"], each["method"]) for each in told}
+    assert "guard-all" in host.output("nft", "list", "map", "bridge", "podwire", "guards")
+    records = json.loads(host.output(PODWIRE, "trace", "sleeper", "--format", "json"))
+    arrows = {(each["from"], each["to"], each["method"]) for each in records}
     wanted = {("Kubelet", "ContainerRuntime", each) for each in ("RunPodSandbox", "CreateContainer", "StartContainer")}
     assert wanted <= arrows, "a foreign runtime is seen from our side of its socket"
-    host.told(PODWIRE, "down")
-    assert host.told("nft", "list", "tables") == ""
-    assert host.told(program("ctr"), "-n", "k8s.io", "containers", "list", "-q") == ""
-    assert host.told(PODWIRE, "leakcheck").strip() == "no leftovers"
+    host.output(PODWIRE, "down")
+    assert host.output("nft", "list", "tables") == ""
+    assert host.output(program("ctr"), "-n", "k8s.io", "containers", "list", "-q") == ""
+    assert host.output(PODWIRE, "leakcheck").strip() == "no leftovers"
 
 
 def test_a_runtime_that_does_not_answer_is_named(host: Host):

@@ -53,7 +53,7 @@ class Cluster:
         self.prefix = Path(tempfile.mkdtemp(prefix="pwup-", dir="/tmp"))
         (self.prefix / ".owner").write_text(str(os.getpid()))
 
-    def told(self, *words: object, stdin: str = "") -> str:
+    def output(self, *words: object, stdin: str = "") -> str:
         entered = ["nsenter", "-t", self._child.pid, "-n", "-m", "--", *words]
         done = subprocess.run(
             list(map(str, entered)), input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False
@@ -62,10 +62,10 @@ class Cluster:
         return done.stdout
 
     def podwire(self, command: str, *words: object, stdin: str = "") -> str:
-        return self.told(PODWIRE, *command.split(), "--prefix", self.prefix, *words, stdin=stdin)
+        return self.output(PODWIRE, *command.split(), "--prefix", self.prefix, *words, stdin=stdin)
 
     def kubectl(self, *words: object, stdin: str = "") -> str:
-        return self.told("kubectl", "--kubeconfig", self.prefix / "var/lib/podwire/kubeconfig", *words, stdin=stdin)
+        return self.output("kubectl", "--kubeconfig", self.prefix / "var/lib/podwire/kubeconfig", *words, stdin=stdin)
 
     def run_pods(self, *names: str) -> None:
         eventually(lambda: "default" in self.kubectl("get", "serviceaccounts", "-o", "name"), SECONDS)
@@ -76,21 +76,23 @@ class Cluster:
             self.kubectl("wait", "--for=condition=Ready", f"pod/{each}", "--timeout=60s")
 
     def ips(self, name: str) -> list[str]:
-        told = json.loads(self.kubectl("get", "pod", name, "-o", "json"))
-        return [each["ip"] for each in told["status"]["podIPs"]]
+        pod = json.loads(self.kubectl("get", "pod", name, "-o", "json"))
+        return [each["ip"] for each in pod["status"]["podIPs"]]
 
     def netns(self, ip: str) -> str:
         """Where the namespace of the pod with this address is, as the node sees it."""
         for name in self.podwire("node exec", "node-1", "--", "ls", "/run/netns").split():
-            told = self.podwire("node exec", "node-1", "--", "nsenter", f"--net=/run/netns/{name}", "ip", "-o", "addr")
-            if f" {ip}/" in told:
+            addresses = self.podwire(
+                "node exec", "node-1", "--", "nsenter", f"--net=/run/netns/{name}", "ip", "-o", "addr"
+            )
+            if f" {ip}/" in addresses:
                 return f"/run/netns/{name}"
         raise AssertionError(f"nobody has {ip}")
 
     def arrived(self, speaker: str, listener: str, frames: dict[str, bytes]) -> list[str]:
         """Which of the frames that one pod sends its neighbour hears; the last must arrive."""
-        told = json.dumps([speaker, listener, {name: each.hex() for name, each in frames.items()}])
-        said = self.podwire("node exec", "node-1", "--", sys.executable, "-c", SEND, stdin=told)
+        request = json.dumps([speaker, listener, {name: each.hex() for name, each in frames.items()}])
+        said = self.podwire("node exec", "node-1", "--", sys.executable, "-c", SEND, stdin=request)
         return list(json.loads(said))
 
     def close(self) -> None:
@@ -138,8 +140,10 @@ def test_spoofed_frames_are_dropped_and_honest_ones_arrive(cluster: Cluster):
     cluster.run_pods("honest", "liar")
     ips = {each: cluster.ips(each) for each in ("honest", "liar")}
     liar, honest = cluster.netns(ips["liar"][0]), cluster.netns(ips["honest"][0])
-    told = cluster.podwire("node exec", "node-1", "--", "nsenter", f"--net={liar}", "ip", "-j", "addr", "show", "eth0")
-    [link] = json.loads(told)
+    output = cluster.podwire(
+        "node exec", "node-1", "--", "nsenter", f"--net={liar}", "ip", "-j", "addr", "show", "eth0"
+    )
+    [link] = json.loads(output)
     mac = bytes.fromhex(link["address"].replace(":", ""))
     own = bytes(map(int, ips["liar"][0].split(".")))
     gateway = own[:3] + b"\x01"

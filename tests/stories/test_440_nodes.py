@@ -64,16 +64,16 @@ class Cluster:
             list(map(str, entered)), input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False
         )
 
-    def told(self, *words: object, stdin: str = "") -> str:
+    def output(self, *words: object, stdin: str = "") -> str:
         done = self.run(*words, stdin=stdin)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def podwire(self, command: str, *words: object) -> str:
-        return self.told(PODWIRE, *command.split(), "--prefix", self.prefix, *words)
+        return self.output(PODWIRE, *command.split(), "--prefix", self.prefix, *words)
 
     def kubectl(self, *words: object, stdin: str = "") -> str:
-        return self.told("kubectl", "--kubeconfig", self.prefix / "var/lib/podwire/kubeconfig", *words, stdin=stdin)
+        return self.output("kubectl", "--kubeconfig", self.prefix / "var/lib/podwire/kubeconfig", *words, stdin=stdin)
 
     def run_pods(self, *pods: dict[str, Any]) -> None:
         eventually(lambda: "default" in self.kubectl("get", "serviceaccounts", "-o", "name"), SECONDS)
@@ -94,7 +94,7 @@ class Cluster:
         files = [str(each) for each in self.prefix.rglob("*") if each.name != ".owner"]
         parent = Options(socket=self.prefix, prefix=self.prefix).cgroup_parent
         groups = [str(each) for deep in ("", "*/") for each in Path("/sys/fs/cgroup").glob(f"{deep}{parent}*")]
-        links = {each["ifname"] for each in json.loads(self.told("ip", "-j", "link"))} - {"lo"}
+        links = {each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))} - {"lo"}
         mounts = Path(f"/proc/{self._child.pid}/mountinfo").read_text().splitlines()
         return [*files, *groups, *links, *(each for each in mounts if str(self.prefix) in each)]
 
@@ -139,8 +139,8 @@ def test_pods_of_three_nodes_reach_each_other_with_their_own_addresses(cluster: 
     assert from_node == "two\n"
     assert cluster.kubectl("exec", "three", "--", "wget", "-qO-", address) == "two\n"
     for name in NAMES:
-        told = cluster.told(PODWIRE, "trace", name, "--check", "pod", "--prefix", cluster.prefix)
-        assert "no deviations" in told
+        output = cluster.output(PODWIRE, "trace", name, "--check", "pod", "--prefix", cluster.prefix)
+        assert "no deviations" in output
     traced = json.loads(cluster.podwire("trace", "two", "-o", "json"))
     assert {each["node"] for each in traced if each["from"] == "Kubelet" and each["to"] == "ContainerRuntime"} == {
         called["spec"]["nodeName"]

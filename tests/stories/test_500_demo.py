@@ -29,8 +29,8 @@ SOON = 150.0
 
 
 def minor_version() -> int:
-    told = subprocess.run([KUBECTL, "version", "--client", "-o", "json"], capture_output=True, check=True)
-    return int(json.loads(told.stdout)["clientVersion"]["minor"].rstrip("+"))
+    done = subprocess.run([KUBECTL, "version", "--client", "-o", "json"], capture_output=True, check=True)
+    return int(json.loads(done.stdout)["clientVersion"]["minor"].rstrip("+"))
 
 
 needs_new = pytest.mark.skipif(minor_version() < WAITS, reason="this kubectl is too old to wait for any field")
@@ -81,11 +81,11 @@ class Visitor:
         assert SlotClaims().of(Path(prefix)) == []
         assert prefix not in Path("/proc/self/mountinfo").read_text()
         assert not [at for at, below, _ in os.walk("/sys/fs/cgroup") if options.cgroup_parent in below]
-        assert told_of(prefix) == []
+        assert processes_of(prefix) == []
         assert list(self.folder.iterdir()) == []
 
 
-def told_of(prefix: str) -> list[str]:
+def processes_of(prefix: str) -> list[str]:
     """Command lines of the processes that were told of a prefix."""
     found = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
@@ -158,13 +158,13 @@ def test_with_an_old_kubectl_it_is_played_as_far_as_that_one_can(visitor, tmp_pa
 def test_with_keep_the_cluster_stays_and_the_next_commands_work(visitor):
     code, output = visitor.reads(PODWIRE, "demo", "--act", "1", "--keep", "-o", "json")
     assert code == 0, output
-    told = json.loads(output)
-    assert told["ok"] is True
-    assert {each["exitCode"] for each in told["steps"]} == {0}
-    assert all(each["milliseconds"] > 0 and each["command"] and each["output"] for each in told["steps"])
-    assert told["memoryBytes"] > 1e7
+    document = json.loads(output)
+    assert document["ok"] is True
+    assert {each["exitCode"] for each in document["steps"]} == {0}
+    assert all(each["milliseconds"] > 0 and each["command"] and each["output"] for each in document["steps"])
+    assert document["memoryBytes"] > 1e7
     path = f"{Path(PODWIRE).parent}:{Path(KUBECTL).parent}:{os.environ['PATH']}"
-    for command in (*told["next"], told["remove"]):
+    for command in (*document["next"], document["remove"]):
         code, said = visitor.reads("sh", "-c", command, PATH=path)
         assert code == 0, f"{command}: {said}"
     visitor.finds_nothing(output)

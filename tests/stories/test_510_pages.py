@@ -75,8 +75,8 @@ def pattern(line: str) -> str:
 
 
 def minor_version() -> int:
-    told = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, check=True)
-    return int(json.loads(told.stdout)["clientVersion"]["minor"].rstrip("+"))
+    done = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, check=True)
+    return int(json.loads(done.stdout)["clientVersion"]["minor"].rstrip("+"))
 
 
 pytestmark = pytest.mark.skipif(

@@ -82,9 +82,13 @@ def test_commands_know_nothing_of_the_visitors_own_cluster_and_proxies(tmp_path,
     for name in ("KUBECONFIG", "KUBE_EDITOR", "http_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "something")
     shell = Shell(kubectl="kubectl", folder=tmp_path, kubeconfig=tmp_path / "mine", signals=SignalGuard(), columns=99)
-    told = dict(line.split("=", 1) for line in shell.run("env").output.splitlines())
-    assert (told["KUBECONFIG"], told["HOME"], told["COLUMNS"]) == (str(tmp_path / "mine"), str(tmp_path), "99")
-    assert not {"KUBE_EDITOR", "http_proxy", "HTTPS_PROXY"} & set(told)
+    environment = dict(line.split("=", 1) for line in shell.run("env").output.splitlines())
+    assert (environment["KUBECONFIG"], environment["HOME"], environment["COLUMNS"]) == (
+        str(tmp_path / "mine"),
+        str(tmp_path),
+        "99",
+    )
+    assert not {"KUBE_EDITOR", "http_proxy", "HTTPS_PROXY"} & set(environment)
 
 
 def test_where_temporary_things_lie_deep_the_cluster_goes_where_its_prefix_is_short(tmp_path, monkeypatch):

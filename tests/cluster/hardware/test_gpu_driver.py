@@ -75,9 +75,9 @@ async def test_gpus_are_published_with_their_node_and_republished_after_deletion
         (found,) = await eventually_async(lambda: slices(client))
         assert found["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
         assert [each["name"] for each in found["spec"]["devices"]] == [f"gpu-{number}" for number in range(8)]
-        told = found["spec"]["devices"][4]["attributes"]
-        assert told["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:97"}
-        assert told["resource.kubernetes.io/numaNode"] == {"int": 1}
+        attributes = found["spec"]["devices"][4]["attributes"]
+        assert attributes["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:97"}
+        assert attributes["resource.kubernetes.io/numaNode"] == {"int": 1}
         await client.delete(SLICES, found["metadata"]["name"])
         (again,) = await eventually_async(lambda: slices(client))
         assert again["metadata"]["uid"] != found["metadata"]["uid"]

@@ -41,9 +41,9 @@ def node(number=2, layout=PREFIX):
     ],
 )
 def test_how_many_nodes_there_can_be(known, wanted, says):
-    told = objection(known, wanted)
-    assert says in told
-    assert bool(told) is bool(says)
+    error = objection(known, wanted)
+    assert says in error
+    assert bool(error) is bool(says)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def small_cluster(swept: None) -> Iterator[Cluster]:
 def _closed(made: Cluster) -> Iterator[Cluster]:
     try:
         yield made
-        assert not (told := made.tracebacks()), told
+        assert not (tracebacks := made.tracebacks()), tracebacks
     finally:
         made.close()
 

@@ -117,7 +117,7 @@ class Cluster:
         self.layout = Layout(self.prefix)
         self.program = PODWIRE
         self.space = Space()
-        self.told_mounts: list[str] = []
+        self.initial_mounts: list[str] = []
 
     # Up and down
 
@@ -128,7 +128,7 @@ class Cluster:
         """Bring it up, or up again; what it says."""
         done = self.podwire("up", "--detach", *words, **env)
         assert done.returncode == 0, f"up: {done.returncode}\n{done.stdout}{done.stderr}\n{self.logs()}"
-        self.told_mounts = self.told_mounts or self.node_mounts()
+        self.initial_mounts = self.initial_mounts or self.node_mounts()
         return done.stdout
 
     def down(self) -> None:
@@ -212,7 +212,7 @@ class Cluster:
         shutil.rmtree(self.prefix / "run")
         (self.prefix / "boot-id").write_text(f"{uuid.uuid4()}\n")
         self.space = Space(boot_id=self.prefix / "boot-id")
-        self.told_mounts = []
+        self.initial_mounts = []
 
     def residents(self) -> list[int]:
         """Who is in the node's namespaces beside kubelet and runtime: shims, and what hooks and plugins run."""
@@ -237,7 +237,7 @@ class Cluster:
         """As a person does who keeps it elsewhere."""
         return Path(shutil.copy(self.layout.kubeconfig, self.prefix / "copy"))
 
-    def told(self, *words: object, given: str = "") -> str:
+    def output(self, *words: object, given: str = "") -> str:
         done = self.kubectl(*words, given=given)
         assert done.returncode == 0, f"kubectl {words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -272,7 +272,7 @@ class Cluster:
             found = self.pods()
             return found if found is not None and len(found) == count and all(map(is_ready, found.values())) else None
 
-        found: dict[str, Object] = self.eventually(ready, f"{count} pods are ready", self.tell_pods)
+        found: dict[str, Object] = self.eventually(ready, f"{count} pods are ready", self.describe_pods)
         return found
 
     def delete(self, *names: str) -> None:
@@ -283,9 +283,9 @@ class Cluster:
     def delete_all(self) -> None:
         """All pods; again as long as the server is away."""
         self.eventually(lambda: self.kubectl("delete", "pods", "--all", "--wait=false").returncode == 0, "deleted")
-        self.eventually(lambda: self.pods() == {}, "all pods are gone", self.tell_pods)
+        self.eventually(lambda: self.pods() == {}, "all pods are gone", self.describe_pods)
 
-    def tell_pods(self) -> str:
+    def describe_pods(self) -> str:
         seen = [f"{each.pod} {each.name} attempt {each.attempt} state {each.state}" for each in self.containers()]
         return self.kubectl("get", "pods", "-o", "wide").stdout + "\n".join(seen)
 
@@ -329,13 +329,13 @@ class Cluster:
         found = []
         for each in self.cri("ListContainers").containers:
             try:
-                told = self.cri("ContainerStatus", container_id=each.id, verbose=True)
+                answer = self.cri("ContainerStatus", container_id=each.id, verbose=True)
             except NotFound:
                 continue  # removed meanwhile
-            pid = int(told.info.get("pid", "0")) if told.status.state == pb.CONTAINER_RUNNING else 0
-            pod = told.status.labels["io.kubernetes.pod.name"]
-            meta = told.status.metadata
-            found.append(Life(pod, meta.name, meta.attempt, each.id, told.status.state, pid))
+            pid = int(answer.info.get("pid", "0")) if answer.status.state == pb.CONTAINER_RUNNING else 0
+            pod = answer.status.labels["io.kubernetes.pod.name"]
+            meta = answer.status.metadata
+            found.append(Life(pod, meta.name, meta.attempt, each.id, answer.status.state, pid))
         return found
 
     def pids(self) -> dict[str, int]:
@@ -360,7 +360,9 @@ class Cluster:
             one_each = all(len(each) == 1 for each in sandboxes.values()) and sandboxes.keys() == pods.keys()
             return containers if one_each and len(containers) == len(pods) else None
 
-        containers: list[Life] = self.eventually(settled, "one sandbox and one container for each pod", self.tell_pods)
+        containers: list[Life] = self.eventually(
+            settled, "one sandbox and one container for each pod", self.describe_pods
+        )
         assert {each.pod for each in containers} == pods.keys()
         assert all(each.state == pb.CONTAINER_RUNNING and each.pid for each in containers)
         statuses = {name: each["status"]["containerStatuses"][0] for name, each in pods.items()}
@@ -385,7 +387,7 @@ class Cluster:
         places += [self.layout.state / each for each in ("cni/cache", "cni/checks")]
         places += [self.layout.state / "images/containers"]
         files = [str(each) for place in places for each in place.glob("*")]
-        mounts = [each for each in self.node_mounts() if each not in self.told_mounts]
+        mounts = [each for each in self.node_mounts() if each not in self.initial_mounts]
         mounts = [each for each in mounts if not each.endswith("/runtime/containers")]
         residents = [f"process {each}: {command_of(each)}" for each in self.residents()]
         return [*files, *mounts, *residents, *self.leases(), *self.groups()]

@@ -41,7 +41,7 @@ def test_a_component_killed_at_a_failpoint_resumes_from_there(cluster, a_pod, po
     cluster.apply(*(a_pod(f"pod-{each}") for each in range(PODS)))
     pids = cluster.once(cluster.running(1 + PODS))
     assert before.items() <= pids.items()
-    cluster.told("delete", "pods", *(f"pod-{each}" for each in range(PODS)), "--wait=false")
+    cluster.output("delete", "pods", *(f"pod-{each}" for each in range(PODS)), "--wait=false")
     assert cluster.once(cluster.running(1)) == before
     cluster.delete_all()
     assert died.exists(), f"{point} was not passed"

@@ -48,7 +48,7 @@ def test_up_resumes_after_all_components_crashed(cluster, a_pod, round_):
     kubeconfig, slot = cluster.copy_kubeconfig(), cluster.status()["slot"]
     before, had = start_amidst(cluster, a_pod, random.Random(seed))
     assert cluster.status()["slot"] == slot
-    assert "node-1" in cluster.told("get", "nodes", "--kubeconfig", kubeconfig)
+    assert "node-1" in cluster.output("get", "nodes", "--kubeconfig", kubeconfig)
     pids = cluster.once(cluster.running(PODS))
     assert before.items() <= pids.items(), "a container that ran lost its process"
     assert had.items() <= addresses(cluster).items(), "a pod that had an address has another"

@@ -26,10 +26,10 @@ def test_a_reboot_brings_the_same_pods_back(cluster, a_pod):
     cluster.up()
 
     wanted = {**STAYS, "done": "Succeeded", "never": "Failed"}
-    cluster.eventually(lambda: phases(cluster) == wanted and restarted(cluster), "they are back", cluster.tell_pods)
+    cluster.eventually(lambda: phases(cluster) == wanted and restarted(cluster), "they are back", cluster.describe_pods)
     pods = cluster.pods()
     assert {name: each["metadata"]["uid"] for name, each in pods.items()} == uids
-    assert "disk" in cluster.told("get", "pods", "--kubeconfig", kubeconfig)
+    assert "disk" in cluster.output("get", "pods", "--kubeconfig", kubeconfig)
     assert pods["done"]["status"]["containerStatuses"][0]["restartCount"] == 0
     assert pods["done"]["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
     assert pods["never"]["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] != 0
@@ -38,8 +38,8 @@ def test_a_reboot_brings_the_same_pods_back(cluster, a_pod):
     assert {name: len(each) for name, each in now.items()} == dict.fromkeys(STAYS, 1)
     assert not {each[0] for each in now.values()} & {each[0] for each in before.values()}, "a sandbox outlived it"
     cluster.addressed(lives)
-    told = cluster.told("exec", "disk", "--", "wc", "-l", "/v/starts", "/m/starts")
-    assert [each.split()[0] for each in told.splitlines()[:2]] == ["2", "1"], "the disk keeps what memory does not"
+    output = cluster.output("exec", "disk", "--", "wc", "-l", "/v/starts", "/m/starts")
+    assert [each.split()[0] for each in output.splitlines()[:2]] == ["2", "1"], "the disk keeps what memory does not"
     events = cluster.get("events", "--field-selector", "reason=Rebooted")["items"]
     assert len(events) == 1
     cluster.delete_all()

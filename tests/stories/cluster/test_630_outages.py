@@ -40,8 +40,8 @@ def without(cluster, component, directory):
 def changes(cluster, version):
     """What a watch tells of pods since a revision."""
     path = f"{PODS}?watch=1&resourceVersion={version}&timeoutSeconds=2"
-    told = [json.loads(each) for each in cluster.told("get", "--raw", path).splitlines()]
-    return [(each["type"], each["object"]["metadata"]["name"]) for each in told if each["type"] != "BOOKMARK"]
+    events = [json.loads(each) for each in cluster.output("get", "--raw", path).splitlines()]
+    return [(each["type"], each["object"]["metadata"]["name"]) for each in events if each["type"] != "BOOKMARK"]
 
 
 def counted(pid):
@@ -55,7 +55,7 @@ def test_pods_go_on_without_an_api_server(cluster, a_pod):
     cluster.apply(a_pod("quiet"), a_pod("crashes"), a_pod("probed", container={"livenessProbe": probe}))
     pids = cluster.once(cluster.running(3))
     by_pod = {each.pod: each for each in cluster.containers()}
-    version = json.loads(cluster.told("get", "--raw", PODS))["metadata"]["resourceVersion"]
+    version = json.loads(cluster.output("get", "--raw", PODS))["metadata"]["resourceVersion"]
     with without(cluster, "apiserver", "apiserver"):
         until = time.monotonic() + AWAY_SECONDS
         os.kill(by_pod["crashes"].pid, signal.SIGKILL)
@@ -69,11 +69,11 @@ def test_pods_go_on_without_an_api_server(cluster, a_pod):
         time.sleep(max(0.0, until - time.monotonic()))
         assert cluster.pods() is None, "the server should be away"
 
-    def told():
+    def reported():
         found = (cluster.pods() or {}).get("crashes")
         return found and found["status"]["containerStatuses"][0]["restartCount"] == 1
 
-    cluster.eventually(told, "the restart is told")
+    cluster.eventually(reported, "the restart is told")
     assert changes(cluster, version) == [("MODIFIED", "crashes")], "it is told once, and of others nothing"
     cluster.running(3)
     pids.pop(by_pod["crashes"].id)
@@ -110,13 +110,13 @@ def test_a_stopped_component_resumes_after_sigcont(cluster, a_pod, component):
     cluster.signal(component, signal.SIGSTOP)
     if component != "apiserver":
         cluster.apply(a_pod("comes"))
-        cluster.told("delete", "pod", "goes", "--wait=false")
+        cluster.output("delete", "pod", "goes", "--wait=false")
     time.sleep(STILL_SECONDS)
     cluster.signal(component, signal.SIGCONT)
     if component == "apiserver":
         cluster.apply(a_pod("comes"))
-        cluster.told("delete", "pod", "goes", "--wait=false")
-    cluster.eventually(lambda: set(cluster.pods() or ()) == {"stays", "comes"}, "one is gone", cluster.tell_pods)
+        cluster.output("delete", "pod", "goes", "--wait=false")
+    cluster.eventually(lambda: set(cluster.pods() or ()) == {"stays", "comes"}, "one is gone", cluster.describe_pods)
     assert cluster.once(cluster.running(2))[kept] == pids[kept]
     assert cluster.pods()["stays"]["metadata"]["uid"] == uid
     cluster.eventually(lambda: cluster.node().get("status") == "True", "the node is ready")

@@ -32,7 +32,7 @@ def test_a_full_disk_refuses_writes_by_its_name_and_is_as_before_afterwards(smal
     refused = cluster.kubectl("create", "configmap", "big", f"--from-literal=a={'x' * 100_000}")
     assert refused.returncode != 0, refused.stdout
     assert "disk is full" in refused.stderr or NO_SPACE in refused.stderr, refused.stderr
-    assert "before" in cluster.told("get", "pods"), "reading needs no space"
+    assert "before" in cluster.output("get", "pods"), "reading needs no space"
     free(cluster)
     cluster.apply(a_pod("after"))
     assert pids.items() <= cluster.once(cluster.running(2)).items()
@@ -49,14 +49,16 @@ def test_a_full_disk_is_reported_and_the_pod_starts_once_space_is_free(small_clu
     fill(cluster)
     cluster.apply(a_pod("waits"))
 
-    def told():
+    def reported():
         events = (cluster.get("events") or {"items": []})["items"]
         return [each for each in events if each["type"] == "Warning" and NO_SPACE in each["message"]]
 
-    cluster.eventually(told, "an event says that there is no space", lambda: cluster.kubectl("get", "events").stdout)
+    cluster.eventually(
+        reported, "an event says that there is no space", lambda: cluster.kubectl("get", "events").stdout
+    )
     free(cluster)
     assert pids.items() <= cluster.once(cluster.running(2)).items()
-    cluster.told("delete", "pod", "waits")
+    cluster.output("delete", "pod", "waits")
     fill(cluster)
     cluster.delete_all()
     free(cluster)

@@ -128,9 +128,9 @@ def test_a_second_up_a_second_kubelet_and_a_second_scheduler_do_no_harm(cluster,
         assert pids.items() <= cluster.once(cluster.running(7)).items()
     finally:
         second.terminate()
-        _, told = second.communicate(timeout=60)
-    assert second.returncode == 0, told
-    assert "Traceback" not in told
+        _, output = second.communicate(timeout=60)
+    assert second.returncode == 0, output
+    assert "Traceback" not in output
     cluster.delete_all()
     cluster.empty()
     cluster.down()

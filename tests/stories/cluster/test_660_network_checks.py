@@ -50,22 +50,22 @@ class PodTrace:
 
     def check(self, name):
         """What the runtime says of the last CHECK; empty before the first."""
-        told = self.cluster.cri("PodSandboxStatus", pod_sandbox_id=self.sandbox(name), verbose=True)
-        return json.loads(told.info.get("networkCheck", "{}"))
+        answer = self.cluster.cri("PodSandboxStatus", pod_sandbox_id=self.sandbox(name), verbose=True)
+        return json.loads(answer.info.get("networkCheck", "{}"))
 
     def events(self, name, reason):
         """How often it was told, by its message."""
         found = self.cluster.get("events", "--field-selector", f"involvedObject.name={name},reason={reason}")
         return {each["message"]: each["count"] for each in found["items"]} if found else {}
 
-    def told(self, reason, word):
+    def event_message(self, reason, word):
         """The message, once people can read it; how long that took is printed."""
         begun = time.monotonic()
 
         def heard():
             return next((each for each in self.events("a", reason) if word in each), None)
 
-        message = self.cluster.eventually(heard, f"{reason} is told", lambda: self.cluster.told("get", "events"))
+        message = self.cluster.eventually(heard, f"{reason} is told", lambda: self.cluster.output("get", "events"))
         sys.stdout.write(f"{reason}: {message!r} after {time.monotonic() - begun:.2f} s, as kubectl sees it\n")
         return message
 
@@ -101,16 +101,16 @@ def test_a_lost_route_or_port_and_its_recovery_are_reported_once_each(cluster):
 
     default = story.inside("a", "ip", "-4", "route", "show", "default").split()
     story.inside("a", "ip", "route", "del", "default")
-    assert "there is no route to 0.0.0.0/0" in story.told(FAILED, "route")
+    assert "there is no route to 0.0.0.0/0" in story.event_message(FAILED, "route")
     assert {each: story.check(each)["state"] for each in "ab"} == {"a": "failed", "b": "ok"}
     assert story.check("a")["plugin"] == "bridge"
     assert "there is no route" in story.listed()
     story.inside("a", "ip", "route", "add", *default)
-    story.told(RECOVERED, "as it was made")
+    story.event_message(RECOVERED, "as it was made")
 
     element = f"{{ tcp . {HOST_PORT} }}"
     story.node("nft", "delete", "element", "inet", "podwire", "ports4", element)
-    assert f"host port tcp {HOST_PORT}" in story.told(FAILED, "port")
+    assert f"host port tcp {HOST_PORT}" in story.event_message(FAILED, "port")
     assert story.events("b", FAILED) == {}
     cluster.delete_all()
     cluster.empty()
@@ -129,9 +129,9 @@ def test_with_restart_a_pod_that_lost_its_network_gets_another(cluster):
         now = cluster.sandboxes(ready=True).get("a", [])
         return now and now != [before] and story.answers(HOST_PORT)
 
-    cluster.eventually(works, "a new sandbox answers", cluster.tell_pods)
+    cluster.eventually(works, "a new sandbox answers", cluster.describe_pods)
     sys.stdout.write(f"it answers again after {time.monotonic() - begun:.2f} s\n")
-    story.told(FAILED, "eth0")
+    story.event_message(FAILED, "eth0")
     cluster.running(2)
     assert cluster.pods()["a"]["status"]["containerStatuses"][0]["restartCount"] == 1
     assert story.sandbox("b") == other

@@ -54,8 +54,8 @@ def test_pods_wait_for_their_plugin_and_start_when_it_registers(cluster):
         found = cluster.get("events", "--field-selector", "involvedObject.name=web,reason=FailedCreatePodSandBox")
         return found and [each for each in found["items"] if each["count"] >= 4]
 
-    (told, *_) = cluster.eventually(reason, "the reason is told, and told again", cluster.tell_pods)
-    assert 'NRI plugin "logger" is required for pod default/web' in told["message"]
+    (event, *_) = cluster.eventually(reason, "the reason is told, and told again", cluster.describe_pods)
+    assert 'NRI plugin "logger" is required for pod default/web' in event["message"]
     assert cluster.pods()["host"]["status"]["phase"] == "Running", "whoever brings the plugin can start"
     logger = Logger(cluster)
     try:
@@ -76,9 +76,9 @@ def test_the_trace_shows_the_plugin_between_cni_and_the_sandbox(cluster):
         cluster.eventually(lambda: "synchronized" in logger.log.read_text(), "the plugin is there")
         cluster.apply(pod("web"))
         cluster.running(1)
-        told = cluster.podwire("trace", "web", "--format", "json")
-        assert told.returncode == 0, told.stderr
-        arrows = [(each["from"], each["to"], each["method"]) for each in json.loads(told.stdout)]
+        done = cluster.podwire("trace", "web", "--format", "json")
+        assert done.returncode == 0, done.stderr
+        arrows = [(each["from"], each["to"], each["method"]) for each in json.loads(done.stdout)]
         hook = ("ContainerRuntime", "00-logger", "NRI RunPodSandbox")
         adds = [place for place, (_, to, method) in enumerate(arrows) if to == "CNIPlugin" and method.startswith("ADD")]
         assert max(adds) < arrows.index(hook)

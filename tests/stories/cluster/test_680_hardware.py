@@ -88,9 +88,9 @@ def device_plugin(cluster):
 
 def has(cluster, name):
     """What a pod was told that it has."""
-    text = cluster.told("exec", name, "--", "sh", "-c", "echo $PODWIRE_DEVICE_VFS_INFO")
-    (told,) = json.loads(text)
-    return told
+    text = cluster.output("exec", name, "--", "sh", "-c", "echo $PODWIRE_DEVICE_VFS_INFO")
+    (device,) = json.loads(text)
+    return device
 
 
 def test_virtual_functions_go_into_pods_and_come_back_as_they_were(cluster):
@@ -100,17 +100,17 @@ def test_virtual_functions_go_into_pods_and_come_back_as_they_were(cluster):
     with device_plugin(cluster):
         cluster.apply(pod("a"), pod("b"))
         pods = cluster.running(2)
-        told = {name: has(cluster, name) for name in pods}
-        assert {each["numaNode"] for each in told.values()} == {0}
-        assert len({each["pciAddress"] for each in told.values()}) == 2
-        held = {each["name"] for each in told.values()}
+        devices = {name: has(cluster, name) for name in pods}
+        assert {each["numaNode"] for each in devices.values()} == {0}
+        assert len({each["pciAddress"] for each in devices.values()}) == 2
+        held = {each["name"] for each in devices.values()}
         assert set(links(cluster)) == set(before) - held
         for name, other in (("a", "b"), ("b", "a")):
-            address = cluster.told("exec", name, "--", "cat", "/sys/class/net/eth0/address").strip()
-            assert address == before[told[name]["name"]][0]
-            page = cluster.told("exec", name, "--", "wget", "-qO-", f"http://{pods[other]['status']['podIP']}/")
+            address = cluster.output("exec", name, "--", "cat", "/sys/class/net/eth0/address").strip()
+            assert address == before[devices[name]["name"]][0]
+            page = cluster.output("exec", name, "--", "wget", "-qO-", f"http://{pods[other]['status']['podIP']}/")
             assert page.strip() == other
-        away = told["a"]["name"]
+        away = devices["a"]["name"]
         card = {"ens1f0": "../0000:3b:00.0", "ens1f1": "../0000:3b:00.1"}[away[:6]]
         assert read(cluster, "readlink", f"/sys/class/net/{away}/device/physfn").strip() == card
         assert cluster.podwire("hardware", "unplug", away).returncode == 0

@@ -100,13 +100,13 @@ def test_each_pod_has_a_card_and_a_gpu_below_the_same_root(cluster):
         assert (has["nic"][0], has["gpu"][0]) == (NET, GPU)
         assert nic[ROOT] == gpu[ROOT]
         roots.add(nic[ROOT]["string"])
-        said = cluster.told("exec", f"pod-{number}", "--", "sh", "-c", "env; cat /sys/class/net/net1/address")
+        said = cluster.output("exec", f"pod-{number}", "--", "sh", "-c", "env; cat /sys/class/net/net1/address")
         index = has["gpu"][1].rpartition("-")[2]
         assert f"PODWIRE_GPU_{index}={gpu['uuid']['string']}\n" in said
         assert said.split()[-1] == nic["mac"]["string"]
     assert len(roots) == CARDS
     assert links(cluster) == {}
-    page = cluster.told("exec", "pod-0", "--", "wget", "-qO-", "http://192.0.2.8/")
+    page = cluster.output("exec", "pod-0", "--", "wget", "-qO-", "http://192.0.2.8/")
     assert page.strip() == "pod-7", "packets go from card to card"
     cluster.delete_all()
     cluster.eventually(lambda: links(cluster) == before, "all cards are back", cluster.logs)

@@ -68,7 +68,7 @@ def telemetry(cluster, tmp_path):
         yield made
 
 
-def told(cluster, *words: str) -> str:
+def trace_output(cluster, *words: str) -> str:
     done = cluster.podwire("trace", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -76,7 +76,7 @@ def told(cluster, *words: str) -> str:
 
 def ended(cluster, pod: str) -> bool:
     """Whether the last that happened to a pod was told: the API server forgot it, the runtime removed it."""
-    records = json.loads(told(cluster, pod, "--format", "json"))
+    records = json.loads(trace_output(cluster, pod, "--format", "json"))
     over = {each["method"].split(" ")[0] for each in records if each["outcome"] == "OK"}
     return {"delete", "RemovePodSandbox"} <= over
 
@@ -87,21 +87,23 @@ def test_starts_and_ends_are_drawn_compared_and_exported(cluster, a_pod, telemet
     cluster.running(1)
     cluster.apply(a_pod("late"))
     both = cluster.running(2)
-    cluster.eventually(lambda: "Running after" in told(cluster, "late", "--color", "never"), "its start was told")
+    cluster.eventually(
+        lambda: "Running after" in trace_output(cluster, "late", "--color", "never"), "its start was told"
+    )
 
-    assert told(cluster, "--last").startswith("pod default/late: Running after ")
-    table, _, drawn = told(cluster, "--slow", "--top", "2").partition("\n\n")
+    assert trace_output(cluster, "--last").startswith("pod default/late: Running after ")
+    table, _, drawn = trace_output(cluster, "--slow", "--top", "2").partition("\n\n")
     assert len(table.splitlines()) == 3
     assert drawn.startswith(f"pod {table.splitlines()[1].split()[0]}: Running after ")
-    compared = json.loads(told(cluster, "--diff", "web", "late", "--format", "json"))
+    compared = json.loads(trace_output(cluster, "--diff", "web", "late", "--format", "json"))
     kinds = {(each["to"], each["call"]) for each in compared["hops"] if each["kind"] == "both"}
     assert {("etcd", "create pods"), ("ContainerRuntime", "RunPodSandbox"), ("CNIPlugin", "ADD bridge")} <= kinds
     assert sum(each["a"] for each in compared["phases"]) == pytest.approx(compared["a"]["took"])
-    assert "until Running" in told(cluster, "--diff", "web", "late")
-    page = told(cluster, "late", "--format", "html")
+    assert "until Running" in trace_output(cluster, "--diff", "web", "late")
+    page = trace_output(cluster, "late", "--format", "html")
     assert page.count("<script") == 2
     assert "RunPodSandbox" in page
-    assert "no deviations" in told(cluster, "late", "--check", "pod")
+    assert "no deviations" in trace_output(cluster, "late", "--check", "pod")
 
     trace = both["late"]["metadata"]["uid"].replace("-", "")
     cluster.eventually(lambda: any(not span.parent_span_id for _, span in telemetry.spans(trace)), "the root is there")
@@ -110,12 +112,12 @@ def test_starts_and_ends_are_drawn_compared_and_exported(cluster, a_pod, telemet
     cni = names["CNIPlugin", "ADD bridge"]
     assert known[cni.parent_span_id][1].name == "RunPodSandbox"
     assert names["podwire", "pod default/late"].span_id in {span.parent_span_id for _, span in known.values()}
-    sent = told(cluster, "late", "--otlp", telemetry.url)
+    sent = trace_output(cluster, "late", "--otlp", telemetry.url)
     assert re.fullmatch(rf"\d+ spans of trace {trace} sent to {telemetry.url}/v1/traces\n", sent)
 
     cluster.delete_all()
-    cluster.eventually(lambda: ended(cluster, "web"), "its end was told", lambda: told(cluster, "web"))
-    arrows = [(each["from"], each["method"]) for each in json.loads(told(cluster, "web", "--format", "json"))]
+    cluster.eventually(lambda: ended(cluster, "web"), "its end was told", lambda: trace_output(cluster, "web"))
+    arrows = [(each["from"], each["method"]) for each in json.loads(trace_output(cluster, "web", "--format", "json"))]
     ends = ["StopContainer", "StopPodSandbox", "DEL bridge", "RemovePodSandbox", "delete /registry/pods/default/web"]
     assert [each for each in ends if each not in {method for _, method in arrows}] == []
 

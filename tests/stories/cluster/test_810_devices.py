@@ -51,7 +51,7 @@ def comes(cluster, plugin):
 
 
 def inside(cluster, name):
-    return cluster.told("exec", name, "--", "sh", "-c", "echo $NICS").split()
+    return cluster.output("exec", name, "--", "sh", "-c", "echo $NICS").split()
 
 
 def test_the_trace_of_a_pod_with_two_devices_matches_the_flow(cluster):
@@ -86,7 +86,7 @@ def test_after_a_reboot_pods_wait_for_their_plugin_and_have_their_devices_again(
             found = cluster.get("events", "--field-selector", "involvedObject.name=web,reason=WaitingForDevices")
             return found and found["items"]
 
-        cluster.eventually(waiting, "the reason is told", cluster.tell_pods)
+        cluster.eventually(waiting, "the reason is told", cluster.describe_pods)
         assert {each["status"]["phase"] for each in cluster.pods().values()} <= {"Running", "Pending"}
         assert not cluster.sandboxes(ready=True)
         comes(cluster, plugin)

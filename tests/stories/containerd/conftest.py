@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """`podwire up` on a containerd as the guide configures it, with our CNI plugins."""
     folder = tmp_path_factory.mktemp("containerd")
     with machine_with_containerd(config_of_the_guide(), folder) as made, watched(made):
-        made.machine.told(PODWIRE, "up", "--detach", "--store", "memory://", "--runtime", f"unix://{SOCKET}")
+        made.machine.output(PODWIRE, "up", "--detach", "--store", "memory://", "--runtime", f"unix://{SOCKET}")
         eventually(lambda: has_accounts(made))
         yield made
 

@@ -75,7 +75,7 @@ class Machine:
             self.words(*words), input=given, capture_output=True, timeout=2 * SECONDS, check=False, env=env
         )
 
-    def told(self, *words: object, given: bytes = b"") -> str:
+    def output(self, *words: object, given: bytes = b"") -> str:
         done = self.run(*words, given=given)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout.decode()}{done.stderr.decode()}"
         return done.stdout.decode()
@@ -86,7 +86,7 @@ class Machine:
         return done.stderr.decode()
 
     def links(self) -> set[str]:
-        return {each["ifname"] for each in json.loads(self.told("ip", "-j", "link"))}
+        return {each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))}
 
     def mounts(self) -> list[str]:
         return [each.split()[4] for each in Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()]
@@ -156,7 +156,7 @@ class Containerd(Program):
         eventually(lambda: self._machine.run(program("ctr"), "version").returncode == 0)
 
     def ctr(self, *words: object) -> str:
-        return self._machine.told(program("ctr"), "-n", "k8s.io", *words)
+        return self._machine.output(program("ctr"), "-n", "k8s.io", *words)
 
     def bring(self, reference: str, *command: str) -> None:
         """Import an image of busybox by this name."""
@@ -182,7 +182,7 @@ class Cluster:
         self.containerd = containerd
 
     def kubectl(self, *words: object, given: bytes = b"") -> str:
-        return self.machine.told("kubectl", *words, given=given)
+        return self.machine.output("kubectl", *words, given=given)
 
     def run(self, *scripts: str, name: str = "", wait: str = "condition=Ready", **spec: Any) -> "Pod":
         """A pod of these shell scripts; `wait` is what to wait for, if anything."""

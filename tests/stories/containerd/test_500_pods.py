@@ -162,9 +162,9 @@ def test_images_are_imported_and_pull_errors_are_containerds(cluster):
     cluster.containerd.bring("podwire.local/later:1")
     always = waiting("localhost:1/none:1", "Always")
     always.until(where, "ErrImagePull")
-    told = cluster.kubectl("get", "events", "--field-selector", f"involvedObject.name={always.name}", "-o", "yaml")
-    assert "failed to pull and unpack image" in told
-    assert "localhost:1/none:1" in told
+    events = cluster.kubectl("get", "events", "--field-selector", f"involvedObject.name={always.name}", "-o", "yaml")
+    assert "failed to pull and unpack image" in events
+    assert "localhost:1/none:1" in events
     never.wait("condition=Ready")
     for each in (always, never):
         each.delete("--force", "--grace-period=0")

@@ -13,8 +13,8 @@ SILENCE = "runtime sends no container events"
 
 def pid_of(cluster, component):
     """Of a component of `podwire up`, as the machine counts; 0 while there is none."""
-    told = json.loads((cluster.machine.root / "run/podwire/status.json").read_text())
-    return next(each["pid"] for each in told["components"] if each["name"] == component)
+    status = json.loads((cluster.machine.root / "run/podwire/status.json").read_text())
+    return next(each["pid"] for each in status["components"] if each["name"] == component)
 
 
 def pids_of(cluster, pod):
@@ -26,7 +26,7 @@ def test_a_kubelet_that_comes_back_adopts_the_containers(cluster):
     pod = cluster.run(f"echo first; {FOREVER}")
     pids, before = pids_of(cluster, pod), pod.status
     old = pid_of(cluster, "kubelet")
-    cluster.machine.told("kill", "-KILL", old)
+    cluster.machine.output("kill", "-KILL", old)
     eventually(lambda: pid_of(cluster, "kubelet") not in (0, old))
     after = cluster.run(FOREVER)
     assert pids_of(cluster, pod) == pids
@@ -41,9 +41,9 @@ def test_a_kubelet_that_comes_back_adopts_the_containers(cluster):
 def test_a_restarted_kubelet_ends_pods_deleted_meanwhile(cluster):
     pod = cluster.run(FOREVER)
     old = pid_of(cluster, "kubelet")
-    cluster.machine.told("kill", "-STOP", old)
+    cluster.machine.output("kill", "-STOP", old)
     cluster.kubectl("delete", "pod", pod.name, "--force", "--grace-period=0")
-    cluster.machine.told("kill", "-KILL", old)
+    cluster.machine.output("kill", "-KILL", old)
     eventually(lambda: not cluster.containerd.containers())
 
 
@@ -78,7 +78,7 @@ async def test_pods_of_another_kubelet_are_left_alone(cluster):
         request = pb.RunPodSandboxRequest(config=config)
         made = await cri.call(methods.RUN_POD_SANDBOX, request, timeout=60)
         old = pid_of(cluster, "kubelet")
-        cluster.machine.told("kill", "-KILL", old)
+        cluster.machine.output("kill", "-KILL", old)
         eventually(lambda: pid_of(cluster, "kubelet") not in (0, old))
         ours = cluster.run(FOREVER)
         ours.delete()

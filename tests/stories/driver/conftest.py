@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _closing(made: Stage) -> Iterator[Stage]:
     try:
         yield made
-        assert not (told := made.cluster.tracebacks()), told
+        assert not (tracebacks := made.cluster.tracebacks()), tracebacks
     finally:
         made.close()
 

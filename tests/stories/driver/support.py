@@ -57,7 +57,7 @@ class Process:
         return self
 
     def ready(self) -> None:
-        self._stage.cluster.eventually(lambda: self.page("readyz") == (200, "ok"), "the driver is ready", self.told)
+        self._stage.cluster.eventually(lambda: self.page("readyz") == (200, "ok"), "the driver is ready", self.log_tail)
 
     def page(self, name: str) -> tuple[int, str]:
         """Status and text of one of its pages; 0 while nobody answers."""
@@ -73,7 +73,7 @@ class Process:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    def told(self) -> str:
+    def log_tail(self) -> str:
         return self.log.read_text()[-6000:] if self.log.exists() else ""
 
     @property
@@ -144,9 +144,9 @@ class Stage:
             each.close()
 
     def logs(self) -> str:
-        told = "\n".join(f"=== {each.log.name}\n{each.told()}" for each in (self.driver, *self._others))
+        drivers = "\n".join(f"=== {each.log.name}\n{each.log_tail()}" for each in (self.driver, *self._others))
         seen = self.cluster.kubectl("get", "pods,resourceclaims", "-o", "wide").stdout
-        return f"{seen}\n{told}\n{self.cluster.logs()}"
+        return f"{seen}\n{drivers}\n{self.cluster.logs()}"
 
     # The node
 
@@ -164,8 +164,8 @@ class Stage:
         return done.stdout
 
     def ip(self, line: str) -> Any:
-        told = self.node("ip", "-j", *line.split())
-        return json.loads(told) if told.strip() else []
+        output = self.node("ip", "-j", *line.split())
+        return json.loads(output) if output.strip() else []
 
     def batch(self, *lines: str) -> None:
         self.node("ip", "-batch", "-", given="\n".join(lines))
@@ -235,7 +235,7 @@ class Stage:
         status = (self.cluster.get("resourceclaim", claim) or {}).get("status") or {}
         return [each["device"] for each in status.get("allocation", {"devices": {"results": []}})["devices"]["results"]]
 
-    def told(self, claim: str, status: str, reason: str) -> list[Object]:
+    def claimed_devices(self, claim: str, status: str, reason: str) -> list[Object]:
         """The claim's devices in its status, once all are said to be so."""
 
         def found() -> list[Object] | None:
@@ -259,7 +259,7 @@ class Stage:
         assert done.returncode == 0, f"{done.stderr}\n{self.logs()}"
 
     def inside(self, pod: str, command: str) -> str:
-        said: str = self.cluster.told("exec", pod, "--", "sh", "-c", command)
+        said: str = self.cluster.output("exec", pod, "--", "sh", "-c", command)
         return said.strip()
 
     def netns_of(self, pod: str) -> str:
@@ -273,7 +273,7 @@ class Stage:
         return json.loads(done.stdout) if done.stdout.strip() else []
 
     def deleted(self, *pods: str) -> None:
-        self.cluster.told("delete", "pods", *pods, f"--timeout={PATIENCE:.0f}s")
+        self.cluster.output("delete", "pods", *pods, f"--timeout={PATIENCE:.0f}s")
 
     def waits(self, pod: str, *texts: str) -> str:
         """Until events of a pod have all these texts; it has no container that ran."""
@@ -353,9 +353,9 @@ def _sorted(values: list[Any]) -> list[Any]:
 def parameters(**fields: Any) -> Object:
     """Opaque parameters for this driver; keywords that are no groups are of the interface."""
     groups = ("routes", "rules", "neighbours", "ethtool", "rdma", "locks")
-    told = {key: value for key, value in fields.items() if key in groups}
+    grouped = {key: value for key, value in fields.items() if key in groups}
     interface = {"name": "net1"} | {key.rstrip("_"): value for key, value in fields.items() if key not in groups}
-    return {"apiVersion": f"{DRIVER}/v1alpha1", "kind": "InterfaceParameters", "interface": interface, **told}
+    return {"apiVersion": f"{DRIVER}/v1alpha1", "kind": "InterfaceParameters", "interface": interface, **grouped}
 
 
 def claim(name: str, /, *interfaces: str, kind: str = "ResourceClaim", **more: Any) -> Object:

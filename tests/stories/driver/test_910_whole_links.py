@@ -41,7 +41,7 @@ def test_a_link_gets_the_claims_address_and_name_and_is_restored(stage, claim):
         stage.pod("odd", "odd"),
     )
     assert stage.inside("fixed", "ping -c 1 -W 20 -I eth99 192.0.2.1")
-    [device] = stage.told("fixed", "True", "Attached")
+    [device] = stage.claimed_devices("fixed", "True", "Attached")
     assert device["networkData"] == {
         "interfaceName": "eth99",
         "hardwareAddress": before["links"]["lan1"]["address"],
@@ -68,7 +68,9 @@ def test_a_template_the_hosts_own_addresses_two_devices_of_one_request_and_the_s
     [link] = stage.look("carried", "addr show dev net1")
     assert "203.0.113.1/24" in addresses(link)
     assert stage.inside("carried", "ping -c 1 -W 20 203.0.113.254")
-    assert sorted(each["networkData"]["interfaceName"] for each in stage.told("pair", "True", "Attached")) == [
+    assert sorted(
+        each["networkData"]["interfaceName"] for each in stage.claimed_devices("pair", "True", "Attached")
+    ) == [
         "two1",
         "two2",
     ]
@@ -219,7 +221,7 @@ def programs_on(netns, link):
 def test_bpf_programs_of_a_link_are_listed_and_a_claim_can_drop_them(stage, claim):
     stage.veth("bpf1")
 
-    def told(tc, tcx):
+    def wait_for_programs(tc, tcx):
         def look():
             known = {key: next(iter(of.values())) for key, of in stage.devices()["bpf1"]["attributes"].items()}
             return (known["ebpf"], known.get("tcPrograms"), known.get("tcxPrograms")) == (bool(tc), tc, tcx)
@@ -229,7 +231,7 @@ def test_bpf_programs_of_a_link_are_listed_and_a_claim_can_drop_them(stage, clai
     with programs_on(stage.netns, "bpf1"):
         stage.batch("link set bpf1 alias programmed")  # the kernel does not tell what TCX gets: it is seen by the way
         stage.offered("bpf1")
-        told("counts:[tc]", "passes")
+        wait_for_programs("counts:[tc]", "passes")
         before = stage.dump("bpf")
         stage.run(
             claim("unwatched", "bpf1", disableEbpf=True, addresses=["192.0.2.129/26"]),
@@ -242,8 +244,8 @@ def test_bpf_programs_of_a_link_are_listed_and_a_claim_can_drop_them(stage, clai
         with visit(netns):
             left = ebpf.tcx(index)
         assert left == []
-        told("counts:[tc]", "passes")  # while a pod has it, it is listed as it was
+        wait_for_programs("counts:[tc]", "passes")  # while a pod has it, it is listed as it was
         stage.deleted("unwatched")
         stage.as_before(before, "bpf")
-        told(None, None)
+        wait_for_programs(None, None)
     stage.never_bare("unwatched")

@@ -88,7 +88,7 @@ def test_pods_wait_while_the_driver_is_away_and_start_when_it_is_back(stage, cla
     stage.driver.start()
     assert stage.devices() == listed, "what is allocated is listed as it was, also by the next driver"
     stage.driver.kill()
-    stage.cluster.told("delete", "pod", "away", "--force", "--grace-period=0")
+    stage.cluster.output("delete", "pod", "away", "--force", "--grace-period=0")
     stage.cluster.eventually(lambda: not stage.cluster.sandboxes(ready=True), "its sandbox is gone")
     stage.driver.start()
     stage.as_before(before, *MINE)
@@ -166,4 +166,4 @@ def test_a_driver_that_is_killed_at_a_step_leaves_no_pod_bare_and_no_link_change
         stage.deleted(name)
     stage.as_before(before, *MINE)
     stage.never_bare(name)
-    stage.cluster.told("delete", "resourceclaims", *claims_of(name))
+    stage.cluster.output("delete", "resourceclaims", *claims_of(name))

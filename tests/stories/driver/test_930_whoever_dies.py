@@ -39,10 +39,10 @@ def apart(stage, names):
     """Each pod has one device and one address that nobody else has."""
     devices = [device for each in names for device in stage.given(each)]
     assert len(devices) == len(set(devices)) == len(names)
-    told = [stage.told(each, "True", "Attached")[0]["networkData"]["ips"][0] for each in names]
-    assert len(set(told)) == len(names)
+    published = [stage.claimed_devices(each, "True", "Attached")[0]["networkData"]["ips"][0] for each in names]
+    assert len(set(published)) == len(names)
     inside = [stage.look(each, "-4 addr show dev net1")[0]["addr_info"][0]["local"] for each in names]
-    assert [f"{each}/24" for each in inside] == told
+    assert [f"{each}/24" for each in inside] == published
 
 
 def test_a_new_driver_takes_over_while_pods_start(stage, claim):
@@ -76,7 +76,7 @@ def test_kubelet_and_runtime_are_killed_while_pods_start_and_end(stage, claim, c
     stage.cluster.eventually(lambda: stage.cluster.restarts(component) > deaths and stage.cluster.is_up(), "it is back")
     stage.ready(*names)
     apart(stage, names)
-    stage.cluster.told("delete", "pods", *names, "--wait=false")
+    stage.cluster.output("delete", "pods", *names, "--wait=false")
     stage.cluster.signal(component)
     stage.cluster.eventually(lambda: stage.cluster.pods() == {}, "they are gone", stage.logs)
     stage.as_before(before, "lan")
@@ -128,7 +128,7 @@ def left(state):
 def test_claims_that_are_deleted_under_their_pods_go_with_them(stage, claim):
     before = stage.dump("lan")
     stage.run(claim("gone", "lan0", addressPool="lab"), stage.pod("gone", "gone"))
-    stage.cluster.told("delete", "resourceclaim", "gone", "--wait=false")
+    stage.cluster.output("delete", "resourceclaim", "gone", "--wait=false")
     assert stage.inside("gone", "cat /sys/class/net/net1/address")
     stage.driver.kill()
     stage.driver.start()

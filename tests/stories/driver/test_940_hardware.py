@@ -56,8 +56,8 @@ def test_each_pod_has_a_card_and_a_gpu_that_belong_together_and_one_too_many_wai
     assert len(roots) == CARDS
     assert stage.inside("pair-0", f"wget -qO- http://192.0.2.{CARDS}/") == f"pair-{CARDS - 1}"
     stage.cluster.apply(claims[CARDS], pods[CARDS])
-    told = stage.waits(f"pair-{CARDS}", "FailedScheduling")
-    assert "held by default/pair-" in told
+    events = stage.waits(f"pair-{CARDS}", "FailedScheduling")
+    assert "held by default/pair-" in events
     stage.deleted("pair-3")
     stage.ready(f"pair-{CARDS}")
     stage.deleted(*(f"pair-{each}" for each in range(CARDS + 1) if each != 3))
@@ -95,14 +95,14 @@ def test_kubectl_shows_the_claim_and_the_trace_matches_the_flow(stage, claim):
             "told", "told", container={"resources": {"claims": [{"name": "told"}], "limits": {f"{NET}/chardev": "1"}}}
         ),
     )
-    stage.told("told", "True", "Attached")
+    stage.claimed_devices("told", "True", "Attached")
     [device] = stage.given("told")
-    pod, claimed = (stage.cluster.told("describe", kind, "told") for kind in ("pod", "resourceclaim"))
+    pod, claimed = (stage.cluster.output("describe", kind, "told") for kind in ("pod", "resourceclaim"))
     assert f"{device} is net1 with 198.51.100.7/24" in pod
     for each in ("NetworkReady", "Attached", "198.51.100.7/24", f"{device} is net1"):
         assert each in claimed
     [slice_] = [each for each in stage.cluster.get("resourceslices")["items"] if each["spec"]["driver"] == NET]
-    offered = stage.cluster.told("describe", "resourceslice", slice_["metadata"]["name"])
+    offered = stage.cluster.output("describe", "resourceslice", slice_["metadata"]["name"])
     for each in (device, "rail1", ROOT):
         assert each in offered
     stage.cluster.eventually(lambda: "no deviations" in checked(stage), "it is as drawn", lambda: checked(stage))

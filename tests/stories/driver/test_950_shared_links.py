@@ -102,7 +102,9 @@ def test_children_of_all_kinds_with_addresses_of_a_pool_that_are_kept_and_given_
         stage.pod("b", "b"),
         stage.pod("tap", "tap", "vx1", interfaces="tap1 vx"),
     )
-    addresses = {each: stage.told(each, "True", "Attached")[0]["networkData"]["ips"][0] for each in ("a", "b", "tap")}
+    addresses = {
+        each: stage.claimed_devices(each, "True", "Attached")[0]["networkData"]["ips"][0] for each in ("a", "b", "tap")
+    }
     assert sorted(addresses.values()) == [f"10.9.0.{each}/24" for each in (100, 101, 102)]
     assert stage.inside("a", f"wget -qO- http://{addresses['b'].partition('/')[0]}/") == "b"
     assert stage.inside("tap", "ls /dev/net/tun") == "/dev/net/tun"
@@ -120,7 +122,7 @@ def test_children_of_all_kinds_with_addresses_of_a_pool_that_are_kept_and_given_
     assert stage.look("a", "-4 addr show dev net1")[0]["addr_info"][0]["local"] == addresses["a"].partition("/")[0]
     stage.deleted("b")
     stage.ready("none")
-    assert stage.told("none", "True", "Attached")[0]["networkData"]["ips"] == [addresses["b"]]
+    assert stage.claimed_devices("none", "True", "Attached")[0]["networkData"]["ips"] == [addresses["b"]]
     stage.deleted("a", "tap", "none")
     stage.as_before(before, "br0", "up")
     stage.never_bare("a", "b", "tap", "none")
@@ -180,7 +182,7 @@ def test_a_lease_is_taken_before_the_pod_starts_and_given_back_when_it_has_gone(
     with dhcp_server(stage, "dh1p", "10.77.0.50", 3600):
         for name in ("leased", "again"):  # there is one address: the second has it when the first gave it back
             stage.run(claim(name, "dh1", dhcp=True), stage.pod(name, name))
-            assert stage.told(name, "True", "Attached")[0]["networkData"]["ips"] == ["10.77.0.50/24"]
+            assert stage.claimed_devices(name, "True", "Attached")[0]["networkData"]["ips"] == ["10.77.0.50/24"]
             assert stage.inside(name, "ping -c 1 -W 20 -I net1 10.77.0.1")
             stage.deleted(name)
     stage.as_before(before, "dh1")
@@ -199,7 +201,7 @@ def test_a_changed_dhcp_lease_changes_the_pods_address_and_is_reported(stage, cl
         assert "10.77.0.60/24" in stage.inside("moving", f"cat {file}")
 
     def there():
-        [device] = stage.told("moving", "True", "Attached")
+        [device] = stage.claimed_devices("moving", "True", "Attached")
         return device["networkData"]["ips"] == ["10.77.0.70/24"]
 
     with dhcp_server(stage, "dh2p", "10.77.0.70", 3600):
@@ -207,8 +209,8 @@ def test_a_changed_dhcp_lease_changes_the_pods_address_and_is_reported(stage, cl
         [link] = stage.look("moving", "-4 addr show dev net1")
         assert [each["local"] for each in link["addr_info"]] == ["10.77.0.70"]
         assert stage.inside("moving", "ping -c 1 -W 20 -I net1 10.77.0.1")
-        told = stage.inside("moving", f"cat {file}")
-        assert ("10.77.0.70/24" in told, "10.77.0.60/24" in told) == (True, False)
+        output = stage.inside("moving", f"cat {file}")
+        assert ("10.77.0.70/24" in output, "10.77.0.60/24" in output) == (True, False)
         assert "DHCPLeaseLost" in stage.events("moving")
         stage.deleted("moving")
     stage.as_before(before, "dh2")

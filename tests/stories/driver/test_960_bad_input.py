@@ -66,9 +66,9 @@ def test_parameters_only_the_driver_can_check_fail_before_any_change(stage, clai
     ]
     stage.cluster.apply(*(each for claims in wanted.values() for each in claims), *pods)
     said = {text: stage.waits(each[0], "ClaimPrepareFailed") for text, each in names.items()}
-    assert {text: told for text, told in said.items() if text not in told} == {}
+    assert {text: events for text, events in said.items() if text not in events} == {}
     for each in ("vrf", "pool"):
-        [device] = stage.told(each, "False", "PrepareFailed")
+        [device] = stage.claimed_devices(each, "False", "PrepareFailed")
         assert "networkData" not in device
     stage.deleted(*(each[0] for each in names.values()))
     stage.as_before(before, "")
@@ -79,7 +79,7 @@ def test_the_nodes_default_route_link_is_not_allocated(stage, claim):
     stage.cluster.apply(claim("uplink", "wan"), stage.pod("uplink", "uplink"))
     stage.waits("uplink", "FailedScheduling")
     assert any(each["dev"] == "wan" for each in stage.ip("-6 route show default"))
-    stage.cluster.told("delete", "pod", "uplink")
+    stage.cluster.output("delete", "pod", "uplink")
 
 
 def test_a_whole_link_is_for_one_pod_at_a_time(stage, claim):

@@ -80,7 +80,7 @@ class Node:
         self.root, self.logs = self.prefix / "var/lib/kubelet", self.prefix / "var/log/pods"
         self.plugins = self.prefix / "opt/cni/bin"
         self.networks = self.prefix / "etc/cni/net.d"
-        self.space.told("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
+        self.space.output("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
         shutil.copytree(runtimes.PLUGINS, self.plugins)
         self.runtime.plugins = [self.plugins]
         data = self.prefix / "api"
@@ -188,7 +188,7 @@ class Node:
         items = self.get(f"events --field-selector involvedObject.name={name}")["items"]
         return [(each["reason"], each["message"]) for each in sorted(items, key=_when)]
 
-    def told(self, name: str, reason: str) -> str:
+    def event_message(self, name: str, reason: str) -> str:
         """The message of an event, once there is one."""
         return str(
             self.eventually(

@@ -47,7 +47,7 @@ def test_a_crashing_container_backs_off_longer_each_time_and_reports_it(node, po
     assert status["state"]["waiting"]["message"].startswith("back-off 10s restarting failed container=c0")
     assert phase(node, name) == "Running"
     assert "CrashLoopBackOff" in node(f"get pod {name}")
-    assert node.told(name, "BackOff").startswith("Back-off restarting failed container c0 in pod")
+    assert node.event_message(name, "BackOff").startswith("Back-off restarting failed container c0 in pod")
 
 
 def test_a_person_may_ask_for_the_next_try_now(node, pod, name):
@@ -71,9 +71,9 @@ def test_exit_code_and_last_words_are_shown(node, pod, container, name):
         (5, "Error", "to the log\n"),
         (0, "Completed", None),
     ]
-    told = node(f"describe pod {name}")
-    assert "to the file" in told
-    assert "Exit Code:    4" in told
+    output = node(f"describe pod {name}")
+    assert "to the file" in output
+    assert "Exit Code:    4" in output
 
 
 def test_a_deadline_ends_a_pod(node, pod, name):
@@ -96,7 +96,7 @@ def test_another_image_restarts_the_container_in_place(node, pod, name):
     node.wait(f"pod/{name}", "condition=Ready")
     after = node.get(f"pod {name}")["status"]
     assert after["podIP"] == before["podIP"]
-    assert "Container c0 definition changed, will be restarted" in node.told(name, "Killing")
+    assert "Container c0 definition changed, will be restarted" in node.event_message(name, "Killing")
 
 
 def test_a_missing_program_is_reported_and_retried_with_back_off(node, pod, container, name):
@@ -104,7 +104,7 @@ def test_a_missing_program_is_reported_and_retried_with_back_off(node, pod, cont
     node.wait(f"pod/{name}", "jsonpath={.status.containerStatuses[0].state.waiting.reason}=CrashLoopBackOff")
     (status,) = node.get(f"pod {name}")["status"]["containerStatuses"]
     assert status["restartCount"] <= 1
-    assert "/no/such/program" in node.told(name, "Failed")
+    assert "/no/such/program" in node.event_message(name, "Failed")
 
 
 def test_an_ephemeral_container_looks_at_a_pod_and_ends_for_good(node, pod, name):

@@ -10,10 +10,10 @@ def ready(node, name):
 
 
 def test_init_containers_run_one_after_the_other_before_the_apps(node, pod, container, name):
-    def told(word):
+    def script(word):
         return f"echo {word} begins >>/shared/all; sleep 0.3; echo {word} ends >>/shared/all"
 
-    inits = [container(each, told(each), **SHARED) for each in ("one", "two")]
+    inits = [container(each, script(each), **SHARED) for each in ("one", "two")]
     apps = [container("app", "echo app >>/shared/all; cat /shared/all; sleep 3600", **SHARED)]
     node.make(pod(name, containers=apps, initContainers=inits, volumes=VOLUMES, terminationGracePeriodSeconds=0))
     node.wait(f"pod/{name}", "condition=Ready")
@@ -62,7 +62,7 @@ def test_a_readiness_probe_sets_and_clears_ready(node, pod, container, name):
     node.make(pod(name, containers=[container("c", readinessProbe=probe)]))
     node.wait(f"pod/{name}", "jsonpath={.status.phase}=Running")
     assert not ready(node, name)
-    assert node.told(name, "Unhealthy").startswith("Readiness probe failed")
+    assert node.event_message(name, "Unhealthy").startswith("Readiness probe failed")
     node.exec(name, "touch /tmp/well")
     node.wait(f"pod/{name}", "condition=Ready")
     node.exec(name, "rm /tmp/well")
@@ -77,7 +77,7 @@ def test_a_liveness_probe_restarts_a_hanging_container(node, pod, container, nam
     node.exec(name, "touch /tmp/ill")
     node.wait(f"pod/{name}", "jsonpath={.status.containerStatuses[0].restartCount}=1")
     node.wait(f"pod/{name}", "condition=Ready")
-    assert node.told(name, "Killing") == "Container c failed liveness probe, will be restarted"
+    assert node.event_message(name, "Killing") == "Container c failed liveness probe, will be restarted"
     reasons = [reason for reason, _ in node.events(name)]
     assert reasons.count("Killing") == 1
 
@@ -105,5 +105,5 @@ def test_a_readiness_gate_waits_for_its_condition(node, pod, name):
 def test_a_post_start_hook_that_fails_ends_the_container(node, pod, container, name):
     hook = {"postStart": {"exec": {"command": ["sh", "-c", "exit 9"]}}}
     node.make(pod(name, containers=[container("c", lifecycle=hook)]))
-    assert "PostStartHook failed" in node.told(name, "FailedPostStartHook")
+    assert "PostStartHook failed" in node.event_message(name, "FailedPostStartHook")
     node.wait(f"pod/{name}", "jsonpath={.status.containerStatuses[0].state.waiting.reason}=CrashLoopBackOff")

@@ -61,7 +61,7 @@ def test_a_failed_pre_stop_hook_is_reported_and_the_pod_still_ends(node, pod, co
     node.make(pod(name, containers=[container("c", lifecycle=hook)]))
     node.wait(f"pod/{name}", "condition=Ready")
     node(f"delete pod {name}")
-    assert node.told(name, "FailedPreStopHook")
+    assert node.event_message(name, "FailedPreStopHook")
 
 
 def test_a_container_that_ignores_sigterm_is_killed_after_the_grace_period(node, pod, container, name):

@@ -82,8 +82,8 @@ def test_the_token_of_a_pod_opens_the_api_from_inside(node, pod, name):
     path = f"https://192.0.2.10:6443/api/v1/namespaces/{node.exec(name, f'cat {files}/namespace')}/pods/{name}"
     inside = ("nsenter", "-t", node.pid(name), "-n")
     bearer = f"Authorization: Bearer {token}"
-    told = json.loads(node.space.told(*inside, "curl", "-s", "--cacert", authority, "-H", bearer, path))
-    assert told["metadata"]["name"] == name
+    document = json.loads(node.space.output(*inside, "curl", "-s", "--cacert", authority, "-H", bearer, path))
+    assert document["metadata"]["name"] == name
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     assert claims["kubernetes.io"]["pod"]["name"] == name
     assert claims["kubernetes.io"]["node"]["name"] == "node"
@@ -178,7 +178,7 @@ def test_a_host_path_that_must_be_there_is_waited_for(node, pod, container, name
     place = node.prefix / f"waited-{name}"
     volumes = [{"name": "v", "hostPath": {"path": str(place), "type": "Directory"}}]
     node.make(pod(name, containers=[container("c", **mounted(v="/v"))], volumes=volumes))
-    assert "hostPath type check failed" in node.told(name, "FailedMount")
+    assert "hostPath type check failed" in node.event_message(name, "FailedMount")
     place.mkdir()
     node.wait(f"pod/{name}", "condition=Ready")
 

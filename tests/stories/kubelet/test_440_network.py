@@ -15,7 +15,7 @@ def node(template, running):
 
 
 def served(node, address):
-    return node.space.told("curl", "-s", "--retry", "20", "--retry-connrefused", "--retry-delay", "1", address)
+    return node.space.output("curl", "-s", "--retry", "20", "--retry-connrefused", "--retry-delay", "1", address)
 
 
 def test_pods_reach_each_other(node, pod, container, name):
@@ -76,7 +76,7 @@ def test_without_a_network_the_node_is_not_ready_and_pods_wait(node, pod, name, 
     assert "NetworkReady=false" in node("get node node -o json")
     given = pod(name, nodeName="node")
     node.make(given, pod(f"{name}-host", nodeName="node", hostNetwork=True, dnsPolicy="Default"))
-    assert "network is not ready" in node.told(name, "NetworkNotReady")
+    assert "network is not ready" in node.event_message(name, "NetworkNotReady")
     node.wait(f"pod/{name}-host", "condition=Ready")
     assert node.get(f"pod {name}")["status"]["phase"] == "Pending"
     no_network()
@@ -103,9 +103,9 @@ def test_a_plugin_failure_is_reported_and_a_fixed_plugin_is_used_at_once(node, p
     error = {"cniVersion": "1.0.0", "code": 11, "msg": "the cable is loose", "details": "pull harder"}
     plugin(f"#!/bin/sh\ncat >/dev/null\n[ $CNI_COMMAND = ADD ] || exit 0\necho '{json.dumps(error)}'\nexit 1\n")
     node.make(pod(name))
-    told = node.told(name, "FailedCreatePodSandBox")
-    assert told.startswith("Failed to create pod sandbox: ")
-    assert "the cable is loose" in told
+    message = node.event_message(name, "FailedCreatePodSandBox")
+    assert message.startswith("Failed to create pod sandbox: ")
+    assert "the cable is loose" in message
     assert (
         node.get(f"pod {name}")["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating"
     )
@@ -118,7 +118,7 @@ def test_a_plugin_failure_is_reported_and_a_fixed_plugin_is_used_at_once(node, p
 def test_a_pod_whose_network_teardown_fails_ends_once_it_succeeds(node, pod, name, plugin):
     plugin("#!/bin/sh\nexit 1\n")
     node.make(pod(name))
-    node.told(name, "FailedCreatePodSandBox")
+    node.event_message(name, "FailedCreatePodSandBox")
     node(f"delete pod {name} --wait=false")
     plugin()
     node.wait(f"pod/{name}", "delete")

@@ -57,7 +57,7 @@ def test_a_missing_reference_of_a_volume_is_reported_and_used_once_created(node,
     source = {"configmap": {"configMap": {"name": name}}, "secret": {"secret": {"secretName": name}}}[kind]
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     node.make(pod(name, containers=[container("c", **mount)], volumes=[{"name": "v", **source}]))
-    assert f'{kind} "{name}" not found' in node.told(name, "FailedMount")
+    assert f'{kind} "{name}" not found' in node.event_message(name, "FailedMount")
     node.wait(f"pod/{name}", "jsonpath={.status.containerStatuses[0].state.waiting.reason}=ContainerCreating")
     node(f"create {'secret generic' if kind == 'secret' else kind} {name} --from-literal=word=here")
     node.wait(f"pod/{name}", "condition=Ready")
@@ -65,18 +65,18 @@ def test_a_missing_reference_of_a_volume_is_reported_and_used_once_created(node,
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reason"),
     [
         pytest.param({"nodeSelector": {"none": "such"}}, "node(s) didn't match Pod's node affinity", id="no such node"),
         pytest.param({"cpu": "10k"}, "Insufficient cpu", id="too much"),
     ],
 )
-def test_an_unschedulable_pod_waits_and_reports_the_reason(node, pod, container, name, fields, told):
+def test_an_unschedulable_pod_waits_and_reports_the_reason(node, pod, container, name, fields, reason):
     cpu = fields.pop("cpu", None) if "cpu" in (fields := dict(fields)) else None
     asked = {"resources": {"requests": {"cpu": cpu}}} if cpu else {}
     node.make(pod(name, containers=[container("c", **asked)], **fields))
-    assert told in node.told(name, "FailedScheduling")
-    assert told in node(f"describe pod {name}")
+    assert reason in node.event_message(name, "FailedScheduling")
+    assert reason in node(f"describe pod {name}")
     assert node.get(f"pod {name}")["status"]["phase"] == "Pending"
 
 
@@ -86,7 +86,7 @@ def test_a_pod_that_a_full_node_was_given_anyway_is_turned_away_for_good(node, p
     node.make(pod(name, nodeName="node"))
     node.wait(f"pod/{name}", "jsonpath={.status.phase}=Failed")
     assert "OutOfpods" in node(f"get pod {name}")
-    assert node.told(name, "OutOfpods")
+    assert node.event_message(name, "OutOfpods")
     before = node.get(f"pod {name}")
     node(f"delete pod {name}-0")
     node(f"label pod {name} seen=again")

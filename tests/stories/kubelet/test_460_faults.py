@@ -61,7 +61,7 @@ def test_an_exit_during_kubelet_downtime_is_reported_afterwards(node, pod, name,
     node.wait(f"pod/{name}", "condition=Ready")
     pid = node.pid(name)
     node.kubelet.kill()
-    node.space.told("kill", "-TERM", pid)
+    node.space.output("kill", "-TERM", pid)
     node.eventually(lambda: not node.alive(pid))
     node.kubelet.start()
     node.wait(f"pod/{name}", "jsonpath={.status.phase}=Failed")
@@ -89,7 +89,7 @@ def test_changes_during_an_api_server_outage_are_reported_afterwards(node, pod, 
     pid = node.pid(name)
     node.api.pause()
     try:
-        node.space.told("kill", "-TERM", pid)
+        node.space.output("kill", "-TERM", pid)
         node.eventually(lambda: not node.alive(pid))
     finally:
         node.api.go_on()
@@ -100,7 +100,7 @@ def test_changes_during_an_api_server_outage_are_reported_afterwards(node, pod, 
 
 def test_a_container_that_is_killed_from_outside_starts_again(node, pod, name):
     ready(node, pod, name)
-    node.space.told("kill", "-KILL", node.pid(name))
+    node.space.output("kill", "-KILL", node.pid(name))
     node.wait(f"pod/{name}", "jsonpath={.status.containerStatuses[0].restartCount}=1")
     node.wait(f"pod/{name}", "condition=Ready")
     (status,) = node.get(f"pod {name}")["status"]["containerStatuses"]

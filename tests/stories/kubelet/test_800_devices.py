@@ -124,7 +124,7 @@ def test_a_plugin_that_is_killed_takes_nothing_from_pods(own_node, pod, containe
         plugin.kill()
         node.eventually(lambda: amounts(node) == ("2", "0"))
         node.make(pod("late", containers=[wanting(container)]))
-        node.told("late", "FailedScheduling")
+        node.event_message("late", "FailedScheduling")
         comes(node, plugin)
         node.wait("pod/late", "condition=Ready")
         assert node.pid(name) == before
@@ -141,7 +141,7 @@ def test_kubelet_and_plugin_die_together_and_pods_wait_instead_of_failing(own_no
         plugin.kill()
         node.make(pod("second", nodeName="node", containers=[wanting(container)]))
         node.kubelet.start()
-        assert "has not registered yet" in node.told("second", "WaitingForDevices")
+        assert "has not registered yet" in node.event_message("second", "WaitingForDevices")
         assert phases(node) == {"first": "Running", "second": "Pending"}
         comes(node, plugin)
         node.wait("pod/second", "condition=Ready")
@@ -210,7 +210,7 @@ def test_a_link_device_moves_into_the_pod_and_returns_to_the_host(running, templ
     with running(template, our_plugins=True) as node:
         macs = {f"nic{number}": f"02:00:5e:00:00:0{number}" for number in range(3)}
         for link, mac in macs.items():
-            node.space.told("ip", "link", "add", link, "address", mac, "type", "veth", "peer", "name", f"far-{link}")
+            node.space.output("ip", "link", "add", link, "address", mac, "type", "veth", "peer", "name", f"far-{link}")
         addresses = {"type": "host-local", "subnet": "10.77.0.0/24", "dataDir": str(node.prefix / "leases")}
         taker = {"type": "host-device", "resourceName": NIC, "capabilities": {"deviceID": True}, "ipam": addresses}
         taker["dataDir"] = str(node.prefix / "attachments")
@@ -222,10 +222,10 @@ def test_a_link_device_moves_into_the_pod_and_returns_to_the_host(running, templ
             assert len(got) == 2
             assert {tuple(each.split()) for each in got} <= set(macs.items())
             node("delete pod p0 p1")
-            home = json.loads(node.space.told("ip", "-j", "link"))
+            home = json.loads(node.space.output("ip", "-j", "link"))
             assert {each["ifname"]: each["address"] for each in home if each["ifname"] in macs} == macs
         for link in macs:
-            node.space.told("ip", "link", "delete", link)
+            node.space.output("ip", "link", "delete", link)
 
 
 def test_a_pod_fails_when_its_devices_cannot_share_a_numa_node(running, template, pod, container):
@@ -240,7 +240,7 @@ def test_a_pod_fails_when_its_devices_cannot_share_a_numa_node(running, template
             status = node.get("pod far")["status"]
             assert status["reason"] == "TopologyAffinityError"
             assert status["message"] == "Pod was rejected: Resources cannot be allocated with Topology locality"
-            node.told("far", "TopologyAffinityError")
+            node.event_message("far", "TopologyAffinityError")
             assert held(node) == {}
             node.make(pod("near", containers=[wanting(container, 2)]))
             node.wait("pod/near", "condition=Ready")

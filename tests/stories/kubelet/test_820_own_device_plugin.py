@@ -21,7 +21,7 @@ POOLS = {
 def plugged(running, template):
     """A node whose pods get a link of the pool as their eth0, and the plugin that brings it."""
     with running(template, our_plugins=True) as node:
-        node.space.told("ip", "link", "add", "yard", "up", "type", "bridge")
+        node.space.output("ip", "link", "add", "yard", "up", "type", "bridge")
         addresses = {"type": "host-local", "subnet": "10.77.0.0/24"}
         taker = {"type": "host-device", "resourceName": LINK, "capabilities": {"deviceID": True}, "ipam": addresses}
         taker["dataDir"] = str(node.prefix / "attachments")
@@ -38,7 +38,7 @@ def plugged(running, template):
             node.clean()
         finally:
             assert plugin.stop() == 0
-        node.space.told("ip", "link", "delete", "yard")
+        node.space.output("ip", "link", "delete", "yard")
 
 
 def allocatable(node):
@@ -67,7 +67,7 @@ def test_pods_keep_their_links_whichever_component_dies(plugged, pod, container)
     node.kubelet.kill()
     node.kubelet.start()
     node.make(pod("c", nodeName="node", containers=[wanting]))
-    node.told("c", "WaitingForDevices")
+    node.event_message("c", "WaitingForDevices")
     plugin.start()
     node.wait("pod/c", "condition=Ready")
     now = links_of(node, "a", "b", "c")

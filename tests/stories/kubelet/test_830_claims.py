@@ -118,13 +118,13 @@ def test_a_pod_waits_for_its_dra_driver_and_reports_it(own_node, pod, container,
     node = own_node
     offers(node)
     node.make(claim("mine"), claiming(pod, container, name, "mine"))
-    assert f"DRA driver {DRIVER} is not registered" in node.told(name, "FailedPrepareDynamicResources")
+    assert f"DRA driver {DRIVER} is not registered" in node.event_message(name, "FailedPrepareDynamicResources")
     assert node.sandboxes(name) == []
     with driver_of(node) as driver:
         node.wait(f"pod/{name}", "condition=Ready")
         driver.leave()
         node(f"delete pod {name} --wait=false")
-        assert f"DRA driver {DRIVER} is not registered" in node.told(name, "FailedUnprepareDynamicResources")
+        assert f"DRA driver {DRIVER} is not registered" in node.event_message(name, "FailedUnprepareDynamicResources")
         driver.start()
         node(f"wait pod/{name} --for=delete --timeout=60s")
         assert driver.left() == []

@@ -48,7 +48,7 @@ class Plugin:
             ]
             self._child = subprocess.Popen(command, stdout=log, stderr=log)
         if ready:
-            self._cluster.eventually(lambda: self.page("readyz") == (200, "ok"), "the plugin is ready", self.told)
+            self._cluster.eventually(lambda: self.page("readyz") == (200, "ok"), "the plugin is ready", self.log_tail)
 
     def page(self, name: str) -> tuple[int, str]:
         """Status and text of one of its pages; 0 while nobody answers."""
@@ -76,7 +76,7 @@ class Plugin:
     def node(self) -> str:
         return f"/proc/{self._cluster.pid('kubelet')}/ns/net"
 
-    def told(self) -> str:
+    def log_tail(self) -> str:
         return self.log.read_text()[-6000:]
 
     def kill(self) -> None:
@@ -196,7 +196,7 @@ class Network:
         self.cluster.up()
         self.cluster.apply(*[each for each in manifests(Settings()) if each["kind"] != "DaemonSet"])
         for each in ("podroutes", "podmeshes"):
-            self.cluster.told("wait", "--for=condition=Established", f"crd/{each}.net.podwire.dev", "--timeout=60s")
+            self.cluster.output("wait", "--for=condition=Established", f"crd/{each}.net.podwire.dev", "--timeout=60s")
         if plugin:
             self.plugin.start()
 
@@ -213,10 +213,10 @@ class Network:
             pod = self.cluster.get("pod", bare, "-n", namespace or "default")
             return pod if pod and clusters.is_ready(pod) else None
 
-        pod = self.cluster.eventually(running, f"{name} runs", lambda: self.events(bare) + self.plugin.told())
+        pod = self.cluster.eventually(running, f"{name} runs", lambda: self.events(bare) + self.plugin.log_tail())
         id_ = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("podwire://")
-        told = self.cluster.cri("ContainerStatus", container_id=id_, verbose=True)
-        peer = Peer(name, int(told.info["pid"]), [each["ip"] for each in pod["status"]["podIPs"]])
+        answer = self.cluster.cri("ContainerStatus", container_id=id_, verbose=True)
+        peer = Peer(name, int(answer.info["pid"]), [each["ip"] for each in pod["status"]["podIPs"]])
         self._peers.append(peer)
         return peer
 
@@ -245,8 +245,8 @@ class Network:
     def content(self) -> dict[str, int]:
         """How many elements the sets and maps of policies have."""
         words = ["nsenter", f"--net={self.plugin.node}", "nft", "-j", "list", "table", "inet", "podwire-policy"]
-        told = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
-        sets = [each.get("set") or each.get("map") for each in told["nftables"]]
+        document = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+        sets = [each.get("set") or each.get("map") for each in document["nftables"]]
         return {each["name"]: len(each.get("elem", ())) for each in sets if each}
 
     def close(self) -> None:
@@ -266,8 +266,8 @@ def a_pod(name: str, *, labels: dict[str, str] | None = None, namespace: str = "
 def a_policy(name: str, spec: str, namespace: str = "default") -> Object:
     """Of a spec in YAML."""
     meta = {"name": name, "namespace": namespace}
-    told = yaml.safe_load(spec)
-    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": told}
+    policy = yaml.safe_load(spec)
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": policy}
 
 
 def a_resource(kind: str, name: str, spec: str, namespace: str = "default") -> Object:

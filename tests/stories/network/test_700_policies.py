@@ -19,7 +19,7 @@ def agreed(network):
 
     def ask(source, destination, port, *, allowed):
         what = f"{source.name} {'may' if allowed else 'may not'} reach {destination.name} at {port}"
-        network.cluster.eventually(lambda: source.may(destination, port) is allowed, what, network.plugin.told)
+        network.cluster.eventually(lambda: source.may(destination, port) is allowed, what, network.plugin.log_tail)
         assert network.explained(source.name, destination.name, port) is allowed, what
 
     return ask
@@ -40,11 +40,11 @@ def test_access_to_a_pod_follows_policies_labels_and_namespaces(network, agreed,
         assert not network.explained("good", address, 81)
         assert not network.explained("other", address, 80)
 
-    network.cluster.told("label", "pod", "other", "app=good", "--overwrite")
+    network.cluster.output("label", "pod", "other", "app=good", "--overwrite")
     agreed(other, web, 80, allowed=True)
     network.cluster.apply(a_policy("web", NOBODY))
     agreed(good, web, 80, allowed=False)
-    network.cluster.told("delete", "networkpolicy", "web")
+    network.cluster.output("delete", "networkpolicy", "web")
     agreed(good, web, 81, allowed=True)
 
     network.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "far"}})
@@ -54,12 +54,12 @@ def test_access_to_a_pod_follows_policies_labels_and_namespaces(network, agreed,
     network.cluster.apply(a_pod("visitor", namespace="far"))
     visitor = network.peer("far/visitor")
     agreed(visitor, web, 80, allowed=False)
-    network.cluster.told("label", "namespace", "far", "near=yes")
+    network.cluster.output("label", "namespace", "far", "near=yes")
     agreed(visitor, web, 80, allowed=True)
     agreed(good, web, 80, allowed=False)
 
     network.cluster.delete_all()
-    network.cluster.told("delete", "pod", "visitor", "-n", "far")
+    network.cluster.output("delete", "pod", "visitor", "-n", "far")
     network.cluster.eventually(lambda: not any(network.content().values()), "no address is left in the kernel")
 
 
@@ -74,7 +74,7 @@ def test_a_pod_is_isolated_from_its_first_packet_on(network, a_pod, a_policy):
     network.run(a_pod("open", labels={"app": "open"}, container={"command": ["sh", "-c", tries]}))
 
     def logs(name):
-        return network.cluster.told("logs", name)
+        return network.cluster.output("logs", name)
 
     network.cluster.eventually(lambda: "over" in logs("shut"), "it has tried")
     network.cluster.eventually(lambda: "over" in logs("open"), "it has tried")

@@ -69,7 +69,9 @@ def test_a_stranger_never_gets_through(network, a_pod, a_policy):
 
     def more_from_good():
         before = receiver.seen.get("good", 0)
-        cluster.eventually(lambda: receiver.seen.get("good", 0) > before + 20, "who may still can", network.plugin.told)
+        cluster.eventually(
+            lambda: receiver.seen.get("good", 0) > before + 20, "who may still can", network.plugin.log_tail
+        )
 
     for each in everybody:
         each.start()
@@ -79,8 +81,8 @@ def test_a_stranger_never_gets_through(network, a_pod, a_policy):
             more = a_policy(f"more-{extra}", "{podSelector: {}}")
             cluster.apply(a_policy("web", POLICY.replace("EXTRA", str(extra))), more)
         more_from_good()
-        cluster.told("delete", "networkpolicy", *(f"more-{each}" for each in range(1000, 1006)))
-        cluster.told("label", "pod", "other", "app=another", "--overwrite")
+        cluster.output("delete", "networkpolicy", *(f"more-{each}" for each in range(1000, 1006)))
+        cluster.output("label", "pod", "other", "app=another", "--overwrite")
         more_from_good()
         network.plugin.kill()
         more_from_good()

@@ -29,8 +29,8 @@ _libc = ctypes.CDLL(None)
 
 def gateway_of(peer):
     with visit(peer._netns):
-        told = subprocess.run(["ip", "route", "show", "default"], capture_output=True, text=True, check=True)
-    return told.stdout.split()[2]
+        done = subprocess.run(["ip", "route", "show", "default"], capture_output=True, text=True, check=True)
+    return done.stdout.split()[2]
 
 
 @pytest.fixture
@@ -70,17 +70,17 @@ def test_routes_come_change_and_go_with_their_resource(network, far, a_pod, a_re
     assert segment(web) < 1000 < segment(other)
 
     def status(what):
-        return cluster.told("get", "podroute", "small", "-o", f"jsonpath={{.status.{what}}}")
+        return cluster.output("get", "podroute", "small", "-o", f"jsonpath={{.status.{what}}}")
 
-    cluster.eventually(lambda: status("pods") == "1", "its status counts the pod", network.plugin.told)
+    cluster.eventually(lambda: status("pods") == "1", "its status counts the pod", network.plugin.log_tail)
     assert status('conditions[?(@.type=="Ready")].status') == "True"
     cluster.apply(a_resource("PodRoute", "small", ROUTE.replace("GATEWAY", gateway).replace("MTU", "1200")))
     cluster.eventually(lambda: 1000 < segment(web) < 1200, "the other MTU is set")
-    cluster.told("label", "pod", "other", "app=web")
+    cluster.output("label", "pod", "other", "app=web")
     cluster.eventually(lambda: segment(other) < 1200, "a pod that is selected later has the route, too")
     cluster.eventually(lambda: status("pods") == "2", "its status counts both")
     network.plugin.kill()
-    cluster.told("delete", "podroute", "small")
+    cluster.output("delete", "podroute", "small")
     assert segment(web) < 1200, "without the plugin all stays as it is"
     network.plugin.start()
     cluster.eventually(lambda: segment(web) > 1200 and segment(other) > 1200, "the routes are gone")
@@ -113,8 +113,8 @@ class Proxy:
                 connection, _ = listening.accept()
             except OSError:
                 return
-            told = connection.getsockopt(socket.SOL_IP, ORIGINAL_DESTINATION, 16)
-            wanted = socket.inet_ntoa(told[4:8]), struct.unpack("!H", told[2:4])[0]
+            option = connection.getsockopt(socket.SOL_IP, ORIGINAL_DESTINATION, 16)
+            wanted = socket.inet_ntoa(option[4:8]), struct.unpack("!H", option[2:4])[0]
             self.seen.append((port, *wanted))
             threading.Thread(target=self._pass, args=(connection, wanted), daemon=True).start()
 
@@ -149,13 +149,13 @@ def test_connections_go_through_the_proxy_of_a_mesh_and_policies_hold_all_the_sa
         assert not other.may(web, 80), "the policy holds, whatever the mesh does"
         assert network.explained("good", "web", 80)
         assert not network.explained("other", "web", 80)
-        cluster.told("delete", "podmesh", "mesh")
+        cluster.output("delete", "podmesh", "mesh")
 
         def direct():
             seen = len(proxy.seen)
             return web.may(other, 8000, 30) and len(proxy.seen) == seen
 
-        cluster.eventually(direct, "without the resource the proxy is passed by", network.plugin.told)
+        cluster.eventually(direct, "without the resource the proxy is passed by", network.plugin.log_tail)
         assert good.may(web, 80, 30)
     finally:
         proxy.close()

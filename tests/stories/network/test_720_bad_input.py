@@ -18,10 +18,10 @@ routes: [{destinations: [10.70.0.0/16], via: VIA, onLink: true}]
 
 
 def route(**words):
-    told = ROUTE
+    text = ROUTE
     for name, value in {"POLICY": "Fail", "VIA": "10.99.0.1", **words}.items():
-        told = told.replace(name, value)
-    return told
+        text = text.replace(name, value)
+    return text
 
 
 def test_invalid_resources_are_refused_with_field_and_reason(network, a_resource):
@@ -41,7 +41,9 @@ def test_a_pod_that_names_a_missing_resource_waits_until_it_exists(network, a_po
     named = {"net.podwire.dev/routes": "late"}
     cluster.apply(a_pod("waits", annotations=named), a_pod("runs"))
     network.peer("runs")
-    cluster.eventually(lambda: "PodRouteMissing" in network.events("waits"), "the reason is told", network.plugin.told)
+    cluster.eventually(
+        lambda: "PodRouteMissing" in network.events("waits"), "the reason is told", network.plugin.log_tail
+    )
     assert "PodRoute default/late: the pod names it, and it does not exist" in network.events("waits")
     assert network.plugin.metric('failures_total{part="PodRoute",reason="Missing"}') >= 1
     cluster.apply(
@@ -59,13 +61,13 @@ def test_a_kernel_error_fails_closed_or_open_as_the_resource_says(network, a_pod
     spec = route(POLICY=policy).replace("onLink: true", "onLink: false")  # nobody is at that gateway
     cluster.apply(a_resource("PodRoute", "nowhere", spec), a_pod("web", labels={"app": "web"}), a_pod("other"))
     network.peer("other")
-    cluster.eventually(lambda: "PodRouteFailed" in network.events("web"), "the reason is told", network.plugin.told)
+    cluster.eventually(lambda: "PodRouteFailed" in network.events("web"), "the reason is told", network.plugin.log_tail)
 
     def failures():
         nodes = cluster.get("podroute", "nowhere").get("status", {}).get("nodes", [])
         return [row for each in nodes for row in each["failures"]]
 
-    [row] = cluster.eventually(failures, "its status names the pod", network.plugin.told)
+    [row] = cluster.eventually(failures, "its status names the pod", network.plugin.log_tail)
     assert (row["pod"], row["reason"]) == ("web", "Failed")
     assert "spec.routes[0]" in row["message"]
     if runs:
@@ -73,7 +75,7 @@ def test_a_kernel_error_fails_closed_or_open_as_the_resource_says(network, a_pod
     else:
         assert cluster.pods()["web"]["status"]["phase"] == "Pending"
     cluster.delete_all()
-    cluster.eventually(lambda: not failures(), "a pod that is gone fails no more", network.plugin.told)
+    cluster.eventually(lambda: not failures(), "a pod that is gone fails no more", network.plugin.log_tail)
 
 
 def test_of_two_conflicting_resources_the_older_wins_and_the_other_reports_it(network, a_pod, a_resource):
@@ -87,9 +89,9 @@ def test_of_two_conflicting_resources_the_older_wins_and_the_other_reports_it(ne
         conditions = cluster.get("podroute", "b").get("status", {}).get("conditions", [])
         return next((each["message"] for each in conditions if each["reason"] == "Conflict"), "")
 
-    told = cluster.eventually(message, "the younger one says that it lost", network.plugin.told)
-    assert "as PodRoute default/a says, which is older" in told
-    assert "via 10.99.0.1" in cluster.told("exec", "web", "--", "ip", "route")
+    reported = cluster.eventually(message, "the younger one says that it lost", network.plugin.log_tail)
+    assert "as PodRoute default/a says, which is older" in reported
+    assert "via 10.99.0.1" in cluster.output("exec", "web", "--", "ip", "route")
     cluster.delete_all()
 
 

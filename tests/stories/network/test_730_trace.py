@@ -28,12 +28,12 @@ def test_a_decision_from_the_cache_is_traced_with_its_version(network, a_pod, a_
     cluster.apply(a_resource("PodRoute", "chosen", f"{{podSelector: {{matchLabels: {{app: web}}}}, {ROUTES}}}"))
     cluster.apply(a_policy("shut", "{podSelector: {}, policyTypes: [Ingress]}"))
     network.run(a_pod("web", labels={"app": "web"}))
-    told = json.loads(cluster.podwire("trace", "web", "--format", "json").stdout)
-    own = [each["method"] for each in told if (each["from"], each["to"]) == ("NetworkPlugin", "NetworkPlugin")]
+    records = json.loads(cluster.podwire("trace", "web", "--format", "json").stdout)
+    own = [each["method"] for each in records if (each["from"], each["to"]) == ("NetworkPlugin", "NetworkPlugin")]
     version = cluster.get("networkpolicy", "shut")["metadata"]["resourceVersion"]
     assert own[0] == "set policies, routes, mesh"
     assert f"read (cache, rv {version}) networkpolicies/shut" in own
     assert any(each.startswith("read (cache, rv ") and each.endswith(" podroutes/chosen") for each in own)
-    asked = [each for each in told if each["from"] == "NetworkPlugin" and each["to"] == "APIServer"]
+    asked = [each for each in records if each["from"] == "NetworkPlugin" and each["to"] == "APIServer"]
     assert not [each for each in asked if "/apis/net.podwire.dev/" in each["method"]], "nobody was asked in the hook"
     cluster.delete_all()

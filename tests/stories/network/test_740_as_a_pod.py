@@ -45,10 +45,10 @@ def test_it_runs_as_a_pod_and_pods_that_need_it_start_once_it_does(network, a_po
     file.parent.mkdir(parents=True)
     file.write_text("{default_validator: {required_plugins: [nri-network]}, grace: 1s}")
     network.up(plugin=False)
-    told = subprocess.run(
+    done = subprocess.run(
         [PODWIRE, "manifests", "nri-network", "--kubeconfig", KUBECONFIG], capture_output=True, text=True, check=True
     )
-    manifests = list(yaml.safe_load_all(told.stdout))
+    manifests = list(yaml.safe_load_all(done.stdout))
     [daemon_set] = [each for each in manifests if each["kind"] == "DaemonSet"]
     cluster.apply(*manifests)
     cluster.apply(a_policy("shut", "{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]}"))
@@ -66,7 +66,7 @@ def test_it_runs_as_a_pod_and_pods_that_need_it_start_once_it_does(network, a_po
     web, other = network.peer("web"), network.run(a_pod("other"))["other"]
     web.listen(80)
     assert not other.may(web, 80)
-    cluster.told("delete", "networkpolicy", "shut")
+    cluster.output("delete", "networkpolicy", "shut")
     cluster.eventually(lambda: other.may(web, 80), "without the policy it is open", log)
     cluster.delete_all()
-    cluster.told("delete", "pod", "plugin", "-n", "kube-system", "--grace-period=5")
+    cluster.output("delete", "pod", "plugin", "-n", "kube-system", "--grace-period=5")

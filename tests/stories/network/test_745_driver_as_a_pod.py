@@ -45,10 +45,10 @@ def as_a_pod(daemon_set, name):
 def test_it_runs_as_a_pod_and_the_next_instance_is_ready_before_it_goes(network):
     cluster = network.cluster
     cluster.up()
-    told = subprocess.run(
+    done = subprocess.run(
         [PODWIRE, "manifests", "network-driver", "--kubeconfig", KUBECONFIG], capture_output=True, text=True, check=True
     )
-    manifests = list(yaml.safe_load_all(told.stdout))
+    manifests = list(yaml.safe_load_all(done.stdout))
     [daemon_set] = [each for each in manifests if each["kind"] == "DaemonSet"]
     cluster.apply(*manifests)
 
@@ -70,7 +70,7 @@ def test_it_runs_as_a_pod_and_the_next_instance_is_ready_before_it_goes(network)
     cluster.apply(as_a_pod(daemon_set, "new"))
     cluster.eventually(lambda: ready("new"), "the next instance is ready beside it", log("new"))
     assert ready("old"), log("old")()
-    cluster.told("delete", "pod", "old", "-n", NAMESPACE)
+    cluster.output("delete", "pod", "old", "-n", NAMESPACE)
     assert ready("new"), log("new")()
     assert published(), log("new")()
-    cluster.told("delete", "pod", "new", "-n", NAMESPACE, "--grace-period=5")
+    cluster.output("delete", "pod", "new", "-n", NAMESPACE, "--grace-period=5")

@@ -29,8 +29,10 @@ def three(network, a_pod, a_policy):
         assert good.may(web, 80, 30)
         assert not good.may(web, 81)
         assert not other.may(web, 80)
-        told = [network.explained(*each) for each in (("good", "web", 80), ("good", "web", 81), ("other", "web", 80))]
-        assert told == [True, False, False]
+        verdicts = [
+            network.explained(*each) for each in (("good", "web", 80), ("good", "web", 81), ("other", "web", 80))
+        ]
+        assert verdicts == [True, False, False]
         return web, good, other
 
     return run
@@ -45,8 +47,8 @@ def on_the_node(network, *words):
 def configure(network, plugin):
     directory = network.cluster.prefix / "etc/cni/net.d"
     directory.mkdir(parents=True)
-    told = {"cniVersion": "1.0.0", "name": "own", "plugins": [plugin]}
-    (directory / "05-own.conflist").write_text(json.dumps(told))
+    network_config = {"cniVersion": "1.0.0", "name": "own", "plugins": [plugin]}
+    (directory / "05-own.conflist").write_text(json.dumps(network_config))
 
 
 def test_bridges_that_do_not_call_the_rules_are_made_to_again(network, three):
@@ -55,7 +57,7 @@ def test_bridges_that_do_not_call_the_rules_are_made_to_again(network, three):
     assert on_the_node(network, "sysctl", "-n", CALLS).stdout == "1\n"
     on_the_node(network, "sysctl", "-w", f"{CALLS}=0")
     network.cluster.eventually(
-        lambda: on_the_node(network, "sysctl", "-n", CALLS).stdout == "1\n", "it is set again", network.plugin.told
+        lambda: on_the_node(network, "sysctl", "-n", CALLS).stdout == "1\n", "it is set again", network.plugin.log_tail
     )
     assert not other.may(web, 80)
     assert good.may(web, 80, 30)
@@ -74,11 +76,11 @@ def test_policies_of_a_pod_without_a_node_link_apply_inside_and_are_reported(net
     network.up()
     web, good, other = three()
     network.cluster.eventually(
-        lambda: "NetworkPolicyUndoable" in network.events("web"), "its events say so", network.plugin.told
+        lambda: "NetworkPolicyUndoable" in network.events("web"), "its events say so", network.plugin.log_tail
     )
     assert "where NET_ADMIN could undo them" in network.events("web")
     assert "NetworkPolicyUndoable" not in network.events("good"), "nothing isolates it"
-    network.cluster.told("label", "pod", "other", "app=good", "--overwrite")
+    network.cluster.output("label", "pod", "other", "app=good", "--overwrite")
     network.cluster.eventually(lambda: other.may(web, 80), "a change reaches the pod's own rules")
     network.plugin.kill()
     assert not good.may(web, 81)

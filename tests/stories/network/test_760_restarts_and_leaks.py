@@ -46,9 +46,9 @@ def test_a_plugin_restarted_while_the_api_server_is_stopped_opens_nothing(networ
         cluster.signal(each, signal.SIGSTOP)
     try:
         network.plugin.start(ready=False)
-        cluster.eventually(lambda: network.plugin.page("healthz") == (200, "ok"), "it lives", network.plugin.told)
+        cluster.eventually(lambda: network.plugin.page("healthz") == (200, "ok"), "it lives", network.plugin.log_tail)
         cluster.eventually(
-            lambda: "no runtime" not in network.plugin.page("readyz")[1], "it is connected", network.plugin.told
+            lambda: "no runtime" not in network.plugin.page("readyz")[1], "it is connected", network.plugin.log_tail
         )
         assert network.plugin.page("readyz")[0] == 503, "nobody has told it anything"
         cluster.cri("StopPodSandbox", pod_sandbox_id=leaving)
@@ -58,7 +58,7 @@ def test_a_plugin_restarted_while_the_api_server_is_stopped_opens_nothing(networ
     finally:
         for each in ("kubelet", "apiserver"):
             cluster.signal(each, signal.SIGCONT)
-    cluster.eventually(lambda: network.plugin.page("readyz") == (200, "ok"), "it is ready", network.plugin.told)
+    cluster.eventually(lambda: network.plugin.page("readyz") == (200, "ok"), "it is ready", network.plugin.log_tail)
     assert not other.may(web, 80)
     assert good.may(web, 80, 30)
     cluster.delete_all()

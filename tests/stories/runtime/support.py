@@ -67,7 +67,7 @@ class Space:
         entered = ["nsenter", "-t", self.pid, "-n", "-m", "--", *words]
         return list(map(str, ["setpriv", "--pdeathsig", "KILL", *entered]))
 
-    def told(self, *words: object) -> str:
+    def output(self, *words: object) -> str:
         done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -76,7 +76,7 @@ class Space:
         return [each.split()[4] for each in Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()]
 
     def links(self) -> set[str]:
-        return {each["ifname"] for each in json.loads(self.told("ip", "-j", "link"))}
+        return {each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))}
 
     def close(self) -> None:
         self._child.kill()

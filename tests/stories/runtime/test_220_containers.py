@@ -69,7 +69,7 @@ async def test_mounts_are_read_only_or_propagate_as_asked(cri, shared):
     source = shared.prefix / "volume"
     source.mkdir(exist_ok=True)
     (source / "file").write_text("here\n")
-    shared.space.told("sh", "-c", f"mount --bind {source} {source} && mount --make-shared {source}")
+    shared.space.output("sh", "-c", f"mount --bind {source} {source} && mount --make-shared {source}")
     try:
         config = cri.container_config()
         config.mounts.add(host_path=str(source), container_path="/fixed", readonly=True)
@@ -79,13 +79,13 @@ async def test_mounts_are_read_only_or_propagate_as_asked(cri, shared):
         assert await cri.said(id_, "cat /fixed/file /live/file") == "here\nhere\n"
         assert (await cri.exec(id_, "echo no > /fixed/file")).exit_code != 0
         await cri.said(id_, "echo yes > /live/file && mkdir /live/later")
-        shared.space.told("mount", "-t", "tmpfs", "none", source / "later")
-        shared.space.told("touch", source / "later/new")
+        shared.space.output("mount", "-t", "tmpfs", "none", source / "later")
+        shared.space.output("touch", source / "later/new")
         assert await cri.said(id_, "ls /live/later") == "new\n"
         assert await cri.said(id_, "ls /apart/later") == ""
         assert [each.container_path for each in (await cri.status(id_)).mounts] == ["/fixed", "/live", "/apart"]
     finally:
-        shared.space.told("sh", "-c", f"umount -R {source}")
+        shared.space.output("sh", "-c", f"umount -R {source}")
 
 
 async def test_a_read_only_root_and_shared_memory_of_the_pod(cri):
@@ -200,8 +200,8 @@ async def test_events_come_in_order_with_the_pods_status(cri):
         mine = [each for each in seen if each.pod_sandbox_status.id == pod.id]
         kinds = ["CREATED", "STARTED", "STOPPED", "DELETED"]
         for owner in (pod.id, id_):
-            told = [each for each in mine if each.container_id == owner]
-            assert [pb.ContainerEventType.Name(each.container_event_type)[10:-6] for each in told] == kinds
+            owned = [each for each in mine if each.container_id == owner]
+            assert [pb.ContainerEventType.Name(each.container_event_type)[10:-6] for each in owned] == kinds
         assert mine[-1].container_id == pod.id
         stopped = next(each for each in mine if each.container_id == id_ and each.container_event_type == 2)
         assert stopped.containers_statuses[0].state == pb.CONTAINER_EXITED

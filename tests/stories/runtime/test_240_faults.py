@@ -108,9 +108,9 @@ async def test_a_missing_network_or_plugin_is_a_condition(own, kubelet_of, plugi
             conditions = (await cri("Status")).status.conditions
             return next(each for each in conditions if each.type == "NetworkReady")
 
-        told = await network()
-        assert (told.status, told.reason) == (False, "NetworkPluginNotReady")
-        assert "fake" in told.message
+        condition = await network()
+        assert (condition.status, condition.reason) == (False, "NetworkPluginNotReady")
+        assert "fake" in condition.message
         assert "fake" in str(await cri.refused("RunPodSandbox", config=cri.pod_config()))
         (own.prefix / "etc/cni/net.d/10-story.conflist").unlink()
         assert "no network" in (await network()).message
@@ -127,10 +127,10 @@ async def test_a_missing_network_or_plugin_is_a_condition(own, kubelet_of, plugi
 def small_disk(own):
     """The runtime's state on a file system with little room; its images go there too."""
     held = own.state / "images"
-    own.space.told("mount", "--bind", held, "/mnt")
-    own.space.told("mount", "-t", "tmpfs", "-o", "size=24m", "none", own.state)
-    own.space.told("cp", "-a", "/mnt", held)
-    own.space.told("umount", "/mnt")
+    own.space.output("mount", "--bind", held, "/mnt")
+    own.space.output("mount", "-t", "tmpfs", "-o", "size=24m", "none", own.state)
+    own.space.output("cp", "-a", "/mnt", held)
+    own.space.output("umount", "/mnt")
 
 
 async def test_a_full_disk_refuses_new_pods_and_lets_old_ones_go(own, kubelet_of):
@@ -140,7 +140,7 @@ async def test_a_full_disk_refuses_new_pods_and_lets_old_ones_go(own, kubelet_of
         pod = await cri.run()
         id_ = await cri.start(pod)
         other = await cri.create(pod, cri.container_config(name="other"))
-        own.space.told("sh", "-c", f"cat /dev/zero > {own.state}/filler 2> /dev/null || true")
+        own.space.output("sh", "-c", f"cat /dev/zero > {own.state}/filler 2> /dev/null || true")
         assert (await cri.refused("RunPodSandbox", config=cri.pod_config("late"))).code == 8
         assert (
             await cri.refused("CreateContainer", pod_sandbox_id=pod.id, config=cri.container_config(name="x"))
@@ -149,7 +149,7 @@ async def test_a_full_disk_refuses_new_pods_and_lets_old_ones_go(own, kubelet_of
         await cri("StopContainer", container_id=id_, timeout=2)
         assert (await cri.status(id_)).state == pb.CONTAINER_EXITED
         await cri("RemoveContainer", container_id=other)
-        own.space.told("rm", own.state / "filler")
+        own.space.output("rm", own.state / "filler")
         again = await cri.run(cri.pod_config("late"))
         await cri.start(again)
         own.restart()
@@ -167,7 +167,7 @@ async def test_pods_can_be_removed_while_the_disk_is_full(own, kubelet_of):
         pods = [await cri.run() for _ in range(2)]
         for each in pods:
             await cri.start(each)
-        own.space.told("sh", "-c", f"cat /dev/zero > {own.state}/filler 2> /dev/null || true")
+        own.space.output("sh", "-c", f"cat /dev/zero > {own.state}/filler 2> /dev/null || true")
         for each in pods:
             await cri.remove(each)
         assert own.leakcheck() == (0, [])

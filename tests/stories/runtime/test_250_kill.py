@@ -89,7 +89,7 @@ async def test_a_killed_runtime_continues_where_it_was(own, kubelet_of, point):
     assert own.leakcheck() == (0, [])
     assert own.stop() == 0
     assert own.leaks() == []
-    assert "Traceback" not in (told := own.log.read_text()), told[-4000:]
+    assert "Traceback" not in (log := own.log.read_text()), log[-4000:]
     logged = numbers(status.log_path)
     assert logged == list(range(1, len(logged) + 1)), "lines of the log are missing"
 
@@ -150,9 +150,9 @@ async def test_a_second_runtime_on_the_same_prefix_is_refused(own, kubelet_of):
         podwire = Path(sys.executable).with_name("podwire")
         words = [podwire, "runtime", "--prefix", own.prefix, "--socket", own.prefix / "other.sock"]
         child = await asyncio.create_subprocess_exec(*own.space.command(*words), stderr=asyncio.subprocess.PIPE)
-        _, told = await asyncio.wait_for(child.communicate(), 20)
+        _, output = await asyncio.wait_for(child.communicate(), 20)
         assert child.returncode == 1
-        assert b"another podwire runtime" in told
+        assert b"another podwire runtime" in output
         assert (await cri.status(id_)).state == pb.CONTAINER_RUNNING
         await cri.remove(pod)
 
@@ -162,7 +162,7 @@ async def test_a_deleted_network_namespace_is_noticed_and_the_pod_removable(own,
     async with kubelet_of(own) as cri:
         pod = await cri.run()
         path = own.prefix / "run/netns" / f"podwire-{pod.id}"
-        own.space.told("umount", path)
+        own.space.output("umount", path)
         path.unlink()
         own.restart()
         status = (await cri("PodSandboxStatus", pod_sandbox_id=pod.id)).status

@@ -50,7 +50,7 @@ async def test_pods_reach_each_other_and_are_reached_by_a_port_of_the_host(ours,
         await cri.said(id_, "ping", "-c1", "-W2", one.ip)
         assert await cri.said(id_, f"wget -qO- http://{one.ip}:8000") == "hello\n"
         assert await cri.said(id_, "wget -qO- http://10.77.0.1:18000") == "hello\n"
-        assert TABLE in ours.space.told("nft", "list", "tables")
+        assert TABLE in ours.space.output("nft", "list", "tables")
         assert ours.leakcheck() == (0, [])
         assert (await cri.status(serving)).state == pb.CONTAINER_RUNNING
         await asyncio.gather(cri.remove(one), cri.remove(two))

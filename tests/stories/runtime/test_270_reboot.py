@@ -39,9 +39,9 @@ def switch_off(own) -> None:
 
 def switch_on(own) -> None:
     own.space = type(own.space)()
-    told = own.prefix / "boot_id"
-    told.write_text("00000000-1111-2222-3333-444444444444\n")
-    own.space.told("mount", "--bind", told, BOOT_ID)
+    boot_id = own.prefix / "boot_id"
+    boot_id.write_text("00000000-1111-2222-3333-444444444444\n")
+    own.space.output("mount", "--bind", boot_id, BOOT_ID)
     own.start()
 
 

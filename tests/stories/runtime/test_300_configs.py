@@ -79,9 +79,9 @@ def pod_of(container, name="web", **spec):
 @pytest.fixture
 async def images(shared):
     """The puller at the runtime, and what people are told."""
-    told = []
+    events = []
     async with grpc_client.connect(shared.socket) as client:
-        yield ImagePuller(client, SystemClock(), lambda _pod, _container, *words: told.append(words)), told
+        yield ImagePuller(client, SystemClock(), lambda _pod, _container, *words: events.append(words)), events
 
 
 async def sandbox_of(cri, shared, pod):
@@ -187,18 +187,18 @@ async def test_an_image_that_runs_as_root_is_not_run_where_that_is_forbidden(cri
     ("policy", "reasons"), [("IfNotPresent", ["Pulled"]), ("Always", ["Pulling", "Pulled"]), ("Never", ["Pulled"])]
 )
 async def test_an_imported_image_serves_every_policy(images, policy, reasons):
-    puller, told = images
+    puller, events = images
     pod = pod_of({"name": "main", "image": IMAGE, "imagePullPolicy": policy})
     image = await puller.ensure(pod, pod.spec.containers[0])
     assert IMAGE in image.repo_tags
-    assert [reason for _, reason, _ in told] == reasons
+    assert [reason for _, reason, _ in events] == reasons
 
 
 async def test_a_missing_image_is_refused_with_the_runtimes_error(images):
-    puller, told = images
+    puller, events = images
     pod = pod_of({"name": "main", "image": "nowhere.test/none:1", "imagePullPolicy": "IfNotPresent"})
     with pytest.raises(ImageError) as raised:
         await puller.ensure(pod, pod.spec.containers[0])
     assert raised.value.reason == "ErrImagePull"
     assert "podwire does not pull from registries; import it with `podwire image import FILE`" in str(raised.value)
-    assert told[1] == ("Warning", "Failed", f'Failed to pull image "nowhere.test/none:1": {raised.value}')
+    assert events[1] == ("Warning", "Failed", f'Failed to pull image "nowhere.test/none:1": {raised.value}')

@@ -25,7 +25,7 @@ class PodTrace:
     def __init__(self, cri, id_):
         self.cri, self.id = cri, id_
         self.prober = NodeProber(cri._client, ProbeSockets())
-        self.told: list[str] = []
+        self.events: list[str] = []
         self._moved = asyncio.Condition()
         self.probes = Probes(self.prober, SystemClock(), self._changed, self._record)
         self._notices: set[asyncio.Task[None]] = set()
@@ -54,7 +54,7 @@ class PodTrace:
         self._notice()
 
     def _record(self, _pod, _container, _type, reason, message):
-        self.told.append(f"{reason}: {message}")
+        self.events.append(f"{reason}: {message}")
         self._notice()
 
     def _notice(self):
@@ -92,9 +92,9 @@ def command(text, **numbers):
 
 async def test_an_exec_probe_sets_and_clears_readiness(story, cri):
     await story.follow(readiness=command("cat /tmp/ready", failureThreshold=1))
-    await story.until(lambda: story.told)
-    assert "can't open '/tmp/ready'" in story.told[0]
-    assert story.told[0].startswith("Unhealthy: Readiness probe failed: ")
+    await story.until(lambda: story.events)
+    assert "can't open '/tmp/ready'" in story.events[0]
+    assert story.events[0].startswith("Unhealthy: Readiness probe failed: ")
     assert not story.ready
     await cri.said(story.id, "touch /tmp/ready")
     await story.until(lambda: story.ready)
@@ -107,23 +107,23 @@ async def test_a_hanging_liveness_command_is_killed_and_counts_as_failure(story)
     await story.follow(liveness=command("sleep 5678; true", timeoutSeconds=1, failureThreshold=2))
     await story.until(lambda: story.unhealthy)
     failed = 'Unhealthy: Liveness probe failed: command timed out: "sh -c sleep 5678; true" timed out after 1s'
-    assert story.told.count(failed) == 2
+    assert story.events.count(failed) == 2
     await eventually_async(lambda: not running_in(story.id, "5678"), within=PATIENCE)
 
 
 async def test_a_probe_with_a_gigabyte_of_output_fails(story):
     await story.follow(liveness=command("yes 8765 | head -c 1000000000", failureThreshold=1))
     await story.until(lambda: story.unhealthy)
-    assert len(story.told[0]) < 20_000
+    assert len(story.events[0]) < 20_000
     await eventually_async(lambda: not running_in(story.id, "8765"), within=PATIENCE)
 
 
 async def test_a_probe_of_a_stopped_container_is_unknown(story, cri):
     await story.follow(liveness=command("true", failureThreshold=100))
     await cri("StopContainer", container_id=story.id, timeout=0)
-    await story.until(lambda: any("unknown state" in each for each in story.told))
+    await story.until(lambda: any("unknown state" in each for each in story.events))
     assert (
-        "Liveness probe errored and resulted in unknown state: rpc error: code = FailedPrecondition" in story.told[-1]
+        "Liveness probe errored and resulted in unknown state: rpc error: code = FailedPrecondition" in story.events[-1]
     )
 
 

@@ -1,4 +1,4 @@
-"""A plugin that remembers what it was told, and can be made to wait and to fail."""
+"""A plugin that records its calls, and can be made to wait and to fail."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ class Recorder(Plugin):
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
         """(hook, name of the pod or container)."""
-        self.told: dict[str, Any] = {}
+        self.last_calls: dict[str, Any] = {}
         """The last pod and container of each hook."""
         self.known: list[str] = []
         """Names of pods and containers at Synchronize."""
@@ -40,7 +40,7 @@ class Recorder(Plugin):
 
     async def happens(self, title: str, pod: Any, container: Any = None, *rest: Any) -> Any:
         self.seen.append((title, container.name if container is not None else pod.name))
-        self.told[title] = (pod, container, *rest)
+        self.last_calls[title] = (pod, container, *rest)
         await self._passed(title)
         if title in self.errors:
             raise self.errors[title]
@@ -75,10 +75,10 @@ def _hook(event: Event) -> Any:
 
         return judge
 
-    async def hook(self: Recorder, *told: Any) -> Any:
+    async def hook(self: Recorder, *arguments: Any) -> Any:
         if event is Event.UPDATE_POD_SANDBOX:
-            return await self.happens(event.title, told[0], None, *told[1:])
-        return await self.happens(event.title, *told)
+            return await self.happens(event.title, arguments[0], None, *arguments[1:])
+        return await self.happens(event.title, *arguments)
 
     return hook
 

@@ -42,16 +42,16 @@ async def names(cri):
 async def test_01_pod_events_have_metadata_network_and_addresses(seat):
     cri, plugin, _ = seat
     pod = await cri.run(cri.pod_config("web", annotations={"example.dev/note": "hello"}))
-    told = plugin.told["RunPodSandbox"][0]
-    assert (told.id, told.name, told.uid, told.namespace) == (pod.id, "web", "uid-web", "default")
-    assert told.labels["io.kubernetes.pod.name"] == "web"
-    assert told.annotations["example.dev/note"] == "hello"
-    assert list(told.ips) == [pod.ip]
-    network = [each.path for each in told.linux.namespaces if each.type == "network"]
+    started = plugin.last_calls["RunPodSandbox"][0]
+    assert (started.id, started.name, started.uid, started.namespace) == (pod.id, "web", "uid-web", "default")
+    assert started.labels["io.kubernetes.pod.name"] == "web"
+    assert started.annotations["example.dev/note"] == "hello"
+    assert list(started.ips) == [pod.ip]
+    network = [each.path for each in started.linux.namespaces if each.type == "network"]
     info = await cri("PodSandboxStatus", pod_sandbox_id=pod.id, verbose=True)
     assert network == [info.info["netns"]]
     await cri("StopPodSandbox", pod_sandbox_id=pod.id)
-    stopped = plugin.told["StopPodSandbox"][0]
+    stopped = plugin.last_calls["StopPodSandbox"][0]
     assert [each.path for each in stopped.linux.namespaces if each.type == "network"] == network
     assert list(stopped.ips) == [pod.ip]
     await cri("RemovePodSandbox", pod_sandbox_id=pod.id)
@@ -62,12 +62,12 @@ async def test_02_a_container_is_created_started_stopped_and_removed(seat):
     cri, plugin, _ = seat
     pod = await cri.run()
     id_ = await cri.start(pod, name="app")
-    created, started = plugin.told["CreateContainer"][1], plugin.told["StartContainer"][1]
+    created, started = plugin.last_calls["CreateContainer"][1], plugin.last_calls["StartContainer"][1]
     assert (created.id, created.name, created.pod_sandbox_id) == (id_, "app", pod.id)
     assert list(created.args)[:2] == ["sh", "-c"]
     assert started.pid == await cri.pid(id_)
     await cri("StopContainer", container_id=id_, timeout=5)
-    assert plugin.told["StopContainer"][1].exit_code == 0
+    assert plugin.last_calls["StopContainer"][1].exit_code == 0
     await cri("RemoveContainer", container_id=id_)
     assert plugin.of("app") == CONTAINER
 
@@ -76,7 +76,7 @@ async def test_03_an_exit_is_reported_without_a_stop_call(seat):
     cri, plugin, _ = seat
     id_ = await cri.start(await cri.run(), "exit 1", name="app")
     await eventually_async(lambda: "StopContainer" in plugin.of("app"), 20)
-    assert plugin.told["StopContainer"][1].exit_code == 1
+    assert plugin.last_calls["StopContainer"][1].exit_code == 1
     await cri("RemoveContainer", container_id=id_)
     assert plugin.of("app") == CONTAINER
 
@@ -86,7 +86,7 @@ async def test_04_and_05_a_pod_is_neither_listed_nor_usable_while_its_hook_runs(
     plugin.hold("RunPodSandbox")
     running = asyncio.create_task(cri.run(cri.pod_config("web")))
     await plugin.held("RunPodSandbox")
-    id_ = plugin.told["RunPodSandbox"][0].id
+    id_ = plugin.last_calls["RunPodSandbox"][0].id
     assert await names(cri) == []
     early = {"pod_sandbox_id": id_, "config": cri.container_config(), "sandbox_config": cri.pod_config("web")}
     assert (await cri.refused("CreateContainer", **early)).code == 5
@@ -221,12 +221,12 @@ async def test_adjustments_are_applied_to_the_container(seat):
     assert await cri.said(id_, "echo $NRI; cat /gift; ulimit -n; test -c /dev/given && echo device") == (
         "yes\nfrom the host\n256\ndevice\n"
     )
-    assert plugin.told["PostCreateContainer"][1].annotations["example.dev/by"] == "nri"
+    assert plugin.last_calls["PostCreateContainer"][1].annotations["example.dev/by"] == "nri"
 
 
 async def test_cdi_devices_come_by_a_plugin_and_by_the_kubelet(seat):
     cri, plugin, runtime = seat
-    runtime.space.told("ip", "link", "add", "nic0", "type", "veth", "peer", "name", "wire0")
+    runtime.space.output("ip", "link", "add", "nic0", "type", "veth", "peer", "name", "wire0")
     edits = {"env": ["CDI=yes"], "deviceNodes": [{"path": "/dev/zero1", "hostPath": "/dev/zero"}]}
     nic = {"netDevices": [{"hostInterfaceName": "nic0", "name": "net1"}]}
     devices = [{"name": "zero", "containerEdits": edits}, {"name": "nic", "containerEdits": nic}]
@@ -241,8 +241,8 @@ async def test_cdi_devices_come_by_a_plugin_and_by_the_kubelet(seat):
 
 async def test_links_of_the_host_become_the_containers(seat):
     cri, plugin, runtime = seat
-    runtime.space.told("ip", "link", "add", "given0", "type", "veth", "peer", "name", "other0")
-    runtime.space.told("ip", "address", "add", "192.0.2.7/24", "dev", "given0")
+    runtime.space.output("ip", "link", "add", "given0", "type", "veth", "peer", "name", "other0")
+    runtime.space.output("ip", "address", "add", "192.0.2.7/24", "dev", "given0")
     plugin.answers["CreateContainer"] = Adjustment().add_net_device("given0", "net1")
     id_ = await cri.start(await cri.run(), name="app")
     assert "192.0.2.7/24" in await cri.said(id_, "ip address show dev net1")
@@ -258,7 +258,7 @@ async def test_limits_are_set_by_plugins_at_create_at_update_and_unasked(seat):
     assert limit(group, "pids", "pids.max", "pids.max") == 77
     plugin.answers["UpdateContainer"] = Updates().set(id_, pids_limit=78)
     await cri("UpdateContainerResources", container_id=id_, linux=pb.LinuxContainerResources(cpu_shares=300))
-    assert plugin.told["UpdateContainer"][2].cpu.shares.value == 300
+    assert plugin.last_calls["UpdateContainer"][2].cpu.shares.value == 300
     assert plugin.of("app")[-2:] == ["UpdateContainer", "PostUpdateContainer"]
     assert limit(group, "pids", "pids.max", "pids.max") == 78
     assert limit(group, "memory", "memory.limit_in_bytes", "memory.max") == 64 << 20
@@ -281,8 +281,8 @@ async def test_pod_resource_updates_are_reported(seat):
     pod = await cri.run(cri.pod_config("web"))
     more = pb.LinuxContainerResources(cpu_quota=50000)
     await cri("UpdatePodSandboxResources", pod_sandbox_id=pod.id, resources=more)
-    assert plugin.told["UpdatePodSandbox"][3].cpu.quota.value == 50000
-    assert plugin.told["PostUpdatePodSandbox"][0].linux.pod_resources.cpu.quota.value == 50000
+    assert plugin.last_calls["UpdatePodSandbox"][3].cpu.quota.value == 50000
+    assert plugin.last_calls["PostUpdatePodSandbox"][0].linux.pod_resources.cpu.quota.value == 50000
     assert plugin.of("web") == ["RunPodSandbox", "UpdatePodSandbox", "PostUpdatePodSandbox"]
 
 

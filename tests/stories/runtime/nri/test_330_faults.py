@@ -23,8 +23,8 @@ from podwire.nri import Adjustment, Plugin, main
 FILE, POINT, SIGNAL, ONCE = sys.argv[1:5]
 del sys.argv[1:5]
 
-class Told(Plugin):
-    name, index = "told", "30"
+class Recorder(Plugin):
+    name, index = "recorder", "30"
 
     def write(self, *words):
         with open(FILE, "a") as file:
@@ -57,7 +57,7 @@ class Told(Plugin):
     async def stop_pod_sandbox(self, pod):
         self.write("StopPodSandbox", pod.name)
 
-main(Told())
+main(Recorder())
 """
 
 POINTS = ("Synchronize", "RunPodSandbox", "CreateContainer", "StartContainer", "PostStartContainer")
@@ -73,8 +73,8 @@ class Keeper:
 
     def __init__(self, prefix: Path, point: str = "", number: int = 0) -> None:
         self._prefix = prefix
-        self._file = prefix / "told.log"
-        script = prefix / "told.py"
+        self._file = prefix / "recorder.log"
+        script = prefix / "recorder.py"
         script.write_text(PLUGIN)
         once = prefix / "once"
         self._words = [sys.executable, script, self._file, point, str(number), once]
@@ -113,7 +113,7 @@ class Keeper:
                 await asyncio.sleep(0.3)
                 self.start()
 
-    def told(self) -> list[tuple[str, str]]:
+    def events(self) -> list[tuple[str, str]]:
         lines = self._file.read_text().splitlines() if self._file.exists() else []
         return [tuple(json.loads(each)) for each in lines]
 
@@ -136,7 +136,7 @@ async def kept(keeper):
 
 def left(runtime):
     """What pods left behind; the plugin is no part of it."""
-    return [each for each in runtime.leaks() if "told.py" not in each]
+    return [each for each in runtime.leaks() if "recorder.py" not in each]
 
 
 def configure(runtime, *, required, grace="30s"):
@@ -144,7 +144,7 @@ def configure(runtime, *, required, grace="30s"):
     file.parent.mkdir(parents=True, exist_ok=True)
     config = {"plugin_request_timeout": f"{REQUEST_SECONDS}s", "grace": grace}
     if required:
-        config["default_validator"] = {"required_plugins": ["told"]}
+        config["default_validator"] = {"required_plugins": ["recorder"]}
     file.write_text(json.dumps(config))
 
 
@@ -164,7 +164,7 @@ async def test_a_plugin_that_fails_anywhere(own, kubelet_of, fault):
     own.start()
     async with kubelet_of(own) as cri, kept(Keeper(own.prefix, point, number)) as plugin:
         if not required:
-            await eventually_async(plugin.told, 30)
+            await eventually_async(plugin.events, 30)
         pod = await cri.run(cri.pod_config("web"))
         id_ = await cri.start(pod, name="app")
         env = await cri.said(id_, "echo $NRI")
@@ -172,9 +172,9 @@ async def test_a_plugin_that_fails_anywhere(own, kubelet_of, fault):
             assert env == "yes\n"
 
         def knows():
-            told = plugin.told()
-            pods = ("RunPodSandbox", "web") in told or ("Synchronize", "web") in told
-            return pods and (("CreateContainer", "app") in told or ("Synchronize", "app") in told)
+            events = plugin.events()
+            pods = ("RunPodSandbox", "web") in events or ("Synchronize", "web") in events
+            return pods and (("CreateContainer", "app") in events or ("Synchronize", "app") in events)
 
         await eventually_async(knows, 40)
         await eventually_async(lambda: (own.prefix / "once").exists() or not required, 20)
@@ -189,7 +189,7 @@ async def test_a_pod_without_its_required_plugin_is_refused(own, kubelet_of):
         config = cri.pod_config("web")
         error = await cri.refused("RunPodSandbox", config=config)
         assert isinstance(error, Unavailable)
-        assert '"told" is required for pod default/web' in str(error)
+        assert '"recorder" is required for pod default/web' in str(error)
         assert left(own) == []
         host = cri.pod_config("host")
         host.linux.security_context.namespace_options.network = 2
@@ -209,7 +209,7 @@ async def test_a_pod_may_name_the_plugins_that_it_needs(own, kubelet_of):
     configure(own, required=False, grace="500ms")
     own.start()
     async with kubelet_of(own) as cri:
-        needs = {"required-plugins.noderesource.dev": "[told]"}
+        needs = {"required-plugins.noderesource.dev": "[recorder]"}
         error = await cri.refused("RunPodSandbox", config=cri.pod_config("web", annotations=needs))
         assert isinstance(error, Unavailable)
         await cri.run(cri.pod_config("other"))
@@ -226,11 +226,11 @@ async def test_twenty_pods_start_while_the_plugin_is_stopped(own, kubelet_of):
         assert len({each.ip for each in pods}) == 20
 
         def known():
-            return {name for _, name in plugin.told()} >= {each.config.metadata.name for each in pods}
+            return {name for _, name in plugin.events()} >= {each.config.metadata.name for each in pods}
 
         await eventually_async(known, 40)
         await cri.remove_all()
         assert left(own) == []
-        stops = [name for title, name in plugin.told() if title == "StopPodSandbox"]
-        assert sorted(stops) == sorted({*stops}), "each stop was told once"
+        stops = [name for title, name in plugin.events() if title == "StopPodSandbox"]
+        assert sorted(stops) == sorted({*stops}), "each stop was reported once"
         assert {each.config.metadata.name for each in pods} <= set(stops)

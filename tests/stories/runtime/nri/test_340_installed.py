@@ -8,7 +8,7 @@ PLUGIN = f"""#!{sys.executable}
 import json, os
 from podwire.nri import Plugin, main
 
-class Told(Plugin):
+class Recorder(Plugin):
     async def configure(self, config, runtime):
         self.directory = json.loads(config)["directory"]
         self.write("configured", sorted(os.environ))
@@ -23,7 +23,7 @@ class Told(Plugin):
     async def stop_pod_sandbox(self, pod):
         self.write("StopPodSandbox", pod.name)
 
-main(Told())
+main(Recorder())
 """
 
 
@@ -41,7 +41,7 @@ def lives(pid):
     return Path(f"/proc/{pid}").exists()
 
 
-def told(runtime):
+def recorded(runtime):
     return [json.loads(each) for each in (runtime.prefix / "installed.log").read_text().splitlines()]
 
 
@@ -51,7 +51,7 @@ async def test_an_installed_plugin_runs_from_the_first_pod_to_the_runtimes_end(o
     own.start()
     async with kubelet_of(own) as cri:
         await cri.remove(await cri.run(cri.pod_config("web")))
-    (pid, title, env), *hooks = told(own)
+    (pid, title, env), *hooks = recorded(own)
     assert title == "configured"
     assert {"NRI_PLUGIN_IDX", "NRI_PLUGIN_NAME", "NRI_PLUGIN_SOCKET"} <= set(env)
     assert "PATH" not in env
