@@ -7,5 +7,5 @@ def test_pods_with_claims_are_decided_on_and_bound_and_their_times_are_taken(mon
     for name, small in (("NODES", 4), ("BOUND", 3)):
         monkeypatch.setattr(claims, name, small)
     figures = list(claims.measure(0.1))
-    assert [each.unit for each in figures] == [" ms", "/s"]
-    assert all(each.value > 0 for each in figures)
+    assert [figure.unit for figure in figures] == [" ms", "/s"]
+    assert all(figure.value > 0 for figure in figures)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(400)
 def test_pods_with_and_without_a_claim_alternate_and_are_measured():
     figures = list(driver.measure(0.1))
 
-    times = [each.value for each in figures if each.what.endswith("p50")]
+    times = [figure.value for figure in figures if figure.what.endswith("p50")]
     assert len(times) == 8
     assert min(times) > 0
 
@@ -21,7 +21,7 @@ def test_pods_with_and_without_a_claim_alternate_and_are_measured():
 def test_how_much_later_a_pod_with_a_claim_runs_has_a_budget():
     figures = driver.started({NONE: [0.1], MADE: [0.125], MOVED: [0.14]}, 20.0)
 
-    lines = [" ".join(each.split()) for each in table(list(figures)).splitlines()]
+    lines = [" ".join(line.split()) for line in table(list(figures)).splitlines()]
 
     assert "so much later 25.0 ms 30.0 ms 0.83x ≤ 1x met" in lines
     assert "so much later 40.0 ms 30.0 ms 1.33x ≤ 1x NOT MET" in lines

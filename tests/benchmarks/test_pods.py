@@ -17,7 +17,7 @@ def times(seconds: float) -> runtime.Times:
 def test_medians_are_compared_with_containerd_of_the_same_run():
     taken = {"reference plugins": times(0.01), "our plugins": times(0.02), "containerd": times(0.05)}
     lines = table(list(runtime.one_at_a_time(taken))).splitlines()
-    assert [each.split() for each in lines if each.startswith("  RunPodSandbox")] == [
+    assert [line.split() for line in lines if line.startswith("  RunPodSandbox")] == [
         ["RunPodSandbox", "20.0", "ms", "100", "ms", "0.20x", "≤", "0.5x", "met"],
         ["RunPodSandbox", "40.0", "ms", "100", "ms", "0.40x"],
     ]
@@ -71,8 +71,8 @@ def islands(monkeypatch):
 
 def test_a_short_run_measures_runtimes_and_leaves_nothing(islands):
     figures = list(runtime.measure(0.1))
-    assert {each.what for each in figures} == set(runtime.STEPS)
-    assert all(each.value > 0 for each in figures)
+    assert {figure.what for figure in figures} == set(runtime.STEPS)
+    assert all(figure.value > 0 for figure in figures)
     assert len(islands) >= 2
     assert [each.groups() for each in islands if each.groups()] == []
 
@@ -94,6 +94,6 @@ def test_a_short_run_measures_plugins(islands, monkeypatch):
     monkeypatch.setattr(cni_crowd, "ATTACHED", 50)
     figures = list(cni.measure(0.1))
     calls = ["ADD, plain", "DEL, plain", "ADD, ipMasq", "DEL, ipMasq"]
-    assert [each.what for each in figures[:4]] == [f"{call}, through the daemon" for call in calls]
-    assert all(f"{call}, {way}" in {each.what for each in figures} for way in cni.OURS.values() for call in calls)
-    assert all(each.value > 0 for each in figures)
+    assert [figure.what for figure in figures[:4]] == [f"{call}, through the daemon" for call in calls]
+    assert all(f"{call}, {way}" in {figure.what for figure in figures} for way in cni.OURS.values() for call in calls)
+    assert all(figure.value > 0 for figure in figures)

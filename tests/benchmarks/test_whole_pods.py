@@ -13,7 +13,7 @@ from podwire.trace.pod_trace import Arrow, Turn
 
 
 def lines_of(figures):
-    return [" ".join(each.split()) for each in table(list(figures)).splitlines()]
+    return [" ".join(line.split()) for line in table(list(figures)).splitlines()]
 
 
 def test_one_pod_is_held_against_the_recorded_cluster_and_the_budget_is_a_time():
@@ -50,7 +50,7 @@ def test_the_other_runtime_is_measured_in_the_same_run():
 )
 def test_a_start_may_not_take_longer_the_more_pods_there_are(more, verdict):
     lines = lines_of(pods.in_a_row([0.1 + more * number for number in range(110)]))
-    assert next(each for each in lines if each.startswith("the last 10")).endswith(f"≤ 1.2x {verdict}")
+    assert next(line for line in lines if line.startswith("the last 10")).endswith(f"≤ 1.2x {verdict}")
     assert lines[5].startswith(f"more for each pod that is there {'1 000' if more else '0'}")
 
 

@@ -41,7 +41,7 @@ class Daemon:
         return self._find(words) or pytest.fail(f"it ended without {words!r}: {self.lines}")
 
     def _find(self, words: str) -> str:
-        return next((each for each in self.lines if words in each), "")
+        return next((line for line in self.lines if words in line), "")
 
     def stop(self) -> int:
         """Ask it to end; its exit code."""

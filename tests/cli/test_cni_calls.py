@@ -117,7 +117,7 @@ def test_a_failure_is_one_line_with_plugin_and_code_and_leaves_nothing(place, ne
     assert result.stderr == "podwire cni: CNI plugin one failed ADD: code 11: busy (come back)\n"
     error = json.loads(result.stdout)
     assert error == {"cniVersion": "1.1.0", "code": 11, "msg": "busy", "details": "come\nback", "plugin": "one"}
-    assert [each.split()[0] for each in place.calls()] == ["ADD", "DEL"]
+    assert [call.split()[0] for call in place.calls()] == ["ADD", "DEL"]
     assert list((place.root / "state/by-hand/net").iterdir()) == []
 
 
@@ -144,7 +144,7 @@ def test_a_failed_del_keeps_its_record_for_the_next_del(place, netns):
 )
 def test_invalid_arguments_are_refused_before_plugins_are_called(place, netns, verb, words, said):
     place.script()
-    result = place(verb, *(netns if each == "NETNS" else each for each in words))
+    result = place(verb, *(netns if word == "NETNS" else word for word in words))
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1
     assert said in result.stderr
@@ -179,7 +179,7 @@ def test_with_disable_gc_plugins_are_not_called(place):
     gone.unlink()
     result = place("gc")
     assert (result.returncode, "disableGC is set" in result.stderr) == (0, True)
-    assert [each.split()[0] for each in place.calls()] == ["ADD"]
+    assert [call.split()[0] for call in place.calls()] == ["ADD"]
 
 
 def test_gc_keeps_living_named_and_recorded_attachments(place, netns):
@@ -224,12 +224,12 @@ def test_a_namespace_gets_its_address_and_gives_it_back_although_it_is_gone(plac
         place.done("check", netns)
     Path(netns).unlink()
     place.done("del", netns)
-    assert [each.name for each in (leases / "net").iterdir() if f"{net}.2" in each.name and each.name[0] != "l"] == []
+    assert [path.name for path in (leases / "net").iterdir() if f"{net}.2" in path.name and path.name[0] != "l"] == []
     place.done("del", netns)
 
 
 def steps(stderr, plugin, verb):
-    rows = [each.split() for each in stderr.splitlines()]
+    rows = [line.split() for line in stderr.splitlines()]
     assert rows[0] == ["PLUGIN", "VERB", "STEP", "TIMES", "MS"]
     return {row[2]: float(row[4]) for row in rows if row[:2] == [plugin, verb]}
 

@@ -28,9 +28,9 @@ def place(tmp_path):
 def working_in(place: Path) -> list[str]:
     """Command lines of the processes that were told of this place."""
     found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = each.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:  # it ended
             continue
         if str(place) in words:
@@ -65,11 +65,11 @@ def test_json_has_every_step_with_exit_code_and_duration(place):
     )
     document = json.loads(done.stdout)
     assert document["ok"] is True
-    codes = {each["name"]: each["exitCode"] for each in document["steps"]}
+    codes = {step["name"]: step["exitCode"] for step in document["steps"]}
     assert {name for name, code in codes.items() if code} == {"a wrong value", "a wrong field"}
-    assert all(each["milliseconds"] > 0 and each["command"] and each["output"] for each in document["steps"])
+    assert all(step["milliseconds"] > 0 and step["command"] and step["output"] for step in document["steps"])
     assert document["memoryBytes"] > 1e6
-    assert sum(each["milliseconds"] for each in document["steps"]) / 1e3 <= document["seconds"]
+    assert sum(step["milliseconds"] for step in document["steps"]) / 1e3 <= document["seconds"]
 
 
 @pytest.mark.skipif(not UNPACKED.exists(), reason="needs the old kubectl that set-up unpacks")
@@ -112,7 +112,7 @@ def test_a_step_that_breaks_its_promise_ends_the_demo_with_the_servers_log(place
     done = subprocess.run([PODWIRE, "demo", "api", "-o", "json"], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 1
     document = json.loads(done.stdout)
-    assert (document["ok"], [each["name"] for each in document["steps"]]) == (False, ["start", "namespaces"])
+    assert (document["ok"], [step["name"] for step in document["steps"]]) == (False, ["start", "namespaces"])
 
 
 def test_a_server_that_does_not_come_up_ends_the_demo_with_its_log(place):

@@ -23,16 +23,16 @@ def test_the_manifest_file_equals_the_output_of_the_command(part, capsys):
 
 def test_the_readme_names_every_file():
     names = set(re.findall(r"^\| `([\w.-]+)` \|", (DEPLOY / "README.md").read_text(encoding="utf-8"), re.MULTILINE))
-    assert names == {each.name for each in DEPLOY.iterdir()} - {"README.md"}
+    assert names == {path.name for path in DEPLOY.iterdir()} - {"README.md"}
 
 
 def test_the_readme_names_every_object_of_the_driver():
     text = (DEPLOY / "README.md").read_text(encoding="utf-8")
     objects = list(yaml.safe_load_all((DEPLOY / "network-driver.yaml").read_text(encoding="utf-8")))
     missing = [
-        each
-        for each in objects
-        if f"`{each['metadata']['name']}`" not in text or each["kind"].removesuffix("Binding") not in text
+        object_
+        for object_ in objects
+        if f"`{object_['metadata']['name']}`" not in text or object_["kind"].removesuffix("Binding") not in text
     ]
     assert missing == []
 
@@ -43,7 +43,7 @@ def test_the_recipe_copies_existing_files_and_names_no_host():
     assert {"podwire/", "shim/", "pyproject.toml"} <= set(copied)
     assert [each for each in copied if not (ROOT / each).exists()] == []
     images = re.findall(r"^FROM (\S+)", recipe, re.MULTILINE)
-    assert [each for each in images if "/" in each] == []
+    assert [image for image in images if "/" in image] == []
 
 
 def test_an_invalid_driver_configuration_is_not_printed(tmp_path, capsys):
@@ -62,5 +62,5 @@ def test_a_file_of_the_driver_is_handed_on_as_it_is(tmp_path, capsys):
     file.write_text("# ours\npools:\n  lab: {subnet: 10.9.0.0/24}\n")
     assert main(["manifests", "network-driver", "--config", str(file)]) == 0
     objects = list(yaml.safe_load_all(capsys.readouterr().out))
-    [config] = [each for each in objects if each["kind"] == "ConfigMap"]
+    [config] = [object_ for object_ in objects if object_["kind"] == "ConfigMap"]
     assert config["data"]["config.yaml"] == file.read_text()

@@ -10,8 +10,8 @@ from podwire.cli.main import main
 def test_profiles_are_listed_each_with_a_sentence(capsys):
     assert main(["hardware", "profiles"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [each.split()[0] for each in lines] == ["sriov", "two-numa"]
-    assert all(each.endswith(".") for each in lines)
+    assert [line.split()[0] for line in lines] == ["sriov", "two-numa"]
+    assert all(line.endswith(".") for line in lines)
 
 
 def test_a_profile_is_shown_as_a_table_as_json_and_as_it_is(capsys, tmp_path):

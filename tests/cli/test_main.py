@@ -36,8 +36,8 @@ def test_help_lists_every_command_exit_codes_and_examples(capsys):
     code, out, err = run_main(capsys, "--help")
     assert (code, err) == (0, "")
     assert out.startswith(HELP)
-    for each in COMMANDS:
-        assert re.search(rf"^  {each.name} +{re.escape(each.summary)}$", out, re.MULTILINE)
+    for command in COMMANDS:
+        assert re.search(rf"^  {command.name} +{re.escape(command.summary)}$", out, re.MULTILINE)
     assert "exit codes: 0 ok, 1 failed, 2 usage" in out
     assert "podwire demo" in out.partition("try:")[2]
     assert max(map(len, out.splitlines())) <= 80
@@ -57,7 +57,7 @@ def test_an_unknown_command_is_a_usage_error_with_the_known_ones(capsys):
     code, out, err = run_main(capsys, "dmeo")
     assert (code, out) == (2, "")
     assert "'dmeo'" in err
-    assert all(each.name in err for each in COMMANDS)
+    assert all(command.name in err for command in COMMANDS)
 
 
 @names

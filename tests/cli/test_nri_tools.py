@@ -76,7 +76,7 @@ def test_a_fake_plugin_records_its_messages(tmp_path, life):
     record = tmp_path / "record"
     done = podwire("nri", "play", life, "--", *fake("", "--quiet", "--record", record))
     assert done.returncode == 0, done.stderr
-    records = [json.loads(each) for each in record.read_text().splitlines()]
+    records = [json.loads(line) for line in record.read_text().splitlines()]
     assert [each.get("call") or each["event"] for each in records][:5] == [
         "registers",
         "registered",
@@ -94,8 +94,8 @@ def test_the_proxy_prints_a_timeline_and_a_summary(tmp_path, life):
     done = podwire("nri", "play", life, "--", *between, "--format", "json", "--", *fake("", "--quiet"))
     assert done.returncode == 0, done.stderr
     *messages, last = map(json.loads, output.read_text().splitlines())
-    calls = [each for each in messages if "method" in each]
-    assert [each["method"] for each in calls][:4] == ["RegisterPlugin", "Configure", "Synchronize", "RunPodSandbox"]
+    calls = [message for message in messages if "method" in message]
+    assert [call["method"] for call in calls][:4] == ["RegisterPlugin", "Configure", "Synchronize", "RunPodSandbox"]
     assert calls[3]["budget"] == 50.0
     assert {"50-fake"} == {each["plugin"] for each in last["summary"]}
 

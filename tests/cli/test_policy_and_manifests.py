@@ -23,7 +23,7 @@ def test_manifests_are_yaml_with_nothing_left_to_look_up(capsys):
     words = ["manifests", "nri-network", "--image", "example/podwire:1", "--api-server", "192.0.2.1:6443"]
     assert main(words) == 0
     text = capsys.readouterr().out
-    kinds = [each["kind"] for each in yaml.safe_load_all(text)]
+    kinds = [object_["kind"] for object_ in yaml.safe_load_all(text)]
     assert kinds == [
         *["CustomResourceDefinition"] * 2,
         "ServiceAccount",

@@ -67,7 +67,7 @@ def test_without_a_terminal_nothing_moves_the_cursor():
 def test_a_component_that_fails_for_good_is_shown_with_the_end_of_its_log(tmp_path, capsys):
     layout = Layout(tmp_path)
     layout.logs.mkdir(parents=True)
-    layout.log("runtime").write_text("".join(f"line {each}\n" for each in range(40)))
+    layout.log("runtime").write_text("".join(f"line {number}\n" for number in range(40)))
     Lines(layout, io.StringIO())(Event(component="", what="failed", seconds=1.0, detail="runtime"))
     said = capsys.readouterr().err.splitlines()
     assert "runtime did not start" in said[0]

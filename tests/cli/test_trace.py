@@ -20,27 +20,27 @@ OTHER = "11111111-2222-4333-8444-555555555555"
 
 
 def life() -> list[Record]:
-    return [decode(each) for each in (HERE / "data/life.jsonl").read_bytes().splitlines()]
+    return [decode(line) for line in (HERE / "data/life.jsonl").read_bytes().splitlines()]
 
 
 def another(records: list[Record], name: str, uid: str, later: float, slower: float) -> list[Record]:
     """The same life of another pod, whose sandbox takes longer."""
-    turned = next(each.time for each in records if each.method == "RunPodSandbox" and each.ends)
+    turned = next(record.time for record in records if record.method == "RunPodSandbox" and record.ends)
     found = []
-    for each in records:
-        if each.pod is None:
+    for record in records:
+        if record.pod is None:
             continue
-        time = each.time + later + (slower if each.time >= turned else 0.0)
-        detail = json.loads(json.dumps(each.detail).replace('"web"', f'"{name}"'))
+        time = record.time + later + (slower if record.time >= turned else 0.0)
+        detail = json.loads(json.dumps(record.detail).replace('"web"', f'"{name}"'))
         detail = {key: value for key, value in detail.items() if not key.startswith("kubectl")}
         found.append(
             msgspec.structs.replace(
-                each,
-                id=f"{each.id}{name}",
+                record,
+                id=f"{record.id}{name}",
                 pod=pod_id(uid),
                 time=time,
-                seq=each.seq + 10_000,
-                method=each.method.replace("/web", f"/{name}"),
+                seq=record.seq + 10_000,
+                method=record.method.replace("/web", f"/{name}"),
                 detail=detail,
             )
         )
@@ -51,7 +51,7 @@ def another(records: list[Record], name: str, uid: str, later: float, slower: fl
 def kept(tmp_path) -> Path:
     records = life()
     writer = Writer(CollectorOptions.below(tmp_path).directory)
-    writer.write([encode(each) for each in [*records, *another(records, "late", OTHER, 100.0, 0.5)]])
+    writer.write([encode(record) for record in [*records, *another(records, "late", OTHER, 100.0, 0.5)]])
     writer.close()
     return tmp_path
 
@@ -77,9 +77,9 @@ def podwire_process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         return started[-1]
 
     yield start
-    for each in started:
-        with each:
-            each.kill()
+    for daemon in started:
+        with daemon:
+            daemon.kill()
 
 
 def test_the_last_pod_is_the_one_that_was_started_last(trace):
@@ -89,7 +89,7 @@ def test_the_last_pod_is_the_one_that_was_started_last(trace):
 def test_the_slowest_comes_after_a_table_of_the_slowest(trace):
     lines = trace("--slow", "--color", "never").splitlines()
     assert lines[0].split()[:5] == ["POD", "RUNNING", "AFTER", "REQUEST", "SCHEDULING"]
-    assert [each.split()[:3] for each in lines[1:3]] == [
+    assert [line.split()[:3] for line in lines[1:3]] == [
         ["default/late", "645.1", "ms"],
         ["default/web", "145.1", "ms"],
     ]
@@ -115,7 +115,7 @@ def test_two_pods_are_compared(trace):
     assert output.startswith("A  default/web  145.1 ms")
     assert "B is slowest in sandbox: +500.0 ms" in output
     data = json.loads(trace("--diff", "web", "late", "--format", "json"))
-    [sandbox] = [each for each in data["phases"] if each["name"] == "sandbox"]
+    [sandbox] = [phase for phase in data["phases"] if phase["name"] == "sandbox"]
     assert sandbox["slower"] == pytest.approx(0.5)
 
 

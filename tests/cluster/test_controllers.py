@@ -24,4 +24,4 @@ async def test_a_failed_controller_is_logged_and_restarted(caplog):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert [each.message for each in caplog.records] == ["controllers failed and are restarted"] * 2
+    assert [record.message for record in caplog.records] == ["controllers failed and are restarted"] * 2

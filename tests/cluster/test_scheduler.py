@@ -148,9 +148,9 @@ async def one_of(api, *names):
     end = time.monotonic() + SOON
     while time.monotonic() < end:
         pods = [await api.get(PODS, name, "default") for name in names]
-        messages = [each.get("message", "") for pod in pods for each in pod["status"].get("conditions", ())]
+        messages = [condition.get("message", "") for pod in pods for condition in pod["status"].get("conditions", ())]
         if (
-            any("Insufficient cpu" in each for each in messages)
+            any("Insufficient cpu" in message for message in messages)
             and sum("nodeName" in each["spec"] for each in pods) == 1
         ):
             return True

@@ -12,7 +12,7 @@ from podwire.cluster.up.state import NodeRecord, State
 from podwire.inspect import claim_explain
 from podwire.inspect.claim_explain import ApiObjects, NoCluster, Node, choose_node
 
-NODES = tuple(Node(name=each, state=Path("/state")) for each in ("node-1", "node-2"))
+NODES = tuple(Node(name=name, state=Path("/state")) for name in ("node-1", "node-2"))
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config

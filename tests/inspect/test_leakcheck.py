@@ -61,7 +61,7 @@ def test_files_of_plugins_are_resources_of_their_pod(tmp_path):
     record.touch()
     lease.symlink_to("10.1.0.5")
     traces = find_resources(Options(socket=tmp_path / "cri.sock", prefix=tmp_path))
-    assert {each for each in traces if each.owner == "lost"} == {
+    assert {trace for trace in traces if trace.owner == "lost"} == {
         Leftover("CNI record", str(record), "lost"),
         Leftover("lease", str(lease), "lost"),
     }
@@ -72,7 +72,9 @@ def owners_in_a_network_with_a_pod_of_another_runtime(layout):
         syscalls.unshare(syscalls.NEWNET)
         with KernelNetwork() as network:
             network.links.add(Veth("theirs", "peer", alias="podwire:0123 net/theirs/eth0"))
-        return {each.owner for each in cluster_leftovers.find_resources(layout, SlotClaims(layout.prefix / "slots"))}
+        return {
+            resource.owner for resource in cluster_leftovers.find_resources(layout, SlotClaims(layout.prefix / "slots"))
+        }
 
     return in_thread(look)
 

@@ -90,7 +90,7 @@ def reports(tmp_path) -> Iterator[Path]:
     folder = tmp_path / "reports"
     folder.mkdir()
     yield folder
-    assert [each.read_text() for each in folder.iterdir()] == []
+    assert [path.read_text() for path in folder.iterdir()] == []
 
 
 @pytest.fixture

@@ -43,14 +43,14 @@ def parent(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(part) for part in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def logged(path: Path) -> list[tuple[str, str, bytes]]:
     """The log's lines as (stream, tag, text); a log that is not well-formed fails here."""
     raw = path.read_bytes()
     assert not raw or raw.endswith(b"\n")
-    lines = [each.split(b" ", 3) for each in raw.split(b"\n")[:-1]]
+    lines = [part.split(b" ", 3) for part in raw.split(b"\n")[:-1]]
     stamps = [stamp.decode() for stamp, *_ in lines]
     assert all(len(each) == len("2026-01-02T03:04:05.123456789Z") and each.endswith("Z") for each in stamps)
     return [(stream.decode(), tag.decode(), text) for _, stream, tag, text in lines]
@@ -67,7 +67,7 @@ def make_cgroups(name: str) -> list[Path]:
 
 
 def members(cgroup: str | Path) -> list[int]:
-    return [int(each) for each in Path(cgroup, "cgroup.procs").read_text().split()]
+    return [int(part) for part in Path(cgroup, "cgroup.procs").read_text().split()]
 
 
 def remove_cgroups(made: Sequence[Path]) -> None:
@@ -214,8 +214,8 @@ class Box:
 
     def remove(self) -> None:
         """End what still runs. A shim leaves by itself then; only one that does not is killed."""
-        for each in self.connections:
-            each.socket.close()
+        for connection in self.connections:
+            connection.socket.close()
         for pid in self._pids("pid"):
             end(pid)
         until = time.monotonic() + LEAVING
@@ -283,8 +283,8 @@ class Boxes:
             str(log),
             *flags,
         ]
-        for each in cgroups:
-            argv += ["--cgroup", each]
+        for cgroup in cgroups:
+            argv += ["--cgroup", cgroup]
         root = ["--root", str(self.folder / self.oci)]
         runtime = ["crun", *root, "--cgroup-manager=disabled"] if self.oci == "crun" else ["runc", *root]
         argv += ["--cover-unified"] if self.oci == "crun" else []
@@ -310,7 +310,7 @@ class Boxes:
         ]
         if data is not None:
             mounts.append({"destination": "/data", "type": "bind", "source": str(data), "options": ["rbind", "ro"]})
-        capabilities = {each: ["CAP_KILL"] for each in ("bounding", "effective", "permitted")}
+        capabilities = {name: ["CAP_KILL"] for name in ("bounding", "effective", "permitted")}
         env = ["PATH=/bin", "BOX=podwire-box"]
         process = {"terminal": tty, "user": {"uid": 0, "gid": 0}, "args": list(args), "env": env, "cwd": "/"}
         return {
@@ -319,7 +319,7 @@ class Boxes:
             "root": {"path": str(self.rootfs), "readonly": True},
             "hostname": "box",
             "mounts": mounts,
-            "linux": {"namespaces": [{"type": each} for each in namespaces]},
+            "linux": {"namespaces": [{"type": namespace} for namespace in namespaces]},
         }
 
     def sweep(self) -> None:

@@ -106,9 +106,9 @@ def with_hook(box, shim, file, netns):
     config = box.bundle / "config.json"
     spec = json.loads(config.read_text())
     spec["hooks"] = {"createRuntime": [{"path": shim[0], "args": [*shim, "attached", str(file)], "timeout": 30}]}
-    for each in spec["linux"]["namespaces"]:
-        if each["type"] == "network":
-            each["path"] = str(netns)
+    for namespace in spec["linux"]["namespaces"]:
+        if namespace["type"] == "network":
+            namespace["path"] = str(netns)
     config.write_text(json.dumps(spec))
     return box
 

@@ -56,7 +56,7 @@ def test_the_programs_pipes_end_with_it(shim, environment):
 
 
 def test_it_enters_the_cgroups(shim, environment, cgroups):
-    flags = [word for each in cgroups for word in ("--cgroup", each)]
+    flags = [word for cgroup in cgroups for word in ("--cgroup", cgroup)]
     done = execute(shim, environment, *flags, "--", "cat", "/proc/self/cgroup")
     assert done.stdout.count(Path(cgroups[0]).name) == len(cgroups)
 
@@ -180,7 +180,7 @@ def test_background_processes_of_an_exec_stay(busy):
 
 def test_an_executed_process_is_in_the_containers_cgroups(boxes, support, cgroups):
     box = boxes.box("sleep", "1000", cgroups=cgroups).start()
-    flags = [word for each in cgroups for word in ("--cgroup", each)]
+    flags = [word for cgroup in cgroups for word in ("--cgroup", cgroup)]
     argv = exec_in(box, "cat", "/proc/self/cgroup", flags=flags)
     done = subprocess.run(argv, env=box.env, capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout.count(Path(cgroups[0]).name) == len(cgroups)

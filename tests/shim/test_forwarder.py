@@ -58,7 +58,7 @@ def program(forwarder, tmp_path) -> Path:
 
 
 def note(directory: Path, *lines: str) -> None:
-    (directory / ".podwire-cni").write_text("".join(f"{each}\n" for each in lines))
+    (directory / ".podwire-cni").write_text("".join(f"{line}\n" for line in lines))
 
 
 @pytest.fixture
@@ -105,8 +105,8 @@ def daemon(tmp_path):
     yield serve
     with suppress(OSError):
         listener.shutdown(socket.SHUT_RDWR)
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.join()
     listener.close()
 
 
@@ -114,9 +114,9 @@ def test_a_call_is_handed_over_whole_and_the_answer_is_passed_on(run, daemon, tm
     heard = []
 
     def answer(connection, request, files):
-        heard.append((request, [os.fstat(each) for each in files]))
-        for each in files:
-            os.close(each)
+        heard.append((request, [os.fstat(file) for file in files]))
+        for file in files:
+            os.close(file)
         connection.sendall(wire.BEGUN + wire.answer(3, b'{"a": 1}\n', b"beware\n"))
 
     daemon(answer)
@@ -128,8 +128,8 @@ def test_a_call_is_handed_over_whole_and_the_answer_is_passed_on(run, daemon, tm
     assert (request.name, request.stdin) == ("bridge", stdin)
     assert ADD.items() <= request.environ.items()
     assert (request.environ["EMPTY"], request.environ["WORDS"]) == ("", "a=b c\nd")
-    wanted = [Path(each).stat() for each in ("/proc/self/ns/net", "/proc/self/ns/mnt", "/", cwd)]
-    assert [each.st_ino for each in places] == [each.st_ino for each in wanted]
+    wanted = [Path(name).stat() for name in ("/proc/self/ns/net", "/proc/self/ns/mnt", "/", cwd)]
+    assert [path.st_ino for path in places] == [each.st_ino for each in wanted]
 
 
 @pytest.mark.parametrize("env", [{"CNI_COMMAND": "VERSION"}, {}], ids=["VERSION", "no command"])
@@ -228,7 +228,7 @@ def test_more_input_than_any_configuration_has_is_refused(run):
 @pytest.mark.parametrize("closed", ["0", "1", "2", "0 1 2"])
 def test_closed_standard_files_are_survived(program, daemon, environment, closed, reports):
     daemon(lambda connection, *_: connection.sendall(wire.BEGUN + wire.answer(4, b"out", b"err")))
-    closing = " ".join(f"{each}>&-" for each in closed.split())
+    closing = " ".join(f"{part}>&-" for part in closed.split())
     done = subprocess.run(["/bin/sh", "-c", f'exec "$0" {closing}', program], env=environment | ADD, check=False)
     assert done.returncode == 4
 

@@ -45,12 +45,12 @@ def test_a_start_is_reported_on_stdout_in_a_file_and_on_the_socket(boxes, oci, s
         "shim": support.parent(box.pid),
     }
     assert json.loads(box.ask("status")) == box.started
-    assert sorted(each.name for each in box.state.iterdir()) == ["pid", "shim.sock", "started"]
+    assert sorted(path.name for path in box.state.iterdir()) == ["pid", "shim.sock", "started"]
 
 
 def test_files_and_socket_are_for_the_owner_alone(boxes):
     box = boxes.box("sleep", "100").start()
-    modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in box.state.iterdir() if each.name != "pid"}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in box.state.iterdir() if path.name != "pid"}
     assert modes == {"shim.sock": 0o600, "started": 0o600}
 
 
@@ -58,7 +58,7 @@ def test_the_shim_ends_and_leaves_only_its_files(boxes):
     box = boxes.box("true").start()
     box.exited()
     box.gone()
-    assert sorted(each.name for each in box.state.iterdir()) == ["exit", "pid", "started"]
+    assert sorted(path.name for path in box.state.iterdir()) == ["exit", "pid", "started"]
 
 
 def test_every_waiter_gets_the_exit(boxes):
@@ -91,7 +91,7 @@ def test_the_container_inherits_only_three_descriptors(boxes, oci, support):
         os.close(extra)
     command = Path(f"/proc/{box.pid}/cmdline")
     eventually(lambda: command.read_bytes() == b"sleep\x00100\x00")
-    assert sorted(each.name for each in Path(f"/proc/{box.pid}/fd").iterdir()) == ["0", "1", "2"]
+    assert sorted(path.name for path in Path(f"/proc/{box.pid}/fd").iterdir()) == ["0", "1", "2"]
     lines = Path(f"/proc/{box.pid}/status").read_text().splitlines()
     fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     libc = 0b11 << 31  # signals 32 and 33 are the C library's own: nobody can set them through it, nor set them back
@@ -105,11 +105,11 @@ def test_the_shim_keeps_no_descriptor_that_it_does_not_need(boxes):
         box.ask("nonsense")
         box.opened("attach").socket.close()
     box.ask("status")
-    names = [str(each.readlink()) for each in Path(f"/proc/{box.shim_pid}/fd").iterdir()]
-    kinds = sorted(each.partition(":")[0] for each in names)
+    names = [str(path.readlink()) for path in Path(f"/proc/{box.shim_pid}/fd").iterdir()]
+    kinds = sorted(name.partition(":")[0] for name in names)
     spare = kinds.count("socket") - 1  # one client may not be gone yet
     assert spare <= 1
-    assert [each for each in kinds if each != "socket"] == sorted(["/dev/null"] * 3 + ["pipe"] * 2 + [str(box.log)])
+    assert [kind for kind in kinds if kind != "socket"] == sorted(["/dev/null"] * 3 + ["pipe"] * 2 + [str(box.log)])
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGPIPE"])
@@ -121,7 +121,7 @@ def test_the_shim_is_not_moved_by_a_signal(boxes, name):
 
 def test_orphans_in_the_hosts_pid_namespace_are_reaped(boxes, support):
     """Without a namespace of its own for processes, the container's orphans become the shim's children."""
-    names = [each for each in support.OWN_NAMESPACES if each != "pid"]
+    names = [namespace for namespace in support.OWN_NAMESPACES if namespace != "pid"]
     box = boxes.box("sh", "-c", "for i in 1 2 3; do (sleep 100 &); done; sleep 100", namespaces=names).start()
     eventually(lambda: len(support.children(box.shim_pid)) == 4)
     for pid in set(support.children(box.shim_pid)) - {box.pid}:
@@ -130,7 +130,7 @@ def test_orphans_in_the_hosts_pid_namespace_are_reaped(boxes, support):
 
 
 def test_the_shim_stays_for_the_orphans_and_ends_them_on_request(boxes, support, cgroups):
-    names = [each for each in support.OWN_NAMESPACES if each != "pid"]
+    names = [namespace for namespace in support.OWN_NAMESPACES if namespace != "pid"]
     script = "(sleep 100 >/dev/null 2>&1 &); exit 5"
     box = boxes.box("sh", "-c", script, namespaces=names, cgroups=cgroups).start()
     assert box.exited()["code"] == 5
@@ -139,18 +139,18 @@ def test_the_shim_stays_for_the_orphans_and_ends_them_on_request(boxes, support,
     assert len(support.children(box.shim_pid)) == 1
     assert box.ask("killall") in {f"ok {number + 1}" for number in range(len(cgroups))}
     box.gone()
-    assert [support.members(each) for each in cgroups] == [[]] * len(cgroups)
+    assert [support.members(cgroup) for cgroup in cgroups] == [[]] * len(cgroups)
 
 
 def test_the_container_is_in_the_cgroups_and_the_shim_is_not(boxes, cgroups, support):
     box = boxes.box("sleep", "100", cgroups=cgroups).start()
-    assert [support.members(each) for each in cgroups] == [[box.pid]] * len(cgroups)
+    assert [support.members(cgroup) for cgroup in cgroups] == [[box.pid]] * len(cgroups)
     assert box.ask("killall").startswith("ok ")
     assert box.exited()["signal"] == 9
 
 
 def test_a_grandchild_that_keeps_the_pipes_open_delays_the_exit_only_so_long(boxes, support):
-    names = [each for each in support.OWN_NAMESPACES if each != "pid"]
+    names = [namespace for namespace in support.OWN_NAMESPACES if namespace != "pid"]
     box = boxes.box("sh", "-c", "(while echo more; do sleep 0.05; done &) ; exit 6", namespaces=names).start()
     begun = time.monotonic()
     assert box.exited()["code"] == 6
@@ -167,7 +167,7 @@ def test_the_exit_is_kept_until_it_can_be_written(boxes, support, tmp_path):
         box = boxes.box("sleep", "100")
         state = small / "s"
         state.mkdir()
-        box.argv = [each.replace(str(box.state), str(state)) for each in box.argv]
+        box.argv = [argument.replace(str(box.state), str(state)) for argument in box.argv]
         box.state = state
         box.start()
         with (small / "filler").open("wb") as file, suppress(OSError):
@@ -187,8 +187,8 @@ def test_the_exit_is_kept_until_it_can_be_written(boxes, support, tmp_path):
 def test_a_shim_whose_state_directory_was_removed_exits(boxes, support):
     box = boxes.box("sleep", "100").start()
     shim, pid = box.shim_pid, box.pid
-    for each in box.state.iterdir():
-        each.unlink()
+    for path in box.state.iterdir():
+        path.unlink()
     box.state.rmdir()
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: not support.alive(shim))

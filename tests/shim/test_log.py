@@ -92,7 +92,7 @@ def test_the_file_is_changed_under_load_and_no_line_is_lost_or_split(boxes, supp
         assert box.log.exists()
     (data / "stop").touch()
     box.exited()
-    lines = [text for each in (*parts, box.log) for _, _, text in support.logged(each)]
+    lines = [text for part in (*parts, box.log) for _, _, text in support.logged(part)]
     assert lines == [*(b"line %d" % number for number in range(len(lines) - 1)), b"end"]
 
 

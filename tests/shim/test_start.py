@@ -16,7 +16,7 @@ SLOW = ("sh", "-c", 'sleep 0.5; exec "$@"', "slow")
 
 
 def nothing_is_left(box, support) -> None:
-    assert sorted(each.name for each in box.state.iterdir() if each.name != "pid") == ["failed"]
+    assert sorted(path.name for path in box.state.iterdir() if path.name != "pid") == ["failed"]
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(box.bundle) not in listed
 
@@ -85,7 +85,7 @@ def test_a_state_directory_serves_one_start(boxes):
 
 def test_a_failed_start_may_be_tried_again_in_the_same_place(boxes):
     box = boxes.box("true")
-    good, box.argv = box.argv, [each.replace("crun", "no-crun") for each in box.argv]
+    good, box.argv = box.argv, [argument.replace("crun", "no-crun") for argument in box.argv]
     assert box.run().result.returncode == 1
     box.argv = good
     box.start()
@@ -244,7 +244,7 @@ def test_the_files_are_written_in_this_order(boxes, tmp_path):
     trace = tmp_path / "trace"
     box.argv = ["strace", "-f", "-qq", "-y", "-o", str(trace), "-e", "trace=fsync,rename,unlink,write", *box.argv]
     box.start()
-    calls = [each.split(maxsplit=1)[1] for each in trace.read_text().splitlines()]
+    calls = [line.split(maxsplit=1)[1] for line in trace.read_text().splitlines()]
     steps = {
         "started": 'rename(".new", "started")',
         "told": "write(1<",

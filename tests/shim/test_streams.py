@@ -131,7 +131,7 @@ def test_a_slow_attached_client_delays_no_other_and_learns_its_loss(boxes, suppo
         feeding.socket.sendall(b"\n")
         frames += iter(slow.frame, None)
     assert [channel for channel, _, _ in frames] == [STDOUT] * (len(frames) - 1) + [EXITED]
-    lost = sum(each for _, each, _ in frames)
+    lost = sum(frame for _, frame, _ in frames)
     assert lost > count * 8
     assert sum(len(data) for _, _, data in frames[:-1]) + lost == count * 16 + len(b"last\n")
     assert box.exited()["lost"] == 0

@@ -17,7 +17,9 @@ from tests.stories.support import ApiServer, Etcd, Kubectl, StartServer, kubectl
 def pytest_runtest_makereport(item, call):
     report = yield
     if report.failed:
-        report.sections += [(f"log of {each.name}", each.log.read_text()[-6000:]) for each in running_processes]
+        report.sections += [
+            (f"log of {process.name}", process.log.read_text()[-6000:]) for process in running_processes
+        ]
     return report
 
 

@@ -283,7 +283,7 @@ class Lines:
         while (left := deadline - time.monotonic()) > 0:
             with suppress(queue.Empty):
                 self._seen.append(self._queue.get(timeout=left))
-                if all(each in self._seen[-1] for each in parts):
+                if all(part in self._seen[-1] for part in parts):
                     return self._seen[-1]
         pytest.fail(f"no line with {parts} among {self._seen}")
 
@@ -298,7 +298,7 @@ def version_of(program: Path) -> tuple[int, int]:
 def kubectls() -> dict[str, Path]:
     """Every kubectl of this machine by a name for it: Debian's 1.20, those of the cloud SDK, the one on PATH."""
     found = {"1.20": DEBIAN}
-    found |= {each.name.removeprefix("kubectl."): each for each in sorted(CLOUD_SDK.glob("kubectl.1.*"))}
+    found |= {path.name.removeprefix("kubectl."): path for path in sorted(CLOUD_SDK.glob("kubectl.1.*"))}
     on_path = shutil.which("kubectl")
     if on_path and not (DEBIAN.exists() and DEBIAN.samefile(on_path)):
         found["path"] = Path(on_path)

@@ -102,7 +102,7 @@ def test_get_in_every_form(kubectl, server):
     assert re.search(r"^NAME .*AGE +IP +NODE +NOMINATED NODE +READINESS GATES\n", wide)
     assert re.search(r"^web .* 10\.1\.0\.7 +<none> +<none> +<none>$", wide, re.MULTILINE)
     assert yaml.startswith("apiVersion: v1\nkind: Pod\nmetadata:\n")
-    assert [each["metadata"]["name"] for each in json.loads(as_json)["items"]] == ["api", "web"]
+    assert [item["metadata"]["name"] for item in json.loads(as_json)["items"]] == ["api", "web"]
     assert names == "pod/api\npod/web\n"
     assert path == "api=Pending web=Running "
     assert [line.split() for line in columns.splitlines()] == [
@@ -367,12 +367,12 @@ def test_wait(kubectl, server):
         waits["wait cm/later --for=create"] = "configmaps/later"
     with ExitStack() as stack:
         lines = [stack.enter_context(kubectl.background(f"{each} --timeout=20s -v=6")) for each in waits]
-        for each, asked in zip(lines, waits.values(), strict=True):
-            each.until(asked)
+        for line, asked in zip(lines, waits.values(), strict=True):
+            line.until(asked)
         run_pod(server, kubectl)
         kubectl("create cm later")
-        for each in lines:
-            each.until("condition met")
+        for line in lines:
+            line.until("condition met")
     assert "timed out" in kubectl.refused("wait pod/web --for=condition=Absent --timeout=1s")
     with kubectl.background("wait pod/web --for=delete --timeout=20s -v=6") as gone:
         gone.until("watch=true")
@@ -381,7 +381,7 @@ def test_wait(kubectl, server):
 
 
 def test_delete_one_some_all(kubectl, server):
-    maps = "---".join(MAP.replace("colours", f"m{each}") for each in range(5))
+    maps = "---".join(MAP.replace("colours", f"m{number}") for number in range(5))
     kubectl("apply -f -", given=maps)
     assert kubectl("delete cm m0").startswith('configmap "m0" deleted')
     kubectl("label cm m1 kill=yes")

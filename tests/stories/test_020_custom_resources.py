@@ -185,7 +185,7 @@ def test_a_definition_takes_its_objects_with_it(kubectl, pools, server):
     pool = f"/apis/{pools.group}/v1/namespaces/{kubectl.namespace}/pools/deep"
     eventually(lambda: server.rest("GET", pool)["metadata"].get("deletionTimestamp"))
     definition = kubectl.json(f"get crd {pools.name}")
-    assert "Terminating" in {each["type"] for each in definition["status"]["conditions"]}
+    assert "Terminating" in {condition["type"] for condition in definition["status"]["conditions"]}
     assert "the server does not allow" in pools.refusal({"size": 1}) or "NotFound" in pools.refusal({"size": 1})
     merge = {"Content_Type": "application/merge-patch+json"}
     server.rest("PATCH", pool, {"metadata": {"finalizers": None}}, **merge)

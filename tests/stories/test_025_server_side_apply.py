@@ -75,8 +75,8 @@ def apply(kubectl):
 
 def managers(kubectl, what):
     return {
-        (each["manager"], each["operation"]): each["fieldsV1"]
-        for each in kubectl.json(f"get {what}{shown(kubectl)}")["metadata"].get("managedFields", [])
+        (entry["manager"], entry["operation"]): entry["fieldsV1"]
+        for entry in kubectl.json(f"get {what}{shown(kubectl)}")["metadata"].get("managedFields", [])
     }
 
 

@@ -80,7 +80,7 @@ def test_a_deleted_namespace_is_emptied_and_goes(kubectl, server):
     def still_held():
         status = server.rest("GET", f"/api/v1/namespaces/{name}")["status"]
         return ("NamespaceFinalizersRemaining", "True") in {
-            (each["type"], each["status"]) for each in status.get("conditions", [])
+            (condition["type"], condition["status"]) for condition in status.get("conditions", [])
         }
 
     eventually(still_held)

@@ -71,9 +71,9 @@ def test_the_official_client_keeps_objects(official, namespace):
     typed = kubernetes.client.V1Pod(metadata=kubernetes.client.V1ObjectMeta(name="typed"), spec=spec)
     core.create_namespaced_pod(namespace, typed)
     listed = core.list_namespaced_pod(namespace, limit=1)
-    assert [each.metadata.name for each in listed.items] == ["typed"]
+    assert [item.metadata.name for item in listed.items] == ["typed"]
     rest = core.list_namespaced_pod(namespace, limit=1, _continue=listed.metadata._continue)
-    assert [each.metadata.name for each in rest.items] == ["web"]
+    assert [item.metadata.name for item in rest.items] == ["web"]
     for media, body in (
         ("application/strategic-merge-patch+json", {"spec": {"containers": [{"name": "web", "image": "nginx:2"}]}}),
         ("application/merge-patch+json", {"metadata": {"labels": {"app": None, "tier": "front"}}}),
@@ -133,7 +133,7 @@ def test_the_official_client_waits_for_a_deletion(official, namespace, server):
 
     eventually(gone)
     core.delete_collection_namespaced_config_map(namespace)
-    eventually(lambda: [each.metadata.name for each in core.list_namespaced_config_map(namespace).items] == [ROOT_CA])
+    eventually(lambda: [item.metadata.name for item in core.list_namespaced_config_map(namespace).items] == [ROOT_CA])
 
 
 def test_a_leader_is_elected_with_leases(official, namespace):
@@ -161,10 +161,10 @@ def test_a_leader_is_elected_with_leases(official, namespace):
                 holders.append(name)
 
     threads = [threading.Thread(target=campaign, args=(each,)) for each in "ab"]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     final = leases.read_namespaced_lease("leader", namespace)
     assert final.spec.lease_transitions == len(holders)
     assert set(lost) <= {409}
@@ -187,7 +187,7 @@ def test_the_dynamic_client_learns_every_kind(official, namespace):
     try:
         for event in definitions.watch(name=f"pools.{group}", timeout=20):
             conditions = (event["raw_object"].get("status") or {}).get("conditions") or []
-            if ("Established", "True") in {(each["type"], each["status"]) for each in conditions}:
+            if ("Established", "True") in {(condition["type"], condition["status"]) for condition in conditions}:
                 break
         dynamic.resources.invalidate_cache()
         pools = dynamic.resources.get(api_version=f"{group}/v1", kind="Pool")
@@ -254,7 +254,9 @@ async def test_kr8s_keeps_objects(server, namespace):
     await made.patch({"data": {"c": "d"}})
     assert dict(made.data) == {"a": "b", "c": "d"}
     await made.label({"app": "web"})
-    found = [each.name async for each in api.get("configmaps", namespace=namespace, label_selector={"app": "web"})]
+    found = [
+        configmap.name async for configmap in api.get("configmaps", namespace=namespace, label_selector={"app": "web"})
+    ]
     assert found == ["one"]
     pod = await Kr8sPod({**POD, "metadata": {"name": "web", "namespace": namespace}}, api=api)
     await pod.create()

@@ -167,7 +167,7 @@ async def listed(http):
     async with http.get(MAPS) as answer:
         assert answer.status == 200
         page = await answer.json()
-    objects = {each["metadata"]["name"]: each for each in page["items"]}
+    objects = {item["metadata"]["name"]: item for item in page["items"]}
     return objects, int(page["metadata"]["resourceVersion"])
 
 
@@ -191,10 +191,10 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(start_serv
     async with connected(server) as http:
         start, revision = await listed(http)
         watcher = Watcher(http, revision)
-        writers = [Writer(each, http, random.Random(f"{seed} {each}"), progress) for each in range(WRITERS)]
+        writers = [Writer(number, http, random.Random(f"{seed} {number}"), progress) for number in range(WRITERS)]
         async with asyncio.TaskGroup() as group:
-            for each in writers:
-                group.create_task(each.work(stop))
+            for writer in writers:
+                group.create_task(writer.work(stop))
             for _ in range(2):
                 ready = await killed_and_started(server, progress, chance)
                 assert ready < READY_SECONDS
@@ -231,8 +231,8 @@ def check(progress, writers, watcher, start, now, revision):
     assert progress.lost_answers, "the server was not killed in the middle of anything"
     assert len(set(progress.versions)) == len(progress.versions), "a revision was given twice"
     assert revision >= max(progress.versions)
-    for each in writers:
-        assert now.get(each.name) == each.object, f"{each.name} is not as acknowledged"
+    for writer in writers:
+        assert now.get(writer.name) == writer.object, f"{writer.name} is not as acknowledged"
     versions = [version for version, _, _ in watcher.events]
     assert set(progress.versions) <= set(versions), "the watch has a gap"
     assert watcher.replayed(start) == now

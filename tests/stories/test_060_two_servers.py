@@ -166,7 +166,7 @@ async def test_a_stopping_server_ends_watches_cleanly(start_server):
     connector = aiohttp.TCPConnector(limit=0, ssl=server.tls)
     async with aiohttp.ClientSession(server.url, connector=connector) as http:
         answers = [await http.get(f"{NAMESPACES}?watch=true") for _ in range(30)]
-        reading = [asyncio.create_task(each.read()) for each in answers]
+        reading = [asyncio.create_task(answer.read()) for answer in answers]
         begun = time.monotonic()
         code = await asyncio.to_thread(server.stop)
         took = time.monotonic() - begun
@@ -199,7 +199,7 @@ async def test_in_flight_requests_finish_before_shutdown(start_server):
         await asyncio.gather(*writers)
     await asyncio.to_thread(server.start)
     page = await asyncio.to_thread(server.rest, "GET", MAPS)
-    assert set(acknowledged) <= {each["metadata"]["name"] for each in page["items"]}
+    assert set(acknowledged) <= {item["metadata"]["name"] for item in page["items"]}
 
 
 def test_a_second_start_honours_the_first_ones_certificates_and_tokens(start_server, tmp_path):

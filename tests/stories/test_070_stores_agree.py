@@ -145,7 +145,7 @@ async def reading(trace):
     await ask("DELETE", f"{MAPS}/list-5")
     token = page["metadata"]["continue"]
     rest = await ask("GET", f"{MAPS}?limit=3&labelSelector=list&continue={token}")
-    assert [each["metadata"]["name"] for each in rest["items"]] == ["list-3", "list-4", "list-5"]
+    assert [item["metadata"]["name"] for item in rest["items"]] == ["list-3", "list-4", "list-5"]
     revision = page["metadata"]["resourceVersion"]
     await ask("GET", f"{MAPS}?labelSelector=list&resourceVersion={revision}&resourceVersionMatch=Exact")
     await ask("GET", f"{MAPS}?labelSelector=list&resourceVersion={revision}&resourceVersionMatch=NotOlderThan")

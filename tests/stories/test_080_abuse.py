@@ -242,12 +242,12 @@ def test_a_client_that_disconnects_during_a_list_leaks_nothing(abused):
         hasty.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
         hasty.close()
     watchers = [Wire(abused) for _ in range(20)]
-    for each in watchers:
-        each.send(head(method=b"GET", path=MAPS.encode() + b"?watch=1"))
-        each.socket.recv(100)
+    for watcher in watchers:
+        watcher.send(head(method=b"GET", path=MAPS.encode() + b"?watch=1"))
+        watcher.socket.recv(100)
     assert memory(abused) < size + 100, "what a watcher has not read yet is not made ready for it"
-    for each in watchers:
-        each.close()
+    for watcher in watchers:
+        watcher.close()
     eventually(lambda: files(abused) <= before + 5 and memory(abused) < size + 30)
     assert abused.ask("GET", "/readyz") == (200, "ok")
     abused.rest("DELETE", MAPS)
@@ -288,15 +288,15 @@ def test_slow_clients_are_disconnected_without_harm_to_others(abused):
     silent = [socket.create_connection((address.hostname, address.port)) for _ in range(200)]
     heads = [Wire(abused) for _ in range(40)]
     bodies = [Wire(abused) for _ in range(10)]
-    for each in heads:
-        each.send(b"GET /api/v1/pods HTTP/1.1\r\nHost:")
-    for each in bodies:
-        each.send(head(b"Content-Type: application/json", b"Content-Length: 1000"), b'{"metadata":')
+    for client in heads:
+        client.send(b"GET /api/v1/pods HTTP/1.1\r\nHost:")
+    for body in bodies:
+        body.send(head(b"Content-Type: application/json", b"Content-Length: 1000"), b'{"metadata":')
     for _ in range(20):
-        for each in heads:
-            each.send(b" ")
+        for client in heads:
+            client.send(b" ")
         assert timed(abused) < 2
-    eventually(lambda: all(hung_up(each.socket) for each in heads) and all(map(hung_up, silent)), HEAD_SECONDS * 2)
+    eventually(lambda: all(hung_up(client.socket) for client in heads) and all(map(hung_up, silent)), HEAD_SECONDS * 2)
     assert time.monotonic() - began < HEAD_SECONDS * 2
     for each in (*heads, *bodies):
         each.close()

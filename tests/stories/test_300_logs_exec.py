@@ -53,8 +53,8 @@ class Cluster:
         return done.stdout
 
     def tracebacks(self) -> str:
-        texts = [each.read_text() for each in (self.prefix / "var/log/podwire").glob("*.log")]
-        return "\n".join(each[-3000:] for each in texts if "Traceback" in each)
+        texts = [path.read_text() for path in (self.prefix / "var/log/podwire").glob("*.log")]
+        return "\n".join(text[-3000:] for text in texts if "Traceback" in text)
 
     def kubectl(
         self, *words: str, given: bytes = b"", program: str = "kubectl"
@@ -394,7 +394,7 @@ class Forwarded:
 
 @contextlib.contextmanager
 def forward(pod: Pod, program: str, *ports: int) -> Iterator[Forwarded]:
-    asked = [f":{each}" for each in ports]
+    asked = [f":{port}" for port in ports]
     with lines(pod.cluster.background("port-forward", f"pod/{pod.name}", *asked, program=program)) as heard:
         yield Forwarded(heard, ports)
 

@@ -126,10 +126,10 @@ class Cluster:
 
     def kill_all(self) -> None:
         """Every process of ours at once, and wait until they are gone."""
-        pids = [each["pid"] for each in self.status()["components"] if each["pid"]]
-        opened = [os.pidfd_open(each) for each in pids]
-        for each in pids:
-            os.kill(each, signal.SIGKILL)
+        pids = [component["pid"] for component in self.status()["components"] if component["pid"]]
+        opened = [os.pidfd_open(pid) for pid in pids]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
         for each in opened:
             _ended(each)
             os.close(each)
@@ -140,10 +140,10 @@ class Cluster:
 
     def left(self) -> list[str]:
         """What is there although everything was removed, looked for without podwire."""
-        files = [str(each) for each in self.prefix.rglob("*") if each.name != OWNER] if self.prefix.exists() else []
+        files = [str(path) for path in self.prefix.rglob("*") if path.name != OWNER] if self.prefix.exists() else []
         groups = KernelCgroups().below(Options(socket=self.prefix, prefix=self.prefix).cgroup_parent)
         links = sorted(self.machine.links() - {"lo"})
-        mounts = [each for each in self.machine.mounts().splitlines() if str(self.prefix) in each]
+        mounts = [line for line in self.machine.mounts().splitlines() if str(self.prefix) in line]
         tables = self.machine.output("nft", "list", "tables").split("\n")
         return [*files, *groups, *links, *mounts, *filter(None, tables), *map(str, named_by(self.prefix))]
 
@@ -161,10 +161,10 @@ def _ended(pidfd: int) -> None:
 def named_by(prefix: Path) -> list[int]:
     """Processes that have the prefix in their command line, or a file below it open."""
     found = []
-    for each in Path("/proc").glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if f"--prefix\0{prefix}\0".encode() in (each / "cmdline").read_bytes():
-                found.append(int(each.name))
+            if f"--prefix\0{prefix}\0".encode() in (path / "cmdline").read_bytes():
+                found.append(int(path.name))
     return found
 
 
@@ -245,7 +245,7 @@ def test_clusters_that_are_brought_up_at_once_do_not_meet(machine: Machine):
             said, _ = each.communicate(timeout=SECONDS)
             assert each.returncode == 0, said
         statuses = [each.status() for each in clusters]
-        assert len({each["slot"] for each in statuses}) == len({each["apiServer"] for each in statuses}) == 2
+        assert len({status["slot"] for status in statuses}) == len({status["apiServer"] for status in statuses}) == 2
         addresses = [each.run_pod() for each in clusters]
         assert len(set(addresses)) == 2
         assert [each.page(ip) for each, ip in zip(clusters, addresses, strict=True)] == ["it works\n"] * 2
@@ -268,19 +268,19 @@ def test_up_twice_reports_it_and_status_lists_every_process(cluster: Cluster):
     assert cluster.podwire("kubeconfig").stdout.strip() == str(cluster.kubeconfig)
     status = cluster.status()
     assert status["state"] == "up"
-    names = {each["name"]: each for each in status["components"]}
+    names = {component["name"]: component for component in status["components"]}
     assert set(names) >= {"supervisor", "trace", "apiserver", "runtime", "scheduler", "kubelet"}
-    assert all(each["state"] == "ready" and each["memoryBytes"] > 0 for each in names.values())
+    assert all(name["state"] == "ready" and name["memoryBytes"] > 0 for name in names.values())
     assert "runtime" in cluster.podwire("status").stdout
 
 
 def test_a_component_that_is_killed_comes_back(cluster: Cluster):
     cluster.up()
-    before = {each["name"]: each["pid"] for each in cluster.status()["components"]}
+    before = {component["name"]: component["pid"] for component in cluster.status()["components"]}
     os.kill(before["runtime"], signal.SIGKILL)
     until = time.monotonic() + SECONDS
     while True:
-        now = {each["name"]: each for each in cluster.status()["components"]}
+        now = {component["name"]: component for component in cluster.status()["components"]}
         if now["runtime"]["state"] == "ready" and now["runtime"]["pid"] != before["runtime"]:
             break
         assert time.monotonic() < until, now
@@ -299,7 +299,7 @@ def test_on_the_node_the_standard_paths_are_standard_and_the_host_is_left_alone(
     assert (cluster.prefix / "opt/cni/bin/x").exists()
     assert not Path("/opt/cni/bin/x").exists()
     links = json.loads(cluster.podwire("node exec", "node-1", "--", "ip", "-j", "link").stdout)
-    assert "eth0" in {each["ifname"] for each in links}
+    assert "eth0" in {link["ifname"] for link in links}
     assert cluster.podwire("node exec", "node-1", "--", "sh", "-c", "exit 7").returncode == 7
     assert "no node elsewhere" in cluster.podwire("node exec", "elsewhere", "--", "true").stderr
     (cluster.prefix / "opt/cni/bin/x").unlink()

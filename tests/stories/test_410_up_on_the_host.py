@@ -74,7 +74,7 @@ class Host:
 
     def kill_all(self, *prefix: object) -> None:
         components = json.loads(self.output(PODWIRE, "status", "-o", "json", *prefix))["components"]
-        opened = [os.pidfd_open(each["pid"]) for each in components if each["pid"]]
+        opened = [os.pidfd_open(component["pid"]) for component in components if component["pid"]]
         for each in opened:
             signal.pidfd_send_signal(each, signal.SIGKILL)
         for each in opened:
@@ -88,7 +88,7 @@ class Host:
         files = self.output("find", "/run", "/var/lib", "/var/log", "/opt", "/mnt/upper").splitlines()
         mounts = Path(f"/proc/{self._child.pid}/mountinfo").read_text().splitlines()
         links = [each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))]
-        return sorted([*files, *(each.split()[4] for each in mounts), *links])
+        return sorted([*files, *(mount.split()[4] for mount in mounts), *links])
 
     def close(self) -> None:
         self.run(PODWIRE, "down", "--force")

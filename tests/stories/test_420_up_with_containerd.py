@@ -111,15 +111,15 @@ class Host:
         if self._containerd is not None:
             self._containerd.kill()
             self._containerd.wait()
-        for each in Path("/proc").glob("[0-9]*"):  # containerd's shims outlive it
+        for path in Path("/proc").glob("[0-9]*"):  # containerd's shims outlive it
             with contextlib.suppress(OSError):
-                if (each / "ns/mnt").readlink() == here and int(each.name) != self._child.pid:
-                    os.kill(int(each.name), signal.SIGKILL)
+                if (path / "ns/mnt").readlink() == here and int(path.name) != self._child.pid:
+                    os.kill(int(path.name), signal.SIGKILL)
         self._child.kill()
         self._child.communicate()
-        for each in Path("/sys/fs/cgroup").glob("*/k8s.io"):  # containerd's own, which it keeps
+        for path in Path("/sys/fs/cgroup").glob("*/k8s.io"):  # containerd's own, which it keeps
             with contextlib.suppress(OSError):
-                each.rmdir()
+                path.rmdir()
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_pods_run_on_containerd_configured_by_the_guide(host: Host, tmp_path: Pa
     assert "containerd://" in host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.containerStatuses[0]}")
     assert "guard-all" in host.output("nft", "list", "map", "bridge", "podwire", "guards")
     records = json.loads(host.output(PODWIRE, "trace", "sleeper", "--format", "json"))
-    arrows = {(each["from"], each["to"], each["method"]) for each in records}
+    arrows = {(record["from"], record["to"], record["method"]) for record in records}
     wanted = {("Kubelet", "ContainerRuntime", each) for each in ("RunPodSandbox", "CreateContainer", "StartContainer")}
     assert wanted <= arrows, "a foreign runtime is seen from our side of its socket"
     host.output(PODWIRE, "down")

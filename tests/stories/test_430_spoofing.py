@@ -70,14 +70,14 @@ class Cluster:
     def run_pods(self, *names: str) -> None:
         eventually(lambda: "default" in self.kubectl("get", "serviceaccounts", "-o", "name"), SECONDS)
         image = "podwire.local/busybox:latest"
-        for each in names:
-            self.kubectl("run", each, f"--image={image}", "--", "sh", "-c", "echo hello >/tmp/x; exec httpd -f -h /tmp")
-        for each in names:
-            self.kubectl("wait", "--for=condition=Ready", f"pod/{each}", "--timeout=60s")
+        for name in names:
+            self.kubectl("run", name, f"--image={image}", "--", "sh", "-c", "echo hello >/tmp/x; exec httpd -f -h /tmp")
+        for name in names:
+            self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
 
     def ips(self, name: str) -> list[str]:
         pod = json.loads(self.kubectl("get", "pod", name, "-o", "json"))
-        return [each["ip"] for each in pod["status"]["podIPs"]]
+        return [address["ip"] for address in pod["status"]["podIPs"]]
 
     def netns(self, ip: str) -> str:
         """Where the namespace of the pod with this address is, as the node sees it."""
@@ -138,7 +138,7 @@ def router_advertisement(source: bytes) -> bytes:
 
 def test_spoofed_frames_are_dropped_and_honest_ones_arrive(cluster: Cluster):
     cluster.run_pods("honest", "liar")
-    ips = {each: cluster.ips(each) for each in ("honest", "liar")}
+    ips = {name: cluster.ips(name) for name in ("honest", "liar")}
     liar, honest = cluster.netns(ips["liar"][0]), cluster.netns(ips["honest"][0])
     output = cluster.podwire(
         "node exec", "node-1", "--", "nsenter", f"--net={liar}", "ip", "-j", "addr", "show", "eth0"

@@ -83,20 +83,20 @@ class Cluster:
 
     def pods(self) -> dict[str, Any]:
         return {
-            each["metadata"]["name"]: each for each in json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
+            item["metadata"]["name"]: item for item in json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
         }
 
     def components(self) -> dict[str, Any]:
-        return {each["name"]: each for each in json.loads(self.podwire("status -o json"))["components"]}
+        return {component["name"]: component for component in json.loads(self.podwire("status -o json"))["components"]}
 
     def left(self) -> list[str]:
         """What is there although everything was removed, looked for without podwire."""
-        files = [str(each) for each in self.prefix.rglob("*") if each.name != ".owner"]
+        files = [str(path) for path in self.prefix.rglob("*") if path.name != ".owner"]
         parent = Options(socket=self.prefix, prefix=self.prefix).cgroup_parent
-        groups = [str(each) for deep in ("", "*/") for each in Path("/sys/fs/cgroup").glob(f"{deep}{parent}*")]
+        groups = [str(path) for deep in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{deep}{parent}*")]
         links = {each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))} - {"lo"}
         mounts = Path(f"/proc/{self._child.pid}/mountinfo").read_text().splitlines()
-        return [*files, *groups, *links, *(each for each in mounts if str(self.prefix) in each)]
+        return [*files, *groups, *links, *(mount for mount in mounts if str(self.prefix) in mount)]
 
     def close(self) -> None:
         self.run(PODWIRE, "down", "--force", "--prefix", self.prefix)
@@ -113,7 +113,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def ips(pod: dict[str, Any]) -> list[str]:
-    return [each["ip"] for each in pod["status"]["podIPs"]]
+    return [address["ip"] for address in pod["status"]["podIPs"]]
 
 
 def test_pods_of_three_nodes_reach_each_other_with_their_own_addresses(cluster: Cluster):

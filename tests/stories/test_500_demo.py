@@ -88,9 +88,9 @@ class Visitor:
 def processes_of(prefix: str) -> list[str]:
     """Command lines of the processes that were told of a prefix."""
     found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = each.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:  # it ended
             continue
         if prefix in words:
@@ -105,8 +105,8 @@ def visitor() -> Iterator[Visitor]:
     try:
         yield visitor
     finally:
-        for each in folder.iterdir():
-            visitor.reads(PODWIRE, "down", "--prefix", str(each))
+        for path in folder.iterdir():
+            visitor.reads(PODWIRE, "down", "--prefix", str(path))
         visitor.leaves()
         shutil.rmtree(folder)
 
@@ -117,13 +117,13 @@ def test_every_step_of_the_demo_is_shown_and_nothing_is_left(visitor):
     assert code == 0, output
     context = DemoContext(layout=Layout(Path("/nowhere")), minor=WAITS)
     played = acts(context)
-    steps = [*first_steps(context), *(step for each in played for step in each.steps), *last_steps(context)]
+    steps = [*first_steps(context), *(step for act in played for step in act.steps), *last_steps(context)]
     for number, step in enumerate(steps, 1):
         assert f"{number:2}  {step.sentence}\n" in output
-    for each in played:
-        assert f"Act {each.number}: {each.title}\n{each.sentence}\n" in output
-        assert f"pod default/{each.pod}: no deviations from the {each.flow} flow" in output
-    assert [each.number for each in played] == [1, 2, 3, 4, 5]
+    for act in played:
+        assert f"Act {act.number}: {act.title}\n{act.sentence}\n" in output
+        assert f"pod default/{act.pod}: no deviations from the {act.flow} flow" in output
+    assert [act.number for act in played] == [1, 2, 3, 4, 5]
     assert "hello from web" in output  # by the hostPort
     for arrow in ("kubectl apply", "RunPodSandbox", "ADD bridge", "CreateContainer web", "crun run"):
         assert f"│ {arrow}" in output
@@ -160,8 +160,8 @@ def test_with_keep_the_cluster_stays_and_the_next_commands_work(visitor):
     assert code == 0, output
     document = json.loads(output)
     assert document["ok"] is True
-    assert {each["exitCode"] for each in document["steps"]} == {0}
-    assert all(each["milliseconds"] > 0 and each["command"] and each["output"] for each in document["steps"])
+    assert {step["exitCode"] for step in document["steps"]} == {0}
+    assert all(step["milliseconds"] > 0 and step["command"] and step["output"] for step in document["steps"])
     assert document["memoryBytes"] > 1e7
     path = f"{Path(PODWIRE).parent}:{Path(KUBECTL).parent}:{os.environ['PATH']}"
     for command in (*document["next"], document["remove"]):

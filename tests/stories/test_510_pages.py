@@ -150,18 +150,18 @@ class Reader:
 
     def _logs(self) -> str:
         logs = (self.prefix / "var/log/podwire").glob("*.log")
-        return "\n".join(f"{each.name}:\n{each.read_text()[-2000:]}" for each in logs)
+        return "\n".join(f"{log.name}:\n{log.read_text()[-2000:]}" for log in logs)
 
     def follows(self, page: Path, folder: Path | None = None) -> None:
         folder = folder or page.parent
-        for each in shown(page):
+        for step in shown(page):
             end = time.monotonic() + SOON
-            code, output = self.types(each.command, folder)
-            while LOOKS.match(each.command) and not each.happened(code, output) and time.monotonic() < end:
+            code, output = self.types(step.command, folder)
+            while LOOKS.match(step.command) and not step.happened(code, output) and time.monotonic() < end:
                 time.sleep(0.1)
-                code, output = self.types(each.command, folder)
-            assert each.fits(output), f"{each.command}\nshall say\n{each.lines}\nand says\n{output}"
-            assert each.happened(code, output), f"{each.command}: {code}\n{output}"
+                code, output = self.types(step.command, folder)
+            assert step.fits(output), f"{step.command}\nshall say\n{step.lines}\nand says\n{output}"
+            assert step.happened(code, output), f"{step.command}: {code}\n{output}"
 
     def leaves(self, *prefix: str) -> None:
         code, output = self.types(" ".join(("podwire down", *prefix)), self.prefix)
@@ -198,9 +198,9 @@ def administrator(own_machine: None) -> Iterator[Reader]:
         yield reader
     finally:
         reader.leaves()
-        for each in Path("/sys/fs/cgroup").glob("*/k8s.io"):  # containerd's own, which it keeps
+        for path in Path("/sys/fs/cgroup").glob("*/k8s.io"):  # containerd's own, which it keeps
             with contextlib.suppress(OSError):  # or another containerd's
-                each.rmdir()
+                path.rmdir()
 
 
 @pytest.fixture
@@ -213,14 +213,14 @@ def cluster(reader: Reader) -> Reader:
 
 def pages() -> dict[str, str]:
     """Every page with commands, and who plays them."""
-    found = sorted({each for place in PLACES for each in ROOT.glob(place)})
+    found = sorted({path for place in PLACES for path in ROOT.glob(place)})
     return {str(each.relative_to(ROOT)): played_by(each) for each in found if shown(each)}
 
 
 def played_by(page: Path) -> str:
     if str(page.relative_to(ROOT)) in WITHOUT_PREFIX:
         return "administrator"
-    commands = "\n".join(each.command for each in shown(page))
+    commands = "\n".join(step.command for step in shown(page))
     return "cluster" if NEEDS.search(commands) and not BRINGS_UP.search(commands) else "newcomer"
 
 

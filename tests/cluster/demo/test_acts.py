@@ -17,19 +17,19 @@ ACTS = acts(PLACE)
 
 
 def test_there_is_an_act_for_every_flow():
-    assert sorted(each.flow for each in ACTS) == sorted(FLOWS)
-    assert [each.number for each in ACTS] == list(range(1, len(FLOWS) + 1))
+    assert sorted(act.flow for act in ACTS) == sorted(FLOWS)
+    assert [act.number for act in ACTS] == list(range(1, len(FLOWS) + 1))
 
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda each: each.title)
 def test_an_act_starts_its_pod_checks_its_flow_and_cleans_up(act):
-    commands = [each.command for each in act.steps]
-    files = [each.removeprefix("kubectl apply -f ") for each in commands if each.startswith("kubectl apply")]
-    objects = [each for file in files if file in CLUSTER for each in yaml.safe_load_all(CLUSTER[file])]
-    pods = {each["metadata"]["name"] for each in objects if each["kind"] == "Pod"}
+    commands = [step.command for step in act.steps]
+    files = [command.removeprefix("kubectl apply -f ") for command in commands if command.startswith("kubectl apply")]
+    objects = [object_ for file in files if file in CLUSTER for object_ in yaml.safe_load_all(CLUSTER[file])]
+    pods = {object_["metadata"]["name"] for object_ in objects if object_["kind"] == "Pod"}
     assert act.pod in pods
-    assert any(each.endswith(f"--check {act.flow}") for each in commands)
-    [delete] = [each for each in commands if each.startswith("kubectl delete pod ")]
+    assert any(command.endswith(f"--check {act.flow}") for command in commands)
+    [delete] = [command for command in commands if command.startswith("kubectl delete pod ")]
     assert set(delete.split()[3:]) == pods
 
 

@@ -74,7 +74,7 @@ async def test_gpus_are_published_with_their_node_and_republished_after_deletion
         made = await client.create(node())
         (found,) = await eventually_async(lambda: slices(client))
         assert found["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
-        assert [each["name"] for each in found["spec"]["devices"]] == [f"gpu-{number}" for number in range(8)]
+        assert [device["name"] for device in found["spec"]["devices"]] == [f"gpu-{number}" for number in range(8)]
         attributes = found["spec"]["devices"][4]["attributes"]
         assert attributes["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:97"}
         assert attributes["resource.kubernetes.io/numaNode"] == {"int": 1}
@@ -97,7 +97,7 @@ async def allocated(client, *devices, name="pair", pool=NODE):
     claim = await client.create(
         {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta, "spec": spec}
     )
-    results = [{"request": "gpu", "driver": DRIVER, "pool": pool, "device": each} for each in devices]
+    results = [{"request": "gpu", "driver": DRIVER, "pool": pool, "device": device} for device in devices]
     claim["status"] = {"allocation": {"devices": {"results": results}}}
     return await client.replace(claim, subresource="status")
 

@@ -147,7 +147,9 @@ def test_an_unknown_profile_is_refused_with_the_known_names():
 
 def test_virtual_functions_of_two_cards_on_one_bus_have_addresses_of_their_own():
     found = functions(profile_yaml.load("sriov"))
-    assert [each.pci for each in found if each.physical == "0000:3b:00.1"] == [f"0000:3b:02.{n}" for n in range(4, 8)]
+    assert [number.pci for number in found if number.physical == "0000:3b:00.1"] == [
+        f"0000:3b:02.{n}" for n in range(4, 8)
+    ]
     assert [each.name for each in found][:3] == ["ens1f0", "ens1f0v0", "ens1f0v1"]
 
 
@@ -156,5 +158,7 @@ def test_a_card_on_a_bus_of_its_own_is_behind_a_port_of_its_root():
     card = functions(profile)[0]
     assert card.place == "devices/pci0000:15/0000:15:01.0/0000:18:00.0"
     assert (card.root, card.numa) == ("pci0000:15", 0)
-    assert "0000:15:01.0" in {each.pci for each in bridges(profile)}
-    assert {each.root for each in functions(profile) if each.gpu} == {each.root for each in functions(profile)}
+    assert "0000:15:01.0" in {bridge.pci for bridge in bridges(profile)}
+    assert {function.root for function in functions(profile) if function.gpu} == {
+        function.root for function in functions(profile)
+    }

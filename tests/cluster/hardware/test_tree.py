@@ -16,8 +16,8 @@ from podwire.linux.values import Link
 def planted(request, tmp_path):
     """A whole tree, with the kernel's part of it as plain files."""
     profile = profile_yaml.load(request.param)
-    for each in directories(profile):
-        (tmp_path / each).mkdir(parents=True)
+    for directory in directories(profile):
+        (tmp_path / directory).mkdir(parents=True)
     write(tmp_path, tree(profile, Machine(cpus=8, kilobytes=1 << 20)))
     for each in (f"cpu{number}" for number in range(8)):
         (tmp_path / "devices/system/cpu" / each).mkdir(parents=True)
@@ -33,7 +33,7 @@ def planted(request, tmp_path):
 
 def test_no_symlink_leads_nowhere(planted):
     _, root = planted
-    lost = [str(each) for each in root.rglob("*") if each.is_symlink() and not each.exists()]
+    lost = [str(path) for path in root.rglob("*") if path.is_symlink() and not path.exists()]
     assert lost == []
 
 
@@ -73,27 +73,27 @@ def test_cards_and_virtual_functions_name_each_other(planted):
 
 def test_the_root_of_a_device_is_in_its_path_as_drivers_look_for_it(planted):
     profile, root = planted
-    for each in functions(profile):
-        place = (root / "bus/pci/devices" / each.pci).resolve().relative_to(root.resolve())
-        assert place.parts[:2] == ("devices", each.root)
+    for function in functions(profile):
+        place = (root / "bus/pci/devices" / function.pci).resolve().relative_to(root.resolve())
+        assert place.parts[:2] == ("devices", function.root)
 
 
 def test_configuration_space_begins_with_vendor_and_device(planted):
     profile, root = planted
-    for each in functions(profile):
-        place = root / "bus/pci/devices" / each.pci
+    for function in functions(profile):
+        place = root / "bus/pci/devices" / function.pci
         config = (place / "config").read_bytes()
-        assert config[:4] == bytes.fromhex(each.vendor)[::-1] + bytes.fromhex(each.device)[::-1]
-        assert (place / "vendor").read_text() == f"0x{each.vendor}\n"
+        assert config[:4] == bytes.fromhex(function.vendor)[::-1] + bytes.fromhex(function.device)[::-1]
+        assert (place / "vendor").read_text() == f"0x{function.vendor}\n"
 
 
 def test_rdma_devices_belong_to_their_cards(planted):
     profile, root = planted
-    for each in functions(profile):
-        if each.rdma:
-            place = root / "class/infiniband" / each.rdma
-            assert (place / "device").resolve() == (root / "bus/pci/devices" / each.pci).resolve()
-            assert (place / "ports/1/gid_attrs/ndevs/0").read_text() == f"{each.name}\n"
+    for function in functions(profile):
+        if function.rdma:
+            place = root / "class/infiniband" / function.rdma
+            assert (place / "device").resolve() == (root / "bus/pci/devices" / function.pci).resolve()
+            assert (place / "ports/1/gid_attrs/ndevs/0").read_text() == f"{function.name}\n"
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_rdma_devices_belong_to_their_cards(planted):
     ],
 )
 def test_processors_are_shared_out_among_nodes(nodes, cpus, lists):
-    assert [cpu_list(share(nodes, cpus, each)) for each in range(nodes)] == lists
+    assert [cpu_list(share(nodes, cpus, number)) for number in range(nodes)] == lists
 
 
 CARDS = {each.name: each for each in links(functions(profile_yaml.load("sriov")))[:2]}

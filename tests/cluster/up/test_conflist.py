@@ -13,14 +13,14 @@ def test_the_default_network_is_one_that_the_runtime_reads(tmp_path):
     network = Conflists(tmp_path / "net.d").default()
     assert network is not None
     assert network.name == "podwire"
-    assert [each["type"] for each in network.plugins] == ["bridge", "portmap"]
-    assert network.plugins[0]["ipam"]["ranges"] == [[{"subnet": str(each)}] for each in RANGES]
+    assert [plugin["type"] for plugin in network.plugins] == ["bridge", "portmap"]
+    assert network.plugins[0]["ipam"]["ranges"] == [[{"subnet": str(subnet)}] for subnet in RANGES]
 
 
 def test_a_foreign_network_configuration_is_kept(tmp_path):
     (tmp_path / "05-theirs.conflist").write_text("{}")
     conflist.write(tmp_path, RANGES)
-    assert [each.name for each in tmp_path.iterdir()] == ["05-theirs.conflist"]
+    assert [path.name for path in tmp_path.iterdir()] == ["05-theirs.conflist"]
     assert conflist.foreign(tmp_path) == [tmp_path / "05-theirs.conflist"]
 
 

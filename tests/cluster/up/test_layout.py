@@ -23,7 +23,7 @@ def test_a_prefix_that_is_a_file_is_refused():
 def test_everything_lies_below_the_prefix():
     layout = layout_of(Path("/nowhere/pw"))
     places = (layout.state, layout.run, layout.logs, layout.record, layout.kubeconfig, layout.pin("n", "net"))
-    assert all(each.is_relative_to("/nowhere/pw") for each in places)
+    assert all(path.is_relative_to("/nowhere/pw") for path in places)
     assert layout.kubeconfig == Path("/nowhere/pw/var/lib/podwire/kubeconfig")
 
 

@@ -104,11 +104,11 @@ def test_a_covered_directory_shows_old_entries_and_those_of_the_node(tmp_path):
         [sys.executable, "-c", COMPOSE, str(base), str(own)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert [" ".join(each.split()) for each in done.stdout.splitlines()] == [
+    assert [" ".join(line.split()) for line in done.stdout.splitlines()] == [
         "cni", "cni/net.d", "cni/net.d/10.conflist", "file", "folder", "folder/inner", "link -> file",
     ]  # fmt: skip
-    assert sorted(each.name for each in own.iterdir()) == ["10.conflist", "made-here"]
-    assert sorted(each.name for each in base.iterdir()) == ["file", "folder", "hidden", "link"], (
+    assert sorted(path.name for path in own.iterdir()) == ["10.conflist", "made-here"]
+    assert sorted(path.name for path in base.iterdir()) == ["file", "folder", "hidden", "link"], (
         "nothing is made on the host's disk"
     )
     assert (base / "folder/also").exists(), "what is shown again is the same"

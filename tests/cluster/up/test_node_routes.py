@@ -14,7 +14,7 @@ def test_every_other_nodes_pods_are_reached_by_its_own_address(slot, number, cou
     ways = {each.destination: each.gateway for each in found}
     assert len(ways) == len(found) == 2 * len(others)
     for other in others:
-        addresses = {each.version: each.ip for each in slot.addresses(other, ipv6=True)}
+        addresses = {address.version: address.ip for address in slot.addresses(other, ipv6=True)}
         assert {ways[each] for each in slot.pod_ranges(other, ipv6=True)} == set(addresses.values())
     assert not set(slot.pod_ranges(number, ipv6=True)) & set(ways)
     assert {each.ifindex for each in found} == {7}
@@ -35,4 +35,4 @@ def test_only_traffic_between_pods_of_nodes_keeps_its_source_address():
 
 def test_without_ipv6_there_are_no_ipv6_routes():
     assert "ip6" not in ruleset(Slot(3), 1, [2], "mark", ipv6=False)
-    assert [each.destination.version for each in routes(Slot(3), [2], 7, ipv6=False)] == [4]
+    assert [route.destination.version for route in routes(Slot(3), [2], 7, ipv6=False)] == [4]

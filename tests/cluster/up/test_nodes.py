@@ -14,7 +14,7 @@ HOST = NodeRecord(name="vm", number=1, own=False)
 
 
 def own(count):
-    return tuple(NodeRecord(name=f"node-{each}", number=each, own=True) for each in range(1, count + 1))
+    return tuple(NodeRecord(name=f"node-{number}", number=number, own=True) for number in range(1, count + 1))
 
 
 def prepared(*nodes, layout=PREFIX):
@@ -98,10 +98,10 @@ def test_a_host_that_is_called_like_a_node_is_not_one():
 
 
 def test_every_node_has_its_processes_and_one_cluster_has_the_rest():
-    assert [each.name for each in components(prepared(*own(1)))] == [
+    assert [component.name for component in components(prepared(*own(1)))] == [
         "trace", "apiserver", "cni", "runtime", "image", "scheduler", "kubelet", "node",
     ]  # fmt: skip
-    found = {each.name: each for each in components(prepared(*own(2)))}
+    found = {component.name: component for component in components(prepared(*own(2)))}
     assert list(found) == [
         "trace", "apiserver", "cni", "runtime", "cni@node-2", "runtime@node-2", "image", "scheduler", "kubelet",
         "kubelet@node-2", "node",
@@ -114,7 +114,7 @@ def test_every_node_has_its_processes_and_one_cluster_has_the_rest():
 
 def test_every_node_has_an_identity_and_a_certificate_in_its_own_directories():
     options = apiserver_options(prepared(*own(2)))
-    files = {each.kubeconfig: each for each in options.identities}
+    files = {identity.kubeconfig: identity for identity in options.identities}
     assert len(files) == len(options.identities) == 9
     kubelet = files[PREFIX.home("node-2").identity("kubelet")]
     assert (kubelet.user, kubelet.groups, kubelet.host) == ("system:node:node-2", ("system:nodes",), "10.103.192.1")

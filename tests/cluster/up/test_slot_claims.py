@@ -21,7 +21,7 @@ def claims(tmp_path):
 
 
 def test_clusters_that_begin_at_once_get_different_slots(claims, tmp_path):
-    layouts = [Layout(tmp_path / str(each)) for each in range(12)]
+    layouts = [Layout(tmp_path / str(number)) for number in range(12)]
     with ThreadPoolExecutor(12) as threads:
         got = list(threads.map(lambda layout: claim(claims, layout), layouts))
     assert sorted(got) == list(range(1, 13))

@@ -15,11 +15,11 @@ def ranges(slot):
 
 
 def test_no_two_slots_share_a_range_a_port_or_a_name():
-    slots = [Slot(each) for each in range(LAST + 1)]
+    slots = [Slot(number) for number in range(LAST + 1)]
     for one, other in combinations(slots, 2):
         assert not any(a.overlaps(b) for a in ranges(one) for b in ranges(other) if a.version == b.version)
     for attribute in (lambda s: s.api_port, lambda s: s.bridge, lambda s: s.table, lambda s: s.port(1)):
-        assert len({attribute(each) for each in slots}) == len(slots)
+        assert len({attribute(slot) for slot in slots}) == len(slots)
 
 
 @given(NUMBERS)

@@ -61,13 +61,13 @@ class Running:
     def until(self, *words):
         """Read on until a line has all these words; those lines."""
         for line in self.process.stdout:
-            if all(each in line for each in words):
+            if all(word in line for word in words):
                 return line
         raise AssertionError(f"it never said {words}")
 
     def pid(self, name):
         notes = json.loads((self.home / "run/podwire/status.json").read_text())
-        return next(each["pid"] for each in notes["components"] if each["name"] == name)
+        return next(component["pid"] for component in notes["components"] if component["name"] == name)
 
     def order(self):
         return (self.home / "order").read_text().split()
@@ -143,5 +143,5 @@ def test_no_component_outlives_its_supervisor(start):
     pids = [up.pid("first"), up.pid("second")]
     up.process.kill()
     up.process.wait()
-    for each in pids:
-        gone(each)
+    for pid in pids:
+        gone(pid)

@@ -90,7 +90,7 @@ class Space:
 
 
 def mounts_of(pid: int) -> list[str]:
-    return [each.split()[4] for each in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()]
+    return [line.split()[4] for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()]
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,13 @@ class Cluster:
 
     def left(self) -> list[str]:
         """What there is after `down` that was not there before `up`."""
-        files = [str(each) for each in self.prefix.iterdir() if each.name not in OURS]
-        links = [each for each in self.space.links() if each != "lo"]
-        mounts = [each for each in self.space.mounts() if each.startswith(f"{self.prefix}/")]
+        files = [str(path) for path in self.prefix.iterdir() if path.name not in OURS]
+        links = [link for link in self.space.links() if link != "lo"]
+        mounts = [mount for mount in self.space.mounts() if mount.startswith(f"{self.prefix}/")]
         processes = [f"{name} {pid}" for pid, name in component_processes.components(self.layout).items()]
         slots = [f"slot {each}" for each in SlotClaims().of(self.prefix)]
         tables = self.space.run("nft", "list", "tables").stdout.split("\n")
-        tables = [each for each in tables if each.startswith("table inet podwire-up")]
+        tables = [table for table in tables if table.startswith("table inet podwire-up")]
         return [*files, *links, *mounts, *processes, *slots, *tables, *self.groups()]
 
     def logs(self, size: int = 3000) -> str:
@@ -153,7 +153,7 @@ class Cluster:
         return "\n".join(f"=== {each.name}\n{each.read_text(errors='replace')[-size:]}" for each in found)
 
     def tracebacks(self) -> str:
-        found = [each.read_text(errors="replace") for each in self.layout.logs.glob("*.log")]
+        found = [path.read_text(errors="replace") for path in self.layout.logs.glob("*.log")]
         return "\n".join(each[each.index("Traceback") :][:4000] for each in found if "Traceback" in each)
 
     # Processes
@@ -165,7 +165,7 @@ class Cluster:
         return found
 
     def components(self) -> dict[str, dict[str, Any]]:
-        return {each["name"]: each for each in self.notes()["components"]}
+        return {component["name"]: component for component in self.notes()["components"]}
 
     def notes(self) -> dict[str, Any]:
         """What the supervisor wrote down, without asking a program."""
@@ -188,7 +188,7 @@ class Cluster:
         kill([pid])
 
     def is_up(self) -> bool:
-        return all(each["ready"] for each in self.components().values())
+        return all(component["ready"] for component in self.components().values())
 
     def processes(self) -> dict[int, str]:
         """Supervisor and components that live, whoever started them."""
@@ -196,7 +196,10 @@ class Cluster:
 
     def kill_everything(self) -> None:
         """Supervisor and components at once; containers and their shims go on."""
-        pids = [self.pid("supervisor"), *(each["pid"] for each in self.components().values() if each["pid"])]
+        pids = [
+            self.pid("supervisor"),
+            *(component["pid"] for component in self.components().values() if component["pid"]),
+        ]
         kill(pids)
         self.eventually(lambda: not self.processes(), "all components are gone")
 
@@ -216,10 +219,10 @@ class Cluster:
 
     def residents(self) -> list[int]:
         """Who is in the node's namespaces beside kubelet and runtime: shims, and what hooks and plugins run."""
-        own = {each["pid"] for each in self.components().values()}
+        own = {component["pid"] for component in self.components().values()}
         kubelet = self.pid("kubelet")
         inodes = {(kind, of_process(kubelet, kind)) for kind in ("net", "mnt")}
-        return [each for each in component_processes.residents(inodes) if each not in own]
+        return [resident for resident in component_processes.residents(inodes) if resident not in own]
 
     def node_mounts(self) -> list[str]:
         return mounts_of(self.pid("kubelet"))
@@ -263,7 +266,7 @@ class Cluster:
     def pods(self) -> dict[str, Object] | None:
         """By name; None while the server is away."""
         found = self.get("pods")
-        return None if found is None else {each["metadata"]["name"]: each for each in found["items"]}
+        return None if found is None else {item["metadata"]["name"]: item for item in found["items"]}
 
     def running(self, count: int) -> dict[str, Object]:
         """The pods once so many are, and all are ready."""
@@ -286,20 +289,23 @@ class Cluster:
         self.eventually(lambda: self.pods() == {}, "all pods are gone", self.describe_pods)
 
     def describe_pods(self) -> str:
-        seen = [f"{each.pod} {each.name} attempt {each.attempt} state {each.state}" for each in self.containers()]
+        seen = [
+            f"{container.pod} {container.name} attempt {container.attempt} state {container.state}"
+            for container in self.containers()
+        ]
         return self.kubectl("get", "pods", "-o", "wide").stdout + "\n".join(seen)
 
     def node(self) -> dict[str, Any]:
         """The node's Ready condition."""
         found = self.get("nodes", "node-1")
         conditions = found["status"]["conditions"] if found else []
-        return next((each for each in conditions if each["type"] == "Ready"), {})
+        return next((condition for condition in conditions if condition["type"] == "Ready"), {})
 
     # The runtime
 
     def cri(self, method: str, **fields: Any) -> Any:
         """One call by its bare name; again as long as the runtime is away."""
-        found = next(each for each in methods.ALL if each.name.endswith(f"/{method}") or each.name == method)
+        found = next(known for known in methods.ALL if known.name.endswith(f"/{method}") or known.name == method)
 
         async def call() -> Any:
             async with grpc_client.connect(self.layout.runtime_socket) as client:
@@ -318,34 +324,34 @@ class Cluster:
     def sandboxes(self, *, ready: bool = False) -> dict[str, list[str]]:
         """The ids of all sandboxes, or of those that are ready, by the name of their pod."""
         found: dict[str, list[str]] = {}
-        for each in self.cri("ListPodSandbox").items:
-            if ready and each.state != pb.SANDBOX_READY:
+        for item in self.cri("ListPodSandbox").items:
+            if ready and item.state != pb.SANDBOX_READY:
                 continue
-            found.setdefault(each.metadata.name, []).append(each.id)
+            found.setdefault(item.metadata.name, []).append(item.id)
         return found
 
     def containers(self) -> list[Life]:
         """All, also those that ended."""
         found = []
-        for each in self.cri("ListContainers").containers:
+        for container in self.cri("ListContainers").containers:
             try:
-                answer = self.cri("ContainerStatus", container_id=each.id, verbose=True)
+                answer = self.cri("ContainerStatus", container_id=container.id, verbose=True)
             except NotFound:
                 continue  # removed meanwhile
             pid = int(answer.info.get("pid", "0")) if answer.status.state == pb.CONTAINER_RUNNING else 0
             pod = answer.status.labels["io.kubernetes.pod.name"]
             meta = answer.status.metadata
-            found.append(Life(pod, meta.name, meta.attempt, each.id, answer.status.state, pid))
+            found.append(Life(pod, meta.name, meta.attempt, container.id, answer.status.state, pid))
         return found
 
     def pids(self) -> dict[str, int]:
         """Of running containers, by their id."""
-        return {each.id: each.pid for each in self.containers() if each.pid}
+        return {container.id: container.pid for container in self.containers() if container.pid}
 
     def leases(self) -> set[str]:
         directory = self.layout.state / "cni/networks/podwire"
-        names = [each.name for each in directory.iterdir()] if directory.is_dir() else []
-        return {each for each in names if is_address(each)}
+        names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+        return {name for name in names if is_address(name)}
 
     # What must hold
 
@@ -357,25 +363,25 @@ class Cluster:
 
         def settled() -> list[Life] | None:
             sandboxes, containers = self.sandboxes(), self.containers()
-            one_each = all(len(each) == 1 for each in sandboxes.values()) and sandboxes.keys() == pods.keys()
+            one_each = all(len(sandbox) == 1 for sandbox in sandboxes.values()) and sandboxes.keys() == pods.keys()
             return containers if one_each and len(containers) == len(pods) else None
 
         containers: list[Life] = self.eventually(
             settled, "one sandbox and one container for each pod", self.describe_pods
         )
-        assert {each.pod for each in containers} == pods.keys()
-        assert all(each.state == pb.CONTAINER_RUNNING and each.pid for each in containers)
-        statuses = {name: each["status"]["containerStatuses"][0] for name, each in pods.items()}
-        assert {name: each["restartCount"] for name, each in statuses.items()} == dict.fromkeys(pods, 0)
-        assert {each.pod: f"podwire://{each.id}" for each in containers} == {
-            name: each["containerID"] for name, each in statuses.items()
+        assert {container.pod for container in containers} == pods.keys()
+        assert all(container.state == pb.CONTAINER_RUNNING and container.pid for container in containers)
+        statuses = {name: pod["status"]["containerStatuses"][0] for name, pod in pods.items()}
+        assert {name: status["restartCount"] for name, status in statuses.items()} == dict.fromkeys(pods, 0)
+        assert {container.pod: f"podwire://{container.id}" for container in containers} == {
+            name: status["containerID"] for name, status in statuses.items()
         }
         self.addressed(pods)
-        return {each.id: each.pid for each in containers}
+        return {container.id: container.pid for container in containers}
 
     def addressed(self, pods: dict[str, Object]) -> None:
         """The addresses that are leased are those of the pods, and all are different."""
-        addresses = [ip["ip"] for each in pods.values() for ip in each["status"]["podIPs"]]
+        addresses = [ip["ip"] for pod in pods.values() for ip in pod["status"]["podIPs"]]
         assert len(addresses) == len(set(addresses)) >= len(pods), "two pods have the same address"
         assert self.leases() == set(addresses)
 
@@ -383,13 +389,13 @@ class Cluster:
         """What is left of pods on a cluster that has none."""
         places = [self.prefix / "run/netns", self.layout.run / "ipcns", self.layout.run / "shm"]
         places += [self.layout.run / "crun", self.prefix / "var/lib/kubelet/pods", self.prefix / "var/log/pods"]
-        places += [self.layout.state / each for each in ("runtime/sandboxes", "runtime/containers")]
-        places += [self.layout.state / each for each in ("cni/cache", "cni/checks")]
+        places += [self.layout.state / name for name in ("runtime/sandboxes", "runtime/containers")]
+        places += [self.layout.state / name for name in ("cni/cache", "cni/checks")]
         places += [self.layout.state / "images/containers"]
-        files = [str(each) for place in places for each in place.glob("*")]
-        mounts = [each for each in self.node_mounts() if each not in self.initial_mounts]
-        mounts = [each for each in mounts if not each.endswith("/runtime/containers")]
-        residents = [f"process {each}: {command_of(each)}" for each in self.residents()]
+        files = [str(path) for place in places for path in place.glob("*")]
+        mounts = [mount for mount in self.node_mounts() if mount not in self.initial_mounts]
+        mounts = [mount for mount in mounts if not mount.endswith("/runtime/containers")]
+        residents = [f"process {resident}: {command_of(resident)}" for resident in self.residents()]
         return [*files, *mounts, *residents, *self.leases(), *self.groups()]
 
     def leakcheck(self) -> list[dict[str, str]]:
@@ -430,14 +436,14 @@ def command_of(pid: int) -> str:
 
 def is_ready(pod: Object) -> bool:
     conditions = pod.get("status", {}).get("conditions", ())
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
     return ready and pod["status"]["phase"] == "Running" and bool(pod["status"].get("podIP"))
 
 
 def kill(pids: list[int]) -> None:
-    for each in pids:
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
 
 def group_of(prefix: Path) -> str:
@@ -451,7 +457,11 @@ def sweep(prefix: Path) -> None:
     with contextlib.suppress(OSError, ValueError, KeyError):
         kill([json.loads(layout.status.read_bytes())["pid"]])
     components = component_processes.components(layout)
-    inodes = {("mnt", of_process(each, "mnt")) for each, name in components.items() if name in ("runtime", "kubelet")}
+    inodes = {
+        ("mnt", of_process(component, "mnt"))
+        for component, name in components.items()
+        if name in ("runtime", "kubelet")
+    }
     kill(list(components))
     kill(component_processes.residents(inodes))
     kill(component_processes.residents(_shims_of(prefix)))
@@ -467,12 +477,12 @@ def _shims_of(prefix: Path) -> set[tuple[str, int]]:
     """The mount namespaces in which the prefix's state is what the node has at its standard place."""
     found = set()
     wanted = (prefix / "var/lib/podwire").stat() if (prefix / "var/lib/podwire").exists() else None
-    for each in Path("/proc").glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if b"podwire-shim" in (each / "cmdline").read_bytes() and wanted is not None:
-                seen = (each / "root/var/lib/podwire").stat()
+            if b"podwire-shim" in (path / "cmdline").read_bytes() and wanted is not None:
+                seen = (path / "root/var/lib/podwire").stat()
                 if (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino):
-                    found.add(("mnt", of_process(int(each.name), "mnt")))
+                    found.add(("mnt", of_process(int(path.name), "mnt")))
     return found
 
 

@@ -18,7 +18,7 @@ PODS = 10
 ROUNDS = 4 if SOAK else 1
 JITTER_SECONDS = 0.05
 
-ONE = [(each,) for each in COMPONENTS]
+ONE = [(component,) for component in COMPONENTS]
 TWO = list(itertools.combinations(COMPONENTS, 2))
 VICTIMS = [*ONE * ROUNDS, *TWO] if SOAK else random.Random(SEED).sample(ONE, 2)
 
@@ -36,23 +36,23 @@ def amidst(cluster, chance):
 @pytest.mark.parametrize(
     ("round_", "victims"),
     list(enumerate(VICTIMS)),
-    ids=[f"{'+'.join(each)}-{round_}" for round_, each in enumerate(VICTIMS)],
+    ids=[f"{'+'.join(victim)}-{round_}" for round_, victim in enumerate(VICTIMS)],
 )
 def test_pods_start_once_while_components_are_killed(cluster, a_pod, victims, round_):
     chance = random.Random(f"{SEED} {round_} {victims}")
     sys.stdout.write(f"PODWIRE_CRASH_SEED={SEED}\n")
     cluster.up()
-    with cluster.applying(*(a_pod(f"pod-{each}") for each in range(PODS))):
+    with cluster.applying(*(a_pod(f"pod-{number}") for number in range(PODS))):
         amidst(cluster, chance)
         before = cluster.pids()
-        for each in victims:
-            cluster.signal(each, signal.SIGKILL)
-    died = lambda: all(cluster.restarts(each) == 1 for each in victims)  # noqa: E731 - shorter than its use
+        for victim in victims:
+            cluster.signal(victim, signal.SIGKILL)
+    died = lambda: all(cluster.restarts(victim) == 1 for victim in victims)  # noqa: E731 - shorter than its use
     cluster.eventually(lambda: died() and cluster.is_up(), f"{victims} are there again")
     pids = cluster.once(cluster.running(PODS))
     sys.stdout.write(f"{len(before)} containers ran when {victims} were killed\n")
     assert before.items() <= pids.items(), "a container that ran lost its process"
-    assert {name for name, each in cluster.components().items() if each["restarts"]} == set(victims)
+    assert {name for name, component in cluster.components().items() if component["restarts"]} == set(victims)
     cluster.delete_all()
     cluster.empty()
     cluster.down()

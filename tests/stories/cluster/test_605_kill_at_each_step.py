@@ -26,8 +26,8 @@ pytestmark = pytest.mark.timeout(400)
 def sample():
     """One of the kubelet's and one of those whose own stories kill them everywhere, too."""
     chance = random.Random(SEED)
-    kubelet = [each for each in POINTS if each.startswith("kubelet.")]
-    return [chance.choice(kubelet), chance.choice([each for each in POINTS if each not in kubelet])]
+    kubelet = [point for point in POINTS if point.startswith("kubelet.")]
+    return [chance.choice(kubelet), chance.choice([point for point in POINTS if point not in kubelet])]
 
 
 @pytest.mark.parametrize("point", POINTS if SOAK else sample())
@@ -38,10 +38,10 @@ def test_a_component_killed_at_a_failpoint_resumes_from_there(cluster, a_pod, po
     cluster.apply(kept)
     before = cluster.once(cluster.running(1))
     plan.write_text(f"{point}=2*off->kill({died})")
-    cluster.apply(*(a_pod(f"pod-{each}") for each in range(PODS)))
+    cluster.apply(*(a_pod(f"pod-{number}") for number in range(PODS)))
     pids = cluster.once(cluster.running(1 + PODS))
     assert before.items() <= pids.items()
-    cluster.output("delete", "pods", *(f"pod-{each}" for each in range(PODS)), "--wait=false")
+    cluster.output("delete", "pods", *(f"pod-{number}" for number in range(PODS)), "--wait=false")
     assert cluster.once(cluster.running(1)) == before
     cluster.delete_all()
     assert died.exists(), f"{point} was not passed"

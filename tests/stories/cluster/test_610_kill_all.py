@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(400)
 def start_amidst(cluster, a_pod, chance):
     """Have all made, and stop in the middle of it: so many containers are there."""
     count = chance.randrange(PODS)
-    with cluster.applying(*(a_pod(f"pod-{each}") for each in range(PODS))):
+    with cluster.applying(*(a_pod(f"pod-{number}") for number in range(PODS))):
         made = lambda: len(cluster.cri("ListContainers").containers) >= count  # noqa: E731 - shorter than its use
         cluster.eventually(made, f"{count} containers are made")
         time.sleep(chance.random() * 0.05)

@@ -40,8 +40,8 @@ def without(cluster, component, directory):
 def changes(cluster, version):
     """What a watch tells of pods since a revision."""
     path = f"{PODS}?watch=1&resourceVersion={version}&timeoutSeconds=2"
-    events = [json.loads(each) for each in cluster.output("get", "--raw", path).splitlines()]
-    return [(each["type"], each["object"]["metadata"]["name"]) for each in events if each["type"] != "BOOKMARK"]
+    events = [json.loads(line) for line in cluster.output("get", "--raw", path).splitlines()]
+    return [(event["type"], event["object"]["metadata"]["name"]) for event in events if event["type"] != "BOOKMARK"]
 
 
 def counted(pid):
@@ -54,7 +54,7 @@ def test_pods_go_on_without_an_api_server(cluster, a_pod):
     cluster.up()
     cluster.apply(a_pod("quiet"), a_pod("crashes"), a_pod("probed", container={"livenessProbe": probe}))
     pids = cluster.once(cluster.running(3))
-    by_pod = {each.pod: each for each in cluster.containers()}
+    by_pod = {container.pod: container for container in cluster.containers()}
     version = json.loads(cluster.output("get", "--raw", PODS))["metadata"]["resourceVersion"]
     with without(cluster, "apiserver", "apiserver"):
         until = time.monotonic() + AWAY_SECONDS
@@ -62,7 +62,7 @@ def test_pods_go_on_without_an_api_server(cluster, a_pod):
         seen = counted(by_pod["probed"].pid)
 
         def restarted():
-            return [each for each in cluster.containers() if each.attempt == 1 and each.pid]
+            return [container for container in cluster.containers() if container.attempt == 1 and container.pid]
 
         (new,) = cluster.eventually(restarted, "the one that crashed is started again, though nobody could be told")
         cluster.eventually(lambda: counted(by_pod["probed"].pid) > seen + 1, "probes go on")
@@ -105,7 +105,7 @@ def test_a_stopped_component_resumes_after_sigcont(cluster, a_pod, component):
     cluster.up()
     cluster.apply(a_pod("stays"), a_pod("goes"))
     pids = cluster.once(cluster.running(2))
-    (kept,) = [each.id for each in cluster.containers() if each.pod == "stays"]
+    (kept,) = [container.id for container in cluster.containers() if container.pod == "stays"]
     uid = cluster.pods()["stays"]["metadata"]["uid"]
     cluster.signal(component, signal.SIGSTOP)
     if component != "apiserver":
@@ -131,16 +131,16 @@ def test_pods_survive_while_all_components_are_stopped(cluster, a_pod):
     cluster.up()
     cluster.apply(*(a_pod(f"pod-{each}") for each in range(3)))
     pids = cluster.once(cluster.running(3))
-    uids = {each["metadata"]["uid"] for each in cluster.pods().values()}
+    uids = {pod["metadata"]["uid"] for pod in cluster.pods().values()}
     for number in (signal.SIGSTOP, signal.SIGCONT):
-        for each in ("supervisor", *cluster.components()):
-            if each == "supervisor" or cluster.components()[each]["pid"]:
-                cluster.signal(each, number)
+        for component in ("supervisor", *cluster.components()):
+            if component == "supervisor" or cluster.components()[component]["pid"]:
+                cluster.signal(component, number)
         if number == signal.SIGSTOP:
             time.sleep(EVERYBODY_SECONDS)
     cluster.eventually(lambda: cluster.node().get("status") == "True", "the node is ready")
     time.sleep(15)
     assert cluster.once(cluster.running(3)) == pids
-    assert {each["metadata"]["uid"] for each in cluster.pods().values()} == uids
-    assert not any(cluster.restarts(each) for each in cluster.components())
+    assert {pod["metadata"]["uid"] for pod in cluster.pods().values()} == uids
+    assert not any(cluster.restarts(component) for component in cluster.components())
     cluster.down()

@@ -51,7 +51,7 @@ def test_a_full_disk_is_reported_and_the_pod_starts_once_space_is_free(small_clu
 
     def reported():
         events = (cluster.get("events") or {"items": []})["items"]
-        return [each for each in events if each["type"] == "Warning" and NO_SPACE in each["message"]]
+        return [event for event in events if event["type"] == "Warning" and NO_SPACE in event["message"]]
 
     cluster.eventually(
         reported, "an event says that there is no space", lambda: cluster.kubectl("get", "events").stdout

@@ -71,9 +71,9 @@ class Parts:
             self.children[name] = subprocess.Popen(command, stdout=log, stderr=log)
 
     def kill(self):
-        for each in self.children.values():
-            each.kill()
-            each.wait()
+        for child in self.children.values():
+            child.kill()
+            child.wait()
         self.children.clear()
 
 
@@ -91,19 +91,19 @@ def test_components_start_in_any_order_and_replace_stale_sockets(cluster, a_pod,
     parts.start("apiserver")
     cluster.eventually(lambda: cluster.get("namespaces", "default"), "the server is there once, for its kubeconfig")
     parts.kill()
-    for each in order:
-        parts.start(each)
+    for component in order:
+        parts.start(component)
         time.sleep(PAUSE_SECONDS)
     cluster.apply(a_pod("one"))
     cluster.running(1)
     pids = cluster.pids()
     parts.kill()
-    for each in reversed(order):
-        parts.start(each)
+    for component in reversed(order):
+        parts.start(component)
     cluster.apply(a_pod("two"))
     cluster.running(2)
     assert pids.items() <= cluster.pids().items()
-    assert all(each.poll() is None for each in parts.children.values())
+    assert all(child.poll() is None for child in parts.children.values())
     cluster.delete_all()
     assert (cluster.leases(), cluster.groups()) == (set(), [])
 
@@ -124,7 +124,7 @@ def test_a_second_up_a_second_kubelet_and_a_second_scheduler_do_no_harm(cluster,
     second = subprocess.Popen(cluster.space.command(*words), stderr=subprocess.PIPE, text=True)
     try:
         assert any("scheduler is synced" in line for line in second.stderr)  # handlers are installed now
-        cluster.apply(*(a_pod(f"pod-{each}") for each in range(6)))
+        cluster.apply(*(a_pod(f"pod-{number}") for number in range(6)))
         assert pids.items() <= cluster.once(cluster.running(7)).items()
     finally:
         second.terminate()

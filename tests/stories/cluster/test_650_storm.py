@@ -54,7 +54,7 @@ def test_pods_come_and_go_in_a_storm_of_kills(cluster, a_pod, round_):
     try:
         here, count, until = set(), 0, time.monotonic() + SECONDS
         while time.monotonic() < until:
-            new = {f"pod-{count + each}" for each in range(chance.randint(1, 4))} if len(here) < PODS else set()
+            new = {f"pod-{count + number}" for number in range(chance.randint(1, 4))} if len(here) < PODS else set()
             count += len(new)
             gone = set(chance.sample(sorted(here), chance.randint(0, min(3, len(here)))))
             if new:

@@ -56,14 +56,14 @@ class PodTrace:
     def events(self, name, reason):
         """How often it was told, by its message."""
         found = self.cluster.get("events", "--field-selector", f"involvedObject.name={name},reason={reason}")
-        return {each["message"]: each["count"] for each in found["items"]} if found else {}
+        return {item["message"]: item["count"] for item in found["items"]} if found else {}
 
     def event_message(self, reason, word):
         """The message, once people can read it; how long that took is printed."""
         begun = time.monotonic()
 
         def heard():
-            return next((each for each in self.events("a", reason) if word in each), None)
+            return next((event for event in self.events("a", reason) if word in event), None)
 
         message = self.cluster.eventually(heard, f"{reason} is told", lambda: self.cluster.output("get", "events"))
         sys.stdout.write(f"{reason}: {message!r} after {time.monotonic() - begun:.2f} s, as kubectl sees it\n")
@@ -71,7 +71,7 @@ class PodTrace:
 
     def inside(self, name, *words):
         """Run something in a pod's network namespace."""
-        pid = next(each.pid for each in self.cluster.containers() if each.pod == name and each.pid)
+        pid = next(container.pid for container in self.cluster.containers() if container.pod == name and container.pid)
         return self._run(pid, *words)
 
     def node(self, *words):

@@ -31,8 +31,8 @@ class Logger:
 
     def hooks(self, name):
         """What it was told about a pod, in the order."""
-        lines = [each.split() for each in self.log.read_text().splitlines() if f"pod=default/{name}" in each]
-        return [each[3] for each in lines if each[2] == "nriplugins.logger:"]
+        lines = [line.split() for line in self.log.read_text().splitlines() if f"pod=default/{name}" in line]
+        return [line[3] for line in lines if line[2] == "nriplugins.logger:"]
 
     def close(self):
         self._child.kill()
@@ -52,7 +52,7 @@ def test_pods_wait_for_their_plugin_and_start_when_it_registers(cluster):
 
     def reason():
         found = cluster.get("events", "--field-selector", "involvedObject.name=web,reason=FailedCreatePodSandBox")
-        return found and [each for each in found["items"] if each["count"] >= 4]
+        return found and [item for item in found["items"] if item["count"] >= 4]
 
     (event, *_) = cluster.eventually(reason, "the reason is told, and told again", cluster.describe_pods)
     assert 'NRI plugin "logger" is required for pod default/web' in event["message"]
@@ -64,7 +64,7 @@ def test_pods_wait_for_their_plugin_and_start_when_it_registers(cluster):
         wanted = ["RunPodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "PostStartContainer"]
         wanted += ["StopContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox"]
         cluster.eventually(lambda: logger.hooks("web")[-1] == wanted[-1], "its end is told", logger.log.read_text)
-        assert [each for each in logger.hooks("web") if each != "ValidateContainerAdjustment"] == wanted
+        assert [hook for hook in logger.hooks("web") if hook != "ValidateContainerAdjustment"] == wanted
     finally:
         logger.close()
 

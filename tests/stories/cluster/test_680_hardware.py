@@ -58,7 +58,7 @@ def links(cluster):
 
 
 def files(cluster, card, *names):
-    return [read(cluster, "cat", f"/sys/class/net/{card}/{each}").strip() for each in names]
+    return [read(cluster, "cat", f"/sys/class/net/{card}/{name}").strip() for name in names]
 
 
 def allocatable(cluster):
@@ -101,9 +101,9 @@ def test_virtual_functions_go_into_pods_and_come_back_as_they_were(cluster):
         cluster.apply(pod("a"), pod("b"))
         pods = cluster.running(2)
         devices = {name: has(cluster, name) for name in pods}
-        assert {each["numaNode"] for each in devices.values()} == {0}
-        assert len({each["pciAddress"] for each in devices.values()}) == 2
-        held = {each["name"] for each in devices.values()}
+        assert {device["numaNode"] for device in devices.values()} == {0}
+        assert len({device["pciAddress"] for device in devices.values()}) == 2
+        held = {device["name"] for device in devices.values()}
         assert set(links(cluster)) == set(before) - held
         for name, other in (("a", "b"), ("b", "a")):
             address = cluster.output("exec", name, "--", "cat", "/sys/class/net/eth0/address").strip()

@@ -67,16 +67,18 @@ def devices(cluster):
     """What is offered: by driver and name, the attributes."""
     found = cluster.get("resourceslices") or {"items": []}
     return {
-        (each["spec"]["driver"], device["name"]): device["attributes"]
-        for each in found["items"]
-        for device in each["spec"].get("devices") or ()
+        (item["spec"]["driver"], device["name"]): device["attributes"]
+        for item in found["items"]
+        for device in item["spec"].get("devices") or ()
     }
 
 
 def given(cluster, number):
     """The devices of a claim, by request."""
     status = cluster.get("resourceclaim", f"pair-{number}")["status"]
-    return {each["request"]: (each["driver"], each["device"]) for each in status["allocation"]["devices"]["results"]}
+    return {
+        result["request"]: (result["driver"], result["device"]) for result in status["allocation"]["devices"]["results"]
+    }
 
 
 def links(cluster):

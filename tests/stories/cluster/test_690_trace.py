@@ -45,8 +45,8 @@ class Telemetry:
     def spans(self, trace: str) -> list[tuple[str, pb.Span]]:
         """Of one trace, each with its service."""
         found = []
-        for each in sorted(self._folder.glob("*.otlp")):
-            for resource in pb.ExportTraceServiceRequest.FromString(each.read_bytes()).resource_spans:
+        for path in sorted(self._folder.glob("*.otlp")):
+            for resource in pb.ExportTraceServiceRequest.FromString(path.read_bytes()).resource_spans:
                 service = next(
                     one.value.string_value for one in resource.resource.attributes if one.key == "service.name"
                 )
@@ -77,7 +77,7 @@ def trace_output(cluster, *words: str) -> str:
 def ended(cluster, pod: str) -> bool:
     """Whether the last that happened to a pod was told: the API server forgot it, the runtime removed it."""
     records = json.loads(trace_output(cluster, pod, "--format", "json"))
-    over = {each["method"].split(" ")[0] for each in records if each["outcome"] == "OK"}
+    over = {record["method"].split(" ")[0] for record in records if record["outcome"] == "OK"}
     return {"delete", "RemovePodSandbox"} <= over
 
 
@@ -96,9 +96,9 @@ def test_starts_and_ends_are_drawn_compared_and_exported(cluster, a_pod, telemet
     assert len(table.splitlines()) == 3
     assert drawn.startswith(f"pod {table.splitlines()[1].split()[0]}: Running after ")
     compared = json.loads(trace_output(cluster, "--diff", "web", "late", "--format", "json"))
-    kinds = {(each["to"], each["call"]) for each in compared["hops"] if each["kind"] == "both"}
+    kinds = {(hop["to"], hop["call"]) for hop in compared["hops"] if hop["kind"] == "both"}
     assert {("etcd", "create pods"), ("ContainerRuntime", "RunPodSandbox"), ("CNIPlugin", "ADD bridge")} <= kinds
-    assert sum(each["a"] for each in compared["phases"]) == pytest.approx(compared["a"]["took"])
+    assert sum(phase["a"] for phase in compared["phases"]) == pytest.approx(compared["a"]["took"])
     assert "until Running" in trace_output(cluster, "--diff", "web", "late")
     page = trace_output(cluster, "late", "--format", "html")
     assert page.count("<script") == 2

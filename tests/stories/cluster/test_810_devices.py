@@ -66,7 +66,7 @@ def test_the_trace_of_a_pod_with_two_devices_matches_the_flow(cluster):
         )
         assert cluster.podwire("trace", "web", "--check", "pod").returncode == 0
         records = json.loads(cluster.podwire("trace", "web", "--format", "json").stdout)
-        (asked,) = [each for each in records if each["method"] == "Allocate" and "request" in each["detail"]]
+        (asked,) = [record for record in records if record["method"] == "Allocate" and "request" in record["detail"]]
         assert asked["detail"]["request"] == {"container_requests": [{"devices_ids": ["a", "b"]}]}
         cluster.delete_all()
     cluster.down()

@@ -25,9 +25,9 @@ from tests.stories.containerd.support import (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All on one worker: they share a machine, and the name of a cgroup."""
-    for each in items:
-        if each.path.parent == Path(__file__).parent:
-            each.add_marker(pytest.mark.xdist_group("containerd"))
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.xdist_group("containerd"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -51,7 +51,7 @@ def program(name: str) -> str:
 
 def reference_plugins() -> Path:
     places = (Path("/usr/lib/cni"), DEBIAN / "lib/cni")
-    return next(each for each in places if all((each / name).exists() for name in ("bridge", "loopback")))
+    return next(path for path in places if all((path / name).exists() for name in ("bridge", "loopback")))
 
 
 class Machine:
@@ -89,7 +89,7 @@ class Machine:
         return {each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))}
 
     def mounts(self) -> list[str]:
-        return [each.split()[4] for each in Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()]
+        return [line.split()[4] for line in Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()]
 
     def close(self) -> None:
         ids = [each.name for each in (self.root / SHIMS).glob("*")]
@@ -105,12 +105,12 @@ class Machine:
 def groups(ids: Sequence[str]) -> list[Path]:
     """The cgroups that are there of containers, in every tree."""
     trees = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
-    return [found for id_ in ids for each in trees if (found := each / "k8s.io" / id_).is_dir()]
+    return [found for id_ in ids for tree in trees if (found := tree / "k8s.io" / id_).is_dir()]
 
 
 def child_of(pid: int) -> int:
     """Of a process that has started one already, or is about to."""
-    return eventually(lambda: [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()])[0]
+    return eventually(lambda: [int(part) for part in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()])[0]
 
 
 class Program:
@@ -167,7 +167,7 @@ class Containerd(Program):
 
     def tasks(self) -> dict[str, int]:
         """Containers that run, by id, and their processes' pids."""
-        rows = [each.split() for each in self.ctr("tasks", "list").splitlines()[1:]]
+        rows = [line.split() for line in self.ctr("tasks", "list").splitlines()[1:]]
         return {id_: int(pid) for id_, pid, state in rows if state == "RUNNING"}
 
     def containers(self) -> set[str]:
@@ -220,7 +220,7 @@ class Pod:
     @property
     def ids(self) -> list[str]:
         """Of its containers, as containerd knows them."""
-        return [each["containerID"].removeprefix("containerd://") for each in self.status["containerStatuses"]]
+        return [status["containerID"].removeprefix("containerd://") for status in self.status["containerStatuses"]]
 
     def logs(self, *words: str) -> str:
         return self._cluster.kubectl("logs", self.name, *words)
@@ -258,7 +258,7 @@ def has_accounts(cluster: Cluster) -> bool:
 
 def logs_of(cluster: Cluster) -> dict[str, str]:
     files = [cluster.containerd.log, *(cluster.machine.root / "var/log/podwire").glob("*.log")]
-    return {each.name: each.read_text() for each in files if each.exists()}
+    return {file.name: file.read_text() for file in files if file.exists()}
 
 
 watched_clusters: list[Cluster] = []

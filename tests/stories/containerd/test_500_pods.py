@@ -27,7 +27,7 @@ def test_a_pod_runs_with_an_address_that_answers(cluster):
     assert (status["phase"], container["ready"], container["restartCount"]) == ("Running", True, 0)
     assert container["containerID"].startswith("containerd://")
     assert "sha256:" in container["imageID"]
-    assert {each["ip"] for each in status["podIPs"]} > {status["podIP"]}, "both families"
+    assert {address["ip"] for address in status["podIPs"]} > {status["podIP"]}, "both families"
     asked = ("busybox", "wget", "-qO-", f"http://{status['podIP']}:8080/x")
     eventually(lambda: cluster.machine.run(*asked).stdout == b"here\n")
     eventually(lambda: pod.logs() == "hello\n")
@@ -115,8 +115,8 @@ def test_short_containers_are_seen_and_crashed_ones_restarted(cluster):
     assert crashing.status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 4
     eventually(lambda: crashing.logs("--previous") == "first\n")
     eventually(lambda: crashing.logs() == "second\n")
-    for each in (done, failed, crashing):
-        each.delete()
+    for pod in (done, failed, crashing):
+        pod.delete()
 
 
 def test_init_containers_come_first_and_one_after_the_other(cluster):
@@ -124,15 +124,15 @@ def test_init_containers_come_first_and_one_after_the_other(cluster):
     mount = [{"name": "shared", "mountPath": "/shared"}]
     image = {"image": "podwire.local/busybox", "imagePullPolicy": "Never", "volumeMounts": mount}
     inits = [
-        {"name": f"i{each}", "command": ["sh", "-c", f"echo {each} >> /shared/order; sleep 0.05"], **image}
-        for each in range(2)
+        {"name": f"i{number}", "command": ["sh", "-c", f"echo {number} >> /shared/order; sleep 0.05"], **image}
+        for number in range(2)
     ]
     address = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     main = {"name": "c0", "command": ["sh", "-c", f"cat /shared/order; echo $IP; {FOREVER}"], "env": [address], **image}
     pod = cluster.run(initContainers=inits, containers=[main], volumes=[volume])
     said = f"0\n1\n{pod.status['podIP']}\n"
     eventually(lambda: pod.logs() == said)
-    assert [each["state"]["terminated"]["exitCode"] for each in pod.status["initContainerStatuses"]] == [0, 0]
+    assert [status["state"]["terminated"]["exitCode"] for status in pod.status["initContainerStatuses"]] == [0, 0]
     pod.delete()
 
 
@@ -166,17 +166,17 @@ def test_images_are_imported_and_pull_errors_are_containerds(cluster):
     assert "failed to pull and unpack image" in events
     assert "localhost:1/none:1" in events
     never.wait("condition=Ready")
-    for each in (always, never):
-        each.delete("--force", "--grace-period=0")
+    for pod in (always, never):
+        pod.delete("--force", "--grace-period=0")
 
 
 def left_of(cluster):
     """What there still is of pods: nothing, once all of them are removed."""
     root, found = cluster.machine.root, sorted(cluster.containerd.containers())
-    found += [each for each in cluster.machine.links() if each.startswith("veth")]
-    found += [each for each in cluster.machine.mounts() if "k8s.io" in each or "kubelet/pods" in each]
+    found += [link for link in cluster.machine.links() if link.startswith("veth")]
+    found += [mount for mount in cluster.machine.mounts() if "k8s.io" in mount or "kubelet/pods" in mount]
     places = ("run/netns/*", "var/lib/podwire/cni/networks/podwire/10.*", "var/lib/kubelet/pods/*", "var/log/pods/*")
-    return [*found, *(str(each) for place in places for each in root.glob(place))]
+    return [*found, *(str(path) for place in places for path in root.glob(place))]
 
 
 def test_deleting_leaves_nothing(cluster, groups_of):

@@ -19,7 +19,7 @@ def pid_of(cluster, component):
 
 def pids_of(cluster, pod):
     tasks = cluster.containerd.tasks()
-    return [tasks[each] for each in pod.ids]
+    return [tasks[id_] for id_ in pod.ids]
 
 
 def test_a_kubelet_that_comes_back_adopts_the_containers(cluster):

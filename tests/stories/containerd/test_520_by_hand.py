@@ -24,7 +24,12 @@ NETWORK = {
 def ready(cluster):
     """The condition of the node, when there is one."""
     nodes = json.loads(cluster.kubectl("get", "nodes", "-o", "json"))["items"]
-    found = [each for node in nodes for each in node["status"].get("conditions", ()) if each["type"] == "Ready"]
+    found = [
+        condition
+        for node in nodes
+        for condition in node["status"].get("conditions", ())
+        if condition["type"] == "Ready"
+    ]
     return found[0] if found else {"status": "Unknown"}
 
 
@@ -55,13 +60,13 @@ def test_a_node_waits_for_its_network(by_hand):
 def test_pods_have_the_network_of_the_reference_plugins(by_hand):
     one, other = by_hand.run(FOREVER), by_hand.run(FOREVER)
     leases = by_hand.machine.root / "var/lib/cni/networks/reference"
-    assert {each.name for each in leases.glob("10.*")} == {one.status["podIP"], other.status["podIP"]}
+    assert {path.name for path in leases.glob("10.*")} == {one.status["podIP"], other.status["podIP"]}
     assert one.exec("ping", "-c", "1", "-W", "20", other.status["podIP"]).returncode == 0
     for each in (one, other):
         each.delete()
     eventually(lambda: not by_hand.containerd.containers())
     assert not list(leases.glob("10.*"))
-    assert not [each for each in by_hand.machine.links() if each.startswith("veth")]
+    assert not [link for link in by_hand.machine.links() if link.startswith("veth")]
 
 
 def test_a_kubelet_that_is_stopped_ends_and_leaves_its_pods_running(by_hand):

@@ -15,10 +15,10 @@ swept = cluster_fixtures.swept
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Stories of one file share a cluster, so they go to one worker."""
     here = Path(__file__).parent
-    for each in items:
-        if each.path.parent == here:
-            each.add_marker(pytest.mark.xdist_group(each.path.stem))
-            each.add_marker(pytest.mark.timeout(400))
+    for item in items:
+        if item.path.parent == here:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            item.add_marker(pytest.mark.timeout(400))
 
 
 def _closing(made: Stage) -> Iterator[Stage]:

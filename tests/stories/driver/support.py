@@ -126,7 +126,7 @@ class Stage:
     def up(self, *words: str, config: dict[str, Any] | None = None, **env: str) -> None:
         """With a config, the driver's; it is not started yet."""
         self.cluster.up(*words, **env)
-        self.cluster.apply(*[each for each in network_driver(Deployment()) if each["kind"] != "DaemonSet"])
+        self.cluster.apply(*[manifest for manifest in network_driver(Deployment()) if manifest["kind"] != "DaemonSet"])
         if config is not None:
             self.config = self.directory / "driver.yaml"
             self.config.write_text(yaml.safe_dump(config))
@@ -137,14 +137,14 @@ class Stage:
         return made
 
     def close(self) -> None:
-        for each in (self.driver, *self._others):
-            each.kill()
+        for other in (self.driver, *self._others):
+            other.kill()
         self.cluster.close()
-        for each in (self.driver, *self._others):
-            each.close()
+        for other in (self.driver, *self._others):
+            other.close()
 
     def logs(self) -> str:
-        drivers = "\n".join(f"=== {each.log.name}\n{each.log_tail()}" for each in (self.driver, *self._others))
+        drivers = "\n".join(f"=== {other.log.name}\n{other.log_tail()}" for other in (self.driver, *self._others))
         seen = self.cluster.kubectl("get", "pods,resourceclaims", "-o", "wide").stdout
         return f"{seen}\n{drivers}\n{self.cluster.logs()}"
 
@@ -194,11 +194,11 @@ class Stage:
             lambda: not any(self.ip("-6 addr show tentative")), "the kernel has tried its addresses"
         )
         links = sorted(self.ip("-d addr show"), key=lambda each: each["ifname"])
-        mine = {each["ifname"]: _without(each, changing) for each in links if each["ifname"].startswith(prefixes)}
+        mine = {link["ifname"]: _without(link, changing) for link in links if link["ifname"].startswith(prefixes)}
         tables = [self.ip(f"{family} route show table all") for family in ("-4", "-6")]
         routes = [each for table in tables for each in table if each.get("dev") in mine]
-        rules = [each for family in ("-4", "-6") for each in self.ip(f"{family} rule show")]
-        neighbours = [each for each in self.ip("neigh show nud permanent") if each["dev"] in mine]
+        rules = [rule for family in ("-4", "-6") for rule in self.ip(f"{family} rule show")]
+        neighbours = [neighbour for neighbour in self.ip("neigh show nud permanent") if neighbour["dev"] in mine]
         return {"links": mine, "routes": _sorted(routes), "rules": rules, "neighbours": _sorted(neighbours)}
 
     def as_before(self, before: dict[str, Any], *prefixes: str) -> None:
@@ -228,19 +228,21 @@ class Stage:
     def devices(self) -> dict[str, Object]:
         slices = self.cluster.get("resourceslices", "--field-selector", f"spec.driver={DRIVER}")
         listed = [slice_["spec"].get("devices") or () for slice_ in (slices or {"items": []})["items"]]
-        return {each["name"]: each for devices in listed for each in devices}
+        return {device["name"]: device for devices in listed for device in devices}
 
     def given(self, claim: str) -> list[str]:
         """The devices that a claim was allocated."""
         status = (self.cluster.get("resourceclaim", claim) or {}).get("status") or {}
-        return [each["device"] for each in status.get("allocation", {"devices": {"results": []}})["devices"]["results"]]
+        return [
+            result["device"] for result in status.get("allocation", {"devices": {"results": []}})["devices"]["results"]
+        ]
 
     def claimed_devices(self, claim: str, status: str, reason: str) -> list[Object]:
         """The claim's devices in its status, once all are said to be so."""
 
         def found() -> list[Object] | None:
             devices = ((self.cluster.get("resourceclaim", claim) or {}).get("status") or {}).get("devices") or []
-            said = {(one["status"], one["reason"]) for each in devices for one in each.get("conditions", ())}
+            said = {(one["status"], one["reason"]) for device in devices for one in device.get("conditions", ())}
             return devices if said == {(status, reason)} else None
 
         devices: list[Object] = self.cluster.eventually(found, f"{claim} is {status}, {reason}", self.logs)
@@ -251,10 +253,10 @@ class Stage:
     def run(self, *objects: Object) -> None:
         """Apply; the pods among them are ready then."""
         self.cluster.apply(*objects)
-        self.ready(*(each["metadata"]["name"] for each in objects if each["kind"] == "Pod"))
+        self.ready(*(object_["metadata"]["name"] for object_ in objects if object_["kind"] == "Pod"))
 
     def ready(self, *pods: str) -> None:
-        words = ("wait", "--for=condition=Ready", f"--timeout={PATIENCE:.0f}s", *(f"pod/{each}" for each in pods))
+        words = ("wait", "--for=condition=Ready", f"--timeout={PATIENCE:.0f}s", *(f"pod/{pod}" for pod in pods))
         done = self.cluster.kubectl(*words)
         assert done.returncode == 0, f"{done.stderr}\n{self.logs()}"
 
@@ -263,7 +265,7 @@ class Stage:
         return said.strip()
 
     def netns_of(self, pod: str) -> str:
-        pid = next(each.pid for each in self.cluster.containers() if each.pod == pod and each.pid)
+        pid = next(container.pid for container in self.cluster.containers() if container.pod == pod and container.pid)
         return f"/proc/{pid}/ns/net"
 
     def look(self, pod: str, line: str) -> Any:
@@ -278,7 +280,7 @@ class Stage:
     def waits(self, pod: str, *texts: str) -> str:
         """Until events of a pod have all these texts; it has no container that ran."""
         found = self.cluster.eventually(
-            lambda: (said := self.events(pod)) and all(each in said for each in texts) and said,
+            lambda: (said := self.events(pod)) and all(text in said for text in texts) and said,
             f"events of {pod}: {texts}",
             lambda: self.events(pod) + self.logs(),
         )
@@ -288,7 +290,7 @@ class Stage:
     def events(self, name: str) -> str:
         found = self.cluster.get("events", "--field-selector", f"involvedObject.name={name}")
         return (
-            "".join(f"{each['type']} {each['reason']}: {each['message']}\n" for each in found["items"]) if found else ""
+            "".join(f"{item['type']} {item['reason']}: {item['message']}\n" for item in found["items"]) if found else ""
         )
 
     def log_of_pods(self) -> str:
@@ -298,7 +300,7 @@ class Stage:
     def never_bare(self, *pods: str) -> None:
         """No container ever ran without what its pod claims; each of these did, once."""
         lines = self.log_of_pods().splitlines()
-        assert [each for each in lines if " bare" in each] == []
+        assert [line for line in lines if " bare" in line] == []
         assert {pod: lines.count(f"{pod} attached") for pod in pods} == dict.fromkeys(pods, 1)
 
     def pod(self, name: str, *claims: str, interfaces: str = "net1", command: str = "", **spec: Any) -> Object:

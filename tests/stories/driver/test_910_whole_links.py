@@ -26,7 +26,9 @@ def stage(empty_stage):
 
 
 def addresses(link):
-    return sorted(f"{each['local']}/{each['prefixlen']}" for each in link["addr_info"] if each["scope"] == "global")
+    return sorted(
+        f"{address['local']}/{address['prefixlen']}" for address in link["addr_info"] if address["scope"] == "global"
+    )
 
 
 def test_a_link_gets_the_claims_address_and_name_and_is_restored(stage, claim):
@@ -69,7 +71,7 @@ def test_a_template_the_hosts_own_addresses_two_devices_of_one_request_and_the_s
     assert "203.0.113.1/24" in addresses(link)
     assert stage.inside("carried", "ping -c 1 -W 20 203.0.113.254")
     assert sorted(
-        each["networkData"]["interfaceName"] for each in stage.claimed_devices("pair", "True", "Attached")
+        device["networkData"]["interfaceName"] for device in stage.claimed_devices("pair", "True", "Attached")
     ) == [
         "two1",
         "two2",
@@ -116,7 +118,7 @@ def test_all_that_a_claim_can_tune(stage, claim):
     )
     [link] = stage.look("tuned", "-d addr show dev net1")
     assert (link["mtu"], link["address"]) == (8896, "02:00:00:00:12:34")
-    assert {link[each] for each in ("gso_max_size", "gro_max_size")} == {65536}
+    assert {link[name] for name in ("gso_max_size", "gro_max_size")} == {65536}
     assert addresses(link) == ["192.0.2.5/24", "2001:db8:0:1::5/96"]
     conf = "/proc/sys/net/ipv4/conf/net1"
     assert stage.inside("tuned", f"cat {conf}/arp_ignore {conf}/arp_announce {conf}/forwarding").split() == [
@@ -125,14 +127,18 @@ def test_all_that_a_claim_can_tune(stage, claim):
         "1",
     ]
     routes = {
-        (each["dst"], each.get("gateway"), each.get("table")) for each in stage.look("tuned", "route show table all")
+        (route["dst"], route.get("gateway"), route.get("table"))
+        for route in stage.look("tuned", "route show table all")
     }
     assert {("10.20.0.0/16", "10.30.0.1", None), ("10.30.0.1", None, None)} <= routes
     assert ("10.40.0.0/16", "192.0.2.1", "100") in routes
-    kernel = [each["dst"] for each in stage.look("tuned", "-6 route show table main dev net1")]
+    kernel = [route["dst"] for route in stage.look("tuned", "-6 route show table main dev net1")]
     assert kernel.count("2001:db8:0:1::/96") == 1
-    assert [each["table"] for each in stage.look("tuned", "rule show") if each["priority"] == 1000] == ["100"]
-    known = {(each["dst"], each["lladdr"]) for each in stage.look("tuned", "neigh show nud permanent dev net1")}
+    assert [rule["table"] for rule in stage.look("tuned", "rule show") if rule["priority"] == 1000] == ["100"]
+    known = {
+        (neighbour["dst"], neighbour["lladdr"])
+        for neighbour in stage.look("tuned", "neigh show nud permanent dev net1")
+    }
     assert {("192.0.2.9", "02:00:00:00:00:09"), ("2001:db8:0:1::9", "02:00:00:00:00:09")} <= known
     stage.deleted("tuned")
     stage.as_before(before, "fast")
@@ -150,13 +156,13 @@ def test_neighbours_routes_and_rules_of_a_link_move_with_it_and_return(stage, cl
     )
     stage.offered("nb1")
     before = stage.dump("nb")
-    assert any(each.get("table") == "100" for each in before["routes"])
+    assert any(route.get("table") == "100" for route in before["routes"])
     stage.run(claim("carrying", "nb1"), stage.pod("carrying", "carrying"))
-    known = {each["dst"] for each in stage.look("carrying", "neigh show nud permanent dev net1")}
+    known = {neighbour["dst"] for neighbour in stage.look("carrying", "neigh show nud permanent dev net1")}
     assert {"192.0.2.70", "2001:db8:2::70"} <= known
-    assert [each["dst"] for each in stage.look("carrying", "route show table 100")] == ["10.50.0.0/16"]
-    assert [each["table"] for each in stage.look("carrying", "rule show") if each["priority"] == 1100] == ["100"]
-    kernel = [each["dst"] for each in stage.look("carrying", "-6 route show table main dev net1")]
+    assert [route["dst"] for route in stage.look("carrying", "route show table 100")] == ["10.50.0.0/16"]
+    assert [rule["table"] for rule in stage.look("carrying", "rule show") if rule["priority"] == 1100] == ["100"]
+    kernel = [route["dst"] for route in stage.look("carrying", "-6 route show table main dev net1")]
     assert kernel.count("2001:db8:2::/96") == 1
     stage.deleted("carrying")
     stage.as_before(before, "nb")

@@ -17,9 +17,9 @@ INTO = (
 )
 BACK = "untold queue-deleted rules-deleted returned deleted restored back detached unprepared"
 POINTS = [
-    *(("starts", f"network-driver.{each}") for each in INTO.split()),
+    *(("starts", f"network-driver.{part}") for part in INTO.split()),
     *(("starts", each) for each in ("addresses.chosen", "addresses.written")),
-    *(("ends", f"network-driver.{each}") for each in BACK.split()),
+    *(("ends", f"network-driver.{part}") for part in BACK.split()),
 ]
 SOAK = bool(os.environ.get("PODWIRE_SOAK"))
 SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
@@ -34,7 +34,7 @@ NETWORK = "net1 net2 net3"
 
 def sample():
     chance = random.Random(SEED)
-    return [chance.choice([each for each in POINTS if each[0] == verb]) for verb in ("starts", "starts", "ends")]
+    return [chance.choice([point for point in POINTS if point[0] == verb]) for verb in ("starts", "starts", "ends")]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_pods_wait_while_the_driver_is_away_and_start_when_it_is_back(stage, cla
     sockets = stage.cluster.prefix / "var/lib/kubelet"
     assert "podwire_network_driver" in stage.driver.page("metrics")[1]
     assert stage.driver.stop() == 0
-    assert [each for each in sockets.glob("plugins*/**/*.sock") if "net.podwire.dev" in str(each)] == []
+    assert [path for path in sockets.glob("plugins*/**/*.sock") if "net.podwire.dev" in str(path)] == []
     stage.cluster.apply(*pod_with_all(stage, claim, "away"))
     stage.waits("away", "FailedPrepareDynamicResources", "DRA driver net.podwire.dev is not registered")
     stage.driver.start()
@@ -138,8 +138,8 @@ def test_a_driver_restarted_after_prepare_attaches_the_prepared_device(stage, cl
 def test_every_step_that_a_pod_passes_is_among_those_killed_at():
     """But for what this kernel cannot do, what needs a DHCP server, and eBPF."""
     elsewhere = {"vrf", "vrf-deleted", "programs", "waiting", "mtu", "taken-away"}
-    known = {each for each in KNOWN if each.startswith(("network-driver.", "addresses."))}
-    assert known == {each for _, each in POINTS} | {f"network-driver.{each}" for each in elsewhere}
+    known = {point for point in KNOWN if point.startswith(("network-driver.", "addresses."))}
+    assert known == {point for _, point in POINTS} | {f"network-driver.{each}" for each in elsewhere}
 
 
 @pytest.mark.parametrize(("verb", "point"), POINTS if SOAK else sample())

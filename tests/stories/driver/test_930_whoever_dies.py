@@ -14,15 +14,15 @@ import pytest
 SOAK = bool(os.environ.get("PODWIRE_SOAK"))
 SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
 CONFIG = {"pools": {"lab": {"subnet": "10.9.0.0/24", "rangeStart": "10.9.0.100", "rangeEnd": "10.9.0.199"}}}
-LANS = tuple(f"lan{each}" for each in range(6))
+LANS = tuple(f"lan{number}" for number in range(6))
 
 
 @pytest.fixture(scope="module")
 def running_stage(empty_stage):
     made = empty_stage
     made.up(config=CONFIG)
-    for each in LANS:
-        made.veth(each)
+    for lan in LANS:
+        made.veth(lan)
     made.driver.start()
     made.offered(*LANS)
     return made
@@ -30,18 +30,18 @@ def running_stage(empty_stage):
 
 def pairs(stage, claim, name):
     """So many claims for any of the links, and as many pods; their names."""
-    names = [f"{name}-{each}" for each in range(len(LANS))]
+    names = [f"{name}-{number}" for number in range(len(LANS))]
     claims = [claim(each, *LANS, addressPool="lab") for each in names]
     return names, [*claims, *(stage.pod(each, each) for each in names)]
 
 
 def apart(stage, names):
     """Each pod has one device and one address that nobody else has."""
-    devices = [device for each in names for device in stage.given(each)]
+    devices = [device for name in names for device in stage.given(name)]
     assert len(devices) == len(set(devices)) == len(names)
-    published = [stage.claimed_devices(each, "True", "Attached")[0]["networkData"]["ips"][0] for each in names]
+    published = [stage.claimed_devices(name, "True", "Attached")[0]["networkData"]["ips"][0] for name in names]
     assert len(set(published)) == len(names)
-    inside = [stage.look(each, "-4 addr show dev net1")[0]["addr_info"][0]["local"] for each in names]
+    inside = [stage.look(name, "-4 addr show dev net1")[0]["addr_info"][0]["local"] for name in names]
     assert [f"{each}/24" for each in inside] == published
 
 
@@ -99,8 +99,8 @@ def test_no_kill_allocates_a_device_twice_or_leaves_leftovers(stage, claim):
     killer = threading.Thread(target=kills)
     killer.start()
     try:
-        for each in range(4 if SOAK else 1):
-            names, wanted = pairs(stage, claim, f"any-{each}")
+        for number in range(4 if SOAK else 1):
+            names, wanted = pairs(stage, claim, f"any-{number}")
             stage.cluster.apply(*wanted)
             stage.ready(*names)
             apart(stage, names)
@@ -122,7 +122,7 @@ def test_no_kill_allocates_a_device_twice_or_leaves_leftovers(stage, claim):
 def left(state):
     """What the driver keeps of claims and pods."""
     places = ("records/*/*.json", "attached/*", "listed/*.json", "leases/*.json")
-    return [str(found) for each in places for found in state.glob(each)]
+    return [str(found) for path in places for found in state.glob(path)]
 
 
 def test_claims_that_are_deleted_under_their_pods_go_with_them(stage, claim):

@@ -30,7 +30,7 @@ def paired(number, parameters):
 def all_devices(stage):
     """What both drivers offer: by name, the attributes."""
     found = stage.cluster.get("resourceslices") or {"items": []}
-    return {each["name"]: each for slice_ in found["items"] for each in slice_["spec"]["devices"]}
+    return {device["name"]: device for slice_ in found["items"] for device in slice_["spec"]["devices"]}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,9 @@ def test_a_card_without_carrier_is_reported_and_not_allocated_until_it_is_back(s
 
     def health():
         status = stage.cluster.get("pod", "ill")["status"]["containerStatuses"][0]
-        return [each["health"] for one in status.get("allocatedResourcesStatus", ()) for each in one["resources"]]
+        return [
+            resource["health"] for one in status.get("allocatedResourcesStatus", ()) for resource in one["resources"]
+        ]
 
     stage.cluster.eventually(lambda: health() == ["Unhealthy"], "the pod's status tells it", stage.logs)
     stage.cluster.eventually(lambda: stage.devices()[name].get("taints"), "the slice has a taint", stage.logs)
@@ -99,9 +101,9 @@ def test_kubectl_shows_the_claim_and_the_trace_matches_the_flow(stage, claim):
     [device] = stage.given("told")
     pod, claimed = (stage.cluster.output("describe", kind, "told") for kind in ("pod", "resourceclaim"))
     assert f"{device} is net1 with 198.51.100.7/24" in pod
-    for each in ("NetworkReady", "Attached", "198.51.100.7/24", f"{device} is net1"):
-        assert each in claimed
-    [slice_] = [each for each in stage.cluster.get("resourceslices")["items"] if each["spec"]["driver"] == NET]
+    for name in ("NetworkReady", "Attached", "198.51.100.7/24", f"{device} is net1"):
+        assert name in claimed
+    [slice_] = [item for item in stage.cluster.get("resourceslices")["items"] if item["spec"]["driver"] == NET]
     offered = stage.cluster.output("describe", "resourceslice", slice_["metadata"]["name"])
     for each in (device, "rail1", ROOT):
         assert each in offered

@@ -103,15 +103,15 @@ def test_children_of_all_kinds_with_addresses_of_a_pool_that_are_kept_and_given_
         stage.pod("tap", "tap", "vx1", interfaces="tap1 vx"),
     )
     addresses = {
-        each: stage.claimed_devices(each, "True", "Attached")[0]["networkData"]["ips"][0] for each in ("a", "b", "tap")
+        name: stage.claimed_devices(name, "True", "Attached")[0]["networkData"]["ips"][0] for name in ("a", "b", "tap")
     }
     assert sorted(addresses.values()) == [f"10.9.0.{each}/24" for each in (100, 101, 102)]
     assert stage.inside("a", f"wget -qO- http://{addresses['b'].partition('/')[0]}/") == "b"
     assert stage.inside("tap", "ls /dev/net/tun") == "/dev/net/tun"
     kinds = {
-        each["ifname"]: each["linkinfo"]["info_kind"]
-        for each in stage.look("tap", "-d link show")
-        if "linkinfo" in each
+        link["ifname"]: link["linkinfo"]["info_kind"]
+        for link in stage.look("tap", "-d link show")
+        if "linkinfo" in link
     }
     assert (kinds["tap1"], kinds["vx"]) == ("tun", "vxlan")
     stage.cluster.apply(claim("none", "br0", shared=True, kind_="veth", addressPool="lab"), stage.pod("none", "none"))
@@ -207,7 +207,7 @@ def test_a_changed_dhcp_lease_changes_the_pods_address_and_is_reported(stage, cl
     with dhcp_server(stage, "dh2p", "10.77.0.70", 3600):
         stage.cluster.eventually(there, "the pod has the address of its new server", stage.logs)
         [link] = stage.look("moving", "-4 addr show dev net1")
-        assert [each["local"] for each in link["addr_info"]] == ["10.77.0.70"]
+        assert [address["local"] for address in link["addr_info"]] == ["10.77.0.70"]
         assert stage.inside("moving", "ping -c 1 -W 20 -I net1 10.77.0.1")
         output = stage.inside("moving", f"cat {file}")
         assert ("10.77.0.70/24" in output, "10.77.0.60/24" in output) == (True, False)

@@ -6,15 +6,15 @@ import json
 import pytest
 
 AT = "spec.devices.config[0].opaque.parameters"
-LANS = tuple(f"lan{each}" for each in range(1, 7))
+LANS = tuple(f"lan{number}" for number in range(1, 7))
 
 
 @pytest.fixture(scope="module")
 def stage(empty_stage):
     made = empty_stage
     made.up(config={"shared": [{"interface": "up1"}]})
-    for each in (*LANS, "up1"):
-        made.veth(each)
+    for lan in (*LANS, "up1"):
+        made.veth(lan)
     made.veth("wan", "2001:db8:f::2/64")
     made.node("ip", "-6", "route", "add", "default", "via", "2001:db8:f::1", "dev", "wan", "metric", "10")
     made.driver.start()
@@ -62,15 +62,15 @@ def test_parameters_only_the_driver_can_check_fail_before_any_change(stage, clai
     }
     names = {text: [each["metadata"]["name"] for each in claims] for text, claims in wanted.items()}
     pods = [
-        stage.pod(each[0], *each, **({"hostNetwork": True} if each[0] == "host" else {})) for each in names.values()
+        stage.pod(name[0], *name, **({"hostNetwork": True} if name[0] == "host" else {})) for name in names.values()
     ]
     stage.cluster.apply(*(each for claims in wanted.values() for each in claims), *pods)
-    said = {text: stage.waits(each[0], "ClaimPrepareFailed") for text, each in names.items()}
+    said = {text: stage.waits(name[0], "ClaimPrepareFailed") for text, name in names.items()}
     assert {text: events for text, events in said.items() if text not in events} == {}
-    for each in ("vrf", "pool"):
-        [device] = stage.claimed_devices(each, "False", "PrepareFailed")
+    for name in ("vrf", "pool"):
+        [device] = stage.claimed_devices(name, "False", "PrepareFailed")
         assert "networkData" not in device
-    stage.deleted(*(each[0] for each in names.values()))
+    stage.deleted(*(name[0] for name in names.values()))
     stage.as_before(before, "")
 
 
@@ -78,7 +78,7 @@ def test_the_nodes_default_route_link_is_not_allocated(stage, claim):
     stage.cluster.eventually(lambda: "wan" not in stage.devices(), "the uplink is not offered", stage.logs)
     stage.cluster.apply(claim("uplink", "wan"), stage.pod("uplink", "uplink"))
     stage.waits("uplink", "FailedScheduling")
-    assert any(each["dev"] == "wan" for each in stage.ip("-6 route show default"))
+    assert any(route["dev"] == "wan" for route in stage.ip("-6 route show default"))
     stage.cluster.output("delete", "pod", "uplink")
 
 

@@ -186,7 +186,7 @@ class Node:
     def events(self, name: str) -> list[tuple[str, str]]:
         """Of an object, the oldest first."""
         items = self.get(f"events --field-selector involvedObject.name={name}")["items"]
-        return [(each["reason"], each["message"]) for each in sorted(items, key=_when)]
+        return [(item["reason"], item["message"]) for item in sorted(items, key=_when)]
 
     def event_message(self, name: str, reason: str) -> str:
         """The message of an event, once there is one."""
@@ -223,18 +223,18 @@ class Node:
     def left(self) -> list[str]:
         """What is left of pods: in the runtime's world, and in the kubelet's."""
         daemons = ("podwire", "kubectl")
-        of_runtime = [each for each in self.runtime.leaks() if not any(f"/{name} " in each for name in daemons)]
-        files = [str(each) for place in (self.root / "pods", self.logs) for each in place.glob("*")]
+        of_runtime = [leak for leak in self.runtime.leaks() if not any(f"/{name} " in leak for name in daemons)]
+        files = [str(path) for place in (self.root / "pods", self.logs) for path in place.glob("*")]
         return [*(each for each in of_runtime if each != str(self.root / "secrets")), *files]
 
     def close(self) -> None:
-        for each in (self.kubelet, self.scheduler, self.api):
-            each.kill()
+        for daemon in (self.kubelet, self.scheduler, self.api):
+            daemon.kill()
         self.runtime.close()
 
     def logs_of_all(self) -> Iterator[tuple[str, str]]:
-        for each in sorted(self.prefix.glob("*.log")):
-            yield each.name, each.read_text(errors="replace")
+        for path in sorted(self.prefix.glob("*.log")):
+            yield path.name, path.read_text(errors="replace")
 
 
 def _objects(lines: Iterable[str]) -> Iterator[Any]:

@@ -65,7 +65,7 @@ def test_exit_code_and_last_words_are_shown(node, pod, container, name):
     ]
     node.make(pod(name, containers=containers, restartPolicy="Never"))
     node.wait(f"pod/{name}", "jsonpath={.status.phase}=Failed")
-    ends = [each["state"]["terminated"] for each in node.get(f"pod {name}")["status"]["containerStatuses"]]
+    ends = [status["state"]["terminated"] for status in node.get(f"pod {name}")["status"]["containerStatuses"]]
     assert [(each["exitCode"], each["reason"], each.get("message")) for each in ends] == [
         (4, "Error", "to the file"),
         (5, "Error", "to the log\n"),

@@ -19,7 +19,7 @@ def test_init_containers_run_one_after_the_other_before_the_apps(node, pod, cont
     node.wait(f"pod/{name}", "condition=Ready")
     assert node(f"logs {name}").splitlines() == ["one begins", "one ends", "two begins", "two ends", "app"]
     states = node.get(f"pod {name}")["status"]["initContainerStatuses"]
-    assert [(each["ready"], each["state"]["terminated"]["reason"]) for each in states] == [(True, "Completed")] * 2
+    assert [(state["ready"], state["state"]["terminated"]["reason"]) for state in states] == [(True, "Completed")] * 2
 
 
 def test_apps_wait_for_an_init_container_that_fails(node, pod, container, name):
@@ -95,7 +95,9 @@ def test_apps_wait_for_a_sidecars_startup_probe(node, pod, container, name):
 def test_a_readiness_gate_waits_for_its_condition(node, pod, name):
     node.make(pod(name, readinessGates=[{"conditionType": "example.com/open"}]))
     node.wait(f"pod/{name}", "condition=ContainersReady")
-    (ready,) = [each for each in node.get(f"pod {name}")["status"]["conditions"] if each["type"] == "Ready"]
+    (ready,) = [
+        condition for condition in node.get(f"pod {name}")["status"]["conditions"] if condition["type"] == "Ready"
+    ]
     assert (ready["status"], ready["reason"]) == ("False", "ReadinessGatesNotReady")
     patch = '{"status":{"conditions":[{"type":"example.com/open","status":"True"}]}}'
     node(f"patch pod {name} --subresource=status --type=strategic -p", patch)

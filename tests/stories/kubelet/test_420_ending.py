@@ -109,7 +109,7 @@ def test_ten_pods_come_and_go_together(node, pod, name):
     node.make(*(pod(f"{name}-{number}", metadata={"name": f"{name}-{number}", "labels": {"of": name}})
                 for number in range(10)))  # fmt: skip
     node.wait(f"pod -l of={name}", "condition=Ready")
-    ips = {each["status"]["podIP"] for each in node.get(f"pod -l of={name}")["items"]}
+    ips = {item["status"]["podIP"] for item in node.get(f"pod -l of={name}")["items"]}
     assert len(ips) == 10
     node(f"delete pod -l of={name}")
     assert json.loads(node(f"get pod -l of={name} -o json"))["items"] == []

@@ -54,10 +54,10 @@ def test_a_pod_knows_its_name_and_its_servers(node, pod, name):
     assert "192.0.2.77\tfar\taway" in hosts
     resolver = node.exec(name, "cat /etc/resolv.conf").splitlines()
     assert "nameserver 10.96.0.10" in resolver
-    (search,) = [each.split() for each in resolver if each.startswith("search")]
+    (search,) = [line.split() for line in resolver if line.startswith("search")]
     assert search[1:4] == ["default.svc.cluster.local", "svc.cluster.local", "cluster.local"]
     assert search[-1] == "example.com"
-    assert any("ndots:2" in each for each in resolver)
+    assert any("ndots:2" in line for line in resolver)
 
 
 @pytest.fixture

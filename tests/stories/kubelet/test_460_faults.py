@@ -11,16 +11,16 @@ def whole(node):
     yield node
     if not node.runtime.alive:
         node.runtime.start()
-    for each in (node.api, node.kubelet, node.scheduler):
-        if not each.alive:
-            each.start()
+    for daemon in (node.api, node.kubelet, node.scheduler):
+        if not daemon.alive:
+            daemon.start()
     node.eventually(lambda: node.run("get --raw /readyz").returncode == 0)
     node.wait("node/node", "condition=Ready")
 
 
 def ready(node, pod, *names):
-    node.make(*(pod(each) for each in names))
-    node.wait(" ".join(f"pod/{each}" for each in names), "condition=Ready")
+    node.make(*(pod(name) for name in names))
+    node.wait(" ".join(f"pod/{name}" for name in names), "condition=Ready")
 
 
 def marks(node, name):

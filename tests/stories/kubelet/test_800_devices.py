@@ -29,7 +29,7 @@ def plugin_of(node, *devices):
     made = plugins.DevicePlugin(node.root / "device-plugins", NIC, devices)
     made.answer = lambda ids: pb.ContainerAllocateResponse(
         envs={"NICS": " ".join(ids)},
-        devices=[pb.DeviceSpec(container_path=f"/dev/{each}", host_path="/dev/zero", permissions="r") for each in ids],
+        devices=[pb.DeviceSpec(container_path=f"/dev/{id_}", host_path="/dev/zero", permissions="r") for id_ in ids],
     )
     try:
         yield comes(node, made)
@@ -62,18 +62,18 @@ def wanting(container, count=1, name="c0"):
 
 
 def phases(node):
-    return {each["metadata"]["name"]: each["status"]["phase"] for each in node.get("pods")["items"]}
+    return {item["metadata"]["name"]: item["status"]["phase"] for item in node.get("pods")["items"]}
 
 
 def held(node):
     """Pod uid to ids, from the disk."""
     found = {}
-    for each in (node.root / "devices").iterdir():
-        if each.name == "resources" or each.name.startswith("."):
+    for path in (node.root / "devices").iterdir():
+        if path.name == "resources" or path.name.startswith("."):
             continue
         with contextlib.suppress(FileNotFoundError):
-            record = json.loads(each.read_bytes())["record"]
-            found[each.name] = sorted({id_ for of in record["containers"].values() for id_ in of[NIC]["ids"]})
+            record = json.loads(path.read_bytes())["record"]
+            found[path.name] = sorted({id_ for of in record["containers"].values() for id_ in of[NIC]["ids"]})
     return found
 
 
@@ -101,7 +101,7 @@ def test_fifty_pods_for_twenty_devices(own_node, pod, container):
     ids = [f"d{number:02}" for number in range(20)]
     names = {f"p{number:02}" for number in range(50)}
     with plugin_of(node, *ids):
-        node.make(*(pod(each, containers=[wanting(container)], terminationGracePeriodSeconds=1) for each in names))
+        node.make(*(pod(name, containers=[wanting(container)], terminationGracePeriodSeconds=1) for name in names))
         done = set()
         while len(done) < len(names):
             expected = min(20, len(names - done))
@@ -187,7 +187,7 @@ def test_a_kubelet_that_is_killed_at_a_step_gives_no_device_twice(own_node, pod,
         node.make(pod("second", containers=[wanting(container)]))
         node.wait("pod/first pod/second", "condition=Ready")
         assert sorted(held(node).values()) == [["a"], ["b"]]
-        assert {node.exec(each, "echo $NICS").strip() for each in ("first", "second")} == {"a", "b"}
+        assert {node.exec(name, "echo $NICS").strip() for name in ("first", "second")} == {"a", "b"}
 
 
 def test_a_record_that_is_damaged_is_made_again_from_the_runtime(own_node, pod, container):
@@ -218,7 +218,7 @@ def test_a_link_device_moves_into_the_pod_and_returns_to_the_host(running, templ
         with plugin_of(node, *macs):
             node.make(*(pod(f"p{number}", containers=[wanting(container)]) for number in range(2)))
             node.wait("pod/p0 pod/p1", "condition=Ready")
-            got = {node.exec(each, "echo $NICS; cat /sys/class/net/eth0/address") for each in ("p0", "p1")}
+            got = {node.exec(name, "echo $NICS; cat /sys/class/net/eth0/address") for name in ("p0", "p1")}
             assert len(got) == 2
             assert {tuple(each.split()) for each in got} <= set(macs.items())
             node("delete pod p0 p1")
@@ -231,9 +231,9 @@ def test_a_link_device_moves_into_the_pod_and_returns_to_the_host(running, templ
 def test_a_pod_fails_when_its_devices_cannot_share_a_numa_node(running, template, pod, container):
     """By the node's policy; one that has to wait until there are enough waits."""
     with running(template, "--topology-manager-policy", "single-numa-node") as node:
-        devices = [pb.Device(ID=each, health="Healthy") for each in ("a", "b", "c")]
-        for each, numa in zip(devices, (0, 0, 1), strict=True):
-            each.topology.nodes.add(ID=numa)
+        devices = [pb.Device(ID=name, health="Healthy") for name in ("a", "b", "c")]
+        for device, numa in zip(devices, (0, 0, 1), strict=True):
+            device.topology.nodes.add(ID=numa)
         with plugin_of(node, *devices):
             node.make(pod("far", containers=[wanting(container, 3)]))
             node.eventually(lambda: phases(node) == {"far": "Failed"}, "it fails")

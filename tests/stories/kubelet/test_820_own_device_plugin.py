@@ -49,8 +49,8 @@ def allocatable(node):
 def links_of(node, *names):
     """What each pod was told to have, and what its eth0 is."""
     return {
-        each: tuple(node.exec(each, "echo $PODWIRE_DEVICE_LINKS; cat /sys/class/net/eth0/address").split())
-        for each in names
+        name: tuple(node.exec(name, "echo $PODWIRE_DEVICE_LINKS; cat /sys/class/net/eth0/address").split())
+        for name in names
     }
 
 

@@ -46,7 +46,7 @@ def driver_of(node):
 
     made.prepare = prepare
     made.unprepare = lambda claim: (files / f"{DRIVER}-{claim.uid}.json").unlink(missing_ok=True)
-    made.left = lambda: sorted(each.name for each in files.glob(f"{DRIVER}-*"))
+    made.left = lambda: sorted(path.name for path in files.glob(f"{DRIVER}-*"))
     try:
         yield made.start()
     finally:
@@ -80,7 +80,7 @@ def claiming(pod, container, name, *claims, **spec):
 
 
 def written(node):
-    return [each.name for each in (node.root / "claims").iterdir() if not each.name.startswith(".")]
+    return [path.name for path in (node.root / "claims").iterdir() if not path.name.startswith(".")]
 
 
 def restarts(node, name):
@@ -108,7 +108,7 @@ def test_a_pod_gets_its_claimed_devices_and_releases_them(own_node, pod, contain
         node.kubelet.start()
         assert driver.told.get(timeout=60) == (True, "")
         assert (node.pid(name), driver.prepared) == (before, ["mine"])
-        assert [each["metadata"]["name"] for each in node.get("resourceslices")["items"]] == ["nics"]
+        assert [item["metadata"]["name"] for item in node.get("resourceslices")["items"]] == ["nics"]
         node(f"delete pod {name}")
         assert (driver.unprepared, driver.left(), written(node)) == (["mine"], [], [])
         node.eventually(lambda: "allocation" not in (node.get("resourceclaim mine").get("status") or {}), "it is free")

@@ -69,7 +69,7 @@ class Plugin:
 
     def metric(self, sample: str) -> float:
         """The value of one sample; 0 when there is none."""
-        lines = [each.rpartition(" ") for each in self.page("metrics")[1].splitlines()]
+        lines = [line.rpartition(" ") for line in self.page("metrics")[1].splitlines()]
         return next((float(value) for name, _, value in lines if name == f"podwire_nri_network_{sample}"), 0.0)
 
     @property
@@ -194,16 +194,16 @@ class Network:
 
     def up(self, *, plugin: bool = True) -> None:
         self.cluster.up()
-        self.cluster.apply(*[each for each in manifests(Settings()) if each["kind"] != "DaemonSet"])
-        for each in ("podroutes", "podmeshes"):
-            self.cluster.output("wait", "--for=condition=Established", f"crd/{each}.net.podwire.dev", "--timeout=60s")
+        self.cluster.apply(*[manifest for manifest in manifests(Settings()) if manifest["kind"] != "DaemonSet"])
+        for name in ("podroutes", "podmeshes"):
+            self.cluster.output("wait", "--for=condition=Established", f"crd/{name}.net.podwire.dev", "--timeout=60s")
         if plugin:
             self.plugin.start()
 
     def run(self, *pods: Object) -> dict[str, Peer]:
         """Pods, once they run."""
         self.cluster.apply(*pods)
-        return {each["metadata"]["name"]: self.peer(each["metadata"]["name"]) for each in pods}
+        return {pod["metadata"]["name"]: self.peer(pod["metadata"]["name"]) for pod in pods}
 
     def peer(self, name: str) -> Peer:
         """A pod of namespace default or, as NAMESPACE/NAME, of another."""
@@ -216,14 +216,14 @@ class Network:
         pod = self.cluster.eventually(running, f"{name} runs", lambda: self.events(bare) + self.plugin.log_tail())
         id_ = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("podwire://")
         answer = self.cluster.cri("ContainerStatus", container_id=id_, verbose=True)
-        peer = Peer(name, int(answer.info["pid"]), [each["ip"] for each in pod["status"]["podIPs"]])
+        peer = Peer(name, int(answer.info["pid"]), [address["ip"] for address in pod["status"]["podIPs"]])
         self._peers.append(peer)
         return peer
 
     def events(self, name: str, namespace: str = "default") -> str:
         found = self.cluster.get("events", "-n", namespace, "--field-selector", f"involvedObject.name={name}")
         rows = found["items"] if found else ()
-        return "".join(f"{each['reason']}: {each['message']}\n" for each in rows)
+        return "".join(f"{row['reason']}: {row['message']}\n" for row in rows)
 
     def explained(self, source: str, destination: str, port: object) -> bool:
         """What `podwire policy explain` says of a connection; it tells by its exit code, too."""
@@ -246,12 +246,12 @@ class Network:
         """How many elements the sets and maps of policies have."""
         words = ["nsenter", f"--net={self.plugin.node}", "nft", "-j", "list", "table", "inet", "podwire-policy"]
         document = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
-        sets = [each.get("set") or each.get("map") for each in document["nftables"]]
+        sets = [entry.get("set") or entry.get("map") for entry in document["nftables"]]
         return {each["name"]: len(each.get("elem", ())) for each in sets if each}
 
     def close(self) -> None:
-        for each in self._peers:
-            each.close()
+        for peer in self._peers:
+            peer.close()
         self.plugin.close()
 
 

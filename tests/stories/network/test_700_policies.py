@@ -28,7 +28,7 @@ def agreed(network):
 def test_access_to_a_pod_follows_policies_labels_and_namespaces(network, agreed, a_pod, a_policy):
     network.up()
     network.cluster.apply(a_policy("web", WEB_FROM_GOOD))
-    pods = [a_pod(each, labels={"app": each}) for each in ("web", "good", "other")]
+    pods = [a_pod(name, labels={"app": name}) for name in ("web", "good", "other")]
     web, good, other = network.run(*pods).values()
     web.listen(80, 81)
     agreed(good, web, 80, allowed=True)
@@ -87,7 +87,7 @@ def test_nothing_opens_when_the_api_server_is_away_or_plugin_and_runtime_start_a
     network.up()
     cluster = network.cluster
     cluster.apply(a_policy("web", WEB_FROM_GOOD))
-    pods = [a_pod(each, labels={"app": each}) for each in ("web", "good", "other")]
+    pods = [a_pod(name, labels={"app": name}) for name in ("web", "good", "other")]
     web, good, other = network.run(*pods).values()
     web.listen(80)
     agreed(good, web, 80, allowed=True)

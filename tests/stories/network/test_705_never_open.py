@@ -62,7 +62,7 @@ def test_a_stranger_never_gets_through(network, a_pod, a_policy):
     network.up()
     cluster = network.cluster
     cluster.apply(a_policy("web", POLICY.replace("EXTRA", "80")))
-    pods = [a_pod(each, labels={"app": each}) for each in ("web", "good", "other")]
+    pods = [a_pod(name, labels={"app": name}) for name in ("web", "good", "other")]
     web, good, other = network.run(*pods).values()
     receiver = Receiver(web)
     everybody = [receiver, Sender(good, web.ip), Sender(other, web.ip)]
@@ -81,7 +81,7 @@ def test_a_stranger_never_gets_through(network, a_pod, a_policy):
             more = a_policy(f"more-{extra}", "{podSelector: {}}")
             cluster.apply(a_policy("web", POLICY.replace("EXTRA", str(extra))), more)
         more_from_good()
-        cluster.output("delete", "networkpolicy", *(f"more-{each}" for each in range(1000, 1006)))
+        cluster.output("delete", "networkpolicy", *(f"more-{number}" for number in range(1000, 1006)))
         cluster.output("label", "pod", "other", "app=another", "--overwrite")
         more_from_good()
         network.plugin.kill()

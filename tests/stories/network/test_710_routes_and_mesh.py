@@ -137,7 +137,7 @@ def test_connections_go_through_the_proxy_of_a_mesh_and_policies_hold_all_the_sa
     cluster = network.cluster
     cluster.apply(a_resource("PodMesh", "mesh", MESH))
     cluster.apply(a_policy("web", WEB_FROM_GOOD))
-    pods = [a_pod(each, labels={"app": each}) for each in ("good", "other")]
+    pods = [a_pod(name, labels={"app": name}) for name in ("good", "other")]
     good, other, web = network.run(*pods, a_pod("web", labels={"app": "web", "mesh": "yes"})).values()
     web.listen(80)
     other.listen(8000)

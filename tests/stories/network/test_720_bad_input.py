@@ -65,7 +65,7 @@ def test_a_kernel_error_fails_closed_or_open_as_the_resource_says(network, a_pod
 
     def failures():
         nodes = cluster.get("podroute", "nowhere").get("status", {}).get("nodes", [])
-        return [row for each in nodes for row in each["failures"]]
+        return [row for node in nodes for row in node["failures"]]
 
     [row] = cluster.eventually(failures, "its status names the pod", network.plugin.log_tail)
     assert (row["pod"], row["reason"]) == ("web", "Failed")
@@ -87,7 +87,7 @@ def test_of_two_conflicting_resources_the_older_wins_and_the_other_reports_it(ne
 
     def message():
         conditions = cluster.get("podroute", "b").get("status", {}).get("conditions", [])
-        return next((each["message"] for each in conditions if each["reason"] == "Conflict"), "")
+        return next((condition["message"] for condition in conditions if condition["reason"] == "Conflict"), "")
 
     reported = cluster.eventually(message, "the younger one says that it lost", network.plugin.log_tail)
     assert "as PodRoute default/a says, which is older" in reported
@@ -103,8 +103,8 @@ def test_without_the_api_server_new_pods_get_the_cached_policies(network, a_pod,
     cluster.apply(a_policy("shut", "{podSelector: {matchLabels: {app: shut}}, policyTypes: [Ingress, Egress]}"))
     [target] = network.run(a_pod("target")).values()
     target.listen(80)
-    for each in ("kubelet", "apiserver"):  # a kubelet ends sandboxes of which it knows no pod
-        cluster.signal(each, signal.SIGSTOP)
+    for name in ("kubelet", "apiserver"):  # a kubelet ends sandboxes of which it knows no pod
+        cluster.signal(name, signal.SIGSTOP)
     try:
         ids = [
             cluster.cri("RunPodSandbox", config=_sandbox("shut", {"app": "shut"})).pod_sandbox_id,
@@ -114,12 +114,12 @@ def test_without_the_api_server_new_pods_get_the_cached_policies(network, a_pod,
             cluster.cri("RunPodSandbox", config=_sandbox("bad", {}, "nobody"))
         assert network.plugin.metric('named_reads_total{source="cache"}') >= 3
         assert network.content()["ingress4"] == network.content()["egress4"] == 1
-        for each in ids:
-            cluster.cri("StopPodSandbox", pod_sandbox_id=each)
-            cluster.cri("RemovePodSandbox", pod_sandbox_id=each)
+        for id_ in ids:
+            cluster.cri("StopPodSandbox", pod_sandbox_id=id_)
+            cluster.cri("RemovePodSandbox", pod_sandbox_id=id_)
     finally:
-        for each in ("kubelet", "apiserver"):
-            cluster.signal(each, signal.SIGCONT)
+        for name in ("kubelet", "apiserver"):
+            cluster.signal(name, signal.SIGCONT)
     assert network.content()["ingress4"] == 0
     cluster.delete_all()
 

@@ -29,11 +29,13 @@ def test_a_decision_from_the_cache_is_traced_with_its_version(network, a_pod, a_
     cluster.apply(a_policy("shut", "{podSelector: {}, policyTypes: [Ingress]}"))
     network.run(a_pod("web", labels={"app": "web"}))
     records = json.loads(cluster.podwire("trace", "web", "--format", "json").stdout)
-    own = [each["method"] for each in records if (each["from"], each["to"]) == ("NetworkPlugin", "NetworkPlugin")]
+    own = [
+        record["method"] for record in records if (record["from"], record["to"]) == ("NetworkPlugin", "NetworkPlugin")
+    ]
     version = cluster.get("networkpolicy", "shut")["metadata"]["resourceVersion"]
     assert own[0] == "set policies, routes, mesh"
     assert f"read (cache, rv {version}) networkpolicies/shut" in own
     assert any(each.startswith("read (cache, rv ") and each.endswith(" podroutes/chosen") for each in own)
-    asked = [each for each in records if each["from"] == "NetworkPlugin" and each["to"] == "APIServer"]
+    asked = [record for record in records if record["from"] == "NetworkPlugin" and record["to"] == "APIServer"]
     assert not [each for each in asked if "/apis/net.podwire.dev/" in each["method"]], "nobody was asked in the hook"
     cluster.delete_all()

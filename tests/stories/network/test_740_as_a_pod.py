@@ -49,7 +49,7 @@ def test_it_runs_as_a_pod_and_pods_that_need_it_start_once_it_does(network, a_po
         [PODWIRE, "manifests", "nri-network", "--kubeconfig", KUBECONFIG], capture_output=True, text=True, check=True
     )
     manifests = list(yaml.safe_load_all(done.stdout))
-    [daemon_set] = [each for each in manifests if each["kind"] == "DaemonSet"]
+    [daemon_set] = [manifest for manifest in manifests if manifest["kind"] == "DaemonSet"]
     cluster.apply(*manifests)
     cluster.apply(a_policy("shut", "{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]}"))
     cluster.apply(a_pod("web", labels={"app": "web"}))

@@ -49,7 +49,7 @@ def test_it_runs_as_a_pod_and_the_next_instance_is_ready_before_it_goes(network)
         [PODWIRE, "manifests", "network-driver", "--kubeconfig", KUBECONFIG], capture_output=True, text=True, check=True
     )
     manifests = list(yaml.safe_load_all(done.stdout))
-    [daemon_set] = [each for each in manifests if each["kind"] == "DaemonSet"]
+    [daemon_set] = [manifest for manifest in manifests if manifest["kind"] == "DaemonSet"]
     cluster.apply(*manifests)
 
     def log(name):
@@ -57,12 +57,12 @@ def test_it_runs_as_a_pod_and_the_next_instance_is_ready_before_it_goes(network)
 
     def ready(name):
         pod = cluster.get("pod", name, "-n", NAMESPACE) or {"status": {}}
-        conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions", ())}
+        conditions = {condition["type"]: condition["status"] for condition in pod["status"].get("conditions", ())}
         return conditions.get("Ready") == "True"
 
     def published():
         found = cluster.get("resourceslices", "--field-selector", "spec.driver=net.podwire.dev")
-        return [each["metadata"]["uid"] for each in found["items"]] if found else []
+        return [item["metadata"]["uid"] for item in found["items"]] if found else []
 
     cluster.apply(as_a_pod(daemon_set, "old"))
     cluster.eventually(lambda: ready("old"), "the driver is ready", log("old"))

@@ -23,7 +23,7 @@ def three(network, a_pod, a_policy):
 
     def run():
         network.cluster.apply(a_policy("web", WEB_FROM_GOOD))
-        pods = [a_pod(each, labels={"app": each}) for each in ("web", "good", "other")]
+        pods = [a_pod(name, labels={"app": name}) for name in ("web", "good", "other")]
         web, good, other = network.run(*pods).values()
         web.listen(80, 81)
         assert good.may(web, 80, 30)

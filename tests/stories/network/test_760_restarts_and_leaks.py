@@ -34,7 +34,7 @@ def test_a_plugin_restarted_while_the_api_server_is_stopped_opens_nothing(networ
     network.up()
     cluster = network.cluster
     cluster.apply(a_policy("web", WEB_FROM_GOOD))
-    pods = [a_pod(each, labels={"app": each}) for each in ("web", "good", "other", "leaving")]
+    pods = [a_pod(name, labels={"app": name}) for name in ("web", "good", "other", "leaving")]
     web, good, other, _ = network.run(*pods).values()
     web.listen(80)
     assert good.may(web, 80, 30)
@@ -42,8 +42,8 @@ def test_a_plugin_restarted_while_the_api_server_is_stopped_opens_nothing(networ
     [leaving] = cluster.sandboxes()["leaving"]
     held = network.content()["self4"]
     network.plugin.kill()
-    for each in ("kubelet", "apiserver"):
-        cluster.signal(each, signal.SIGSTOP)
+    for name in ("kubelet", "apiserver"):
+        cluster.signal(name, signal.SIGSTOP)
     try:
         network.plugin.start(ready=False)
         cluster.eventually(lambda: network.plugin.page("healthz") == (200, "ok"), "it lives", network.plugin.log_tail)
@@ -56,8 +56,8 @@ def test_a_plugin_restarted_while_the_api_server_is_stopped_opens_nothing(networ
         assert not other.may(web, 80)
         assert good.may(web, 80, 30)
     finally:
-        for each in ("kubelet", "apiserver"):
-            cluster.signal(each, signal.SIGCONT)
+        for name in ("kubelet", "apiserver"):
+            cluster.signal(name, signal.SIGCONT)
     cluster.eventually(lambda: network.plugin.page("readyz") == (200, "ok"), "it is ready", network.plugin.log_tail)
     assert not other.may(web, 80)
     assert good.may(web, 80, 30)
@@ -71,7 +71,7 @@ def test_two_plugins_in_one_chain_and_nothing_is_left_behind(network, a_pod, a_p
     try:
         cluster.apply(a_policy("web", WEB_FROM_GOOD), a_resource("PodRoute", "all", ROUTE))
         cluster.apply(a_resource("PodMesh", "all", MESH))
-        pods = [a_pod(each, labels={"app": each}) for each in ("web", "good", "other")]
+        pods = [a_pod(name, labels={"app": name}) for name in ("web", "good", "other")]
         web, good, other = network.run(*pods).values()
         web.listen(80)
         assert good.may(web, 80, 30)

@@ -73,7 +73,7 @@ class Space:
         return done.stdout
 
     def mounts(self) -> list[str]:
-        return [each.split()[4] for each in Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()]
+        return [line.split()[4] for line in Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()]
 
     def links(self) -> set[str]:
         return {each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))}
@@ -113,17 +113,17 @@ class Runtime:
     def configure(self, network: dict[str, Any]) -> None:
         """The network that pods are attached to; leases lie below the prefix."""
         text = json.loads(json.dumps(network))
-        for each in text["plugins"]:
-            if each.get("ipam", {}).get("type") == "host-local":
-                each["ipam"]["dataDir"] = str(self.prefix / "leases")
+        for plugin in text["plugins"]:
+            if plugin.get("ipam", {}).get("type") == "host-local":
+                plugin["ipam"]["dataDir"] = str(self.prefix / "leases")
         directory = self.prefix / "etc/cni/net.d"
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "10-story.conflist").write_text(json.dumps(text))
 
     def start(self, *, within: float = START_SECONDS, **env: str) -> None:
         words = [PODWIRE, "runtime", "--prefix", self.prefix, "--socket", self.socket]
-        for each in self.plugins:
-            words += ["--cni-bin-dir", each]
+        for plugin in self.plugins:
+            words += ["--cni-bin-dir", plugin]
         words += self.flags
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
@@ -173,20 +173,20 @@ class Runtime:
 
     def leases(self) -> list[str]:
         directory = self.prefix / "leases/story"
-        names = [each.name for each in directory.iterdir()] if directory.exists() else []
-        return [each for each in names if _is_address(each)]
+        names = [path.name for path in directory.iterdir()] if directory.exists() else []
+        return [name for name in names if _is_address(name)]
 
     def leaks(self) -> list[str]:
         """What is left of pods, in the words of whoever looks: nothing, once all are removed."""
-        pinned = [str(each) for name in ("run/netns", "run/podwire/ipcns") for each in (self.prefix / name).glob("*")]
-        mounts = [each for each in self.space.mounts() if each.startswith(str(self.prefix)) and each not in pinned]
-        veths = [each for each in self.space.links() if each.startswith("veth")]
+        pinned = [str(path) for name in ("run/netns", "run/podwire/ipcns") for path in (self.prefix / name).glob("*")]
+        mounts = [mount for mount in self.space.mounts() if mount.startswith(str(self.prefix)) and mount not in pinned]
+        veths = [link for link in self.space.links() if link.startswith("veth")]
         folders = ("runtime/sandboxes", "runtime/containers", "cni/cache", "images/containers")
-        files = [str(each) for name in folders for each in (self.state / name).glob("*")]
-        files += [str(each) for each in (self.prefix / "run/podwire/shm").glob("*")]
-        files += [str(each) for each in (self.prefix / "run/podwire/crun").glob("*")]
+        files = [str(path) for name in folders for path in (self.state / name).glob("*")]
+        files += [str(path) for path in (self.prefix / "run/podwire/shm").glob("*")]
+        files += [str(path) for path in (self.prefix / "run/podwire/crun").glob("*")]
         processes = [f"process {pid}: {line}" for pid, line in self.processes().items()]
-        mounts = [each for each in mounts if each != str(self.state)]
+        mounts = [mount for mount in mounts if mount != str(self.state)]
         return [*pinned, *mounts, *veths, *files, *self.leases(), *self.groups(), *processes]
 
     def leakcheck(self) -> tuple[int, list[dict[str, str]]]:
@@ -206,11 +206,11 @@ class Runtime:
 def named_by(prefix: Path) -> dict[int, str]:
     """All processes that have a prefix in their command line."""
     found = {}
-    for each in Path("/proc").iterdir():
+    for path in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
-            line = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            line = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
             if str(prefix) in line:
-                found[int(each.name)] = line
+                found[int(path.name)] = line
     return found
 
 
@@ -253,7 +253,7 @@ class Kubelet:
 
     async def __call__(self, method: str, request: Any = None, *, seconds: float = CALL_SECONDS, **fields: Any) -> Any:
         """One call by its bare name: `cri("StopPodSandbox", pod_sandbox_id=…)`."""
-        found = next(each for each in methods.ALL if each.name.endswith(f"/{method}") or each.name == method)
+        found = next(known for known in methods.ALL if known.name.endswith(f"/{method}") or known.name == method)
         return await self._client.call(found, request or found.request(**fields), timeout=seconds)
 
     async def refused(self, method: str, request: Any = None, **fields: Any) -> RpcError:
@@ -334,9 +334,9 @@ class Kubelet:
         await self("RemovePodSandbox", pod_sandbox_id=pod.id)
 
     async def remove_all(self) -> None:
-        for each in (await self("ListPodSandbox")).items:
-            await self("StopPodSandbox", pod_sandbox_id=each.id)
-            await self("RemovePodSandbox", pod_sandbox_id=each.id)
+        for item in (await self("ListPodSandbox")).items:
+            await self("StopPodSandbox", pod_sandbox_id=item.id)
+            await self("RemovePodSandbox", pod_sandbox_id=item.id)
 
     def events(self) -> AsyncIterator[pb.ContainerEventResponse]:
         return self._client.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest())

@@ -53,7 +53,7 @@ async def test_a_pod_is_run_watched_stopped_and_removed(cri, shared):
     await cri("RemovePodSandbox", pod_sandbox_id=pod.id)
     assert (await cri.refused("PodSandboxStatus", pod_sandbox_id=pod.id)).code == 5
     assert (await cri.refused("ContainerStatus", container_id=id_)).code == 5
-    assert [each for each in shared.leaks() if pod.id in each or id_ in each or pod.ip == each] == []
+    assert [leak for leak in shared.leaks() if pod.id in leak or id_ in leak or pod.ip == leak] == []
 
 
 async def test_a_log_has_every_line_with_its_time_and_stream(cri):
@@ -71,7 +71,7 @@ async def test_exit_codes_are_reported(cri):
     pod = await cri.run()
     wanted = {"exit 0": (0, "Completed"), "exit 3": (3, "Error"), "kill -9 $$": (137, "Error")}
     ids = [await cri.start(pod, command, name=f"c{number}") for number, command in enumerate(wanted)]
-    ended = [await cri.ended(each) for each in ids]
+    ended = [await cri.ended(id_) for id_ in ids]
     assert [(each.exit_code, each.reason) for each in ended[:2]] == list(wanted.values())[:2]
 
 
@@ -83,7 +83,7 @@ async def test_a_container_that_cannot_start_reports_the_reason(cri, shared):
     status = await cri.status(id_)
     assert (status.state, status.exit_code, status.reason) == (pb.CONTAINER_EXITED, 128, "StartError")
     assert "no/such/program" in status.message
-    assert [each for each in shared.space.mounts() if id_ in each] == []
+    assert [mount for mount in shared.space.mounts() if id_ in mount] == []
 
 
 async def test_a_restart_is_a_new_container_with_the_next_attempt(cri):
@@ -94,7 +94,7 @@ async def test_a_restart_is_a_new_container_with_the_next_attempt(cri):
         id_ = await cri.start(pod, config=config)
         assert (await cri.ended(id_)).metadata.attempt == attempt
     rows = (await cri("ListContainers", filter=pb.ContainerFilter(pod_sandbox_id=pod.id))).containers
-    assert sorted(each.metadata.attempt for each in rows) == [0, 1, 2]
+    assert sorted(row.metadata.attempt for row in rows) == [0, 1, 2]
 
 
 async def test_a_container_that_ignores_term_is_killed_after_the_grace(cri):
@@ -158,7 +158,7 @@ async def test_lists_are_filtered_by_state_label_and_id(cri):
 
     async def listed(**wanted):
         rows = (await cri("ListPodSandbox", filter=pb.PodSandboxFilter(**wanted))).items
-        return {each.id for each in rows}
+        return {row.id for row in rows}
 
     assert await listed(state=pb.PodSandboxStateValue(state=pb.SANDBOX_READY)) == {one.id}
     assert await listed(state=pb.PodSandboxStateValue(state=pb.SANDBOX_NOTREADY)) == {two.id}

@@ -6,7 +6,7 @@ from podwire.protocols.cri import cri_pb2 as pb
 
 
 def groups_left(parent):
-    return [str(each) for each in Path("/sys/fs/cgroup").glob(f"*/{parent}")]
+    return [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{parent}")]
 
 
 async def test_a_pod_lives_on_runc_and_leaves_nothing(own, kubelet_of):

@@ -26,10 +26,10 @@ async def container(cri):
 def running_in(id_, word):
     """Processes of a container whose command line has a word in it."""
     found = []
-    for each in Path("/proc").glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if word in (each / "cmdline").read_bytes().decode() and id_ in (each / "cgroup").read_text():
-                found.append(int(each.name))
+            if word in (path / "cmdline").read_bytes().decode() and id_ in (path / "cgroup").read_text():
+                found.append(int(path.name))
     return found
 
 
@@ -221,7 +221,9 @@ async def test_no_zombie_is_left_of_any_command(cri, container, shared, talk):
 
     def zombies():
         children = Path(f"/proc/{shared.pid}/task/{shared.pid}/children").read_text().split()
-        return [each for each in children if "(" in (stat := _stat(each)) and stat.rpartition(")")[2].split()[0] == "Z"]
+        return [
+            child for child in children if "(" in (stat := _stat(child)) and stat.rpartition(")")[2].split()[0] == "Z"
+        ]
 
     await eventually_async(lambda: not zombies() and not running_in(container, "77"))
 

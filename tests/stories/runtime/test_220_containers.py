@@ -83,7 +83,7 @@ async def test_mounts_are_read_only_or_propagate_as_asked(cri, shared):
         shared.space.output("touch", source / "later/new")
         assert await cri.said(id_, "ls /live/later") == "new\n"
         assert await cri.said(id_, "ls /apart/later") == ""
-        assert [each.container_path for each in (await cri.status(id_)).mounts] == ["/fixed", "/live", "/apart"]
+        assert [mount.container_path for mount in (await cri.status(id_)).mounts] == ["/fixed", "/live", "/apart"]
     finally:
         shared.space.output("sh", "-c", f"umount -R {source}")
 
@@ -158,9 +158,9 @@ async def test_usage_grows(cri):
     await eventually_async(lambda: _at_least(used, 300_000))
     pods = (await cri("PodSandboxStats", pod_sandbox_id=pod.id)).stats.linux
     assert pods.cpu.usage_core_nano_seconds.value >= stats.cpu.usage_core_nano_seconds.value
-    assert [each.name for each in pods.network.interfaces] == ["eth0"]
+    assert [interface.name for interface in pods.network.interfaces] == ["eth0"]
     rows = (await cri("ListContainerStats", filter=pb.ContainerStatsFilter(id=id_))).stats
-    assert [each.attributes.id for each in rows] == [id_]
+    assert [row.attributes.id for row in rows] == [id_]
 
 
 async def _at_least(used, amount):
@@ -183,8 +183,8 @@ async def test_events_come_in_order_with_the_pods_status(cri):
     seen = []
 
     async def listen():
-        async for each in cri.events():
-            seen.append(each)  # noqa: PERF401 - as they come
+        async for event in cri.events():
+            seen.append(event)  # noqa: PERF401 - as they come
 
     listening = asyncio.create_task(listen())
     try:
@@ -256,5 +256,5 @@ async def test_version_and_runtime_config_answer_a_kubelet(cri):
     assert version.runtime_name
     assert version.runtime_version
     assert (await cri("RuntimeConfig")).linux.cgroup_driver == pb.CGROUPFS
-    conditions = {each.type: each.status for each in (await cri("Status")).status.conditions}
+    conditions = {condition.type: condition.status for condition in (await cri("Status")).status.conditions}
     assert conditions == {"RuntimeReady": True, "NetworkReady": True}

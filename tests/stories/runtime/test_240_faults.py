@@ -76,7 +76,7 @@ async def test_a_failed_teardown_is_retried_until_it_succeeds(own, kubelet_of, p
         assert "fake" in str(await cri.refused("StopPodSandbox", pod_sandbox_id=row.id))
         assert "fake" in str(await cri.refused("RemovePodSandbox", pod_sandbox_id=row.id))
         own.restart()
-        assert [each.id for each in (await cri("ListPodSandbox")).items] == [row.id]
+        assert [item.id for item in (await cri("ListPodSandbox")).items] == [row.id]
         plugin(answering())
         await cri("StopPodSandbox", pod_sandbox_id=row.id)
         await cri("RemovePodSandbox", pod_sandbox_id=row.id)
@@ -94,7 +94,7 @@ async def test_a_retry_after_a_timeout_gets_the_pod_of_the_first_call(own, kubel
         assert error.code == 4
         pod = await cri.run(config)
         assert time.monotonic() - begun < 5
-        assert [each.id for each in (await cri("ListPodSandbox")).items] == [pod.id]
+        assert [item.id for item in (await cri("ListPodSandbox")).items] == [pod.id]
         await cri.remove(pod)
     own.stop()
     assert own.leaks() == []
@@ -145,7 +145,7 @@ async def test_a_full_disk_refuses_new_pods_and_lets_old_ones_go(own, kubelet_of
         assert (
             await cri.refused("CreateContainer", pod_sandbox_id=pod.id, config=cri.container_config(name="x"))
         ).code == 8
-        assert [each.id for each in (await cri("ListPodSandbox")).items] == [pod.id]
+        assert [item.id for item in (await cri("ListPodSandbox")).items] == [pod.id]
         await cri("StopContainer", container_id=id_, timeout=2)
         assert (await cri.status(id_)).state == pb.CONTAINER_EXITED
         await cri("RemoveContainer", container_id=other)
@@ -165,11 +165,11 @@ async def test_pods_can_be_removed_while_the_disk_is_full(own, kubelet_of):
     own.start()
     async with kubelet_of(own) as cri:
         pods = [await cri.run() for _ in range(2)]
-        for each in pods:
-            await cri.start(each)
+        for pod in pods:
+            await cri.start(pod)
         own.space.output("sh", "-c", f"cat /dev/zero > {own.state}/filler 2> /dev/null || true")
-        for each in pods:
-            await cri.remove(each)
+        for pod in pods:
+            await cri.remove(pod)
         assert own.leakcheck() == (0, [])
         assert own.leases() == []
     own.stop()
@@ -183,11 +183,11 @@ async def test_twenty_pods_at_once_come_and_go(own, kubelet_of):
     own.start()
     async with kubelet_of(own) as cri:
         pods = await asyncio.gather(*(cri.run() for _ in range(20)))
-        assert len({each.ip for each in pods}) == 20
-        ids = await asyncio.gather(*(cri.start(each) for each in pods))
+        assert len({pod.ip for pod in pods}) == 20
+        ids = await asyncio.gather(*(cri.start(pod) for pod in pods))
         before = files(own.pid)
-        await asyncio.gather(*(cri.exec(each, "true") for each in ids))
-        await asyncio.gather(*(cri.remove(each) for each in pods))
+        await asyncio.gather(*(cri.exec(id_, "true") for id_ in ids))
+        await asyncio.gather(*(cri.remove(pod) for pod in pods))
         assert files(own.pid) <= before, "descriptors leak"
     assert own.stop() == 0
     assert own.leaks() == []

@@ -39,7 +39,7 @@ async def life(cri, name):
 
 def numbers(log):
     """What the container counted in its log."""
-    return [int(each.split()[-1]) for each in Path(log).read_text().splitlines()]
+    return [int(line.split()[-1]) for line in Path(log).read_text().splitlines()]
 
 
 def lives(pid):
@@ -83,7 +83,7 @@ async def test_a_killed_runtime_continues_where_it_was(own, kubelet_of, point):
         await eventually_async(lambda: numbers(status.log_path) > before)
         await life(cri, "next")
         ready = pb.PodSandboxFilter(state=pb.PodSandboxStateValue(state=pb.SANDBOX_READY))
-        names = [each.metadata.name for each in (await cri("ListPodSandbox", filter=ready)).items]
+        names = [item.metadata.name for item in (await cri("ListPodSandbox", filter=ready)).items]
         assert len(names) == len(set(names))
         await settle(cri)
     assert own.leakcheck() == (0, [])
@@ -102,7 +102,7 @@ async def test_a_retry_after_a_kill_gets_a_pod(own, kubelet_of):
         own.wait()
         own.start()
         first = (await cri("RunPodSandbox", config=config)).pod_sandbox_id
-        assert [each.id for each in (await cri("ListPodSandbox")).items] == [first]
+        assert [item.id for item in (await cri("ListPodSandbox")).items] == [first]
         assert len(own.leases()) == 1
         await cri.remove_all()
     own.stop()
@@ -178,7 +178,7 @@ async def test_a_container_without_its_shim_ends_as_unknown(own, kubelet_of):
         pod = await cri.run()
         id_ = await cri.start(pod, "sleep 1000")
         pid = await cri.pid(id_)
-        (shim,) = [each for each, line in own.processes().items() if "podwire-shim" in line and " run " in line]
+        (shim,) = [process for process, line in own.processes().items() if "podwire-shim" in line and " run " in line]
         os.kill(shim, signal.SIGKILL)
         await asyncio.sleep(0.1)
         with contextlib.suppress(ProcessLookupError):
@@ -199,7 +199,7 @@ async def test_a_damaged_record_affects_only_its_own_sandbox(own, kubelet_of):
         (own.state / "runtime/sandboxes" / lost.id / "record.json").write_bytes(b'{"id": "to')
         own.start()
         assert (await cri.status(id_)).state == pb.CONTAINER_RUNNING
-        assert [each.id for each in (await cri("ListPodSandbox")).items] == [pod.id]
+        assert [item.id for item in (await cri("ListPodSandbox")).items] == [pod.id]
         assert not (own.prefix / "run/netns" / f"podwire-{lost.id}").exists()
         assert own.leases() == [pod.ip]
         code, found = own.leakcheck()

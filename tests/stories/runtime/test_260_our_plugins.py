@@ -33,7 +33,7 @@ def ours(own):
 
 def left(own):
     """What is left of all attachments: records, marked links, elements of our table."""
-    files = [str(each) for each in (own.prefix / "attachments").rglob("*@*")]
+    files = [str(path) for path in (own.prefix / "attachments").rglob("*@*")]
     return [*own.leaks(), *files]
 
 

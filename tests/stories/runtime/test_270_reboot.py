@@ -55,10 +55,10 @@ async def test_after_a_reboot_pods_start_and_old_ones_leave_nothing(own, kubelet
     switch_off(own)
     switch_on(own)
     async with kubelet_of(own) as cri:
-        listed = {each.id: each.state for each in (await cri("ListPodSandbox")).items}
+        listed = {item.id: item.state for item in (await cri("ListPodSandbox")).items}
         assert listed == {each.id: pb.SANDBOX_NOTREADY for each in before}
         assert (await cri.status(old)).state == pb.CONTAINER_EXITED
-        after = await asyncio.gather(*(cri.run(cri.pod_config(f"new{each}")) for each in range(POOL)))
+        after = await asyncio.gather(*(cri.run(cri.pod_config(f"new{number}")) for number in range(POOL)))
         assert len({each.ip for each in after}) == POOL
         await cri.start(after[0])
         assert {each.ip for each in after} == set(own.leases())
@@ -68,4 +68,4 @@ async def test_after_a_reboot_pods_start_and_old_ones_leave_nothing(own, kubelet
         assert own.leakcheck() == (0, [])
     assert own.stop() == 0
     assert own.leaks() == []
-    assert [each for each in (own.prefix / "attachments").glob("*/*") if Path(each).name != ".lock"] == []
+    assert [path for path in (own.prefix / "attachments").glob("*/*") if Path(path).name != ".lock"] == []

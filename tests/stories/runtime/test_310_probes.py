@@ -31,7 +31,7 @@ class PodTrace:
         self._notices: set[asyncio.Task[None]] = set()
 
     async def follow(self, **probes):
-        container = {"name": "main", **{f"{kind}Probe": each for kind, each in probes.items()}}
+        container = {"name": "main", **{f"{kind}Probe": probe for kind, probe in probes.items()}}
         self.pod = pods.read(
             {"metadata": {"name": "web", "namespace": "default", "uid": "u1"}, "spec": {"containers": [container]}}
         )
@@ -79,10 +79,10 @@ async def story(cri):
 def running_in(id_, word):
     """Processes of a container whose command line has a word in it."""
     found = []
-    for each in Path("/proc").glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if word in (each / "cmdline").read_bytes().decode() and id_ in (each / "cgroup").read_text():
-                found.append(int(each.name))
+            if word in (path / "cmdline").read_bytes().decode() and id_ in (path / "cgroup").read_text():
+                found.append(int(path.name))
     return found
 
 
@@ -121,7 +121,7 @@ async def test_a_probe_with_a_gigabyte_of_output_fails(story):
 async def test_a_probe_of_a_stopped_container_is_unknown(story, cri):
     await story.follow(liveness=command("true", failureThreshold=100))
     await cri("StopContainer", container_id=story.id, timeout=0)
-    await story.until(lambda: any("unknown state" in each for each in story.events))
+    await story.until(lambda: any("unknown state" in event for event in story.events))
     assert (
         "Liveness probe errored and resulted in unknown state: rpc error: code = FailedPrecondition" in story.events[-1]
     )

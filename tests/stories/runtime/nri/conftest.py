@@ -35,7 +35,7 @@ class Recorder(Plugin):
 
     async def synchronize(self, pods, containers):
         self.syncs += 1
-        self.known = [each.name for each in (*pods, *containers)]
+        self.known = [pod.name for pod in (*pods, *containers)]
         await self._passed("Synchronize")
 
     async def happens(self, title: str, pod: Any, container: Any = None, *rest: Any) -> Any:

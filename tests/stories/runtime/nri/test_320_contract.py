@@ -36,7 +36,7 @@ async def names(cri):
     """Pods and containers that are listed."""
     pods = (await cri("ListPodSandbox")).items
     containers = (await cri("ListContainers")).containers
-    return [each.metadata.name for each in (*pods, *containers)]
+    return [pod.metadata.name for pod in (*pods, *containers)]
 
 
 async def test_01_pod_events_have_metadata_network_and_addresses(seat):
@@ -47,12 +47,12 @@ async def test_01_pod_events_have_metadata_network_and_addresses(seat):
     assert started.labels["io.kubernetes.pod.name"] == "web"
     assert started.annotations["example.dev/note"] == "hello"
     assert list(started.ips) == [pod.ip]
-    network = [each.path for each in started.linux.namespaces if each.type == "network"]
+    network = [namespace.path for namespace in started.linux.namespaces if namespace.type == "network"]
     info = await cri("PodSandboxStatus", pod_sandbox_id=pod.id, verbose=True)
     assert network == [info.info["netns"]]
     await cri("StopPodSandbox", pod_sandbox_id=pod.id)
     stopped = plugin.last_calls["StopPodSandbox"][0]
-    assert [each.path for each in stopped.linux.namespaces if each.type == "network"] == network
+    assert [namespace.path for namespace in stopped.linux.namespaces if namespace.type == "network"] == network
     assert list(stopped.ips) == [pod.ip]
     await cri("RemovePodSandbox", pod_sandbox_id=pod.id)
     assert plugin.of("web") == POD
@@ -175,14 +175,14 @@ async def test_12_and_13_events_during_synchronize_are_not_lost(seat, recorder, 
     async with registered(late, runtime.prefix, ready=False):
         await late.held("Synchronize")
         configs = [cri.pod_config(f"web-{number}") for number in range(pods)]
-        running = [asyncio.create_task(cri.run(each)) for each in configs]
+        running = [asyncio.create_task(cri.run(config)) for config in configs]
         await asyncio.sleep(2.5)  # longer than a hook may take: Synchronize has a limit of its own
         late.release("Synchronize")
         for pod in await asyncio.gather(*running):
             await cri.start(pod, name=f"{pod.config.metadata.name}-app")
-        for each in configs:
-            assert late.of(each.metadata.name) == ["RunPodSandbox"]
-            assert late.of(f"{each.metadata.name}-app")[0] == "CreateContainer"
+        for config in configs:
+            assert late.of(config.metadata.name) == ["RunPodSandbox"]
+            assert late.of(f"{config.metadata.name}-app")[0] == "CreateContainer"
 
 
 async def test_a_start_hook_that_fails_stops_the_container(seat):

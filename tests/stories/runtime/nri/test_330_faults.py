@@ -115,7 +115,7 @@ class Keeper:
 
     def events(self) -> list[tuple[str, str]]:
         lines = self._file.read_text().splitlines() if self._file.exists() else []
-        return [tuple(json.loads(each)) for each in lines]
+        return [tuple(json.loads(line)) for line in lines]
 
     def close(self) -> None:
         if self._child is not None:
@@ -136,7 +136,7 @@ async def kept(keeper):
 
 def left(runtime):
     """What pods left behind; the plugin is no part of it."""
-    return [each for each in runtime.leaks() if "recorder.py" not in each]
+    return [leak for leak in runtime.leaks() if "recorder.py" not in leak]
 
 
 def configure(runtime, *, required, grace="30s"):
@@ -223,14 +223,14 @@ async def test_twenty_pods_start_while_the_plugin_is_stopped(own, kubelet_of):
         await cri.run(cri.pod_config("first"))
         plugin.signal(signal.SIGSTOP)
         pods = await asyncio.gather(*(cri.run(cri.pod_config(f"web-{number}")) for number in range(20)))
-        assert len({each.ip for each in pods}) == 20
+        assert len({pod.ip for pod in pods}) == 20
 
         def known():
-            return {name for _, name in plugin.events()} >= {each.config.metadata.name for each in pods}
+            return {name for _, name in plugin.events()} >= {pod.config.metadata.name for pod in pods}
 
         await eventually_async(known, 40)
         await cri.remove_all()
         assert left(own) == []
         stops = [name for title, name in plugin.events() if title == "StopPodSandbox"]
         assert sorted(stops) == sorted({*stops}), "each stop was reported once"
-        assert {each.config.metadata.name for each in pods} <= set(stops)
+        assert {pod.config.metadata.name for pod in pods} <= set(stops)

@@ -42,7 +42,7 @@ def lives(pid):
 
 
 def recorded(runtime):
-    return [json.loads(each) for each in (runtime.prefix / "installed.log").read_text().splitlines()]
+    return [json.loads(line) for line in (runtime.prefix / "installed.log").read_text().splitlines()]
 
 
 async def test_an_installed_plugin_runs_from_the_first_pod_to_the_runtimes_end(own, kubelet_of):
@@ -55,7 +55,7 @@ async def test_an_installed_plugin_runs_from_the_first_pod_to_the_runtimes_end(o
     assert title == "configured"
     assert {"NRI_PLUGIN_IDX", "NRI_PLUGIN_NAME", "NRI_PLUGIN_SOCKET"} <= set(env)
     assert "PATH" not in env
-    assert [each[1:] for each in hooks] == [["RunPodSandbox", "web"], ["StopPodSandbox", "web"]]
+    assert [hook[1:] for hook in hooks] == [["RunPodSandbox", "web"], ["StopPodSandbox", "web"]]
     assert lives(pid)
     assert own.stop() == 0
     assert not lives(pid)
