@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 
 import pytest
 
@@ -18,6 +17,7 @@ from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports.clock import SystemClock
 from podwire.transports.credentials import load
 from podwire.transports.http_client import connect
+from tests.eventually import eventually_async
 
 ADMIN = Certificate("admin", ("system:masters",))
 V1 = "resource.k8s.io/v1"
@@ -37,7 +37,7 @@ async def server(tmp_path):
 async def at_work(client, feed, api):
     task = asyncio.create_task(controllers.run(client, feed, SystemClock(), root_ca="PEM"))
     try:
-        await eventually(lambda: find(api, CONFIG_MAPS, "kube-root-ca.crt"))
+        await eventually_async(lambda: find(api, CONFIG_MAPS, "kube-root-ca.crt"))
         yield
     finally:
         task.cancel()
@@ -75,14 +75,6 @@ async def quick(server, bare):
         yield bare
 
 
-async def eventually(check, seconds: float = 30.0):
-    end = time.monotonic() + seconds
-    while not (result := await check()):
-        assert time.monotonic() < end, "it did not happen in time"
-        await asyncio.sleep(0.005)
-    return result
-
-
 async def find(api, kind, name, namespace="default"):
     try:
         return await api.get(kind, name, namespace if kind.namespaced else "")
@@ -117,7 +109,7 @@ async def status_of(api, pod="web"):
         statuses = (await api.get(PODS, pod, "default"))["status"].get("resourceClaimStatuses")
         return statuses and statuses[0]["resourceClaimName"]
 
-    return await eventually(told)
+    return await eventually_async(told)
 
 
 async def allocate(api, name, *pods, **result):
@@ -138,7 +130,7 @@ async def absent(api, kind, name):
     async def check():
         return await find(api, kind, name) is None
 
-    await eventually(check)
+    await eventually_async(check)
 
 
 async def told(api, reason):
@@ -146,7 +138,7 @@ async def told(api, reason):
         events = (await api.list(EVENTS, Scope(namespace="default"))).items
         return [each["message"] for each in events if each["reason"] == reason]
 
-    return await eventually(check)
+    return await eventually_async(check)
 
 
 async def test_a_pod_gets_its_claim_from_the_template(api):
@@ -213,7 +205,7 @@ async def test_a_manual_claim_is_deallocated_when_its_last_pod_is_finished(quick
     async def only_two():
         return await holders() == ["two"]
 
-    await eventually(only_two)
+    await eventually_async(only_two)
     assert (await quick.get(CLAIMS, "mine", "default"))["status"]["allocation"]
     await quick.delete(PODS, "two", "default", grace_seconds=0)
 
@@ -221,7 +213,7 @@ async def test_a_manual_claim_is_deallocated_when_its_last_pod_is_finished(quick
         claim = await quick.get(CLAIMS, "mine", "default")
         return not claim["status"] and not claim["metadata"].get("finalizers")
 
-    await eventually(free)
+    await eventually_async(free)
 
 
 async def test_a_claim_is_not_deleted_under_a_pod(quick):
@@ -252,7 +244,7 @@ async def test_a_pod_that_was_bound_without_a_scheduler_holds_its_claim(quick):
         claim = await quick.get(CLAIMS, "mine", "default")
         return pod["metadata"]["uid"] in [each["uid"] for each in claim["status"]["reservedFor"]]
 
-    await eventually(reserved)
+    await eventually_async(reserved)
 
 
 async def test_an_unallocated_claim_is_deleted_with_its_unbound_pod(quick):
@@ -302,7 +294,7 @@ async def test_a_deleted_generated_claim_is_created_again(quick):
         name = await status_of(quick)
         return name != first and name
 
-    second = await eventually(another)
+    second = await eventually_async(another)
     assert await find(quick, CLAIMS, second) is not None
 
 
@@ -321,7 +313,7 @@ async def test_changes_during_downtime_are_reconciled(server, bare):
         async def free():
             return not (await bare.get(CLAIMS, "left", "default"))["status"]
 
-        await eventually(free)
+        await eventually_async(free)
 
 
 async def test_claims_survive_controllers_that_die_between_claim_and_status(server, bare):
@@ -362,7 +354,7 @@ async def leaving(api, name="web"):
         pod = await find(api, PODS, name)
         return pod is not None and pod["metadata"].get("deletionTimestamp") and pod
 
-    return await eventually(check)
+    return await eventually_async(check)
 
 
 async def test_a_pod_leaves_a_device_that_is_tainted_by_its_driver(api):
@@ -384,7 +376,7 @@ async def condition_of(api):
     async def check():
         return (await api.get(TAINT_RULES, "r"))["status"].get("conditions")
 
-    return (await eventually(check))[0]
+    return (await eventually_async(check))[0]
 
 
 def rule(effect="NoExecute"):
@@ -417,7 +409,7 @@ async def test_a_pod_that_tolerates_the_taint_keeps_its_device_when_the_rule_goe
     async def relented():
         return "Cancelling deletion" in await told(quick, "DeviceTaintManagerEviction")
 
-    await eventually(relented)
+    await eventually_async(relented)
     assert "deletionTimestamp" not in (await quick.get(PODS, "web", "default"))["metadata"]
 
 

@@ -19,6 +19,7 @@ from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.transports.clock import SystemClock
 from podwire.transports.credentials import load
 from podwire.transports.http_client import connect
+from tests.eventually import eventually_async
 
 SECRETS = builtin("v1", "Secret")
 THINGS = Kind(group="example.com", version="v1", resource="things", kind="Thing")
@@ -81,15 +82,6 @@ async def working(parts, api):
         yield client
 
 
-async def eventually(check, seconds: float = 20.0):
-    """The first true result of an async check."""
-    end = time.monotonic() + seconds
-    while not (result := await check()):
-        assert time.monotonic() < end, "it did not happen in time"
-        await asyncio.sleep(0.005)
-    return result
-
-
 async def find(api, kind, name, namespace="default"):
     try:
         return await api.get(kind, name, namespace)
@@ -100,14 +92,14 @@ async def find(api, kind, name, namespace="default"):
 
 
 async def present(api, kind, name, namespace="default"):
-    return await eventually(lambda: find(api, kind, name, namespace))
+    return await eventually_async(lambda: find(api, kind, name, namespace))
 
 
 async def absent(api, kind, name, namespace="default"):
     async def check():
         return await find(api, kind, name, namespace) is None
 
-    await eventually(check)
+    await eventually_async(check)
 
 
 async def make(api, kind, name, *owners, namespace="default", **metadata):
@@ -134,7 +126,7 @@ async def settled(client) -> None:
         await asyncio.sleep(0.1)
         return len(client.calls) == before
 
-    await eventually(quiet)
+    await eventually_async(quiet)
 
 
 def owners_of(object_) -> list[str]:
@@ -160,7 +152,7 @@ async def test_a_dependent_with_another_owner_stays_and_loses_the_deleted_owner(
     async def forgotten():
         return owners_of(await api.get(SECRETS, "child", "default")) == ["two"]
 
-    await eventually(forgotten)
+    await eventually_async(forgotten)
 
 
 async def test_in_the_foreground_the_owner_goes_last(working, api):
@@ -252,7 +244,7 @@ async def test_a_crowd_of_dependents_goes(working, api):
     async def all_gone():
         return not (await api.list(SECRETS, Scope(namespace="default"))).items
 
-    await eventually(all_gone, 20)
+    await eventually_async(all_gone, 20)
 
 
 async def test_a_new_namespace_gets_its_service_account_and_the_root_ca(working, api):
@@ -273,8 +265,8 @@ async def test_both_come_back_when_they_are_deleted_or_changed(working, api):
     async def true_again():
         return (await api.get(CONFIG_MAPS, "kube-root-ca.crt", "default"))["data"] == {"ca.crt": "PEM"}
 
-    await eventually(renewed)
-    await eventually(true_again)
+    await eventually_async(renewed)
+    await eventually_async(true_again)
 
 
 async def test_a_deleted_namespace_takes_all_its_content_with_it(working, api):
@@ -299,7 +291,7 @@ async def test_a_namespace_reports_its_blockers_and_is_deleted_after_them(workin
         remaining = rows.get("NamespaceFinalizersRemaining", "")
         return status["phase"] == "Terminating" and "example.com/hold in 1 resource instances" in remaining
 
-    await eventually(explained)
+    await eventually_async(explained)
     await settled(working)
     await api.patch(SECRETS, "held", {"metadata": {"finalizers": None}}, "dev")
     await absent(api, NAMESPACES, "dev", "")
@@ -321,7 +313,7 @@ async def test_pods_leave_a_namespace_before_everything_else(working, api):
     async def pod_is_going():
         return (await api.get(PODS, "web", "dev"))["metadata"].get("deletionTimestamp")
 
-    await eventually(pod_is_going)
+    await eventually_async(pod_is_going)
     await settled(working)
     assert await find(api, SECRETS, "needed", "dev")
     await api.patch(PODS, "web", {"metadata": {"finalizers": None}}, "dev")
@@ -358,7 +350,7 @@ async def things(api):
             return False
         return True
 
-    await eventually(served)
+    await eventually_async(served)
 
 
 async def test_kinds_that_come_later_are_collected_too(working, things, api):
@@ -384,7 +376,7 @@ async def test_a_deleted_definition_takes_its_instances_with_it(working, things,
         rows = (await api.get(DEFINITIONS, "things.example.com"))["status"]["conditions"]
         return any(each["type"] == "Terminating" and each["status"] == "True" for each in rows)
 
-    await eventually(explained)
+    await eventually_async(explained)
     await settled(working)
     await api.patch(THINGS, "held", {"metadata": {"finalizers": None}}, "default")
     await absent(api, DEFINITIONS, "things.example.com", "")

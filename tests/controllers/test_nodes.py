@@ -19,6 +19,7 @@ from podwire.controllers.taint_eviction import Evictions
 from podwire.protocols.k8sapi.client_side import Client, PatchType, Unreachable
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
+from tests.eventually import eventually_async
 
 ADMIN = Certificate("admin", ("system:masters",))
 TAINT = {"key": "example.com/broken", "effect": "NoExecute"}
@@ -112,7 +113,7 @@ class Office:
             await asyncio.sleep(0.1)
             return self.line.asked == before
 
-        await eventually(quiet)
+        await eventually_async(quiet)
 
 
 @pytest.fixture
@@ -137,21 +138,13 @@ async def office(server):
         yield office
 
 
-async def eventually(check, seconds: float = 30.0):
-    end = time.monotonic() + seconds
-    while not (result := await check()):
-        assert time.monotonic() < end, "it did not happen in time"
-        await asyncio.sleep(0.005)
-    return result
-
-
 async def becomes(ask, expected):
     """Until the answer is the expected one."""
 
     async def same():
         return await ask() == expected
 
-    await eventually(same)
+    await eventually_async(same)
 
 
 async def gone(api, name="web"):
@@ -162,7 +155,7 @@ async def told(api, kind, name, reason):
     async def there():
         return reason in await reasons(api, kind, name)
 
-    await eventually(there)
+    await eventually_async(there)
 
 
 def conditions(office, **changed):

@@ -15,6 +15,7 @@ from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.scheduler import Limits, Scheduler, Snapshot, pod_info
 from podwire.scheduler.kinds import PODS
 from podwire.transports.clock import SystemClock
+from tests.eventually import eventually_async
 
 ADMIN = Certificate("admin", ("system:masters",))
 SOON = 40.0
@@ -184,17 +185,21 @@ class Cluster:
         return found
 
     async def all_placed(self, count):
-        end = time.monotonic() + SOON
-        while "" in (found := await self.on_nodes()) or sum(map(len, found.values())) < count:
-            assert time.monotonic() < end, found
-            await asyncio.sleep(0.02)
-        return found
+        """The pods by node, once so many have one and none is without."""
+
+        async def placed():
+            pods = await self.on_nodes()
+            assert "" not in pods, pods
+            assert sum(map(len, pods.values())) >= count, pods
+            return pods
+
+        return await eventually_async(placed)
 
     async def all_placed_or_refused(self):
-        end = time.monotonic() + SOON
-        while not all(scheduled(each) for each in (await self.api.list(PODS)).items):
-            assert time.monotonic() < end
-            await asyncio.sleep(0.01)
+        async def decided():
+            return all(scheduled(pod) for pod in (await self.api.list(PODS)).items)
+
+        await eventually_async(decided)
 
     async def seen(self, name="web"):
         return await self.api.get(PODS, name, "default")
@@ -209,11 +214,14 @@ class Cluster:
         return scheduled(pod)
 
     async def eventually(self, name, done):
-        end = time.monotonic() + SOON
-        while not done(pod := await self.seen(name)):
-            assert time.monotonic() < end, pod
-            await asyncio.sleep(0.01)
-        return pod
+        """The pod, once a condition on it holds."""
+
+        async def matching():
+            pod = await self.seen(name)
+            assert done(pod), pod
+            return pod
+
+        return await eventually_async(matching)
 
     @contextlib.asynccontextmanager
     async def scheduler(self, wire=None, **limits):

@@ -222,18 +222,3 @@ def run_program() -> Iterator[RunProgram]:
         if each.poll() is None:
             os.killpg(each.pid, signal.SIGKILL)
         each.communicate()
-
-
-Eventually = Callable[[Callable[[], object]], Awaitable[None]]
-
-
-@pytest.fixture
-def eventually() -> Eventually:
-    """Waits until a condition holds, for as long as a busy machine may need."""
-
-    async def waited(condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():  # noqa: ASYNC110 - files and other threads set no asyncio.Event
-                await asyncio.sleep(0.02)
-
-    return waited

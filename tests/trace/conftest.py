@@ -1,6 +1,5 @@
 """The story of a pod as records: what a cluster of ours tells when a pod is started with kubectl."""
 
-import asyncio
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from podwire.trace.pod_trace import PodTrace, PodTraces
 from podwire.trace.record import Record
+from tests.eventually import eventually_async
 
 UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
 BEGIN = 1_800_000_000.0
@@ -118,8 +118,6 @@ def appeared():
     """Waits for a file."""
 
     async def wait(path: Path) -> None:
-        async with asyncio.timeout(60):
-            while not path.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
-                await asyncio.sleep(0.005)
+        await eventually_async(path.exists)
 
     return wait

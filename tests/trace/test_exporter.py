@@ -21,6 +21,7 @@ from podwire.trace.record import encode
 from podwire.trace.segments import Writer
 from podwire.transports.datagrams import Sender
 from podwire.transports.http_post import MAX_ANSWER, Unreachable, posting
+from tests.eventually import eventually_async
 
 SOON = 60.0
 
@@ -32,13 +33,11 @@ class Collector:
         self.requests: list[pb.ExportTraceServiceRequest] = []
         self.types: list[str] = []
         self.answers: list[web.StreamResponse] = []
-        self.came = asyncio.Event()
         self.url = ""
 
     async def take(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(pb.ExportTraceServiceRequest.FromString(await request.read()))
         self.types.append(request.headers["Content-Type"])
-        self.came.set()
         return self.answers.pop(0) if self.answers else web.Response(body=b"", content_type=CONTENT_TYPE)
 
     @property
@@ -50,12 +49,6 @@ class Collector:
             for scope in resource.scope_spans
             for span in scope.spans
         ]
-
-    async def until(self, wanted) -> None:
-        async with asyncio.timeout(SOON):
-            while not wanted():
-                self.came.clear()
-                await self.came.wait()
 
 
 @contextlib.asynccontextmanager
@@ -93,12 +86,6 @@ async def collector():
         yield made
 
 
-async def eventually(wanted) -> None:
-    async with asyncio.timeout(SOON):
-        while not wanted():  # noqa: ASYNC110 - it is looked at from outside
-            await asyncio.sleep(0.005)
-
-
 QUICK = Limits(first_pause=0.01, spans=span_assembly.Limits(linger=0.01))
 
 
@@ -119,7 +106,7 @@ async def exporting_to(url: str, limits: Limits = QUICK, seconds: float = 10.0):
 async def test_a_start_comes_to_the_collector_whole(collector, records):
     async with exporting_to(collector.url) as exporter:
         exporter.offer(assigned(records))
-        await eventually(lambda: exporter.sent == 13)
+        await eventually_async(lambda: exporter.sent == 13)
     assert set(collector.types) == {"application/x-protobuf"}
     names = {each.name for each in collector.spans}
     assert {"pod default/web", "POST pods", "create pods", "RunPodSandbox", "ADD bridge", "crun run"} <= names
@@ -140,7 +127,7 @@ async def test_a_collector_that_wants_to_be_asked_again_is(status, collector, re
     collector.answers = [web.Response(status=status, headers={"Retry-After": "0"})]
     async with exporting_to(collector.url) as exporter:
         exporter.offer(assigned(records))
-        await eventually(lambda: exporter.sent)
+        await eventually_async(lambda: exporter.sent)
     assert len(collector.requests) == 2
     assert exporter.dropped == 0
 
@@ -150,7 +137,7 @@ async def test_rejected_spans_are_dropped_counted_and_logged(status, collector, 
     collector.answers = [web.Response(status=status, headers={"Location": "http://127.0.0.1:1/"})]
     async with exporting_to(collector.url) as exporter:
         exporter.offer(assigned(records))
-        await eventually(lambda: exporter.dropped)
+        await eventually_async(lambda: exporter.dropped)
     refused = len(collector.spans)
     assert exporter.dropped == refused
     [said] = [each for each in caplog.records if each.message == "dropped trace spans"]
@@ -164,7 +151,7 @@ async def test_partially_rejected_spans_are_counted(collector, records, caplog):
     collector.answers = [web.Response(body=answer.SerializeToString())]
     async with exporting_to(collector.url) as exporter:
         exporter.offer(assigned(records))
-        await eventually(lambda: exporter.sent)
+        await eventually_async(lambda: exporter.sent)
     assert exporter.dropped == 2
     assert "\x1b" not in " ".join(str(each.error) for each in caplog.records if hasattr(each, "error"))
 
@@ -173,9 +160,9 @@ async def test_a_collector_that_starts_later_gets_the_queue(records, reserved, n
     made = Collector()
     async with exporting_to(nowhere) as exporter:
         exporter.offer(assigned(records))
-        await eventually(lambda: exporter._queue)  # it was tried, in vain
+        await eventually_async(lambda: exporter._queue)  # it was tried, in vain
         async with serving(made.take, reserved):
-            await made.until(lambda: made.spans)
+            await eventually_async(lambda: made.spans)
     assert "RunPodSandbox" in {each.name for each in made.spans}
 
 
@@ -185,7 +172,7 @@ async def test_without_a_collector_the_queue_is_bounded(records, nowhere, caplog
         for number in range(2000):
             pair = [msgspec.structs.replace(each, id=f"Kubelet-1.{number:x}") for each in (begun, ended)]
             exporter.offer(pair)
-        await eventually(lambda: exporter.dropped)
+        await eventually_async(lambda: exporter.dropped)
         assert len(exporter._queue) <= 100 + QUICK.batch
     assert exporter.dropped >= 1900
     assert exporter.sent == 0
@@ -242,7 +229,7 @@ async def test_invalid_records_are_tolerated(collector, records, caplog):
     async with exporting_to(collector.url) as exporter:
         exporter.offer([strange])
         exporter.offer(assigned(records))
-        await eventually(lambda: exporter.sent)
+        await eventually_async(lambda: exporter.sent)
     assert exporter.dropped == 1
 
 
@@ -253,7 +240,7 @@ async def test_the_collector_exports_records_as_they_arrive(tmp_path, collector,
     sender = Sender(options.socket)
     for each in records:
         sender.send(encode(each))
-    await collector.until(lambda: any(each.name == "RunPodSandbox" for each in collector.spans))
+    await eventually_async(lambda: any(each.name == "RunPodSandbox" for each in collector.spans))
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -266,7 +253,7 @@ async def test_the_collector_does_not_wait_for_a_missing_otlp_collector(tmp_path
     sender = Sender(options.socket)
     for each in records:
         sender.send(encode(each))
-    await eventually(lambda: any(each.stat().st_size for each in options.directory.glob("*.jsonl")))
+    await eventually_async(lambda: any(each.stat().st_size for each in options.directory.glob("*.jsonl")))
     begun = time.monotonic()
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):

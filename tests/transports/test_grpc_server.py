@@ -31,6 +31,7 @@ from podwire.protocols.grpc_status import (
 from podwire.transports.grpc_client import connect
 from podwire.transports.grpc_server import serve
 from podwire.transports.unix_sockets import CannotListen
+from tests.eventually import eventually_async
 
 VERSION = pb.VersionResponse(version="0.1.0", runtime_name="podwire", runtime_version="0.1.0", runtime_api_version="v1")
 
@@ -57,12 +58,6 @@ async def served(tmp_path):
 async def client(served):
     async with connect(served.path) as client:
         yield client
-
-
-async def until(true, seconds: float = 30.0):
-    async with asyncio.timeout(seconds):
-        while not true():  # noqa: ASYNC110 - what is waited for knows nothing of this test
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("steps", range(6))
@@ -226,15 +221,15 @@ async def test_cancelling_a_call_does_not_cancel_its_uncancelled_section(served,
     await served({"Version": handler})
     with pytest.raises(DeadlineExceeded):
         await client.call(methods.VERSION, pb.VersionRequest(), timeout=2)
-    await until(lambda: passed == ["left"])
+    await eventually_async(lambda: passed == ["left"])
     gate.set()
-    await until(lambda: passed == ["left", "critical"])
+    await eventually_async(lambda: passed == ["left", "critical"])
     gate.clear()
     begun.clear()
     await given_up(client, methods.VERSION, pb.VersionRequest(), begun)
-    await until(lambda: passed[2:] == ["left"])
+    await eventually_async(lambda: passed[2:] == ["left"])
     gate.set()
-    await until(lambda: passed[2:] == ["left", "critical"])
+    await eventually_async(lambda: passed[2:] == ["left", "critical"])
     assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=30) == VERSION
     assert passed[4:] == ["critical", "handler", "left"]
 
@@ -257,7 +252,7 @@ async def test_uncancelled_work_fails_to_its_caller_or_to_the_log(served, client
     assert caplog.text == ""
     begun.clear()
     await given_up(client, methods.VERSION, pb.VersionRequest(), begun)
-    await until(lambda: "work failed after its caller was cancelled" in caplog.text)
+    await eventually_async(lambda: "work failed after its caller was cancelled" in caplog.text)
     assert "gone meanwhile" in caplog.text
 
 
@@ -405,9 +400,9 @@ async def test_closing_waits_for_calls_and_cuts_those_that_take_too_long(served,
         asyncio.create_task(client.call(methods.STOP_CONTAINER, pb.StopContainerRequest(container_id=each), timeout=30))
         for each in ("quick", "endless")
     ]
-    await until(lambda: len(begun) == 2)
+    await eventually_async(lambda: len(begun) == 2)
     closing = asyncio.create_task(server.close(2))
-    await until(lambda: not served.path.exists())
+    await eventually_async(lambda: not served.path.exists())
     gate.set()
     await closing
     assert ended == ["quick", "left", "left"]
@@ -433,7 +428,7 @@ async def test_closing_waits_for_uncancelled_sections(served, client, caplog):
         begun.clear()
         await given_up(client, methods.STOP_CONTAINER, pb.StopContainerRequest(container_id=name), begun)
     closing = asyncio.create_task(server.close(2))
-    await until(lambda: not served.path.exists())
+    await eventually_async(lambda: not served.path.exists())
     gate.set()
     await closing
     assert done == ["quick"]

@@ -129,12 +129,6 @@ class Stage:
             await self.host.wait_for(f"{index}-{name}")
         return plugin
 
-    async def until(self, holds):
-        """Wait for something that happens in this loop and tells nobody."""
-        async with asyncio.timeout(PATIENCE):
-            while not holds():  # noqa: ASYNC110 - nobody sets an event for a test
-                await asyncio.sleep(0.002)
-
 
 @pytest.fixture
 def stage():

@@ -8,6 +8,7 @@ from podwire.nri.adaptation.settings import PluginSettings, ValidatorSettings
 from podwire.protocols.grpc_status import FailedPrecondition, Internal, InvalidArgument, PermissionDenied, Unavailable
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.events import Event
+from tests.eventually import eventually_async
 
 
 def adjusting(*updates, **fields):
@@ -78,7 +79,7 @@ async def test_a_plugin_that_came_back_while_a_container_is_created_counts_once(
         creating = asyncio.create_task(host.create_container(pod(), container()))
         await asyncio.wait_for(begun.wait(), 60)
         await first.leave()
-        await stage.until(lambda: len(host.active()) == 1)
+        await eventually_async(lambda: len(host.active()) == 1)
         second = await stage.join("10", "a", hooks=adjusting(env=variable("A", "1")))
         assert second.knows == []
         held.set()

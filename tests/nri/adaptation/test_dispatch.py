@@ -7,6 +7,7 @@ import pytest
 from podwire.protocols.grpc_status import FailedPrecondition, PermissionDenied, Unimplemented
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.events import Event, Subscription
+from tests.eventually import eventually_async
 
 
 def mask(*events):
@@ -140,8 +141,8 @@ async def test_plugins_are_called_by_index_then_name_then_registration(stage, po
         for index, name, who in [("20", "a", 3), ("10", "b", 2), ("99", "a", 5), ("10", "a", 1), ("20", "a", 4)]:
             plugin = await stage.join(index, name, hooks=telling(who))
             await asyncio.wait_for(plugin.synchronized.wait(), 60)
-            await stage.until(lambda: all(each.state == "active" for each in host.report()))
-        await stage.until(lambda: len(host.active()) == 5)
+            await eventually_async(lambda: all(each.state == "active" for each in host.report()))
+        await eventually_async(lambda: len(host.active()) == 5)
         assert [str(each) for each in host.active()] == ["10-a", "10-b", "20-a", "20-a", "99-a"]
         await host.run_pod_sandbox(pod())
         await host.stop_pod_sandbox(pod())
@@ -299,7 +300,7 @@ async def test_requests_in_flight(stage, pod, plugins, most):
         await stage.join("10", "counting", hooks={"RunPodSandbox": counting})
         runs = [asyncio.create_task(host.run_pod_sandbox(pod(f"p{number}"))) for number in range(8)]
         await asyncio.wait_for(counting.begun.wait(), 60)
-        await stage.until(lambda: counting.running == most)
+        await eventually_async(lambda: counting.running == most)
         for _ in range(20):
             await asyncio.sleep(0)
         counting.go.set()
@@ -336,7 +337,7 @@ async def test_a_plugin_times_out_although_its_caller_was_cancelled(stage, pod):
         await asyncio.wait([given_up, asyncio.create_task(stuck.begun.wait())], return_when=asyncio.FIRST_COMPLETED)
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
-        await stage.until(lambda: not host.active())
+        await eventually_async(lambda: not host.active())
         stuck.go.set()
 
 
@@ -348,7 +349,7 @@ async def test_one_plugin_that_is_busy_does_not_hold_up_the_others(stage, pod):
         first = asyncio.create_task(host.run_pod_sandbox(pod("p1")))
         await asyncio.wait_for(busy.begun.wait(), 60)
         second = asyncio.create_task(host.run_pod_sandbox(pod("p2")))
-        await stage.until(lambda: free.heard == ["RunPodSandbox p1", "RunPodSandbox p2"])
+        await eventually_async(lambda: free.heard == ["RunPodSandbox p1", "RunPodSandbox p2"])
         busy.go.set()
         await asyncio.gather(first, second)
 

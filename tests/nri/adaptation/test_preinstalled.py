@@ -11,6 +11,7 @@ import pytest
 
 from podwire.nri.adaptation.preinstalled import find_plugins, read_configuration
 from podwire.protocols.nri.names import PluginId
+from tests.eventually import eventually_async
 
 PROGRAM = f"""#!{sys.executable}
 import asyncio, json, os, socket, sys
@@ -125,7 +126,7 @@ async def test_a_plugin_that_dies_is_gone_unless_pods_require_it(stage, folders,
         pids = {each[1]["NRI_PLUGIN_NAME"]: each[0] for each in folders.lives()}
         for each in pids.values():
             os.kill(each, signal.SIGKILL)
-        await stage.until(lambda: not host.active())
+        await eventually_async(lambda: not host.active())
         await host.run_pod_sandbox(pod())  # waits for the one that is started again
         assert [str(each) for each in host.active()] == ["20-needed"]
         assert [each[1]["NRI_PLUGIN_NAME"] for each in folders.lives()[2:]] == ["needed"]
@@ -137,7 +138,7 @@ async def test_a_plugin_that_hangs_is_killed_when_its_time_is_over(stage, folder
         [[pid, *_]] = folders.lives()
         await host.run_pod_sandbox(pod("hang"))
         assert host.active() == ()
-        await stage.until(lambda: not lives(pid))
+        await eventually_async(lambda: not lives(pid))
 
 
 async def test_children_of_a_plugin_are_killed_with_it(stage, folders):
@@ -156,7 +157,7 @@ async def test_children_of_a_plugin_are_killed_with_it(stage, folders):
     async with stage.hosting(**folders.settings()):
         pid = int(child.read_text())
         assert lives(pid)
-    await stage.until(lambda: not lives(pid))
+    await eventually_async(lambda: not lives(pid))
 
 
 @pytest.mark.parametrize(

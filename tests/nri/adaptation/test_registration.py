@@ -25,6 +25,7 @@ from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.ttrpc import mux
 from podwire.transports import unix_sockets
 from podwire.transports.mux_connection import MuxConnectionError
+from tests.eventually import eventually_async
 
 # The interpreter itself: another user may not read the environment that it belongs to.
 PYTHON = os.path.realpath(sys.executable)
@@ -135,7 +136,7 @@ async def test_a_plugin_that_configure_finds_wrong_is_closed_with_a_reason(stage
         await plugin.connect()
         await plugin.register()
         await plugin.closed()
-        await stage.until(lambda: any(each.message == "NRI plugin was not registered" for each in caplog.records))
+        await eventually_async(lambda: any(each.message == "NRI plugin was not registered" for each in caplog.records))
         [told] = [each for each in caplog.records if each.message == "NRI plugin was not registered"]
         assert told.error.startswith(reason)
         [report] = host.report()
@@ -148,7 +149,7 @@ async def test_a_connection_without_registration_is_closed(stage, caplog):
         plugin = stage.plugin()
         await plugin.connect()
         await plugin.closed()
-        await stage.until(lambda: "NRI plugin was not registered" in caplog.messages)
+        await eventually_async(lambda: "NRI plugin was not registered" in caplog.messages)
         assert [each.error for each in caplog.records if each.message == "NRI plugin was not registered"] == [
             "no RegisterPlugin within 0.1 s"
         ]
@@ -268,7 +269,7 @@ async def test_garbage_from_a_plugin_costs_its_own_registration_only(stage, pod)
         good = await stage.join("20", "good")
         bad.connection._transport.write(struct.pack(">II", mux.RUNTIME_SERVICE, 0xFFFFFFFF))
         await bad.closed()
-        await stage.until(lambda: len(host.active()) == 1)
+        await eventually_async(lambda: len(host.active()) == 1)
         await host.run_pod_sandbox(pod())
         assert good.heard == ["RunPodSandbox p1"]
 
@@ -299,7 +300,7 @@ async def test_connections_that_come_and_go_leave_nothing(stage):
             with socket.socket(socket.AF_UNIX) as raw:
                 raw.connect(str(stage.socket))
                 await asyncio.sleep(0)
-        await stage.until(lambda: descriptors() <= before)
+        await eventually_async(lambda: descriptors() <= before)
 
 
 async def test_callbacks_get_every_registration_and_may_fail(stage):
@@ -309,6 +310,6 @@ async def test_callbacks_get_every_registration_and_may_fail(stage):
         host.on_registered.append(lambda plugin: heard.append(str(plugin)))
         plugin = await stage.join()
         await plugin.leave()
-        await stage.until(lambda: not host.active())
+        await eventually_async(lambda: not host.active())
         await stage.join()
-        await stage.until(lambda: heard == ["10-noting", "10-noting"])
+        await eventually_async(lambda: heard == ["10-noting", "10-noting"])

@@ -8,6 +8,7 @@ from podwire.nri.adaptation.settings import PluginSettings
 from podwire.protocols.grpc_status import InvalidArgument, Unavailable
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.events import Event
+from tests.eventually import eventually_async
 
 ANNOTATION = "required-plugins.noderesource.dev"
 TOLERATE = "tolerate.example.org"
@@ -95,7 +96,7 @@ async def test_a_required_plugin_that_dies_in_the_hook_is_called_again(stage, po
         first = await stage.join("20", "net", hooks={"RunPodSandbox": dies})
         late = await stage.join("30", "late")
         waiting = asyncio.create_task(host.run_pod_sandbox(pod()))
-        await stage.until(lambda: len(host.active()) == 1)
+        await eventually_async(lambda: len(host.active()) == 1)
         assert late.heard == []  # the order is kept: nobody after it before it
         second = await stage.join("20", "net")
         await waiting
@@ -146,7 +147,7 @@ async def test_the_grace_is_counted_from_the_loss_and_not_for_each_pod(stage, po
         plugin = await stage.join("20", "net")
         await host.run_pod_sandbox(pod("p0"))
         await plugin.leave()
-        await stage.until(lambda: not host.active())
+        await eventually_async(lambda: not host.active())
         await asyncio.sleep(0.3)
         for number in range(1, 4):
             attempt = host.run_pod_sandbox(pod(f"p{number}"))
@@ -162,7 +163,7 @@ async def test_a_plugin_that_is_back_serves_the_pod_that_is_tried_again(stage, p
             await host.run_pod_sandbox(pod())
         await host.remove_pod_sandbox(pod())
         plugin = await stage.join("20", "net")
-        await stage.until(lambda: retried == ["20-net"])
+        await eventually_async(lambda: retried == ["20-net"])
         await host.run_pod_sandbox(pod())
         assert plugin.heard == ["RunPodSandbox p1"]
 

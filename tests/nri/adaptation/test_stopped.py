@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.eventually import eventually_async
+
 PROGRAM = """
 import asyncio, sys
 from podwire.protocols.nri import methods
@@ -104,7 +106,7 @@ async def test_pods_wait_for_a_required_plugin_that_is_killed_and_restarted(stag
         pods = [asyncio.create_task(host.run_pod_sandbox(pod(name))) for name in names]
         await asyncio.sleep(0)
         process.kill()
-        await stage.until(lambda: not host.active())
+        await eventually_async(lambda: not host.active())
         assert not any(each.done() for each in pods)
         await outside.start()
         await asyncio.gather(*pods)
@@ -119,7 +121,7 @@ async def test_a_plugin_that_was_killed_between_hooks_catches_up(stage, pod, con
         await host.run_pod_sandbox(pod("p1"))
         os.kill(process.pid, number)
         await host.run_pod_sandbox(pod("p2"))
-        await stage.until(lambda: not host.active())
+        await eventually_async(lambda: not host.active())
         await host.run_pod_sandbox(pod("p3"))
         await outside.start()
         await host.run_pod_sandbox(pod("p4"))

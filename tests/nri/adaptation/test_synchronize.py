@@ -8,6 +8,7 @@ import pytest
 from podwire.protocols.grpc_status import Internal
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.transports.mux_connection import MuxConnectionError
+from tests.eventually import eventually_async
 
 
 async def test_a_late_plugin_gets_pods_and_containers_that_have_not_stopped(stage, pod, container):
@@ -74,7 +75,7 @@ async def test_a_plugin_that_cannot_be_synchronized_is_closed(stage, pod, synchr
         await plugin.connect()
         await plugin.register()
         await plugin.closed()
-        await stage.until(lambda: [each.last_error for each in host.report()] == [reason])
+        await eventually_async(lambda: [each.last_error for each in host.report()] == [reason])
         await host.run_pod_sandbox(pod("p9"))
         assert plugin.heard == []
 
@@ -90,7 +91,7 @@ async def test_synchronize_has_a_limit_of_its_own_and_hooks_wait_no_longer(stage
         plugin = stage.plugin(hooks={"Synchronize": never})
         await plugin.connect()
         await plugin.register()
-        await stage.until(lambda: [each.state for each in host.report()] in (["synchronizing"], ["gone"]))
+        await eventually_async(lambda: [each.state for each in host.report()] in (["synchronizing"], ["gone"]))
         await host.run_pod_sandbox(pod())
         assert host.active() == ()
         await plugin.closed()
@@ -164,7 +165,7 @@ async def test_updates_in_the_answer_are_done_and_bad_ones_are_not(stage, pod, c
         await host.create_container(pod(), container())
         await stage.join("10", "wanting", hooks={"Synchronize": wanting})
         await stage.join("20", "nameless", hooks={"Synchronize": nameless})
-        await stage.until(lambda: [each.container_id for each in stage.node.updates] == ["c1"])
+        await eventually_async(lambda: [each.container_id for each in stage.node.updates] == ["c1"])
         assert len(host.active()) == 2
 
 
@@ -248,7 +249,7 @@ async def test_each_plugin_gets_each_event_once_however_plugins_come_and_go(stag
                 tasks.create_task(each.live(chance.randrange(4, 12)))
             for number in range(6):
                 tasks.create_task(pods_come_and_go(host, pod, number, chance, there))
-        await stage.until(lambda: len(host.active()) == 3)
+        await eventually_async(lambda: len(host.active()) == 3)
         await host.run_pod_sandbox(pod("last"))
         assert [each.wrong for each in followers] == [[], [], []]
         assert [each.pods for each in followers] == [there | {"last"}] * 3

@@ -23,6 +23,7 @@ from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Deleted, Synced, key_of
 from podwire.transports.clock import SystemClock
+from tests.eventually import eventually_async
 
 ADMIN = Certificate("admin", ("system:masters",))
 CLOCK = SystemClock()
@@ -77,13 +78,6 @@ def route(name, via="10.1.0.2"):
     return {"apiVersion": "net.podwire.dev/v1", "kind": "PodRoute", "metadata": meta, "spec": spec}
 
 
-async def until(condition):
-    while True:
-        if found := condition():
-            return found
-        await asyncio.sleep(0.01)
-
-
 async def created(api, object_):
     """A kind is served a moment after its definition was taken."""
     while True:
@@ -101,11 +95,11 @@ async def test_custom_kinds_come_and_go_with_their_definitions(api):
         assert informers.find(ROUTES, "default", "a") is None
         await api.create(crds.POD_ROUTE)
         await created(api, route("a"))
-        await until(lambda: informers.find(ROUTES, "default", "a"))
+        await eventually_async(lambda: informers.find(ROUTES, "default", "a"))
         await api.delete(DEFINITIONS, "podroutes.net.podwire.dev")
-        await until(lambda: informers.find(ROUTES, "default", "a") is None)
+        await eventually_async(lambda: informers.find(ROUTES, "default", "a") is None)
         changes = [each for kind, each in told if kind is ROUTES and not isinstance(each, Synced)]
-        await until(lambda: isinstance([each for kind, each in told if kind is ROUTES][-1], Deleted))
+        await eventually_async(lambda: isinstance([each for kind, each in told if kind is ROUTES][-1], Deleted))
         assert key_of(changes[0].object) == ("default", "a")
 
 
@@ -113,7 +107,7 @@ async def test_named_resources_are_requested_then_taken_from_the_cache(api, monk
     await api.create(crds.POD_ROUTE)
     await created(api, route("a"))
     async with watched(api) as (informers, _):
-        await until(lambda: informers.find(ROUTES, "default", "a"))
+        await eventually_async(lambda: informers.find(ROUTES, "default", "a"))
         pod = Pod("default", "web", annotations={"net.podwire.dev/routes": "a, nobody,../../etc"})
         trace, meter = Silent(), Meter()
         found = await NamedReader(api, informers, trace, meter).read("uid", pod)

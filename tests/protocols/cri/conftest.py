@@ -4,11 +4,12 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.eventually import eventually
 
 UNPACKED = Path(sys.prefix, "debian/usr/bin/containerd")
 
@@ -42,14 +43,15 @@ def containerd_binary() -> str:
 
 
 def wait_for(socket_path: Path, process: subprocess.Popen, log: Path) -> None:
-    for _ in range(1000):
+    """Waits until containerd accepts connections; fails at once when it has exited."""
+
+    def accepts_or_exited() -> bool:
         with socket.socket(socket.AF_UNIX) as probe:
-            if probe.connect_ex(str(socket_path)) == 0:
-                return
-        if process.poll() is not None:
-            break
-        time.sleep(0.01)
-    pytest.fail(f"containerd did not start:\n{log.read_text()[-2000:]}")
+            return probe.connect_ex(str(socket_path)) == 0 or process.poll() is not None
+
+    eventually(accepts_or_exited, explain=lambda: log.read_text()[-2000:])
+    if process.poll() is not None:
+        pytest.fail(f"containerd did not start:\n{log.read_text()[-2000:]}")
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from podwire.store import CannotOpen, Window
 from podwire.store.etcd import EtcdStore
 from podwire.store.etcd import etcd_pb2 as pb
 from podwire.store.etcd.client import Limits
+from tests.eventually import eventually_async
 
 PODS = "/registry/pods/default/"
 SHORT = Limits(call=1.0)
@@ -127,21 +128,21 @@ async def hold_against_the_watch(store: EtcdStore, watch, work: Writing) -> None
     assert len(work.acknowledged) > 20
 
 
-async def test_a_killed_etcd_costs_neither_a_write_nor_an_event(start_etcd, eventually):
+async def test_a_killed_etcd_costs_neither_a_write_nor_an_event(start_etcd):
     member = start_etcd()
     store = await EtcdStore.open(f"etcd://{member.address}")
     watch = store.watch(PODS, after=store.revision)
     async with writing(store) as work:
         for _ in range(2):
             before = len(work.acknowledged)
-            await eventually(lambda before=before: len(work.acknowledged) > before + 50)
+            await eventually_async(lambda before=before: len(work.acknowledged) > before + 50)
             member.kill()
-            await eventually(lambda: "interrupted" in store.failure)
+            await eventually_async(lambda: "interrupted" in store.failure)
             member.start()
             await asyncio.to_thread(member.wait)
         before = len(work.acknowledged)
-        await eventually(lambda: len(work.acknowledged) > before + 50)
-        await eventually(lambda: store.failure == "")
+        await eventually_async(lambda: len(work.acknowledged) > before + 50)
+        await eventually_async(lambda: store.failure == "")
     await hold_against_the_watch(store, watch, work)
     await store.close()
 
@@ -169,7 +170,7 @@ async def test_a_paused_etcd_means_no_answer_within_the_deadline(start_etcd):
     await store.close()
 
 
-async def test_with_several_members_the_store_outlives_any_one(etcd_cluster, eventually):
+async def test_with_several_members_the_store_outlives_any_one(etcd_cluster):
     addresses = ",".join(each.address for each in etcd_cluster)
     store = await EtcdStore.open(f"etcd://{addresses}")
     watch = store.watch(PODS, after=store.revision)
@@ -177,10 +178,10 @@ async def test_with_several_members_the_store_outlives_any_one(etcd_cluster, eve
         for victim in etcd_cluster:
             victim.kill()
             before = len(work.acknowledged)
-            await eventually(lambda before=before: len(work.acknowledged) > before + 20)
+            await eventually_async(lambda before=before: len(work.acknowledged) > before + 20)
             victim.start()
             await asyncio.to_thread(victim.wait)
-            await eventually(lambda before=before: len(work.acknowledged) > before + 40)
+            await eventually_async(lambda before=before: len(work.acknowledged) > before + 40)
     await hold_against_the_watch(store, watch, work)
     await store.close()
 

@@ -9,6 +9,7 @@ from podwire.store import Window
 from podwire.store.sqlite import SqliteStore
 from podwire.store.sqlite.database import Database
 from podwire.store.sqlite.writer import Limits
+from tests.eventually import eventually_async
 
 PODS = "/registry/pods/default/"
 
@@ -79,7 +80,7 @@ async def test_a_write_is_not_refused_for_one_that_fails(tmp_path, monkeypatch):
     await store.close()
 
 
-async def test_the_log_is_folded_into_the_file_when_idle(tmp_path, eventually):
+async def test_the_log_is_folded_into_the_file_when_idle(tmp_path):
     keep, limits = Window(revisions=10, seconds=0), Limits(idle=0.05)
     store = await SqliteStore.open(tmp_path, keep=keep, limits=limits)
     item = await store.create(f"{PODS}a", b"x" * 10_000)
@@ -87,7 +88,7 @@ async def test_the_log_is_folded_into_the_file_when_idle(tmp_path, eventually):
         item = await store.update(f"{PODS}a", b"x" * 10_000, expected=item.revision)
     wal, file = tmp_path / "store.db-wal", tmp_path / "store.db"
     live = 110 * 3 * 4096  # rows that are kept until the next compaction, in pages
-    await eventually(lambda: not wal.stat().st_size and file.stat().st_size < live)
+    await eventually_async(lambda: not wal.stat().st_size and file.stat().st_size < live)
     await store.create(f"{PODS}b", b"")
     await store.close()
 
@@ -114,7 +115,7 @@ async def test_compaction_is_retried_after_a_failure(tmp_path, monkeypatch, even
     for _ in range(20):
         item = await store.update(f"{PODS}a", b"", expected=item.revision)
     await store.compact(item.revision)
-    await eventually(lambda: not store._writer._maintenance.superseded and not failures)
+    await eventually_async(lambda: not store._writer._maintenance.superseded and not failures)
     await store.close()
     database = Database(tmp_path)
     assert database._connection.execute("SELECT count(*) FROM log").fetchone() == (1,)

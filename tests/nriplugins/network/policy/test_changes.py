@@ -13,6 +13,7 @@ from podwire.linux.net.conntrack import KernelConntrack
 from podwire.linux.proc.namespaces import visit
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod
 from podwire.nriplugins.network.policy.policies import policy_of
+from tests.eventually import eventually
 
 APP = {"matchLabels": {"app": "job"}}
 
@@ -159,7 +160,7 @@ def test_no_pod_inherits_the_connections_of_an_address(world):
             world.content.put(LocalPod(uid="web", ips=world.ips("web")))
             world.settle()
             caller.sendall(b"who are you?")
-            world.until(lambda: world.drops() > before)
+            eventually(lambda: world.drops() > before)
         conntrack.close()
 
 

@@ -19,6 +19,7 @@ from podwire.linux.proc.namespaces import visit
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, explain
 from podwire.nriplugins.network.policy.bridges import CALLS, Bridges, NotEnforceable
 from podwire.nriplugins.network.policy.values import Attachment
+from tests.eventually import eventually
 
 PATIENCE = 30.0
 
@@ -240,7 +241,7 @@ def called(world, source, address, port, path, listens) -> bool:
             came[:] = select.select([listener], [], [], 0.002)[0]
             return came or world.drops() > before
 
-        world.until(decided)
+        eventually(decided)
         return bool(came)
 
 
