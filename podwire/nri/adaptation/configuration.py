@@ -40,15 +40,15 @@ class BadConfiguration(ValueError):
 def load(path: str | Path, standard: Settings = STANDARD) -> Settings:
     """`standard` has the paths that the file does not set. Raises BadConfiguration, OSError."""
     try:
-        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeError, RecursionError) as error:
         raise BadConfiguration("", f"{path} is not YAML: {error}") from error
-    return settings({} if found is None else found, standard)
+    return settings({} if document is None else document, standard)
 
 
-def settings(found: object, standard: Settings = STANDARD) -> Settings:
+def settings(document: object, standard: Settings = STANDARD) -> Settings:
     """Raises BadConfiguration."""
-    read = _mapped("", found, _KEYS)
+    read = _mapped("", document, _KEYS)
     validator = read.pop("default_validator", {})
     always = {name: validator.pop(name) for name in _ALWAYS if name in validator}
     connections = not read.pop("disable_connections", False)
@@ -59,12 +59,12 @@ def settings(found: object, standard: Settings = STANDARD) -> Settings:
     return Settings(**made, validator=ValidatorSettings(**validator))
 
 
-def _mapped(key: str, found: object, keys: Mapping[str, Read]) -> dict[str, Any]:
-    if not isinstance(found, dict):
+def _mapped(key: str, mapping: object, keys: Mapping[str, Read]) -> dict[str, Any]:
+    if not isinstance(mapping, dict):
         raise BadConfiguration(key, "must be a mapping")
-    if unknown := [name for name in found if name not in keys]:
+    if unknown := [name for name in mapping if name not in keys]:
         raise BadConfiguration(_below(key, unknown[0]), "is not a setting")
-    return {name: keys[name](_below(key, name), value) for name, value in found.items()}
+    return {name: keys[name](_below(key, name), value) for name, value in mapping.items()}
 
 
 def _below(key: str, name: object) -> str:

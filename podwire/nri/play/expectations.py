@@ -57,35 +57,35 @@ def _registered(expect: Expect, done: Outcome) -> Iterator[str]:
         yield f"plugin: {expect.plugin} is expected, got {plugin or 'no registration'}"
     if expect.subscribes is not None:
         wanted = Subscription.of(*(BY_TITLE[title] for title in expect.subscribes))
-        found = Subscription(mask) if mask else ALL
-        if mask is None or found != wanted:
-            titles = [event.title for event in Event if mask is not None and event in found]
+        subscription = Subscription(mask) if mask else ALL
+        if mask is None or subscription != wanted:
+            titles = [event.title for event in Event if mask is not None and event in subscription]
             yield f"subscribes: {_list(expect.subscribes)} are expected, got {_list(titles)}"
 
 
 def _adjust(expect: Expect, done: Outcome) -> Iterator[str]:
     if expect.adjust is None:
         return
-    found = {} if done.adjust is None else to_plain(done.adjust)
+    adjustment = {} if done.adjust is None else to_plain(done.adjust)
     if not expect.adjust:
-        if found:
-            yield f"adjust: nothing is expected, got {_json(found)}"
+        if adjustment:
+            yield f"adjust: nothing is expected, got {_json(adjustment)}"
         return
-    yield from missing(expect.adjust, found, "adjust")
+    yield from missing(expect.adjust, adjustment, "adjust")
 
 
 def _updates(expect: Expect, done: Outcome, ids: Mapping[str, str]) -> Iterator[str]:
     if expect.updates is None:
         return
-    found = [to_plain(update) for update in done.updates]
+    updates = [to_plain(update) for update in done.updates]
     named = [
         {**update, "container_id": ids.get(update.get("container_id", ""), update.get("container_id"))}
         for update in expect.updates
     ]
-    if len(found) != len(named):
-        yield f"updates: {len(named)} are expected, got {_json(found)}"
+    if len(updates) != len(named):
+        yield f"updates: {len(named)} are expected, got {_json(updates)}"
         return
-    for number, (wanted, came) in enumerate(zip(named, found, strict=True)):
+    for number, (wanted, came) in enumerate(zip(named, updates, strict=True)):
         yield from missing(wanted, came, f"updates[{number}]")
 
 
@@ -115,20 +115,20 @@ def _spec(expect: Expect, done: Outcome) -> Iterator[str]:
 
 def value(wanted: Wanted, spec: Mapping[str, Any]) -> Iterator[str]:
     """The differences of one value of a config.json."""
-    found = find(spec, wanted.path)
-    shown = "it is missing" if found is NOTHING else f"got {_json(found)}"
+    actual = find(spec, wanted.path)
+    shown = "it is missing" if actual is NOTHING else f"got {_json(actual)}"
     if wanted.absent:
-        if found is not NOTHING:
+        if actual is not NOTHING:
             yield f"spec {wanted.path}: nothing is expected, {shown}"
     elif wanted.matches is not None:
-        if not wanted.matches.search(found if isinstance(found, str) else _json(found)):
+        if not wanted.matches.search(actual if isinstance(actual, str) else _json(actual)):
             yield f"spec {wanted.path}: /{wanted.matches.pattern}/ is expected, {shown}"
     elif wanted.contains is not None:
-        whole = isinstance(found, str) and isinstance(wanted.contains, str) and wanted.contains in found
-        part = [wanted.contains] if isinstance(found, list) else wanted.contains
-        if not whole and (found is NOTHING or list(missing(part, found, ""))):
+        whole = isinstance(actual, str) and isinstance(wanted.contains, str) and wanted.contains in actual
+        part = [wanted.contains] if isinstance(actual, list) else wanted.contains
+        if not whole and (actual is NOTHING or list(missing(part, actual, ""))):
             yield f"spec {wanted.path}: {_json(wanted.contains)} is expected in it, {shown}"
-    elif found is NOTHING or found != wanted.equals:
+    elif actual is NOTHING or actual != wanted.equals:
         yield f"spec {wanted.path}: {_json(wanted.equals)} is expected, {shown}"
 
 

@@ -54,9 +54,9 @@ def usual_pods() -> dict[str, PodScript]:
 
 
 def _runtime(at: At) -> RuntimeScript:
-    found = at.mapping(_RUNTIME)
+    keys = at.mapping(_RUNTIME)
     given: dict[str, Any] = {}
-    for key, value in found.items():
+    for key, value in keys.items():
         if key == "generation":
             given[key] = value.one_of({words.OLD: words.OLD, words.NEW: words.NEW})
         elif key.endswith("_timeout"):
@@ -76,11 +76,11 @@ def _pods(at: At) -> dict[str, PodScript]:
 def _pod(at: At) -> PodScript:
     if not at.is_mapping and at.value() is None:
         return PodScript(described=pb.PodSandbox())
-    found = at.mapping()
-    containers = found["containers"].mapping() if "containers" in found else {}
+    keys = at.mapping()
+    containers = keys["containers"].mapping() if "containers" in keys else {}
     return PodScript(
         described=message_at(at, pb.PodSandbox, _BESIDE_POD),
-        host_network=found["host_network"].truth() if "host_network" in found else False,
+        host_network=keys["host_network"].truth() if "host_network" in keys else False,
         containers={name: _container(value) for name, value in containers.items()},
     )
 
@@ -88,10 +88,10 @@ def _pod(at: At) -> PodScript:
 def _container(at: At) -> ContainerScript:
     if not at.is_mapping and at.value() is None:
         return ContainerScript(known=pb.Container(), spec={})
-    found = at.mapping()
-    spec = found["spec"].value() if "spec" in found else {}
+    keys = at.mapping()
+    spec = keys["spec"].value() if "spec" in keys else {}
     if not isinstance(spec, dict):
-        raise found["spec"].fail("what is laid over config.json is keys and values")
+        raise keys["spec"].fail("what is laid over config.json is keys and values")
     return ContainerScript(known=message_at(at, pb.Container, ("spec",)), spec=spec)
 
 
@@ -107,18 +107,18 @@ def _step(at: At, pods: dict[str, PodScript]) -> Step:
     if not at.is_mapping:
         verb = at.one_of({name: name for name in ("restart-runtime", "restart-plugin", "disconnect")})
         return Step(verb=verb, where=where)
-    found = at.mapping((*_VERBS, *_BESIDE_STEP))
-    verbs = [key for key in found if key in _VERBS]
+    keys = at.mapping((*_VERBS, *_BESIDE_STEP))
+    verbs = [key for key in keys if key in _VERBS]
     if len(verbs) != 1:
         raise at.fail(f"a step is one of {', '.join(_VERBS)}, and here are {len(verbs)} of them")
-    verb, target = verbs[0], found[verbs[0]]
+    verb, target = verbs[0], keys[verbs[0]]
     return Step(
         verb=verb,
         subject=_subject(verb, target, pods),
         where=where,
         number=_number(verb, target),
-        resources=_resources(verb, found.get("resources")),
-        expect=_expect(found["expect"]) if "expect" in found else Expect(),
+        resources=_resources(verb, keys.get("resources")),
+        expect=_expect(keys["expect"]) if "expect" in keys else Expect(),
     )
 
 

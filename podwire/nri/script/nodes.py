@@ -131,9 +131,9 @@ def load(text: str, source: str) -> At:
     if node is None:
         mark = yaml.Mark(source, 0, 0, 0, "", 0)
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], mark, mark)
-    found = At(node, source)
-    _refuse_deep(found, node, 0)
-    return found
+    root = At(node, source)
+    _refuse_deep(root, node, 0)
+    return root
 
 
 def _refuse_deep(root: At, node: yaml.Node, depth: int) -> None:

@@ -59,7 +59,7 @@ def message_at(at: At, kind: type[Of], beside: Container[str] = ()) -> Of:
 
 
 def _fields(at: At, kind: Any, beside: Container[str] = ()) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in at.mapping().items():
         if name in beside:
             continue
@@ -67,8 +67,8 @@ def _fields(at: At, kind: Any, beside: Container[str] = ()) -> dict[str, Any]:
         if field is None:
             known = ", ".join(known_field.name for known_field in kind.fields)
             raise value.fail(f"{kind.name} has no such field; it has {known}")
-        found[field.name] = _field(value, field)
-    return found
+        values[field.name] = _field(value, field)
+    return values
 
 
 def _field(at: At, field: FieldDescriptor) -> Any:

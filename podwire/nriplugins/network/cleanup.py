@@ -14,13 +14,13 @@ def remove_all(pods: Iterable[str], node: str | None = None) -> int:
 
     Pods come first, because the node's rules protect them until the end.
     """
-    found = 0
+    removed = 0
     for netns in pods:
         try:
             with KernelNetwork(netns) as network, KernelTables(netns) as tables:
                 there = routes.remove(network) + mesh.remove(tables) + tables.delete(TABLE)
         except (NoSuchNamespace, WrongKind):
             continue
-        found += bool(there)
+        removed += bool(there)
     with KernelTables(node) as tables:
-        return found + tables.delete(TABLE)
+        return removed + tables.delete(TABLE)

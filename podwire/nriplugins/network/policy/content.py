@@ -177,7 +177,7 @@ class Content:
         self._pods |= {uid for uid, local in self._locals.items() if not freed.isdisjoint(local.ips)}
         for uid in [*(local for local in self._locals if local in self._pods), *(self._pods - self._locals.keys())]:
             self._hide(uid)
-            mine = self._judged(uid)
+            mine = self._classes_of(uid)
             before = self._of_pod.pop(uid, {})
             for class_ in mine.values():
                 class_.users.add(uid)
@@ -193,12 +193,12 @@ class Content:
             self._settle_links()
         self._pods.clear()
 
-    def _judged(self, uid: str) -> dict[str, Class]:
+    def _classes_of(self, uid: str) -> dict[str, Class]:
         pod = self._model.pods.get(uid)
         if uid not in self._locals or pod is None:
             return {}
-        found = {direction: class_key(self._model, pod, direction) for direction in DIRECTIONS}
-        return {direction: self._class(key) for direction, key in found.items() if key is not None}
+        keys_by_direction = {direction: class_key(self._model, pod, direction) for direction in DIRECTIONS}
+        return {direction: self._class(key) for direction, key in keys_by_direction.items() if key is not None}
 
     def _settle_links(self) -> None:
         there = [local for uid, local in self._locals.items() if uid in self._of_pod and local.link]

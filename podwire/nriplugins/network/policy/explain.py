@@ -116,19 +116,19 @@ def _ips(model: Model, given: End) -> tuple[IP, ...]:
 
 def _egress(model: Model, sender: Pod | None, receiver: Pod | None, to: IP, protocol: int, port: int) -> Judgement:
     if sender is None:
-        return Judgement(direction=EGRESS, allowed=True, reason="the sender is no pod with a network of its own")
-    return _judged(model, EGRESS, sender, receiver, to, receiver, protocol, port)
+        return Judgement(direction=EGRESS, allowed=True, reason="the sender is not a pod with a network of its own")
+    return _decide(model, EGRESS, sender, receiver, to, receiver, protocol, port)
 
 
 def _ingress(model: Model, sender: Pod | None, receiver: Pod | None, from_: IP, protocol: int, port: int) -> Judgement:
     if receiver is None:
-        return Judgement(direction=INGRESS, allowed=True, reason="the receiver is no pod with a network of its own")
+        return Judgement(direction=INGRESS, allowed=True, reason="the receiver is not a pod with a network of its own")
     if sender is None and from_ in model.node_addresses(receiver.node):
         return Judgement(direction=INGRESS, allowed=True, reason="a pod can always be reached from its own node")
-    return _judged(model, INGRESS, receiver, sender, from_, receiver, protocol, port)
+    return _decide(model, INGRESS, receiver, sender, from_, receiver, protocol, port)
 
 
-def _judged(
+def _decide(
     model: Model,
     direction: str,
     own: Pod,

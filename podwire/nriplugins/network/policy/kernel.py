@@ -94,9 +94,11 @@ class Kernel:
         for name, there in self._there.items():
             if name[:-1] in _BY_ADDRESS:
                 length = 4 if name.endswith("4") else 16
-                found = [element for key, element in there.items() if key[:length] in packed or key[-length:] in packed]
-                if found:
-                    changes.append(Change(name, delete=found))
+                elements = [
+                    element for key, element in there.items() if key[:length] in packed or key[-length:] in packed
+                ]
+                if elements:
+                    changes.append(Change(name, delete=elements))
         self._elements.change(*changes)
         self._note(changes)
         for ip in ips:

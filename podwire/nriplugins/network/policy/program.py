@@ -222,13 +222,13 @@ def _party(direction: str, version: int, who: str) -> Rule:
     own, other = _sides(direction)
     class_ = [*_address(own, version, _ASIDE), do.mapped(f"{direction.lower()}{version}", _ASIDE, _CLASS)]
     there, known = _address(other, version, _ASIDE), f"identity{version}"
-    found = {
+    party = {
         "identity": [*there, do.mapped(known, _ASIDE, _CLASS)],
         "namespace": [*there, do.mapped(known, _ASIDE, _WHO)],
         "pod": [*there, do.mapped(known, _ASIDE, _CLASS), do.value(_STATE.pack(ANY_POD), _WHO)],
         "anyone": [],
     }[who]
-    return [do.value(bytes(16), _R), *found, *class_]
+    return [do.value(bytes(16), _R), *party, *class_]
 
 
 def _place(direction: str, version: int, exact: bool) -> Rule:

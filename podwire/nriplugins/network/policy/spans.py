@@ -53,14 +53,14 @@ def joined(parts: Iterable[Spans]) -> Spans:
 def partition(spans: Iterable[Span]) -> list[Span]:
     """Splits overlapping spans into disjoint ones; each given span is a sequence of them."""
     given = set(spans)
-    found = []
+    parts = []
     for protocol in {span.protocol for span in given}:
         own = [span for span in given if span.protocol == protocol]
         edges = sorted({span.first for span in own} | {span.last + 1 for span in own})
         for first, after in pairwise(edges):
             if any(span.first <= first and after - 1 <= span.last for span in own):
-                found.append(Span(protocol, first, after - 1))
-    return sorted(found)
+                parts.append(Span(protocol, first, after - 1))
+    return sorted(parts)
 
 
 def cut(network: Network, excepts: Iterable[Network]) -> list[Range]:
