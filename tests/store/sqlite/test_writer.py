@@ -101,7 +101,7 @@ async def test_the_log_stays_small_under_load(tmp_path):
     await store.close()
 
 
-async def test_compaction_is_retried_after_a_failure(tmp_path, monkeypatch, eventually):
+async def test_compaction_is_retried_after_a_failure(tmp_path, monkeypatch):
     remove, failures = Database.remove, [full(), full()]
 
     def sometimes_full(self, superseded, *, compacted):
