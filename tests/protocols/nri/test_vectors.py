@@ -395,7 +395,7 @@ def test_errors_of_every_code_come_back_as_themselves():
 
 def test_the_bytes_on_the_page_about_the_protocol_are_those_of_the_recording():
     page = (Path(__file__).parents[3] / "docs" / "nri-protocol.md").read_text(encoding="utf-8")
-    shown = page.split("a plugin that registers:\n\n```text\n")[1].split("```")[0]
+    shown = page.split("in which a plugin registers:\n\n```text\n")[1].split("```")[0]
     asked, answered = (
         bytes.fromhex("".join(re.split(r"  +", line.strip())[0] for line in part.splitlines()))
         for part in shown.strip().split("\n\n")
@@ -406,8 +406,8 @@ def test_the_bytes_on_the_page_about_the_protocol_are_those_of_the_recording():
 
 def test_the_page_about_the_protocol_names_every_event_and_how_it_travelled():
     page = (Path(__file__).parents[3] / "docs" / "nri-protocol.md").read_text(encoding="utf-8")
-    told = re.findall(r"^\| (\d+) \| (\w+) \| (0\.\d+) \| (yes|) ?\|", page, re.MULTILINE)
-    assert told == [
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| (0\.\d+) \| (yes|) ?\|", page, re.MULTILINE)
+    assert rows == [
         (f"{each}", each.title, "0.2" if each.bit & FIRST_EVENTS else "0.10", "yes" if each.was_state_change else "")
         for each in Event
     ]
