@@ -25,7 +25,7 @@ def spec(pool: str, device: str, handed: Handed) -> dict[str, Any]:
     """A file's content. A link keeps its name in the container."""
     edits: dict[str, Any] = {}
     if handed.files:
-        edits["deviceNodes"] = [{"path": each, "permissions": handed.permissions} for each in handed.files]
+        edits["deviceNodes"] = [{"path": file, "permissions": handed.permissions} for file in handed.files]
     if handed.link:
         edits["netDevices"] = [{"hostInterfaceName": handed.link, "name": handed.link}]
     return {
@@ -58,7 +58,7 @@ class CdiFiles:
     def devices(self) -> set[str]:
         head = f"{DOMAIN}-{self._pool}@"
         found = self._directory.glob(f"{head}*.json")
-        return {unquote(each.name.removeprefix(head).removesuffix(".json")) for each in found}
+        return {unquote(file.name.removeprefix(head).removesuffix(".json")) for file in found}
 
     def _path(self, device: str) -> Path:
         return self._directory / f"{DOMAIN}-{self._pool}@{quote(device, safe='')}.json"

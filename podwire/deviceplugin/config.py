@@ -132,11 +132,11 @@ def _pool(key: str, found: object) -> Pool:
 
 def _interfaces(key: str, found: object) -> Interfaces:
     read = mapped(key, found, _INTERFACE_KEYS)
-    if not any(each for name, each in read.items() if name != "carrier"):
-        wanted = ", ".join(each for each in _INTERFACE_KEYS if each != "carrier")
+    if not any(value for name, value in read.items() if name != "carrier"):
+        wanted = ", ".join(interface_key for interface_key in _INTERFACE_KEYS if interface_key != "carrier")
         raise BadConfig(key, f"one of {wanted} is needed: not every link of the host is for pods")
     renamed = {"pciAddresses": "pci_addresses", "numaNodes": "numa_nodes"}
-    return Interfaces(**{renamed.get(name, name): each for name, each in read.items()})
+    return Interfaces(**{renamed.get(name, name): value for name, value in read.items()})
 
 
 def _make_keys(key: str, found: object) -> dict[str, Any]:
@@ -172,10 +172,10 @@ def _list_of(read: Read) -> Read:
     def reading(key: str, value: object) -> tuple[Any, ...]:
         if not isinstance(value, list) or not value:
             raise BadConfig(key, "must be a list with at least one item")
-        for at, each in enumerate(value):
-            if each in value[:at]:
+        for at, item in enumerate(value):
+            if item in value[:at]:
                 raise BadConfig(f"{key}[{at}]", "is there twice")
-        return tuple(read(f"{key}[{at}]", each) for at, each in enumerate(value))
+        return tuple(read(f"{key}[{at}]", item) for at, item in enumerate(value))
 
     return reading
 

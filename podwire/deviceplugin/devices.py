@@ -39,11 +39,11 @@ def preferred(available: Sequence[str], needed: Sequence[str], size: int, numa: 
     Devices of one node are taken in the order of ListAndWatch, so that the result is stable.
     """
     chosen = list(dict.fromkeys(needed))[:size]
-    rest = [each for each in available if each not in set(chosen)]
+    rest = [device for device in available if device not in set(chosen)]
     by_node: dict[int | None, list[str]] = {}
-    for each in rest:
-        by_node.setdefault(numa.get(each), []).append(each)
-    begun = {numa.get(each) for each in chosen}
+    for device in rest:
+        by_node.setdefault(numa.get(device), []).append(device)
+    begun = {numa.get(device) for device in chosen}
 
     def rank(node: int | None) -> tuple[bool, bool, int, int]:
         enough = len(by_node[node]) >= size - len(chosen)
@@ -61,4 +61,4 @@ def cdi_kind(pool: str) -> str:
 
 def reasons(devices: Iterable[Device]) -> dict[str, str]:
     """Returns the reasons of unusable devices, by id."""
-    return {each.id: each.why for each in devices if each.why}
+    return {device.id: device.why for device in devices if device.why}

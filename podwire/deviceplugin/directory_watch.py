@@ -46,8 +46,8 @@ async def changes(directories: Iterable[Path]) -> AsyncIterator[None]:
 
 def _watch(notes: inotify.Inotify, wanted: Iterable[Path]) -> LinuxError | None:
     try:
-        for each in wanted:
-            notes.add_nearest(each, _MASK)
+        for directory in wanted:
+            notes.add_nearest(directory, _MASK)
     except LinuxError as error:
         return error
     return None

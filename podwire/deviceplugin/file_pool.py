@@ -28,7 +28,7 @@ class FilePool:
         why = next(filter(None, map(trouble, self._source.paths)), "")
         if why != self._why:  # ten thousand devices are built again only after a change
             self._why = why
-            self._devices = tuple(Device(each, why) for each in self._ids)
+            self._devices = tuple(Device(device, why) for device in self._ids)
 
     def asked(self) -> None:
         """Files are shared."""
@@ -40,12 +40,12 @@ class FilePool:
         return self._devices
 
     def hand(self, ids: Sequence[str]) -> tuple[Handed, ...]:
-        for each in ids:
-            if each not in self._known:
-                raise Unusable(f"{each}: is not a device of the pool {self.settings.name}")
+        for device in ids:
+            if device not in self._known:
+                raise Unusable(f"{device}: is not a device of the pool {self.settings.name}")
             if self._why:
-                raise Unusable(f"{each}: {self._why}")
-        return tuple(self._handed(each) for each in ids)
+                raise Unusable(f"{device}: {self._why}")
+        return tuple(self._handed(device) for device in ids)
 
     def described(self, device: str) -> Handed | None:
         return self._handed(device) if device in self._known else None

@@ -22,7 +22,7 @@ class View(NamedTuple):
     """Hardware by link; empty if no pool needs it."""
 
     def named(self, name: str) -> Link | None:
-        return next((each for each in self.links.values() if each.name == name), None)
+        return next((link for link in self.links.values() if link.name == name), None)
 
 
 class Looker:
@@ -50,13 +50,13 @@ class Looker:
 
 
 def looked(netlink: Netlink) -> View:
-    links = {each.ifindex: each for each in KernelLinks(netlink).list()}
-    routes = [each for family in (4, 6) for each in KernelRoutes(netlink).list(family)]
-    uplinks = frozenset(each.ifindex for each in routes if not each.destination.prefixlen and each.ifindex)
+    links = {link.ifindex: link for link in KernelLinks(netlink).list()}
+    routes = [route for family in (4, 6) for route in KernelRoutes(netlink).list(family)]
+    uplinks = frozenset(route.ifindex for route in routes if not route.destination.prefixlen and route.ifindex)
     return View(links, SavedAddresses(netlink).list(), uplinks)
 
 
 def found_elsewhere(netlink: Netlink, wanted: Mapping[str, LinkSnapshot]) -> dict[str, tuple[int, Link]]:
     """Finds links in other namespaces by kind and MAC address: pods may rename them."""
-    keys = {(each.mac, each.kind): key for key, each in wanted.items() if each.mac}
+    keys = {(snapshot.mac, snapshot.kind): key for key, snapshot in wanted.items() if snapshot.mac}
     return {str(key): found for key, found in RemoteLinks(netlink).find(keys).items()}

@@ -71,7 +71,7 @@ class InterfacePool:
         self._source, self._records, self._host = source, records, host
         self._owner_of = owner_of
         self._where = LinkLocations()
-        self._known = {key: _Known(each, Hardware()) for key, each in records.read().items()}
+        self._known = {key: _Known(record, Hardware()) for key, record in records.read().items()}
         self._left_out: dict[str, str] = {}
         self._searched = self._dropped = False
 
@@ -83,32 +83,32 @@ class InterfacePool:
 
     def look(self, view: View, held: Collection[str] | None) -> None:
         self._where.present(view.links)
-        candidates = {index: Candidate(each, view.hardware[index]) for index, each in view.links.items()}
+        candidates = {index: Candidate(link, view.hardware[index]) for index, link in view.links.items()}
         self._find(candidates, view)
         self._discover(candidates, view)
         self._search()
         self._write()
         failpoint(RECORDED)
-        for key, each in self._known.items():
-            self._tend(key, each, view, held)
+        for key, known in self._known.items():
+            self._tend(key, known, view, held)
         self._write()
 
     def _find(self, candidates: dict[int, Candidate], view: View) -> None:
         """Updates the links of known devices."""
         links = self._links(candidates)
-        for key, each in self._known.items():
+        for key, known in self._known.items():
             found = links.get(key)
             if found is None:
-                if each.link is not None:
-                    each.explained, each.asked = True, False
-                each.link, each.left, each.pending = None, True, None
+                if known.link is not None:
+                    known.explained, known.asked = True, False
+                known.link, known.left, known.pending = None, True, None
                 continue
             if self._where.deleted(key):  # another link took its place
                 snapshot = snapshot_of(found.link, view.addresses.get(found.link.ifindex, ()))
-                each.record, each.left, each.trouble = Record(snapshot, each.record.out), False, ""
+                known.record, known.left, known.trouble = Record(snapshot, known.record.out), False, ""
             elif self._where.away(key) is not None:  # it left and returned since the last look
-                each.left, each.pending = True, None
-            each.link, each.hardware = found.link, found.hardware
+                known.left, known.pending = True, None
+            known.link, known.hardware = found.link, found.hardware
             self._where.at_home(key, found.link.ifindex)
             self._owner_of(found.link.ifindex, self.settings.name)
 
@@ -119,17 +119,17 @@ class InterfacePool:
         by_address = {one.hardware.pci: one for one in strangers if one.hardware.pci}
         by_name = {(one.link.name, one.link.kind): one for one in strangers if not one.hardware.pci}
         found: dict[str, Candidate] = {}
-        for key, each in self._known.items():
+        for key, known in self._known.items():
             away = self._where.away(key)
             one = followed.get(key) or by_address.get(key)
             if one is None and (away is None or away.place is None):
-                one = by_name.get((each.record.snapshot.name, each.record.snapshot.kind))
+                one = by_name.get((known.record.snapshot.name, known.record.snapshot.kind))
             if one is not None:
                 found[key] = one
         return found
 
     def _discover(self, candidates: dict[int, Candidate], view: View) -> None:
-        wanted = {index: each for index, each in candidates.items() if wants(self._source, each)}
+        wanted = {index: candidate for index, candidate in candidates.items() if wants(self._source, candidate)}
         for index, key in ids(wanted).items():
             if self._where.device_at(index) is not None or key in self._known:
                 continue
@@ -156,7 +156,7 @@ class InterfacePool:
 
     def _search(self) -> None:
         """Searches once for devices that were out before the plugin started."""
-        missing = {key: each.record.snapshot for key, each in self._known.items() if each.link is None}
+        missing = {key: known.record.snapshot for key, known in self._known.items() if known.link is None}
         if not self._searched and missing:
             for key, (netns, link) in found_elsewhere(self._host.netlink, missing).items():
                 self._where.elsewhere(key, netns, link)
@@ -206,18 +206,18 @@ class InterfacePool:
         return True
 
     def asked(self) -> None:
-        for each in self._known.values():
-            each.asked = True
+        for known in self._known.values():
+            known.asked = True
 
     def confirm(self, held: Collection[str]) -> None:
         self._drop_lost(held)
-        for key, each in self._known.items():
-            if not each.asked:
+        for key, known in self._known.items():
+            if not known.asked:
                 continue
-            each.explained = key in held or each.link is not None
-            if key not in held and each.pending is not None and not each.record.out:
-                each.record = Record(each.pending)
-            each.pending = None
+            known.explained = key in held or known.link is not None
+            if key not in held and known.pending is not None and not known.record.out:
+                known.record = Record(known.pending)
+            known.pending = None
         self._write()
 
     def _drop_lost(self, held: Collection[str]) -> None:
@@ -225,13 +225,15 @@ class InterfacePool:
         if self._dropped or not self._searched:
             return
         self._dropped = True
-        for key in [each for each, known in self._known.items() if known.fresh and known.link is None]:
+        for key in [name for name, known in self._known.items() if known.fresh and known.link is None]:
             if key not in held and self._where.away(key) is None:
                 del self._known[key]
                 _log.warning("dropped device that no longer exists", extra={"pool": self.settings.name, "device": key})
 
     def devices(self) -> tuple[Device, ...]:
-        return tuple(Device(key, self._why(key, each), each.hardware.numa) for key, each in sorted(self._known.items()))
+        return tuple(
+            Device(key, self._why(key, known), known.hardware.numa) for key, known in sorted(self._known.items())
+        )
 
     def _why(self, key: str, each: _Known) -> str:
         name = each.record.snapshot.name
@@ -266,7 +268,7 @@ class InterfacePool:
         return None if each is None else self._handed(device, each)
 
     def waits(self) -> bool:
-        return any(each.record.out or each.left or each.pending is not None for each in self._known.values())
+        return any(known.record.out or known.left or known.pending is not None for known in self._known.values())
 
     def close(self) -> None:
         """Nothing to remove: its links are the host's."""
@@ -279,4 +281,4 @@ class InterfacePool:
         return Handed(value=key, info=info, link=was.name)
 
     def _write(self) -> None:
-        self._records.write({key: each.record for key, each in self._known.items()})
+        self._records.write({key: known.record for key, known in self._known.items()})

@@ -34,10 +34,10 @@ class Inventory:
         self._claims: dict[int, str] = {}
         self._sysfs = Sysfs(sysfs)
         self._state = state / "pools"
-        self._pools: dict[str, Pool] = {each.name: self._made(each) for each in config.pools}
-        asking = any(isinstance(each.source, Interfaces) for each in config.pools)
+        self._pools: dict[str, Pool] = {pool.name: self._made(pool) for pool in config.pools}
+        asking = any(isinstance(pool.source, Interfaces) for pool in config.pools)
         self._looker = Looker(self._netlink, self._sysfs if asking else None)
-        self._cdi = {each.name: CdiFiles(cdi, each.name) for each in config.pools if each.cdi}
+        self._cdi = {pool.name: CdiFiles(cdi, pool.name) for pool in config.pools if pool.cdi}
         self._held: dict[str, set[str]] | None = None
         self._allocated: dict[tuple[str, str], int] = {}
         self._time = 0
@@ -72,7 +72,7 @@ class Inventory:
 
     def reconcile(self, view: View) -> None:
         """Reconciles all pools with a view. Raises LinuxError."""
-        for index in [each for each in self._claims if each not in view.links]:
+        for index in [ifindex for ifindex in self._claims if ifindex not in view.links]:
             del self._claims[index]
         for name, pool in self._pools.items():
             pool.look(view, None if self._held is None else self._held.get(name, set()))
@@ -136,7 +136,9 @@ class Inventory:
     @property
     def waits(self) -> bool:
         """Whether pods must be asked for soon: something is out, or may be free again."""
-        return any(each.waits() for each in self._pools.values()) or any(each.devices() for each in self._cdi.values())
+        return any(pool.waits() for pool in self._pools.values()) or any(
+            files.devices() for files in self._cdi.values()
+        )
 
     def close(self) -> None:
         for pool in self._pools.values():

@@ -64,15 +64,15 @@ class MadePool:
     def look(self, view: View, held: Collection[str] | None) -> None:
         self._where.present(view.links)
         self._parent = view.named(self._source.parent)
-        named = {each.name: each for each in view.links.values()}
-        followed = {self._where.device_at(index): each for index, each in view.links.items()}
-        for name, each in self._known.items():
-            self._find(name, each, view, followed.get(name), named.get(name))
+        named = {link.name: link for link in view.links.values()}
+        followed = {self._where.device_at(index): link for index, link in view.links.items()}
+        for name, known in self._known.items():
+            self._find(name, known, view, followed.get(name), named.get(name))
         self._search()
-        for name, each in self._known.items():
+        for name, known in self._known.items():
             if held is not None:
-                each.out = name in held
-            self._tend(name, each)
+                known.out = name in held
+            self._tend(name, known)
         self._records.write(self._recorded)
 
     def _find(self, name: str, each: _Known, view: View, found: Link | None, named: Link | None) -> None:
@@ -91,7 +91,7 @@ class MadePool:
 
     def _search(self) -> None:
         """Searches once for links that pods had before the plugin started."""
-        missing = [name for name, each in self._known.items() if each.link is None and name in self._recorded]
+        missing = [name for name, known in self._known.items() if known.link is None and name in self._recorded]
         if not self._searched and missing:
             wanted = {name: self._recorded[name].snapshot for name in missing}
             for name, (netns, link) in found_elsewhere(self._netlink, wanted).items():
@@ -128,18 +128,18 @@ class MadePool:
         self._where.at_home(name, each.link.ifindex)
 
     def asked(self) -> None:
-        for each in self._known.values():
-            each.asked = True
+        for known in self._known.values():
+            known.asked = True
 
     def confirm(self, held: Collection[str]) -> None:
-        for name, each in self._known.items():
-            if each.asked:
-                each.explained = name in held or each.link is not None
+        for name, known in self._known.items():
+            if known.asked:
+                known.explained = name in held or known.link is not None
 
     def devices(self) -> tuple[Device, ...]:
         numa = self._sysfs.hardware(self._source.parent).numa
         trouble = parent_trouble(self._source, self._parent)
-        return tuple(Device(name, trouble or self._why(name, each), numa) for name, each in self._known.items())
+        return tuple(Device(name, trouble or self._why(name, known), numa) for name, known in self._known.items())
 
     def _why(self, name: str, each: _Known) -> str:
         if each.trouble:
@@ -168,13 +168,13 @@ class MadePool:
         return self._handed(device) if device in self._known else None
 
     def waits(self) -> bool:
-        return any(each.out or each.left or each.link is None for each in self._known.values())
+        return any(known.out or known.left or known.link is None for known in self._known.values())
 
     def close(self) -> None:
         """Deletes the links that no pod has."""
-        for name, each in self._known.items():
-            if each.link is not None and not each.out:
-                remove_link(self._netlink, each.link.ifindex)
+        for name, known in self._known.items():
+            if known.link is not None and not known.out:
+                remove_link(self._netlink, known.link.ifindex)
                 self._recorded.pop(name, None)
         self._records.write(self._recorded)
 

@@ -52,7 +52,7 @@ class Plugin:
         self._config, self._kubelet, self._paths = config, kubelet, paths
         self._inventory = Inventory(config, state=paths.state, sysfs=paths.sysfs, cdi=paths.cdi)
         self._turn = asyncio.Lock()
-        self._services = [PoolService(each, self._allocate) for each in config.pools]
+        self._services = [PoolService(pool, self._allocate) for pool in config.pools]
         self._links_changed, self._directory_changed, self._ask = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._knows = False
         self._trouble = ""
@@ -103,7 +103,7 @@ class Plugin:
             _log.error("cannot reconcile devices; retrying", extra={"error": str(error)})
 
     async def _publish(self) -> None:
-        told = await self._work(lambda: {each.name: self._inventory.devices(each.name) for each in self._config.pools})
+        told = await self._work(lambda: {pool.name: self._inventory.devices(pool.name) for pool in self._config.pools})
         for service in self._services:
             before = service.prefers
             service.update(told[service.pool.name])
@@ -138,7 +138,7 @@ class Plugin:
 
     async def _follow_files(self) -> None:
         """The kubelet's sockets and ours, and device files."""
-        paths = [path for each in self._config.pools if isinstance(each.source, Files) for path in each.source.paths]
+        paths = [path for pool in self._config.pools if isinstance(pool.source, Files) for path in pool.source.paths]
         async for _ in changes([self._paths.device_plugins, *(Path(each).parent for each in paths)]):
             self._directory_changed.set()
             self._ask.set()

@@ -56,7 +56,7 @@ class PoolService:
     @property
     def prefers(self) -> bool:
         """Whether it matters which devices are allocated together; if not, kubelets need not ask."""
-        return len({each.numa for each in self._devices}) > 1
+        return len({device.numa for device in self._devices}) > 1
 
     def _options(self) -> pb.DevicePluginOptions:
         return pb.DevicePluginOptions(get_preferred_allocation_available=self.prefers)
@@ -79,27 +79,32 @@ class PoolService:
             await changed.wait()
 
     async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
-        numa = {each.id: each.numa for each in self._devices}
+        numa = {device.id: device.numa for device in self._devices}
         answers = [
-            preferred(each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size, numa)
-            for each in request.container_requests
+            preferred(
+                container_request.available_deviceIDs,
+                container_request.must_include_deviceIDs,
+                container_request.allocation_size,
+                numa,
+            )
+            for container_request in request.container_requests
         ]
-        made = [pb.ContainerPreferredAllocationResponse(deviceIDs=each) for each in answers]
+        made = [pb.ContainerPreferredAllocationResponse(deviceIDs=answer_ids) for answer_ids in answers]
         return pb.PreferredAllocationResponse(container_responses=made)
 
     async def _answer_allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
-        asked = [tuple(each.devices_ids) for each in request.container_requests]
-        everything = [each for ids in asked for each in ids]
-        for each in everything:
-            if everything.count(each) > 1:
-                raise InvalidArgument(f"{self.pool.resource}: {each} is requested twice")
+        asked = [tuple(container_request.devices_ids) for container_request in request.container_requests]
+        everything = [device for ids in asked for device in ids]
+        for device in everything:
+            if everything.count(device) > 1:
+                raise InvalidArgument(f"{self.pool.resource}: {device} is requested twice")
         try:
             handed = dict(zip(everything, await self._allocate(self.pool.name, everything), strict=True))
         except Unusable as error:
             raise FailedPrecondition(f"{self.pool.resource}: {error}") from error
         except OSError as error:  # a device without a record is not handed out
             raise Unavailable(f"{self.pool.resource}: {error}") from error
-        answers = [answer(self.pool, {each: handed[each] for each in ids}) for ids in asked]
+        answers = [answer(self.pool, {device: handed[device] for device in ids}) for ids in asked]
         return pb.AllocateResponse(container_responses=answers)
 
     async def _pre_start(self, _request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
@@ -113,7 +118,7 @@ def answer(pool: Settings, handed: Mapping[str, Handed]) -> pb.ContainerAllocate
     info = [dict(each.info) for each in handed.values()]
     envs = {name: ",".join(values), f"{name}_INFO": json.dumps(info, separators=(",", ":"))}
     if pool.cdi:
-        names = [pb.CDIDevice(name=cdi_name(pool.name, each)) for each in handed]
+        names = [pb.CDIDevice(name=cdi_name(pool.name, device)) for device in handed]
         return pb.ContainerAllocateResponse(envs=envs, cdi_devices=names)
     files = {path: each.permissions for each in handed.values() for path in each.files}
     specs = [pb.DeviceSpec(container_path=path, host_path=path, permissions=files[path]) for path in files]

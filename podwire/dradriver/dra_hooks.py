@@ -221,7 +221,9 @@ class DraHooks:
                 prepared = resolve_allocations(claim, pod, node)
         except Refused as error:
             # A claim with records is in a pod, and its status says so.
-            devices = [] if records else [(each.pool, each.device, each.share_id or "") for _, each in ours(claim)]
+            devices = (
+                [] if records else [(result.pool, result.device, result.share_id or "") for _, result in ours(claim)]
+            )
             dependencies.reports.prepare_failed(asked, devices, str(error))
             raise
         failpoint(READ)
@@ -268,7 +270,9 @@ class DraHooks:
         dependencies, uid = self._dependencies, claim.ref.uid
         if error is not None:
             recorded = dependencies.attachments.of_claim(uid)
-            devices = [(each.pool, each.device.name, each.share_id) for each in claim.allocations]
+            devices = [
+                (allocation.pool, allocation.device.name, allocation.share_id) for allocation in claim.allocations
+            ]
             dependencies.reports.prepare_failed(claim.ref, [] if recorded else devices, str(error))
             if not recorded:
                 await dependencies.addresses.release(uid)
@@ -287,7 +291,7 @@ class DraHooks:
     def _check_together(self, pod: PodRef, claim: ResolvedClaim, all_claims: Iterable[ResolvedClaim]) -> None:
         """Checks the claim's interfaces with those that the pod has and those that it gets now. Raises Refused."""
         records = self._dependencies.attachments.of_pod(pod.uid)
-        prepared = [each for each in allocations_in(records) if each.claim.uid != claim.ref.uid]
+        prepared = [allocation for allocation in allocations_in(records) if allocation.claim.uid != claim.ref.uid]
         known = {allocation.claim.uid for allocation in prepared} | {claim.ref.uid}
         others = [allocation for other in all_claims if other.ref.uid not in known for allocation in other.allocations]
         check_pod(pod, claim.allocations, [*prepared, *others])

@@ -205,7 +205,7 @@ class Driver:
         """Apart from the kubelets' streams: a pod may be locked for long."""
         async for _ in self._parts.inventory.changes():
             health = self._parts.inventory.health()
-            await self._pods.report_health({name: each.message for name, each in health.items() if not each.healthy})
+            await self._pods.report_health({name: state.message for name, state in health.items() if not state.healthy})
 
     # Operators
 

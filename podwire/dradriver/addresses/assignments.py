@@ -49,11 +49,11 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ips(self) -> tuple[str, ...]:
         """As text: all addresses are compared, and few are parsed."""
-        return self.wanted_ips + tuple(each.partition("/")[0] for each in self.given)
+        return self.wanted_ips + tuple(address.partition("/")[0] for address in self.given)
 
     @property
     def wanted_ips(self) -> tuple[str, ...]:
-        return tuple(each.partition("/")[0] for each in self.wanted)
+        return tuple(address.partition("/")[0] for address in self.wanted)
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:
@@ -87,7 +87,7 @@ class Demand(NamedTuple):
 
 
 def found(present: Assignments, key: Key) -> Assignment | None:
-    return next((each for each in present.held if _is(each, key)), None)
+    return next((entry for entry in present.held if _is(entry, key)), None)
 
 
 def assign(present: Assignments, demand: Demand) -> tuple[Assignments, tuple[Interface, ...]]:
@@ -95,7 +95,7 @@ def assign(present: Assignments, demand: Demand) -> tuple[Assignments, tuple[Int
     had = found(present, demand.key)
     if had is not None and demand.is_met_by(had):
         return present, had.interfaces
-    others = tuple(each for each in present.held if each is not had)
+    others = tuple(entry for entry in present.held if entry is not had)
     _check_free(demand, others)
     taken = {ip for entry in others for ip in entry.ips} | {str(each.ip) for each in demand.wanted}
     last = dict(present.last)
@@ -115,7 +115,7 @@ def assign(present: Assignments, demand: Demand) -> tuple[Assignments, tuple[Int
 
 def without(present: Assignments, uids: Collection[str]) -> Assignments:
     """Returns what is left when these claims release what they have."""
-    left = tuple(each for each in present.held if each.uid not in uids)
+    left = tuple(entry for entry in present.held if entry.uid not in uids)
     return present if len(left) == len(present.held) else Assignments(held=left, last=present.last)
 
 
@@ -163,15 +163,15 @@ def _check_free(demand: Demand, others: Sequence[Assignment]) -> None:
 
 def _next(set_: RangeSet, last: str | None, taken: Collection[str]) -> IP | None:
     begun = ip_address(last) if last else None
-    return next((each for each in ranges.after(set_, begun) if str(each) not in taken), None)
+    return next((candidate for candidate in ranges.after(set_, begun) if str(candidate) not in taken), None)
 
 
 def _exhausted(pool: str, set_: RangeSet, others: Sequence[Assignment]) -> str:
     counted = Counter(
         f"{entry.namespace}/{entry.name}"
         for entry in others
-        for each in entry.interfaces
-        if ranges.find_range(set_, each.ip) is not None
+        for interface in entry.interfaces
+        if ranges.find_range(set_, interface.ip) is not None
     )
     most = ", ".join(f"{who} ({many})" for who, many in counted.most_common(_MAX_NAMED))
     text = f"pool {pool}: no address is left in {ranges.describe(set_)}, all {ranges.size(set_)} are held"

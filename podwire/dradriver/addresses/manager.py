@@ -161,10 +161,10 @@ def routes_of(lease: Lease, key: Key) -> tuple[Route, ...]:
     metric = LEAST_METRIC + zlib.crc32(key.id.encode()) % METRICS
     return tuple(
         Route(
-            destination=each.destination,
-            gateway=each.gateway,
-            scope=LINK_SCOPE if each.gateway is None else 0,
+            destination=route.destination,
+            gateway=route.gateway,
+            scope=LINK_SCOPE if route.gateway is None else 0,
             metric=metric,
         )
-        for each in lease.routes
+        for route in lease.routes
     )

@@ -33,7 +33,7 @@ class Pool:
     def sets_of(self, families: Sequence[int]) -> tuple[tuple[int, RangeSet], ...]:
         """Those of the families that are asked for, all without a word, each with its number in the pool."""
         return tuple(
-            (number, each) for number, each in enumerate(self.sets) if not families or _family(each) in families
+            (number, set_) for number, set_ in enumerate(self.sets) if not families or _family(set_) in families
         )
 
 
@@ -43,7 +43,7 @@ def _family(ranges: RangeSet) -> int:
 
 def parse_pools(config: Mapping[str, Any], where: str = "pools") -> dict[str, Pool]:
     """Refused, with the path of the field, when the configuration makes no sense."""
-    return {name: _parse_pool(name, each, f"{where}.{name}") for name, each in config.items()}
+    return {name: _parse_pool(name, pool, f"{where}.{name}") for name, pool in config.items()}
 
 
 def _parse_pool(name: str, config: object, where: str) -> Pool:
@@ -56,12 +56,12 @@ def _parse_pool(name: str, config: object, where: str) -> Pool:
     except CniError as error:
         at, _, reason = error.msg.partition(": ")
         raise Refused(where + at.removeprefix("ipam"), reason) from error
-    named = [config, *(each for set_ in config.get("ranges") or () for each in set_)]
-    chosen = {str(each["gateway"]) for each in named if each.get("gateway")}
-    gateways = {each.gateway for set_ in sets for each in set_}
-    return Pool(name=name, sets=sets, gateways=frozenset(each for each in gateways if _is_named(each, chosen)))
+    named = [config, *(range_ for set_ in config.get("ranges") or () for range_ in set_)]
+    chosen = {str(range_["gateway"]) for range_ in named if range_.get("gateway")}
+    gateways = {range_.gateway for set_ in sets for range_ in set_}
+    return Pool(name=name, sets=sets, gateways=frozenset(gateway for gateway in gateways if _is_named(gateway, chosen)))
 
 
 def _is_named(gateway: IP, chosen: set[str]) -> bool:
     """However somebody spelled it."""
-    return any(type(gateway)(each) == gateway for each in chosen if (":" in each) == (gateway.version == 6))
+    return any(type(gateway)(text) == gateway for text in chosen if (":" in text) == (gateway.version == 6))

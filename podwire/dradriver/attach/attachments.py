@@ -110,7 +110,14 @@ class Attachments:
         with self._lock, ExitStack() as undo:
             taken = self._records.all()
             for allocation in allocations:
-                record = next((each for each in taken if _is_for(each, allocation) and each.boot == self._boot), None)
+                record = next(
+                    (
+                        candidate
+                        for candidate in taken
+                        if _is_for(candidate, allocation) and candidate.boot == self._boot
+                    ),
+                    None,
+                )
                 if record is None:
                     preparation.check_free(allocation, taken)
                     record = preparation.decide(self._host, allocation, given.get(key_of(allocation)), self._boot)
@@ -137,7 +144,7 @@ class Attachments:
         The record is written after the kernel was changed: all of it can be repeated after a crash. If the kernel
         rejects the terms, the record keeps the old ones and says why.
         """
-        before = next((each for each in self._records.of_claim(key.claim.uid) if each.key == key), None)
+        before = next((record for record in self._records.of_claim(key.claim.uid) if record.key == key), None)
         if before is None or before == (after := before.under(terms)):
             return False
         try:
@@ -163,7 +170,7 @@ class Attachments:
         return self._attach_pod(pod_uid, netns)
 
     def _attach_pod(self, pod_uid: str, netns: str) -> tuple[Attached, ...]:
-        records = tuple(self._of_this_boot(each) for each in self._records.of_pod(pod_uid))
+        records = tuple(self._of_this_boot(record) for record in self._records.of_pod(pod_uid))
         with NamespaceHandle(netns) as pod:
             if not self._all_there(records, pod):
                 self._records.clear_attached(pod_uid)
@@ -295,7 +302,7 @@ class Attachments:
     def unprepare(self, claim_uid: str) -> tuple[Record, ...]:
         """Restores the devices of a claim and removes its records; an unknown claim is fine. Raises RestoreFailed."""
         records = self._records.of_claim(claim_uid)
-        for pod_uid in {each.allocation.pod.uid for each in records if each.stage != PREPARED}:
+        for pod_uid in {record.allocation.pod.uid for record in records if record.stage != PREPARED}:
             self._records.clear_attached(pod_uid)
         restored = self._restore_all(records, None, final=True)
         for record in restored:
@@ -323,7 +330,9 @@ class Attachments:
         """
         changed: list[Record] = []
         self._delete_orphans()
-        for pod_uid in {each.allocation.pod.uid for each in self._records.all()} | set(self._records.pods_attached()):
+        for pod_uid in {record.allocation.pod.uid for record in self._records.all()} | set(
+            self._records.pods_attached()
+        ):
             changed += self._reconcile(pod_uid, live.get(pod_uid))
         return tuple(changed)
 
@@ -347,7 +356,7 @@ class Attachments:
                 self._detach_pod(pod_uid, None)
             except RestoreFailed as error:
                 _log.error("cannot restore devices after missed hooks", extra={"pod": pod_uid, "error": str(error)})
-        return [each for each in self._records.of_pod(pod_uid) if each not in before]
+        return [record for record in self._records.of_pod(pod_uid) if record not in before]
 
 
 def _is_for(record: Record, allocation: Allocation) -> bool:
@@ -356,9 +365,9 @@ def _is_for(record: Record, allocation: Allocation) -> bool:
 
 def _check_leased(records: Iterable[Record]) -> None:
     """A pod must not start with an address whose lease is lost: it may be another's. Raises Refused."""
-    for each in records:
-        if each.lapse and not each.addresses:
-            raise Refused("interface.dhcp", f"device {each.allocation.device.name}: {each.lapse}")
+    for record in records:
+        if record.lapse and not record.addresses:
+            raise Refused("interface.dhcp", f"device {record.allocation.device.name}: {record.lapse}")
 
 
 def _attached(record: Record) -> Attached:
@@ -375,6 +384,6 @@ def _attached(record: Record) -> Attached:
         ifindex=record.ifindex,
         mac=record.mac,
         mtu=allocation.settings.mtu or record.mtu or allocation.device.mtu,
-        ips=(*given, *(each.interface for each in carried)),
+        ips=(*given, *(address.interface for address in carried)),
         lapse=record.lapse,
     )

@@ -56,7 +56,7 @@ def _add_or_has(pod: NamespaceHandle, index: int, route: Route) -> None:
         routes.add(_route(route, index))
     except errors.RouteExists:
         there = routes.list(route.destination.version, route.table)
-        if not any(each.destination == route.destination and each.ifindex == index for each in there):
+        if not any(present.destination == route.destination and present.ifindex == index for present in there):
             raise
 
 

@@ -13,9 +13,11 @@ def find_link(record: Record, links: Iterable[LinkDetails]) -> LinkDetails | Non
     A pod can set aliases and names, so only links of the right kind and hardware are considered.
     """
     candidates = [link for link in links if _can_be(record, link)]
-    tagged = [each for each in candidates if each.link.alias == record.tag]
-    known = tagged or [each for each in candidates if each.link.mac in _macs(record)]
-    return next(iter(known or [each for each in candidates if each.link.name == record.waiting_name]), None)
+    tagged = [candidate for candidate in candidates if candidate.link.alias == record.tag]
+    known = tagged or [candidate for candidate in candidates if candidate.link.mac in _macs(record)]
+    return next(
+        iter(known or [candidate for candidate in candidates if candidate.link.name == record.waiting_name]), None
+    )
 
 
 def _can_be(record: Record, details: LinkDetails) -> bool:

@@ -51,7 +51,7 @@ def plan(record: Record, *, waits_on_host: bool = False) -> tuple[Step, ...]:
         neighbours(record),
         *_shaping(record),
     )
-    return tuple(each for each in found if not _is_empty(each))
+    return tuple(step for step in found if not _is_empty(step))
 
 
 def _is_empty(step: Step) -> bool:
@@ -113,12 +113,12 @@ def addresses(record: Record) -> tuple[tuple[SavedAddress, ...], tuple[Interface
     if given is not None or settings.dhcp or settings.pool or snapshot is None:
         return (), given or ()
     # Those for the link alone come by themselves wherever the link is.
-    return tuple(_carried(each) for each in snapshot.addresses if each.scope == _GLOBAL), ()
+    return tuple(_carried(address) for address in snapshot.addresses if address.scope == _GLOBAL), ()
 
 
 def _carried(address: SavedAddress) -> SavedAddress:
     """Without its label, which begins with the name that the link had, and without asking who else has it."""
-    kept = tuple(each for each in address.attributes if each[0] != _LABEL)
+    kept = tuple(attribute for attribute in address.attributes if attribute[0] != _LABEL)
     flags = address.flags | (_NO_DAD if address.family == _IPV6 else 0)
     return address._replace(attributes=kept, flags=flags)
 
@@ -126,24 +126,25 @@ def _carried(address: SavedAddress) -> SavedAddress:
 def networks(record: Record) -> tuple[Network, ...]:
     """Those that the pod reaches without a gateway, by the link's addresses."""
     carried, given = addresses(record)
-    return (*(each.network for each in given), *(each.interface.network for each in carried))
+    return (*(address.network for address in given), *(address.interface.network for address in carried))
 
 
 def _routes(record: Record, carried: Sequence[SavedRoute]) -> Iterable[Step]:
     """Those to what is on the link first: others' gateways may be there."""
     settings = record.allocation.settings
-    given = (*(_in_vrf(each, settings) for each in settings.routes), *leased_routes(record))
+    given = (*(_in_vrf(route, settings) for route in settings.routes), *leased_routes(record))
     near = steps.AddRoutes(
-        tuple(each for each in given if each.gateway is None), tuple(each for each in carried if each.to_link)
+        tuple(route for route in given if route.gateway is None), tuple(route for route in carried if route.to_link)
     )
     far = steps.AddRoutes(
-        tuple(each for each in given if each.gateway is not None), tuple(each for each in carried if not each.to_link)
+        tuple(route for route in given if route.gateway is not None),
+        tuple(route for route in carried if not route.to_link),
     )
     return near, far
 
 
 def leased_routes(record: Record) -> tuple[Route, ...]:
-    return tuple(_in_vrf(each, record.allocation.settings) for each in record.routes)
+    return tuple(_in_vrf(route, record.allocation.settings) for route in record.routes)
 
 
 def _in_vrf(route: Route, settings: Settings) -> Route:
@@ -164,28 +165,28 @@ def carried_routes(record: Record) -> tuple[SavedRoute, ...]:
     settings, snapshot = record.allocation.settings, record.snapshot
     if snapshot is None:
         return ()
-    given = {(each.destination, each.table) for each in (*settings.routes, *record.routes)}
-    free = [each for each in snapshot.routes if (each.destination, each.table) not in given and not each.shares]
-    near = [*networks(record), *(each.destination for each in free if each.to_link)]
-    near += [each.destination for each in settings.routes if each.gateway is None]
+    given = {(route.destination, route.table) for route in (*settings.routes, *record.routes)}
+    free = [route for route in snapshot.routes if (route.destination, route.table) not in given and not route.shares]
+    near = [*networks(record), *(route.destination for route in free if route.to_link)]
+    near += [route.destination for route in settings.routes if route.gateway is None]
     own = _own_addresses(record)
     table = settings.vrf.table if settings.vrf else 0
     return tuple(
-        each._replace(table=table) if table and each.table == values.MAIN else each
-        for each in free
-        if _reached(each.gateway, near) and (each.source is None or each.source in own)
+        route._replace(table=table) if table and route.table == values.MAIN else route
+        for route in free
+        if _reached(route.gateway, near) and (route.source is None or route.source in own)
     )
 
 
 def _own_addresses(record: Record) -> set[IP]:
     carried, given = addresses(record)
-    return {each.ip for each in given} | {each.interface.ip for each in carried}
+    return {address.ip for address in given} | {address.interface.ip for address in carried}
 
 
 def _reached(gateway: IP | None, near: Sequence[Network]) -> bool:
     if gateway is None or gateway.is_link_local:
         return True
-    return any(_holds(each, gateway) for each in near)
+    return any(_holds(network, gateway) for network in near)
 
 
 def _holds(network: Network, address: IP) -> bool:
@@ -198,13 +199,13 @@ def rules(record: Record, ways: Sequence[SavedRoute]) -> steps.AddRules:
     settings = record.allocation.settings
     given = tuple(
         values.Rule(
-            priority=each.priority,
-            table=each.table,
-            family=(each.source or each.destination or IPv4Network("0.0.0.0/0")).version,
-            source=each.source,
-            destination=each.destination,
+            priority=rule.priority,
+            table=rule.table,
+            family=(rule.source or rule.destination or IPv4Network("0.0.0.0/0")).version,
+            source=rule.source,
+            destination=rule.destination,
         )
-        for each in settings.rules
+        for rule in settings.rules
     )
     return steps.AddRules(given, () if settings.vrf else carried_rules(record, ways))
 
@@ -215,7 +216,7 @@ def carried_rules(record: Record, ways: Sequence[SavedRoute]) -> tuple[SavedRule
         return ()
     tables = {each.table for each in ways}
     name, becomes = record.snapshot.name, record.allocation.settings.name
-    return tuple(each.renamed(name, becomes) for each in record.snapshot.rules if _fits(each, name, tables))
+    return tuple(rule.renamed(name, becomes) for rule in record.snapshot.rules if _fits(rule, name, tables))
 
 
 def _fits(rule: SavedRule, name: str, tables: set[int]) -> bool:
@@ -226,9 +227,9 @@ def _fits(rule: SavedRule, name: str, tables: set[int]) -> bool:
 
 def neighbours(record: Record) -> steps.AddNeighbours:
     given = record.allocation.settings.neighbours
-    mine = {each.address for each in given}
+    mine = {neighbour.address for neighbour in given}
     carried = record.snapshot.neighbours if record.snapshot else ()
-    return steps.AddNeighbours(given, tuple(each for each in carried if each.address not in mine))
+    return steps.AddNeighbours(given, tuple(neighbour for neighbour in carried if neighbour.address not in mine))
 
 
 def _shaping(record: Record) -> tuple[Step, ...]:
@@ -264,10 +265,10 @@ def change(before: Record, after: Record, there: Collection[Interface]) -> tuple
     if set(had) != set(has) or not set(has) <= set(there):
         found += [*_routes(after, carried_routes(after)), neighbours(after)] if has else []
     else:
-        added = tuple(each for each in new if each not in old)
-        found += [steps.AddRoutes(tuple(each for each in added if each.gateway is None))]
-        found += [steps.AddRoutes(tuple(each for each in added if each.gateway is not None))]
-    return tuple(each for each in found if not _is_empty(each))
+        added = tuple(route for route in new if route not in old)
+        found += [steps.AddRoutes(tuple(route for route in added if route.gateway is None))]
+        found += [steps.AddRoutes(tuple(route for route in added if route.gateway is not None))]
+    return tuple(step for step in found if not _is_empty(step))
 
 
 def inverse(record: Record, done: Sequence[Step]) -> tuple[Step, ...]:

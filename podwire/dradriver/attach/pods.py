@@ -235,7 +235,7 @@ class PodAttacher:
         dependencies = self._dependencies
         changed = dependencies.reports.set_unhealthy(unhealthy)
         records = await asyncio.to_thread(dependencies.attachments.records) if changed else ()
-        allocations = [each for each in allocations_in(records) if each.device.name in changed]
+        allocations = [allocation for allocation in allocations_in(records) if allocation.device.name in changed]
         for allocation in allocations:
             dependencies.reports.health_changed(allocation)
         for pod, claim in {(allocation.pod, allocation.claim) for allocation in allocations}:

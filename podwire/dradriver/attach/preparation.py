@@ -97,7 +97,7 @@ def _checked_parent(host: NamespaceHandle, allocation: Allocation) -> Link:
 def _checked_whole(host: NamespaceHandle, allocation: Allocation) -> Link:
     """Returns the link of a device that the host does not need. Raises Refused."""
     links = {each.ifindex: each for each in KernelLinks(host.netlink).list()}
-    link = next((each for each in links.values() if each.name == allocation.device.link), None)
+    link = next((candidate for candidate in links.values() if candidate.name == allocation.device.link), None)
     if link is None:
         raise Refused("", f"device {allocation.device.name}: the link {allocation.device.link} is not on the host")
     if link.name == "lo":
@@ -112,7 +112,7 @@ def _checked_whole(host: NamespaceHandle, allocation: Allocation) -> Link:
 
 def check_not_needed(host: NamespaceHandle, links: dict[int, Link], link: Link) -> None:
     """Raises Refused for what the host's own traffic goes through."""
-    routes = [each for family in (4, 6) for each in KernelRoutes(host.netlink).list(family)]
+    routes = [route for family in (4, 6) for route in KernelRoutes(host.netlink).list(family)]
     if link.ifindex in needed(links, uplinks(routes)):
         raise Refused("", f"the host's default route goes through {link.name}: it stays there")
 
@@ -156,4 +156,4 @@ def check_still_free(host: NamespaceHandle, link: Link | None, record: Record) -
     if link is None:
         raise Refused("", f"the link {record.allocation.device.link} is not on the host")
     if SavedRoutes(host.netlink).leads_out(link.ifindex):
-        check_not_needed(host, {each.ifindex: each for each in KernelLinks(host.netlink).list()}, link)
+        check_not_needed(host, {candidate.ifindex: candidate for candidate in KernelLinks(host.netlink).list()}, link)

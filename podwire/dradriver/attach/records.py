@@ -64,7 +64,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
     """The step of the last attempt that failed, and the reason."""
     lost: tuple[str, ...] = ()
-    """What could not be restored."""
+    """The settings that could not be restored."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):

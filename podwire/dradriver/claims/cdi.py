@@ -69,15 +69,15 @@ def spec(claim_uid: str, parts: Sequence[RequestEdits], hook: Sequence[str], att
     return {
         "cdiVersion": VERSION,
         "kind": CDI_KIND,
-        "devices": [{"name": device(claim_uid, each.request), "containerEdits": _edits(each)} for each in parts],
+        "devices": [{"name": device(claim_uid, part.request), "containerEdits": _edits(part)} for part in parts],
         "containerEdits": {"hooks": [check]},
     }
 
 
 def _edits(part: RequestEdits) -> dict[str, Any]:
     mounts = [
-        {"hostPath": each.host, "containerPath": each.container, "options": ["ro", "nosuid", "nodev", "rbind"]}
-        for each in part.mounts
+        {"hostPath": mount.host, "containerPath": mount.container, "options": ["ro", "nosuid", "nodev", "rbind"]}
+        for mount in part.mounts
     ]
     return {"env": [f"{name}={value}" for name, value in part.env.items()], **({"mounts": mounts} if mounts else {})}
 
@@ -103,8 +103,8 @@ class CdiFiles:
         failpoint(WRITTEN)
 
     def remove(self, claim_uid: str) -> None:
-        for each in (self._directory, self._kept):
-            (each / _name(claim_uid)).unlink(missing_ok=True)
+        for directory in (self._directory, self._kept):
+            (directory / _name(claim_uid)).unlink(missing_ok=True)
 
     def keep_only(self, live: Collection[str]) -> None:
         """Removes the files of other claims, and restores missing files of these from the copies."""

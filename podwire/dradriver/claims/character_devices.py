@@ -39,5 +39,9 @@ def character_devices(allocations: Iterable[Allocation]) -> list[str]:
 
 def _files_of(allocation: Allocation) -> tuple[str, ...]:
     made = (CHARACTER_DEVICES["tun"],) if allocation.settings.made.kind == "tap" else ()
-    own = (each for each in allocation.device.character_devices if is_character_device(each))
+    own = (
+        character_device
+        for character_device in allocation.device.character_devices
+        if is_character_device(character_device)
+    )
     return (*made, *allocation.settings.character_devices, *own)

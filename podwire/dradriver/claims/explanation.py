@@ -76,28 +76,30 @@ def explained(claim: Object, *, pods: Sequence[Object], events: Sequence[Object]
     meta = claim["metadata"]
     lines = [f"claim {meta['namespace']}/{meta['name']}"]
     lines += _indented(_asked(claim))
-    users = [each for each in pods if _uses(each, meta["name"])]
+    users = [pod for pod in pods if _uses(pod, meta["name"])]
     lines += ["allocation"]
     lines += _indented(_allocation(claim, users))
     lines += [f"on this node, {node}"]
     lines += _indented(_here(claim, node, sight))
     lines += ["reported in its status"]
     lines += _indented(_status(claim) or ["nothing yet"])
-    if told := list(_events(claim, users, events)):
-        lines += ["events", *_indented(told)]
+    if about := list(_events(claim, users, events)):
+        lines += ["events", *_indented(about)]
     return lines
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:
-    return (f"  {each}" for each in lines)
+    return (f"  {line}" for line in lines)
 
 
 def _asked(claim: Object) -> Iterator[str]:
     for request in claim["spec"].get("devices", {}).get("requests") or ():
-        for each in [request.get("exactly"), *(request.get("firstAvailable") or ())]:
-            if each:
-                count = "all devices" if each.get("allocationMode") == "All" else f"{each.get('count', 1)} device(s)"
-                yield f"request {request['name']}: {count} of class {each.get('deviceClassName')}"
+        for choice in [request.get("exactly"), *(request.get("firstAvailable") or ())]:
+            if choice:
+                count = (
+                    "all devices" if choice.get("allocationMode") == "All" else f"{choice.get('count', 1)} device(s)"
+                )
+                yield f"request {request['name']}: {count} of class {choice.get('deviceClassName')}"
 
 
 def _allocation(claim: Object, users: Sequence[Object]) -> Iterator[str]:
@@ -112,18 +114,20 @@ def _allocation(claim: Object, users: Sequence[Object]) -> Iterator[str]:
             why = _condition(pod, "PodScheduled")
             yield f"pod {pod['metadata']['name']}: {why or 'is not looked at by the scheduler yet'}"
         return
-    for each in status["allocation"].get("devices", {}).get("results") or ():
-        ours = "" if each["driver"] == DRIVER else f", which is the business of {each['driver']}"
-        share = f", share {each['shareID']}" if each.get("shareID") else ""
-        yield f"request {each['request']}: device {each['device']} of pool {each['pool']}{share}{ours}"
-    reserved = [f"{each['resource'].removesuffix('s')} {each['name']}" for each in status.get("reservedFor") or ()]
+    for result in status["allocation"].get("devices", {}).get("results") or ():
+        ours = "" if result["driver"] == DRIVER else f", which is the business of {result['driver']}"
+        share = f", share {result['shareID']}" if result.get("shareID") else ""
+        yield f"request {result['request']}: device {result['device']} of pool {result['pool']}{share}{ours}"
+    reserved = [
+        f"{consumer['resource'].removesuffix('s')} {consumer['name']}" for consumer in status.get("reservedFor") or ()
+    ]
     yield f"reserved for {', '.join(reserved) or 'no pod: it is gone, or not scheduled'}"
 
 
 def _condition(pod: Object, type_: str) -> str:
-    for each in (pod.get("status") or {}).get("conditions") or ():
-        if each["type"] == type_ and each["status"] != "True":
-            return str(each.get("message") or each.get("reason") or "")
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition["type"] == type_ and condition["status"] != "True":
+            return str(condition.get("message") or condition.get("reason") or "")
     return ""
 
 
@@ -133,8 +137,8 @@ def _here(claim: Object, node: str, sight: Sight) -> Iterator[str]:
         return
     seen = sight.devices
     results = (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or ()
-    wanted = [each for each in results if each["driver"] == DRIVER]
-    known = {*(each.record.allocation.device.name for each in seen), *(each.device for each in sight.damaged)}
+    wanted = [result for result in results if result["driver"] == DRIVER]
+    known = {*(each.record.allocation.device.name for each in seen), *(damage.device for damage in sight.damaged)}
     for each in wanted:
         if each["pool"] != node:
             yield f"{each['device']}: is on node {each['pool']}; ask there"
@@ -142,8 +146,8 @@ def _here(claim: Object, node: str, sight: Sight) -> Iterator[str]:
             yield f"{each['device']}: not prepared; no kubelet has asked for it, or it was refused (see events)"
     for each in seen:
         yield from _device(each)
-    for each in sight.damaged:
-        yield f"{each.device}: {each.message}"
+    for damage in sight.damaged:
+        yield f"{damage.device}: {damage.message}"
     if not wanted and not seen and not sight.damaged:
         yield "nothing"
 
@@ -175,16 +179,16 @@ def _why(record: Record) -> str:
 
 def _status(claim: Object) -> list[str]:
     return [
-        f"{each['device']}: {condition['type']} {condition['status']}, {condition['reason']}: {condition['message']}"
-        for each in (claim.get("status") or {}).get("devices") or ()
-        if each["driver"] == DRIVER
-        for condition in each.get("conditions") or ()
+        f"{device['device']}: {condition['type']} {condition['status']}, {condition['reason']}: {condition['message']}"
+        for device in (claim.get("status") or {}).get("devices") or ()
+        if device["driver"] == DRIVER
+        for condition in device.get("conditions") or ()
     ]
 
 
 def _events(claim: Object, users: Sequence[Object], events: Sequence[Object]) -> Iterator[str]:
-    uids = {claim["metadata"]["uid"], *(each["metadata"]["uid"] for each in users)}
-    about = [each for each in events if each.get("involvedObject", {}).get("uid") in uids]
+    uids = {claim["metadata"]["uid"], *(user["metadata"]["uid"] for user in users)}
+    about = [event for event in events if event.get("involvedObject", {}).get("uid") in uids]
     for each in sorted(about, key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or ""):
         if each["reason"] in _REASONS or each.get("source", {}).get("component") == COMPONENT:
             when = each.get("lastTimestamp") or each.get("eventTime")
@@ -192,6 +196,6 @@ def _events(claim: Object, users: Sequence[Object], events: Sequence[Object]) ->
 
 
 def _uses(pod: Object, claim: str) -> bool:
-    named = {each.get("resourceClaimName") for each in pod["spec"].get("resourceClaims") or ()}
+    named = {resource_claim.get("resourceClaimName") for resource_claim in pod["spec"].get("resourceClaims") or ()}
     made = {each.get("resourceClaimName") for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()}
     return claim in named | made

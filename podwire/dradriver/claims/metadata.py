@@ -42,7 +42,7 @@ def content(claim: ClaimRef, request: str, devices: Sequence[DeviceMetadata], ge
             "uid": claim.uid,
             "generation": generation,
         },
-        "requests": [{"name": request, "devices": [_device(each) for each in devices]}],
+        "requests": [{"name": request, "devices": [_device(device) for device in devices]}],
     }
 
 

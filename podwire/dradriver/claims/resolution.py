@@ -30,11 +30,11 @@ def consumer_of(claim: ResourceClaim, outlived: Collection[str] = ()) -> PodRef:
     request since then is for them, however many pods wait for the claim.
     """
     consumers = claim.status.reserved_for
-    consumers = tuple(each for each in consumers if each.uid in outlived) or consumers
+    consumers = tuple(consumer for consumer in consumers if consumer.uid in outlived) or consumers
     if not consumers:
         raise Refused("status.reservedFor", "the claim is not reserved for a pod")
     if len(consumers) > 1:
-        named = ", ".join(sorted(each.name for each in consumers))
+        named = ", ".join(sorted(consumer.name for consumer in consumers))
         reason = f"{named}: a network interface is in one pod at a time; make a claim for each, from a template"
         raise Refused("status.reservedFor", reason)
     if not consumers[0].is_pod:
@@ -45,9 +45,9 @@ def consumer_of(claim: ResourceClaim, outlived: Collection[str] = ()) -> PodRef:
 def ours(claim: ResourceClaim) -> list[tuple[str, AllocatedDevice]]:
     """The devices of this driver, each with its field; what other drivers have is theirs."""
     return [
-        (f"status.allocation.devices.results[{i}]", each)
-        for i, each in enumerate(claim.allocated)
-        if each.driver == DRIVER
+        (f"status.allocation.devices.results[{i}]", result)
+        for i, result in enumerate(claim.allocated)
+        if result.driver == DRIVER
     ]
 
 
@@ -104,23 +104,25 @@ def _resolve(claim: ResourceClaim, pod: PodRef, result: AllocatedDevice, field: 
 
 def covers(prepared: Sequence[Allocation], claim: ResourceClaim) -> bool:
     """Whether all that is ours of a claim is prepared, and nothing else."""
-    have = {(each.request, each.pool, each.device.name, each.share_id) for each in prepared}
+    have = {
+        (allocation.request, allocation.pool, allocation.device.name, allocation.share_id) for allocation in prepared
+    }
     return bool(have) and have == {
-        (base(each.request), each.pool, each.device, each.share_id or "") for _, each in ours(claim)
+        (base(result.request), result.pool, result.device, result.share_id or "") for _, result in ours(claim)
     }
 
 
 def check_pod(pod: PodRef, allocations: Iterable[Allocation], others: Iterable[Allocation]) -> None:
     """Whether all interfaces of a pod get along, those included that it was prepared before. Raises Refused."""
-    of_pod = [*(each for each in others if each.pod.uid == pod.uid), *allocations]
-    check_pod_interfaces([(_describe(each), each.settings) for each in of_pod])
+    of_pod = [*(other for other in others if other.pod.uid == pod.uid), *allocations]
+    check_pod_interfaces([(_describe(allocation), allocation.settings) for allocation in of_pod])
 
 
 def check_same_pod(pod: PodRef, prepared: Iterable[Allocation]) -> None:
     """A claim goes from one pod to the next only when it is unprepared between. Raises Refused."""
-    for each in prepared:
-        if each.pod.uid != pod.uid:
-            reason = f"the claim is still prepared for pod {each.pod.namespace}/{each.pod.name}"
+    for allocation in prepared:
+        if allocation.pod.uid != pod.uid:
+            reason = f"the claim is still prepared for pod {allocation.pod.namespace}/{allocation.pod.name}"
             raise Refused("status.reservedFor", reason)
 
 

@@ -43,15 +43,15 @@ class Config:
 
     def parent(self, link: str) -> Shared | None:
         """Returns the settings of a link that the file names."""
-        return next((each for each in self.shared if each.interface == link), None)
+        return next((parent for parent in self.shared if parent.interface == link), None)
 
 
 def config(found: object, key: str = "") -> Config:
     """Of a value that stands at a key of some file. Raises BadConfig."""
     read = Config(**_fields(key, found, _KEYS))
-    for at, each in enumerate(read.shared):
-        if each.interface in [other.interface for other in read.shared[:at]]:
-            raise BadConfig(below(below(key, f"shared[{at}]"), "interface"), f"{each.interface} is listed twice")
+    for at, parent in enumerate(read.shared):
+        if parent.interface in [other.interface for other in read.shared[:at]]:
+            raise BadConfig(below(below(key, f"shared[{at}]"), "interface"), f"{parent.interface} is listed twice")
     return read
 
 
@@ -64,7 +64,7 @@ def _fields(key: str, found: object, keys: Mapping[str, tuple[str, Read]]) -> di
 def _parents(key: str, value: object) -> tuple[Shared, ...]:
     if not isinstance(value, list) or len(value) > MOST_PARENTS:
         raise BadConfig(key, f"is not a list of up to {MOST_PARENTS}")
-    return tuple(_parent(f"{key}[{at}]", each) for at, each in enumerate(value))
+    return tuple(_parent(f"{key}[{at}]", item) for at, item in enumerate(value))
 
 
 def _parent(key: str, found: object) -> Shared:

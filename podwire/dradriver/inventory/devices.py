@@ -65,8 +65,8 @@ def attributes(facts: Facts) -> dict[str, Value | None]:
         "mtu": link.mtu,
         "speed": facts.speed,
         "carrier": carries(link),
-        "ipv4": joined(_known([each for each in facts.addresses if each.version == 4])),
-        "ipv6": joined(_known([each for each in facts.addresses if each.version == 6])),
+        "ipv4": joined(_known([address for address in facts.addresses if address.version == 4])),
+        "ipv6": joined(_known([address for address in facts.addresses if address.version == 6])),
         "driver": hardware.driver or None,
         "pciAddress": hardware.pci or None,
         "pciVendor": hardware.vendor or None,
@@ -96,8 +96,8 @@ def carries(link: Link) -> bool:
 def joined(words: Iterable[object]) -> str | None:
     """Joins as many words as fit; none is truncated."""
     text = ""
-    for each in words:
-        longer = f"{text},{each}" if text else str(each)
+    for word in words:
+        longer = f"{text},{word}" if text else str(word)
         if len(longer.encode()) > LONGEST:
             break
         text = longer
@@ -106,7 +106,7 @@ def joined(words: Iterable[object]) -> str | None:
 
 def _known(addresses: Iterable[Interface]) -> list[Interface]:
     """Those that the world can know, in order."""
-    return sorted({each for each in addresses if _is_known_outside(each)})
+    return sorted({address for address in addresses if _is_known_outside(address)})
 
 
 def _is_known_outside(address: Interface) -> bool:
@@ -142,7 +142,7 @@ def trouble(name: str, value: object) -> str:
     if isinstance(value, int):
         return "" if -(2**63) <= value < 2**63 else f"{value} is too large"
     text = str(value)
-    if "\ufffd" in text or any(0xD800 <= ord(each) < 0xE000 for each in text):
+    if "\ufffd" in text or any(0xD800 <= ord(character) < 0xE000 for character in text):
         return "is not valid UTF-8"
     if not text.isprintable():
         return f"{text!r} has characters that cannot be shown"
@@ -188,7 +188,7 @@ def tainted(device: Object, key: str, effect: str, since: float) -> Object:
 
 def split(devices: Sequence[Object]) -> list[list[Object]]:
     """In as many slices as are needed; at least one, so that everybody sees that there is nothing."""
-    most = MOST_TAINTED if any(each.get("taints") for each in devices) else MOST_DEVICES
+    most = MOST_TAINTED if any(device.get("taints") for device in devices) else MOST_DEVICES
     return [list(devices[at : at + most]) for at in range(0, len(devices), most)] or [[]]
 
 

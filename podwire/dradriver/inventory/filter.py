@@ -26,7 +26,7 @@ class Filter:
             raise BadConfig("filter", f"must evaluate to bool, not to {self._program.returns}")
 
     def why_not(self, attributes: Mapping[str, Any]) -> str:
-        """Why a device is not offered; empty when it is. One that cannot be judged is not."""
+        """Why a device is not offered; empty when it is. One whose filter cannot be evaluated is not offered."""
         if self._program is None:
             return ""
         known = {name: value for name, value in attributes.items() if value is not None}

@@ -51,12 +51,12 @@ class Host:
 
     def look(self, config: Config) -> View:
         """Raises LinuxError."""
-        links = {each.ifindex: each for each in KernelLinks(self._netlink).list()}
-        routes = [each for family in (4, 6) for each in KernelRoutes(self._netlink).list(family)]
+        links = {link.ifindex: link for link in KernelLinks(self._netlink).list()}
+        routes = [route for family in (4, 6) for route in KernelRoutes(self._netlink).list(family)]
         choices, left_out = chosen(links, routes, config)
         addresses: dict[int, tuple[Interface, ...]] = {}
-        for each in KernelAddresses(self._netlink).list() if choices else ():
-            addresses[each.ifindex] = (*addresses.get(each.ifindex, ()), each.interface)
+        for address in KernelAddresses(self._netlink).list() if choices else ():
+            addresses[address.ifindex] = (*addresses.get(address.ifindex, ()), address.interface)
         programs = self._programs(choices)
         facts = {
             index: self._facts(choice, links, addresses.get(index, ()))._replace(programs=programs[index])
@@ -71,13 +71,13 @@ class Host:
     def _facts(self, choice: Choice, links: Mapping[int, Link], addresses: tuple[Interface, ...]) -> Facts:
         link, hardware = choice.link, self.hardware(choice.link)
         known = bool(hardware.pci) or self._sysfs.knows(link.name, link.ifindex, link.mac)
-        told = self._sysfs.speed(link.name) if known else None
+        speed = self._sysfs.speed(link.name) if known else None
         facts = Facts(
             link=link,
             hardware=hardware,
             place=self._place(link, links),
             addresses=addresses,
-            speed=told if told is not None else self._speeds.of(link.name),
+            speed=speed if speed is not None else self._speeds.of(link.name),
             parent=choice.parent,
         )
         if not hardware.pci:
@@ -97,7 +97,7 @@ class Host:
     def _parent_mtu(self, hardware: Hardware, links: Mapping[int, Link]) -> int | None:
         if not hardware.parent_link:
             return None
-        here = next((each.mtu for each in links.values() if each.name == hardware.parent_link), None)
+        here = next((link.mtu for link in links.values() if link.name == hardware.parent_link), None)
         return here if here is not None else self._sysfs.mtu(hardware.parent_link)
 
     def _programs(self, choices: Mapping[int, Choice]) -> dict[int, Programs]:
@@ -107,6 +107,6 @@ class Host:
         classifiers = ebpf.classifiers(self._netlink)
         with visit(self._netns) if self._netns is not None else contextlib.nullcontext():
             return {
-                index: Programs(each.link.xdp, tuple(classifiers.get(index, ())), tuple(ebpf.tcx(index)))
-                for index, each in choices.items()
+                index: Programs(choice.link.xdp, tuple(classifiers.get(index, ())), tuple(ebpf.tcx(index)))
+                for index, choice in choices.items()
             }

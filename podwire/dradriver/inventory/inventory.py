@@ -151,7 +151,7 @@ class Inventory:
                 self._searched = set()
             view = self._host.look(self.config)
             self._locations.present(view.links)
-            self._never_offered = frozenset(index for index, each in view.links.items() if is_never_offered(each))
+            self._never_offered = frozenset(index for index, link in view.links.items() if is_never_offered(link))
             on_host = self._find_held(view)
             self._on_host = {name: view.links[index] for name, index in on_host.items()}
             self._left_out = dict(view.left_out)
@@ -186,7 +186,7 @@ class Inventory:
 
     def locations(self) -> frozenset[tuple[int, int]]:
         """Returns the locations of devices in other namespaces: namespace id and index there."""
-        found = (self._locations.away(each) for each in list(self._held))
+        found = (self._locations.away(name) for name in list(self._held))
         return frozenset(each.place for each in found if each is not None and each.place is not None)
 
     def _find_held(self, view: View) -> dict[str, int]:
@@ -199,7 +199,7 @@ class Inventory:
         for name, held in self._held.items():
             away = self._locations.away(name)
             if name not in found and (away is None or away.place is None):
-                free = (each for each in view.links.values() if each.ifindex not in found.values())
+                free = (link for link in view.links.values() if link.ifindex not in found.values())
                 same = next((each.ifindex for each in free if self._is_same(each, held)), None)
                 found |= {name: same} if same is not None else {}
         return found
@@ -234,7 +234,7 @@ class Inventory:
         return found
 
     def _free_devices(self, view: View, on_host: Mapping[str, int]) -> dict[str, Known]:
-        free = {index: each for index, each in view.facts.items() if index not in on_host.values()}
+        free = {index: fact for index, fact in view.facts.items() if index not in on_host.values()}
         names = labels({index: (each.link.name, each.hardware) for index, each in free.items()}, self._held)
         found = {}
         for index, facts in free.items():
@@ -257,10 +257,10 @@ class Inventory:
 
     def _search(self) -> None:
         """Searches devices that are not on the host in all namespaces with an id."""
-        lost = {each for each in self._held if each not in self._on_host and not self._locations.deleted(each)}
-        unseen = [each for each in lost if (away := self._locations.away(each)) is None or away.place is None]
+        lost = {name for name in self._held if name not in self._on_host and not self._locations.deleted(name)}
+        unseen = [name for name in lost if (away := self._locations.away(name)) is None or away.place is None]
         if not self._searched.issuperset(unseen):
-            held = {each: self._held[each] for each in unseen}
+            held = {name: self._held[name] for name in unseen}
             wanted = {(mac, each.known.device.kind): name for name, each in held.items() for mac in each.macs if mac}
             for name, (netns, link) in self._host.distant.find(wanted).items():
                 self._locations.elsewhere(name, netns, link)

@@ -95,7 +95,7 @@ def label(link: str, hardware: Hardware) -> str:
 
 
 def plain_label(link: str) -> str:
-    """By its name; one that is no DNS label is written in letters that are."""
+    """Returns the link's name; one that is not a DNS label is written in letters that are."""
     if _LABEL.fullmatch(link):
         return link
     return "net-" + base64.b32encode(link.encode("utf-8", "surrogateescape")).decode("ascii").rstrip("=").lower()

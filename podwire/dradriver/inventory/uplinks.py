@@ -7,12 +7,12 @@ from podwire.linux.values import MAIN, Link, Route
 
 def uplinks(routes: Iterable[Route]) -> frozenset[int]:
     """Of each family, the links of the default routes of the main table that have the lowest metric, all of them."""
-    found = [each for each in routes if _is_way_out(each)]
+    found = [route for route in routes if _is_way_out(route)]
     lowest: dict[int, int] = {}
-    for each in found:
-        version = each.destination.version
-        lowest[version] = min(each.metric, lowest.get(version, each.metric))
-    return frozenset(each.ifindex for each in found if each.metric == lowest[each.destination.version])
+    for route in found:
+        version = route.destination.version
+        lowest[version] = min(route.metric, lowest.get(version, route.metric))
+    return frozenset(route.ifindex for route in found if route.metric == lowest[route.destination.version])
 
 
 def _is_way_out(route: Route) -> bool:

@@ -9,7 +9,7 @@ from podwire.dradriver.parameters.texts import RESERVED_NAMES
 _VXLAN_OVERHEAD = {4: 50, 6: 70}
 _ON_ETHERNET = ("macvlan", "ipvlan", "vlan")
 _ALONE = ("interface.disableEbpf", "rdma")
-"""What only a whole device has to give."""
+"""Fields that only a whole device supports."""
 
 
 def fit(said: Values, device: Device, at: At) -> None:
@@ -95,8 +95,8 @@ def _mtu(said: Values, device: Device, at: At) -> None:
 
 def _whole(said: Values, device: Device, at: At) -> None:
     if device.shared:
-        flags = [each for each in said if each.startswith(f"ethtool.privateFlags{SEPARATOR}")]
-        for path in (*(each for each in _ALONE if said.get(each)), *flags):
+        flags = [field for field in said if field.startswith(f"ethtool.privateFlags{SEPARATOR}")]
+        for path in (*(field for field in _ALONE if said.get(field)), *flags):
             reason = f"belongs to a whole device, and an interface on {device.name} is new"
             raise Refused(at(path.replace(SEPARATOR, ".")), reason)
     elif said.get("rdma") and not device.rdma:

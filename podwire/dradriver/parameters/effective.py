@@ -32,7 +32,7 @@ def effective(
     claim: ResourceClaim, result: AllocatedDevice, device: Device, present: Present = lambda _path: True
 ) -> Settings:
     """Returns the settings of a device in its pod. Raises Refused, before anything was changed."""
-    reads = [read(each) for each in sources(claim, result)]
+    reads = [read(source) for source in sources(claim, result)]
     for each in reads:
         field_checks.check_fields(each.said, _of(each))
     found = merged(reads)
@@ -62,14 +62,16 @@ def _blaming(found: Merged, reads: list[Read]) -> field_checks.At:
 
 
 def _files(said: Mapping[str, Any], at: field_checks.At, present: Present) -> None:
-    for each in said.get("interface.characterDevices", ()):
-        if not present(CHARACTER_DEVICES[each]):
-            reason = f"there is no {CHARACTER_DEVICES[each]} on this node, whose kernel has to have {each}"
+    for kind in said.get("interface.characterDevices", ()):
+        if not present(CHARACTER_DEVICES[kind]):
+            reason = f"there is no {CHARACTER_DEVICES[kind]} on this node, whose kernel has to have {kind}"
             raise Refused(at("interface.characterDevices"), reason)
 
 
 def _bandwidth(claim: ResourceClaim, result: AllocatedDevice, device: Device) -> int | None:
-    amount = next((result.consumed_capacity[each] for each in BANDWIDTH if each in result.consumed_capacity), None)
+    amount = next(
+        (result.consumed_capacity[capacity] for capacity in BANDWIDTH if capacity in result.consumed_capacity), None
+    )
     if amount is None or not device.shared:
         return None
     place = next((i for i, each in enumerate(claim.allocated) if each == result), 0)
@@ -97,7 +99,7 @@ def _settings(said: Mapping[str, Any], device: Device, bandwidth: int | None) ->
         gro_max_size=said.get("interface.groMaxSize"),
         gso_ipv4_max_size=said.get("interface.gsoIPv4MaxSize"),
         gro_ipv4_max_size=said.get("interface.groIPv4MaxSize"),
-        routes=tuple(_in_table(each, vrf.table if vrf else MAIN) for each in said.get("routes", ())),
+        routes=tuple(_in_table(route, vrf.table if vrf else MAIN) for route in said.get("routes", ())),
         rules=said.get("rules", ()),
         neighbours=said.get("neighbours", ()),
         vrf=vrf,
@@ -108,7 +110,9 @@ def _settings(said: Mapping[str, Any], device: Device, bandwidth: int | None) ->
         private_flags=_switches(said, "ethtool.privateFlags"),
         detach_ebpf=said.get("interface.disableEbpf", False),
         rdma=said.get("rdma", not device.shared and bool(device.rdma)),
-        character_devices=tuple(CHARACTER_DEVICES[each] for each in said.get("interface.characterDevices", ())),
+        character_devices=tuple(
+            CHARACTER_DEVICES[character_device] for character_device in said.get("interface.characterDevices", ())
+        ),
         bits_per_second=bandwidth,
     )
 
@@ -135,8 +139,8 @@ def _vrf(said: Mapping[str, Any]) -> Vrf | None:
 def _table_of(name: str) -> int:
     """The same for the same name in every pod: FNV-1a of 32 bits."""
     found = 2166136261
-    for each in name.encode():
-        found = ((found ^ each) * 16777619) % 2**32
+    for byte in name.encode():
+        found = ((found ^ byte) * 16777619) % 2**32
     return FIRST_VRF_TABLE + found % VRF_TABLES
 
 

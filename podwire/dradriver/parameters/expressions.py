@@ -34,7 +34,7 @@ def listed(expressions: Iterable[str]) -> str:
 
 
 def constants(values: Iterable[str | int]) -> str:
-    return f"[{', '.join(text(each) if isinstance(each, str) else str(each) for each in values)}]"
+    return f"[{', '.join(text(value) if isinstance(value, str) else str(value) for value in values)}]"
 
 
 def wrong_with(form: Form, value: str, at: str) -> str:
@@ -71,8 +71,8 @@ def said(value: str, name: str) -> str:
 
 def first(checks: Iterable[Check], at: str, otherwise: str = "''") -> str:
     """Returns CEL for the message of the first check that fails, with the field's name before it."""
-    told = "".join(f"{each.wrong} ? {at} + ': ' + {each.why} : " for each in checks)
-    return f"({told}{otherwise})"
+    branches = "".join(f"{check.wrong} ? {at} + ': ' + {check.why} : " for check in checks)
+    return f"({branches}{otherwise})"
 
 
 def _checks(form: Form, value: str) -> list[Check]:
@@ -105,8 +105,8 @@ def _list(most: int, value: str, at: str, element: Callable[[str, str], str], ot
         Check(f"type({value}) != list", text(forms.NO_LIST)),
         Check(f"size({value}) > {most}", text(forms.at_most(most))),
     ]
-    told = f"{each}.join('; ')"
-    return first(checks, at, f"(size({each}) > 0 ? {told} : {otherwise})" if otherwise else told)
+    joined = f"{each}.join('; ')"
+    return first(checks, at, f"(size({each}) > 0 ? {joined} : {otherwise})" if otherwise else joined)
 
 
 def _repeated(form: Texts, value: str, at: str) -> str:

@@ -85,5 +85,5 @@ def _mtu(said: Values, at: At) -> None:
     mtu = said.get("interface.mtu")
     if mtu is None or mtu >= LOWEST_IPV6_MTU:
         return
-    if any(each.version == 6 for each in said.get("interface.addresses") or ()):
+    if any(address.version == 6 for address in said.get("interface.addresses") or ()):
         raise Refused(at("interface.mtu"), f"{TOO_SMALL}, not {mtu}")

@@ -8,7 +8,7 @@ from typing import Any
 from podwire.dradriver.claims.allocations import Refused
 
 TAKEN_BACK = None
-"""What null says: as if nobody had said anything of this field."""
+"""The value of a field that is null: the same as if the field were absent."""
 
 
 # What is said of a value that is of no use; the admission policy says the same.
@@ -95,7 +95,7 @@ class Texts:
     def read(self, value: Any, at: str) -> tuple[Any, ...]:
         form = Text(parse=self.parse)
         items = _items(value, at, self.most)
-        return _unlike([form.read(each, f"{at}[{i}]") for i, each in enumerate(items)], self.key, at)
+        return _unlike([form.read(item, f"{at}[{i}]") for i, item in enumerate(items)], self.key, at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +110,14 @@ class Entries:
 
     def read(self, value: Any, at: str) -> tuple[Any, ...]:
         items = _items(value, at, self.most)
-        return _unlike([self._entry(each, f"{at}[{i}]") for i, each in enumerate(items)], self.key, at)
+        return _unlike([self._entry(item, f"{at}[{i}]") for i, item in enumerate(items)], self.key, at)
 
     def _entry(self, value: Any, at: str) -> Any:
         """Nothing is merged into an entry, so null there is the same as nothing."""
         said = {
-            name: self.fields[name].read(each, f"{at}.{name}")
-            for name, each in known(value, self.fields, at)
-            if each is not None
+            name: self.fields[name].read(item, f"{at}.{name}")
+            for name, item in known(value, self.fields, at)
+            if item is not None
         }
         for name in self.required:
             if name not in said:
@@ -174,13 +174,13 @@ def at_most(entries: int) -> str:
 
 
 def known(value: Any, fields: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:
-    """The fields of an object; one that is none, or that nobody knows, is refused."""
+    """Yields the fields of an object; a value that is not an object and an unknown field are refused."""
     if not isinstance(value, dict):
         raise Refused(at, f"{NO_OBJECT}, not {shown(value)}")
-    for name, each in value.items():
+    for name, item in value.items():
         if name not in fields:
             raise Refused(f"{at}.{name}", f"{UNKNOWN}{_meant(name, fields)}")
-        yield name, each
+        yield name, item
 
 
 def shown(value: Any) -> str:
@@ -215,8 +215,8 @@ def _items(value: Any, at: str, most: int) -> list[Any]:
 
 def _unlike(values: list[Any], key: Callable[[Any], Any], at: str) -> tuple[Any, ...]:
     seen: dict[Any, int] = {}
-    for i, each in enumerate(values):
-        first = seen.setdefault(key(each), i)
+    for i, value in enumerate(values):
+        first = seen.setdefault(key(value), i)
         if first != i:
             raise Refused(f"{at}[{i}]", f"{AGAIN} {at.rpartition('.')[2]}[{first}] says")
     return tuple(values)

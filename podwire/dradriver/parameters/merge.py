@@ -79,12 +79,12 @@ def merged(configs: Iterable[Read]) -> Merged:
     """In their order. Raises Refused for what is locked."""
     found: dict[str, Said] = {}
     locks: dict[str, str] = {}
-    for each in configs:
-        if each.source.class_name:
-            locks.update(dict.fromkeys(each.locks, each.source.class_name))
+    for config in configs:
+        if config.source.class_name:
+            locks.update(dict.fromkeys(config.locks, config.source.class_name))
         else:
-            _unlocked(each, locks)
-        _over(found, each)
+            _unlocked(config, locks)
+        _over(found, config)
     return found
 
 

@@ -24,7 +24,7 @@ from podwire.objects.claims import POD_CLAIM
 NAME = f"parameters.{DRIVER}"
 Object = dict[str, Any]
 LONGEST_LIST = 64
-"""Of all lists that are judged: configs, addresses, routes, rules, neighbours, locks."""
+"""The limit of all lists that are validated: configs, addresses, routes, rules, neighbours, locks."""
 _CLASSES = "request.resource.resource == 'deviceclasses'"
 _PLACES = {"deviceclasses": "spec.config", "resourceclaims": "spec.devices.config"}
 _TEMPLATES = "spec.spec.devices.config"
@@ -50,13 +50,13 @@ def _spec() -> Object:
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [_rule()]},
         "matchConditions": [
-            # A claim that was made from a template was judged there, and pods wait for it.
+            # A claim that was made from a template was validated there, and pods wait for it.
             {"name": "is-no-copy", "expression": _original()},
             # What was written before the policy was there must not keep its owner from removing a finalizer.
             {"name": "says-something-new", "expression": "oldObject == null || object.spec != oldObject.spec"},
             {"name": "speaks-to-this-driver", "expression": _speaks()},
         ],
-        "variables": [*_variables(), *({"name": name, "expression": each} for name, each in parts.items())],
+        "variables": [*_variables(), *({"name": name, "expression": part} for name, part in parts.items())],
         "validations": [_validation(name) for name in parts],
     }
 
@@ -116,7 +116,7 @@ def _variables() -> list[Object]:
         **{name: _below("ours", name) for name in _INNER},
         "vrf": _below("interface", "vrf"),
     }
-    return [{"name": name, "expression": each} for name, each in found.items()]
+    return [{"name": name, "expression": expression} for name, expression in found.items()]
 
 
 def _below(above: str, name: str) -> str:
@@ -136,7 +136,7 @@ def _parts() -> dict[str, str]:
     vrf = interface.fields["vrf"]
     if not isinstance(vrf, Group):
         raise TypeError("it is a group")
-    judged = {
+    checked = {
         "wrongHead": _errors("ours", _texts(_head(plain))),
         "wrongInterface": _errors("interface", fields(interface.fields, "s.v", "s.at")),
         "wrongVRF": _errors("vrf", fields(vrf.fields, "s.v", "s.at")),
@@ -146,9 +146,9 @@ def _parts() -> dict[str, str]:
             for name, form in lists.items()
         },
     }
-    fine = " && ".join(f"size(variables.{name}) == 0" for name in judged)
+    fine = " && ".join(f"size(variables.{name}) == 0" for name in checked)
     together = f"({_errors('interface', _texts(_interface_clashes()))})\n+ ({_errors('ours', _texts(_top_clashes()))})"
-    return {**judged, "wrongTogether": f"{fine} ?\n{together} : []"}
+    return {**checked, "wrongTogether": f"{fine} ?\n{together} : []"}
 
 
 def _errors(spots: str, wrong: str) -> str:
@@ -176,8 +176,8 @@ def _head(plain: dict[str, Form]) -> list[str]:
     ]
 
 
-def _texts(told: list[str]) -> str:
-    return f"{listed(told)}.filter(m, m != '').join('; ')"
+def _texts(messages: list[str]) -> str:
+    return f"{listed(messages)}.filter(m, m != '').join('; ')"
 
 
 def _interface_clashes() -> list[str]:
@@ -192,9 +192,9 @@ def _interface_clashes() -> list[str]:
         name = path.partition(".")[2]
         wrong = f"{kind} && {said('s.v', name)} && !(s.v.kind in {constants(kinds)})"
         found.append(_clash(name, wrong, f"belongs to {' and '.join(kinds)}"))
-    for each, modes in MODES.items():
-        wrong = f"{kind} && s.v.kind == {text(each)} && {said('s.v', 'mode')} && !(s.v.mode in {constants(modes)})"
-        why = f"{text(f'{each} has no mode ')} + s.v.mode + {text('; it has ' + ', '.join(modes))}"
+    for mode, modes in MODES.items():
+        wrong = f"{kind} && s.v.kind == {text(mode)} && {said('s.v', 'mode')} && !(s.v.mode in {constants(modes)})"
+        why = f"{text(f'{mode} has no mode ')} + s.v.mode + {text('; it has ' + ', '.join(modes))}"
         found.append(first([Check(wrong, why)], "s.at + '.mode'"))
     ipvlan = f"{kind} && s.v.kind == 'ipvlan'"
     six = "s.v.addresses.exists(a, cidr(a).ip().family() == 6)"
@@ -241,8 +241,8 @@ def _rule_clashes() -> list[str]:
     source, destination = said(rule, "source"), said(rule, "destination")
     nothing = Check(f"!({source}) && !({destination})", text(entries.ABOUT_NOTHING))
     of_source, of_destination = (f"cidr({rule}.{name}).ip().family()" for name in ("source", "destination"))
-    told = f"'is IPv' + string({of_destination}) + ', and the source is IPv' + string({of_source})"
-    unlike = Check(f"{source} && {destination} && {of_source} != {of_destination}", told)
+    message = f"'is IPv' + string({of_destination}) + ', and the source is IPv' + string({of_source})"
+    unlike = Check(f"{source} && {destination} && {of_source} != {of_destination}", message)
     return [
         _each("rules", first([nothing], f"{at} + '.source'")),
         _each("rules", first([unlike], f"{at} + '.destination'")),

@@ -60,8 +60,8 @@ def _flat(form: Any, value: Any, path: str, at: str) -> Iterator[tuple[str, Any]
     if value is None:
         yield path, TAKEN_BACK
     elif isinstance(form, Group):
-        for name, each in known(value, form.fields, at):
-            yield from _flat(form.fields[name], each, f"{path}.{name}", f"{at}.{name}")
+        for name, item in known(value, form.fields, at):
+            yield from _flat(form.fields[name], item, f"{path}.{name}", f"{at}.{name}")
     elif isinstance(form, Switches):
         for name, on in form.items(value, at):
             yield f"{path}{SEPARATOR}{name}", on

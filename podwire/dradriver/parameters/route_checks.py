@@ -10,13 +10,13 @@ def reach(said: Values, at: At, *, shared: bool) -> None:
     """Raises Refused."""
     routes: tuple[Route, ...] = said.get("routes", ())
     addresses = _addresses(said, shared=shared)
-    linked = [each.destination for each in routes if each.scope == SCOPES["link"]]
+    linked = [route.destination for route in routes if route.scope == SCOPES["link"]]
     for i, route in enumerate(routes):
         place = f"{at('routes')}[{i}]"
         _in_table(route, said, place)
         if addresses is None:
             continue
-        if route.source is not None and all(route.source != each.ip for each in addresses):
+        if route.source is not None and all(route.source != address.ip for address in addresses):
             raise Refused(f"{place}.source", f"{route.source} is not an address of the interface")
         if route.gateway is not None:
             _gateway(route.gateway, addresses, linked, f"{place}.gateway")
@@ -37,11 +37,11 @@ def _in_table(route: Route, said: Values, place: str) -> None:
 
 
 def _gateway(gateway: IP, addresses: tuple[Interface, ...], linked: list[Network], place: str) -> None:
-    if any(gateway == each.ip for each in addresses):
+    if any(gateway == address.ip for address in addresses):
         raise Refused(place, f"{gateway} is the interface itself")
-    near = [*(each.network for each in addresses), *linked]
+    near = [*(address.network for address in addresses), *linked]
     if gateway.version == 6 and gateway.is_link_local:
         return
-    if not any(gateway in each for each in near):
+    if not any(gateway in network for network in near):
         help_ = f"add a route to {gateway}/{gateway.max_prefixlen} with scope link, or an address in its network"
         raise Refused(place, f"{gateway} cannot be reached from the interface's addresses; {help_}")

@@ -61,7 +61,7 @@ def character_device(name: str) -> str:
 
 _INTERFACE: dict[str, Form] = {
     "name": Text(parse=texts.interface_name),
-    "kind": Choice(of=tuple(each for each in KINDS if each != WHOLE)),
+    "kind": Choice(of=tuple(kind for kind in KINDS if kind != WHOLE)),
     "mode": Choice(of=tuple(mode for modes in MODES.values() for mode in modes)),
     "vni": Number(low=1, high=2**24 - 1),
     "remote": Text(parse=texts.peer),
@@ -111,7 +111,7 @@ def _paths(fields: dict[str, Form], above: str = "") -> list[str]:
 
 
 PATHS = tuple(_paths(FIELDS))
-"""What can be locked. A lock on a group holds all of it."""
+"""The fields that can be locked. A lock on a group holds all of it."""
 
 
 NO_FIELD = "is not a field; write a path, such as interface.mtu, routes or ethtool.features"

@@ -53,7 +53,7 @@ WHOLE = ""
 """The kind of an interface that is the device itself; all others are made on a device, for one claim."""
 KINDS = (WHOLE, "macvlan", "veth", "vxlan", "tap", "ipvlan", "vlan")
 CHARACTER_DEVICES = {"tun": "/dev/net/tun", "vhost-net": "/dev/vhost-net"}
-"""What a claim can ask for beside its interface, by name: no link has these for itself."""
+"""Character devices that a claim can request with its interface, by name: no link has these for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

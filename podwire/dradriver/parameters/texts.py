@@ -40,7 +40,9 @@ NO_FEATURE = "must be a feature as `ethtool -k` names it, such as tx-tcp-segment
 NO_FLAG = f"must be a flag as `ethtool --show-priv-flags` names it, 1 to {LONGEST_FLAG} characters"
 
 _LENGTH = re.compile(r"/(0|[1-9][0-9]{0,2})$")
-_NAME, _MAC, _POOL, _FEATURE = (re.compile(each) for each in (NAME_PATTERN, MAC_PATTERN, POOL_PATTERN, FEATURE_PATTERN))
+_NAME, _MAC, _POOL, _FEATURE = (
+    re.compile(pattern) for pattern in (NAME_PATTERN, MAC_PATTERN, POOL_PATTERN, FEATURE_PATTERN)
+)
 
 
 def interface_name(text: str) -> str:

@@ -47,7 +47,7 @@ def network_driver(deployment: Deployment) -> list[Object]:
         {**_object(RBAC, "ClusterRole"), "rules": _rules()},
         {**_object(RBAC, "ClusterRoleBinding"), **_binding(namespace)},
         *_slices_policy(namespace),
-        *({**each, "metadata": {**each["metadata"], "labels": LABELS}} for each in policy()),
+        *({**manifest, "metadata": {**manifest["metadata"], "labels": LABELS}} for manifest in policy()),
         *_classes(),
         {**_object("v1", "ConfigMap", namespace), "data": {CONFIG_FILE: deployment.config}},
         {**_object("apps/v1", "DaemonSet", namespace), "spec": _daemon_set(deployment)},
@@ -190,8 +190,8 @@ _PLACES = (
     ("dev", "/dev", False),
     ("netns", "/run/netns", True),
 )
-"""What the driver shares with the host, under the same paths: others find there by name what it put there. Namespaces
-are mounts that come and go while it runs."""
+"""Directories that the driver shares with the host, under the same paths: others find there by name what it put there.
+Namespaces are mounts that come and go while it runs."""
 
 
 def _host(name: str, path: str) -> Object:
@@ -242,11 +242,11 @@ def _mounts(deployment: Deployment) -> list[Object]:
 
 
 def _environment(deployment: Deployment) -> list[Object]:
-    told = {"KUBERNETES_SERVICE_HOST": deployment.api_host, "KUBERNETES_SERVICE_PORT": deployment.api_port}
+    address = {"KUBERNETES_SERVICE_HOST": deployment.api_host, "KUBERNETES_SERVICE_PORT": deployment.api_port}
     return [
         _field("NODE_NAME", "spec.nodeName"),
         _field("POD_UID", "metadata.uid"),
-        *({"name": name, "value": value} for name, value in told.items() if value),
+        *({"name": name, "value": value} for name, value in address.items() if value),
     ]
 
 

@@ -129,7 +129,7 @@ class Publisher:
     def _on_deleted(self, name: str) -> None:
         """Publishes at once, unless the slice is deleted again and again, by an instance with other settings, say."""
         now = asyncio.get_running_loop().time()
-        times = [each for each in self._deleted.get(name, ()) if now - each < self._limits.deletion_window]
+        times = [moment for moment in self._deleted.get(name, ()) if now - moment < self._limits.deletion_window]
         self._deleted[name] = [*times, now]
         if len(times) < self._limits.deletions:
             self.publish_now()
@@ -203,7 +203,7 @@ class Publisher:
 
     async def _do_all(self, writes: Sequence[Write]) -> None:
         """Writes in order, until a slice turns out to be different from what was known."""
-        owner = await self._owner() if any(isinstance(each, Create) for each in writes) else {}
+        owner = await self._owner() if any(isinstance(write, Create) for write in writes) else {}
         for write in writes:
             if not await self._do(write, owner):
                 return
@@ -287,7 +287,7 @@ class Refused:
 
     def learn(self, devices: Sequence[Object], error: ApiError) -> bool:
         """Whether the error names the devices or attributes that it is about."""
-        found = [_REFUSED.match(str(each.get("field", ""))) for each in error.details.get("causes") or ()]
+        found = [_REFUSED.match(str(cause.get("field", ""))) for cause in error.details.get("causes") or ()]
         for each in found:
             if each is None or int(each[1]) >= len(devices):
                 continue
@@ -316,7 +316,7 @@ def _is_older(object_: Object, known: Object | None) -> bool:
     """Whether an event is older than what is known: our own writes are known before their events come."""
     if known is None:
         return False
-    told, had = version_of(object_), version_of(known)
-    if told.isdecimal() and had.isdecimal():
-        return int(told) < int(had)
+    reported, had = version_of(object_), version_of(known)
+    if reported.isdecimal() and had.isdecimal():
+        return int(reported) < int(had)
     return bool(metadata(object_).get("uid") != metadata(known).get("uid"))

@@ -70,11 +70,11 @@ def plan(
     answers: by name, a spec as it was sent and as the server kept it: one that drops fields would be told for ever.
     least: a generation that was used before; a new one is higher.
     """
-    ours = [each for each in published if _pool_of(each).get("name") == pool.name]
-    strangers = [Delete(_name(each), each) for each in published if _pool_of(each).get("name") != pool.name]
+    ours = [slice_ for slice_ in published if _pool_of(slice_).get("name") == pool.name]
+    strangers = [Delete(_name(slice_), slice_) for slice_ in published if _pool_of(slice_).get("name") != pool.name]
     names = [slice_name(pool, number) for number in range(len(wanted))]
-    by_name = {_name(each): each for each in ours}
-    generation = max([_generation(each) for each in ours], default=least)
+    by_name = {_name(slice_): slice_ for slice_ in ours}
+    generation = max([_generation(slice_) for slice_ in ours], default=least)
     specs = [_spec(pool, generation, len(wanted), devices) for devices in wanted]
     wrong = [at for at, name in enumerate(names) if not _says(by_name.get(name), specs[at], (answers or {}).get(name))]
     if not strangers and not wrong and by_name.keys() == set(names):
@@ -82,14 +82,15 @@ def plan(
     if by_name.keys() <= set(names) and _in_place(by_name, wrong, names, len(wanted), generation):
         return strangers + [_write(names[at], specs[at], by_name.get(names[at])) for at in wrong]
     fresh = [_spec(pool, max(generation, least) + 1, len(wanted), devices) for devices in wanted]
-    obsolete = [Delete(name, each) for name, each in sorted(by_name.items()) if name not in names]
+    obsolete = [Delete(name, slice_) for name, slice_ in sorted(by_name.items()) if name not in names]
     return [*strangers, *(_write(*each, by_name.get(each[0])) for each in zip(names, fresh, strict=True)), *obsolete]
 
 
 def _in_place(by_name: Mapping[str, Object], wrong: Sequence[int], names: Sequence[str], count: int, now: int) -> bool:
     """Whether what is there is one generation, and what is wrong can be made right within it."""
     whole = all(
-        _generation(each) == now and _pool_of(each).get("resourceSliceCount") == count for each in by_name.values()
+        _generation(slice_) == now and _pool_of(slice_).get("resourceSliceCount") == count
+        for slice_ in by_name.values()
     )
     changed = [at for at in wrong if names[at] in by_name]
     missing = len(wrong) - len(changed)
@@ -121,11 +122,13 @@ def _says(seen: Object | None, spec: Object, answer: tuple[Object, Object] | Non
 
 def comparable(spec: Mapping[str, Any]) -> Object:
     """Without the times of taints, which stay what they were told first."""
-    return {**spec, "devices": [_timeless(each) for each in spec.get("devices") or ()]}
+    return {**spec, "devices": [_timeless(device) for device in spec.get("devices") or ()]}
 
 
 def _timeless(device: Mapping[str, Any]) -> Object:
-    taints = [{key: value for key, value in each.items() if key != "timeAdded"} for each in device.get("taints") or ()]
+    taints = [
+        {key: value for key, value in taint.items() if key != "timeAdded"} for taint in device.get("taints") or ()
+    ]
     return {**device, **({"taints": taints} if taints else {})}
 
 
