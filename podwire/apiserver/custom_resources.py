@@ -139,7 +139,7 @@ def _of(kind: Kind, definition: Object) -> bool:
 
 def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]:
     """The resources that a definition serves, each with its schema."""
-    versions = {each["name"]: each for each in definition["spec"]["versions"]}
+    versions = {version["name"]: version for version in definition["spec"]["versions"]}
     stored = storage_version(definition)
     rewritten = written_otherwise(definition)
     found = []

@@ -10,7 +10,7 @@ class Registry:
     """Resources by URL words. Custom ones are replaced as a whole when CRDs change; `version` counts that."""
 
     def __init__(self, builtin: Iterable[Resource]) -> None:
-        self._builtin = {_words(each.kind): each for each in builtin}
+        self._builtin = {_words(resource.kind): resource for resource in builtin}
         self._custom: dict[tuple[str, str, str], Resource] = {}
         self.version = 0
 

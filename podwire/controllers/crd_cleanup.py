@@ -26,10 +26,10 @@ def ending(definition: Object) -> bool:
 def instances(definition: Object) -> Kind | None:
     """Returns the kind of a definition in a served version; None when none is served."""
     spec = definition["spec"]
-    served = [each for each in spec["versions"] if each.get("served")]
+    served = [version for version in spec["versions"] if version.get("served")]
     if not served:
         return None
-    version = next((each for each in served if each.get("storage")), served[0])
+    version = next((candidate for candidate in served if candidate.get("storage")), served[0])
     return Kind(
         group=spec["group"],
         version=version["name"],
@@ -49,7 +49,7 @@ def with_terminating(definition: Object, *, done: bool, now: str) -> Object:
         "lastTransitionTime": now,
     }
     status = definition.get("status", {})
-    others = [each for each in status.get("conditions", ()) if each["type"] != "Terminating"]
+    others = [condition for condition in status.get("conditions", ()) if condition["type"] != "Terminating"]
     return {**definition, "status": {**status, "conditions": [*others, condition]}}
 
 

@@ -94,8 +94,8 @@ class DeviceEvictions:
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as parts:
-            for each in (self._sources, self._claims, self._pods, self._statuses, self.timers, self.status_timers):
-                parts.create_task(each.run())
+            for part in (self._sources, self._claims, self._pods, self._statuses, self.timers, self.status_timers):
+                parts.create_task(part.run())
 
     async def _reconcile_source(self, source: Source) -> None:
         """Reconciles a slice or rule: when its taints have changed, all claims are checked."""
@@ -145,8 +145,8 @@ class DeviceEvictions:
         self._look_at_pods()
 
     def _look_at_pods(self) -> None:
-        for each in self._to_check:
-            self._pods.add(each)
+        for key in self._to_check:
+            self._pods.add(key)
         self._to_check.clear()
 
     def _check(self, claim: ResourceClaim) -> None:
@@ -156,7 +156,7 @@ class DeviceEvictions:
         if eviction is None:
             self._release(ref)
             return
-        holders = frozenset(each.uid for each in claim.status.reserved_for if each.is_pod)
+        holders = frozenset(consumer.uid for consumer in claim.status.reserved_for if consumer.is_pod)
         before = self._holders.get(ref, frozenset())
         if (eviction, holders) == (self._evictions.get(ref), before):
             return
@@ -232,24 +232,24 @@ class DeviceEvictions:
         told = device_taints.condition(rule, await self._effect(rule))
         status = found.get("status") or {}
         before = list(status.get("conditions") or ())
-        same: Object = next((each for each in before if each.get("type") == told["type"]), {})
+        same: Object = next((condition for condition in before if condition.get("type") == told["type"]), {})
         if told.items() <= {"message": "", **same}.items():
             return
-        others = [each for each in before if each.get("type") != told["type"]]
+        others = [condition for condition in before if condition.get("type") != told["type"]]
         now = {**told, "lastTransitionTime": rfc3339(self._clock.wall())}
         await self._api.replace({**found, "status": {**status, "conditions": [*others, now]}}, subresource="status")
 
     async def _effect(self, rule: DeviceTaintRule) -> Effect:
         uid, evicted = rule.metadata.uid, self._evicted[rule.metadata.uid]
         if rule.spec.taint.effect != "None":
-            concerned = [each for each in self._held if (eviction := self._eviction_of(each)) and uid in eviction.rules]
+            concerned = [key for key in self._held if (eviction := self._eviction_of(key)) and uid in eviction.rules]
             return Effect(**self._counted(concerned), evicted=evicted)
         taint = msgspec.structs.replace(rule.spec.taint, effect=NO_EXECUTE)
         would = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint))
         published = [
-            (*each.pool, device.name)
-            for each in map(slices.read, (await self._api.list(SLICES)).items)
-            for device in each.spec.devices
+            (*slice_.pool, device.name)
+            for slice_ in map(slices.read, (await self._api.list(SLICES)).items)
+            for device in slice_.spec.devices
         ]
         held = [claims.read(item) for item in (await self._api.list(CLAIMS)).items]
         concerned = [
@@ -261,13 +261,13 @@ class DeviceEvictions:
         return Effect(
             **self._counted(concerned),
             evicted=evicted,
-            published=sum(rule.covers(*each) for each in published),
-            allocated=sum(rule.covers(*each.identity) for claim in held for each in claim.allocated),
+            published=sum(rule.covers(*identity) for identity in published),
+            allocated=sum(rule.covers(*device.identity) for claim in held for device in claim.allocated),
         )
 
     def _counted(self, uids: Iterable[str]) -> dict[str, int]:
         there = [seen for uid in {*uids} if (seen := self._graph.node(uid)) is not None and not seen.deleting]
-        return {"pods": len(there), "namespaces": len({each.namespace for each in there})}
+        return {"pods": len(there), "namespaces": len({pod.namespace for pod in there})}
 
     async def _find(self, kind: Kind, name: str, namespace: str = "") -> Object | None:
         try:

@@ -28,7 +28,7 @@ class SliceTaints:
 def noexecute_taints(slice_: ResourceSlice) -> SliceTaints:
     taints = {device.name: tuple(taint for taint in device.taints if taint.effect == NO_EXECUTE)
               for device in slice_.spec.devices}  # fmt: skip
-    kept = {name: each for name, each in taints.items() if each}
+    kept = {name: device_taints for name, device_taints in taints.items() if device_taints}
     return SliceTaints(slice_.pool, slice_.spec.pool.generation, kept)
 
 
@@ -36,13 +36,13 @@ def tainted(slices: Iterable[SliceTaints]) -> dict[Identity, tuple[DeviceTaint, 
     """Returns the taints of devices, of the newest generation of each pool."""
     known = tuple(slices)
     newest: dict[tuple[str, str], int] = {}
-    for each in known:
-        newest[each.pool] = max(each.generation, newest.get(each.pool, each.generation))
+    for eviction in known:
+        newest[eviction.pool] = max(eviction.generation, newest.get(eviction.pool, eviction.generation))
     return {
-        (*each.pool, device): taints
-        for each in known
-        if each.generation == newest[each.pool]
-        for device, taints in each.taints.items()
+        (*eviction.pool, device): taints
+        for eviction in known
+        if eviction.generation == newest[eviction.pool]
+        for device, taints in eviction.taints.items()
     }
 
 
@@ -75,7 +75,9 @@ def earliest(dues: Iterable[Eviction]) -> Eviction | None:
     known = tuple(dues)
     if not known:
         return None
-    return Eviction(min(each.when for each in known), frozenset().union(*(each.rules for each in known)))
+    return Eviction(
+        min(eviction.when for eviction in known), frozenset().union(*(eviction.rules for eviction in known))
+    )
 
 
 def _until(device: AllocatedDevice, taint: DeviceTaint) -> float | None:
@@ -84,9 +86,9 @@ def _until(device: AllocatedDevice, taint: DeviceTaint) -> float | None:
         return None
     since = times.parse(taint.time_added) if taint.time_added else 0.0
     matching = [toleration for toleration in device.tolerations if tolerates(toleration, taint)]
-    if any(each.toleration_seconds is None for each in matching):
+    if any(toleration.toleration_seconds is None for toleration in matching):
         return None
-    return since + min((max(0, each.toleration_seconds or 0) for each in matching), default=0)
+    return since + min((max(0, toleration.toleration_seconds or 0) for toleration in matching), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,11 @@ def with_disruption_target(pod: Object, reason: str, message: str, now: str) -> 
     """Returns the pod with the condition; None if it has it already."""
     status = pod.get("status") or {}
     before = list(status.get("conditions") or ())
-    found: Object = next((each for each in before if each.get("type") == TARGET), {})
+    found: Object = next((condition for condition in before if condition.get("type") == TARGET), {})
     wanted = {"type": TARGET, "status": "True", "reason": reason, "message": message}
     if wanted.items() <= found.items():
         return None
-    others = [each for each in before if each.get("type") != TARGET]
+    others = [condition for condition in before if condition.get("type") != TARGET]
     return {**pod, "status": {**status, "conditions": [*others, {**wanted, "lastTransitionTime": now}]}}
 
 

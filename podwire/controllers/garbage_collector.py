@@ -128,7 +128,7 @@ class Collector:
         await self._patch(item, {"ownerReferences": [msgspec.to_builtins(owner) for owner in owners]})
 
     async def _release(self, item: PartialObject, finalizer: str) -> None:
-        kept = [each for each in item.metadata.finalizers if each != finalizer]
+        kept = [name for name in item.metadata.finalizers if name != finalizer]
         await self._patch(item, {"finalizers": kept})
 
     async def _patch(self, item: PartialObject, metadata: dict[str, Any]) -> None:

@@ -59,11 +59,14 @@ class Graph:
         return iter(tuple(self._nodes.values()))
 
     def dependents(self, uid: str) -> list[PartialObject]:
-        return [self._nodes[each] for each in sorted(self._dependents.get(uid, ()))]
+        return [self._nodes[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
 
     def in_namespace(self, namespace: str) -> dict[tuple[str, str], int]:
         """Returns the number of objects per group and resource in a namespace."""
-        return {each: len(self._by_place[namespace, each]) for each in sorted(self._resources.get(namespace, ()))}
+        return {
+            resource: len(self._by_place[namespace, resource])
+            for resource in sorted(self._resources.get(namespace, ()))
+        }
 
     def has(self, kind: Kind) -> bool:
         """Returns whether any object of a kind exists, in any version."""

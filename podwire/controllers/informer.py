@@ -59,13 +59,13 @@ class MetadataInformer:
 
     async def _look(self, watches: asyncio.TaskGroup, notify: Notify) -> None:
         """Starts watches for new kinds."""
-        wanted = [each for each in preferred(await self._discover()) if "watch" in each.verbs]
-        new = [each for each in wanted if resource_of(each) not in self._watched]
-        self._watched |= {resource_of(each) for each in new}
+        wanted = [kind for kind in preferred(await self._discover()) if "watch" in kind.verbs]
+        new = [kind for kind in wanted if resource_of(kind) not in self._watched]
+        self._watched |= {resource_of(kind) for kind in new}
         if not self._complete:
-            self._unsynced |= {resource_of(each) for each in new}
-        for each in new:
-            watches.create_task(self._watch(each, notify), name=f"watch {each.resource}")
+            self._unsynced |= {resource_of(kind) for kind in new}
+        for kind in new:
+            watches.create_task(self._watch(kind, notify), name=f"watch {kind.resource}")
 
     async def _discover(self) -> tuple[Kind, ...]:
         while True:
@@ -85,8 +85,8 @@ class MetadataInformer:
         finally:
             informer.close()
             self._watched.discard(resource_of(kind))
-        for each in informer.objects.values():
-            notify(Absent(from_object(kind, each), vanished=True))
+        for object_ in informer.objects.values():
+            notify(Absent(from_object(kind, object_), vanished=True))
         self._synced(kind, notify)
 
     async def _changes(self, kind: Kind, informer: Informer, notify: Notify) -> None:

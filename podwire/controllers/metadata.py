@@ -152,7 +152,9 @@ def _seen(kind: Kind, metadata: Metadata, read: _Object | _Pod | _Claim) -> Part
             on_node = bool(read.spec.node_name) and read.status.phase not in _FINISHED
             return PartialObject(kind, metadata, claims=bool(read.spec.resource_claims), on_node=on_node)
         case _Claim():
-            return PartialObject(kind, metadata, holders=frozenset(each.uid for each in read.status.reserved_for))
+            return PartialObject(
+                kind, metadata, holders=frozenset(consumer.uid for consumer in read.status.reserved_for)
+            )
     return PartialObject(kind, metadata)
 
 

@@ -53,8 +53,8 @@ class NamespaceDefaults:
             self._queue.add(namespace)
 
     def on_synced(self) -> None:
-        for each in self._active:
-            self._queue.add(each)
+        for namespace in self._active:
+            self._queue.add(namespace)
 
     async def run(self) -> None:
         """Runs until cancelled."""

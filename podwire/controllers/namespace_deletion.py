@@ -27,15 +27,15 @@ def next_kinds(held: Iterable[tuple[Kind, int]]) -> list[Kind]:
     """Returns the kinds to delete next. Pods come first and alone: policies that protect them and objects that they
     need must outlive them."""
     kinds = [kind for kind, count in held if count]
-    pods = [each for each in kinds if (each.group, each.resource) == ("", "pods")]
+    pods = [kind for kind in kinds if (kind.group, kind.resource) == ("", "pods")]
     return pods or kinds
 
 
 def overlooked(left: Iterable[PartialObject], asked: Sequence[Kind]) -> bool:
     """Returns whether an object remains that was not deleted although it was due, so that no event will trigger a
     retry."""
-    resources = {resource_of(each) for each in asked}
-    return any(not each.deleting and (each.resource in resources or not resources) for each in left)
+    resources = {resource_of(kind) for kind in asked}
+    return any(not item.deleting and (item.resource in resources or not resources) for item in left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,10 @@ class DeletionProgress:
 def progress(left: Iterable[PartialObject], failures: Sequence[str] = ()) -> DeletionProgress:
     remaining: dict[str, int] = {}
     finalizers: dict[str, int] = {}
-    for each in left:
-        name = f"{each.kind.resource}.{each.kind.group}"
+    for item in left:
+        name = f"{item.kind.resource}.{item.kind.group}"
         remaining[name] = remaining.get(name, 0) + 1
-        for finalizer in each.metadata.finalizers:
+        for finalizer in item.metadata.finalizers:
             finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
     return DeletionProgress(remaining=remaining, finalizers=finalizers, failures=failures)
 

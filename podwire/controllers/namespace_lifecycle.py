@@ -69,7 +69,7 @@ class NamespaceLifecycle:
             raise
         if not namespace_deletion.ending(namespace):
             return
-        kinds = [each for each in preferred(await self._kinds.all()) if each.namespaced]
+        kinds = [kind for kind in preferred(await self._kinds.all()) if kind.namespaced]
         held = self._graph.in_namespace(name)
         asked = namespace_deletion.next_kinds((kind, held.get(resource_of(kind), 0)) for kind in kinds)
         failures = await self._delete(name, asked)

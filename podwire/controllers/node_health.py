@@ -53,7 +53,7 @@ def with_unknown_conditions(node: Object, now: str) -> Object | None:
     """Returns the node with its conditions set to Unknown; None if they are already."""
     known = conditions_of(node)
     told = {each.get("type") for each in known}
-    never = [_never(each, node, now) for each in REPORTED if each not in told]
+    never = [_never(type_, node, now) for type_ in REPORTED if type_ not in told]
     changed = [_unknown(each, now) for each in known]
     if not never and changed == known:
         return None
@@ -91,8 +91,8 @@ def tainted(node: Object, now: str) -> Object | None:
     spec: dict[str, Any] = node.get("spec") or {}
     before = list(spec.get("taints") or ())
     wanted = _wanted(node)
-    kept = [each for each in before if _key(each) not in _OURS or _key(each) in wanted]
-    there = {_key(each) for each in kept}
+    kept = [taint for taint in before if _key(taint) not in _OURS or _key(taint) in wanted]
+    there = {_key(taint) for taint in kept}
     new = [{"key": key, "effect": effect, "timeAdded": now} for key, effect in wanted if (key, effect) not in there]
     after = [*kept, *new]
     return {**node, "spec": {**spec, "taints": after}} if after != before else None

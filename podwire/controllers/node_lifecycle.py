@@ -64,8 +64,8 @@ class NodeLife:
             self._renewed(now.name, now.metadata.resource_version)
 
     def on_synced(self) -> None:
-        for each in self._last_heartbeat:
-            self._queue.add(each)
+        for node in self._last_heartbeat:
+            self._queue.add(node)
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -85,8 +85,8 @@ class NodeLife:
         self.timers.set(name, now + HEARTBEAT_GRACE)
 
     def _forget(self, name: str) -> None:
-        for each in (self._last_heartbeat, self._leases, self._reports):
-            each.pop(name, None)
+        for table in (self._last_heartbeat, self._leases, self._reports):
+            table.pop(name, None)
         self._not_ready.discard(name)
         self.timers.cancel(name)
         self._taints(name, ())
@@ -104,8 +104,8 @@ class NodeLife:
 
     def _reset_deadlines(self) -> None:
         """Restarts all deadlines: while the API is unreachable, no heartbeat can arrive."""
-        for each in self._last_heartbeat:
-            self._record_heartbeat(each)
+        for node in self._last_heartbeat:
+            self._record_heartbeat(node)
 
     async def _enqueue(self, name: str) -> None:
         """Reconciles a node.

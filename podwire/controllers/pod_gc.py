@@ -34,7 +34,7 @@ _SWEEP = "sweep"
 def selector_of_others(nodes: Iterable[str]) -> str:
     """Returns a field selector of bound pods on other nodes."""
     named = sorted(nodes)
-    return ",".join(f"spec.nodeName!={each}" for each in ("", *(named if len(named) <= NAMED_NODES else ())))
+    return ",".join(f"spec.nodeName!={node}" for node in ("", *(named if len(named) <= NAMED_NODES else ())))
 
 
 def by_node(pods: Iterable[Object], nodes: Iterable[str]) -> dict[str, list[Object]]:

@@ -131,7 +131,7 @@ class DeviceClaims:
         names = {name for entry in entries if (name := _name(pod, entry))} | {
             *self._generated.get(pod.uid, {}).values()
         }
-        refs = frozenset((pod.namespace, each) for each in names)
+        refs = frozenset((pod.namespace, name) for name in names)
         for ref in self._uses.get(pod.uid, frozenset()) - refs:
             self._users[ref].discard(pod.uid)
         for ref in refs:
@@ -147,7 +147,7 @@ class DeviceClaims:
             table.discard(uid)
         self._generated.pop(uid, None)
         self._reported.pop(uid, None)
-        for template in [each for each, waiting in self._waiting.items() if uid in waiting]:
+        for template in [key for key, waiting in self._waiting.items() if uid in waiting]:
             self._wait_no_more(uid, template)
 
     def _wait_no_more(self, uid: str, template: Ref) -> None:

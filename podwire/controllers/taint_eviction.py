@@ -31,7 +31,7 @@ def tolerated_seconds(taints: Iterable[Taint], tolerations: Sequence[Toleration]
     """Returns the seconds that a pod stays on a node with these taints: 0 if one is not tolerated, None for ever."""
     limits = []
     for taint in taints:
-        toleration = next((each for each in tolerations if tolerates(each, taint)), None)
+        toleration = next((candidate for candidate in tolerations if tolerates(candidate, taint)), None)
         if toleration is None:
             return 0.0
         if toleration.toleration_seconds is not None:
@@ -99,7 +99,7 @@ class Evictions:
 
     async def _reconcile_node(self, name: str) -> None:
         if name not in self._tainted:
-            for uid in [uid for uid, each in self._pending.items() if each.node == name]:
+            for uid in [uid for uid, pending in self._pending.items() if pending.node == name]:
                 await self._cancel_eviction(uid)
             return
         for pod in (await self._api.list(PODS, Scope(field_selector=f"spec.nodeName={name}"))).items:

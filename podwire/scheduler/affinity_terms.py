@@ -61,8 +61,8 @@ def read(pod: Pod) -> Terms:
     if not near and not apart:
         return NONE
     return Terms(
-        affinity=tuple(_term(pod, each) for each in near.get(_REQUIRED) or ()),
-        anti_affinity=tuple(_term(pod, each) for each in apart.get(_REQUIRED) or ()),
+        affinity=tuple(_term(pod, term) for term in near.get(_REQUIRED) or ()),
+        anti_affinity=tuple(_term(pod, term) for term in apart.get(_REQUIRED) or ()),
         preferred=(*_weighted(pod, near, 1), *_weighted(pod, apart, -1)),
     )
 
@@ -72,8 +72,8 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def _weighted(pod: Pod, side: Mapping[str, Any], sign: int) -> Iterable[Term]:
-    for each in side.get(_PREFERRED) or ():
-        yield _term(pod, each.get("podAffinityTerm") or {}, weight=sign * each.get("weight", 0))
+    for weighted in side.get(_PREFERRED) or ():
+        yield _term(pod, weighted.get("podAffinityTerm") or {}, weight=sign * weighted.get("weight", 0))
 
 
 def _term(pod: Pod, given: Mapping[str, Any], *, weight: int = 0) -> Term:

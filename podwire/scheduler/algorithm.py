@@ -36,12 +36,12 @@ def choose(pod: PodInfo, snapshot: Snapshot) -> Chosen | Unschedulable:
     if not nodes:
         return Unschedulable(NO_NODES, ClusterEvent.NODE)
     node_filters: list[tuple[Filter, NodeFilter]] = []
-    for each in FILTERS:
-        node_filter = each.prepare(pod, snapshot)
+    for filter_ in FILTERS:
+        node_filter = filter_.prepare(pod, snapshot)
         if isinstance(node_filter, Rejected):
-            return Unschedulable(_message(pod, snapshot, node_filter.why), each.retry_on, quiet=node_filter.quiet)
+            return Unschedulable(_message(pod, snapshot, node_filter.why), filter_.retry_on, quiet=node_filter.quiet)
         if node_filter is not None:
-            node_filters.append((each, node_filter))
+            node_filters.append((filter_, node_filter))
     try:
         fitting, failed = _filter_nodes(nodes, node_filters)
     except FilterAborted as error:
@@ -49,8 +49,8 @@ def choose(pod: PodInfo, snapshot: Snapshot) -> Chosen | Unschedulable:
     if fitting:
         return Chosen(_best(pod, snapshot, fitting).name)
     retry_on = NOTHING
-    for each, _node, _reasons in failed:
-        retry_on |= each.retry_on
+    for filter_, _node, _reasons in failed:
+        retry_on |= filter_.retry_on
     reasons = Counter(reason for _filter, _node, told in failed for reason in told)
     return Unschedulable(_message(pod, snapshot, _histogram(reasons), _details(pod, snapshot, failed)), retry_on)
 
@@ -84,7 +84,7 @@ def _details(pod: PodInfo, snapshot: Snapshot, failed: Sequence[_Failed]) -> str
         for each in FILTERS
         if each.explain is not None and (nodes := [node for filter_, node, _ in failed if filter_ is each])
     ]
-    return " ".join(each for each in told if each)
+    return " ".join(text for text in told if text)
 
 
 def _message(pod: PodInfo, snapshot: Snapshot, why: str, details: str = "") -> str:

@@ -27,12 +27,13 @@ def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected | Non
     if not forbidden_domains and not own.affinity and not own.anti_affinity:
         return None
     affinity_domains = _domains(_nodes_with_matching_pods(snapshot, own.affinity), own.affinity)
-    first = not affinity_domains and all(each.matches(pod.pod.metadata) for each in own.affinity)
+    first = not affinity_domains and all(affinity_term.matches(pod.pod.metadata) for affinity_term in own.affinity)
     anti_affinity_domains = {
         (term.topology_key, node.labels[term.topology_key])
         for term in own.anti_affinity
         for node in snapshot.nodes
-        if term.topology_key in node.labels and any(term.matches(each.pod.metadata) for each in node.pods.values())
+        if term.topology_key in node.labels
+        and any(term.matches(existing.pod.metadata) for existing in node.pods.values())
     }
 
     def check_node(node: NodeInfo) -> Sequence[str]:
@@ -104,9 +105,9 @@ def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequen
             _add_existing_preferences(scores, node, there, pod)
     if not scores:
         return None
-    sums = [sum(scores[key, value] for key, value in each.labels.items() if (key, value) in scores) for each in nodes]
+    sums = [sum(scores[key, value] for key, value in node.labels.items() if (key, value) in scores) for node in nodes]
     least, most = min(sums), max(sums)
-    return [100 * (each - least) // (most - least) if most > least else 0 for each in sums]
+    return [100 * (total - least) // (most - least) if most > least else 0 for total in sums]
 
 
 def _add_existing_preferences(scores: Counter[tuple[str, str]], node: NodeInfo, there: PodInfo, pod: PodInfo) -> None:

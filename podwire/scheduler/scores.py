@@ -41,7 +41,7 @@ def preferred_node_affinity(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[N
         return None
     sums = [sum(weight for weight, wanted in wishes if node.node and wanted(node.node)) for node in nodes]
     most = max(sums)
-    return [MAX_SCORE * each // most for each in sums] if most else None
+    return [MAX_SCORE * total // most for total in sums] if most else None
 
 
 def least_allocated(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int]:
@@ -85,12 +85,12 @@ def image_locality(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) 
     spec = pod.pod.spec
     names = [_tagged(init_container.image) for init_container in (*spec.init_containers, *spec.containers)]
     there = snapshot.nodes
-    spread = {name: sum(1 for each in there if name in each.images) / len(there) for name in set(names)}
+    spread = {name: sum(1 for node in there if name in node.images) / len(there) for name in set(names)}
     if not any(spread.values()):
         return None
     most = LARGE * len(names)
     sums = [sum(int(node.images.get(name, 0) * spread[name]) for name in names) for node in nodes]
-    return [MAX_SCORE * (min(max(each, SMALL), most) - SMALL) // (most - SMALL) for each in sums]
+    return [MAX_SCORE * (min(max(total, SMALL), most) - SMALL) // (most - SMALL) for total in sums]
 
 
 def _tagged(image: str) -> str:

@@ -40,10 +40,10 @@ class _Constraint:
         namespace = pod.pod.namespace
         return sum(
             1
-            for each in node.pods.values()
-            if each.pod.namespace == namespace
-            and not each.pod.deleting
-            and self.selector.matches(each.pod.metadata.labels)
+            for existing in node.pods.values()
+            if existing.pod.namespace == namespace
+            and not existing.pod.deleting
+            and self.selector.matches(existing.pod.metadata.labels)
         )
 
     def _eligible(self, pod: PodInfo, node: NodeInfo, wanted: Wanted | None) -> bool:
@@ -107,7 +107,7 @@ def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequen
     if not constraints:
         return None
     scored = _labelled(nodes, constraints)
-    pod_counts = dict.fromkeys((each.name for each in scored), 0.0)
+    pod_counts = dict.fromkeys((node.name for node in scored), 0.0)
     for name, pod_count in _pod_counts(pod, snapshot, scored, constraints):
         pod_counts[name] += pod_count
     return _normalize([round(pod_counts[node.name]) if node.name in pod_counts else None for node in nodes])
@@ -121,10 +121,10 @@ def _pod_counts(
     for constraint in constraints:
         key = constraint.given.topology_key
         counts = constraint.domains(pod, counted, wanted)
-        weight = _weight(len({each.labels[key] for each in scored}))
-        for each in scored:
-            here = constraint.count(pod, each) if key == HOSTNAME else counts[each.labels[key]]
-            yield each.name, here * weight + constraint.given.max_skew - 1
+        weight = _weight(len({node.labels[key] for node in scored}))
+        for node in scored:
+            here = constraint.count(pod, node) if key == HOSTNAME else counts[node.labels[key]]
+            yield node.name, here * weight + constraint.given.max_skew - 1
 
 
 def _score_by_owner(pod: PodInfo, nodes: Sequence[NodeInfo]) -> Sequence[int]:

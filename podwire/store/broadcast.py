@@ -113,14 +113,14 @@ class Broadcaster:
         """Delivers changes that were just appended to the history."""
         for change in changes:
             slow = [
-                each
+                subscriber
                 for prefix in _prefixes(change.key)
-                for each in self._subscribers.get(prefix, ())
-                if not each.push(change)
+                for subscriber in self._subscribers.get(prefix, ())
+                if not subscriber.push(change)
             ]
-            for each in slow:
-                behind = SlowWatcher(f"the watch on {each.prefix} fell {self.queue} changes behind")
-                self.end(each, behind, drop=True)
+            for subscriber in slow:
+                behind = SlowWatcher(f"the watch on {subscriber.prefix} fell {self.queue} changes behind")
+                self.end(subscriber, behind, drop=True)
 
     def end(self, subscription: Subscription, reason: StorageError, *, drop: bool) -> None:
         """Ends one watch; idempotent."""
@@ -134,16 +134,16 @@ class Broadcaster:
         """Restarts the history above `floor`: watches that need older changes end with Gone after their queued
         changes."""
         for filed in list(self._subscribers.values()):
-            for each in list(filed):
-                if each.after < floor:
-                    self.end(each, Gone(each.revision, floor), drop=False)
+            for subscriber in list(filed):
+                if subscriber.after < floor:
+                    self.end(subscriber, Gone(subscriber.revision, floor), drop=False)
         self.history.restart(floor)
 
     def end_all(self, reason: StorageError) -> None:
         """Ends every watch after its queued changes."""
         for filed in list(self._subscribers.values()):
-            for each in list(filed):
-                self.end(each, reason, drop=False)
+            for subscriber in list(filed):
+                self.end(subscriber, reason, drop=False)
 
 
 def _prefixes(key: str) -> Iterator[str]:

@@ -68,14 +68,14 @@ class History:
             raise Gone(revision, self.floor)
         filed = self._by_bucket.get(bucket, []) if (bucket := _bucket(prefix)) else self._changes
         later = filed[bisect_right(filed, revision, key=_revision) :]
-        return later if prefix == bucket else [each for each in later if under(prefix, each.key)]
+        return later if prefix == bucket else [change for change in later if under(prefix, change.key)]
 
     def forget(self, revision: int) -> list[Change]:
         """Raises the floor to `revision`; returns the changes that were removed."""
         count = bisect_right(self._changes, revision, key=_revision)
         forgotten = self._changes[:count]
         del self._changes[:count]
-        for bucket, number in Counter(_bucket(each.key) for each in forgotten).items():
+        for bucket, number in Counter(_bucket(change.key) for change in forgotten).items():
             del self._by_bucket[bucket][:number]
             if not self._by_bucket[bucket]:
                 del self._by_bucket[bucket]

@@ -59,8 +59,8 @@ class AllocationReconciler:
         A record without a service may belong to one that is being created, so only records older than any request are
         released.
         """
-        records = [each for prefix in (ADDRESSES, NODE_PORTS) for each in (await self._store.list(prefix)).items]
-        services = [unpack(each) for each in (await self._store.list(SERVICES)).items]
+        records = [record for prefix in (ADDRESSES, NODE_PORTS) for record in (await self._store.list(prefix)).items]
+        services = [unpack(item) for item in (await self._store.list(SERVICES)).items]
         held = {key: service for service in services for key in allocated_to(service)}
         for item in records:
             if item.key not in held and owner_of(item) and self._holdings.age(item) > SETTLED:

@@ -51,7 +51,7 @@ class ClaimStatusRights:
             )
             for verb in verbs
         ]
-        if not any(self.authorizer.check(operation.user, each).allowed for each in asked):
+        if not any(self.authorizer.check(operation.user, attributes).allowed for attributes in asked):
             raise forbidden(operation.user, asked[0])
 
 
@@ -74,7 +74,7 @@ def nodes_of(claim: Object) -> list[str]:
     for term in (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
         fields = term.get("matchFields") or ()
         picked = [field for field in fields if field.get("key") == "metadata.name" and field.get("operator") == "In"]
-        named += [name for each in picked for name in each.get("values") or ()] or [""]
+        named += [name for requirement in picked for name in requirement.get("values") or ()] or [""]
     return named
 
 

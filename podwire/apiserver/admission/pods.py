@@ -65,7 +65,7 @@ class ServiceAccounts:
             try:
                 async with asyncio.timeout(self.wait):
                     while item is None:
-                        item = next((each.item for each in await watch.next() if each.key == key), None)
+                        item = next((change.item for change in await watch.next() if change.key == key), None)
             except TimeoutError:
                 return None
             finally:
@@ -80,7 +80,7 @@ def _refused(operation: Operation, why: str) -> ApiError:
 def mount_token(spec: Object) -> None:
     """Mounts the token volume into every container without a mount at that path; an existing token volume is reused."""
     containers = [*spec.get("initContainers", []), *spec.get("containers", [])]
-    bare = [each for each in containers if not _mounted(each)]
+    bare = [container for container in containers if not _mounted(container)]
     if not bare:
         return
     there = next((volume["name"] for volume in spec.get("volumes", []) if volume["name"].startswith(TOKEN_VOLUME)), "")
@@ -149,7 +149,7 @@ class Priorities:
 
     async def _default(self) -> Object | None:
         page = await self.store.list(f"{PREFIX}priorityclasses/")
-        classes = [each for each in map(unpack, page.items) if each.get("globalDefault")]
+        classes = [class_ for class_ in map(unpack, page.items) if class_.get("globalDefault")]
         return min(classes, key=lambda class_: int(class_["value"]), default=None)
 
 

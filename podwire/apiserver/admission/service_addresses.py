@@ -63,9 +63,9 @@ class ServiceAddresses:
             spec.setdefault("clusterIPs", [given])
         elif given:
             address, told = await self._given(operation, given), spec.get("clusterIPs") or [given]
-            for each in told[1:]:
-                self._check_inside(operation, each)
-            spec["clusterIP"], spec["clusterIPs"] = address, [address if each == given else each for each in told]
+            for other in told[1:]:
+                self._check_inside(operation, other)
+            spec["clusterIP"], spec["clusterIPs"] = address, [address if ip == given else ip for ip in told]
         elif not spec.get("clusterIPs"):
             await self._pick_address(spec, picked)
 

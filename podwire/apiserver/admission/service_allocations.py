@@ -133,7 +133,7 @@ class ServiceAllocations:
         with contextlib.closing(self.store.watch(prefix, after=after)) as watch, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RELEASE_WAIT):
                 while True:
-                    if any(each.key == key and each.item is None for each in await watch.next()):
+                    if any(change.key == key and change.item is None for change in await watch.next()):
                         return True
         return False
 

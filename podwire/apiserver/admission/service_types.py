@@ -37,7 +37,7 @@ def keep(spec: Object, before: Object) -> None:
 def _keep_node_ports(ports: list[Object], before: list[Object]) -> None:
     """Keeps node ports by port name, unless another port already uses the number."""
     asked = {port["nodePort"] for port in ports if port.get("nodePort")}
-    had = {each.get("name", ""): each["nodePort"] for each in before if each.get("nodePort")}
+    had = {port.get("name", ""): port["nodePort"] for port in before if port.get("nodePort")}
     for port in ports:
         number = had.get(port.get("name", ""))
         if not port.get("nodePort") and number and number not in asked:

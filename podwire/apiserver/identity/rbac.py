@@ -44,7 +44,7 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def _named(word: str, words: Iterable[str]) -> bool:
-    return any(each in ("*", word) for each in words)
+    return any(allowed in ("*", word) for allowed in words)
 
 
 def _matches(resource: str, given: str) -> bool:
@@ -129,7 +129,7 @@ class Roles:
         """Removes everything under a prefix that does not exist any more."""
         there = {*places}
         for table in (self._rules, self._bindings):
-            for place in [each for each in table if each.startswith(prefix) and each not in there]:
+            for place in [key for key in table if key.startswith(prefix) and key not in there]:
                 self.drop(place)
 
     def allow(self, user: User, asked: AccessRequest) -> bool:

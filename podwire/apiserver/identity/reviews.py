@@ -157,7 +157,7 @@ async def self_rules(engine: Engine, call: Call) -> Answer:
     else:
         if check(call.user, Attributes(verb="list", resource="pods", namespace=namespace)).allowed:
             rules.append({"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]})
-        known = [each for each in ("/api", "/apis", "/healthz", "/version") if _open_path(engine, call.user, each)]
+        known = [path for path in ("/api", "/apis", "/healthz", "/version") if _open_path(engine, call.user, path)]
         paths = [{"verbs": ["get"], "nonResourceURLs": known}] if known else []
     return _review_response(call, review, {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False})
 

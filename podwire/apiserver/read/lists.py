@@ -124,7 +124,7 @@ async def _list_one(store: Store, key: str, selection: Selection) -> Listing:
     revision = store.revision
     item = await store.get(key)
     items = [item] if item is not None and selection.picks(View(item)) else []
-    return Listing(items, ListMeta(max(revision, *(each.revision for each in items), 0)))
+    return Listing(items, ListMeta(max(revision, *(item.revision for item in items), 0)))
 
 
 async def _list_all(store: Store, scope: str, paging: Paging) -> Listing:

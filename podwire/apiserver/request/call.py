@@ -54,8 +54,8 @@ class WriteOptions:
 def write_options(request: Request, options_kind: str) -> WriteOptions:
     """Reads and checks the options; `options_kind` (CreateOptions, …) is named in errors."""
     errors = []
-    dry_run = [each for each in request.query.get("dryRun", []) if each]
-    if any(each != "All" for each in dry_run):
+    dry_run = [value for value in request.query.get("dryRun", []) if value]
+    if any(value != "All" for value in dry_run):
         errors.append(FieldError(Problem.NOT_SUPPORTED, "dryRun", dry_run, 'supported values: "All"'))
     manager = request.option("fieldManager")
     if len(manager.encode()) > FIELD_MANAGER_LIMIT:

@@ -93,13 +93,13 @@ class Endpoints:
             return _not_found(request)
         excluded = set(request.query.get("exclude", []))
         lines, failed = [], False
-        for each, check in wanted.items():
-            if each in excluded:
-                lines.append(f"[+]{each} excluded: ok")
+        for check_name, check in wanted.items():
+            if check_name in excluded:
+                lines.append(f"[+]{check_name} excluded: ok")
                 continue
             wrong = check()
             failed = failed or bool(wrong)
-            lines.append(f"[-]{each} failed: {wrong}" if wrong else f"[+]{each} ok")
+            lines.append(f"[-]{check_name} failed: {wrong}" if wrong else f"[+]{check_name} ok")
         if failed:
             return _text("\n".join([*lines, f"{root} check failed\n"]), status=500)
         return _text("\n".join([*lines, f"{root} check passed\n"]) if "verbose" in request.query else "ok")

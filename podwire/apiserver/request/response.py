@@ -108,7 +108,7 @@ def truncate_warnings(warnings: Sequence[str]) -> list[str]:
     distinct = list(dict.fromkeys(warnings))
     if sum(map(len, distinct)) <= WARNINGS_LENGTH:
         return distinct
-    short = [each[:WARNING_LENGTH] for each in distinct[: WARNINGS_LENGTH // WARNING_LENGTH]]
+    short = [text[:WARNING_LENGTH] for text in distinct[: WARNINGS_LENGTH // WARNING_LENGTH]]
     return list(dict.fromkeys(short))
 
 

@@ -115,7 +115,7 @@ def _refused(name: str, why: str) -> ApiError:
 def _scheduled(pod: Object, now: float) -> Object:
     status = {**pod.get("status", {})}
     status.pop("nominatedNodeName", None)  # only a hint for the scheduler
-    kept = [each for each in status.get("conditions", []) if each.get("type") != "PodScheduled"]
+    kept = [condition for condition in status.get("conditions", []) if condition.get("type") != "PodScheduled"]
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": rfc3339(now)}
     if generation := pod["metadata"].get("generation"):
         condition["observedGeneration"] = generation

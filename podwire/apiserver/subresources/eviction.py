@@ -84,18 +84,18 @@ def with_disruption_target(pod: Object, now: str) -> Object:
     """Returns the pod with the condition DisruptionTarget, which tells its controllers that it was evicted and did not
     fail."""
     conditions = pod.get("status", {}).get("conditions", [])
-    old: Object = next((each for each in conditions if each.get("type") == "DisruptionTarget"), {})
+    old: Object = next((condition for condition in conditions if condition.get("type") == "DisruptionTarget"), {})
     since = old.get("lastTransitionTime", now) if old.get("status") == "True" else now
     condition = {"type": "DisruptionTarget", "status": "True", "lastProbeTime": None, "lastTransitionTime": since,
                  "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}  # fmt: skip
-    others = [each for each in conditions if each.get("type") != "DisruptionTarget"]
+    others = [condition for condition in conditions if condition.get("type") != "DisruptionTarget"]
     return {**pod, "status": {**pod.get("status", {}), "conditions": [*others, condition]}}
 
 
 async def _consume_budget(engine: Engine, call: Call, pod: Object, options: DeleteOptions) -> None:
     """Consumes one disruption of the pod's budget; 429 when none is left."""
     budgets = engine.registry.builtin("policy", "poddisruptionbudgets")
-    covering = [each for each in await _all(engine, budgets, call.namespace) if covers(each, pod)]
+    covering = [budget for budget in await _all(engine, budgets, call.namespace) if covers(budget, pod)]
     if not covering:
         return
     if len(covering) > 1:

@@ -27,7 +27,7 @@ def passed_on(request: Request) -> Query:
 
 def for_pod(what: str, pod: Object, request: Request) -> tuple[str, Query]:
     """Returns the kubelet's path and query. Raises ApiError for requests that are invalid regardless of the kubelet."""
-    place = "/".join(quote(pod["metadata"][each], safe="") for each in ("namespace", "name"))
+    place = "/".join(quote(pod["metadata"][field], safe="") for field in ("namespace", "name"))
     if what == "portforward":
         return f"/portForward/{place}", [("port", port) for port in request.query.get("ports", [])]
     query = _log_query(request) if what == "log" else _talk_query(what, request)
@@ -39,7 +39,7 @@ def _container(pod: Object, asked: str) -> str:
     """Returns the requested container, or the only one."""
     spec = pod["spec"]
     apps, inits, ephemeral = (
-        [each["name"] for each in spec.get(kind) or ()]
+        [container["name"] for container in spec.get(kind) or ()]
         for kind in ("containers", "initContainers", "ephemeralContainers")
     )
     name = pod["metadata"]["name"]
@@ -61,7 +61,7 @@ def _talk_query(what: str, request: Request) -> Query:
     if not query or query == [("tty", "1")]:
         raise bad_request("you must specify at least 1 of stdin, stdout, stderr")
     if what == "exec":
-        query += [("command", each) for each in request.query.get("command", [])]
+        query += [("command", word) for word in request.query.get("command", [])]
     return query
 
 

@@ -106,10 +106,10 @@ def _address(node: Object) -> str:
     """Returns the first address of the preferred type: a node may have one of each family."""
     told = node.get("status", {}).get("addresses", [])
     for kind in ADDRESSES:
-        for each in told:
-            if each.get("type") == kind and each.get("address"):
-                return str(each["address"])
-    name, known = node["metadata"]["name"], [each.get("type") for each in told]
+        for address in told:
+            if address.get("type") == kind and address.get("address"):
+                return str(address["address"])
+    name, known = node["metadata"]["name"], [address.get("type") for address in told]
     raise ApiError(Reason.INTERNAL_ERROR, f"no preferred addresses found for node {name}; known addresses: {known}")
 
 

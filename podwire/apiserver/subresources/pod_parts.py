@@ -23,10 +23,10 @@ def _resized(old: Object, new: Object) -> Object:
     spec = dict(old["spec"])
     for part in ("containers", "initContainers"):
         before, wanted = spec.get(part, []), new["spec"].get(part, [])
-        if [each["name"] for each in wanted] != [each["name"] for each in before]:
+        if [container["name"] for container in wanted] != [container["name"] for container in before]:
             spec[part] = wanted  # validation refuses this
         elif before:
-            spec[part] = [_with_resources(*each) for each in zip(before, wanted, strict=True)]
+            spec[part] = [_with_resources(*pair) for pair in zip(before, wanted, strict=True)]
     return spec
 
 

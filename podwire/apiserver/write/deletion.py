@@ -43,7 +43,7 @@ def options_of(body: Object) -> DeleteOptions:
         errors.append(invalid("propagationPolicy", policy, why))
     if policy and policy not in POLICIES:
         errors.append(not_supported("propagationPolicy", policy, POLICIES))
-    if any(each != "All" for each in body.get("dryRun", [])):
+    if any(value != "All" for value in body.get("dryRun", [])):
         errors.append(not_supported("dryRun", body["dryRun"], ["All"]))
     if errors:
         raise invalid_object("DeleteOptions", "", errors, group="meta.k8s.io")
@@ -162,7 +162,7 @@ def _set_propagation(metadata: dict[str, Any], policy: str) -> None:
     if not policy:
         return
     before = metadata.get("finalizers", [])
-    after = [each for each in before if each not in (ORPHAN, FOREGROUND)]
+    after = [finalizer for finalizer in before if finalizer not in (ORPHAN, FOREGROUND)]
     if policy in _FINALIZERS:
         after.append(_FINALIZERS[policy])
     if set(after) != set(before):

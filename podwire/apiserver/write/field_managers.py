@@ -45,7 +45,7 @@ def manager_name(manager: str, user_agent: str) -> str:
     """Returns the requested manager, else the program that sent the request: `kubectl/v1.36 …` is kubectl."""
     if manager:
         return manager
-    return "".join(each for each in user_agent.partition("/")[0] if each.isprintable())[:LONGEST_NAME]
+    return "".join(character for character in user_agent.partition("/")[0] if character.isprintable())[:LONGEST_NAME]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _converted(here: Resource, there: Resource, obj: Object) -> Object:
 
 def unchanged_but_for_times(new: Object, old: Object) -> bool:
     """Returns whether two objects differ at most in the times of managedFields, which is not a change."""
-    entries = [[{**each, "time": ""} for each in obj["metadata"].get(MANAGED_FIELDS, [])] for obj in (new, old)]
+    entries = [[{**entry, "time": ""} for entry in obj["metadata"].get(MANAGED_FIELDS, [])] for obj in (new, old)]
     if entries[0] != entries[1]:
         return False
     bare = [{**obj, "metadata": {**obj["metadata"], MANAGED_FIELDS: None}} for obj in (new, old)]

@@ -68,8 +68,8 @@ def _decode_touched(value: Object, old: Object, reread: Change) -> Object:
 def _split_touched(value: Object, old: Object) -> tuple[Object, Object]:
     """Returns the members that a patch left alone (identical objects, because patches copy what they change) and the
     others."""
-    alone = {key: each for key, each in value.items() if key in old and each is old[key]}
-    return alone, {key: each for key, each in value.items() if key not in alone}
+    alone = {key: item for key, item in value.items() if key in old and item is old[key]}
+    return alone, {key: item for key, item in value.items() if key not in alone}
 
 
 def _join(value: Object, alone: Object, read: Object) -> Object:
@@ -89,7 +89,7 @@ def _format(media: str, resource: Resource) -> Patch:
 
 def _known(resource: Resource) -> list[str]:
     """Returns the supported formats; strategic merge needs merge keys, which custom resources do not have."""
-    return [each for each in _FORMATS if each != STRATEGIC or not resource.custom]
+    return [format_ for format_ in _FORMATS if format_ != STRATEGIC or not resource.custom]
 
 
 _REASONS = {400: Reason.BAD_REQUEST, 413: Reason.TOO_LARGE, 422: Reason.INVALID}

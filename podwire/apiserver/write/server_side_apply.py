@@ -78,7 +78,7 @@ def _restricted(resource: Resource, subresource: str, config: Object) -> Object:
         metadata = config["metadata"]
         if resource.custom:
             metadata = {key: value for key, value in metadata.items() if key in _IDENTITY}
-        return {key: metadata if key == "metadata" else each for key, each in config.items() if key in kept}
+        return {key: metadata if key == "metadata" else value for key, value in config.items() if key in kept}
     if subresource in _PARTS:
         spec = config.get("spec")
         return {**config, "spec": _PARTS[subresource](spec)} if isinstance(spec, dict) else config
@@ -97,7 +97,7 @@ def _ephemeral(spec: Object) -> Object:
 def _resized(spec: Object) -> Object:
     kept = ("name", "resources", "resizePolicy")
     return {
-        part: [{key: value for key, value in each.items() if key in kept} for each in spec[part]]
+        part: [{key: value for key, value in container.items() if key in kept} for container in spec[part]]
         for part in ("containers", "initContainers")
         if spec.get(part)
     }

@@ -125,7 +125,7 @@ def bundled(managed: Managed) -> Managed:
     """With at most so many updaters, as far as their versions allow: the oldest of a version become one."""
     if len(managed) <= MOST_UPDATERS:
         return managed
-    updaters = [each for each in managed if each.operation == UPDATE]
+    updaters = [manager for manager in managed if manager.operation == UPDATE]
     surplus = len(updaters) - MOST_UPDATERS
     kept = dict(managed)
     first: dict[str, Manager] = {}

@@ -40,6 +40,6 @@ def _with(text: str, names: list[str]) -> str:
     except (yaml.YAMLError, RecursionError, ValueError):
         return text
     listed = [] if found is None else found
-    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
         return text
     return msgspec.json.encode(list(dict.fromkeys([*listed, *names]))).decode()

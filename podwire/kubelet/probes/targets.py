@@ -26,7 +26,7 @@ def host_of(given: str, ips: Sequence[str]) -> str:
 def port_of(port: IntOrString, container: Container) -> int:
     """The number of a port, which may be given by name."""
     if isinstance(port, str):
-        named = next((each.container_port for each in container.ports if each.name == port), None)
+        named = next((candidate.container_port for candidate in container.ports if candidate.name == port), None)
         if named is None and not port.isdecimal():
             raise ProbeUnknown(f'couldn\'t find port: "{port}" is not a name of a port of container {container.name}')
         port = int(port) if named is None else named
@@ -46,7 +46,7 @@ def url_of(get: HttpGet, container: Container, ips: Sequence[str]) -> str:
 
 def headers_of(get: HttpGet, agent: str) -> list[tuple[str, str]]:
     """The headers of the spec, with default User-Agent and Accept. Either is omitted if the spec has it empty."""
-    given = [(each.name, each.value) for each in get.http_headers]
+    given = [(header.name, header.value) for header in get.http_headers]
     names = {name.lower() for name, _ in given}
     ours = [pair for pair in (("User-Agent", agent), ("Accept", "*/*")) if pair[0].lower() not in names]
     return ours + [(name, value) for name, value in given if value or name.lower() not in ("user-agent", "accept")]

@@ -190,7 +190,7 @@ def _channels(request: Request) -> list[Channel]:
     """Channels that a runtime expects before it begins."""
     streams = _streams(request)
     wanted = [Channel.ERROR]
-    wanted += [each for each in (Channel.STDIN, Channel.STDOUT, Channel.STDERR) if streams[each.name.lower()]]
+    wanted += [channel for channel in (Channel.STDIN, Channel.STDOUT, Channel.STDERR) if streams[channel.name.lower()]]
     return [*wanted, Channel.RESIZE] if streams["tty"] else wanted
 
 

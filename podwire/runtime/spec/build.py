@@ -21,7 +21,7 @@ MASKED = (
 READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 """Masked and read-only paths for CRI clients that send none; kubelets always send them."""
 
-POD, CONTAINER, NODE, TARGET = (pb.NamespaceMode.Value(each) for each in ("POD", "CONTAINER", "NODE", "TARGET"))
+POD, CONTAINER, NODE, TARGET = (pb.NamespaceMode.Value(name) for name in ("POD", "CONTAINER", "NODE", "TARGET"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

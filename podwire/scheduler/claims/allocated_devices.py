@@ -90,4 +90,4 @@ class AllocatedDevices:
 
 
 def _nanos(device: AllocatedDevice) -> dict[str, int]:
-    return {name: quantity.parse(str(each)).nano for name, each in device.consumed_capacity.items()}
+    return {name: quantity.parse(str(amount)).nano for name, amount in device.consumed_capacity.items()}

@@ -192,8 +192,8 @@ class _Search:
         if isinstance(amounts, str) or device.identity in self._context.allocated_devices.held:
             return None  # held exclusively since before it became shareable
         held = dict(self._context.allocated_devices.shares(device.identity))
-        for each in self._shares.get(device.identity, ()):
-            for name, amount in each.items():
+        for share in self._shares.get(device.identity, ()):
+            for name, amount in share.items():
                 held[name] = held.get(name, 0) + amount
         return None if capacities.lacking(device, amounts, held) else amounts
 

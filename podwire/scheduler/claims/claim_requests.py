@@ -64,7 +64,8 @@ def _requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Itera
             yield Request(request.name, (_subrequest(request.name, request.exactly, classes),), prioritized=False)
         elif request.first_available:
             subrequests = tuple(
-                _subrequest(f"{request.name}/{each.name}", each, classes) for each in request.first_available
+                _subrequest(f"{request.name}/{subrequest.name}", subrequest, classes)
+                for subrequest in request.first_available
             )
             yield Request(request.name, subrequests, prioritized=True)
         else:

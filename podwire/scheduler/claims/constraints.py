@@ -27,9 +27,11 @@ def _unlike(name: str, others: Sequence[Candidate], added: Candidate) -> str:
     if own is None:
         return f"has no {name}"
     given = [_attribute(name, other) for other in others]
-    if any(each is None or _kind(each) != _kind(own) for each in given):
+    if any(attribute is None or _kind(attribute) != _kind(own) for attribute in given):
         return f"{name} is of another type"
-    common = set(_values(own.value)).intersection(*(_values(each.value) for each in given if each is not None))
+    common = set(_values(own.value)).intersection(
+        *(_values(attribute.value) for attribute in given if attribute is not None)
+    )
     return "" if common else f"{name} {_format(own.value)} is not that of the others"
 
 
@@ -60,4 +62,4 @@ def _values(value: Value) -> tuple[bool | int | str, ...]:
 
 
 def _format(value: Value) -> str:
-    return ", ".join(str(each).lower() if isinstance(each, bool) else str(each) for each in _values(value))
+    return ", ".join(str(item).lower() if isinstance(item, bool) else str(item) for item in _values(value))

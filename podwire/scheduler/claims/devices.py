@@ -56,13 +56,13 @@ class Candidate:
             if (value := attribute.value) is not None
         }
         self.capacity: dict[str, Capacity] = {}
-        for name, each in device.capacity.items():
+        for name, capacity in device.capacity.items():
             try:
-                amount = quantity.parse(str(each.value)).nano
+                amount = quantity.parse(str(capacity.value)).nano
             except ValueError as error:  # costs the device, not all others
                 self.refused = f"{name}: {error}"
             else:
-                self.capacity[qualified(name, driver)] = Capacity(name, amount, each.request_policy)
+                self.capacity[qualified(name, driver)] = Capacity(name, amount, capacity.request_policy)
         self.values: Values | None = None
         """The CEL value of the device, built for the first expression."""
         self.matched: dict[tuple[str, ...], bool | str] = {}
@@ -102,11 +102,11 @@ class Pool:
 def pool_of(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> Pool:
     """Builds a pool from all slices that name it; older generations are ignored."""
     given = sorted(slices, key=lambda item: item.name)
-    newest = max(each.spec.pool.generation for each in given)
-    current = [each for each in given if each.spec.pool.generation == newest]
+    newest = max(slice_.spec.pool.generation for slice_ in given)
+    current = [slice_ for slice_ in given if slice_.spec.pool.generation == newest]
     key, rules = current[0].pool, tuple(rules)
-    devices = [_candidate(key, each, device, rules) for each in current for device in each.spec.devices]
-    nodes = {each.spec.node_name for each in current}
+    devices = [_candidate(key, slice_, device, rules) for slice_ in current for device in slice_.spec.devices]
+    nodes = {slice_.spec.node_name for slice_ in current}
     return Pool(key, nodes.pop() if len(nodes) == 1 else "", devices, _problem(current, devices))
 
 
@@ -122,7 +122,7 @@ def _problem(current: Sequence[ResourceSlice], devices: Sequence[Candidate]) -> 
     wanted = current[0].spec.pool.resource_slice_count
     if len(current) != wanted:
         return f"resource pool {driver}/{name} is currently being updated"
-    twice = [each for each, times in Counter(device.name for device in devices).items() if times > 1]
+    twice = [name for name, times in Counter(device.name for device in devices).items() if times > 1]
     return f"resource pool {driver}/{name} is invalid: duplicate device name {twice[0]}" if twice else ""
 
 

@@ -58,7 +58,7 @@ def _node_filter(claims: PodClaims, claim_cache: ClaimCache) -> NodeFilter:
 
 
 def _usable(claims: PodClaims, node: Node) -> bool:
-    return not claims.allocated or all(each.usable is None or each.usable(node) for each in claims.allocated)
+    return not claims.allocated or all(claim.usable is None or claim.usable(node) for claim in claims.allocated)
 
 
 def _found(node_results: NodeResults, claim_cache: ClaimCache, node: Node, budget: Budget) -> Found:
@@ -76,11 +76,11 @@ def decide_claims(pod: PodInfo, snapshot: Snapshot, name: str) -> Sequence[Claim
         raise AssertionError(f"{name} passed the filter, and has no devices for {pod.pod.ref}")
     given = [
         ClaimDecision(
-            each.claim, results.allocation(each.claim, picks, claim_cache.classes, name, lambda: str(uuid4()))
+            claim.claim, results.allocation(claim.claim, picks, claim_cache.classes, name, lambda: str(uuid4()))
         )
-        for each, picks in zip(claims.to_allocate, found, strict=True)
+        for claim, picks in zip(claims.to_allocate, found, strict=True)
     ]
-    return (*(ClaimDecision(each.claim, None) for each in claims.allocated), *given)
+    return (*(ClaimDecision(claim.claim, None) for claim in claims.allocated), *given)
 
 
 def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
@@ -93,7 +93,7 @@ def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequen
     budget, node_results = Budget(), snapshot.claims.search_cache.to(claims.to_allocate)
     sums = [_rated(node_results, snapshot.claims, node, budget) for node in nodes]
     most = max(sums)
-    return [100 * each // most for each in sums] if most else None
+    return [100 * total // most for total in sums] if most else None
 
 
 def _rated(node_results: NodeResults, claim_cache: ClaimCache, info: NodeInfo, budget: Budget) -> int:
@@ -125,11 +125,11 @@ def to_deallocate(pod: PodInfo, snapshot: Snapshot) -> ResourceClaim | None:
         claims = pod_claims.of_pod(pod.pod, snapshot.claims)
     except (NotYet, Unsatisfiable):
         return None
-    for each in claims.allocated:
-        consumers = each.claim.status.reserved_for
+    for claim in claims.allocated:
+        consumers = claim.claim.status.reserved_for
         alone = all(one.is_pod and one.uid == pod.pod.uid for one in consumers)
-        if alone and each.usable and not all(node.node and each.usable(node.node) for node in snapshot.nodes):
-            return each.claim
+        if alone and claim.usable and not all(node.node and claim.usable(node.node) for node in snapshot.nodes):
+            return claim.claim
     return None
 
 
@@ -140,7 +140,7 @@ def explain(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> str:
     except (NotYet, Unsatisfiable):
         return ""
     failed = [node.node for node in nodes if node.node is not None and _usable(claims, node.node)]
-    sentences = [_sentence(claims, snapshot.claims, each) for each in failed[:MAX_EXPLAINED_NODES]]
+    sentences = [_sentence(claims, snapshot.claims, node) for node in failed[:MAX_EXPLAINED_NODES]]
     more = len(failed) - MAX_EXPLAINED_NODES
     return " ".join((*sentences, f"{more} more likewise.") if more > 0 else sentences)
 
@@ -157,7 +157,7 @@ def _sentence(claims: PodClaims, claim_cache: ClaimCache, node: Node) -> str:
                 return (
                     f"On {node.name}, claim {claim_requests.claim.ref}, request {subrequest.name}: {_listed(reasons)}."
                 )
-    ref = ", ".join(each.claim.ref for each in claims.to_allocate)
+    ref = ", ".join(claim.claim.ref for claim in claims.to_allocate)
     return f"On {node.name}, {ref}: each request could be met, but not all of them together."
 
 
@@ -170,7 +170,7 @@ def _devices(
     """
     usable = 0
     near, far = [pool.problem for pool in context.pools if pool.problem], list[str]()
-    for device in (each for pool in context.pools if not pool.problem for each in pool.devices):
+    for device in (candidate for pool in context.pools if not pool.problem for candidate in pool.devices):
         if not device.node_scope.includes(context.node):
             continue
         why = explanation.why_not(device, subrequest, context.allocated_devices) or explanation.apart(

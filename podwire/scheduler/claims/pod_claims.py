@@ -30,7 +30,7 @@ class PodClaims:
 
     @property
     def prioritized(self) -> bool:
-        return any(request.prioritized for each in self.to_allocate for request in each.requests)
+        return any(request.prioritized for claim in self.to_allocate for request in claim.requests)
 
 
 def of_pod(pod: Pod, claim_cache: ClaimCache) -> PodClaims:

@@ -62,7 +62,7 @@ class SearchCache:
         self._queries: OrderedDict[Query, NodeResults] = OrderedDict()
 
     def to(self, to_allocate: Sequence[ClaimRequests]) -> NodeResults:
-        query = tuple((each.requests, each.constraints) for each in to_allocate)
+        query = tuple((claim.requests, claim.constraints) for claim in to_allocate)
         node_results = self._queries.pop(query, None) or NodeResults(to_allocate)
         self._queries[query] = node_results
         if len(self._queries) > MAX_QUERIES:

@@ -92,12 +92,12 @@ def _completed(device: dict[str, Any], compiled: Program) -> Mapping[str, Any]:
     it is first, and with the added domains only when that failed.
     """
     named = {device["driver"]} | {
-        each.args[1].value
-        for each in walk(compiled.tree.root)
-        if isinstance(each, Call)
-        and each.function in _INDEXES
-        and isinstance(each.args[1], Const)
-        and isinstance(each.args[1].value, str)
+        node.args[1].value
+        for node in walk(compiled.tree.root)
+        if isinstance(node, Call)
+        and node.function in _INDEXES
+        and isinstance(node.args[1], Const)
+        and isinstance(node.args[1].value, str)
     }
     for part in ("attributes", "capacity"):
         device[part] = {**{name: {} for name in named}, **device[part]}
@@ -132,4 +132,4 @@ def _shown(attribute: Attribute) -> Any:
         return kept(versions.parse(str(attribute.value)))
     if not isinstance(attribute.value, tuple):
         return attribute.value
-    return [kept(versions.parse(str(each))) if attribute.type == "versions" else each for each in attribute.value]
+    return [kept(versions.parse(str(item))) if attribute.type == "versions" else item for item in attribute.value]

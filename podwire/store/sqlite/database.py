@@ -93,7 +93,7 @@ class Database:
         """Deletes rows that are superseded as of revision `compacted`, which becomes the floor."""
         with _Transaction(self._connection):
             self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('compacted', ?)", (compacted,))
-            self._connection.executemany("DELETE FROM log WHERE revision = ?", ((each,) for each in superseded))
+            self._connection.executemany("DELETE FROM log WHERE revision = ?", ((revision,) for revision in superseded))
             failpoint(COMPACTING)
 
     def checkpoint(self, *, truncate: bool) -> None:

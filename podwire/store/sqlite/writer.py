@@ -165,7 +165,7 @@ class Writer:
             except Exception as caught:  # noqa: BLE001 - any error must reach the waiting callers
                 error = self._classify(caught)
             else:
-                self._maintenance.wal_bytes += sum(_wal_bytes(each) for each in batch)
+                self._maintenance.wal_bytes += sum(_wal_bytes(write) for write in batch)
         self._loop.call_soon_threadsafe(self._batch_done, batch, error)
 
     def _classify(self, error: Exception) -> StorageError:

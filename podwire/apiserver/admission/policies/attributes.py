@@ -45,7 +45,7 @@ class RequestAttributes:
 
     def known(self, resource: Resource, namespace: Object | None, params: Object | None) -> Mapping[str, Any]:
         """Returns the values of all CEL variables for a policy that matches this resource."""
-        new, old = (self._seen_as(resource, each) for each in self.objects)
+        new, old = (self._seen_as(resource, object_) for object_ in self.objects)
         return {
             "object": new,
             "oldObject": old,

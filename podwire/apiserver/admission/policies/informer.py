@@ -35,21 +35,21 @@ class PolicyInformer:
 
     async def load(self) -> None:
         """Activates the stored policies; called once before the server answers."""
-        for each in (self._policies, self._bindings):
-            await each.seen(list((await self._engine.store.list(each.prefix)).items))
+        for cache in (self._policies, self._bindings):
+            await cache.seen(list((await self._engine.store.list(cache.prefix)).items))
 
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as parts:
-            for each in (self._policies, self._bindings):
-                parts.create_task(follow(self._engine.store, each.prefix, each.seen, each.changed))
+            for cache in (self._policies, self._bindings):
+                parts.create_task(follow(self._engine.store, cache.prefix, cache.seen, cache.changed))
             parts.create_task(self._report())
 
     def _create_or_update(self, changed: list[Object]) -> None:
         self.active.replace(bound(self._policies.known.values(), self._bindings.known.values()))
-        for each in changed:
-            if each["kind"] == self._resource.kind.kind:
-                self._observed.put_nowait(each)
+        for change in changed:
+            if change["kind"] == self._resource.kind.kind:
+                self._observed.put_nowait(change)
 
     async def _report(self) -> None:
         """Writes statuses in a separate task, so that no policy waits for another one's status."""

@@ -51,8 +51,8 @@ class Parameters:
             found = [resource.unpack(item)] if item else []
         else:
             selector = from_object(ref.get("selector") or {})
-            items = [resource.unpack(each) for each in (await self.store.list(resource.scope(where))).items]
-            found = [each for each in items if selector.matches(each["metadata"].get("labels") or {})]
+            items = [resource.unpack(item) for item in (await self.store.list(resource.scope(where))).items]
+            found = [object_ for object_ in items if selector.matches(object_["metadata"].get("labels") or {})]
         if not found and ref.get("parameterNotFoundAction") == "Deny":
             raise Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
         return found

@@ -35,7 +35,7 @@ def bound(policies: Iterable[Policy], bindings: Iterable[Binding]) -> tuple[Boun
     for each in sorted(bindings, key=lambda binding: binding.name):
         by_policy[each.policy].append(each)
     named = sorted(policies, key=lambda policy: policy.name)
-    return tuple(BoundPolicy(each, tuple(by_policy[each.name])) for each in named if each.name in by_policy)
+    return tuple(BoundPolicy(policy, tuple(by_policy[policy.name])) for policy in named if policy.name in by_policy)
 
 
 class Policies:
@@ -76,11 +76,11 @@ class Policies:
         """Returns the same resource in other versions."""
         if self._versions[0] != self._registry.version:
             found: dict[str, list[Resource]] = defaultdict(list)
-            for each in self._registry.resources:
-                found[each.prefix].append(each)
+            for candidate in self._registry.resources:
+                found[candidate.prefix].append(candidate)
             self._versions = self._registry.version, found
         alike = self._versions[1].get(resource.prefix) or ()
-        others = (each for each in alike if each.kind is not resource.kind)
+        others = (other for other in alike if other.kind is not resource.kind)
         return [other for other in others if not part or other.kind.subresource(part) is not None]
 
     async def namespace(self, name: str) -> Object | None:

@@ -43,10 +43,10 @@ def kinds_of(spec: Json, registry: Registry) -> list[Kind]:
     """Returns the built-in kinds that the rules name explicitly, without wildcards."""
     found: set[Kind] = set()
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
-        words = [sorted(rule.get(each) or ()) for each in ("apiGroups", "apiVersions", "resources")]
+        words = [sorted(rule.get(field) or ()) for field in ("apiGroups", "apiVersions", "resources")]
         if any("*" in word for word in words):
             continue
-        resources = (registry.find(*each) for each in product(*words) if "/" not in each[2])
+        resources = (registry.find(*words_of_kind) for words_of_kind in product(*words) if "/" not in words_of_kind[2])
         found.update(resource.kind for resource in resources if resource is not None and not resource.custom)
     return sorted(found, key=lambda kind: (kind.group, kind.version, kind.kind))[:MOST_KINDS]
 
