@@ -76,7 +76,7 @@ def test_a_ca_file_that_is_not_there_is_named(podwire, server, tmp_path):
 def test_a_context_that_the_kubeconfig_lacks_is_named(podwire, server):
     done = podwire("controllers", "--kubeconfig", server, "--context", "other")
     assert done.returncode == 1
-    assert "there is no context named 'other'" in done.stderr
+    assert "context 'other' not found" in done.stderr
 
 
 def test_the_kubeconfig_is_asked_for(podwire):
