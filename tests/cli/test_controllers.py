@@ -1,7 +1,6 @@
 """`podwire controllers` beside an API server that runs none."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -10,6 +9,7 @@ from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports.credentials import load
 from podwire.transports.http_client import connect
+from tests.eventually import eventually_async
 
 
 @pytest.fixture
@@ -26,12 +26,13 @@ async def api(server):
         yield Client(http)
 
 
-async def become(expected: bool, look, seconds: float = 20) -> None:
-    """Wait until something is there, or is not."""
-    end = time.monotonic() + seconds
-    while await exists(look) is not expected:
-        assert time.monotonic() < end
-        await asyncio.sleep(0.02)
+async def become(expected: bool, look) -> None:
+    """Waits until an object exists, or does not exist any more."""
+
+    async def condition() -> bool:
+        return await exists(look) is expected
+
+    await eventually_async(condition)
 
 
 async def exists(look) -> bool:

@@ -6,10 +6,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.eventually import eventually
 
 PODWIRE = str(Path(sys.executable).with_name("podwire"))
 UNPACKED = Path(sys.prefix) / "debian" / "usr" / "bin" / "kubectl"
@@ -130,11 +131,8 @@ def test_an_interrupted_demo_leaves_nothing_behind(place, tmp_path, number, code
     reached = tmp_path / "reached"
     path = fake_kubectl(tmp_path / "bin", f"touch {reached}; exec sleep 60")
     demo = subprocess.Popen([PODWIRE, "demo", "api"], stdout=subprocess.DEVNULL, env=environment(place, PATH=path))
-    end = time.monotonic() + 30
-    while not reached.exists():
-        assert time.monotonic() < end
-        assert demo.poll() is None
-        time.sleep(0.02)
+    eventually(lambda: reached.exists() or demo.poll() is not None)
+    assert demo.poll() is None
     os.kill(demo.pid, number)
     try:
         assert demo.wait(30) == code
@@ -153,7 +151,4 @@ def test_a_kept_demo_stays_up_and_prints_how_to_stop_it(place):
         assert re.search(r"^web +0/1 +Pending", seen.stdout, re.MULTILINE)
     finally:
         subprocess.run(stop, shell=True, check=True)
-    end = time.monotonic() + 20
-    while working_in(place):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    eventually(lambda: not working_in(place))

@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+
+from tests.eventually import eventually
 
 PODWIRE = (sys.executable, "-m", "podwire.cli.main")
 SOON = 60.0
@@ -114,9 +115,7 @@ def test_a_proxy_ends_when_it_is_asked_to_and_sums_up(tmp_path):
     argv = [*PODWIRE, "nri", "proxy", "--listen", listen, "--connect", tmp_path / "nobody.sock"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
-            deadline = time.monotonic() + SOON
-            while not listen.exists() and time.monotonic() < deadline:
-                time.sleep(0.05)
+            eventually(listen.exists, SOON)
             done = podwire("nri", "fake-plugin", "--socket", listen)
             assert done.returncode == 0, done.stderr
             os.kill(process.pid, signal.SIGTERM)

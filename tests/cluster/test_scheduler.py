@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig, write_kubeconfig
 from podwire.transports.credentials import load
 from podwire.transports.http_client import connect
+from tests.eventually import eventually_async
 
 PODS = BUILTIN.of_kind("v1", "Pod")
 SOON = 40.0
@@ -51,11 +51,7 @@ async def node_of(api, name):
 
 
 async def placed(api, name):
-    end = time.monotonic() + SOON
-    while not (node := await node_of(api, name)):
-        assert time.monotonic() < end
-        await asyncio.sleep(0.02)
-    return node
+    return await eventually_async(lambda: node_of(api, name), SOON)
 
 
 async def test_it_works_over_https_until_it_is_cancelled(server, api):
@@ -139,23 +135,16 @@ async def test_a_scheduler_that_is_killed_leaves_nothing_to_repair(server, api, 
         for name in ("second", "third"):
             await pod(api, name)
         # The killed one's pod is counted once: there is room for one more, and not for two.
-        assert await one_of(api, "second", "third")
+        await eventually_async(lambda: one_of(api, "second", "third"), SOON)
     assert process.returncode == 0
 
 
 async def one_of(api, *names):
-    """True once one pod is placed and the other was refused."""
-    end = time.monotonic() + SOON
-    while time.monotonic() < end:
-        pods = [await api.get(PODS, name, "default") for name in names]
-        messages = [condition.get("message", "") for pod in pods for condition in pod["status"].get("conditions", ())]
-        if (
-            any("Insufficient cpu" in message for message in messages)
-            and sum("nodeName" in each["spec"] for each in pods) == 1
-        ):
-            return True
-        await asyncio.sleep(0.02)
-    return False
+    """Whether one pod is placed and the other was refused."""
+    pods = [await api.get(PODS, name, "default") for name in names]
+    messages = [condition.get("message", "") for pod in pods for condition in pod["status"].get("conditions", ())]
+    refused = any("Insufficient cpu" in message for message in messages)
+    return refused and sum("nodeName" in pod["spec"] for pod in pods) == 1
 
 
 async def test_a_binding_that_fails_inside_is_made_up_for(server, api):

@@ -59,7 +59,7 @@ def become(component: Component, layout: Layout, ready_pipe: int, close: Callabl
     except component.troubles as error:
         _log.error("component cannot run", extra={"component": component.name, "error": str(error)})
         code = 1
-    except BaseException:  # noqa: BLE001 - the end of the process; the log has the cause
+    except BaseException:  # noqa: BLE001 - logged, whatever it is: nothing after `os._exit` could report it
         _log.exception("component failed unexpectedly", extra={"component": component.name})
     finally:
         with contextlib.suppress(OSError, ValueError):

@@ -31,6 +31,7 @@ LOG_BYTES = 16 << 20
 TAIL = 15
 
 Report = Callable[[Event], None]
+Supervise = Callable[[Prepared, FileLock, Report, Callable[[], list[int]]], bool]
 
 
 @contextlib.contextmanager
@@ -86,7 +87,7 @@ def supervise(prepared: Prepared, lock: FileLock, report: Report, pipe: Callable
     return Supervisor(layout, components(prepared), report, status.write, lambda: [lock.fileno(), *pipe()]).run()
 
 
-def detach(prepared: Prepared, lock: FileLock) -> Iterator[Event]:
+def detach(prepared: Prepared, lock: FileLock, supervise: Supervise = supervise) -> Iterator[Event]:
     """Supervises in a daemon; yields its events until the cluster is up or has failed.
 
     The daemon is forked twice, so that it is nobody's child and leads no session that could get a terminal.
@@ -98,7 +99,7 @@ def detach(prepared: Prepared, lock: FileLock) -> Iterator[Event]:
         os.setsid()
         if os.fork():
             os._exit(0)
-        _run_daemon(prepared, lock, writes)
+        _run_daemon(prepared, lock, writes, supervise)
     os.close(writes)
     os.waitpid(child, 0)
     is_over = False
@@ -111,7 +112,7 @@ def detach(prepared: Prepared, lock: FileLock) -> Iterator[Event]:
         yield Event(component="", what="failed", seconds=0.0, detail=SUPERVISOR)
 
 
-def _run_daemon(prepared: Prepared, lock: FileLock, writes: int) -> None:
+def _run_daemon(prepared: Prepared, lock: FileLock, writes: int, supervise: Supervise) -> None:
     code = 70
     try:
         os.chdir("/")

@@ -14,7 +14,7 @@ SOCKETS = {
 }
 
 
-def owners(root: Path = Path("/")) -> list[str]:
+def owners(root: Path = Path("/"), kubelet_port: int = KUBELET_PORT) -> list[str]:
     """Returns who uses the paths and ports of the host; none, and the node can have them."""
     users = [
         f"the network configuration {foreign_conflist}"
@@ -24,8 +24,8 @@ def owners(root: Path = Path("/")) -> list[str]:
     kubelet = root / "var/lib/kubelet"
     if kubelet.is_dir() and any(kubelet.iterdir()):
         users.append(f"a kubelet's {kubelet}")
-    if not port_is_free(KUBELET_PORT):
-        users.append(f"a listener on port {KUBELET_PORT}")
+    if not port_is_free(kubelet_port):
+        users.append(f"a listener on port {kubelet_port}")
     return users
 
 

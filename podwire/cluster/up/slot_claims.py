@@ -1,7 +1,9 @@
 """Claims of slots by prefixes, machine-wide: one file per slot, changed by one process at a time.
 
 A prefix keeps its slot for as long as it keeps its record, also after a reboot, when another cluster may start first:
-so claims are as durable as records. The files are plain JSON, because several versions of podwire share them.
+so claims are as durable as records. They are not `durable.Records`: clusters of several versions of podwire share this
+directory, and one version must neither refuse (NewerFormat) nor quarantine what another one wrote. An unreadable claim
+is free, because the routes and the port of a slot are checked as well.
 """
 
 import contextlib
@@ -37,8 +39,8 @@ class Claim(msgspec.Struct, frozen=True):
 class SlotClaims:
     """A directory of claims. A claim whose prefix has no record is stale."""
 
-    def __init__(self, directory: Path = DIRECTORY) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path = DIRECTORY, netns: Callable[[], str] | None = None) -> None:
+        self._directory, self._netns = directory, netns or own_netns
 
     def claim(
         self,
@@ -51,7 +53,7 @@ class SlotClaims:
 
         Others wait until it is saved, so that a claim in progress never looks stale.
         """
-        own = Claim(str(layout.prefix), own_netns())
+        own = Claim(str(layout.prefix), self._netns())
         with self._locked():
             numbers = [wanted] if wanted is not None else _candidates(layout)
             against = []
@@ -96,14 +98,14 @@ class SlotClaims:
         """Returns the sysctls to turn off again: those that podwire turned on, when the last cluster leaves."""
         with self._locked():
             path = self._forwarding()
-            if self.others(prefix, own_netns()) or not path.exists():
+            if self.others(prefix, self._netns()) or not path.exists():
                 return []
             names = path.read_text(encoding="ascii").split()
             path.unlink()
             return names
 
     def _forwarding(self) -> Path:
-        return self._directory / f"{_FORWARDING}{own_netns()}"
+        return self._directory / f"{_FORWARDING}{self._netns()}"
 
     def _taken(self, number: int, prefix: str) -> str:
         """Returns who has the slot; empty if it is free."""

@@ -2,7 +2,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from podwire.cluster.up import slot_claims as claims_module
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slot_claims import DIRECTORY, NoSlot, SlotClaims, own_netns
 from podwire.cluster.up.state import NodeRecord, State, save
@@ -97,20 +96,22 @@ def test_a_reboot_leaves_claims_where_they_are(cleared):
     assert not DIRECTORY.is_relative_to(cleared)
 
 
-def test_slots_survive_a_reboot_and_forwarding_records_do_not(claims, tmp_path, monkeypatch):
+def test_slots_survive_a_reboot_and_forwarding_records_do_not(tmp_path):
+    claims, rebooted = (
+        SlotClaims(tmp_path / "run/slots", lambda boot=boot: f"{boot}-7") for boot in ("first", "second")
+    )
     one, other = Layout(tmp_path / "one"), Layout(tmp_path / "other")
     claim(claims, one)
     claims.note_forwarding(["net.ipv4.ip_forward"])
-    monkeypatch.setattr(claims_module, "boot_id", lambda: "another")
-    assert claim(claims, other) == 2, "though it comes first"
-    assert claim(claims, one, wanted=1) == 1
-    claims.release(one.prefix)
-    assert claims.end_forwarding(other.prefix) == [], "what is on now was turned on by somebody else"
+    assert claim(rebooted, other) == 2, "though it comes first"
+    assert claim(rebooted, one, wanted=1) == 1
+    rebooted.release(one.prefix)
+    assert rebooted.end_forwarding(other.prefix) == [], "what is on now was turned on by somebody else"
 
 
-def test_a_cluster_that_has_not_come_up_since_the_boot_has_no_links(claims, tmp_path, monkeypatch):
+def test_a_cluster_that_has_not_come_up_since_the_boot_has_no_links(tmp_path):
+    claims = SlotClaims(tmp_path / "run/slots", lambda: "another-boot-7")
     claim(claims, Layout(tmp_path / "one"))
-    monkeypatch.setattr(claims_module, "boot_id", lambda: "another")
     assert not claims.others(tmp_path / "other", own_netns())
 
 

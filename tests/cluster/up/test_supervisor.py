@@ -5,10 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.eventually import eventually
 
 PROGRAM = """
 import asyncio, os, sys, time
@@ -100,10 +101,7 @@ def lives(pid):
 
 
 def gone(pid):
-    until = time.monotonic() + SECONDS
-    while lives(pid):
-        assert time.monotonic() < until, f"{pid} is still there"
-        time.sleep(0.01)
+    eventually(lambda: not lives(pid), SECONDS)
 
 
 def test_components_start_after_their_needs_and_stop_in_reverse_order(start):
