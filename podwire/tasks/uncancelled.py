@@ -36,11 +36,15 @@ class Uncancelled:
                 task.add_done_callback(_log_failure)
 
     def start(self, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
-        """Begin work that several callers may wait for, each with asyncio.shield."""
+        """Begin work that several callers may wait for, each with `result`."""
         task = asyncio.create_task(work, name=getattr(work, "__qualname__", "uncancelled work"))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def result(self, task: "asyncio.Task[Result]") -> Result:
+        """Return the result of work that was begun by `start`; it goes on when this caller is cancelled."""
+        return await asyncio.shield(task)
 
     async def drain(self, grace: float) -> None:
         """Wait up to `grace` seconds for unfinished work, then cancel it and log that."""

@@ -33,8 +33,9 @@ _CHANNELS = {channel.name.lower(): channel for channel in Channel}
 class Frames:
     """One connection. One task receives events; any task may send."""
 
-    def __init__(self, wire: ByteStream) -> None:
+    def __init__(self, wire: ByteStream, close_seconds: float = CLOSE_SECONDS) -> None:
         self._wire = wire
+        self._close_seconds = close_seconds
         self._spdy = spdy.Connection()
         self._events: deque[spdy.Event] = deque()
         self._receiving: set[int] = set()
@@ -129,7 +130,7 @@ class Frames:
         ends = [frame for stream in sorted(self._sending) for frame in spdy.data(stream, b"", end=True)]
         self._sending.clear()
         try:
-            async with asyncio.timeout(CLOSE_SECONDS):
+            async with asyncio.timeout(self._close_seconds):
                 await self._wire.write(b"".join([*ends, spdy.go_away(self._last, blame=self._blame)]))
                 while await self._wire.read(READ):
                     pass

@@ -19,11 +19,10 @@ from podwire.protocols.grpc_status import (
     NotFound,
     ResourceExhausted,
 )
-from podwire.runtime.containers.container import Container, exit_reason
+from podwire.runtime.containers.container import Container, exit_reason, signal_number, stop_signal
 from podwire.runtime.containers.devices import requested_devices
 from podwire.runtime.containers.host import HostPrivileges
 from podwire.runtime.containers.shim import Exited
-from podwire.runtime.containers.stop_signal import number, stop_signal
 from podwire.runtime.cri import statuses
 from podwire.runtime.cri.errors import rpc_error, translate_errors
 from podwire.runtime.cri.events import Events
@@ -81,7 +80,7 @@ def test_logs_stay_below_their_directory(path):
     ],
 )  # fmt: skip
 def test_signals_by_name(name, wanted):
-    assert number(name) == wanted
+    assert signal_number(name) == wanted
 
 
 def test_a_stop_signal_is_the_containers_then_the_images_then_term():
@@ -132,7 +131,7 @@ def test_rows_of_net_dev_are_read():
     assert list(interface_counters(lines)) == [("lo", 1, 9), ("eth0", 100, 200)]
 
 
-def test_dns_is_what_the_kubelet_says():
+def test_resolv_conf_has_the_dns_config_of_the_kubelet():
     config = pb.PodSandboxConfig()
     config.dns_config.SetInParent()
     assert resolv_conf(config) == ""
@@ -164,7 +163,7 @@ def test_a_score_that_may_not_be_lowered_is_not(tmp_path):
         (BadReference("i", "no"), InvalidArgument),
     ],
 )
-async def test_errors_are_told_by_their_code(error, kind):
+async def test_errors_have_the_grpc_code_of_their_kind(error, kind):
     assert type(rpc_error(error)) is kind
 
     async def failing(_request):
@@ -214,7 +213,7 @@ def container(id_="cccc", sandbox_id="aaaa", state="running", labels=None, **fie
     return Container(record, config)
 
 
-def test_addresses_are_told_only_while_the_network_stands():
+def test_addresses_are_reported_only_while_the_sandbox_is_ready():
     status = statuses.sandbox_status(sandbox())
     assert (status.network.ip, [each.ip for each in status.network.additional_ips]) == ("10.0.0.1", ["fd00::1"])
     gone = statuses.sandbox_status(sandbox(state="stopped"))

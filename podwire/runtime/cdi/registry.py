@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from podwire.runtime.cdi.names import BadDevice, Name, parse_name
-from podwire.runtime.cdi.spec_files import SUFFIXES, DeviceNode, Edits, File, NetDevice, read
+from podwire.runtime.cdi.spec_files import SUFFIXES, DeviceNode, Edits, File, read
 
 _log = logging.getLogger("podwire.runtime.cdi")
 
@@ -101,15 +101,15 @@ def _merge(all_edits: Sequence[Edits]) -> dict[str, Any]:
     return {
         "env": [variable for edits in all_edits for variable in edits.env],
         "deviceNodes": [_node(node) for edits in all_edits for node in edits.device_nodes],
-        "netDevices": [_net(link) for edits in all_edits for link in edits.net_devices],
+        "netDevices": [
+            {"hostInterfaceName": link.host_interface_name, "name": link.name}
+            for edits in all_edits
+            for link in edits.net_devices
+        ],
         "mounts": [msgspec.to_builtins(mount) for edits in all_edits for mount in edits.mounts],
         "hooks": [msgspec.to_builtins(hook) for edits in all_edits for hook in edits.hooks],
         "additionalGids": [group for edits in all_edits for group in edits.additional_gids if group],
     }
-
-
-def _net(link: NetDevice) -> dict[str, str]:
-    return {"hostInterfaceName": link.host_interface_name, "name": link.name}
 
 
 def _node(node: DeviceNode) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import yaml
@@ -83,16 +82,13 @@ def read(path: Path) -> File:
     if (size := path.stat().st_size) > MAX_BYTES:
         raise BadDevice(f"is {size} bytes long; at most {MAX_BYTES} are allowed")
     try:
-        file = msgspec.convert(_parsed(path), File)
+        data = path.read_bytes()
+        content = msgspec.json.decode(data) if path.suffix == ".json" else yaml.safe_load(data)
+        file = msgspec.convert(content, File)
     except (msgspec.MsgspecError, yaml.YAMLError, UnicodeError, RecursionError) as error:
         raise BadDevice(str(error)) from error
     _check(file)
     return file
-
-
-def _parsed(path: Path) -> Any:
-    data = path.read_bytes()
-    return msgspec.json.decode(data) if path.suffix == ".json" else yaml.safe_load(data)
 
 
 def _check(file: File) -> None:

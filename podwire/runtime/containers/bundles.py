@@ -96,7 +96,8 @@ class Bundles:
         """Looks up everything that a container needs. Raises NotFound for an image, InvalidArgument for the rest."""
         limits_of(config.linux.resources)  # an error that StartContainer would find, too
         image = self._image(config.image.image)
-        accounts = self._accounts(image)
+        layers = self.images.rootfs_layers(image)
+        accounts = Accounts(_first(layers, "etc/passwd"), _first(layers, "etc/group"))
         security = config.linux.security_context
         container = Container(
             id=id_,
@@ -149,18 +150,6 @@ class Bundles:
             raise NotFound(f"config.image.image: {reference!r} is not on this node")
         return image
 
-    def _layers(self, image_id: str) -> Sequence[Path]:
-        """Looks an image up by its id: a name may mean another image by now."""
-        try:
-            return self.images.layers_of(image_id)
-        except NoSuchImage as error:
-            raise NotFound(f"config.image.image: {image_id!r} is not on this node") from error
-
-    def _accounts(self, image: Image) -> Accounts:
-        """Reads the image's users and groups from the topmost layer that has such a file."""
-        layers = self.images.rootfs_layers(image)
-        return Accounts(_first(layers, "etc/passwd"), _first(layers, "etc/group"))
-
     def write(self, plan: ContainerPlan) -> None:
         """Writes the bundle, and has the image store hold the image."""
         home = self.bundle(plan.id)
@@ -195,14 +184,16 @@ class Bundles:
         """Mounts the layers, creates the cgroup with its limits, and the log's directory."""
         self.unmount(id_)  # leftovers of an interrupted start
         home, group = self.bundle(id_), self._group(pod, id_)
-        layers = self._layers(image_id)
         upper, work = self.writable(id_)
         try:
+            layers = self.images.layers_of(image_id)  # by id: a name may mean another image by now
             (home / "cgroup").write_text(group, encoding="utf-8")  # first: `unmount` looks there
             with self.creating_cgroup:  # the first cgroup below a parent enables the parent's controllers
                 self.cgroups.create(group)
             self.cgroups.limit(group, limits)
             mount_overlay(home / "rootfs", layers, upper=upper, work=work)
+        except NoSuchImage as error:
+            raise NotFound(f"config.image.image: {image_id!r} is not on this node") from error
         except LinuxError as error:
             raise Internal(f"container {id_}: {error}") from error
         log_path = _log_path(pod, config)

@@ -37,10 +37,9 @@ from podwire.linux.cgroups.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import AlreadyExists, FailedPrecondition, Internal, NotFound, RpcError
 from podwire.runtime.containers.bundles import Bundles
-from podwire.runtime.containers.container import Container, exit_reason
+from podwire.runtime.containers.container import Container, exit_reason, stop_signal
 from podwire.runtime.containers.net_devices import move_net_devices
 from podwire.runtime.containers.shim import ShimClient, Started
-from podwire.runtime.containers.stop_signal import stop_signal
 from podwire.runtime.cri.events import Events
 from podwire.runtime.cri.resources import limits_of, merge_limits
 from podwire.runtime.cri.validation import check_container, new_id

@@ -147,10 +147,10 @@ class _Tar:
         return io.BufferedReader(_Part(self._file.fileno(), *self._need(name)), CHUNK)
 
     def _need(self, name: str) -> tuple[int, int]:
-        found = self._find(name)
-        if found is None:
+        region = self._find(name)
+        if region is None:
             raise BadImage(name[:300], "is not in the archive")
-        return found
+        return region
 
     def _find(self, name: str) -> tuple[int, int] | None:
         name = _clean(name)

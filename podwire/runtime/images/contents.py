@@ -82,11 +82,11 @@ class _Layout:
         if not version.startswith("1."):
             raise BadImage("oci-layout", f"version {version[:40]!r}; 1.0.0 is read")
         index = documents.parse_document(self._document("index.json"), documents.OCI_INDEX, "index.json")
-        found = [image for descriptor in index.manifests or () for image in self._image(descriptor)]
-        if not found:
+        images = [image for descriptor in index.manifests or () for image in self._image(descriptor)]
+        if not images:
             offered = ", ".join(sorted(self._offered)) or "nothing"
             raise BadImage("platform", f"nothing for {self._machine} in the archive; it has {offered}")
-        return found
+        return images
 
     def _image(self, descriptor: Descriptor) -> Iterator[ArchiveImage]:
         """The best of what one row of `index.json` leads to, if anything of it runs here."""
@@ -131,11 +131,11 @@ class _Layout:
         config, layers = documents.check_manifest(document, self._limits, field)
         raw = self._blob(config, f"{field}.config")
         parsed = documents.parse_config(raw, len(layers), config.digest)
-        found = tuple(
+        layers_of_image = tuple(
             Layer(_blob_path(layer.digest), diff_id, layer)
             for layer, diff_id in zip(layers, parsed.diff_ids, strict=True)
         )
-        return _Manifest(data, tuple(dict.fromkeys(through)), platform or parsed.runs_on, raw, found)
+        return _Manifest(data, tuple(dict.fromkeys(through)), platform or parsed.runs_on, raw, layers_of_image)
 
     def _blob(self, descriptor: Descriptor, field: str) -> bytes:
         data = self._document(_blob_path(descriptor.digest))

@@ -58,14 +58,14 @@ class Directories:
         The descriptors asked for last stay open, so that neighbours in an archive share theirs.
         """
         asked = b"/".join(names)
-        found = self._held.get(asked)
-        if found is not None:
+        opened = self._held.get(asked)
+        if opened is not None:
             self._held.move_to_end(asked)
-            return found
-        found = self._held[asked] = self._open(asked, names, field, make)
+            return opened
+        opened = self._held[asked] = self._open(asked, names, field, make)
         if len(self._held) > _HELD:
             os.close(self._held.popitem(last=False)[1][0])
-        return found
+        return opened
 
     def _open(self, asked: bytes, names: Sequence[bytes], field: str, make: bool) -> tuple[int, bytes]:
         try:

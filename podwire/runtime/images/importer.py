@@ -58,26 +58,27 @@ def import_archive(store: Store, path: Path, name: str, limits: Limits, machine:
     with translate_full_disk(), store.directory.stage() as stage:
         (stage / "trash").mkdir()
         with archives.opened(path, stage / "archive", limits) as archive:
-            found = _renamed(contents.find(archive, machine, limits), name)
+            images = _renamed(contents.find(archive, machine, limits), name)
             work = _Work(archive, stage, limits, Budget(limits))
             while True:
-                for image in found:
+                for image in images:
                     _unpack_missing(store, work, image)
                 failpoint(UNPACKED)
                 _sync(stage)
                 failpoint(SYNCED)
                 with store.directory.exclusive():
                     # An existing layer may have been removed with its image meanwhile.
-                    if all(_is_there(store, work, image) for image in found):
-                        return [_commit(store, work, image) for image in found]
+                    chains = {chain for image in images for chain in chain_ids(image.diff_ids)}
+                    if all(chain in work.staged or store.snapshots.has(chain) for chain in chains):
+                        return [_commit(store, work, image) for image in images]
 
 
-def _renamed(found: list[ArchiveImage], name: str) -> list[ArchiveImage]:
+def _renamed(images: list[ArchiveImage], name: str) -> list[ArchiveImage]:
     if not name:
-        return found
-    if len(found) != 1:
-        raise BadImage("name", f"the archive has {len(found)} images, and the name is for one")
-    return [replace(found[0], names=(str(references.parse(name)),))]
+        return images
+    if len(images) != 1:
+        raise BadImage("name", f"the archive has {len(images)} images, and the name is for one")
+    return [replace(images[0], names=(str(references.parse(name)),))]
 
 
 def _unpack_missing(store: Store, work: _Work, image: ArchiveImage) -> None:
@@ -105,10 +106,6 @@ def _sync(stage: Path) -> None:
         syncfs(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _is_there(store: Store, work: _Work, image: ArchiveImage) -> bool:
-    return all(chain_id in work.staged or store.snapshots.has(chain_id) for chain_id in chain_ids(image.diff_ids))
 
 
 def _commit(store: Store, work: _Work, image: ArchiveImage) -> str:

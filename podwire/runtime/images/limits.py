@@ -9,6 +9,8 @@ MIB, GIB = 1 << 20, 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
+    shortest_id: int = 4
+    """Digits of a prefix that can name an image by its id."""
     document: int = 4 * MIB
     """Bytes of an index, a manifest or a config."""
     documents: int = 2000

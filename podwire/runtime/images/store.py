@@ -3,6 +3,7 @@
 The disk is the source of truth: `podwire image` changes the store while a runtime is running.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,8 +25,6 @@ log = logging.getLogger(__name__)
 
 UNNAMED = declare("images.unnamed", "an image that is removed has lost its names, and has its record")
 FORGOTTEN = declare("images.forgotten", "its record is gone; its layers and blobs are there")
-
-SHORTEST_ID = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,8 @@ class Images:
         images = [image for image_id in self._records.ids() if (image := self._image(image_id, names))]
         if not filter:
             return images
-        found = self.status(filter)
-        ids = {found.id} if found else set()
+        named = self.status(filter)
+        ids = {named.id} if named else set()
         if not references.has_tag_or_digest(filter):
             ids |= {image.id for image in images if self._is_in(image, filter)}
         return [image for image in images if image.id in ids]
@@ -213,10 +212,10 @@ class Images:
 
     def _is_in(self, image: Image, repository: str) -> bool:
         try:
-            wanted = references.repository(repository)
+            parsed = references.repository(repository)
         except BadReference:
             return False
-        return any(references.parse(name).repository == wanted for name in (*image.names, *image.digests))
+        return any(references.parse(name).repository == parsed for name in (*image.names, *image.digests))
 
     def _resolve(self, reference: str) -> str | None:
         """Returns the id of a reference; of a damaged image, too."""
@@ -225,23 +224,15 @@ class Images:
         if references.is_digest(exact):
             return exact if self._records.has(exact) else None
         if reference == text:
-            named = self._named(reference)
-            if named is not None:
-                return named
-        found = (
-            [image_id for image_id in self._records.ids() if image_id.startswith(exact)]
-            if len(text) >= SHORTEST_ID
-            else []
-        )
-        if len(found) > 1:
-            raise AmbiguousImage(reference, found)
-        return found[0] if found else None
-
-    def _named(self, reference: str) -> str | None:
-        try:
-            return self._records.named(str(references.parse(reference)))
-        except BadReference:
+            with contextlib.suppress(BadReference):
+                if (named := self._records.named(str(references.parse(reference)))) is not None:
+                    return named
+        if len(text) < self._limits.shortest_id:
             return None
+        matching = [image_id for image_id in self._records.ids() if image_id.startswith(exact)]
+        if len(matching) > 1:
+            raise AmbiguousImage(reference, matching)
+        return matching[0] if matching else None
 
     def _image(self, image_id: str, names: Mapping[str, Collection[str]]) -> Image | None:
         try:

@@ -218,10 +218,10 @@ def _time(extended: bytes | None, header: bytes, where: str) -> int:
 
 
 def _xattrs(values: Mapping[str, bytes], limits: Limits, where: str) -> Mapping[str, bytes]:
-    found = {key.removeprefix(_XATTR): value for key, value in values.items() if key.startswith(_XATTR)}
-    if len(found) > limits.xattrs:
+    attributes = {key.removeprefix(_XATTR): value for key, value in values.items() if key.startswith(_XATTR)}
+    if len(attributes) > limits.xattrs:
         raise OverLimit(where, f"more than {limits.xattrs} extended attributes")
-    return found
+    return attributes
 
 
 def printable(name: bytes) -> str:

@@ -197,8 +197,8 @@ class _Layer:
         state = _state(other, parts[-1])
         if state is None or stat.S_ISDIR(state.st_mode) or is_whiteout(state):
             raise BadImage(field, f"a hard link to {tar.printable(entry.link)}, which is not a file of this layer")
-        there = _state(parent, base)
-        if there is None or not os.path.samestat(there, state):  # a link onto itself must not remove itself first
+        existing = _state(parent, base)
+        if existing is None or not os.path.samestat(existing, state):  # a link onto itself must not remove itself first
             self._make(parent, base, lambda: _link(other, parts[-1], parent, base))
 
     def _fifo(self, entry: Entry, parent: int, _path: bytes, base: bytes, _field: str) -> None:

@@ -65,9 +65,8 @@ class SandboxKernel:
         self._set_sysctls(id_, config, network=network, ipc=ipc)
 
     def _set_sysctls(self, id_: str, config: pb.PodSandboxConfig, *, network: bool, ipc: bool) -> None:
-        sysctls = KernelSysctls(
-            self.network(id_) if network else None, self.ipc(id_) if ipc else None, _allowed(network, ipc)
-        )
+        allowed = [name for name in NAMESPACED if (network if name.startswith("net") else ipc)]  # never the node's
+        sysctls = KernelSysctls(self.network(id_) if network else None, self.ipc(id_) if ipc else None, allowed)
         for name, value in config.linux.sysctls.items():
             try:
                 sysctls.write(name, value)
@@ -98,8 +97,3 @@ class SandboxKernel:
             pass
         if shm.exists():
             shm.rmdir()
-
-
-def _allowed(network: bool, ipc: bool) -> list[str]:
-    """Returns the sysctls of the pod's own namespaces; those of the node must not be changed."""
-    return [name for name in NAMESPACED if (network and name.startswith("net")) or (ipc and not name.startswith("net"))]

@@ -135,7 +135,7 @@ class Sandboxes:
         first_request, task = self._running[name]
         if first_request != request:
             raise AlreadyExists(f"config.metadata: a sandbox {name} with another configuration is being made")
-        return await asyncio.shield(task)
+        return await self._uncancelled.result(task)
 
     async def _run(self, request: pb.RunPodSandboxRequest) -> str:
         """Does the steps of the table above."""

@@ -34,6 +34,7 @@ from podwire.runtime.streaming.exec_process import PID, ExecProcess
 from podwire.runtime.streaming.exec_session import ExecSession, Files
 from podwire.runtime.streaming.server import StreamingServer, TargetGone, session_handler
 from podwire.tasks import descriptors
+from podwire.tasks.uncancelled import thread_to_completion
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class ExecService:
             await asyncio.to_thread(self._write_process, work, container, command, tty=tty)
             yield work
         finally:
-            await asyncio.shield(asyncio.to_thread(shutil.rmtree, work, ignore_errors=True))
+            await thread_to_completion(shutil.rmtree, work, ignore_errors=True)
 
     def _write_process(self, work: Path, container: Container, command: list[str], *, tty: bool) -> None:
         """Writes process.json: the container's own process with another command line."""

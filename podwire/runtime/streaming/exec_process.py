@@ -1,6 +1,5 @@
 """A command in a container: the launcher that was started here, and the process that it became in the container."""
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -12,6 +11,7 @@ from podwire.linux.errors import NoSuchProcess
 from podwire.linux.proc import processes
 from podwire.linux.proc.processes import Child
 from podwire.tasks import descriptors
+from podwire.tasks.uncancelled import thread_to_completion
 
 PID = "pid"
 """The file into which the OCI runtime writes the pid."""
@@ -57,7 +57,7 @@ class ExecProcess:
     async def finish(self) -> None:
         """Kills what is left of it; does nothing when it has ended."""
         if self._code is None:
-            await asyncio.shield(asyncio.to_thread(self._kill))
+            await thread_to_completion(self._kill)
 
     def _kill(self) -> None:
         with contextlib.suppress(OSError, ValueError):

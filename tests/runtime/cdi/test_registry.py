@@ -50,7 +50,7 @@ def test_yaml_is_read_too(node):
     assert registry.resolve([f"{KIND}=0"])["additionalGids"] == [7], "group 0 is what everybody has"
 
 
-def test_what_is_written_and_removed_counts_at_once(node, tmp_path):
+def test_new_and_removed_spec_files_take_effect_at_once(node, tmp_path):
     registry, write = node
     with pytest.raises(BadDevice, match=r"no file in .* describes it"):
         registry.resolve([f"{KIND}=0"])

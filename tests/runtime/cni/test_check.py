@@ -83,7 +83,7 @@ def checks(node):
     return [each["plugin"] for each in node.calls() if each["verb"] == "CHECK"]
 
 
-async def test_a_pod_is_checked_in_turn_until_it_is_detached(node, pod):
+async def test_a_pod_is_checked_periodically_until_it_is_detached(node, pod):
     node.network("one", "two")
     async with checked(node, interval=0.4) as (network, reports):
         await network.attach(pod)
@@ -104,7 +104,7 @@ async def test_a_pod_is_checked_in_turn_until_it_is_detached(node, pod):
     assert load_results(node.cache.parent / CHECKS) == {}
 
 
-async def test_what_fails_is_told_once_and_so_is_that_it_is_over(node, pod):
+async def test_a_failure_is_reported_once_and_so_is_the_recovery(node, pod):
     node.network("one", "two")
     async with checked(node, interval=0.3) as (network, reports):
         await network.attach(pod)
@@ -124,7 +124,7 @@ async def test_what_fails_is_told_once_and_so_is_that_it_is_over(node, pod):
     assert reports.lost == []
 
 
-async def test_the_next_start_goes_on_where_the_last_one_ended(node, pod):
+async def test_the_next_start_continues_where_the_last_one_ended(node, pod):
     node.network("one")
     node.script({"one CHECK": NO})
     async with checked(node, interval=0.3) as (network, reports):
@@ -185,7 +185,7 @@ async def test_restart_gives_up_a_pod_that_lost_its_network(node, pod):
     assert (reports.states, reports.lost) == ([(pod.id, "failed")], [pod.id])
 
 
-async def test_restart_only_reports_a_pod_whose_check_never_succeeded(node, pod):
+async def test_a_pod_that_never_passed_a_check_is_reported_not_restarted(node, pod):
     node.network("one")
     node.script({"one CHECK": NO})
     async with checked(node, interval=0.2, action="restart") as (network, reports):
@@ -195,7 +195,7 @@ async def test_restart_only_reports_a_pod_whose_check_never_succeeded(node, pod)
     assert (reports.states, reports.lost) == ([(pod.id, "failed")], [])
 
 
-async def test_a_check_and_the_del_of_its_pod_take_turns(node, pod):
+async def test_a_check_and_the_del_of_its_pod_do_not_overlap(node, pod):
     node.network("one")
     node.script({"one CHECK": {"sleep": 0.3}})
     network = node.cni()

@@ -38,7 +38,7 @@ def test_order_is_that_of_bytes(directory, conflists):
     assert [bytes.fromhex(each.name).decode() for each in conflists.networks()] == ["B", "a", "z", "é"]
 
 
-def test_what_is_no_configuration_is_not_looked_at(directory, conflists):
+def test_files_that_are_not_configurations_are_ignored(directory, conflists):
     for each in (".10-a.conflist.swp", "10-a.conflist~", "10-a.conflist.bak", "README"):
         (directory / each).write_text("junk")
     (directory / "sub.conflist").mkdir()

@@ -47,12 +47,12 @@ def test_busybox_does_not_replace_itself():
         (Path("/dev/null"), "needs libraries"),
     ],
 )
-def test_what_cannot_run_in_an_image_of_its_own_is_refused(busybox, reason):
+def test_a_program_that_needs_libraries_is_refused(busybox, reason):
     with pytest.raises(BadImage, match=reason):
         root_layer(busybox)
 
 
-def test_a_static_program_that_is_no_busybox_is_refused(tmp_path):
+def test_a_static_program_that_is_not_busybox_is_refused(tmp_path):
     fake = tmp_path / "busybox"
     fake.write_bytes(BUSYBOX.read_bytes()[:200])
     fake.chmod(0o755)

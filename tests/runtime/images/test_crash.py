@@ -53,7 +53,7 @@ def check(store: Path) -> set[str]:
 
 @pytest.mark.parametrize("action", ["kill", "1*off->kill", "3*off->kill", "error(disk on fire)"])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_crash_at_any_step_leaves_whole_images_and_nothing_else(tmp_path, archives, step, action):
+def test_a_crash_at_any_step_leaves_complete_images_only(tmp_path, archives, step, action):
     store = tmp_path / "store"
     images = Images(store)
     for name in ("kept", "removed"):

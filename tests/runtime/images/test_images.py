@@ -1,5 +1,6 @@
 """The images of a machine, as CRI asks for them and as containers hold them."""
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from podwire.runtime.images import Images
 from podwire.runtime.images.errors import AmbiguousImage, BadReference, ImageInUse, NoSuchImage
+from podwire.runtime.images.limits import Limits
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other owners")
 
@@ -54,18 +56,18 @@ def test_an_image_is_found_by_name_digest_id_and_the_beginning_of_its_id(images,
     "reference",
     ["", "other", "busybox:1", "a" * 64, "sha256:" + "a" * 64, "../../etc", "UPPER", "abc", "sha256:", "x\0y", "é" * 9],
 )
-def test_what_is_not_there_is_not_found_and_removing_it_changes_nothing(images, take, reference):
+def test_an_unknown_image_is_not_found_and_removing_it_changes_nothing(images, take, reference):
     image = take("busybox", "a")
     assert images.status(reference) is None
     assert images.remove(reference) is False
     assert images.list() == [image]
 
 
-def test_the_beginning_of_two_ids_is_ambiguous(images, take, monkeypatch):
+def test_the_beginning_of_two_ids_is_ambiguous(take, tmp_path):
     for number in range(3):
         take(f"image{number}", f"file{number}")
-    monkeypatch.setattr("podwire.runtime.images.store.SHORTEST_ID", 0)
-    with pytest.raises(AmbiguousImage):
+    images = Images(tmp_path / "images", limits=Limits(shortest_id=0))
+    with contextlib.closing(images), pytest.raises(AmbiguousImage):
         images.status("sha256:")
 
 
@@ -75,7 +77,7 @@ def test_a_name_that_looks_like_the_beginning_of_an_id_is_a_name(images, take):
     assert images.status(first.id[7:19]) == second
 
 
-def test_images_are_listed_by_what_is_asked(images, take):
+def test_images_are_listed_by_the_filter(images, take):
     one, two, other = take("app:1", "a"), take("app:2", "b"), take("example.test/app:1", "c")
     assert {each.id for each in images.list()} == {one.id, two.id, other.id}
     assert {each.id for each in images.list("app")} == {one.id, two.id}
@@ -118,7 +120,7 @@ def test_an_image_that_a_container_runs_from_stays(images, take):
     assert images.remove("one")
 
 
-def test_an_image_that_somebody_says_is_in_use_stays(tmp_path, take):
+def test_an_image_in_use_is_not_removed(tmp_path, take):
     used: list[str] = []
     images = Images(tmp_path / "other", in_use=lambda: used)
     image = take("one", "a", into=images)
@@ -163,7 +165,7 @@ def test_a_container_sees_the_root_as_the_image_has_it_and_writes_to_its_own(ima
     assert (images.rootfs_layers(image)[0] / "f").exists()
 
 
-def test_what_a_container_wrote_goes_away_however_deep_it_is(images, take):
+def test_a_writable_layer_of_any_depth_is_removed(images, take):
     writable = images.prepare("c1", take("one", "a"))
     here = os.open(writable.upper, os.O_RDONLY)
     for number in range(1500):
@@ -192,14 +194,14 @@ def test_a_root_that_hides_all_below_is_the_last_of_the_layers(images, kit, tmp_
     assert merged(images.rootfs_layers(image), "ls") == "new\ntop\n"
 
 
-def test_pinned_images_are_told(tmp_path, take):
+def test_pinned_images_are_marked(tmp_path, take):
     images = Images(tmp_path / "other", pinned=["one:latest"])
     assert take("one", "a", into=images).pinned
     assert not take("two", "b", into=images).pinned
     images.close()
 
 
-def test_the_space_that_images_take_is_told(images, take):
+def test_fs_info_reports_the_space_that_images_take(images, take):
     empty = images.fs_info()
     assert (empty.used_bytes, empty.inodes_used) == (0, 0)
     one = take("one", "shared", "a")
@@ -222,7 +224,7 @@ def test_another_process_s_changes_are_seen_at_once(images, take):
     other.close()
 
 
-def test_the_store_is_nobody_else_s_to_look_into(images):
+def test_other_users_cannot_read_the_store(images):
     assert images.fs_info().mountpoint.stat().st_mode & 0o777 == 0o700
 
 

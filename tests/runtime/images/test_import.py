@@ -167,7 +167,7 @@ def test_of_an_index_the_image_for_this_machine_is_taken(images, kit, tmp_path):
     }
 
 
-def test_a_manifest_that_does_not_say_its_platform_is_judged_by_its_config(images, kit, tmp_path):
+def test_a_manifest_without_a_platform_has_that_of_its_config(images, kit, tmp_path):
     other = kit.Made(kit.tar_of(kit.entry("x")))
     other.config["architecture"] = "mips64"
     with pytest.raises(BadImage, match=f"platform: nothing for linux/{kit.ARCHITECTURE} .* it has linux/mips64"):
@@ -318,7 +318,7 @@ BAD = {  # what is wrong, and words of what is told
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case[0])
-def test_what_is_wrong_is_refused_and_leaves_nothing(images, kit, two_layers, tmp_path, case):
+def test_an_invalid_archive_is_refused_and_leaves_nothing(images, kit, two_layers, tmp_path, case):
     files = BAD[case](kit, two_layers)
     for write, name in ((kit.write_directory, "directory"), (kit.write_tar, "tar")):
         with pytest.raises(BadImage, match=re.escape(case[1])):
@@ -353,7 +353,7 @@ BAD_DOCKER = {
 
 
 @pytest.mark.parametrize("case", BAD_DOCKER, ids=lambda case: case[0])
-def test_what_is_wrong_with_docker_s_is_refused_and_leaves_nothing(images, kit, two_layers, tmp_path, case):
+def test_an_invalid_docker_archive_is_refused_and_leaves_nothing(images, kit, two_layers, tmp_path, case):
     with pytest.raises(BadImage, match=re.escape(case[1])):
         images.import_archive(kit.write_tar(tmp_path / "a", BAD_DOCKER[case](two_layers)))
     assert traces(images) == ["blobs/sha256"]
@@ -372,7 +372,7 @@ def test_a_truncated_archive_is_refused_and_the_complete_one_imported(images, ki
 
 
 @pytest.mark.parametrize("data", [b"", b"text", ZSTD, b"BZh9" + bytes(50), bytes(2048), b"\x1f\x8b"])
-def test_a_file_that_is_no_archive_is_refused(images, tmp_path, data):
+def test_a_file_that_is_not_an_archive_is_refused(images, tmp_path, data):
     (tmp_path / "a").write_bytes(data)
     with pytest.raises(BadImage):
         images.import_archive(tmp_path / "a")
@@ -411,7 +411,7 @@ def test_indexes_that_lead_to_each_other_in_great_numbers_end_soon(images, kit, 
         images.import_archive(kit.write_directory(tmp_path / "a", two_layers.files(row, blobs=blobs)))
 
 
-def test_what_is_too_much_is_refused_and_leaves_nothing(tmp_path, kit):
+def test_an_archive_above_a_limit_is_refused_and_leaves_nothing(tmp_path, kit):
     images = Images(tmp_path / "images", limits=Limits(data=1 << 20, ratio_from=1 << 20))
     bomb = kit.Made(kit.tar_of(kit.entry("zeros", bytes(2 << 20))))
     for write, packed in ((kit.write_directory, {}), (kit.write_tar, {"packed": True})):
@@ -421,7 +421,7 @@ def test_what_is_too_much_is_refused_and_leaves_nothing(tmp_path, kit):
     images.close()
 
 
-def test_an_archive_is_judged_whole_before_anything_of_it_is_unpacked(images, kit, two_layers, tmp_path, monkeypatch):
+def test_an_archive_is_validated_before_any_layer_is_unpacked(images, kit, two_layers, tmp_path, monkeypatch):
     bad = kit.Made(kit.tar_of(kit.entry("x")), name="bad")
     bad.config["rootfs"] = None
     files = two_layers.files(two_layers.row, bad.row, blobs=bad.blobs())

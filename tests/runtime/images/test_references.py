@@ -67,7 +67,7 @@ def test_a_reference_has_one_whole_form(text, whole):
         "a\0b",
     ],
 )
-def test_what_cannot_be_a_reference_is_refused(text):
+def test_an_invalid_reference_is_refused(text):
     with pytest.raises(BadReference):
         references.parse(text)
 

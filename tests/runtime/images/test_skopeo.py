@@ -34,7 +34,7 @@ TARGETS = {
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-def test_what_skopeo_writes_is_read(images, original, tmp_path, merged, target):
+def test_archives_of_skopeo_are_imported(images, original, tmp_path, merged, target):
     skopeo("copy", f"oci:{original}", target.format(tmp_path))
     [image] = images.import_archive(tmp_path / "copy")
     assert image.names == ("example.test/copy:2",)
@@ -42,7 +42,7 @@ def test_what_skopeo_writes_is_read(images, original, tmp_path, merged, target):
     assert merged(images.rootfs_layers(image), "ls; cat etc/motd") == "etc\nhigh"
 
 
-def test_what_skopeo_packs_with_zstd_is_refused_by_name(images, original, tmp_path):
+def test_zstd_layers_of_skopeo_are_refused_by_name(images, original, tmp_path):
     from podwire.runtime.images import BadImage
 
     skopeo("copy", "--dest-compress-format=zstd", "--dest-compress", f"oci:{original}", f"dir:{tmp_path}/zstd")

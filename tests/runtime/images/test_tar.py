@@ -59,7 +59,7 @@ def members(draw):
 
 
 @given(st.lists(members(), max_size=5), st.sampled_from([tarfile.PAX_FORMAT, tarfile.GNU_FORMAT]), st.integers(1, 2000))
-def test_it_reads_what_python_writes(written, form, portion):
+def test_it_reads_archives_of_python_tarfile(written, form, portion):
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w", format=form) as archive:
         for info, data in written:
@@ -75,7 +75,7 @@ def test_it_reads_what_python_writes(written, form, portion):
             assert entry.device == (info.devmajor, info.devminor)
 
 
-def test_pax_times_have_fractions_and_are_kept_within_what_a_disk_can_keep(kit):
+def test_pax_times_have_fractions_and_are_clamped_to_the_range_of_a_disk(kit):
     times = ["1600000000.123456789", "-5.5", "99999999999999999999", "-1e300"]
     members = [kit.entry("x", pax_headers={"mtime": each}) for each in times]
     found = [entry.mtime_ns for entry, _data in read(kit.tar_of(*members))]
@@ -105,7 +105,7 @@ def sparse_file(tmp_path: Path) -> Path:
         pytest.param(["--format=v7"], id="v7"),
     ],
 )
-def test_it_reads_what_gnu_tar_writes_with_holes_and_without(sparse_file, options):
+def test_it_reads_archives_of_gnu_tar_sparse_or_not(sparse_file, options):
     after = sparse_file.with_name("after")
     after.write_bytes(b"after")
     command = ["tar", "-C", sparse_file.parent, *options, "-cf", "-", "sparse", "after"]
@@ -205,14 +205,14 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD)
-def test_what_is_wrong_is_refused_by_name(data):
+def test_an_invalid_archive_is_refused_by_the_name_of_its_entry(data):
     with pytest.raises(BadImage) as told:
         read(data)
     assert told.value.field.startswith("t")
 
 
 @pytest.mark.parametrize("data", TOO_MUCH.values(), ids=TOO_MUCH)
-def test_what_is_too_much_is_refused_before_it_is_read(data):
+def test_an_entry_above_a_limit_is_refused_before_it_is_read(data):
     with pytest.raises(OverLimit):
         read(data, SMALL)
 
@@ -223,7 +223,7 @@ def test_a_tar_may_end_without_saying_so():
     assert read(bytes(512)) == []
 
 
-def test_a_size_on_what_has_no_data_is_ignored_as_everywhere():
+def test_the_size_of_an_entry_without_data_is_ignored():
     lying = changed(changed(PLAIN, 156, b"1"), 124, b"00000001000\0")
     assert [entry.kind for entry, _data in read(lying + PLAIN)] == [tar.Kind.HARDLINK, tar.Kind.FILE]
 
@@ -241,7 +241,7 @@ def test_names_of_ustar_have_a_prefix_and_those_of_gnu_do_not():
 
 @settings(max_examples=200)
 @given(st.data())
-def test_damage_is_told_as_a_bad_image_and_as_nothing_else(data):
+def test_damage_raises_bad_image_only(data):
     good = b"".join([pax((b"SCHILY.xattr.user.a", b"v"), (b"mtime", b"1.5")), PLAIN, GNU_SPARSE, bytes(1024)])
     damaged = bytearray(good)
     for _ in range(data.draw(st.integers(1, 6))):

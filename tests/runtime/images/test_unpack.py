@@ -121,7 +121,7 @@ def test_only_harmless_extended_attributes_are_kept(bench, kit):
     assert os.listxattr(root / "d") == []
 
 
-def test_an_extended_attribute_that_cannot_be_kept_is_told(bench, kit):
+def test_an_extended_attribute_that_cannot_be_set_is_reported(bench, kit):
     with pytest.raises(BadImage, match=r"f: the extended attribute 'security\.capability'"):
         bench.add(kit.tar_of(kit.entry("f", pax_headers={"SCHILY.xattr.security.capability": "no capability"})))
 
@@ -249,7 +249,7 @@ def hostile(kit) -> dict[str, tuple]:
 
 
 @pytest.mark.parametrize("case", sorted(hostile(type("Any", (), {"__getattr__": lambda *_: lambda *_, **__: None})())))
-def test_what_would_do_harm_is_refused(bench, kit, case):
+def test_a_harmful_entry_is_refused(bench, kit, case):
     with pytest.raises(BadImage):
         bench.add(kit.tar_of(*hostile(kit)[case]))
 
@@ -299,7 +299,7 @@ def names_in(text: str) -> set[str]:
     return set(text.split())
 
 
-def test_overlayfs_shows_what_the_layers_mean(bench, kit, merged):
+def test_overlayfs_shows_the_merged_layers(bench, kit, merged):
     bench.add(
         kit.tar_of(
             kit.entry("gone", b"1"),
@@ -372,7 +372,7 @@ TIGHT = Limits(entries=20, data=10_000, names=2000, depth=6, path=200, name=20)
         ),
     ],
 )
-def test_what_is_too_much_is_refused(bench, kit, members):
+def test_a_layer_above_a_limit_is_refused(bench, kit, members):
     with pytest.raises(OverLimit):
         bench.add(kit.tar_of(*members(kit)), TIGHT)
 
@@ -396,7 +396,7 @@ def nasty(draw):
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(layers=st.lists(st.lists(nasty(), min_size=1, max_size=8), min_size=1, max_size=2))
-def test_nothing_outside_changes_whatever_a_layer_says(tmp_path_factory, kit, layers):
+def test_a_random_layer_changes_nothing_outside_its_directory(tmp_path_factory, kit, layers):
     bench = Bench(tmp_path_factory.mktemp("bench"))
     for members in layers:
         try:

@@ -41,7 +41,7 @@ def test_capabilities(asked, wanted):
     assert "ambient" not in found
 
 
-def test_nobody_gets_what_the_host_does_not_have():
+def test_capabilities_that_the_host_lacks_are_left_out():
     assert capabilities(security(privileged=True), available=["CAP_KILL"])["effective"] == ["CAP_KILL"]
 
 
@@ -184,7 +184,7 @@ def test_mounts_that_cannot_be(asked, field):
 @pytest.mark.parametrize(
     ("propagations", "wanted"), [([], None), ([0], None), ([0, 1], "rslave"), ([1, 2, 0], "rshared"), ([2], "rshared")]
 )
-def test_a_root_lets_through_what_its_mounts_need(propagations, wanted):
+def test_the_root_has_the_widest_propagation_of_its_mounts(propagations, wanted):
     assert root_propagation([pb.Mount(propagation=each) for each in propagations]) == wanted
 
 

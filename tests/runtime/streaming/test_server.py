@@ -73,7 +73,7 @@ async def test_a_url_is_valid_once_and_for_a_minute(made, clock):
     assert (await ask(made, late)).status == 404
 
 
-async def test_what_has_ended_meanwhile_is_told(made):
+async def test_a_url_of_an_ended_container_is_answered_409(made):
     def check():
         raise TargetGone("the container has ended")
 
