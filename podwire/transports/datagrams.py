@@ -63,13 +63,12 @@ class Receiver:
     @classmethod
     async def open(cls, path: str | os.PathLike[str]) -> "Receiver":
         """Listens at `path`; replaces the socket of a dead receiver. Raises unix_sockets.CannotListen."""
-        bound = _long_queue()
-        bound.setblocking(False)
-        try:
-            return cls(bound, await unix_sockets.bind_socket(path, bound.bind, kind=socket.SOCK_DGRAM))
-        except BaseException:
-            bound.close()
-            raise
+        with contextlib.ExitStack() as undo:
+            bound = undo.enter_context(_long_queue())
+            bound.setblocking(False)
+            receiver = cls(bound, await unix_sockets.bind_socket(path, bound.bind, kind=socket.SOCK_DGRAM))
+            undo.pop_all()
+        return receiver
 
     def fileno(self) -> int:
         return self._socket.fileno()

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -37,7 +38,7 @@ from podwire.protocols.grpc_status import (
     details,
     from_exception,
 )
-from podwire.tasks.uncancelled import Uncancelled
+from podwire.tasks.uncancelled import Uncancelled, to_completion
 from podwire.transports import unix_sockets
 from podwire.transports.tapped import Call, Tapped
 
@@ -67,20 +68,11 @@ async def serve(
     server = grpc.aio.server(handlers=(answers,), options=options)
     place = await unix_sockets.bind_socket(path, lambda fresh: server.add_insecure_port(f"unix:{quote(fresh)}"))
     made = GrpcServer(server, answers, place)
-    await _started(server, made)
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(made.close, 0)
+        await to_completion(server.start())  # a start that is cancelled half-way leaves a server without an owner
+        undo.pop_all()
     return made
-
-
-async def _started(server: grpc.aio.Server, made: "GrpcServer") -> None:
-    """Starts the server. On cancellation the start runs to its end first: else the server would run without an
-    owner."""
-    starting = asyncio.ensure_future(server.start())
-    try:
-        await asyncio.shield(starting)
-    except BaseException:
-        await asyncio.wait([starting])
-        await made.close(0)
-        raise
 
 
 class GrpcServer:

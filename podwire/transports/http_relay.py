@@ -37,7 +37,9 @@ CHUNK = 64 * 1024
 
 
 @contextlib.asynccontextmanager
-async def relays(context: ssl.SSLContext | None = None) -> AsyncIterator["Relay"]:
+async def relays(
+    context: ssl.SSLContext | None = None, *, head_seconds: float = HEAD_SECONDS
+) -> AsyncIterator["Relay"]:
     """Yields a relay whose credentials and trust are those of `context`."""
     connector = aiohttp.TCPConnector(limit=0, ssl=context or True, socket_factory=keepalive_socket)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
@@ -45,20 +47,26 @@ async def relays(context: ssl.SSLContext | None = None) -> AsyncIterator["Relay"
     async with aiohttp.ClientSession(
         connector=connector, timeout=timeout, headers=headers, raise_for_status=raise_for_refusal
     ) as session:
-        yield Relay(session, context)
+        yield Relay(session, context, head_seconds)
 
 
 class Relay:
     """Sends requests to backends on behalf of clients."""
 
-    def __init__(self, session: aiohttp.ClientSession, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        context: ssl.SSLContext | None = None,
+        head_seconds: float = HEAD_SECONDS,
+    ) -> None:
         self._session = session
         self._context = context
+        self._head_seconds = head_seconds
 
     async def answer(self, method: str, url: str, body: bytes = b"") -> Response | Stream:
         """Returns the answer of the backend: whole if it is an error, else as a stream. Raises ApiError without one."""
-        with _backend_errors(f'{method.capitalize()} "{url}"', url):
-            async with asyncio.timeout(HEAD_SECONDS):
+        with self._backend_errors(f'{method.capitalize()} "{url}"', url):
+            async with asyncio.timeout(self._head_seconds):
                 response = await self._session.request(
                     method, URL(url, encoded=True), data=body or None, allow_redirects=False
                 )
@@ -66,8 +74,8 @@ class Relay:
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
             return Stream(chunks=_chunks(response), status=response.status, content_type=content_type)
         try:
-            with _backend_errors(f'{method.capitalize()} "{url}"', url):
-                async with asyncio.timeout(HEAD_SECONDS):
+            with self._backend_errors(f'{method.capitalize()} "{url}"', url):
+                async with asyncio.timeout(self._head_seconds):
                     refusal = await response.content.read(MAX_REFUSAL)
         finally:
             response.close()
@@ -82,11 +90,11 @@ class Relay:
         protocol = choose_protocol(asked)
         far: FarSocket | FarStreams
         try:
-            with _backend_errors("error dialing backend", url):
+            with self._backend_errors("error dialing backend", url):
                 if spdy:
-                    far = await spdy_client.dial(url, spdy, seconds=HEAD_SECONDS)
+                    far = await spdy_client.dial(url, spdy, seconds=self._head_seconds)
                 else:
-                    far = await dial(self._session, url, PROTOCOLS, seconds=HEAD_SECONDS)
+                    far = await dial(self._session, url, PROTOCOLS, seconds=self._head_seconds)
         except HandshakeRefused as refusal:
             return Response(status=refusal.status, body=refusal.body, content_type=refusal.content_type)
         if not far.protocol:
@@ -106,8 +114,8 @@ class Relay:
         within = upgrading.tunnelled(asked.headers)
         versions = within or upgrading.versions(asked.headers)
         try:
-            with _backend_errors("error dialing backend", url):
-                far = await http_upgrade_client.dial(url, versions, seconds=HEAD_SECONDS, context=self._context)
+            with self._backend_errors("error dialing backend", url):
+                far = await http_upgrade_client.dial(url, versions, seconds=self._head_seconds, context=self._context)
         except HandshakeRefused as refusal:
             return Response(status=refusal.status, body=refusal.body, content_type=refusal.content_type)
         if within:
@@ -117,6 +125,15 @@ class Relay:
         return Tunnel(
             protocol=spdy_frames.PROTOCOL, headers=headers, run=lambda near: carry_bytes(near, far), release=far.close
         )
+
+    @contextlib.contextmanager
+    def _backend_errors(self, doing: str, url: str) -> Iterator[None]:
+        """Translates connection errors into a Status of code 500."""
+        try:
+            yield
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is one, too
+            reason = _reason(error, url, self._head_seconds)
+            raise ApiError(Reason.UNKNOWN, f"{doing}: {reason}", code=500) from error
 
 
 def choose_protocol(asked: Request) -> str:
@@ -209,16 +226,7 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, Non
         response.close()
 
 
-@contextlib.contextmanager
-def _backend_errors(doing: str, url: str) -> Iterator[None]:
-    """Translates connection errors into a Status of code 500."""
-    try:
-        yield
-    except (aiohttp.ClientError, OSError) as error:  # TimeoutError is one, too
-        raise ApiError(Reason.UNKNOWN, f"{doing}: {_reason(error, url)}", code=500) from error
-
-
-def _reason(error: Exception, url: str) -> str:
+def _reason(error: Exception, url: str, head_seconds: float) -> str:
     """Words an error as Go's net package does; operators know these texts."""
     if isinstance(error, aiohttp.ClientConnectorDNSError | socket.gaierror):
         return f"dial tcp: lookup {urlsplit(url).hostname}: no such host"
@@ -233,7 +241,7 @@ def _reason(error: Exception, url: str) -> str:
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return f"dial tcp {_place(url)}: i/o timeout"
     if isinstance(error, TimeoutError):
-        return f"{_place(url)}: no answer within {HEAD_SECONDS:g}s"
+        return f"{_place(url)}: no answer within {head_seconds:g}s"
     if isinstance(error, OSError) and error.errno is not None:
         return f"dial tcp {_place(url)}: connect: {os.strerror(error.errno).lower()}"
     if isinstance(error, aiohttp.ServerDisconnectedError):

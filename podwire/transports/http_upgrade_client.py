@@ -76,10 +76,9 @@ async def dial(url: str, versions: Iterable[str], *, seconds: float, context: ss
             ssl=(context or ssl.create_default_context()) if secure else None,
             limit=MAX_HEAD,
         )
-        far = FarBytes(reader, writer)
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(writer.close)
+            far = FarBytes(reader, writer)
             await far.handshake(f"{target.path or '/'}?{target.query}".rstrip("?"), target.netloc, versions)
-        except BaseException:
-            writer.close()
-            raise
+            undo.pop_all()
     return far

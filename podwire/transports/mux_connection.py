@@ -5,7 +5,7 @@ handler runs as a task of its own.
 
 Backpressure: a peer that sends and does not read cannot fill this side's memory. Reading from it pauses until it
 reads, unless this side waits for a response itself (two peers that both send much and wait for each other would
-deadlock). A peer that leaves MAX_UNSENT bytes unread is disconnected.
+deadlock). A peer that leaves `MuxLimits.unsent` bytes unread is disconnected.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
@@ -35,12 +36,18 @@ from podwire.protocols.ttrpc.wire import Frame, Frames
 
 _log = logging.getLogger(__name__)
 
-MAX_HANDLING = 64
-"""Concurrent requests of one peer; more are rejected with RESOURCE_EXHAUSTED."""
-MAX_UNSENT = 64 << 20
-"""Bytes that may wait for a peer to read them."""
-FLUSHING = 1.0
-"""Seconds that a peer has to read what was written before the connection closes."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MuxLimits:
+    """Limits of one connection."""
+
+    handling: int = 64
+    """Concurrent requests of one peer; more are rejected with RESOURCE_EXHAUSTED."""
+    unsent: int = 64 << 20
+    """Bytes that may wait for a peer to read them."""
+    flush_seconds: float = 1.0
+    """How long a peer has to read what was written before the connection closes."""
+
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
@@ -79,8 +86,9 @@ class Services:
 class MuxConnection(asyncio.Protocol):
     """Client and server side of one connection."""
 
-    def __init__(self, services: Services, *, asks_on: int, answers_on: int) -> None:
+    def __init__(self, services: Services, *, asks_on: int, answers_on: int, limits: MuxLimits | None = None) -> None:
         self._services = services
+        self._limits = limits or MuxLimits()
         self._asks_on, self._answers_on = asks_on, answers_on
         self._asking, self._answering = Asking(), Answering()
         self._pieces = mux.Pieces()
@@ -197,10 +205,10 @@ class MuxConnection(asyncio.Protocol):
         self._why = self._why or why
         if self._transport is not None and not self.closed.done():
             self._transport.close()
-            await asyncio.wait([self.closed], timeout=FLUSHING)
+            await asyncio.wait([self.closed], timeout=self._limits.flush_seconds)
             if not self.closed.done():
                 self._transport.abort()
-                await asyncio.shield(self.closed)
+                await asyncio.wait([self.closed])
         await asyncio.gather(*self._handling, return_exceptions=True)
 
     def abort(self, why: str) -> None:
@@ -230,8 +238,10 @@ class MuxConnection(asyncio.Protocol):
                 _log.info("ignored unexpected request frame", extra={"error": why})
 
     def _begin(self, asked: Asked) -> None:
-        if len(self._handling) >= MAX_HANDLING:
-            self._send(refuse(asked.stream, ResourceExhausted(f"{MAX_HANDLING} requests are in flight already")))
+        if len(self._handling) >= self._limits.handling:
+            self._send(
+                refuse(asked.stream, ResourceExhausted(f"{self._limits.handling} requests are in flight already"))
+            )
             return
         task = self._loop.create_task(self._handle(asked), name=f"answer {asked.method}")
         self._handling.add(task)
@@ -266,7 +276,7 @@ class MuxConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         self._transport.write(data)
-        if self._send_buffer_full and (unsent := self._transport.get_write_buffer_size()) > MAX_UNSENT:
+        if self._send_buffer_full and (unsent := self._transport.get_write_buffer_size()) > self._limits.unsent:
             self.abort(f"the peer does not read: {unsent} bytes are unsent")
 
 

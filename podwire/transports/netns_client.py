@@ -7,6 +7,7 @@ import socket
 
 from podwire.linux.errors import LinuxError
 from podwire.linux.proc.namespaces import visit
+from podwire.tasks.uncancelled import thread_to_completion
 
 _ADDRESSES = ((socket.AF_INET, "tcp4", "127.0.0.1"), (socket.AF_INET6, "tcp6", "::1"))
 
@@ -28,27 +29,16 @@ async def connect_port(netns: str, port: int) -> tuple[asyncio.StreamReader, asy
 
 
 async def _connect(netns: str, family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    opening = asyncio.create_task(asyncio.to_thread(_open, netns, family))
-    try:
-        opened = await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        opening.add_done_callback(_close)  # a thread that has begun cannot be stopped
-        raise
     with contextlib.ExitStack() as undo:
-        undo.callback(opened.close)
+        opened = await thread_to_completion(_open, netns, family, undo)
         await asyncio.get_running_loop().sock_connect(opened, (host, port))
         undo.pop_all()
     return opened
 
 
-def _close(opening: "asyncio.Task[socket.socket]") -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
-
-
-def _open(netns: str, family: socket.AddressFamily) -> socket.socket:
+def _open(netns: str, family: socket.AddressFamily, undo: contextlib.ExitStack) -> socket.socket:
     """Opens a socket in a namespace: it belongs to that namespace, wherever it is used."""
     with visit(netns) if netns else contextlib.nullcontext():
-        opened = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        opened = undo.enter_context(socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return opened

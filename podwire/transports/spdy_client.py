@@ -6,6 +6,7 @@ that reads to the end would hang.
 
 from collections import deque
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 
 from podwire.interfaces import ByteStream
 from podwire.protocols.streaming import spdy
@@ -81,10 +82,9 @@ async def dial(url: str, channels: Iterable[Channel], *, seconds: float) -> FarS
     """Opens the exec or attach session at this URL. Raises HandshakeRefused and OSError, of which TimeoutError is
     one."""
     wire = await http_upgrade_client.dial(url, (V4,), seconds=seconds)
-    far = FarStreams(wire)
-    try:
+    async with AsyncExitStack() as undo:
+        far = FarStreams(wire)
+        undo.push_async_callback(far.close)
         await far.open(channels)
-    except BaseException:
-        await far.close()
-        raise
+        undo.pop_all()
     return far

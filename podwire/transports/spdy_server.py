@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from podwire.interfaces import ByteStream
 from podwire.protocols.streaming import outcome, spdy
@@ -18,12 +19,19 @@ VERSIONS = (V4, V3, V2)
 """Versions of exec and attach over SPDY: v4 has the outcome as an object, v3 as text, v2 has no terminal sizes."""
 
 READ = 64 * 1024
-MAX_STREAMS = 1000
-"""Streams open at once; further ones are refused."""
-CLOSE_SECONDS = 2.0
-"""Time for the client to close after the last frame."""
-OPEN_SECONDS = 30.0
-"""From the handshake to the last required stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpdyLimits:
+    """Limits of one connection."""
+
+    streams: int = 1000
+    """Streams open at once; further ones are refused."""
+    close_seconds: float = 2.0
+    """Time for the client to close after the last frame."""
+    open_seconds: float = 30.0
+    """From the handshake to the last required stream."""
+
 
 Event = spdy.Opened | spdy.Data | spdy.Reset
 
@@ -33,9 +41,9 @@ _CHANNELS = {channel.name.lower(): channel for channel in Channel}
 class Frames:
     """One connection. One task receives events; any task may send."""
 
-    def __init__(self, wire: ByteStream, close_seconds: float = CLOSE_SECONDS) -> None:
+    def __init__(self, wire: ByteStream, limits: SpdyLimits | None = None) -> None:
         self._wire = wire
-        self._close_seconds = close_seconds
+        self.limits = limits or SpdyLimits()
         self._spdy = spdy.Connection()
         self._events: deque[spdy.Event] = deque()
         self._receiving: set[int] = set()
@@ -89,7 +97,7 @@ class Frames:
             self._events.clear()
             return False
         self._last = stream
-        if len(self._receiving | self._sending) >= MAX_STREAMS:
+        if len(self._receiving | self._sending) >= self.limits.streams:
             await self._wire.write(spdy.reset(stream, spdy.Why.REFUSED_STREAM))
             return False
         self._sending.add(stream)
@@ -130,7 +138,7 @@ class Frames:
         ends = [frame for stream in sorted(self._sending) for frame in spdy.data(stream, b"", end=True)]
         self._sending.clear()
         try:
-            async with asyncio.timeout(self._close_seconds):
+            async with asyncio.timeout(self.limits.close_seconds):
                 await self._wire.write(b"".join([*ends, spdy.go_away(self._last, blame=self._blame)]))
                 while await self._wire.read(READ):
                     pass
@@ -155,7 +163,7 @@ class SpdySocket:
         """Returns whether the client opened a stream for each channel in time."""
         needed = {channel for channel in channels if channel != Channel.RESIZE or self._version != V2}
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(OPEN_SECONDS):
+            async with asyncio.timeout(self._frames.limits.open_seconds):
                 while not needed <= self._streams.keys():
                     event = await self._frames.next()
                     if event is None:

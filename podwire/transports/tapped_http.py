@@ -111,7 +111,7 @@ class _Chunks:
         except StopAsyncIteration:
             self._end(None)
             raise
-        except BaseException as error:
+        except BaseException as error:  # the tap is told how the stream ended, cancellation included
             self._end(error)
             raise
         self._call.event(chunk)
@@ -181,7 +181,7 @@ class _TappedIncoming:
     async def read(self) -> bytes:
         try:
             data = await self._incoming.read()
-        except BaseException as error:
+        except BaseException as error:  # as above
             self._end(error)
             raise
         whole, newline, rest = data.rpartition(b"\n")

@@ -8,7 +8,6 @@ dead server is replaced; one with a listener is not.
 import asyncio
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import socket
@@ -17,6 +16,9 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from podwire.durable.locks import LockHeld, lock_directory
+from podwire.linux.errors import NoSuchPath
 
 MAX_PATH = 107
 """Bytes of the longest path that the kernel accepts."""
@@ -49,7 +51,7 @@ async def bind_socket(
 
 async def remove_socket(bound: BoundSocket) -> None:
     """Removes the socket, unless another server has replaced it."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, NoSuchPath):
         async with _directory_lock(bound.path.parent):
             if bound.path.stat().st_ino == bound.inode:
                 bound.path.unlink()
@@ -64,17 +66,14 @@ def _with_directory(path: str | os.PathLike[str]) -> Path:
 @contextlib.asynccontextmanager
 async def _directory_lock(directory: Path) -> AsyncIterator[None]:
     """Locks the directory: two servers that start at once must not both replace the same dead socket."""
-    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        while True:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:  # polling: a thread that blocks in flock could not be cancelled
-                await asyncio.sleep(0.005)
+    while True:
+        try:
+            lock = lock_directory(directory)
+            break
+        except LockHeld:  # polling: a thread that waits for a lock could not be cancelled
+            await asyncio.sleep(0.005)
+    with lock:
         yield
-    finally:
-        os.close(held)
 
 
 def _put(path: Path, bind: Callable[[str], object]) -> BoundSocket:

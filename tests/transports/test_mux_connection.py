@@ -19,11 +19,11 @@ from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.ttrpc import call, mux, ttrpc_pb2, wire
 from podwire.protocols.ttrpc.sides import Asking, answer
-from podwire.transports import mux_connection as module
 from podwire.transports.mux_connection import (
     AnswerTimeout,
     ConnectionClosed,
     MuxConnection,
+    MuxLimits,
     Services,
     connect,
     over_socket,
@@ -42,9 +42,9 @@ async def limited():
         yield
 
 
-def runtime(**handlers):
+def runtime(limits=None, **handlers):
     services = Services(methods.RUNTIME, handlers)
-    return MuxConnection(services, asks_on=mux.PLUGIN_SERVICE, answers_on=mux.RUNTIME_SERVICE)
+    return MuxConnection(services, asks_on=mux.PLUGIN_SERVICE, answers_on=mux.RUNTIME_SERVICE, limits=limits)
 
 
 def plugin(**handlers):
@@ -501,9 +501,8 @@ async def test_a_side_that_waits_for_a_response_reads_although_the_peer_does_not
         assert await whole_answer(peer) == 1
 
 
-async def test_a_peer_that_leaves_too_much_is_given_up(monkeypatch):
-    monkeypatch.setattr(module, "MAX_UNSENT", 1_000_000)
-    connection = runtime()
+async def test_a_peer_that_leaves_too_much_is_given_up():
+    connection = runtime(MuxLimits(unsent=1_000_000))
     async with facing(connection) as peer:
         peer.reader._transport.pause_reading()
         with pytest.raises(ConnectionClosed, match=r"the peer does not read: \d+ bytes are unsent"):
@@ -511,9 +510,8 @@ async def test_a_peer_that_leaves_too_much_is_given_up(monkeypatch):
         assert "does not read" in await connection.closed
 
 
-async def test_closing_does_not_wait_for_a_peer_that_does_not_read(monkeypatch):
-    monkeypatch.setattr(module, "FLUSHING", 0.01)
-    connection = runtime()
+async def test_closing_does_not_wait_for_a_peer_that_does_not_read():
+    connection = runtime(MuxLimits(flush_seconds=0.01))
     async with facing(connection) as peer:
         peer.reader._transport.pause_reading()
         asked = asyncio.create_task(
@@ -533,7 +531,7 @@ async def test_so_many_requests_are_handled_at_once_and_more_are_refused():
         return pb.RunPodSandboxResponse()
 
     async with facing(plugin(RunPodSandbox=handler)) as peer:
-        asked = [peer.ask(RUN, POD) for _ in range(module.MAX_HANDLING + 1)]
+        asked = [peer.ask(RUN, POD) for _ in range(MuxLimits().handling + 1)]
         assert (await peer.reply())[:2] == (asked[-1], ResourceExhausted.code)
         gate.set()
         assert sorted([(await peer.reply())[:2] for _ in asked[:-1]]) == [(each, 0) for each in asked[:-1]]

@@ -7,8 +7,7 @@ import pytest
 from podwire.protocols.streaming import outcome, spdy
 from podwire.protocols.streaming.channels import half_close
 from podwire.protocols.streaming.remote_command import Channel
-from podwire.transports import spdy_server
-from podwire.transports.spdy_server import V2, V3, V4, Frames, SpdySocket
+from podwire.transports.spdy_server import V2, V3, V4, Frames, SpdyLimits, SpdySocket
 
 PING = bytes.fromhex("80030006 00 000004 00000001")
 
@@ -101,9 +100,8 @@ async def test_data_for_a_stream_that_never_was_is_refused_and_for_one_that_was_
     assert wire.heard() == []
 
 
-async def test_only_so_many_streams_are_open_at_once(wire, monkeypatch):
-    monkeypatch.setattr(spdy_server, "MAX_STREAMS", 2)
-    frames = Frames(wire)
+async def test_only_so_many_streams_are_open_at_once(wire):
+    frames = Frames(wire, SpdyLimits(streams=2))
     wire.say(*opened(wire, "a", "b", "c"), spdy.reset(1, spdy.Why.CANCEL), wire.client.open(7, {}))
     found = [await frames.next() for _ in range(4)]
     assert [each.stream for each in found] == [1, 3, 1, 7]
@@ -156,12 +154,11 @@ async def test_the_oldest_version_has_no_sizes(wire):
     assert await socket.open([Channel.ERROR, Channel.STDOUT, Channel.RESIZE])
 
 
-async def test_a_client_that_opens_too_little_or_goes_is_not_waited_for(wire, monkeypatch):
+async def test_a_client_that_opens_too_little_or_goes_is_not_waited_for(wire):
     wire.say(*opened(wire, "error"))
     wire.hang_up()
     assert not await SpdySocket(Frames(wire), V4).open([Channel.ERROR, Channel.STDOUT])
-    monkeypatch.setattr(spdy_server, "OPEN_SECONDS", 0.01)
-    assert not await SpdySocket(Frames(wire), V4).open([Channel.ERROR])
+    assert not await SpdySocket(Frames(wire, SpdyLimits(open_seconds=0.01)), V4).open([Channel.ERROR])
 
 
 async def test_streams_of_no_channel_or_of_one_that_is_there_are_refused(wire):

@@ -29,6 +29,10 @@ class Limits:
 
     call: float = 5.0
     keepalive: float = 10.0
+    chunk: int = 5000
+    """Keys per call of a list; longer ones take several calls, all at the revision of the first."""
+    oldest: tuple[int, int] = (3, 4)
+    """The oldest version of etcd that is accepted."""
 
 
 @dataclass(frozen=True, slots=True)

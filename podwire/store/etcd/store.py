@@ -5,6 +5,7 @@ Reads are linearizable and go to etcd; so do lists at a revision. Watches are fe
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
 from podwire.protocols.storage import Gone, Item, KeyExists, NotYet, Page, Stale, StorageError, StoreUnavailable, Watch
 from podwire.store.broadcast import QUEUE, Broadcaster
@@ -18,20 +19,19 @@ from podwire.store.etcd.layout import Layout, end_of
 from podwire.store.etcd.root_watch import RootWatch
 from podwire.store.history import History, Window
 
-OLDEST = (3, 4)
 ABSENT = 0
 NEVER = -1
 """Revisions to compare with: etcd reports 0 for an absent key; no key ever has -1."""
-
-CHUNK = 5000
-"""Keys per call; longer lists take several calls, all at the revision of the first."""
 
 
 class EtcdStore:
     """A store in an etcd cluster that may be shared with other API servers. Open with `EtcdStore.open`."""
 
-    def __init__(self, client: EtcdClient, address: Address, history: History, *, keep: Window, queue: int) -> None:
+    def __init__(
+        self, client: EtcdClient, address: Address, history: History, *, keep: Window, queue: int, chunk: int
+    ) -> None:
         self._client = client
+        self._chunk = chunk
         self._layout = Layout(address.prefix)
         self._broadcaster = Broadcaster(history, queue=queue)
         self._seen = history.revision
@@ -49,18 +49,18 @@ class EtcdStore:
         """Opens the store; raises BadUrl, or CannotOpen when etcd does not answer or is too old."""
         address = parse(url)
         window = keep or Window()
-        client = EtcdClient(address, limits or Limits())
-        try:
-            await _check_version(client)
-            newest = await _newest(client)
-            floor = await _floor(client, newest, window.revisions)
-        except StorageError as error:
-            await client.close()
-            raise CannotOpen(str(error)) from error
-        except BaseException:
-            await client.close()
-            raise
-        store = cls(client, address, History(floor), keep=window, queue=queue)
+        limits = limits or Limits()
+        async with AsyncExitStack() as undo:
+            client = EtcdClient(address, limits)
+            undo.push_async_callback(client.close)
+            try:
+                await _check_version(client, limits.oldest)
+                newest = await _newest(client)
+                floor = await _floor(client, newest, window.revisions)
+            except StorageError as error:
+                raise CannotOpen(str(error)) from error
+            undo.pop_all()
+        store = cls(client, address, History(floor), keep=window, queue=queue, chunk=limits.chunk)
         store._observe_revision(newest)
         return store
 
@@ -93,7 +93,7 @@ class EtcdStore:
             start = max(start, self._layout.raw(after) + b"\0")
         kvs: list[pb.KeyValue] = []
         while True:
-            page_size = min(CHUNK, limit - len(kvs)) if limit else CHUNK
+            page_size = min(self._chunk, limit - len(kvs)) if limit else self._chunk
             request = pb.RangeRequest(key=start, range_end=end, limit=page_size, revision=at or 0)
             answer = await self._range(request)
             at = at or answer.header.revision
@@ -183,10 +183,10 @@ class EtcdStore:
             raise StoreUnavailable("the store is closed")
 
 
-async def _check_version(client: EtcdClient) -> None:
+async def _check_version(client: EtcdClient, oldest: tuple[int, int]) -> None:
     version = (await client.status()).version
-    if tuple(map(int, version.split(".")[:2])) < OLDEST:
-        raise CannotOpen(f"etcd is version {version}; {'.'.join(map(str, OLDEST))} is the oldest that is supported")
+    if tuple(map(int, version.split(".")[:2])) < oldest:
+        raise CannotOpen(f"etcd is version {version}; {'.'.join(map(str, oldest))} is the oldest that is supported")
 
 
 async def _newest(client: EtcdClient) -> int:

@@ -129,7 +129,8 @@ class SqliteStore(CachedStore):
             self._loop.call_soon(self._submit_gathered)  # writes of one loop iteration share a transaction
         self._gathered.append(change)
         failpoint(ADMITTED)
-        if (error := await asyncio.shield(outcome)) is not None:  # the write goes on when its caller is cancelled
+        await asyncio.wait((outcome,))  # the write goes on when its caller is cancelled
+        if (error := outcome.result()) is not None:
             raise type(error)(*error.args)
         return change
 

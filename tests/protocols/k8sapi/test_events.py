@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.objects import names, pods
-from podwire.protocols.k8sapi.client_side import events
 from podwire.protocols.k8sapi.client_side.events import (
     BURST,
     CORE_V1,
@@ -85,9 +84,8 @@ def test_the_rate_limit_allows_one_burst_after_a_pause():
     assert [each is not None for each in late] == [True] * BURST + [False]
 
 
-def test_the_longest_unheard_are_forgotten(monkeypatch):
-    monkeypatch.setattr(events, "REMEMBERED", 2)
-    tally = Tally()
+def test_the_least_recent_events_are_forgotten():
+    tally = Tally(remembered=2)
     for name in ("a", "b", "a", "c"):
         tally.add(NOTE._replace(message=name), NOON, 0.0)
     assert [tally.add(NOTE._replace(message=name), NOON, 0.0).count for name in ("a", "c", "b")] == [3, 2, 1]

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +10,8 @@ from podwire.apiserver import Pki, Settings, assemble
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.objects import pods
 from podwire.protocols.k8sapi.client_side import Client, Interrupted, Scope, Unreachable
-from podwire.protocols.k8sapi.client_side import recorder as recorders
 from podwire.protocols.k8sapi.client_side.events import BURST, CORE_V1, EVENTS_V1, REFILL_SECONDS
-from podwire.protocols.k8sapi.client_side.recorder import QUEUED, Recorder
+from podwire.protocols.k8sapi.client_side.recorder import AWAY_SECONDS, BATCH_SECONDS, QUEUED, Recorder
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.store.memory import MemoryStore
@@ -117,11 +115,6 @@ async def running(recorder: Recorder):
         await asyncio.wait([task])
 
 
-@pytest.fixture(autouse=True)
-def _hurried(monkeypatch) -> None:
-    monkeypatch.setattr(recorders, "MANNERS", 0.001)
-
-
 @pytest.fixture
 def time() -> Time:
     return Time()
@@ -133,16 +126,17 @@ def api() -> Api:
 
 
 @pytest.fixture
-def recorder(api, time) -> Recorder:
-    return Recorder(api, time, component="kubelet", host="n1")
+def recorder(api, time, request) -> Recorder:
+    """A test that asks for `pauses` ends them itself."""
+    if "pauses" in request.fixturenames:
+        pauses = request.getfixturevalue("pauses")
+        return Recorder(api, time, component="kubelet", host="n1", pause=lambda seconds, _event: pauses.sleep(seconds))
+    return Recorder(api, time, component="kubelet", host="n1", batch_seconds=0.001)
 
 
 @pytest.fixture
-def pauses(monkeypatch) -> Pauses:
-    made = Pauses()
-    monkeypatch.setattr(recorders, "asyncio", SimpleNamespace(Event=asyncio.Event, sleep=made.sleep))
-    monkeypatch.setattr(recorders, "_wait", lambda _event, most: made.sleep(most))
-    return made
+def pauses() -> Pauses:
+    return Pauses()
 
 
 @pytest.fixture
@@ -220,7 +214,7 @@ async def test_events_wait_and_then_come_with_the_time_when_they_happened(api, r
     async with running(recorder):
         recorder.tell(pod(), "Normal", "Pulled", "x")
         manners = await pauses.next()
-        assert pauses.asked == [recorders.MANNERS]
+        assert pauses.asked == [BATCH_SECONDS]
         time.now += 10
         recorder.tell(pod(), "Normal", "Started", "x")
         time.now += 10
@@ -229,16 +223,14 @@ async def test_events_wait_and_then_come_with_the_time_when_they_happened(api, r
     assert [each["lastTimestamp"] for each in api.created] == [EIGHT, TEN_LATER]
 
 
-async def test_a_warning_flushes_the_queue_at_once(api, recorder, monkeypatch):
-    monkeypatch.setattr(recorders, "MANNERS", 2 * SOON)
+async def test_a_warning_flushes_the_queue_at_once(api, time):
+    recorder = Recorder(api, time, component="kubelet", host="n1", batch_seconds=2 * SOON)
     async with running(recorder):
         recorder.tell(pod(), "Normal", "Pulled", "x")
         await asyncio.sleep(0)
         recorder.tell(pod(), "Warning", "Failed", "x")
         await settled(recorder)
-        assert [each["reason"] for each in api.created] == ["Pulled", "Failed"]
-        monkeypatch.setattr(recorders, "MANNERS", 0.001)
-        recorder.tell(pod(), "Normal", "Started", "x")
+        assert [event["reason"] for event in api.created] == ["Pulled", "Failed"]
 
 
 async def test_a_burst_is_sent_without_further_pauses(api, recorder, pauses):
@@ -250,7 +242,7 @@ async def test_a_burst_is_sent_without_further_pauses(api, recorder, pauses):
         await api.called(1)
         recorder.tell(pod(), "Normal", "told while others are sent", "x")
         api.gate.set()
-    assert (len(api.created), pauses.asked) == (BURST, [recorders.MANNERS])
+    assert (len(api.created), pauses.asked) == (BURST, [BATCH_SECONDS])
 
 
 async def test_nothing_is_left_when_it_is_idle(api, recorder):
@@ -386,7 +378,7 @@ async def test_when_the_api_is_away_for_too_long_events_are_dropped(api, recorde
     async with running(recorder):
         (await pauses.next()).set_result(None)
         until_the_next_try = await pauses.next()
-        time.now += recorders.AWAY_SECONDS
+        time.now += AWAY_SECONDS
         recorder.tell(pod(), "Normal", "Pulled", "new")
         api.away = None
         until_the_next_try.set_result(None)

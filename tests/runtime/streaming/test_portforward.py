@@ -12,7 +12,7 @@ from podwire.runtime.streaming.port_connection import InputQueue
 from podwire.runtime.streaming.portforward import WebSocketForwarder
 from podwire.runtime.streaming.portforward_spdy import SpdyForwarder
 from podwire.transports.netns_client import connect_port
-from podwire.transports.spdy_server import Frames
+from podwire.transports.spdy_server import Frames, SpdyLimits
 
 SECONDS = 30.0
 
@@ -168,7 +168,7 @@ async def test_the_clients_end_is_the_ports_and_the_port_still_answers(client, l
     assert client.data == {1: b"4 bytes", 3: b""}
 
 
-async def test_a_port_that_ended_its_output_still_receives_input(client, listening):
+async def test_a_port_that_has_said_all_still_hears_what_comes(client, listening):
     heard = asyncio.get_running_loop().create_future()
 
     async def first_speak(reader, writer):
@@ -184,7 +184,7 @@ async def test_a_port_that_ended_its_output_still_receives_input(client, listeni
     assert await heard == b"and goodbye"
 
 
-async def test_a_refused_port_is_reported_and_the_session_continues(client, listening):
+async def test_a_refused_port_is_reported_and_the_session_goes_on(client, listening):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed = taken.getsockname()[1]
     port = await listening(echo)
@@ -234,7 +234,8 @@ async def test_a_port_that_never_reads_does_not_outlive_its_client(listening):
         return await connect_port("", number)
 
     port, client = await listening(stare), Client(Wire())
-    running = asyncio.create_task(SpdyForwarder(Frames(client.wire, close_seconds=0.1), "pod-1", connect).run())
+    frames = Frames(client.wire, SpdyLimits(close_seconds=0.1))
+    running = asyncio.create_task(SpdyForwarder(frames, "pod-1", connect).run())
     hearing = asyncio.create_task(client.listen())
     await client.open(1, "error", port)
     await client.open(3, "data", port)

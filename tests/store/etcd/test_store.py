@@ -69,9 +69,8 @@ async def test_a_compacted_past_is_found_at_opening(start_etcd, take):
     await store.close()
 
 
-async def test_a_long_list_is_read_in_parts_of_one_revision(shared_etcd, monkeypatch):
-    monkeypatch.setattr("podwire.store.etcd.store.CHUNK", 7)
-    store = await EtcdStore.open(f"etcd://{shared_etcd.address}?prefix=/long")
+async def test_a_long_list_is_read_in_parts_of_one_revision(shared_etcd):
+    store = await EtcdStore.open(f"etcd://{shared_etcd.address}?prefix=/long", limits=Limits(chunk=7))
     items = [await store.create(f"{PODS}{number:03}", b"") for number in range(30)]
     page = await store.list(PODS)
     assert (page.items, page.more, page.remaining) == (tuple(items), False, 0)
@@ -205,10 +204,9 @@ async def test_an_etcd_that_is_not_there_is_named(tmp_path):
         await EtcdStore.open("etcd://127.0.0.1:1", limits=SHORT)
 
 
-async def test_an_etcd_that_is_too_old_is_refused(shared_etcd, monkeypatch):
-    monkeypatch.setattr("podwire.store.etcd.store.OLDEST", (99, 1))
+async def test_an_etcd_that_is_too_old_is_refused(shared_etcd):
     with pytest.raises(CannotOpen, match=r"etcd is version 3\.\d+\.\d+; 99\.1 is the oldest"):
-        await EtcdStore.open(f"etcd://{shared_etcd.address}")
+        await EtcdStore.open(f"etcd://{shared_etcd.address}", limits=Limits(oldest=(99, 1)))
 
 
 class Authority:

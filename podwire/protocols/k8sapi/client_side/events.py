@@ -110,13 +110,14 @@ Value = TypeVar("Value")
 class _Recent(Generic[Key, Value]):
     """The values of the keys that were asked for lately."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._values: OrderedDict[Key, Value] = OrderedDict()
 
     def get(self, key: Key, make: Callable[[], Value]) -> Value:
         if key not in self._values:
             self._values[key] = make()
-            if len(self._values) > REMEMBERED:
+            if len(self._values) > self._most:
                 self._values.popitem(last=False)
         self._values.move_to_end(key)
         return self._values[key]
@@ -125,9 +126,9 @@ class _Recent(Generic[Key, Value]):
 class Tally:
     """Aggregates recent events and counts repeats."""
 
-    def __init__(self) -> None:
-        self._recorded: _Recent[Note, RecordedEvent] = _Recent()
-        self._buckets: _Recent[Reference, _Bucket] = _Recent()
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        self._recorded: _Recent[Note, RecordedEvent] = _Recent(remembered)
+        self._buckets: _Recent[Reference, _Bucket] = _Recent(remembered)
 
     def add(self, note: Note, wall: float, now: float) -> RecordedEvent | None:
         """Count it; None when there is too much about its object already.

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
 
 from podwire.interfaces import Clock
 from podwire.objects.pods import Pod
@@ -29,16 +30,30 @@ QUEUED = 1000
 AWAY_SECONDS = 120.0
 """An event that could not be sent for so long is dropped: newer ones matter more."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
-MANNERS = 0.2
+BATCH_SECONDS = 0.2
 """Seconds between the first of several events and their sending: a pod's start is not slowed by what is recorded of it.
 Warnings go at once, and take along what waits."""
+
+Pause = Callable[[float, asyncio.Event | None], Awaitable[None]]
 
 
 class Recorder:
     """Never waits and never fails its caller. What is recorded again is counted in the event that was sent already."""
 
-    def __init__(self, api: Client, clock: Clock, *, component: str, host: str = "", shape: Shape = CORE_V1) -> None:
+    def __init__(
+        self,
+        api: Client,
+        clock: Clock,
+        *,
+        component: str,
+        host: str = "",
+        shape: Shape = CORE_V1,
+        batch_seconds: float = BATCH_SECONDS,
+        pause: Pause | None = None,
+    ) -> None:
+        """`pause` replaces the waiting in tests."""
         self._api, self._clock, self._source, self._shape = api, clock, Source(component, host), shape
+        self._batch_seconds, self._pause = batch_seconds, pause or _pause
         self._tally, self._names = Tally(), Names()
         self._queue: deque[tuple[RecordedEvent, float]] = deque()
         self._filled, self._pressing, self._idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -73,7 +88,7 @@ class Recorder:
         """Send what is recorded, one after another, until cancelled."""
         while True:
             await self._filled.wait()
-            await _wait(self._pressing, MANNERS)
+            await self._pause(self._batch_seconds, self._pressing)
             while self._queue:
                 await self._deliver(*self._queue.popleft())
             if self._dropped:
@@ -97,7 +112,7 @@ class Recorder:
             except Exception:  # noqa: BLE001 - a fault in one event must not silence all others
                 return _log.exception("event not sent", extra=facts)
             recorded.waiting = True
-            await asyncio.sleep(pause)
+            await self._pause(pause, None)
             pause = min(pause * 2, LONGEST_PAUSE)
         recorded.waiting = False
         return _log.warning("event dropped, the API is away", extra=facts)
@@ -134,9 +149,13 @@ class Recorder:
         return True
 
 
-async def _wait(event: asyncio.Event, most: float) -> None:
+async def _pause(seconds: float, event: asyncio.Event | None) -> None:
+    """Waits; an event ends it earlier."""
+    if event is None:
+        await asyncio.sleep(seconds)
+        return
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(most):
+        async with asyncio.timeout(seconds):
             await event.wait()
 
 

@@ -1,6 +1,7 @@
 """One watch request: its frames as they come, until the server ends it."""
 
 from collections import deque
+from contextlib import ExitStack
 from typing import Self
 
 from podwire.protocols.k8sapi.client_side.http import Incoming
@@ -25,16 +26,15 @@ class Watching:
         return self
 
     async def __anext__(self) -> Frame:
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)
             while not self._ready:
                 chunk = await self._incoming.read()
                 if not chunk:
                     raise StopAsyncIteration
                 self._ready.extend(self._frames.feed(chunk))
             frame = read_frame(self._ready.popleft())
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
         if self._kind is not None and frame.type != ERROR:
             named(frame.object, self._kind)
         return frame
