@@ -23,7 +23,7 @@ from podwire.apiserver import subresources
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity import reviews
 from podwire.apiserver.identity.authorization import Attributes
-from podwire.apiserver.identity.users import User
+from podwire.apiserver.identity.users import ANONYMOUS_USER, User
 from podwire.apiserver.request import negotiation, warning_headers
 from podwire.apiserver.request.call import Call, boolean_option
 from podwire.apiserver.request.endpoints import Endpoints, page_not_found
@@ -77,6 +77,8 @@ class ApiServer:
 
     async def _answer(self, request: Request) -> Answer:
         user = await self._engine.identity.authenticator.authenticate(request)
+        if user is not ANONYMOUS_USER:
+            request.trust()
         try:
             target = paths.parse(request.path)
         except BadPath as error:

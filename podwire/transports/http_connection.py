@@ -19,6 +19,7 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError, Reason
+from podwire.transports.http_connections import Connections, network_of
 from podwire.transports.http_tunnel import Wire
 
 log = logging.getLogger(__name__)
@@ -37,18 +38,34 @@ class HttpLimits:
     """Longer than the 90 s after which Go clients drop an idle connection, so that they never meet a closing one."""
     linger_seconds: float = 2.0
     """How long the rest of an unread body is discarded, so that the client can read the error."""
+    unauthenticated_idle_seconds: float = 10.0
+    """As `idle_seconds`, for a peer that never authenticated (see http_connections)."""
     silence_seconds: int = 60
     """A peer that acknowledges nothing for this long is considered dead."""
     connections: int = 10_000
-    """Above this, connections wait in the kernel's queue; lowered to what the open-files limit allows."""
+    """Above this, an idle connection is closed for a new one; lowered to what the open-files limit allows."""
+    unauthenticated_per_address: int = 0
+    """Connections of one address (IPv6: of a /64) that are not authenticated; 0 for a quarter of all."""
 
 
 class Connection(web.RequestHandler):
     """HTTP/1.1 on one transport."""
 
-    __slots__ = ("_head_bytes", "_head_timer", "_limits", "_taken", "certificate", "wire")
+    __slots__ = (
+        "_connections",
+        "_head_bytes",
+        "_head_timer",
+        "_limits",
+        "_taken",
+        "address",
+        "certificate",
+        "handshake",
+        "last_used",
+        "network",
+        "wire",
+    )
 
-    def __init__(self, manager: web.Server, limits: HttpLimits) -> None:
+    def __init__(self, manager: web.Server, connections: Connections, limits: HttpLimits, address: str) -> None:
         super().__init__(
             manager,
             loop=asyncio.get_running_loop(),
@@ -60,7 +77,13 @@ class Connection(web.RequestHandler):
             lingering_time=limits.linger_seconds,
             auto_decompress=False,  # the handler rejects compressed bodies: no decompression bombs
         )
+        self._connections = connections
         self._limits = limits
+        self.address = address
+        self.network = network_of(address)
+        self.last_used = self._loop.time()
+        self.handshake: asyncio.Task[None] | None = None
+        """The task that accepts the connection, until it has ended."""
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._taken: Wire | None = None
@@ -72,6 +95,8 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
         self.wire = self.transport
         self.certificate = subject(transport.get_extra_info("peercert"))
+        if self.certificate is not None:
+            self._connections.trust(self)
         _detect_dead_peer(transport.get_extra_info("socket"), self._limits.silence_seconds)
         self._expect_head()
 
@@ -80,6 +105,25 @@ class Connection(web.RequestHandler):
         if self._taken is not None:
             self._taken.lost()
         super().connection_lost(exc)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is in progress; also while the TLS handshake lasts."""
+        return self._taken is None and (self.wire is None or (self._waiter is not None and not self._waiter.done()))
+
+    def evict(self) -> None:
+        if self.wire is not None:
+            self.wire.abort()
+        elif self.handshake is not None:
+            self.handshake.cancel()
+
+    def used(self) -> None:
+        """A request came."""
+        self._connections.used(self, self._loop.time())
+
+    def trust(self) -> None:
+        """The peer is authenticated."""
+        self._connections.trust(self)
 
     def take(self) -> Wire:
         """Hands the bytes of the connection to the caller; no request follows. Raises ConnectionError."""
@@ -148,12 +192,11 @@ class Connection(web.RequestHandler):
         return closing(_unreadable(exc, self._limits))
 
 
-def take(request: web.BaseRequest) -> Wire:
-    """Returns the bytes of a request's connection. Raises ConnectionError when it is closed."""
+def connection_of(request: web.BaseRequest) -> Connection:
     connection = request.protocol
     if not isinstance(connection, Connection):
         raise TypeError("the request came over another kind of connection")
-    return connection.take()
+    return connection
 
 
 INTERNAL_ERROR = ApiError(Reason.INTERNAL_ERROR, "Internal error occurred; see the server's log")

@@ -16,7 +16,6 @@ from aiohttp.web_protocol import RequestPayloadError
 from podwire.protocols.k8sapi.server_side import (
     Answer,
     BodyTooLarge,
-    Certificate,
     Handler,
     Request,
     Response,
@@ -31,9 +30,9 @@ from podwire.transports.http_connection import (
     Connection,
     HttpLimits,
     closing,
+    connection_of,
     head_too_large,
     status_body,
-    take,
 )
 from podwire.transports.http_reply import WholeReply
 from podwire.transports.http_websocket import WebSocket, converse, offered
@@ -65,8 +64,10 @@ class Exchanges:
             stream.reschedule(now)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = connection_of(request)
+        connection.used()
         try:
-            asked = self._read_head(request)
+            asked = self._read_head(request, connection)
         except ApiError as error:
             return closing(error)
         answer = await self._ask(asked)
@@ -91,7 +92,7 @@ class Exchanges:
             log.exception("HTTP handler failed unexpectedly", extra={"method": asked.method, "path": asked.path})
             return _refused(INTERNAL_ERROR)
 
-    def _read_head(self, request: web.BaseRequest) -> Request:
+    def _read_head(self, request: web.BaseRequest, connection: Connection) -> Request:
         target = request.raw_path
         if not target.startswith("/"):
             raise bad_request("the request target must be a path")
@@ -113,7 +114,9 @@ class Exchanges:
             path=path,
             query=_parse_query(query) if query else _NO_QUERY,
             headers=headers,
-            certificate=_certificate(request),
+            certificate=connection.certificate,
+            peer=connection.address,
+            trust=connection.trust,
             read=self._reader(request, headers),
         )
 
@@ -188,7 +191,7 @@ class Exchanges:
             async with asyncio.timeout(0 if self._ending else None) as until:
                 self._streams.add(until)
                 try:
-                    await http_tunnel.converse(take(request), tunnel)
+                    await http_tunnel.converse(connection_of(request).take(), tunnel)
                 finally:
                     self._streams.discard(until)
         except ApiError as error:
@@ -203,11 +206,6 @@ class Exchanges:
 def _is_text(value: str) -> bool:
     """Returns False for bytes that are not UTF-8: the parser decoded them to lone surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def _certificate(request: web.BaseRequest) -> Certificate | None:
-    connection = request.protocol
-    return connection.certificate if isinstance(connection, Connection) else None
 
 
 async def _written(request: web.BaseRequest, response: web.StreamResponse, chunk: bytes) -> bool:

@@ -4,6 +4,7 @@ HTTP/1.1 only. Everything about one exchange is in `http_exchange`, about one co
 """
 
 import asyncio
+import contextlib
 import logging
 import resource
 import socket
@@ -15,6 +16,7 @@ from aiohttp import web
 from podwire.interfaces import Tap
 from podwire.protocols.k8sapi.server_side import Handler
 from podwire.transports.http_connection import Connection, HttpLimits
+from podwire.transports.http_connections import Connections
 from podwire.transports.http_exchange import Exchanges
 from podwire.transports.tapped_http import tapped_handler
 
@@ -24,6 +26,9 @@ KEPT_FILES = 256
 """Open files that are reserved for the rest of the program."""
 
 BACKLOG = 1024
+
+EVICT_SECONDS = 0.25
+"""How often the server looks for an idle connection to close while a new one waits."""
 
 
 async def serve(
@@ -56,9 +61,14 @@ class HttpServer:
         self._ssl = ssl_context
         self._limits = limits
         self._exchanges = Exchanges(handler, limits)
-        self._front = _Front(self._exchanges.answer, slots=_slots(limits.connections))
+        slots = connection_slots(limits.connections)
+        self._connections = Connections(
+            limits.unauthenticated_per_address or max(1, slots // 4), limits.unauthenticated_idle_seconds
+        )
+        self._front = _Front(self._exchanges.answer, self._connections, slots=slots)
         self._handshakes: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.create_task(self._accept(), name="http accept")
+        self._sweeping = asyncio.create_task(self._sweep(), name="http idle connections")
 
     @property
     def port(self) -> int:
@@ -71,7 +81,7 @@ class HttpServer:
         1. Stop accepting.   2. End the streams, cleanly.   3. Wait up to `grace` for requests in flight.
         4. Abort the remaining connections.
         """
-        stopping = [self._accepting, *self._handshakes]
+        stopping = [self._accepting, self._sweeping, *self._handshakes]
         for task in stopping:
             task.cancel()
         await asyncio.gather(*stopping, return_exceptions=True)
@@ -81,24 +91,50 @@ class HttpServer:
         await self._front.shutdown(grace)
         self._front.drop_all()
 
+    @property
+    def connections(self) -> Connections:
+        return self._connections
+
     async def _accept(self) -> None:
-        """Accepts a connection whenever a slot is free; others wait in the kernel's queue."""
+        """Accepts connections; for one above the limit, an idle one is closed or the next busy one that ends counts."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._front.slots.acquire()
             try:
-                peer, _ = await loop.sock_accept(self._listener)
+                peer, address = await loop.sock_accept(self._listener)
             except OSError as error:
-                self._front.slots.release()
                 log.warning("cannot accept HTTP connection", extra={"error": str(error)})
+                self._connections.evict_one()
                 await asyncio.sleep(0.1)  # memory or files become available only when other connections close
                 continue
-            task = asyncio.create_task(self._handshake(peer), name="http handshake")
+            with contextlib.ExitStack() as undo:
+                undo.callback(peer.close)
+                await self._slot()
+                undo.pop_all()
+            connection = Connection(self._front, self._connections, self._limits, address[0])
+            self._connections.add(connection)
+            task = asyncio.create_task(self._handshake(connection, peer), name="http handshake")
+            connection.handshake = task
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
-    async def _handshake(self, peer: socket.socket) -> None:
-        connection = Connection(self._front, self._limits)
+    async def _slot(self) -> None:
+        """Waits for a slot; a connection that becomes idle meanwhile has to go."""
+        slots = self._front.slots
+        while slots.locked():
+            self._connections.evict_one()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EVICT_SECONDS):
+                    await slots.acquire()
+                    return
+        await slots.acquire()
+
+    async def _sweep(self) -> None:
+        pause = min(1.0, self._limits.unauthenticated_idle_seconds / 2)
+        while True:
+            await asyncio.sleep(pause)
+            self._connections.sweep(asyncio.get_running_loop().time())
+
+    async def _handshake(self, connection: Connection, peer: socket.socket) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
@@ -109,7 +145,9 @@ class HttpServer:
         except OSError as error:  # ssl.SSLError and the handshake's time-out are OSErrors too
             log.debug("TLS handshake failed", extra={"error": str(error)})
         finally:
+            connection.handshake = None
             if connection.wire is None:
+                self._connections.remove(connection)
                 self._front.slots.release()
                 peer.close()
 
@@ -117,8 +155,15 @@ class HttpServer:
 class _Front(web.Server):
     """Tracks the open connections; each holds a slot from before it is accepted until it is closed."""
 
-    def __init__(self, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], *, slots: int) -> None:
+    def __init__(
+        self,
+        answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        connections: Connections,
+        *,
+        slots: int,
+    ) -> None:
         super().__init__(answer, handler_cancellation=True)
+        self._open = connections
         self.slots = asyncio.Semaphore(slots)
         self._wires: dict[web.RequestHandler, asyncio.Transport] = {}
 
@@ -129,6 +174,8 @@ class _Front(web.Server):
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         del self._wires[handler]
+        if isinstance(handler, Connection):
+            self._open.remove(handler)
         self.slots.release()
 
     def drop_all(self) -> None:
@@ -137,7 +184,14 @@ class _Front(web.Server):
             wire.abort()
 
 
-def _slots(requested: int) -> int:
-    """Returns as many connections as the open-files limit allows beside the program's own files."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return requested if files == resource.RLIM_INFINITY else max(1, min(requested, files - KEPT_FILES))
+def connection_slots(requested: int) -> int:
+    """Returns as many connections as the open-files limit allows beside the program's own files.
+
+    Raises that limit as far as this process may: 1024, the usual one, is for programs that use select().
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return requested if soft == resource.RLIM_INFINITY else max(1, min(requested, soft - KEPT_FILES))

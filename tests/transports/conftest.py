@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import uvloop
 
-from podwire.transports.http_relay import relays
+from podwire.transports.http_relay import HEAD_SECONDS, relays
 from podwire.transports.http_server import serve
 
 
@@ -28,6 +28,7 @@ async def served():
 
 
 @pytest.fixture
-async def relay():
-    async with relays() as opened:
+async def relay(request):
+    """A parameter is how long the relay waits for the head of an answer."""
+    async with relays(head_seconds=getattr(request, "param", HEAD_SECONDS)) as opened:
         yield opened

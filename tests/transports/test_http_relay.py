@@ -8,7 +8,6 @@ import pytest
 
 from podwire.protocols.k8sapi.server_side import Request, Response, Stream, Upgrade
 from podwire.protocols.k8sapi.status import ApiError
-from podwire.transports.http_relay import relays
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 
@@ -87,12 +86,13 @@ async def test_an_unreachable_backend_has_the_text_of_gos_net_package(relay):
     assert raised.value.message == f"error dialing backend: {where}"
 
 
-async def test_a_silent_backend_times_out():
+@pytest.mark.parametrize("relay", [0.1], indirect=True)
+async def test_a_silent_backend_times_out(relay):
     async def silent(reader, writer):
         await reader.read()
         writer.close()
 
-    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server, relays(head_seconds=0.1) as relay:
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(ApiError, match=rf"127.0.0.1:{port}: no answer within 0.1s"):
             await relay.answer("GET", f"http://127.0.0.1:{port}/")

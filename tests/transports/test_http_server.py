@@ -298,18 +298,6 @@ async def test_an_idle_connection_is_closed(served):
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
-async def test_above_the_connection_limit_the_next_waits_for_a_place(served):
-    server = await served(hello, limits=HttpLimits(connections=2))
-    crowd = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(2)]
-    await asyncio.sleep(0.05)
-    asked = asyncio.create_task(raw(server, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
-    await asyncio.sleep(0.1)
-    assert not asked.done()
-    crowd[0][1].close()
-    assert (await asked).startswith(b"HTTP/1.1 200 ")
-    crowd[1][1].close()
-
-
 async def test_large_bodies_are_compressed_for_clients_that_accept_it(served, session):
     body = b'{"x":"' + b"a" * 200_000 + b'"}'
 

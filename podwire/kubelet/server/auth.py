@@ -40,6 +40,7 @@ class Reviewer:
     async def admit(self, request: Request, subresource: str) -> Caller:
         """Returns the caller if it may use this subresource of the node."""
         caller = await self._caller(request)
+        request.trust()
         verb = _VERBS.get(request.method, request.method.lower())
         if MASTERS not in caller.groups and (denial := await self._denial(caller, verb, subresource)):
             requested = f"verb={verb}, resource=nodes, subresource(s)=[{subresource}]"

@@ -33,6 +33,9 @@ async def _no_body(_limit: int) -> bytes:
 async def _nothing() -> None: ...
 
 
+def _untrusted() -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A request. The body is read on demand, after authentication."""
@@ -44,6 +47,10 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Names in lower case."""
     certificate: Certificate | None = None
+    peer: str = ""
+    """The address of the client; empty within the process."""
+    trust: Callable[[], None] = _untrusted
+    """Called by a handler that knows who the caller is: the connection may then stay open for longer."""
     read: Callable[[int], Awaitable[bytes]] = _no_body
     """The whole body; raises BodyTooLarge above the given limit."""
 
