@@ -25,6 +25,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from functools import partial
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -51,7 +52,6 @@ from podwire.failpoints import declare, failpoint
 from podwire.linux.proc.processes import boot_id
 from podwire.objects import claims as claim_objects
 from podwire.objects.claims import POD_CLAIM
-from podwire.protocols import grpc_call
 from podwire.protocols.dra import dra_v1_pb2, dra_v1beta1_pb2, health_v1_pb2, health_v1alpha1_pb2
 from podwire.protocols.dra.methods import (
     PLUGIN_V1,
@@ -95,17 +95,17 @@ Count = Callable[[str, bool], None]
 def handlers(
     claims: NodeClaims, health: HealthStream, count: Count = lambda _method, _ok: None
 ) -> Mapping[str, Handler]:
-    """Handlers by path, because both versions have methods of the same names. A kubelet that gives up asks again; what
-    was begun is completed meanwhile."""
+    """Handlers by path, because both versions have methods of the same names. A kubelet that gives up asks again; the
+    server completes the call meanwhile."""
 
     async def prepare(pb: ModuleType, request: Any) -> Any:
-        results = await grpc_call.current().uncancelled(claims.prepare(_refs(request)))
+        results = await claims.prepare(_refs(request))
         for result in results.values():
             count("NodePrepareResources", not isinstance(result, str))
         return _prepare_response(pb, results)
 
     async def unprepare(pb: ModuleType, request: Any) -> Any:
-        results = await grpc_call.current().uncancelled(claims.unprepare(_refs(request)))
+        results = await claims.unprepare(_refs(request))
         response = pb.NodeUnprepareResourcesResponse()
         for uid, error in results.items():
             response.claims[uid].error = error
@@ -113,10 +113,10 @@ def handlers(
         return response
 
     return {
-        PREPARE_V1.path: lambda request: prepare(dra_v1_pb2, request),
-        PREPARE_V1BETA1.path: lambda request: prepare(dra_v1beta1_pb2, request),
-        UNPREPARE_V1.path: lambda request: unprepare(dra_v1_pb2, request),
-        UNPREPARE_V1BETA1.path: lambda request: unprepare(dra_v1beta1_pb2, request),
+        PREPARE_V1.path: partial(prepare, dra_v1_pb2),
+        PREPARE_V1BETA1.path: partial(prepare, dra_v1beta1_pb2),
+        UNPREPARE_V1.path: partial(unprepare, dra_v1_pb2),
+        UNPREPARE_V1BETA1.path: partial(unprepare, dra_v1beta1_pb2),
         WATCH_HEALTH_V1.path: lambda _request: health.stream(health_v1_pb2),
         WATCH_HEALTH_V1ALPHA1.path: lambda _request: health.stream(health_v1alpha1_pb2),
     }

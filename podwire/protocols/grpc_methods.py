@@ -24,6 +24,9 @@ class Unary(Generic[Asked, Answered]):
     name: str
     request: type[Asked]
     response: type[Answered]
+    uncancelled: bool = False
+    """Whether a server completes the call although its caller gives up: half of it would leave orphans. The caller gets
+    no result; an error is logged. A server that stops waits for the call."""
 
     @property
     def path(self) -> str:

@@ -3,15 +3,15 @@
 The mode of the socket decides who may call: 0600, so that only the user of the process (for a runtime: root) can
 connect. Calls carry no credentials.
 
-Handlers take a request and return a response, or yield responses. `podwire.protocols.grpc_call` gives them the
-deadline of the caller and sections that are not cancelled. An RpcError is sent with its code; any other exception is
-logged, and the caller receives INTERNAL without its text.
+Handlers take a request and return a response, or yield responses; a caller that gives up cancels its handler, unless
+the method's table says that it must not. An RpcError is sent with its code; any other exception is logged, and the
+caller receives INTERNAL without its text.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, cast
 from urllib.parse import quote
@@ -20,13 +20,13 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from podwire.interfaces import Tap
-from podwire.protocols import grpc_call
 from podwire.protocols.grpc_methods import (
     MAX_MESSAGE,
     Handler,
     Method,
     ServerStream,
     StreamHandler,
+    Unary,
     UnaryHandler,
     matched,
 )
@@ -88,7 +88,7 @@ class GrpcServer:
 
         1. Remove the socket, accept no call.   2. End the streams with UNAVAILABLE, so that no client takes a part for
         the whole.   3. Wait up to `grace` for the other calls, then cancel them and wait for their end.   4. Wait up to
-        `grace` for uncancelled sections, then cancel these too, and log it.
+        `grace` for uncancelled calls, then cancel these too, and log it.
         """
         await unix_sockets.remove_socket(self._place)
         self._answers.end_streams()
@@ -96,19 +96,11 @@ class GrpcServer:
         await self._answers.finish(grace)
 
 
-class _Call:
-    """The call of a handler; see podwire.protocols.grpc_call."""
-
-    def __init__(self, uncancelled: Uncancelled) -> None:
-        self.uncancelled = uncancelled.run
-
-
 class _Answers(grpc.GenericRpcHandler):
     """Dispatches calls to handlers; tracks open streams so that shutdown can end them."""
 
     def __init__(self, table: Iterable[Method], handlers: Mapping[str, Handler], tapped: Tapped) -> None:
         self._uncancelled = Uncancelled()
-        self._call = _Call(self._uncancelled)
         self._tapped = tapped
         self._calls: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Timeout] = set()
@@ -131,7 +123,7 @@ class _Answers(grpc.GenericRpcHandler):
             stream.reschedule(now)
 
     async def finish(self, grace: float) -> None:
-        """Waits, after the server stopped, for cancelled handlers and uncancelled sections."""
+        """Waits, after the server stopped, for cancelled handlers and uncancelled calls."""
         if self._calls:
             await asyncio.wait(self._calls, timeout=grace)
         await self._uncancelled.drain(grace)
@@ -140,14 +132,13 @@ class _Answers(grpc.GenericRpcHandler):
         if isinstance(method, ServerStream):
             work = self._sending(method, cast("StreamHandler", handler))
             return grpc.unary_stream_rpc_method_handler(self._watched(method, work))
-        work = _responding(method, cast("UnaryHandler", handler))
+        work = self._responding(method, cast("UnaryHandler", handler))
         return grpc.unary_unary_rpc_method_handler(self._watched(method, work))
 
     def _watched(self, method: Method, work: "_Work") -> _Answer:
         """Wraps the handler of one call: parses, taps, and turns every exception into a status."""
 
         async def answer(data: bytes, context: _Context) -> bytes | None:
-            grpc_call.enter(self._call)
             self._remember(asyncio.current_task())
             try:
                 request = _parsed(method, data)
@@ -165,6 +156,15 @@ class _Answers(grpc.GenericRpcHandler):
         if call is not None:
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
+
+    def _responding(self, method: Unary[Any, Any], handler: UnaryHandler) -> "_Work":
+        async def work(request: Message, _context: _Context, call: Call) -> bytes:
+            handling = cast("Coroutine[Any, Any, Message]", handler(request))
+            response = await (self._uncancelled.run(handling) if method.uncancelled else handling)
+            call.answered(response)
+            return _serialized(method, response)
+
+        return work
 
     def _sending(self, method: Method, handler: StreamHandler) -> "_Work":
         async def work(request: Message, context: _Context, call: Call) -> None:
@@ -197,15 +197,6 @@ class _Answers(grpc.GenericRpcHandler):
 
 
 _Work = Callable[[Any, _Context, Call], Awaitable[bytes | None]]
-
-
-def _responding(method: Method, handler: UnaryHandler) -> _Work:
-    async def work(request: Message, _context: _Context, call: Call) -> bytes:
-        response = await handler(request)
-        call.answered(response)
-        return _serialized(method, response)
-
-    return work
 
 
 def _parsed(method: Method, data: bytes) -> Message:

@@ -12,7 +12,6 @@ import time
 import grpc
 import pytest
 
-from podwire.protocols import grpc_call
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_methods import MAX_MESSAGE, BadTable
@@ -201,66 +200,51 @@ async def given_up(client, method, request, begun: asyncio.Event):
     await asyncio.wait([calling])
 
 
-async def test_cancelling_a_call_does_not_cancel_its_uncancelled_section(served, client):
-    passed, begun, gate = [], asyncio.Event(), asyncio.Event()
+START = pb.StartContainerRequest(container_id="x")
 
-    async def critical():
-        begun.set()
-        await gate.wait()
-        passed.append("critical")
-        return "x"
 
-    async def handler(_request):
+async def test_a_caller_that_gives_up_does_not_cancel_an_uncancelled_call(served, client):
+    ended, begun, gate = [], asyncio.Event(), asyncio.Event()
+
+    async def handler(request):
         try:
-            await grpc_call.current().uncancelled(critical())
-            passed.append("handler")
-        finally:
-            passed.append("left")
-        return VERSION
+            begun.set()
+            await gate.wait()
+            ended.append("completed")
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        return pb.StartContainerResponse() if isinstance(request, pb.StartContainerRequest) else VERSION
 
-    await served({"Version": handler})
-    with pytest.raises(DeadlineExceeded):
-        await client.call(methods.VERSION, pb.VersionRequest(), timeout=2)
-    await eventually_async(lambda: passed == ["left"])
-    gate.set()
-    await eventually_async(lambda: passed == ["left", "critical"])
-    gate.clear()
-    begun.clear()
+    await served({"StartContainer": handler, "Version": handler})
     await given_up(client, methods.VERSION, pb.VersionRequest(), begun)
-    await eventually_async(lambda: passed[2:] == ["left"])
+    await eventually_async(lambda: ended == ["cancelled"])
+    begun.clear()
+    await given_up(client, methods.START_CONTAINER, START, begun)
+    with pytest.raises(DeadlineExceeded):
+        await client.call(methods.START_CONTAINER, START, timeout=1)
+    assert ended == ["cancelled"]
     gate.set()
-    await eventually_async(lambda: passed[2:] == ["left", "critical"])
-    assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=30) == VERSION
-    assert passed[4:] == ["critical", "handler", "left"]
+    await eventually_async(lambda: ended == ["cancelled", "completed", "completed"])
+    assert await client.call(methods.START_CONTAINER, START, timeout=30) == pb.StartContainerResponse()
 
 
-async def test_uncancelled_work_fails_to_its_caller_or_to_the_log(served, client, caplog):
+async def test_uncancelled_call_fails_to_its_caller_or_to_the_log(served, client, caplog):
     begun = asyncio.Event()
 
-    async def critical():
+    async def handler(_request):
         begun.set()
         await asyncio.sleep(0.1)
         raise NotFound("gone meanwhile")
 
-    async def handler(_request):
-        await grpc_call.current().uncancelled(critical())
-        return VERSION
-
-    await served({"Version": handler})
+    await served({"StartContainer": handler})
     with pytest.raises(NotFound, match="gone meanwhile"):
-        await client.call(methods.VERSION, pb.VersionRequest(), timeout=30)
+        await client.call(methods.START_CONTAINER, START, timeout=30)
     assert caplog.text == ""
     begun.clear()
-    await given_up(client, methods.VERSION, pb.VersionRequest(), begun)
+    await given_up(client, methods.START_CONTAINER, START, begun)
     await eventually_async(lambda: "work failed after its caller was cancelled" in caplog.text)
     assert "gone meanwhile" in caplog.text
-
-
-async def test_outside_a_call_a_handler_is_a_plain_function():
-    async def answer():
-        return 42
-
-    assert await grpc_call.current().uncancelled(answer()) == 42
 
 
 async def test_messages_up_to_16_mib_travel_and_larger_ones_are_refused(served, client):
@@ -411,22 +395,19 @@ async def test_closing_waits_for_calls_and_cuts_those_that_take_too_long(served,
         await calls[1]
 
 
-async def test_closing_waits_for_uncancelled_sections(served, client, caplog):
+async def test_closing_waits_for_uncancelled_calls(served, client, caplog):
     begun, gate, done = asyncio.Event(), asyncio.Event(), []
 
-    async def critical(name: str):
+    async def handler(request: pb.StartContainerRequest):
         begun.set()
-        await (gate if name == "quick" else asyncio.Event()).wait()
-        done.append(name)
+        await (gate if request.container_id == "quick" else asyncio.Event()).wait()
+        done.append(request.container_id)
+        return pb.StartContainerResponse()
 
-    async def handler(request: pb.StopContainerRequest):
-        await grpc_call.current().uncancelled(critical(request.container_id))
-        return pb.StopContainerResponse()
-
-    server = await served({"StopContainer": handler})
+    server = await served({"StartContainer": handler})
     for name in ("quick", "endless"):
         begun.clear()
-        await given_up(client, methods.STOP_CONTAINER, pb.StopContainerRequest(container_id=name), begun)
+        await given_up(client, methods.START_CONTAINER, pb.StartContainerRequest(container_id=name), begun)
     closing = asyncio.create_task(server.close(2))
     await eventually_async(lambda: not served.path.exists())
     gate.set()

@@ -16,27 +16,46 @@ UPDATE_RUNTIME_CONFIG = Unary(
     RUNTIME, "UpdateRuntimeConfig", pb.UpdateRuntimeConfigRequest, pb.UpdateRuntimeConfigResponse
 )
 RUN_POD_SANDBOX = Unary(RUNTIME, "RunPodSandbox", pb.RunPodSandboxRequest, pb.RunPodSandboxResponse)
+"""Completed by the runtime itself, which answers retries with the same sandbox."""
 UPDATE_POD_SANDBOX_RESOURCES = Unary(
-    RUNTIME, "UpdatePodSandboxResources", pb.UpdatePodSandboxResourcesRequest, pb.UpdatePodSandboxResourcesResponse
+    RUNTIME,
+    "UpdatePodSandboxResources",
+    pb.UpdatePodSandboxResourcesRequest,
+    pb.UpdatePodSandboxResourcesResponse,
+    uncancelled=True,
 )
-STOP_POD_SANDBOX = Unary(RUNTIME, "StopPodSandbox", pb.StopPodSandboxRequest, pb.StopPodSandboxResponse)
-REMOVE_POD_SANDBOX = Unary(RUNTIME, "RemovePodSandbox", pb.RemovePodSandboxRequest, pb.RemovePodSandboxResponse)
+STOP_POD_SANDBOX = Unary(
+    RUNTIME, "StopPodSandbox", pb.StopPodSandboxRequest, pb.StopPodSandboxResponse, uncancelled=True
+)
+REMOVE_POD_SANDBOX = Unary(
+    RUNTIME, "RemovePodSandbox", pb.RemovePodSandboxRequest, pb.RemovePodSandboxResponse, uncancelled=True
+)
 POD_SANDBOX_STATUS = Unary(RUNTIME, "PodSandboxStatus", pb.PodSandboxStatusRequest, pb.PodSandboxStatusResponse)
 LIST_POD_SANDBOX = Unary(RUNTIME, "ListPodSandbox", pb.ListPodSandboxRequest, pb.ListPodSandboxResponse)
 STREAM_POD_SANDBOXES = ServerStream(
     RUNTIME, "StreamPodSandboxes", pb.StreamPodSandboxesRequest, pb.StreamPodSandboxesResponse
 )
-CREATE_CONTAINER = Unary(RUNTIME, "CreateContainer", pb.CreateContainerRequest, pb.CreateContainerResponse)
-START_CONTAINER = Unary(RUNTIME, "StartContainer", pb.StartContainerRequest, pb.StartContainerResponse)
+CREATE_CONTAINER = Unary(
+    RUNTIME, "CreateContainer", pb.CreateContainerRequest, pb.CreateContainerResponse, uncancelled=True
+)
+START_CONTAINER = Unary(
+    RUNTIME, "StartContainer", pb.StartContainerRequest, pb.StartContainerResponse, uncancelled=True
+)
 UPDATE_CONTAINER_RESOURCES = Unary(
-    RUNTIME, "UpdateContainerResources", pb.UpdateContainerResourcesRequest, pb.UpdateContainerResourcesResponse
+    RUNTIME,
+    "UpdateContainerResources",
+    pb.UpdateContainerResourcesRequest,
+    pb.UpdateContainerResourcesResponse,
+    uncancelled=True,
 )
 REOPEN_CONTAINER_LOG = Unary(RUNTIME, "ReopenContainerLog", pb.ReopenContainerLogRequest, pb.ReopenContainerLogResponse)
 CHECKPOINT_CONTAINER = Unary(
     RUNTIME, "CheckpointContainer", pb.CheckpointContainerRequest, pb.CheckpointContainerResponse
 )
 STOP_CONTAINER = Unary(RUNTIME, "StopContainer", pb.StopContainerRequest, pb.StopContainerResponse)
-REMOVE_CONTAINER = Unary(RUNTIME, "RemoveContainer", pb.RemoveContainerRequest, pb.RemoveContainerResponse)
+REMOVE_CONTAINER = Unary(
+    RUNTIME, "RemoveContainer", pb.RemoveContainerRequest, pb.RemoveContainerResponse, uncancelled=True
+)
 CONTAINER_STATUS = Unary(RUNTIME, "ContainerStatus", pb.ContainerStatusRequest, pb.ContainerStatusResponse)
 LIST_CONTAINERS = Unary(RUNTIME, "ListContainers", pb.ListContainersRequest, pb.ListContainersResponse)
 STREAM_CONTAINERS = ServerStream(RUNTIME, "StreamContainers", pb.StreamContainersRequest, pb.StreamContainersResponse)
@@ -70,7 +89,7 @@ PULL_IMAGE = Unary(IMAGE, "PullImage", pb.PullImageRequest, pb.PullImageResponse
 IMAGE_STATUS = Unary(IMAGE, "ImageStatus", pb.ImageStatusRequest, pb.ImageStatusResponse)
 LIST_IMAGES = Unary(IMAGE, "ListImages", pb.ListImagesRequest, pb.ListImagesResponse)
 STREAM_IMAGES = ServerStream(IMAGE, "StreamImages", pb.StreamImagesRequest, pb.StreamImagesResponse)
-REMOVE_IMAGE = Unary(IMAGE, "RemoveImage", pb.RemoveImageRequest, pb.RemoveImageResponse)
+REMOVE_IMAGE = Unary(IMAGE, "RemoveImage", pb.RemoveImageRequest, pb.RemoveImageResponse, uncancelled=True)
 IMAGE_FS_INFO = Unary(IMAGE, "ImageFsInfo", pb.ImageFsInfoRequest, pb.ImageFsInfoResponse)
 
 ALL: tuple[Method, ...] = tuple(

@@ -17,24 +17,28 @@ PREPARE_V1 = Unary(
     "NodePrepareResources",
     dra_v1_pb2.NodePrepareResourcesRequest,
     dra_v1_pb2.NodePrepareResourcesResponse,
+    uncancelled=True,
 )
 UNPREPARE_V1 = Unary(
     _SERVICE.format("v1"),
     "NodeUnprepareResources",
     dra_v1_pb2.NodeUnprepareResourcesRequest,
     dra_v1_pb2.NodeUnprepareResourcesResponse,
+    uncancelled=True,
 )
 PREPARE_V1BETA1 = Unary(
     _SERVICE.format("v1beta1"),
     "NodePrepareResources",
     dra_v1beta1_pb2.NodePrepareResourcesRequest,
     dra_v1beta1_pb2.NodePrepareResourcesResponse,
+    uncancelled=True,
 )
 UNPREPARE_V1BETA1 = Unary(
     _SERVICE.format("v1beta1"),
     "NodeUnprepareResources",
     dra_v1beta1_pb2.NodeUnprepareResourcesRequest,
     dra_v1beta1_pb2.NodeUnprepareResourcesResponse,
+    uncancelled=True,
 )
 WATCH_HEALTH_V1 = ServerStream(
     HEALTH_V1, "NodeWatchResources", health_v1_pb2.NodeWatchResourcesRequest, health_v1_pb2.NodeWatchResourcesResponse

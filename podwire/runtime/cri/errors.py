@@ -1,11 +1,10 @@
-"""Errors of the kernel, the disk and the image store as gRPC status codes; and calls that are not cancelled."""
+"""Errors of the kernel, the disk and the image store as gRPC status codes."""
 
 import functools
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from podwire.linux.errors import OutOfResources, from_oserror
-from podwire.protocols import grpc_call
 from podwire.protocols.grpc_status import (
     FailedPrecondition,
     Internal,
@@ -48,16 +47,3 @@ def translate_errors(handler: Callable[[Request], Awaitable[Response]]) -> Calla
             raise rpc_error(error) from error
 
     return translated
-
-
-def uncancelled(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Returns a handler that runs to its end although its caller gives up: a half-done call would leave orphans."""
-
-    @functools.wraps(handler)
-    async def to_its_end(request: Request) -> Response:
-        async def work() -> Response:
-            return await handler(request)
-
-        return await grpc_call.current().uncancelled(work())
-
-    return to_its_end

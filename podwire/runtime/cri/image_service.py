@@ -7,7 +7,7 @@ from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_methods import Handler, UnaryHandler
 from podwire.protocols.grpc_status import InvalidArgument, NotFound
-from podwire.runtime.cri.errors import translate_errors, uncancelled
+from podwire.runtime.cri.errors import translate_errors
 from podwire.runtime.images import Image, Images
 
 
@@ -22,7 +22,7 @@ class ImageService:
         handlers: dict[str, UnaryHandler] = {
             "ListImages": self.list_images,
             "ImageStatus": self.image_status,
-            "RemoveImage": uncancelled(self.remove_image),
+            "RemoveImage": self.remove_image,
             "PullImage": self.pull_image,
             "ImageFsInfo": self.image_fs_info,
         }

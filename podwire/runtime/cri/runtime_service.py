@@ -13,7 +13,7 @@ from podwire.protocols.grpc_methods import Handler, UnaryHandler
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument
 from podwire.runtime.containers.lifecycle import Containers
 from podwire.runtime.cri import statuses
-from podwire.runtime.cri.errors import translate_errors, uncancelled
+from podwire.runtime.cri.errors import translate_errors
 from podwire.runtime.cri.events import Events
 from podwire.runtime.cri.stats import Stats
 from podwire.runtime.ports import Network
@@ -25,12 +25,6 @@ from podwire.runtime.streaming.portforward import PortForwardService
 _log = logging.getLogger("podwire.runtime")
 
 NAME = "podwire"
-
-UNCANCELLED = frozenset({
-    "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "StartContainer", "RemoveContainer",
-    "UpdateContainerResources", "UpdatePodSandboxResources",
-})  # fmt: skip
-"""Calls that run to their end although their caller gives up. RunPodSandbox does so by itself, to serve retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +69,7 @@ class RuntimeService:
             "PodSandboxStats": self.pod_sandbox_stats,
             "ListPodSandboxStats": self.list_pod_sandbox_stats,
         }
-        wrapped = {
-            name: translate_errors(uncancelled(handler) if name in UNCANCELLED else handler)
-            for name, handler in handlers.items()
-        }
+        wrapped = {name: translate_errors(handler) for name, handler in handlers.items()}
         return {**wrapped, "GetContainerEvents": self.get_container_events}
 
     def describe(self, sandbox: Sandbox) -> tuple[pb.PodSandboxStatus, list[pb.ContainerStatus]]:
