@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from podwire.durable.files import fsync_file, replace_file, write_all, write_durably
+from podwire.durable.files import fsync_file, write_all, write_durably, write_file
 from podwire.linux import errors
 from podwire.linux.values import Path
 
@@ -27,7 +27,7 @@ def put(path: Path, line: bytes, *, durably: bool = True, mode: int = 0o600) -> 
     try:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     except FileNotFoundError:
-        return (write_durably if durably else replace_file)(path, line, mode)
+        return write_file(path, line, mode, durable=durably)
     except OSError as error:
         raise errors.from_oserror(error, f"write {os.fspath(path)}") from error
     try:

@@ -43,15 +43,16 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> os.stat_result:
 
     Returns the new file's stat, which another writer cannot have changed.
     """
-    return _write(path, data, mode, durable=True)
+    return write_file(path, data, mode, durable=True)
 
 
 def replace_file(path: Path, data: bytes, mode: int = 0o600) -> os.stat_result:
     """Replace a file atomically without fsync, for state that is worth nothing after a power loss."""
-    return _write(path, data, mode, durable=False)
+    return write_file(path, data, mode, durable=False)
 
 
-def _write(path: Path, data: bytes, mode: int, *, durable: bool) -> os.stat_result:
+def write_file(path: Path, data: bytes, mode: int = 0o600, *, durable: bool) -> os.stat_result:
+    """`write_durably` or `replace_file`."""
     target = os.fspath(path)
     directory, name = os.path.split(target)
     temporary = os.path.join(directory, f".{name}.{os.getpid()}-{next(_numbers)}{TEMPORARY}")

@@ -8,7 +8,7 @@ lock on a file that somebody removed excludes nobody. The holder writes its pid 
 import fcntl
 import os
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from struct import Struct
 from types import TracebackType
 from typing import Self
@@ -88,19 +88,19 @@ def lock_byte(path: Path, byte: int, *, wait: float = 0.0, mode: int = 0o600) ->
         descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     except OSError as error:
         raise errors.from_oserror(error, f"lock {target}", {2: errors.NoSuchPath}) from error
-    while True:
-        try:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
-            return FileLock(target, descriptor)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                os.close(descriptor)
-                raise LockHeld(target, "another call", wait) from None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+    with ExitStack() as undo:
+        undo.callback(os.close, descriptor)
+        while True:
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise LockHeld(target, "another call", wait) from None
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        undo.pop_all()
+    return FileLock(target, descriptor)
 
 
 def lock_directory(path: Path, *, wait: float | None = 0.0, shared: bool = False) -> FileLock:

@@ -188,13 +188,25 @@ class Records(Generic[T]):
         line = b'{"format":%d,"checksum":"%08x","record":%s}' % (self._format, self._checksum(self._format, body), body)
         seen = self._read(key, path)
         self._seen.pop(key, None)
-        if seen is None or seen.old or not self._append:
-            lasting = durability is not Durability.PROCESS_DEATH or (seen is not None and self._append)
-            written: os.stat_result | None = self._create(path, line, lasting=lasting)
-        else:
-            written = append_log.put(path, line, mode=self._mode)
-            if durability is Durability.POWER_LOSS:
-                self.fsync(key)
+        appends = self._append and seen is not None and not seen.old
+        durable = durability is not Durability.PROCESS_DEATH or (seen is not None and self._append)
+        written: os.stat_result | None
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            try:
+                if appends:
+                    written = append_log.put(path, line, mode=self._mode)
+                else:
+                    written = files.write_file(path, line, self._mode, durable=durable)
+                break
+            except errors.NoSuchPath:
+                if not attempts_left:
+                    raise
+                self._make_parents(path, durable=durable)
+            except errors.LinuxError:
+                self._remove_empty_parents(path, with_own=True)
+                raise
+        if appends and durability is Durability.POWER_LOSS:
+            self.fsync(key)
         if written is not None:
             self._seen[key] = _Seen(_signature(written), value, old=False)
 
@@ -329,21 +341,6 @@ class Records(Generic[T]):
         files.remove_durably(path)
         self._tell(Problem(_DAMAGED_KIND, key, path, f"{error}; removed, because {MAX_QUARANTINED} are kept already"))
 
-    def _create(self, path: str, line: bytes, *, lasting: bool) -> os.stat_result:
-        write = files.write_durably if lasting else files.replace_file
-        attempt = 0
-        while True:
-            try:
-                return write(path, line, self._mode)
-            except errors.NoSuchPath:
-                attempt += 1
-                if attempt > _ATTEMPTS:
-                    raise
-                self._make_parents(path, lasting=lasting)
-            except errors.LinuxError:
-                self._remove_empty_parents(path, with_own=True)
-                raise
-
     def _parents(self, path: str) -> list[str]:
         """The directories of a file, from its own up to that of the store."""
         parents = [os.path.dirname(path)]
@@ -351,7 +348,7 @@ class Records(Generic[T]):
             parents.append(os.path.dirname(parents[-1]))
         return parents
 
-    def _make_parents(self, path: str, *, lasting: bool) -> None:
+    def _make_parents(self, path: str, *, durable: bool) -> None:
         missing = []
         parent = os.path.dirname(path)
         while parent and not os.path.isdir(parent):
@@ -361,7 +358,7 @@ class Records(Generic[T]):
             try:
                 with suppress(FileExistsError, FileNotFoundError):  # others make and remove directories, too
                     os.mkdir(directory, self._directory_mode)
-                    if lasting or len(directory) <= len(self._directory):
+                    if durable or len(directory) <= len(self._directory):
                         files.fsync_directory(os.path.dirname(directory) or ".")
             except OSError as error:
                 raise errors.from_oserror(error, f"create {directory}") from error

@@ -385,6 +385,21 @@ def test_concurrent_writers_leave_whole_values(store, append):
     assert all(value == value[:1] * 500 for value in store(layout=Layout(depth=2)).load().values())
 
 
+def test_append_succeeds_although_another_process_removes_the_directory(store, monkeypatch):
+    records, other = (store(append=True, layout=Layout(depth=2)) for _ in range(2))
+    records.put("pod/0", ["one"])
+    put = append_log.put
+
+    def race(*args, **options):
+        monkeypatch.setattr(append_log, "put", put)
+        other.remove("pod/0")
+        return put(*args, **options)
+
+    monkeypatch.setattr(append_log, "put", race)
+    records.put("pod/0", ["two"])
+    assert records.get("pod/0") == other.get("pod/0") == ["two"]
+
+
 def modules(statement: str) -> set[str]:
     script = f"import sys; {statement}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)

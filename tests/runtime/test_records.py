@@ -122,7 +122,7 @@ def test_a_first_record_that_cannot_be_written_leaves_nothing(records, monkeypat
 
     put(records, sandbox("old"))
     monkeypatch.setattr(append_log, "put", full)
-    monkeypatch.setattr("podwire.durable.files.replace_file", full)
+    monkeypatch.setattr("podwire.durable.files.write_file", full)
     for id_ in ("new", "old"):
         with pytest.raises(LinuxError):
             put(records, sandbox(id_))
