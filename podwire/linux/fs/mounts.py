@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from podwire.linux import errors, syscalls
 from podwire.linux.fs.values import Mount
@@ -46,11 +47,10 @@ class KernelMounts:
         flags = _BIND | (_RECURSIVE if recursive else 0)
         syscalls.mount(os.fspath(source), os.fspath(target), None, flags, None)
         if read_only:
-            try:
+            with ExitStack() as undo:
+                undo.callback(self.unmount, target, lazily=True)
                 self.make_read_only(target, recursive=recursive)
-            except BaseException:
-                self.unmount(target, lazily=True)
-                raise
+                undo.pop_all()
 
     def make_read_only(self, target: Path, *, recursive: bool = False) -> None:
         """Makes a mount read-only, and with `recursive` all below it; other mounts of the same source are unchanged."""

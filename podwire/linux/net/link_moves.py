@@ -7,7 +7,7 @@ The kernel has an id for each namespace that a link moved to (nsid). By it event
 import errno
 from _socket import AF_NETLINK, CMSG_SPACE, SO_RCVBUF, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_RAW, SOL_SOCKET, socket
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from struct import Struct
 from typing import NamedTuple
 
@@ -133,17 +133,16 @@ def no_carrier(link: Link) -> str:
 
 
 def _opened() -> socket:
-    made = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, ROUTE)
-    try:
+    with ExitStack() as undo:
+        opened = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, ROUTE)
+        undo.callback(opened.close)
         for option in (SO_RCVBUF, _BUFFER_FORCED):
             with suppress(OSError):  # a smaller buffer loses events sooner
-                made.setsockopt(SOL_SOCKET, option, _ROOM)
-        made.setsockopt(_SOL_NETLINK, _LISTEN_ALL, 1)
-        made.bind((0, _LINKS | _NAMESPACES))
-    except BaseException:
-        made.close()
-        raise
-    return made
+                opened.setsockopt(SOL_SOCKET, option, _ROOM)
+        opened.setsockopt(_SOL_NETLINK, _LISTEN_ALL, 1)
+        opened.bind((0, _LINKS | _NAMESPACES))
+        undo.pop_all()
+    return opened
 
 
 def _number(beside: list[tuple[int, int, bytes]]) -> int | None:

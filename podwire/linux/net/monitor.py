@@ -8,7 +8,7 @@ namespace that it was opened in, and keeps that alive until it is closed.
 import errno
 from _socket import AF_NETLINK, SO_RCVBUF, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_RAW, SOL_SOCKET, socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from struct import Struct
 from typing import NamedTuple
 
@@ -109,16 +109,15 @@ class Monitor:
 
 
 def _opened(protocol: int) -> socket:
-    made = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol)
-    try:
+    with ExitStack() as undo:
+        opened = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol)
+        undo.callback(opened.close)
         for option in (SO_RCVBUF, _BUFFER_FORCED):
             with suppress(OSError):  # a smaller buffer loses events sooner
-                made.setsockopt(SOL_SOCKET, option, _ROOM)
-        made.bind((0, _GROUPS[protocol]))
-    except BaseException:
-        made.close()
-        raise
-    return made
+                opened.setsockopt(SOL_SOCKET, option, _ROOM)
+        opened.bind((0, _GROUPS[protocol]))
+        undo.pop_all()
+    return opened
 
 
 def messages(data: bytes, parse: Callable[[int, bytes], Changed | None]) -> Iterator[Changed]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TypeVar
 
 from podwire.linux.net.ethtool import Ethtool
@@ -20,11 +21,10 @@ class NamespaceHandle(KernelNetwork):
     def __init__(self, netns: Path = OWN) -> None:
         """Opens the namespace at a path. Raises NoSuchNamespace, WrongKind."""
         self.netns = open_namespace(netns)
-        try:
+        with ExitStack() as undo:
+            undo.callback(os.close, self.netns)
             super().__init__(self.netns)
-        except BaseException:
-            os.close(self.netns)
-            raise
+            undo.pop_all()
         self._ethtool: Ethtool | None = None
 
     @property

@@ -22,6 +22,7 @@ from _socket import (
     socket,
 )
 from collections.abc import Callable
+from contextlib import ExitStack
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
@@ -173,31 +174,29 @@ def _entered(netns: Path | int | None, work: Callable[[], T], operation: str) ->
 
 def _opened(ifindex: int, kind: int, program: bytes) -> socket:
     """It hears nothing before it is bound, so nothing slips past the filter."""
-    made = socket(AF_PACKET, SOCK_RAW | _FLAGS, 0)
-    try:
+    with ExitStack() as undo:
+        opened = socket(AF_PACKET, SOCK_RAW | _FLAGS, 0)
+        undo.callback(opened.close)
         if program:
             held = ctypes.create_string_buffer(program, len(program))
             bpf_filter = _PROGRAM.pack(len(program) // _INSTRUCTION.size, ctypes.addressof(held))
-            made.setsockopt(SOL_SOCKET, _ATTACH_FILTER, bpf_filter)
-        made.setsockopt(_SOL_PACKET, _AUXDATA, 1)
-        made.bind((if_indextoname(ifindex), kind))
-    except BaseException:
-        made.close()
-        raise
-    return made
+            opened.setsockopt(SOL_SOCKET, _ATTACH_FILTER, bpf_filter)
+        opened.setsockopt(_SOL_PACKET, _AUXDATA, 1)
+        opened.bind((if_indextoname(ifindex), kind))
+        undo.pop_all()
+    return opened
 
 
 def _bound(link: str, address: str, port: int) -> socket:
-    made = socket(AF_INET, SOCK_DGRAM | _FLAGS, 0)
-    try:
-        made.setsockopt(SOL_SOCKET, SO_BINDTODEVICE, link.encode())
-        made.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
-        made.setsockopt(SOL_SOCKET, SO_BROADCAST, 1)
-        made.bind((address, port))
-    except BaseException:
-        made.close()
-        raise
-    return made
+    with ExitStack() as undo:
+        opened = socket(AF_INET, SOCK_DGRAM | _FLAGS, 0)
+        undo.callback(opened.close)
+        opened.setsockopt(SOL_SOCKET, SO_BINDTODEVICE, link.encode())
+        opened.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        opened.setsockopt(SOL_SOCKET, SO_BROADCAST, 1)
+        opened.bind((address, port))
+        undo.pop_all()
+    return opened
 
 
 def _is_checksummed(beside: list[tuple[int, int, bytes]]) -> bool:

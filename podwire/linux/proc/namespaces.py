@@ -70,7 +70,7 @@ class visit:  # noqa: N801 - reads as a verb: `with visit(path):`
             self._home = os.open(f"/proc/thread-self/ns/{self._kind}", _READ)
             try:
                 syscalls.setns(there, flag)
-            except BaseException:
+            except errors.LinuxError:
                 os.close(self._home)
                 raise
         finally:
@@ -125,8 +125,9 @@ class KernelNamespaces:
         except OSError as error:
             raise errors.from_oserror(error, operation) from error
         try:
-            # Of two who make the same one, the second is told: it gets no lock, or what it has locked is no longer what
-            # is seen at the path, because the first has pinned its namespace over it.
+            # Of two callers that make the same one, the second gets NamespaceExists: it gets no lock, or it locked a
+            # file that is no longer at the path, because the first pinned its namespace over it. durable.locks is for
+            # files that stay where they are; this one is a mount point.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             pinned = syscalls.filesystem_magic(file) == syscalls.NSFS_MAGIC
             if pinned or not os.path.samestat(os.fstat(file), os.stat(path, follow_symlinks=False)):

@@ -6,7 +6,7 @@ import os
 import select
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -52,24 +52,24 @@ def run(
     ends = [os.pipe() for _ in range(3)]
     theirs = ends[0][0], ends[1][1], ends[2][1]
     ours = [ends[0][1], ends[1][0], ends[2][0]]
-    child = None
-    try:
+    with ExitStack() as stack:
+        stack.callback(_close, ours)
         try:
             child = spawn(argv, env=env, files=theirs, group=group)
         finally:
             _close(theirs)
-        stdout, stderr = _converse(child, ours, stdin, monotonic() + deadline, limit, argv[0])
+        stack.callback(os.close, child.pidfd)
+        with ExitStack() as undo:
+            undo.callback(_kill, child, group=group)
+            stdout, stderr = _converse(child, ours, stdin, monotonic() + deadline, limit, argv[0])
+            undo.pop_all()
         return Finished(reap(child), stdout, stderr)
-    except BaseException:
-        if child is not None:
-            with suppress(ProcessLookupError):
-                (os.killpg if group else os.kill)(child.pid, signal.SIGKILL)
-            reap(child)
-        raise
-    finally:
-        _close(ours)
-        if child is not None:
-            os.close(child.pidfd)
+
+
+def _kill(child: Child, *, group: bool) -> None:
+    with suppress(ProcessLookupError):
+        (os.killpg if group else os.kill)(child.pid, signal.SIGKILL)
+    reap(child)
 
 
 def spawn(
@@ -221,13 +221,12 @@ def open_process(pid: int, started: int) -> int:
         raise errors.from_oserror(
             error, operation, {errno.EINVAL: errors.NoSuchProcess, errno.ESRCH: errors.NoSuchProcess}
         ) from error
-    try:
-        if start_time(pid) == started:  # ours had the number until now, so it had it when the descriptor was made
-            return pidfd
-        raise errors.NoSuchProcess(errno.ESRCH, operation, "another process has its number now")
-    except BaseException:
-        os.close(pidfd)
-        raise
+    with ExitStack() as undo:
+        undo.callback(os.close, pidfd)
+        if start_time(pid) != started:  # else it had the number until now, and when the descriptor was made
+            raise errors.NoSuchProcess(errno.ESRCH, operation, "another process has its number now")
+        undo.pop_all()
+    return pidfd
 
 
 def send_signal(pidfd: int, number: int) -> bool:
