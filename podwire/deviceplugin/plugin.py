@@ -18,17 +18,8 @@ from podwire.deviceplugin.registrar import Registrar
 from podwire.linux.net import monitor
 from podwire.linux.net.link_moves import LinkMoves
 from podwire.protocols.grpc_status import RpcError
-
-QUIET_SECONDS = 0.02
-"""Between two looks at the host: links that flap are not looked at for each of their changes."""
-OUT_SECONDS = 2.0
-"""Between two questions what pods have, while some have devices: nothing tells of a pod's end."""
-IDLE_SECONDS = 30.0
-"""The same while none has: a kubelet that was asked too early knew of no pods."""
-AGAIN_SECONDS = 1.0
-"""Until a look that failed is tried again."""
-SOON_SECONDS = 0.2
-"""How long after a change of links pods are asked for: a kubelet frees devices after links came home."""
+from podwire.tasks.backoff import Pauses
+from podwire.tasks.uncancelled import to_completion
 
 _log = logging.getLogger("podwire.deviceplugin")
 _LINKS = (monitor.LINK, monitor.ADDRESS, monitor.NEXT_HOP, monitor.ANYTHING)
@@ -45,11 +36,33 @@ class Paths:
     sysfs: Path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds."""
+
+    quiet: float = 0.02
+    """Between two looks at the host: links that flap are not looked at for each of their changes."""
+    held: float = 2.0
+    """Between two lists of the kubelet's pods while some have devices: nothing reports a pod's end."""
+    idle: float = 30.0
+    """The same while no pod has a device: a kubelet that was asked too early knew of no pods."""
+    retry: float = 1.0
+    """Until a look that failed is retried."""
+    settled: float = 0.2
+    """After a change of links, until the kubelet is asked: it frees devices after their links are back."""
+    poll: float = 1.0
+    """Between two looks at directories for which the kernel has no inotify watch left."""
+    first_registration: float = 0.05
+    """The first pause between attempts to register with the kubelet; each later one is twice as long."""
+    last_registration: float = 5.0
+    """The longest pause between these attempts."""
+
+
 class Plugin:
     """All pools of one node. Opened, and run, in the network namespace that its links are in."""
 
-    def __init__(self, config: Config, kubelet: Kubelet, paths: Paths) -> None:
-        self._config, self._kubelet, self._paths = config, kubelet, paths
+    def __init__(self, config: Config, kubelet: Kubelet, paths: Paths, limits: Limits | None = None) -> None:
+        self._config, self._kubelet, self._paths, self._limits = config, kubelet, paths, limits or Limits()
         self._inventory = Inventory(config, state=paths.state, sysfs=paths.sysfs, cdi=paths.cdi)
         self._turn = asyncio.Lock()
         self._services = [PoolService(pool, self._allocate) for pool in config.pools]
@@ -64,7 +77,8 @@ class Plugin:
         with contextlib.closing(monitor.Monitor()) as host, contextlib.closing(LinkMoves()) as travels:
             await self._question()
             await self._look(travels)
-            registrar = Registrar(self._paths.device_plugins, self._services, self._kubelet)
+            pauses = Pauses(self._limits.first_registration, self._limits.last_registration)
+            registrar = Registrar(self._paths.device_plugins, self._services, self._kubelet, pauses)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._follow_links(host, travels))
@@ -81,19 +95,19 @@ class Plugin:
             async with self._turn:
                 return await asyncio.to_thread(work)
 
-        return await asyncio.shield(asyncio.ensure_future(alone()))
+        return await to_completion(alone())
 
     async def _look(self, travels: LinkMoves) -> None:
-        told = travels.read()
+        events = travels.read()
         lost, travels.lost = travels.lost, False
         try:
-            await self._work(lambda: self._inventory.learn(told, lost=lost))
+            await self._work(lambda: self._inventory.learn(events, lost=lost))
             view = await asyncio.to_thread(self._inventory.view)
             await self._work(lambda: self._inventory.reconcile(view))
             self._trouble = ""
         except OSError as error:
             self._failed(error)
-            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._links_changed.set)
+            asyncio.get_running_loop().call_later(self._limits.retry, self._links_changed.set)
         await self._publish()
 
     def _failed(self, error: OSError) -> None:
@@ -103,10 +117,12 @@ class Plugin:
             _log.error("cannot reconcile devices; retrying", extra={"error": str(error)})
 
     async def _publish(self) -> None:
-        told = await self._work(lambda: {pool.name: self._inventory.devices(pool.name) for pool in self._config.pools})
+        devices = await self._work(
+            lambda: {pool.name: self._inventory.devices(pool.name) for pool in self._config.pools}
+        )
         for service in self._services:
             before = service.prefers
-            service.update(told[service.pool.name])
+            service.update(devices[service.pool.name])
             if service.prefers != before:
                 self._directory_changed.set()  # kubelets read the options only when a plugin registers
 
@@ -118,7 +134,7 @@ class Plugin:
             self._links_changed.set()
 
         def on_host_event() -> None:
-            if any(each.what in _LINKS for each in host.read()):
+            if any(event.what in _LINKS for event in host.read()):
                 on_event()
 
         loop.add_reader(host.fileno(), on_host_event)
@@ -131,7 +147,7 @@ class Plugin:
                 await self._look(travels)
                 if news:
                     self._ask.set()
-                await asyncio.sleep(QUIET_SECONDS)
+                await asyncio.sleep(self._limits.quiet)
         finally:
             loop.remove_reader(host.fileno())
             loop.remove_reader(travels.fileno())
@@ -139,7 +155,8 @@ class Plugin:
     async def _follow_files(self) -> None:
         """The kubelet's sockets and ours, and device files."""
         paths = [path for pool in self._config.pools if isinstance(pool.source, Files) for path in pool.source.paths]
-        async for _ in changes([self._paths.device_plugins, *(Path(each).parent for each in paths)]):
+        directories = [self._paths.device_plugins, *(Path(path).parent for path in paths)]
+        async for _ in changes(directories, self._limits.poll):
             self._directory_changed.set()
             self._ask.set()
             if paths:
@@ -150,9 +167,9 @@ class Plugin:
         while True:
             waits = await self._work(lambda: self._inventory.waits)
             try:
-                async with asyncio.timeout(OUT_SECONDS if waits else IDLE_SECONDS):
+                async with asyncio.timeout(self._limits.held if waits else self._limits.idle):
                     await self._ask.wait()
-                await asyncio.sleep(SOON_SECONDS)
+                await asyncio.sleep(self._limits.settled)
             except TimeoutError:
                 self._links_changed.set()  # failed work is retried
             self._ask.clear()

@@ -16,8 +16,6 @@ from podwire.tasks.backoff import Pauses
 
 REGISTERED = declare("device-plugin.registered", "the kubelet has taken a pool's registration")
 KUBELET = "kubelet.sock"
-FIRST_RETRY, LAST_RETRY = 0.05, 5.0
-"""Seconds between attempts to register, at first and at most."""
 
 _log = logging.getLogger("podwire.deviceplugin")
 
@@ -26,25 +24,25 @@ Identity = tuple[int, int] | None
 
 
 class Registrar:
-    def __init__(self, directory: Path, services: Sequence[PoolService], kubelet: Kubelet) -> None:
-        self._directory, self._services, self._kubelet = directory, services, kubelet
+    def __init__(self, directory: Path, services: Sequence[PoolService], kubelet: Kubelet, pauses: Pauses) -> None:
+        """`pauses` are between attempts to register."""
+        self._directory, self._services, self._kubelet, self._pauses = directory, services, kubelet, pauses
         self._servers: dict[str, tuple[Served, Identity]] = {}
         self._registered: dict[str, tuple[Identity, Identity, bool]] = {}
         self._failures: dict[str, str] = {}
 
     async def run(self, changed: asyncio.Event) -> None:
         """Until cancelled; `changed` is set when the directory may have changed."""
-        pauses = Pauses(FIRST_RETRY, LAST_RETRY)
         try:
             while True:
                 changed.clear()
                 done = await self._register_all()
                 try:
-                    async with asyncio.timeout(None if done else pauses.next()):
+                    async with asyncio.timeout(None if done else self._pauses.next()):
                         await changed.wait()
                 except TimeoutError:
                     continue
-                pauses.reset()
+                self._pauses.reset()
         finally:
             for server, _ in self._servers.values():
                 await server.close()
@@ -98,7 +96,7 @@ class Registrar:
 
 def identity(path: Path) -> Identity:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_ino, found.st_ctime_ns
+    return status.st_ino, status.st_ctime_ns
