@@ -20,6 +20,7 @@ from podwire.dradriver.dra_hooks import DraHooks
 from podwire.dradriver.instances import AnswerLock, Busy, InstanceLock
 from podwire.dradriver.inventory.health import Health
 from podwire.dradriver.inventory.inventory import Inventory
+from podwire.dradriver.inventory.link_watch import LinkWatch, LinkWatchLimits
 from podwire.dradriver.nri_hooks import NetworkDriverPlugin, NriLimits
 from podwire.dradriver.publish.health_stream import DeviceHealthStream
 from podwire.dradriver.publish.interface_counters import read_counters
@@ -43,6 +44,7 @@ class DriverLimits:
     """At shutdown, for pods whose claims are prepared to be attached."""
     final_writes: float = 1.0
     """At shutdown, for statuses and events that are not written yet."""
+    link_watch: LinkWatchLimits = field(default_factory=LinkWatchLimits)
     nri: NriLimits = field(default_factory=NriLimits)
 
 
@@ -131,7 +133,7 @@ class Driver:
         await asyncio.to_thread(parts.inventory.look)
         await self._release_leftovers()
         async with asyncio.TaskGroup() as group:
-            group.create_task(parts.inventory.run(), name="inventory")
+            group.create_task(LinkWatch(parts.inventory, parts.limits.link_watch).run(), name="inventory")
             group.create_task(parts.devices.run(), name="prepared devices")
             group.create_task(parts.publisher.run(), name="slices")
             group.create_task(self._follow_health(), name="device health")

@@ -86,11 +86,11 @@ class InstanceLock:
                 self._acquiring = self._wait()
             else:
                 return
-        try:
-            async with asyncio.timeout(patience):
-                await asyncio.shield(self._acquiring)
-        except TimeoutError:
-            raise Busy(f"waited for {patience:g} s: {self.holder()}") from None
+        acquiring = self._acquiring  # that of all callers: asyncio.wait does not cancel it
+        await asyncio.wait([acquiring], timeout=patience)
+        if not acquiring.done():
+            raise Busy(f"waited for {patience:g} s: {self.holder()}")
+        acquiring.result()
 
     def _wait(self) -> asyncio.Future[None]:
         """Waits in a daemon thread, while the other instance holds the lock, also when all callers gave up."""

@@ -52,7 +52,7 @@ def test_record_without_a_valid_checksum_is_quarantined(tmp_path):
     path = install_record(tmp_path, (DATA / "record-1.json").read_text().replace("net1", "net9", 1))
     records = DeviceRecords(tmp_path)
     assert records.all() == ()
-    assert list(records.quarantined()) == [(POD, CLAIM, "nic0", "")]
+    assert list(records.damaged()) == [(POD, CLAIM, "nic0", "")]
     assert not path.exists()
 
 

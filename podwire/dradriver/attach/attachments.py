@@ -22,6 +22,7 @@ from podwire.dradriver.attach.plan import change, inverse, plan
 from podwire.dradriver.attach.records import ATTACHED, ATTACHING, OWN_NAME, PREPARED, TAG, DeviceRecords, Record, Terms
 from podwire.dradriver.claims.allocations import Allocation, ClaimRef, PodRef, Refused
 from podwire.dradriver.parameters.settings import Interface
+from podwire.durable.files import Durability
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors
 from podwire.linux.net.addresses import KernelAddresses
@@ -121,7 +122,8 @@ class Attachments:
                 if record is None:
                     preparation.check_free(allocation, taken)
                     record = preparation.decide(self._host, allocation, given.get(key_of(allocation)), self._boot)
-                    self._records.create(record)
+                    # `fsync_claim` makes it survive a power loss, before the kubelet is answered.
+                    self._records.put(record.file_key, record, Durability.PROCESS_DEATH)
                     undo.callback(self._forget, record)
                     failpoint(RECORDED)
                 if record.stage == PREPARED:
@@ -135,8 +137,9 @@ class Attachments:
         self._records.fsync_claim(claim_uid)
 
     def _forget(self, record: Record) -> None:
+        """The record stays if its link cannot be restored."""
         self._undo(record, None)
-        self._records.remove(record)
+        self._records.remove(record.file_key)
 
     def apply_terms(self, key: Key, terms: Terms) -> bool:
         """Applies a lease to the interface, in its pod or before it gets there. Returns False if nothing changed.
@@ -152,7 +155,7 @@ class Attachments:
                 self._apply_in_pod(before, after)
         except (StepFailed, errors.LinuxError) as error:
             after = structs.replace(before, lapse=f"the lease cannot be applied: {error}")
-        self._records.replace(after)
+        self._records.put(after.file_key, after)
         return True
 
     def _apply_in_pod(self, before: Record, after: Record) -> None:
@@ -189,7 +192,7 @@ class Attachments:
         if record.boot == self._boot:
             return record
         fresh = preparation.decide(self._host, record.allocation, record.addresses, self._boot)
-        self._records.replace(fresh)
+        self._records.put(fresh.file_key, fresh)
         preparation.make_ready(self._host, fresh)
         return fresh
 
@@ -308,7 +311,7 @@ class Attachments:
         for record in restored:
             if record.allocation.settings.dhcp:  # its link waits on the host, or is up there for DHCP
                 self._undo(record, None)
-            self._records.remove(record)
+            self._records.remove(record.file_key)
         return restored
 
     def attached(self, pod_uid: str) -> tuple[Attached, ...]:

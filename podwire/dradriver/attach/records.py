@@ -129,6 +129,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return key_of(self.allocation)
 
     @property
+    def file_key(self) -> str:
+        """The key of its file, `POD/CLAIM~DEVICE~SHARE`."""
+        allocation = self.allocation
+        parts = (allocation.claim.uid, allocation.device.name, allocation.share_id)
+        return f"{_quote(allocation.pod.uid)}/{'~'.join(map(_quote, parts))}"
+
+    @property
     def tag(self) -> str:
         """The owner tag: the alias of the link."""
         allocation = self.allocation
@@ -156,11 +163,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return f"pwi{self.digest}"
 
 
-class DeviceRecords:
+class DeviceRecords(Records[Record]):
     """The records of all prepared devices, by pod and claim. Blocks; raises NewerFormat, LinuxError."""
 
     def __init__(self, state: Path) -> None:
-        self._records: Records[Record] = Records(
+        super().__init__(
             state / "records",
             Codec(_encode, _decode),
             format=FORMAT,
@@ -170,8 +177,8 @@ class DeviceRecords:
             check=_check,
         )
         self._attached = state / "attached"
-        self._unsynced: set[str] = set()
-        """Keys of records that are written, and maybe not on the disk."""
+        self._fsynced: set[str] = set()
+        """Keys of records that are on the disk for certain: not those of an instance that was killed."""
 
     def begin(self, boot: str) -> None:
         """Removes what killed writers left, and the `attached` files of another boot, whose inodes mean nothing now.
@@ -181,7 +188,7 @@ class DeviceRecords:
         for directory in (self._attached, self._attached.parent / "records"):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         sweep(self._attached)
-        self._records.sweep()
+        self.sweep()
         path = self._attached.parent / "boot"
         try:
             known = path.read_text(encoding="ascii")
@@ -194,50 +201,37 @@ class DeviceRecords:
 
     def of_pod(self, pod_uid: str) -> tuple[Record, ...]:
         """In the order of their claims and devices."""
-        return self._read(self._records.keys(_quote(pod_uid)))
+        return self._values(self.keys(_quote(pod_uid)))
 
     def of_claim(self, claim_uid: str) -> tuple[Record, ...]:
         start = f"{_quote(claim_uid)}~"
-        keys = self._records.keys()
-        return self._read(key for key in keys if key.partition("/")[2].startswith(start))
+        return self._values(key for key in self.keys() if key.partition("/")[2].startswith(start))
 
     def all(self) -> tuple[Record, ...]:
-        return self._read(self._records.keys())
+        return self._values(self.keys())
 
-    def _read(self, keys: Iterable[str]) -> tuple[Record, ...]:
-        records = (self._records.get(key) for key in keys)
-        return tuple(record for record in records if record is not None)
-
-    def create(self, record: Record) -> None:
-        """Writes a record before anything is done for it; `fsync_claim` makes it survive a power loss."""
-        key = _key(record)
-        self._records.put(key, record, Durability.PROCESS_DEATH)
-        self._unsynced.add(key)
+    def _values(self, keys: Iterable[str]) -> tuple[Record, ...]:
+        return tuple(record for record in map(self.get, keys) if record is not None)
 
     def fsync_claim(self, claim_uid: str) -> None:
         """Makes the records of a claim survive a power loss."""
-        for key in map(_key, self.of_claim(claim_uid)):
-            if key in self._unsynced:
-                self._records.fsync(key)
-                self._unsynced.discard(key)
-
-    def replace(self, record: Record) -> None:
-        """Writes a changed allocation, durably."""
-        self._records.put(_key(record), record)
-        self._unsynced.discard(_key(record))
+        for record in self.of_claim(claim_uid):
+            if record.file_key not in self._fsynced:
+                self.fsync(record.file_key)
+                self._fsynced.add(record.file_key)
 
     def advance(self, record: Record) -> None:
         """Appends progress, for the instance that comes after a crash of this process."""
-        self._records.put(_key(record), record, Durability.PROCESS_DEATH)
+        self.put(record.file_key, record, Durability.PROCESS_DEATH)
 
-    def remove(self, record: Record) -> None:
-        self._records.remove(_key(record))
-        self._unsynced.discard(_key(record))
+    def remove(self, key: str, durability: Durability = Durability.POWER_LOSS) -> None:
+        self._fsynced.discard(key)
+        super().remove(key, durability)
 
-    def quarantined(self) -> dict[tuple[str, str, str, str], list[Path]]:
-        """Damaged files by pod, claim, device and share; the names of the files still say these."""
+    def damaged(self) -> dict[tuple[str, str, str, str], list[Path]]:
+        """Quarantined files by pod, claim, device and share; the names of the files still say these."""
         damaged = {}
-        for key, paths in self._records.quarantined().items():
+        for key, paths in self.quarantined().items():
             pod, _, name = key.partition("/")
             parts = [unquote(part) for part in name.split("~")]
             if len(parts) == 3:
@@ -268,15 +262,9 @@ def _quote(part: str) -> str:
     return quote(part, safe="")
 
 
-def _key(record: Record) -> str:
-    allocation = record.allocation
-    parts = (allocation.claim.uid, allocation.device.name, allocation.share_id)
-    return f"{_quote(allocation.pod.uid)}/{'~'.join(map(_quote, parts))}"
-
-
 def _check(key: str, record: Record) -> None:
-    if key != _key(record):
-        raise ValueError(f"is the record of {_key(record)}")
+    if key != record.file_key:
+        raise ValueError(f"is the record of {record.file_key}")
 
 
 def _encode(record: Record) -> bytes:

@@ -62,7 +62,7 @@ class DamagedRecords:
         """Of one claim, or all."""
         return [
             DamagedRecord(files=tuple(paths), pod_uid=pod, claim_uid=claim, device=device, share_id=share)
-            for (pod, claim, device, share), paths in self._records.quarantined().items()
+            for (pod, claim, device, share), paths in self._records.damaged().items()
             if not claim_uid or claim == claim_uid
         ]
 

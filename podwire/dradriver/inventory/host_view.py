@@ -37,12 +37,11 @@ class Host:
 
     def __init__(self, sysfs: Sysfs, netns: str | Path | None = None) -> None:
         self._sysfs, self._netns = sysfs, netns
-        self._netlink = Netlink(netns)
-        try:
+        with contextlib.ExitStack() as undo:
+            self._netlink = Netlink(netns)
+            undo.callback(self._netlink.close)
             self._speeds = Speeds(netns)
-        except BaseException:
-            self._netlink.close()
-            raise
+            undo.pop_all()
         self.distant = RemoteLinks(self._netlink)
 
     def close(self) -> None:

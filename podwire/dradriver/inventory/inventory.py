@@ -19,7 +19,6 @@ from podwire.dradriver.inventory.devices import GONE, NO_CARRIER, Facts, attribu
 from podwire.dradriver.inventory.filter import Filter
 from podwire.dradriver.inventory.health import Condition, Health, HealthTracker
 from podwire.dradriver.inventory.host_view import Host, View
-from podwire.dradriver.inventory.link_watch import LinkWatch
 from podwire.dradriver.inventory.selection import is_never_offered, labels
 from podwire.dradriver.inventory.subscribers import Subscribers
 from podwire.interfaces import Clock
@@ -164,13 +163,6 @@ class Inventory:
             self._list(first=first)
             self._logged = {key: why for key, why in self._logged.items() if key in self._mentioned}
             return self._health_tracker.waits(self._clock.monotonic())
-
-    async def run(self) -> None:
-        """Follows the host until cancelled, in the network namespace that the inventory was opened in.
-
-        Devices that claims held before must be held (`hold`) before this runs.
-        """
-        await LinkWatch(self).run()
 
     def changes(self) -> AsyncIterator[None]:
         """`async for _ in inventory.changes()`: at once, and whenever devices or their health change."""

@@ -4,34 +4,40 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
+from podwire.dradriver.inventory.inventory import Inventory
 from podwire.dradriver.inventory.selection import is_never_offered
 from podwire.linux.errors import LinuxError
 from podwire.linux.net import monitor
 from podwire.linux.net.link_moves import LinkEvent, LinkMoves, NamespaceEnded
 from podwire.linux.values import Link
 from podwire.tasks.debounce import debounced_reader
-
-if TYPE_CHECKING:
-    from podwire.dradriver.inventory.inventory import Inventory
-
-READ_SECONDS, QUIET_SECONDS = 0.05, 0.05
-"""Debounce of reading events, and then of looking: a link is made in several steps, and links flap. A pod that just
-gets its link is not delayed by our reading of its events."""
-RETRY_SECONDS = 1.0
-"""Until a look that failed is retried."""
-MAX_EVENTS = 10_000
-"""Events that are kept during one look; more count as lost."""
+from podwire.tasks.uncancelled import thread_to_completion
 
 _log = logging.getLogger("podwire.dradriver")
 
 
-class LinkWatch:
-    """Looks at the host after each event that devices depend on."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkWatchLimits:
+    read: float = 0.05
+    """Seconds; debounce of reading events. A pod that just gets its link is not delayed by our reading of them."""
+    quiet: float = 0.05
+    """Seconds; debounce of looking after that: a link is made in several steps, and links flap."""
+    retry: float = 1.0
+    """Seconds until a look that failed is retried."""
+    events: int = 10_000
+    """Events that are kept during one look; more count as lost."""
 
-    def __init__(self, inventory: "Inventory") -> None:
-        self._inventory = inventory
+
+class LinkWatch:
+    """Looks at the host after each event that devices depend on.
+
+    Devices that claims held before must be held (`Inventory.hold`) before it runs.
+    """
+
+    def __init__(self, inventory: Inventory, limits: LinkWatchLimits | None = None) -> None:
+        self._inventory, self._limits = inventory, limits or LinkWatchLimits()
         self._due = asyncio.Event()
         self._suspects: set[int] = set()
         """Links that may matter: one of podwire's own gets its owner tag a moment after it appears."""
@@ -46,19 +52,20 @@ class LinkWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
-        """Until cancelled. The sockets are open before the first look, so that no event is missed between the two."""
-        inventory = self._inventory
+        """Until cancelled, in the network namespace that the inventory was opened in. The sockets are open before the
+        first look, so that no event is missed between the two."""
+        inventory, limits = self._inventory, self._limits
         inventory.subscribers.on_stale(self._request_look)
         with contextlib.ExitStack() as stack:
             host = stack.enter_context(contextlib.closing(monitor.Monitor(inventory.netns)))
             moves = stack.enter_context(contextlib.closing(LinkMoves(inventory.netns)))
-            stack.enter_context(debounced_reader(host.fileno(), READ_SECONDS, lambda: self._read_host(host)))
-            stack.enter_context(debounced_reader(moves.fileno(), READ_SECONDS, lambda: self._read_moves(moves)))
+            stack.enter_context(debounced_reader(host.fileno(), limits.read, lambda: self._read_host(host)))
+            stack.enter_context(debounced_reader(moves.fileno(), limits.read, lambda: self._read_moves(moves)))
             stack.callback(self._stop_timer)
             await self._look(again=True)
             while True:
                 await self._due.wait()
-                await asyncio.sleep(QUIET_SECONDS)
+                await asyncio.sleep(limits.quiet)
                 self._due.clear()
                 if self._must_look or self._suspects:
                     await self._look()
@@ -109,7 +116,7 @@ class LinkWatch:
 
     def _keep(self, events: Iterable[LinkEvent | NamespaceEnded]) -> None:
         self._events += events
-        if len(self._events) > MAX_EVENTS:
+        if len(self._events) > self._limits.events:
             self._events, self._lost = [], True
 
     def _concern(self, events: Iterable[LinkEvent | NamespaceEnded]) -> bool:
@@ -134,14 +141,14 @@ class LinkWatch:
         self._suspects.clear()
         self._own.clear()
         try:
-            # A look is completed also when nobody waits for it any more: its sockets are closed afterwards.
-            pause = await asyncio.shield(asyncio.to_thread(self._inventory.look, events, lost=lost))
+            # Completed also when this task is cancelled: the sockets of the look are closed afterwards.
+            pause = await thread_to_completion(self._inventory.look, events, lost=lost)
             self._error = ""
         except LinuxError as error:
             if str(error) != self._error:
                 self._error = str(error)
                 _log.error("cannot list links of the host; retrying", extra={"error": str(error)})
-            self._lost, pause = True, RETRY_SECONDS
+            self._lost, pause = True, self._limits.retry
         finally:
             self._looking = False
         if self._events and self._concern(self._events):

@@ -1,5 +1,6 @@
 """What is to be done for a device, and what undoes it: tables, and a model of two namespaces."""
 
+import os
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,7 @@ from podwire.dradriver.attach.plan import bucket, change, inverse, plan
 from podwire.dradriver.attach.records import DeviceRecords, Record, Terms
 from podwire.dradriver.claims.allocations import Allocation, ClaimRef, Device, PodRef
 from podwire.dradriver.parameters.settings import KINDS, Made, Neighbour, Route, Rule, Settings, Vrf
+from podwire.durable.files import Durability
 from podwire.linux.net.borrow import LinkSnapshot, changes_to, select_rules
 from podwire.linux.net.link_attributes import Attributes, LinkDetails
 from podwire.linux.net.snapshot_addresses import SavedAddress
@@ -438,5 +440,18 @@ def test_the_inverse_of_a_whole_plan_undoes_any_part_of_it_too(settings, snapsho
 def test_a_record_that_is_read_equals_the_one_that_was_written(settings, snapshot):
     record = recorded(settings, snapshot=snapshot)
     with TemporaryDirectory() as state:
-        DeviceRecords(Path(state)).create(record)
+        DeviceRecords(Path(state)).put(record.file_key, record)
         assert DeviceRecords(Path(state)).all() == (record,)
+
+
+def test_a_record_of_a_killed_driver_is_fsynced_before_its_claim_is_answered(tmp_path, monkeypatch):
+    record = recorded(Settings(name="net1"))
+    DeviceRecords(tmp_path).put(record.file_key, record, Durability.PROCESS_DEATH)  # killed before the fsync
+    fsynced = []
+    monkeypatch.setattr(os, "fsync", lambda file: fsynced.append(Path(f"/proc/self/fd/{file}").readlink().name))
+    records = DeviceRecords(tmp_path)
+    records.fsync_claim(record.allocation.claim.uid)
+    assert fsynced[0] == f"{record.file_key}.json".partition("/")[2]
+    fsynced.clear()
+    records.fsync_claim(record.allocation.claim.uid)
+    assert fsynced == [], "it is on the disk"

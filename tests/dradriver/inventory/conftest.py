@@ -9,6 +9,7 @@ import pytest
 
 from podwire.dradriver.inventory.config import Config
 from podwire.dradriver.inventory.inventory import Inventory
+from podwire.dradriver.inventory.link_watch import LinkWatch
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysfs import Sysfs
 from podwire.linux.proc.namespaces import KernelNamespaces
@@ -70,11 +71,12 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 @pytest.fixture
 def running():
-    """`async with running(inventory)`: it follows the host meanwhile."""
+    """`async with running(inventory)`: a LinkWatch follows the host meanwhile; other objects have a `run`."""
 
     @asynccontextmanager
     async def run(*works):
-        tasks = [asyncio.create_task(each.run()) for each in works]
+        runs = [(LinkWatch(work) if isinstance(work, Inventory) else work).run() for work in works]
+        tasks = [asyncio.create_task(run) for run in runs]
         try:
             yield
             for each in tasks:
