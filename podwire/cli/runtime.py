@@ -9,7 +9,7 @@ from podwire.cli.options import add_logging, add_prefix, run_until_stopped, seco
 from podwire.cluster import nri
 from podwire.cluster.runtime import OCI_RUNTIMES, NoRuntime, Options, RunsAlready, running
 from podwire.durable.records import NewerFormat
-from podwire.nri.adaptation.configuration import BadConfiguration
+from podwire.protocols.settings import BadConfig
 from podwire.runtime.cni import CheckSettings
 from podwire.runtime.cni.check import ACTIONS, INTERVAL, REPORT
 from podwire.transports.unix_sockets import CannotListen
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     try:
         return run_until_stopped(_serve(options), arguments)
-    except (OSError, NewerFormat, NoRuntime, RunsAlready, CannotListen, BadConfiguration) as error:
+    except (OSError, NewerFormat, NoRuntime, RunsAlready, CannotListen, BadConfig) as error:
         raise UserError(str(error)) from error
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from podwire import __version__
 from podwire.cluster import tracing
 from podwire.nri.adaptation import Adaptation, Settings
-from podwire.nri.adaptation.configuration import BadConfiguration, load
+from podwire.nri.adaptation.configuration import load
+from podwire.protocols.settings import BadConfig
 from podwire.runtime.containers.bundles import Bundles
 from podwire.runtime.cri.runtime_service import NAME
 from podwire.runtime.nri import ContainerUpdater, NriHooks
@@ -37,7 +38,7 @@ class Nri:
 
 
 def settings(options: Options, prefix: Path) -> Settings:
-    """Returns the operator's configuration over the standard paths. Raises BadConfiguration, OSError."""
+    """Returns the operator's configuration over the standard paths. Raises BadConfig, OSError."""
     standard = Settings(
         disable=options.disable,
         socket=options.socket or prefix / "run/nri/nri.sock",
@@ -51,8 +52,8 @@ def settings(options: Options, prefix: Path) -> Settings:
         return standard
     try:
         return load(file, standard)
-    except BadConfiguration as error:
-        raise BadConfiguration("", f"{file}: {error}") from error
+    except BadConfig as error:
+        raise BadConfig("", f"{file}: {error}") from error
 
 
 def build(settings: Settings, bundles: Bundles, may_work: Callable[[Sandbox], None]) -> Nri:

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podwire.protocols.settings import BadConfig, Read, between, flag, link, mapped, one_of, parsed
+from podwire.protocols.settings import (
+    BadConfig,
+    Read,
+    between,
+    flag,
+    link,
+    list_of,
+    mapped,
+    matching,
+    one_of,
+    parsed,
+)
 
 DOMAIN = "net.podwire.dev"
 MOST = 10_000
@@ -118,9 +129,7 @@ def variable(pool: str) -> str:
 
 
 def _pool(key: str, found: object) -> Pool:
-    read = mapped(key, found, {"name": _name, "cdi": flag, **_SOURCES})
-    if "name" not in read:
-        raise BadConfig(f"{key}.name", "is needed")
+    read = mapped(key, found, {"name": _name, "cdi": flag, **_SOURCES}, required=("name",))
     given = [each for each in _SOURCES if each in read]
     if len(given) != 1:
         raise BadConfig(key, f"exactly one of {', '.join(_SOURCES)} is needed, not {len(given)}")
@@ -131,22 +140,19 @@ def _pool(key: str, found: object) -> Pool:
 
 
 def _interfaces(key: str, found: object) -> Interfaces:
-    read = mapped(key, found, _INTERFACE_KEYS)
-    if not any(value for name, value in read.items() if name != "carrier"):
-        wanted = ", ".join(interface_key for interface_key in _INTERFACE_KEYS if interface_key != "carrier")
-        raise BadConfig(key, f"one of {wanted} is needed: not every link of the host is for pods")
     renamed = {"pciAddresses": "pci_addresses", "numaNodes": "numa_nodes"}
-    return Interfaces(**{renamed.get(name, name): value for name, value in read.items()})
+    read = mapped(key, found, _INTERFACE_KEYS, renamed=renamed)
+    if not read.keys() - {"carrier"}:
+        selectors = ", ".join(name for name in _INTERFACE_KEYS if name != "carrier")
+        raise BadConfig(key, f"one of {selectors} is needed: not every link of the host is for pods")
+    return Interfaces(**read)
 
 
 def _make_keys(key: str, found: object) -> dict[str, Any]:
-    return mapped(key, found, _MAKE_KEYS)
+    return mapped(key, found, _MAKE_KEYS, required=("kind", "parent", "count"))
 
 
 def _make(key: str, read: dict[str, Any], pool: str) -> Make:
-    for each in ("kind", "parent", "count"):
-        if each not in read:
-            raise BadConfig(f"{key}.{each}", "is needed")
     if "mode" in read and read["kind"] != "macvlan":
         raise BadConfig(f"{key}.mode", f"a {read['kind']} has none")
     prefix = read.pop("prefix", pool)
@@ -169,13 +175,15 @@ def _files(key: str, found: object) -> Files:
 
 
 def _list_of(read: Read) -> Read:
+    """Of different items."""
+    items_of = list_of(read)
+
     def reading(key: str, value: object) -> tuple[Any, ...]:
-        if not isinstance(value, list) or not value:
-            raise BadConfig(key, "must be a list with at least one item")
-        for at, item in enumerate(value):
-            if item in value[:at]:
+        items: tuple[Any, ...] = items_of(key, value)
+        for at, item in enumerate(items):
+            if item in items[:at]:
                 raise BadConfig(f"{key}[{at}]", "is there twice")
-        return tuple(read(f"{key}[{at}]", item) for at, item in enumerate(value))
+        return items
 
     return reading
 
@@ -183,15 +191,6 @@ def _list_of(read: Read) -> Read:
 def _text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise BadConfig(key, "is not a printable text")
-    return value
-
-
-def _name(key: str, value: object) -> str:
-    if not isinstance(value, str) or not _POOL.fullmatch(value):
-        raise BadConfig(
-            key,
-            f"{value!r} cannot end a resource's name: up to 63 of a-z, 0-9, '-', '.', first and last a letter or digit",
-        )
     return value
 
 
@@ -209,12 +208,9 @@ def _path(key: str, value: object) -> str:
     return text
 
 
-def _permissions(key: str, value: object) -> str:
-    if not isinstance(value, str) or not _PERMISSIONS.fullmatch(value):
-        raise BadConfig(key, f"{value!r} must be of r, w, m in this order")
-    return value
-
-
+_name = matching(
+    _POOL, "cannot end a resource's name: up to 63 of a-z, 0-9, '-', '.', first and last a letter or digit"
+)
 _INTERFACE_KEYS: dict[str, Read] = {
     "names": _list_of(_text),
     "drivers": _list_of(_text),
@@ -232,7 +228,7 @@ _MAKE_KEYS: dict[str, Read] = {
 }
 _FILES_KEYS: dict[str, Read] = {
     "paths": _list_of(_path),
-    "permissions": _permissions,
+    "permissions": matching(_PERMISSIONS, "must be of r, w, m in this order"),
     "count": between(1, MOST),
 }
 _SOURCES: dict[str, Read] = {"interfaces": _interfaces, "make": _make_keys, "files": _files}

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from podwire.dradriver.addresses.pools import Pool, parse_pools
 from podwire.dradriver.claims.allocations import Refused
-from podwire.dradriver.inventory.config import KEYS, config
+from podwire.dradriver.inventory.config import KEYS, RENAMED
 from podwire.dradriver.inventory.config import Config as Offering
-from podwire.protocols.settings import BadConfig, parsed
+from podwire.protocols.settings import BadConfig, mapped, parsed
 
 POOLS = "pools"
 
@@ -20,17 +20,16 @@ class Config:
 
 def load(path: Path) -> Config:
     """Raises BadConfig, OSError."""
-    found = parsed(path.read_bytes(), path) or {}
-    if not isinstance(found, dict):
-        raise BadConfig("", f"is not a mapping with {', '.join((*KEYS, POOLS))}")
-    for each in found:
-        if each not in (*KEYS, POOLS):
-            raise BadConfig(str(each), f"is not a setting; known settings: {', '.join((*KEYS, POOLS))}")
-    pools = found.get(POOLS) or {}
-    if not isinstance(pools, dict):
-        raise BadConfig(POOLS, "is not a mapping of names to pools")
+    document = parsed(path.read_bytes(), path)
+    read = mapped("", {} if document is None else document, {**KEYS, POOLS: _pools}, renamed=RENAMED)
+    pools = read.pop(POOLS, {})
+    return Config(offering=Offering(**read), pools=pools)
+
+
+def _pools(key: str, value: object) -> dict[str, Pool]:
+    if value is not None and not isinstance(value, dict):
+        raise BadConfig(key, "must be a mapping of names to pools")
     try:
-        known = parse_pools(pools)
+        return parse_pools(value or {}, key)
     except Refused as error:
         raise BadConfig(error.field, error.reason) from error
-    return Config(offering=config({key: value for key, value in found.items() if key != POOLS}), pools=known)

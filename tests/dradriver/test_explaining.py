@@ -109,7 +109,7 @@ def test_the_file_of_the_driver_has_what_is_offered_and_pools(tmp_path):
 WRONG = {
     "a list": ("[]\n- a", "is not YAML"),
     "an unknown key": ("uplinks: 1", "uplinks: is not a setting; known settings: filter"),
-    "pools that are none": ("pools: [a]", "pools: is not a mapping of names to pools"),
+    "pools that are none": ("pools: [a]", "pools: must be a mapping of names to pools"),
     "a pool without a subnet": ("pools: {lab: {rangeStart: 10.0.0.1}}", "pools.lab"),
     "twice the same": ("filter: a\nfilter: b", "twice"),
     "no YAML": ("a: [", "is not YAML"),

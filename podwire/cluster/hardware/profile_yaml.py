@@ -1,14 +1,10 @@
 """Reads profiles from YAML, strictly: an unknown field is an error."""
 
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
-
-import yaml
 
 from podwire.cluster.hardware.profile import MOST_VFS, BadProfile, Gpu, Nic, Profile, Root, checked, parts
-from podwire.protocols.settings import Loader
+from podwire.protocols.settings import BadConfig, Loader, Read, between, list_of, mapped, matching, parsed
 
 PROFILES = Path(__file__).with_name("profiles")
 
@@ -16,10 +12,6 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
 _ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
 _ID = re.compile(r"(?:0x)?([0-9a-f]{4})")
 _MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
-
-Read = Callable[[str, Any], Any]
-"""Converts the value of a field. Raises BadProfile."""
-T = TypeVar("T")
 
 
 def names() -> list[str]:
@@ -42,11 +34,9 @@ def load(which: str) -> Profile:
     """Raises BadProfile."""
     text = text_of(which)
     try:
-        return profile(yaml.load(text, _Loader))  # noqa: S506 - a safe loader, made stricter
-    except BadProfile as error:
+        return profile(parsed(text.encode(), "the file", _Loader))
+    except (BadConfig, BadProfile) as error:
         raise BadProfile("", f"{which}: {error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadProfile("", f"{which} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 class _Loader(Loader):
@@ -59,64 +49,23 @@ for _first in "0123456789":
 
 
 def profile(data: object) -> Profile:
-    """Raises BadProfile."""
-    keys = {
-        "numaNodes": _between(1, 64),
-        "pcieRoots": _list_of(_root),
-        "nics": _list_of(_nic),
-        "gpus": _list_of(_gpu),
-    }
-    return checked(_made(Profile, "", data, keys))
+    """Raises BadConfig for a field, BadProfile for contradictions."""
+    keys = {"numaNodes": between(1, 64), "pcieRoots": list_of(_root), "nics": list_of(_nic), "gpus": list_of(_gpu)}
+    return checked(Profile(**mapped("", data, keys, renamed={"numaNodes": "numa_nodes", "pcieRoots": "roots"})))
 
 
 def _root(field: str, data: object) -> Root:
-    return _made(Root, field, data, {"name": _like(_ROOT, "pci0000:3a"), "numa": _between(0, 63)}, ("name",))
+    keys = {"name": _like(_ROOT, "pci0000:3a"), "numa": between(0, 63)}
+    return Root(**mapped(field, data, keys, required=("name",)))
 
 
 def _nic(field: str, data: object) -> Nic:
-    return _made(Nic, field, data, {**_PCI_FIELDS, **_NIC_FIELDS}, ("name", "pci"))
+    renamed = {"vfDevice": "vf_device", "vfDriver": "vf_driver"}
+    return Nic(**mapped(field, data, {**_PCI_FIELDS, **_NIC_FIELDS}, required=("name", "pci"), renamed=renamed))
 
 
 def _gpu(field: str, data: object) -> Gpu:
-    return _made(Gpu, field, data, {**_PCI_FIELDS, "model": _text}, ("pci",))
-
-
-_RENAMED = {"numaNodes": "numa_nodes", "pcieRoots": "roots", "vfDevice": "vf_device", "vfDriver": "vf_driver"}
-
-
-def _made(kind: type[T], field: str, data: object, keys: Mapping[str, Read], needed: tuple[str, ...] = ()) -> T:
-    if not isinstance(data, dict):
-        raise BadProfile(field, f"must be a mapping with {', '.join(keys)}")
-    for key in data:
-        if key not in keys:
-            raise BadProfile(_below(field, key), f"unknown field; must be one of {', '.join(keys)}")
-    for key in needed:
-        if key not in data:
-            raise BadProfile(_below(field, key), "is required")
-    read = {_RENAMED.get(str(key), str(key)): keys[key](_below(field, key), value) for key, value in data.items()}
-    return kind(**read)
-
-
-def _below(field: str, key: object) -> str:
-    return f"{field}.{key}" if field else str(key)
-
-
-def _list_of(read: Read) -> Read:
-    def reading(field: str, value: object) -> tuple[Any, ...]:
-        if not isinstance(value, list) or not value:
-            raise BadProfile(field, "must be a list with at least one item")
-        return tuple(read(f"{field}[{at}]", item) for at, item in enumerate(value))
-
-    return reading
-
-
-def _between(low: int, high: int) -> Read:
-    def reading(field: str, value: object) -> int:
-        if not isinstance(value, int) or not low <= value <= high:
-            raise BadProfile(field, f"{value!r} must be a number from {low} to {high}")
-        return value
-
-    return reading
+    return Gpu(**mapped(field, data, {**_PCI_FIELDS, "model": _text}, required=("pci",)))
 
 
 def _like(pattern: re.Pattern[str], such_as: str) -> Read:
@@ -124,7 +73,7 @@ def _like(pattern: re.Pattern[str], such_as: str) -> Read:
         text = str(value).lower() if isinstance(value, str | int) else ""
         found = pattern.fullmatch(text)
         if found is None:
-            raise BadProfile(field, f"{value!r} must look like {such_as}")
+            raise BadConfig(field, f"{value!r} must look like {such_as}")
         return text
 
     return reading
@@ -140,42 +89,36 @@ def _address(field: str, value: object) -> str:
     try:
         parts(text)
     except BadProfile as error:
-        raise BadProfile(field, f"{value!r} is not a PCI address such as 0000:3b:00.0") from error
+        raise BadConfig(field, f"{value!r} is not a PCI address such as 0000:3b:00.0") from error
     return text
 
 
-def _link(field: str, value: object) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise BadProfile(field, f"{value!r} is not a link name: a letter and up to 14 letters, digits, '_', '.', '-'")
-    return value
-
-
-def _word(field: str, value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", value):
-        raise BadProfile(field, f"{value!r} is not a name: up to 63 letters, digits, '_', '.', '-'")
-    return value
+_link = matching(_NAME, "is not a link name: a letter and up to 14 letters, digits, '_', '.', '-'")
+_word = matching(
+    re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"), "is not a name: up to 63 letters, digits, '_', '.', '-'"
+)
 
 
 def _text(field: str, value: object) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= 64 or not value.isprintable():
-        raise BadProfile(field, f"{value!r} must be text of 1 to 64 characters")
+        raise BadConfig(field, f"{value!r} must be text of 1 to 64 characters")
     return value
 
 
 _PCI_FIELDS: dict[str, Read] = {
     "pci": _address,
     "root": _like(_ROOT, "pci0000:3a"),
-    "numa": _between(0, 63),
+    "numa": between(0, 63),
     "vendor": _id,
     "device": _id,
     "driver": _word,
 }
 _NIC_FIELDS: dict[str, Read] = {
     "name": _link,
-    "speed": _between(10, 1_600_000),
+    "speed": between(10, 1_600_000),
     "mac": _like(_MAC, "02:00:00:00:00:01, of one station"),
-    "mtu": _between(68, 65_535),
-    "vfs": _between(0, MOST_VFS),
+    "mtu": between(68, 65_535),
+    "vfs": between(0, MOST_VFS),
     "vfDevice": _id,
     "vfDriver": _word,
     "rdma": _word,

@@ -16,7 +16,6 @@ from podwire.cluster.up.preparation import Prepared
 from podwire.dradriver.config import Config as NetworkDriver
 from podwire.durable.records import NewerFormat
 from podwire.linux.proc.namespaces import open_namespace
-from podwire.nri.adaptation.configuration import BadConfiguration
 from podwire.nri.errors import NriError
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.settings import BadConfig
@@ -139,7 +138,7 @@ def _runtime(node: Node, checking: CheckSettings) -> Component:
         needs=("trace",),
         node=node.space,
         environment=_environment(node),
-        troubles=(OSError, NewerFormat, runtime.NoRuntime, runtime.RunsAlready, CannotListen, BadConfiguration),
+        troubles=(OSError, NewerFormat, runtime.NoRuntime, runtime.RunsAlready, CannotListen, BadConfig),
     )
 
 

@@ -1,12 +1,10 @@
 """The devices that a node offers, from the driver's YAML file, read strictly: unknown keys are errors."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from podwire.objects.quantity import parse
-from podwire.protocols.settings import BadConfig, Read, below, between, flag, link, mapped, one_of
+from podwire.protocols.settings import BadConfig, Read, between, flag, link, mapped, one_of
 
 EFFECTS = ("None", "NoSchedule", "NoExecute")
 MOST_SLOTS = 4096
@@ -48,30 +46,19 @@ class Config:
 
 def config(found: object, key: str = "") -> Config:
     """Of a value that stands at a key of some file. Raises BadConfig."""
-    read = Config(**_fields(key, found, _KEYS))
-    for at, parent in enumerate(read.shared):
-        if parent.interface in [other.interface for other in read.shared[:at]]:
-            raise BadConfig(below(below(key, f"shared[{at}]"), "interface"), f"{parent.interface} is listed twice")
-    return read
-
-
-def _fields(key: str, found: object, keys: Mapping[str, tuple[str, Read]]) -> dict[str, Any]:
-    """Returns the values by the names of our fields."""
-    read = mapped(key, found, {name: each for name, (_, each) in keys.items()})
-    return {keys[name][0]: value for name, value in read.items()}
+    return Config(**mapped(key, found, KEYS, renamed=RENAMED))
 
 
 def _parents(key: str, value: object) -> tuple[Shared, ...]:
     if not isinstance(value, list) or len(value) > MOST_PARENTS:
-        raise BadConfig(key, f"is not a list of up to {MOST_PARENTS}")
-    return tuple(_parent(f"{key}[{at}]", item) for at, item in enumerate(value))
-
-
-def _parent(key: str, found: object) -> Shared:
-    read = _fields(key, found, _PARENT_KEYS)
-    if "interface" not in read:
-        raise BadConfig(f"{key}.interface", "is needed")
-    return Shared(**read)
+        raise BadConfig(key, f"must be a list of up to {MOST_PARENTS}")
+    parents: list[Shared] = []
+    for at, item in enumerate(value):
+        parent = Shared(**mapped(f"{key}[{at}]", item, _PARENT_KEYS, required=("interface",)))
+        if parent.interface in [other.interface for other in parents]:
+            raise BadConfig(f"{key}[{at}].interface", f"{parent.interface} is listed twice")
+        parents.append(parent)
+    return tuple(parents)
 
 
 def _bandwidth(key: str, value: object) -> int:
@@ -100,18 +87,14 @@ def _seconds(key: str, value: object) -> float:
     return float(value)
 
 
-_PARENT_KEYS: dict[str, tuple[str, Read]] = {
-    "interface": ("interface", link),
-    "slots": ("slots", between(1, MOST_SLOTS)),
-    "bandwidth": ("bandwidth", _bandwidth),
+_PARENT_KEYS: dict[str, Read] = {"interface": link, "slots": between(1, MOST_SLOTS), "bandwidth": _bandwidth}
+KEYS: dict[str, Read] = {
+    "filter": _expression,
+    "shared": _parents,
+    "shareBridges": flag,
+    "bridgeSlots": between(1, MOST_SLOTS),
+    "taintEffect": one_of(*EFFECTS),
+    "patienceSeconds": _seconds,
 }
-_KEYS: dict[str, tuple[str, Read]] = {
-    "filter": ("filter", _expression),
-    "shared": ("shared", _parents),
-    "shareBridges": ("bridges", flag),
-    "bridgeSlots": ("slots", between(1, MOST_SLOTS)),
-    "taintEffect": ("taint", one_of(*EFFECTS)),
-    "patienceSeconds": ("patience", _seconds),
-}
-KEYS = tuple(_KEYS)
-"""Keys of this part, for files that have more."""
+RENAMED = {"shareBridges": "bridges", "bridgeSlots": "slots", "taintEffect": "taint", "patienceSeconds": "patience"}
+"""Fields of Config that have another name in the file."""

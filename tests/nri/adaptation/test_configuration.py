@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from podwire.nri.adaptation.configuration import BadConfiguration, load
+from podwire.nri.adaptation.configuration import load
 from podwire.nri.adaptation.settings import PluginSettings, Settings, ValidatorSettings
+from podwire.protocols.settings import BadConfig
 
 WHOLE = """
 disable: false
@@ -93,10 +94,11 @@ def test_connections_can_be_kept_out(written):
             id="a flag",
         ),
         pytest.param("a: [", "is not YAML", id="no YAML"),
+        pytest.param("grace: 1s\ngrace: 2s", "grace is there twice", id="a key twice"),
     ],
 )
 def test_errors_name_the_key(written, text, words):
-    with pytest.raises(BadConfiguration, match=words):
+    with pytest.raises(BadConfig, match=words):
         load(written(text))
 
 
