@@ -15,7 +15,7 @@ VETHS = {"name": "pool", "make": {"kind": "veth", "parent": "br0", "count": 1, "
 @pytest.mark.parametrize(
     ("pool", "link"), [pytest.param(NICS, "nic0", id="of the host"), pytest.param(VETHS, "pv0", id="made for pods")]
 )
-def test_a_link_that_comes_back_between_two_looks_is_made_what_it_was(host, tmp_path, pool, link):
+def test_link_that_returns_between_two_looks_is_restored(host, tmp_path, pool, link):
     host.ip("link add nic0 type veth peer name far0")
     host.ip("link add br0 up type bridge")
     stock = Inventory(config({"pools": [pool]}), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")

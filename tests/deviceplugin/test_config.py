@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_used_is_refused_by_key_and_reason(found, told):
         pytest.param("pools:\n- name: Fast\n  files: {paths: [/dev/net/tun]}", "'Fast' cannot end", id="a bad pool"),
     ],
 )
-def test_the_command_says_what_is_wrong_in_one_line(tmp_path, capsys, text, told):
+def test_command_reports_an_invalid_file_in_one_line(tmp_path, capsys, text, told):
     path = tmp_path / "pools.yaml"
     path.write_text(text)
     assert main(["device-plugin", "--config", str(path), "--check"]) == 1
@@ -167,7 +167,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
     assert "none.yaml: No such file or directory" in capsys.readouterr().err
 
 
-def test_a_variable_has_only_what_a_shell_takes():
+def test_name_of_a_variable_is_valid_in_a_shell():
     assert variable("my-pool.v2") == "PODWIRE_DEVICE_MY_POOL_V2"
 
 
@@ -183,6 +183,6 @@ POOLS = st.dictionaries(KEYS, st.dictionaries(KEYS, JSON, max_size=3) | JSON, ma
 
 
 @given(st.fixed_dictionaries({"pools": st.lists(POOLS, max_size=2)}) | JSON)
-def test_whatever_stands_in_a_file_it_is_read_or_refused(found):
+def test_any_file_is_read_or_refused(found):
     with contextlib.suppress(BadConfig):
         assert config(found).pools

@@ -39,7 +39,7 @@ def same(host, link, before):
     return any(each["ifname"] == link for each in host.ip("link show")) and host.dump(link) == before
 
 
-def test_a_plugin_killed_before_anybody_heard_of_its_devices_begins_again(host, nic):
+def test_plugin_killed_before_registration_starts_again(host, nic):
     nic()
     host.kubelet.start()
     host.start([NICS], PODWIRE_FAILPOINTS="device-plugin.recorded=kill")
@@ -76,7 +76,7 @@ def test_a_plugin_killed_between_record_and_answer_knows_that_the_device_is_out(
     host.eventually(lambda: same(host, "nic0", before))
 
 
-def test_a_device_that_comes_back_while_there_is_no_plugin_is_restored_by_the_next(host, nic):
+def test_device_that_returns_without_a_plugin_is_restored_by_the_next_one(host, nic):
     nic()
     host.kubelet.start()
     host.start([NICS])
@@ -96,7 +96,7 @@ def test_a_device_that_comes_back_while_there_is_no_plugin_is_restored_by_the_ne
     host.eventually(lambda: same(host, "nic0", before))
 
 
-def test_a_device_that_nobody_recorded_as_out_is_known_by_what_a_journey_does_to_a_link(host, nic):
+def test_device_without_a_record_of_leaving_is_recognised_by_its_changes(host, nic):
     nic()
     host.kubelet.start()
     host.start([NICS])
@@ -161,7 +161,7 @@ def test_a_plugin_killed_while_it_restores_is_followed_by_one_that_does(host, ni
 
 
 @pytest.mark.parametrize(("pool", "step"), SAMPLE, ids=lambda each: each if isinstance(each, str) else each["name"])
-def test_a_plugin_killed_while_it_makes_links_leaves_none_that_are_nobodys(host, nic, pool, step):
+def test_plugin_killed_while_it_makes_links_leaves_no_orphans(host, nic, pool, step):
     nic()
     host.ip("link add br0 up type bridge")
     host.kubelet.start()
@@ -185,7 +185,7 @@ def test_a_plugin_killed_while_it_makes_links_leaves_none_that_are_nobodys(host,
     assert {each["ifname"] for each in host.ip("link show")} == {"lo", "nic0", "far1", "br0"}
 
 
-def test_a_cdi_file_that_nobody_was_told_of_goes(host, nic):
+def test_cdi_file_of_an_unanswered_allocation_is_removed(host, nic):
     nic()
     host.kubelet.start()
     host.start([NICS | {"cdi": True}], PODWIRE_FAILPOINTS="device-plugin.cdi-written=kill")

@@ -58,7 +58,7 @@ CHANGED = snapshot(queue=7)
         pytest.param(Record(HERE), CHANGED, {"fresh": True}, Action.ADOPT, id="changed while there was no plugin"),
     ],
 )
-def test_a_device_is_treated_by_where_it_is_and_who_has_it(record, now, facts, wanted):
+def test_decision_depends_on_location_and_holder(record, now, facts, wanted):
     assert decide(record, now, **({"left": False, "fresh": False, "held": False} | facts)) is wanted
 
 
@@ -122,7 +122,7 @@ def test_a_pool_takes_links_that_match_every_list(pool, taken_):
     ],
     ids=lambda each: each or "none" if isinstance(each, str) else each.name,
 )
-def test_links_that_others_need_are_no_pods(one, why):
+def test_links_that_the_host_needs_are_not_offered(one, why):
     assert reserved(one, {9}) == why
 
 
@@ -174,7 +174,7 @@ def test_a_look_that_is_faster_than_the_kernels_word_loses_nothing():
     assert where.device_at(5) == "nic"
 
 
-def test_a_namespace_that_ends_says_nothing_of_its_links():
+def test_end_of_a_namespace_does_not_mean_that_its_links_are_deleted():
     where = LinkLocations()
     for key, ifindex in (("there", 5), ("elsewhere", 6)):
         where.at_home(key, ifindex)
@@ -187,7 +187,7 @@ def test_a_namespace_that_ends_says_nothing_of_its_links():
     assert where.away("elsewhere") == Elsewhere()
 
 
-def test_deletion_is_told_apart_from_leaving():
+def test_deletion_is_distinguished_from_a_move():
     where = LinkLocations()
     where.at_home("free", 5)
     where.at_home("held", 6)
@@ -202,7 +202,7 @@ def test_deletion_is_told_apart_from_leaving():
     assert where.deleted("held")
 
 
-def test_sysfs_tells_driver_address_node_and_physical_function(pci_tree):
+def test_sysfs_has_driver_address_numa_node_and_physical_function(pci_tree):
     sysfs = Sysfs(pci_tree({"vf0": ("0000:3b:02.0", 1), "vf1": ("0000:3b:02.1", -1)}))
     assert sysfs.hardware("vf0")[:4] == ("mlx5_core", "0000:3b:02.0", 1, "0000:3b:00.0")
     assert sysfs.hardware("vf1").numa is None
@@ -291,7 +291,7 @@ def test_record_of_format_1_loads(tmp_path):
     assert str(snapshot.addresses[0].interface) == "10.9.1.1/24"
 
 
-def test_records_come_and_go_by_ids_that_are_no_names_of_files(tmp_path):
+def test_records_are_stored_by_ids_that_are_not_file_names(tmp_path):
     records = PoolRecords(tmp_path, "pool")
     records.write({"0000:3b:02.1": Record(HERE), "..": Record(MOVED, out=True)})
     assert PoolRecords(tmp_path, "pool").read() == {"0000:3b:02.1": Record(HERE), "..": Record(MOVED, out=True)}

@@ -53,7 +53,7 @@ def test_twenty_pods_that_come_and_go_never_share_a_device(host):
     host.eventually(lambda: host.kubelet.plugin("pv").next()["pv19"].health == "Healthy")
 
 
-def test_links_that_flap_are_told_as_they_end_up(host):
+def test_flapping_links_are_reported_in_their_final_state(host):
     host.ip("link add nic0 up type veth peer name far0")
     host.ip("link set far0 up")
     host.kubelet.start()
@@ -96,7 +96,7 @@ async def test_a_directory_that_comes_later_is_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["asked after", "asked before"])
-def test_what_is_allocated_after_a_question_is_not_free_by_its_answer(host, tmp_path, late):
+def test_device_allocated_after_a_list_request_is_not_freed_by_its_answer(host, tmp_path, late):
     pools = {"pools": [{"name": "tun", "files": {"paths": ["/dev/null"]}, "cdi": True}]}
     stock = Inventory(config(pools), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")
     try:
@@ -109,7 +109,7 @@ def test_what_is_allocated_after_a_question_is_not_free_by_its_answer(host, tmp_
         stock.close()
 
 
-def test_an_answer_to_an_older_question_says_nothing_of_a_link_that_left_since(host, tmp_path):
+def test_older_list_answer_does_not_restore_a_link_that_left_since(host, tmp_path):
     host.ip("link add nic0 type veth peer name far0")
     pools = {"pools": [{"name": "nics", "interfaces": {"names": ["nic*"]}}]}
     stock = Inventory(config(pools), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")

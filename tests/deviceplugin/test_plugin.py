@@ -47,7 +47,7 @@ def as_before(host, link, before):
         assert found[0] == before
 
 
-def test_pools_are_registered_and_told(host):
+def test_pools_are_registered_and_listed(host):
     host.ip("link add br0 up type bridge")
     host.kubelet.start()
     host.start([TUN, VETHS])
@@ -63,7 +63,7 @@ def test_pools_are_registered_and_told(host):
     assert (options.pre_start_required, options.get_preferred_allocation_available) == (False, False)
 
 
-def test_a_device_file_is_handed_out_with_what_tells_of_it(host):
+def test_device_file_is_allocated_with_its_variable_and_permissions(host):
     host.kubelet.start()
     host.start([TUN])
     host.kubelet.wait_registered()
@@ -82,7 +82,7 @@ def test_a_device_file_is_handed_out_with_what_tells_of_it(host):
         pytest.param(["tun-1", "tun-1"], "INVALID_ARGUMENT", "tun-1 is requested twice", id="twice"),
     ],
 )
-def test_what_cannot_be_handed_out_is_refused_by_name(host, ids, code, told):
+def test_unusable_device_is_refused_by_name(host, ids, code, told):
     host.kubelet.start()
     host.start([TUN])
     host.kubelet.wait_registered()
@@ -92,7 +92,7 @@ def test_what_cannot_be_handed_out_is_refused_by_name(host, ids, code, told):
     assert told in refused.value.details()
 
 
-def test_a_device_file_that_goes_and_comes_is_told(host):
+def test_device_file_that_disappears_and_returns_is_reported(host):
     path = host.root / "dev" / "thing"
     path.parent.mkdir()
     host.kubelet.start()
@@ -108,7 +108,7 @@ def test_a_device_file_that_goes_and_comes_is_told(host):
     plugin.until(things_0="Unhealthy")
 
 
-def test_a_link_comes_back_as_it_was_whatever_the_pod_did_to_it(host, nics):
+def test_link_is_restored_whatever_its_pod_did_to_it(host, nics):
     nics("nic0", "nic1")
     host.kubelet.start()
     host.start([NICS])
@@ -135,7 +135,7 @@ def test_a_link_comes_back_as_it_was_whatever_the_pod_did_to_it(host, nics):
     assert host.dump("nic0") == before
 
 
-def test_a_link_that_nobody_moved_is_restored_when_its_pod_has_gone(host, nics):
+def test_link_that_was_not_moved_is_restored_when_its_pod_is_gone(host, nics):
     nics("nic0")
     host.kubelet.start()
     host.start([NICS])
@@ -153,7 +153,7 @@ def test_a_link_that_nobody_moved_is_restored_when_its_pod_has_gone(host, nics):
     as_before(host, "nic0", before)
 
 
-def test_what_the_operator_changes_on_a_free_link_is_how_it_comes_back(host, nics):
+def test_change_of_a_free_link_by_an_administrator_is_kept(host, nics):
     nics("nic0")
     host.kubelet.start()
     host.start([NICS])
@@ -172,7 +172,7 @@ def test_what_the_operator_changes_on_a_free_link_is_how_it_comes_back(host, nic
     as_before(host, "nic0", before)
 
 
-def test_carrier_and_deletion_are_told_while_a_link_is_free(host, nics):
+def test_carrier_and_deletion_of_a_free_link_are_reported(host, nics):
     nics("nic0", "nic1")
     host.kubelet.start()
     host.start([NICS])
@@ -191,7 +191,7 @@ def test_carrier_and_deletion_are_told_while_a_link_is_free(host, nics):
     plugin.until(nic0="Healthy", nic1="Healthy")
 
 
-def test_carrier_and_deletion_are_told_while_a_pod_has_the_link(host, nics):
+def test_carrier_and_deletion_of_a_link_in_a_pod_are_reported(host, nics):
     nics("nic0", "nic1")
     host.kubelet.start()
     host.start([NICS])
@@ -211,7 +211,7 @@ def test_carrier_and_deletion_are_told_while_a_pod_has_the_link(host, nics):
     plugin.until(nic0="Unhealthy", nic1="Healthy")
 
 
-def test_a_link_that_is_away_without_a_pod_is_no_longer_offered(host, nics):
+def test_link_elsewhere_without_a_pod_is_not_offered(host, nics):
     nics("nic0")
     host.kubelet.start()
     host.start([NICS])
@@ -242,7 +242,7 @@ def test_links_that_the_host_needs_are_left_out(host, nics):
 
 
 @pytest.mark.parametrize("pool", [VETHS, MACVLANS, TAPS], ids=lambda each: each["make"]["kind"])
-def test_links_that_are_made_are_made_anew_when_they_come_back(host, nics, pool):
+def test_made_links_are_replaced_when_they_return(host, nics, pool):
     host.ip("link add br0 up type bridge")
     nics("up0")
     make = pool["make"]
@@ -275,7 +275,7 @@ def test_links_that_are_made_are_made_anew_when_they_come_back(host, nics, pool)
     assert other not in left
 
 
-def test_a_made_link_that_ends_with_its_pod_is_made_anew_only_when_the_pod_has_gone(host):
+def test_made_link_that_ended_with_its_pod_is_replaced_when_the_pod_is_gone(host):
     host.ip("link add br0 up type bridge")
     host.kubelet.start()
     host.start([VETHS])
@@ -314,7 +314,7 @@ def test_a_parent_that_goes_takes_the_health_of_its_links_along(host, nics):
     vlans.until(mv0="Healthy", mv1="Healthy")
 
 
-def test_a_kubelet_that_starts_anew_is_registered_with_at_once(host):
+def test_plugin_registers_with_a_restarted_kubelet_at_once(host):
     host.start([TUN])
     host.kubelet.start()
     host.kubelet.wait_registered()
@@ -325,7 +325,7 @@ def test_a_kubelet_that_starts_anew_is_registered_with_at_once(host):
         assert len(host.kubelet.plugin("tun").next()) == 3
 
 
-def test_a_socket_that_somebody_removes_is_there_again_and_registered(host):
+def test_removed_socket_is_created_again_and_registered(host):
     host.kubelet.start()
     host.start([TUN])
     host.kubelet.wait_registered()
@@ -334,7 +334,7 @@ def test_a_socket_that_somebody_removes_is_there_again_and_registered(host):
     assert len(host.kubelet.plugin("tun").next()) == 3
 
 
-def test_a_kubelet_that_refuses_is_asked_again_and_its_words_are_told(host):
+def test_refused_registration_is_logged_and_retried(host):
     host.kubelet.refusal = "not today"
     host.kubelet.start()
     host.start([TUN])
@@ -343,7 +343,7 @@ def test_a_kubelet_that_refuses_is_asked_again_and_its_words_are_told(host):
     host.kubelet.wait_registered()
 
 
-def test_devices_by_cdi_have_a_file_for_as_long_as_somebody_has_them(host, nics):
+def test_cdi_file_exists_while_a_pod_has_the_device(host, nics):
     nics("nic0")
     host.kubelet.start()
     host.start([TUN | {"cdi": True}, NICS | {"cdi": True}])
@@ -429,7 +429,7 @@ def test_nothing_is_handed_out_that_cannot_be_written_down(host, nics):
     assert [each.name for each in plugin.allocate("nic0").cdi_devices] == ["net.podwire.dev/nics=nic0"]
 
 
-def test_a_state_that_cannot_be_used_is_told_in_one_line(host):
+def test_unusable_state_directory_is_reported_in_one_line(host):
     host.state.write_text("in the way")
     host.start([NICS])
     assert host.process.wait(60) == 1

@@ -48,7 +48,7 @@ async def test_no_call_hangs_while_another_instance_has_the_lock(driver_node):
         assert await node.kubelet.unprepare(first, second) == ["", ""]
 
 
-async def test_an_instance_that_cannot_begin_tells_kubelets_whom_it_waits_for(driver_node):
+async def test_waiting_instance_answers_kubelets_with_the_lock_holder(driver_node):
     node = driver_node
     places = sockets(node.kubelet.directory, DRIVER, "22222222-bbbb")
     claim = await node.claim(name_="lan")

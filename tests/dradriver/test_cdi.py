@@ -23,7 +23,7 @@ def files(tmp_path):
     return CdiFiles(tmp_path / "cdi", ("/bin/shim",), kept=tmp_path / "kept")
 
 
-def test_a_runtime_finds_what_the_kubelet_names(tmp_path, files):
+def test_runtime_finds_the_cdi_device_that_the_kubelet_names(tmp_path, files):
     files.write(UID, PARTS, tmp_path / "attached")
     edits = Registry([tmp_path / "cdi"]).resolve([device_id(UID, "nic")])
     assert edits["env"] == ["A=net1"]
@@ -48,7 +48,7 @@ def test_the_same_again_is_not_written_again(tmp_path, files):
     assert path.stat().st_ino != before
 
 
-def test_after_a_boot_files_are_back_and_those_of_nobody_are_gone(tmp_path, files):
+def test_after_a_boot_cdi_files_are_restored_and_orphans_removed(tmp_path, files):
     for each in ("one", "two"):
         files.write(each, PARTS, tmp_path / "attached")
     for each in (tmp_path / "cdi").iterdir():
@@ -71,7 +71,7 @@ def test_the_version_is_the_oldest_that_knows_all_of_it(tmp_path):
     assert spec(UID, PARTS, ("/bin/shim",), tmp_path)["cdiVersion"] == "0.5.0"
 
 
-def test_the_file_about_devices_says_what_they_are_and_where(tmp_path):
+def test_metadata_file_describes_devices_and_their_network(tmp_path):
     files = MetadataFiles(tmp_path)
     network = Network(interface="net1", mac="02:00:00:00:00:01", ips=("10.0.0.1/24",))
     described = DeviceMetadata(pool="node-1", device="lan1", attributes={"mtu": {"int": 1500}}, network=network)
@@ -100,7 +100,7 @@ def test_containers_find_it_by_the_name_that_their_pod_has_for_the_claim(tmp_pat
     assert mount.container == f"{root}/{where}/nic/net.podwire.dev-metadata.json"
 
 
-def test_containers_that_have_the_file_already_see_what_becomes_of_it(tmp_path):
+def test_mounted_metadata_file_shows_later_changes(tmp_path):
     files = MetadataFiles(tmp_path)
     long = Network(interface="net1", mac="02:00:00:00:00:01", ips=("192.168.100.100/24",))
     path = files.write(CLAIM, "nic", [DeviceMetadata(pool="node-1", device="lan1", attributes={}, network=long)])
@@ -112,7 +112,7 @@ def test_containers_that_have_the_file_already_see_what_becomes_of_it(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"metadata": {"uid": "another", "generation": 7}}'])
-def test_a_file_that_is_damaged_or_of_another_claim_is_begun_anew(tmp_path, damage):
+def test_damaged_or_foreign_metadata_file_is_replaced(tmp_path, damage):
     files = MetadataFiles(tmp_path)
     described = [DeviceMetadata(pool="node-1", device="lan1", attributes={})]
     path = files.write(CLAIM, "nic", described)

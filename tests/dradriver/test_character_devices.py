@@ -112,7 +112,7 @@ async def test_without_a_prepared_claim_nothing_is_handed_out(driver_node, holde
         assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
 
 
-async def test_what_has_no_character_devices_hands_out_none(driver_node):
+async def test_claim_without_character_devices_gets_none(driver_node):
     node = driver_node
     node.veth("lan1")
     async with node.driving(), pod_resources(node) as kubelet:
@@ -158,7 +158,7 @@ async def test_a_claim_can_ask_for_character_devices_beside_its_interface(driver
         await node.host.stop_pod_sandbox(sandbox)
 
 
-async def test_what_the_node_has_not_is_refused_with_the_field(driver_node, monkeypatch):
+async def test_missing_character_device_is_refused_with_the_field(driver_node, monkeypatch):
     monkeypatch.setattr(dra_hooks, "is_character_device", lambda path: path != "/dev/net/tun")
     node = driver_node
     node.veth("lan1")
@@ -169,7 +169,7 @@ async def test_what_the_node_has_not_is_refused_with_the_field(driver_node, monk
         assert f"{field}: there is no /dev/net/tun on this node" in answer.error
 
 
-async def test_what_is_gone_since_is_refused_when_a_container_wants_it(driver_node, monkeypatch):
+async def test_character_device_that_disappeared_is_refused_at_container_creation(driver_node, monkeypatch):
     node = driver_node
     node.veth("lan1")
     async with pod_resources(node) as kubelet, node.driving():

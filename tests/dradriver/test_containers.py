@@ -60,7 +60,7 @@ def checked_by(hook, netns):
             child.kill()
 
 
-async def test_a_container_is_refused_until_its_pod_is_attached_and_then_told_of_its_interfaces(driver_node):
+async def test_container_is_refused_until_its_pod_is_attached_and_gets_the_interface_names(driver_node):
     node = driver_node
     node.veth("lan1")
     async with node.driving():

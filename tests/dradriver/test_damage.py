@@ -24,7 +24,7 @@ def leaked(node):
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["a letter is another", "empty"])
-async def test_a_damaged_record_is_told_of_and_nothing_is_kept_for_its_claim(driver_node, whole):
+async def test_damaged_record_is_reported_and_unprepare_removes_it(driver_node, whole):
     node = driver_node
     node.ip("link add br0 type bridge")
     node.config = Config(offering=config({}), pools=parse_pools({"lab": {"subnet": "10.9.0.0/24"}}))
@@ -51,7 +51,7 @@ async def test_a_damaged_record_is_told_of_and_nothing_is_kept_for_its_claim(dri
         assert (await node.kubelet.prepare(again))[0].error == "", "the address is free again"
 
 
-async def test_a_whole_link_whose_record_is_damaged_does_not_die_with_its_pod(driver_node):
+async def test_whole_link_of_a_damaged_record_survives_its_pod(driver_node):
     node = driver_node
     node.veth("lan1")
     async with node.driving():

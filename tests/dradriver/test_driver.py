@@ -86,7 +86,7 @@ async def test_preparing_again_gives_the_same_in_either_version(driver_node):
             assert await node.kubelet.unprepare(claim) == [""]
 
 
-async def test_a_kubelet_hears_of_what_is_prepared_when_it_is_on_the_disk(driver_node, monkeypatch):
+async def test_kubelet_is_answered_after_the_record_is_fsynced(driver_node, monkeypatch):
     asked, written, settle = threading.Event(), threading.Event(), Attachments.fsync_claim
 
     def slowly(self, claim_uid):
@@ -110,7 +110,7 @@ async def test_a_kubelet_hears_of_what_is_prepared_when_it_is_on_the_disk(driver
         assert again == answer, "it is there already"
 
 
-async def test_what_did_not_reach_the_disk_is_tried_again(driver_node, monkeypatch):
+async def test_failed_fsync_is_retried_by_the_next_prepare(driver_node, monkeypatch):
     def fails(_path):
         raise LinuxError(5, "write the record")
 
@@ -152,7 +152,7 @@ async def test_of_two_devices_none_is_attached_when_one_cannot_be(driver_node):
         await node.host.stop_pod_sandbox(sandbox)
 
 
-async def test_what_cannot_be_is_refused_before_anything_is_changed(driver_node):
+async def test_invalid_claim_is_refused_before_anything_is_changed(driver_node):
     node = driver_node
     node.veth("lan1")
     async with node.driving():
@@ -184,7 +184,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_changed(driver_node)
         assert {about for about, _ in events} == {"ResourceClaim"}, "pods hear of it from the kubelet"
 
 
-async def test_what_is_anothers_in_a_claim_is_left_to_him(driver_node):
+async def test_devices_of_other_drivers_in_a_claim_are_ignored(driver_node):
     node = driver_node
     async with node.driving():
         pod = await node.pod()
@@ -230,7 +230,7 @@ async def test_interfaces_of_one_pod_must_get_along_also_from_several_claims(dri
         assert 'has "net1" in this pod too' in (await node.kubelet.prepare(second))[0].error
 
 
-async def test_a_claim_that_is_prepared_says_so_while_its_pod_waits_for_others(driver_node):
+async def test_prepared_claim_reports_that_its_pod_waits_for_others(driver_node):
     node = driver_node
     node.veth("lan1")
     node.veth("lan2")

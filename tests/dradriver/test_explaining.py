@@ -50,11 +50,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(("claim_", "pods", "says"), CASES.values(), ids=CASES)
-def test_it_says_what_is_claimed_and_why_it_is_not_there(claim_, pods, says):
+def test_explain_shows_claimed_devices_and_why_they_are_not_attached(claim_, pods, says):
     assert says in lines(claim_, *pods)
 
 
-def test_it_repeats_what_the_driver_and_the_scheduler_told():
+def test_explain_shows_events_of_driver_and_scheduler():
     about = {"uid": "u1", "kind": "ResourceClaim"}
     told = [
         {
@@ -97,7 +97,7 @@ def test_counters_of_interfaces_are_read_from_the_kernels_table():
     assert found["long-name0"]["receive_packets_total"] == 2
 
 
-def test_the_file_of_the_driver_has_what_is_offered_and_pools(tmp_path):
+def test_config_file_has_the_offering_and_the_pools(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("filter: 'true'\npools: {lab: {subnet: 10.9.0.0/24}}\n")
     found = load(path)
@@ -117,7 +117,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "why"), WRONG.values(), ids=WRONG)
-def test_a_file_that_cannot_be_used_says_which_key_and_why(tmp_path, text, why):
+def test_invalid_config_file_error_names_key_and_reason(tmp_path, text, why):
     path = tmp_path / "config.yaml"
     path.write_text(text)
     with pytest.raises(BadConfig, match=why):
@@ -135,13 +135,13 @@ UNSEEN = {
 
 
 @pytest.mark.parametrize(("sight", "says"), UNSEEN.values(), ids=UNSEEN)
-def test_it_says_what_it_cannot_see(sight, says):
+def test_explain_reports_what_it_cannot_read(sight, says):
     told = "\n".join(explained(allocated(), pods=(), events=(), node="node-1", sight=sight))
     assert says in told
     assert "not prepared" not in told
 
 
-def test_where_no_driver_has_worked_it_says_so(tmp_path):
+def test_explain_reports_that_there_is_no_driver_state(tmp_path):
     assert "no network driver has worked here" in seen_on_host(tmp_path / "none", "u1").unknown
 
 

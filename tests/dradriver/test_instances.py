@@ -36,7 +36,7 @@ async def test_another_instance_waits_until_the_last_call_has_ended(tmp_path):
             pass
 
 
-async def test_who_gives_up_waiting_leaves_no_lock_behind(tmp_path, until):
+async def test_caller_that_gives_up_leaves_no_lock_behind(tmp_path, until):
     mine, other, third = (InstanceLock(tmp_path / "lock") for _ in range(3))
 
     async def follow():
@@ -88,7 +88,7 @@ def another_instance(lock):
             it.kill()
 
 
-async def test_who_waits_too_long_is_told_whom_for_and_that_it_is_stopped(tmp_path):
+async def test_busy_error_names_the_holder_and_that_it_is_stopped(tmp_path):
     path = tmp_path / "serialize.lock"
     with another_instance(path) as other:
         other.send_signal(signal.SIGSTOP)
@@ -108,7 +108,7 @@ async def test_who_waits_too_long_is_told_whom_for_and_that_it_is_stopped(tmp_pa
             assert path.read_text().startswith(f"{os.getpid()} - ")
 
 
-async def test_it_says_whom_it_waits_for_until_it_need_not(tmp_path, caplog):
+async def test_waiting_names_the_holder_until_the_lock_is_acquired(tmp_path, caplog):
     mine, other = InstanceLock(tmp_path / "lock"), InstanceLock(tmp_path / "lock", limits=InstanceLimits(report=0.0))
     caplog.set_level("INFO")
     async with asyncio.timeout(PATIENCE):
@@ -123,6 +123,6 @@ async def test_it_says_whom_it_waits_for_until_it_need_not(tmp_path, caplog):
     assert told == ["waiting for another instance", "acquired instance lock after waiting"]
 
 
-async def test_a_lock_that_nobody_signed_is_anothers_all_the_same(tmp_path):
+async def test_lock_without_a_holder_name_is_respected(tmp_path):
     (tmp_path / "lock").write_text("?")
     assert InstanceLock(tmp_path / "lock").holder() == f"another instance of the driver holds {tmp_path / 'lock'}"

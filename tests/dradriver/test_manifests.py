@@ -78,7 +78,7 @@ async def test_the_driver_writes_slices_of_its_own_node_alone(http):
     await Client(http).create(slice_of("node-2", name="t"))
 
 
-async def test_the_driver_tells_of_its_devices_and_reads_what_it_must(http):
+async def test_driver_may_publish_its_devices_and_read_its_claims(http):
     admin, driver = Client(http), Client(As(http))
     requests = [{"name": "nic", "exactly": {"deviceClassName": "whole.net.podwire.dev"}}]
     meta = {"name": "c", "namespace": "default"}
@@ -98,7 +98,7 @@ async def test_the_driver_tells_of_its_devices_and_reads_what_it_must(http):
     assert "not found" in await why_not(driver.get(PODS, "p", "default"))
 
 
-async def test_the_driver_may_nothing_else(http):
+async def test_driver_has_no_other_permissions(http):
     driver = Client(As(http))
     calls = {
         "claims made": driver.create(
@@ -146,7 +146,7 @@ def test_two_instances_can_be_there_at_once(tmp_path):
     assert ready == f"test -S {manifests.KUBELET}/{served.relative_to(tmp_path)}".replace("u-1", "$POD_UID")
 
 
-def test_what_it_shares_with_the_host_has_the_same_path_on_both_sides():
+def test_shared_directories_have_the_same_path_in_the_container_and_on_the_host():
     spec = daemon_set()["template"]["spec"]
     paths = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
     mounts = {(each["name"], each["mountPath"]) for each in spec["containers"][0]["volumeMounts"]}

@@ -74,12 +74,12 @@ def test_of_two_pods_the_one_that_had_it_before_the_machine_was_started_has_it_a
         judging.consumer_of(both, {"uid of one that is gone"})
 
 
-def test_a_claim_that_was_made_anew_is_another():
+def test_recreated_claim_is_another_claim():
     with pytest.raises(Refused, match="is u2, not u1: the claim was deleted and created again"):
         judging.check_asked(claim({}, uid="u2"), ClaimRef(namespace="default", name="lan", uid="u1"))
 
 
-def test_what_other_drivers_have_in_a_claim_is_none_of_ours():
+def test_devices_of_other_drivers_are_left_out():
     found = judging.ours(claim({"driver": "gpu.example.com", "device": "gpu-0"}, {}))
     assert [(field, each.device) for field, each in found] == [("status.allocation.devices.results[1]", "lan1")]
 
@@ -89,7 +89,7 @@ def test_an_alternative_is_known_by_its_request():
     assert (allocation.request, allocation.share_id, allocation.pod) == ("nic", "s1", POD)
 
 
-def test_what_is_prepared_covers_a_claim_only_as_a_whole():
+def test_prepared_devices_cover_a_claim_only_completely():
     both = claim({}, {"device": "lan2"})
     prepared = ordered(both, lan1=offered(), lan2=offered("lan2"))
     assert judging.covers(prepared, both)
@@ -98,7 +98,7 @@ def test_what_is_prepared_covers_a_claim_only_as_a_whole():
     assert not judging.covers([], claim({"driver": "gpu.example.com"}))
 
 
-def test_interfaces_of_one_pod_are_judged_together_and_others_are_left_out():
+def test_interfaces_of_one_pod_are_checked_together_without_those_of_other_pods():
     mine = ordered(claim({}))
     same_pod = ordered(claim({"device": "lan1"}, name="other", uid="u2"))
     elsewhere = ordered(claim({}, name="other", uid="u2"), PodRef(namespace="default", name="x", uid="p2"))

@@ -8,7 +8,7 @@ from podwire.protocols.nri import nri_pb2 as pb
 NET1 = {"name": "net1"}
 
 
-async def test_after_a_restart_it_attaches_what_was_prepared_and_brings_back_what_ended(driver_node):
+async def test_restarted_driver_attaches_prepared_devices_and_restores_those_of_ended_pods(driver_node):
     node = driver_node
     node.veth("lan1")
     node.veth("lan2")

@@ -15,7 +15,7 @@ from podwire.protocols.grpc_status import RpcError
 NET1 = {"name": "net1"}
 
 
-async def test_metrics_tell_of_requests_phases_and_traffic(driver_node):
+async def test_metrics_have_requests_phases_and_traffic(driver_node):
     node = driver_node
     node.veth("lan1", "10.7.0.1/24")
     async with node.driving() as driver:
@@ -34,7 +34,7 @@ async def test_metrics_tell_of_requests_phases_and_traffic(driver_node):
         await node.host.stop_pod_sandbox(sandbox)
 
 
-async def test_a_kubelet_is_told_how_devices_are(driver_node):
+async def test_kubelet_receives_the_health_of_devices(driver_node):
     node = driver_node
     node.veth("lan1")
     node.config = Config(offering=config({"patienceSeconds": 0}))
@@ -69,7 +69,7 @@ async def healthy(call, wanted):
             return found["lan1"]
 
 
-async def test_explain_tells_how_far_a_claim_got(driver_node):
+async def test_explain_shows_the_stage_of_a_claim(driver_node):
     node = driver_node
     node.veth("lan1")
     async with node.driving():

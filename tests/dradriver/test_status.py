@@ -29,7 +29,7 @@ def claim(uid="u1", devices=("lan1",), told=()):
     return {"metadata": {"name": "lan", "namespace": "default", "uid": uid}, "status": status}
 
 
-def test_what_is_in_a_pod_is_ready_and_says_where():
+def test_attached_device_is_ready_with_its_network():
     (told,) = status_of([state()], {}, 0.0)
     assert [(each["type"], each["status"]) for each in told["conditions"]] == [
         ("Ready", "True"),
@@ -39,13 +39,13 @@ def test_what_is_in_a_pod_is_ready_and_says_where():
     assert "shareID" not in told
 
 
-def test_what_is_not_says_why():
+def test_device_that_is_not_attached_has_the_reason():
     (told,) = status_of([state("AttachFailed", None)], {}, 0.0)
     assert {(each["status"], each["reason"]) for each in told["conditions"]} == {("False", "AttachFailed")}
     assert "networkData" not in told
 
 
-def test_a_device_in_its_pod_whose_network_is_of_no_use_says_both():
+def test_attached_device_without_lease_has_both_conditions():
     lost = Condition(reason="LeaseLost", message="the lease is lost")
     here = DeviceState(
         pool="n", device="lan1", share_id="", reason="Attached", message="m", network=NETWORK, network_failure=lost
@@ -138,14 +138,14 @@ NEVER = {
 
 
 @pytest.mark.parametrize("api", NEVER.values(), ids=NEVER)
-async def test_what_can_never_be_written_is_given_up(api):
+async def test_status_that_the_server_rejects_is_dropped(api):
     statuses = Statuses(api, SystemClock())
     async with running(statuses):
         statuses.put(CLAIM, [state()])
     assert api.applied == []
 
 
-async def test_only_the_newest_state_of_a_claim_is_written_and_only_of_what_it_has():
+async def test_only_the_newest_status_of_allocated_devices_is_written():
     api = FakeApi(claim())
     statuses = Statuses(api, SystemClock())
     statuses.put(CLAIM, [state("AttachFailed", None)])

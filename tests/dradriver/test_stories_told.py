@@ -6,7 +6,7 @@ from podwire.dradriver.inventory.config import config
 NET1 = {"name": "net1"}
 
 
-async def test_who_has_a_device_hears_that_it_is_not_well_and_that_it_is_again(driver_node):
+async def test_health_of_a_device_is_reported_to_its_claim_and_pod(driver_node):
     node = driver_node
     node.veth("lan1")
     node.veth("lan2")
@@ -39,7 +39,7 @@ async def ready(node, claim, wanted):
     return await node.until(look)
 
 
-async def test_a_driver_that_starts_again_does_not_tell_again_what_is_attached(driver_node):
+async def test_restarted_driver_does_not_repeat_events_of_attached_devices(driver_node):
     node = driver_node
     node.veth("lan1")
     node.veth("lan2")
@@ -67,7 +67,7 @@ async def test_a_driver_that_starts_again_does_not_tell_again_what_is_attached(d
         assert await node.kubelet.unprepare(*claims) == ["", ""]
 
 
-async def test_a_claim_that_one_pod_has_says_so_while_another_is_refused(driver_node):
+async def test_status_of_a_claim_in_a_pod_stays_while_another_pod_is_refused(driver_node):
     node = driver_node
     node.veth("lan1")
     async with node.driving():

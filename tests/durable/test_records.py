@@ -104,7 +104,7 @@ def read_old(format_: int, data: bytes):
 
 
 @pytest.mark.parametrize("append", [False, True])
-def test_older_formats_are_migrated_and_then_written_anew(store, tmp_path, append):
+def test_older_formats_are_migrated_and_rewritten(store, tmp_path, append):
     Records(tmp_path / "store", JSON, format=1).put("one", 1)
     (tmp_path / "store/none.json").write_bytes(b"1 7")
     current = store(migrate=read_old, append=append)
@@ -116,7 +116,7 @@ def test_older_formats_are_migrated_and_then_written_anew(store, tmp_path, appen
     assert store().load() == {"none": {"n": 8}, "one": {"n": 8}}
 
 
-def test_a_migration_can_say_that_a_file_without_envelope_is_newer(store, tmp_path):
+def test_migration_can_refuse_a_file_without_envelope_as_newer(store, tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "store/a.json").write_bytes(b"5 7")
     with pytest.raises(NewerFormat, match=r"a.json was written by a newer podwire \(format 5; .* up to 2\)"):
@@ -296,7 +296,7 @@ def test_power_loss_writes_fsync_file_and_directory(store, monkeypatch):
     assert len(synced) == 2
 
 
-def test_append_logs_fsync_what_was_asked_for(store, monkeypatch):
+def test_append_logs_fsync_as_requested(store, monkeypatch):
     ours = store(append=True, layout=Layout(file="record.json"))
     synced = fsyncs(monkeypatch)
     ours.put("a", 1, Durability.PROCESS_DEATH)
@@ -320,7 +320,7 @@ def test_a_long_log_is_rewritten(store, tmp_path):
     assert store().get("a") == "39" * 3000
 
 
-def test_sweep_removes_what_killed_writers_left(store, tmp_path):
+def test_sweep_removes_the_temporary_files_of_killed_writers(store, tmp_path):
     ours = store(layout=Layout(file="record.json"))
     ours.put("a", 1)
     directory = tmp_path / "store"

@@ -40,7 +40,7 @@ def test_an_errno_gets_its_name(number, names, kind):
     assert str(error).endswith(" (for that)")
 
 
-def test_what_is_raised_is_an_os_error_and_survives_pickling():
+def test_errors_are_os_errors_and_survive_pickling():
     error = errors.NoSuchLink(errno.ENODEV, "find link eth0")
     assert isinstance(error, OSError)
     again = pickle.loads(pickle.dumps(error))

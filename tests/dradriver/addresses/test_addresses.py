@@ -76,14 +76,14 @@ def test_another_key_gets_another_address(addresses, other):
     assert addresses.reserve(key("a"), pool="lab") != addresses.reserve(other, pool="lab")
 
 
-def test_what_a_claim_gave_back_rests_until_all_others_had_their_turn(addresses):
+def test_released_address_is_given_again_after_all_other_addresses(addresses):
     addresses.reserve(key("a"), pool="lab")
     addresses.release("uid-a")
     given = [texts(addresses.reserve(key(f"b{each}"), pool="lab")) for each in range(5)]
     assert given == [["10.9.0.3/29"], ["10.9.0.4/29"], ["10.9.0.5/29"], ["10.9.0.6/29"], ["10.9.0.2/29"]]
 
 
-def test_a_full_pool_tells_its_size_and_who_holds_most(addresses):
+def test_full_pool_error_names_its_size_and_the_largest_holder(addresses):
     for device in ("eth1", "eth2", "eth3"):
         addresses.reserve(key("greedy", device=device), pool="lab")
     for claim in ("b", "c"):
@@ -98,7 +98,7 @@ def test_a_full_pool_tells_its_size_and_who_holds_most(addresses):
     assert addresses.reserve(key("late"), pool="lab")
 
 
-def test_what_a_claim_names_itself_is_not_given_from_a_pool_nor_to_another(addresses):
+def test_address_that_a_claim_names_is_not_assigned_to_another_claim(addresses):
     own = ip_interface("10.9.0.2/24")
     assert addresses.reserve(key("a"), wanted=[own]) == (own,)
     assert texts(addresses.reserve(key("b"), pool="lab")) == ["10.9.0.3/29"]
@@ -117,13 +117,13 @@ def test_a_claim_may_name_one_address_for_two_of_its_own_devices(addresses):
     assert addresses.reserve(key("b"), wanted=[anycast]) == (anycast,)
 
 
-def test_whoever_asks_for_something_else_gives_back_what_it_had(addresses):
+def test_changed_request_releases_the_earlier_addresses(addresses):
     addresses.reserve(key("a"), pool="lab")
     addresses.reserve(key("a"), wanted=[ip_interface("192.0.2.7/24")])
     assert [texts(each.interfaces) for each in addresses.held()] == [["192.0.2.7/24"]]
 
 
-def test_what_is_refused_changes_nothing(addresses):
+def test_refused_request_changes_nothing(addresses):
     addresses.reserve(key("a"), wanted=[ip_interface("192.0.2.7/24")])
     addresses.reserve(key("b"), pool="lab")
     before = addresses.held()
@@ -148,7 +148,7 @@ def test_what_is_refused_changes_nothing(addresses):
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(addresses, asked, told):
+def test_impossible_request_is_refused_with_the_reason(addresses, asked, told):
     with pytest.raises(Refused) as refused:
         addresses.reserve(key("a"), **asked)
     assert str(refused.value) == told
@@ -183,7 +183,7 @@ def test_damaged_assignments_are_quarantined_and_nothing_is_assigned(addresses, 
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"version":1,"held":[{}]}'])
-def test_damaged_assignments_are_restored_from_what_is_known(addresses, tmp_path, damage, caplog):
+def test_damaged_assignments_are_restored_from_the_records(addresses, tmp_path, damage, caplog):
     given = {each: addresses.reserve(key(each), pool="lab") for each in "ab"}
     known = addresses.held()
     (tmp_path / "state" / "addresses.json").write_bytes(damage)
@@ -193,7 +193,7 @@ def test_damaged_assignments_are_restored_from_what_is_known(addresses, tmp_path
     assert addresses.held() == known
 
 
-def test_stale_assignments_get_what_is_known_and_keep_the_rest(addresses, tmp_path):
+def test_stale_assignments_are_completed_from_the_records(addresses, tmp_path):
     addresses.reserve(key("a"), pool="lab")
     before = (tmp_path / "state" / "addresses.json").read_bytes()
     given = addresses.reserve(key("b"), pool="lab")

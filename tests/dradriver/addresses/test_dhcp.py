@@ -30,7 +30,7 @@ def spot(lan, ifindex=None, netns=None):
     return Endpoint(ifindex=ifindex or lan.ifindex, mac=lan.mac, client_id=ID, netns=netns or lan.host)
 
 
-async def test_a_client_gets_what_a_server_has(lan, server, client):
+async def test_client_gets_the_lease_of_the_server(lan, server, client):
     server.t1, server.t2 = 600, 1800
     server.more = {
         options.CLASSLESS_ROUTES: bytes((16, 10, 5, 10, 77, 0, 254, 0, 10, 77, 0, 1)),
@@ -63,7 +63,7 @@ async def test_a_client_speaks_for_a_child_that_is_not_made_yet(lan, server, cli
     assert (message.mac.hex(":"), datagram.source_mac.hex(":"), message.broadcast) == (child, child, True)
 
 
-async def test_a_client_that_hears_nothing_says_it_again(lan, server, client):
+async def test_client_without_an_answer_retransmits(lan, server, client):
     server.silent_to = {Type.DISCOVER}
     acquiring = asyncio.create_task(client.acquire(**asked(lan)))
     first, _ = await server.has_heard(Type.DISCOVER)
@@ -90,7 +90,7 @@ async def test_a_remembered_address_that_is_refused_is_forgotten(lan, server, cl
     assert server.heard[0][0].xid != server.heard[-1][0].xid
 
 
-async def test_an_address_that_somebody_has_is_declined_and_another_taken(lan, server, squatter):
+async def test_address_in_use_is_declined_and_another_one_requested(lan, server, squatter):
     squatter(FIRST)
     acquiring = asyncio.create_task(DhcpClient(replace(QUICK, probe=2)).acquire(**asked(lan)))
     declined, _ = await server.has_heard(Type.DECLINE)
@@ -99,7 +99,7 @@ async def test_an_address_that_somebody_has_is_declined_and_another_taken(lan, s
     assert (await acquiring).address.ip == FIRST + 1
 
 
-async def test_when_there_is_no_time_to_rest_a_conflict_is_told_at_once(lan, server, squatter):
+async def test_conflict_is_reported_at_once_when_the_deadline_is_near(lan, server, squatter):
     squatter(FIRST)
     client = DhcpClient(replace(QUICK, probe=20, after_conflict=60))
     with pytest.raises(NoLease) as told:
@@ -107,7 +107,7 @@ async def test_when_there_is_no_time_to_rest_a_conflict_is_told_at_once(lan, ser
     assert str(told.value) == "DHCP: 10.77.0.100 was leased, but 02:de:ad:be:ef:01 has it"
 
 
-async def test_how_far_it_came_is_told(lan, server):
+async def test_timeout_names_the_last_step_of_the_exchange(lan, server):
     server.silent_to = {Type.REQUEST}
     talk = _Exchange(spot(lan), QUICK, Random(1), None)
     assert talk.progress == "no server answered"
@@ -118,13 +118,13 @@ async def test_how_far_it_came_is_told(lan, server):
     await asyncio.wait([talking])
 
 
-async def test_nobody_there_is_told(lan, client):
+async def test_missing_server_is_reported(lan, client):
     with pytest.raises(NoLease) as told:
         await client.acquire(**asked(lan, timeout=0.1))
     assert str(told.value) == "DHCP: no server answered, after 0.1 s"
 
 
-async def test_a_link_that_is_down_or_not_there_is_told(lan, client):
+async def test_link_that_is_down_or_missing_is_reported(lan, client):
     with KernelNetwork(lan.host) as host:
         host.links.change("nic", up=False)
     with pytest.raises(NoLease, match="DHCP: the link is down"):
@@ -179,7 +179,7 @@ async def test_a_server_may_withdraw_an_address(lan, server, client, moved, how)
         await how(client, lease, where)
 
 
-async def test_a_renewal_that_nobody_answers_ends(lan, server, moved):
+async def test_renewal_without_an_answer_ends(lan, server, moved):
     client = DhcpClient(replace(QUICK, answer=0.1))
     lease = await client.acquire(**asked(lan))
     server.silent_to = set(Type)

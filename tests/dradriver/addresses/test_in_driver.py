@@ -74,7 +74,7 @@ def ways_in(node, sandbox):
     return {(each["dst"], each["gateway"]) for each in found if "gateway" in each}
 
 
-async def test_a_lost_lease_is_told_and_leaves_the_pod_until_there_is_another(driver_node, serve):
+async def test_lost_lease_is_reported_and_its_address_removed_until_there_is_another(driver_node, serve):
     node = driver_node
     lan(node)
     with serve("lan1p") as server:
@@ -156,7 +156,7 @@ async def test_a_renewal_that_brings_other_routes_and_another_mtu_changes_the_po
             assert link["mtu"] == 1500
 
 
-async def test_the_way_out_that_a_server_tells_comes_after_the_pods_own(driver_node, serve):
+async def test_default_route_of_a_lease_has_a_higher_metric_than_the_pods_own(driver_node, serve):
     node = driver_node
     lan(node)
     with serve("lan1p") as server:
@@ -226,7 +226,7 @@ async def test_preparing_twice_and_restarting_give_the_same_leased_address(drive
         assert list(server.given) == []
 
 
-async def test_a_claim_whose_server_is_silent_says_so_and_leaves_the_link_as_it_was(driver_node):
+async def test_claim_without_a_dhcp_server_fails_and_leaves_the_link_unchanged(driver_node):
     node = driver_node
     lan(node)
     async with node.driving(lease_limits=LeaseLimits(exchange=Timing(acquire=0.3))):
@@ -266,7 +266,7 @@ async def test_claims_of_a_pool_have_addresses_of_their_own_and_give_them_back(d
         pytest.param({"addresses": ["10.78.0.9/24"]}, "10.78.0.9 is held by claim default/first", id="taken"),
     ],
 )
-async def test_what_cannot_be_had_is_refused_with_field_and_reason(driver_node, interface, told):
+async def test_impossible_addresses_are_refused_with_field_and_reason(driver_node, interface, told):
     node = driver_node
     for each in ("lan1", "lan2"):
         node.veth(each)

@@ -143,7 +143,7 @@ async def test_a_pods_lease_is_renewed_in_its_namespace(server, keeper, told, in
     assert (message.ciaddr, datagram.source, datagram.target) == (FIRST, FIRST, server.ip)
 
 
-async def test_a_driver_that_is_started_again_renews_what_its_predecessor_got(lan, in_pod, told, tmp_path):
+async def test_restarted_driver_renews_the_leases_of_its_predecessor(lan, in_pod, told, tmp_path):
     await in_pod(RENEWED)
     async with running(LeaseManager(tmp_path / "leases", told, DhcpClient(QUICK), host=lan.host)):
         assert (await told.of(LeaseChange.PROLONGED)).key == key()
@@ -169,7 +169,7 @@ async def test_a_short_lease_goes_through_its_whole_life(lan, server, keeper, to
     assert [each.what for each in told.news][-1] is LeaseChange.LOST
 
 
-async def test_that_nobody_renews_a_lease_is_told_while_there_is_time(lan, server, told, in_pod, tmp_path):
+async def test_failing_renewal_is_reported_before_the_lease_ends(lan, server, told, in_pod, tmp_path):
     await in_pod(RENEWED)
     server.silent_to = set(Type)
     hasty = DhcpClient(Timing(answer=0.1))
@@ -188,7 +188,7 @@ async def test_a_lease_of_a_pod_that_does_not_run_yet_is_renewed_from_the_host(l
     assert server.heard[-1][0].ciaddr == IPv4Address(0)
 
 
-async def test_a_lease_that_ends_is_told_and_the_same_address_is_regained(server, keeper, told, in_pod):
+async def test_expired_lease_is_reported_and_the_same_address_regained(server, keeper, told, in_pod):
     lease = await in_pod(FOREVER)
     server.silent_to = set(Type)
     async with running(keeper):
@@ -243,7 +243,7 @@ async def test_claims_that_are_gone_give_their_leases_back(lan, server, keeper):
     assert await keeper.lease(key("b")) is not None
 
 
-async def test_a_lease_whose_link_is_gone_is_forgotten_all_the_same(lan, server, keeper, tmp_path):
+async def test_lease_whose_link_is_gone_is_forgotten(lan, server, keeper, tmp_path):
     await keeper.acquire(key(), **asked(lan))
     with KernelNetwork(lan.host) as host:
         host.links.delete("nic")
@@ -291,7 +291,7 @@ async def test_a_record_of_a_newer_format_is_refused(lan, server, keeper, tmp_pa
         await keeper.lease(key())
 
 
-async def test_a_record_says_everything_again(lan, server, keeper, tmp_path):
+async def test_lease_record_is_read_as_it_was_written(lan, server, keeper, tmp_path):
     server.more = {121: bytes((16, 10, 5, 10, 77, 0, 254, 8, 11, 0, 0, 0, 0)), 6: bytes((1, 1, 1, 1)), 15: b"lab"}
     lease = await keeper.acquire(key(), hostname="web", **asked(lan))
     place = PodLocation(netns=lan.pod, name="net1")

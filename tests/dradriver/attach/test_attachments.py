@@ -20,7 +20,7 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.wire import Request, nested, u32
 
 
-def test_a_link_moves_with_all_that_it_has_and_comes_back_as_it_was(host):
+def test_link_moves_with_its_settings_and_is_restored(host):
     host.nic()
     host.furnish()
     before = host.dump()
@@ -139,7 +139,7 @@ def test_each_call_can_be_made_again_and_again(host):
     assert not any(each for each in (host.state / "records").iterdir())
 
 
-def test_a_pod_whose_sandbox_is_made_anew_gets_its_devices_again(host):
+def test_pod_with_a_new_sandbox_gets_its_devices_again(host):
     host.nic()
     host.furnish()
     attachments, first, second = host.attachments(), host.pod("first"), host.pod("second")
@@ -153,7 +153,7 @@ def test_a_pod_whose_sandbox_is_made_anew_gets_its_devices_again(host):
 
 
 @pytest.mark.parametrize("change", ["name other", "alias mine", "address 02:99:99:99:99:99", "mtu 1200"])
-def test_whatever_a_pod_does_to_its_link_it_comes_back_as_it_was(host, change):
+def test_link_is_restored_whatever_its_pod_did_to_it(host, change):
     host.nic()
     host.furnish()
     before = host.dump()
@@ -177,7 +177,7 @@ def test_a_link_that_a_pod_marks_as_ours_is_not_taken(host):
     assert {each["ifname"] for each in host.ip("link show", pod)} == {"lo", "aaa", "bbb"}
 
 
-def test_a_link_whose_name_is_anothers_by_now_comes_back_under_one_of_ours_and_says_so(host):
+def test_link_whose_name_is_taken_is_restored_under_another_and_reported(host):
     host.nic()
     attachments, pod = host.attached()
     (record,) = attachments.records()
@@ -187,7 +187,7 @@ def test_a_link_whose_name_is_anothers_by_now_comes_back_under_one_of_ours_and_s
     assert host.ip(f"link show {record.waiting_name}")[0]["address"] == "02:00:00:00:00:01"
 
 
-def test_a_cable_that_ended_with_its_pod_is_lost_and_its_claim_says_so(host):
+def test_veth_that_ended_with_its_pod_is_reported_as_lost(host):
     host.nic()
     host.nic("nic1", "far1", "02:00:00:00:00:02")
     attachments, pod = host.attached(host.allocation(), host.allocation("nic1", made=Made(kind="macvlan"), name="net2"))
@@ -250,7 +250,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_cannot_be_is_refused_before_anything_is_changed(host, case):
+def test_impossible_attachment_is_refused_before_anything_is_changed(host, case):
     host.nic()
     host.nic("nic1", "far1", "02:00:00:00:00:02")
     host.bridge()
@@ -286,7 +286,7 @@ def test_a_link_that_the_host_came_to_need_stays(host):
     host.settled(before)
 
 
-def test_what_was_missed_is_caught_up_with(host):
+def test_reconcile_catches_up_with_missed_hooks(host):
     host.nic()
     host.nic("nic1", "far1", "02:00:00:00:00:02")
     host.furnish()
@@ -308,7 +308,7 @@ def test_what_was_missed_is_caught_up_with(host):
     host.settled(before)
 
 
-def test_what_was_made_for_a_claim_that_nobody_knows_is_deleted(host):
+def test_interface_of_an_unknown_claim_is_deleted(host):
     host.nic()
     host.bridge()
     before = host.dump()
@@ -320,7 +320,7 @@ def test_what_was_made_for_a_claim_that_nobody_knows_is_deleted(host):
     host.settled(before)
 
 
-def test_after_a_boot_nothing_is_attached_and_everything_is_looked_at_anew(host):
+def test_after_a_boot_nothing_is_attached_and_snapshots_are_taken_again(host):
     host.nic()
     attachments, pod = host.attachments(boot="one"), host.pod()
     attachments.prepare([host.allocation()])
@@ -359,7 +359,7 @@ def test_the_file_that_others_read_names_the_namespace(host):
     assert attachments.attached_file("pod-uid").read_text() == f"{found.st_dev}:{found.st_ino}\n"
 
 
-def test_programs_are_taken_off_and_that_they_are_lost_is_said(host):
+def test_ebpf_programs_are_detached_and_reported_as_lost(host):
     host.nic()
     attachments, pod = host.attachments(), host.pod()
     attachments.prepare([host.allocation(detach_ebpf=True)])

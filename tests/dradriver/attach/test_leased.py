@@ -86,7 +86,7 @@ def test_routes_follow_the_lease_and_those_of_others_stay(host):
     assert not attachments.apply_terms(key, Terms(addresses=(LEASED,), routes=(moved, more), mtu=1350))
 
 
-def test_what_is_lost_leaves_the_pod_and_another_address_brings_all_routes_again(host):
+def test_lost_address_is_removed_and_the_next_one_brings_back_all_routes(host):
     named = Route(destination=ip_network("10.63.0.0/16"), gateway=ip_address("10.50.0.3"))
     attachments, pod, key = leased(host, routes=(named,))
     assert attachments.apply_terms(key, Terms(lapse="the server said no"))
@@ -113,7 +113,7 @@ def test_no_pod_starts_with_a_lease_that_is_lost(host):
     assert (attached.ips, attached.lapse) == ((LEASED,), "")
 
 
-def test_a_lease_that_cannot_be_had_is_told_and_tried_again(host):
+def test_terms_that_the_kernel_rejects_are_reported_and_retried(host):
     attachments, _, key = leased(host)
     bad = Route(destination=ip_network("10.64.0.0/16"), gateway=ip_address("192.0.2.1"), metric=2000)
     assert attachments.apply_terms(key, Terms(addresses=(LEASED,), routes=(bad,)))

@@ -149,12 +149,12 @@ def test_an_interface_that_waits_on_the_host_is_moved_and_not_made():
     assert names(inverse(record, plan(record, waits_on_host=True))) == ["Unmake"]
 
 
-def test_only_what_was_asked_for_is_changed_on_the_way():
+def test_plan_changes_only_the_requested_settings():
     (move,) = of(steps.Move, plan(recorded(Settings(name="net1", mtu=9000))))
     assert move.attributes == Attributes(name="net1", mtu=9000)
 
 
-def test_addresses_of_the_host_go_along_without_label_and_without_asking_who_else_has_them():
+def test_addresses_of_the_host_move_without_label_and_duplicate_detection():
     (step,) = of(steps.AddAddresses, plan(recorded()))
     assert [str(each.interface) for each in step.carried] == ["10.9.1.1/24", "fd09::1/96"]
     assert [each.flags for each in step.carried] == [0, 2]
@@ -262,20 +262,20 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_from_one_lease_to_the_next_only_what_differs_is_changed(case):
+def test_change_of_a_lease_changes_only_the_differences(case):
     terms, named, expected = CHANGES[case]
     settings = Settings(name="net1", dhcp=True, routes=named)
     before = recorded(settings, snapshot=SNAPSHOT._replace(routes=(), neighbours=())).under(LEASE)
     assert list(change(before, before.under(terms), [OLD])) == expected
 
 
-def test_a_claim_that_names_an_mtu_keeps_it_whatever_is_leased():
+def test_mtu_of_the_claim_takes_precedence_over_the_lease():
     before = recorded(Settings(name="net1", dhcp=True, mtu=1450), snapshot=None).under(LEASE)
     assert change(before, before.under(replace(LEASE, mtu=1200)), [OLD]) == ()
     assert of(steps.SetMtu, plan(before)) == []
 
 
-def test_what_was_done_before_somebody_was_killed_is_not_done_twice():
+def test_step_that_was_done_before_a_crash_is_not_repeated():
     before = recorded(Settings(name="net1", dhcp=True), snapshot=None).under(LEASE)
     done = change(before, before.under(replace(LEASE, addresses=(NEW,))), [NEW])
     assert of(steps.AddAddresses, done) == []
@@ -286,7 +286,7 @@ def test_rules_that_concern_a_link_name_it_or_lead_to_its_tables():
     assert select_rules("nic0", (route("10.1.0.0/16", table=100), route("10.2.0.0/16")), rules) == (rules[0], rules[2])
 
 
-def test_what_is_right_is_not_set_again():
+def test_setting_with_the_right_value_is_not_written():
     assert changes_to(Attributes(mtu=1, mac="a"), Attributes(mtu=1, mac="b", queue=3)) == Attributes(mac="a")
 
 
@@ -409,7 +409,7 @@ def as_had(snapshot):
 
 
 @given(settings=settings_, snapshot=snapshots_, data=st.data())
-def test_whatever_part_of_a_plan_was_done_its_inverse_leaves_everything_as_it_was(settings, snapshot, data):
+def test_inverse_undoes_any_part_of_a_plan(settings, snapshot, data):
     record = recorded(settings, snapshot=snapshot)
     whole = plan(record)
     done = data.draw(st.integers(0, len(whole)))

@@ -56,7 +56,7 @@ def test_no_addresses_at_all_can_be_asked_for(host):
     assert "inet " not in host.run("ip addr show dev net1", pod)
 
 
-def test_what_the_host_has_goes_along(host):
+def test_settings_of_the_host_move_with_the_link(host):
     host.nic()
     host.furnish()
     _, pod = host.attached()

@@ -52,7 +52,7 @@ def offered(links, config=None, routes=(UP,)) -> dict[str, int | None]:
         pytest.param([link(2, "eth0", ""), link(3, "m0", "macvlan", peer=2)], {"m0": None}, id="a child of the uplink"),
     ],
 )
-def test_a_link_is_offered_when_nobody_else_needs_it(links, expected):
+def test_link_is_offered_unless_the_host_needs_it(links, expected):
     assert offered(links) == expected
 
 
@@ -66,7 +66,7 @@ def test_a_link_is_offered_when_nobody_else_needs_it(links, expected):
         pytest.param([link(3, "br0", "bridge")], {}, id="bridges are not, when that is said"),
     ],
 )
-def test_the_config_says_what_is_shared(links, expected):
+def test_config_decides_which_links_are_shared(links, expected):
     config = Config(shared=(Shared(interface="eth1", slots=8),), bridges=False)
     assert offered(links, config) == expected
 

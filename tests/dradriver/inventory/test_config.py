@@ -9,7 +9,7 @@ from podwire.dradriver.inventory.health import Condition, Health, HealthTracker
 from podwire.protocols.settings import BadConfig
 
 
-def test_a_file_says_everything(tmp_path):
+def test_file_sets_every_setting(tmp_path):
     path = tmp_path / "driver.yaml"
     path.write_text(
         """
@@ -32,7 +32,7 @@ patienceSeconds: 0.5
     assert load(path).offering == expected
 
 
-def test_a_file_may_say_nothing(tmp_path):
+def test_empty_file_gives_the_defaults(tmp_path):
     (tmp_path / "empty.yaml").write_text("")
     assert load(tmp_path / "empty.yaml").offering == Config()
 
@@ -61,20 +61,20 @@ def test_a_file_may_say_nothing(tmp_path):
         ({"filter": 7}, "filter: is not an expression of up to 10240 bytes"),
     ],
 )
-def test_what_is_wrong_is_named(found, expected):
+def test_error_names_the_key_and_the_reason(found, expected):
     with pytest.raises(BadConfig) as caught:
         config(found)
     assert str(caught.value).startswith(expected)
 
 
-def test_the_key_of_a_part_is_told_in_full():
+def test_error_names_the_whole_key_of_a_part():
     with pytest.raises(BadConfig) as caught:
         config({"shared": [{"interface": ""}]}, "inventory")
     assert caught.value.key == "inventory.shared[0].interface"
 
 
 @pytest.mark.parametrize("text", ["a: [", "filter: a\nfilter: b", "a: &x [*x]", "!!python/object:os.system {}"])
-def test_what_is_no_yaml_is_told(tmp_path, text):
+def test_invalid_yaml_is_refused(tmp_path, text):
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(BadConfig):
         load(tmp_path / "bad.yaml")
@@ -96,7 +96,7 @@ VALUES = {"interface": "eth1", "kind": "veth", "mtu": 9000, "carrier": True, "sp
         ('attributes["mtu"]', "the filter says 9000, neither true nor false"),
     ],
 )
-def test_a_device_that_the_filter_cannot_judge_is_not_offered(expression, why):
+def test_device_for_which_the_filter_fails_is_not_offered(expression, why):
     found = Filter(expression).why_not(VALUES)
     assert found.startswith(why) if why else not found
 
@@ -129,7 +129,7 @@ def test_a_condition_counts_when_it_has_lasted():
     assert judge.update({"a": None}, 15.0, 1015.0) == {"a": Health(True, "", 1015.0)}
 
 
-def test_a_condition_that_passes_in_time_is_not_told():
+def test_condition_that_ends_in_time_is_not_reported():
     judge = HealthTracker(3.0)
     for now in (0.0, 2.0, 4.0, 6.0):
         assert judge.update({"a": DOWN}, now, now)["a"].healthy
@@ -137,7 +137,7 @@ def test_a_condition_that_passes_in_time_is_not_told():
         assert judge.waits(now + 1) is None
 
 
-def test_what_is_certain_counts_at_once():
+def test_certain_condition_counts_at_once():
     judge = HealthTracker(3.0)
     assert judge.update({"a": DOWN}, 0.0, 0.0)["a"].healthy
     assert judge.update({"a": GONE}, 1.0, 1.0) == {"a": Health(False, "was deleted", 1.0, "gone")}
@@ -151,7 +151,7 @@ def test_another_condition_has_to_last_too():
     assert judge.update({"a": DOWN}, 4.0, 4.0)["a"].taint == "down"
 
 
-def test_devices_that_are_no_more_are_forgotten():
+def test_health_of_removed_devices_is_forgotten():
     judge = HealthTracker(3.0)
     judge.update({"a": DOWN}, 0.0, 0.0)
     assert judge.update({}, 1.0, 1.0) == {}

@@ -32,7 +32,7 @@ def refusals(*devices) -> list[str]:
     return [str(each) for each in validation.validate_create({"spec": spec})]
 
 
-def test_all_that_is_known_of_hardware_is_told():
+def test_attributes_describe_the_hardware():
     addresses = tuple(map(ip_interface, ("10.0.0.2/24", "fd00::2/64", "fe80::1/64", "10.0.0.1/24")))
     told = attributes(Facts(LINK, NIC, NIC, addresses, 100_000, Rdma("mlx5_0"), Programs(tcx=("b", "a", "b"))))
     assert told == {
@@ -46,7 +46,7 @@ def test_all_that_is_known_of_hardware_is_told():
     }  # fmt: skip
 
 
-def test_a_virtual_function_tells_whose_it_is():
+def test_virtual_function_names_its_physical_function():
     told = attributes(Facts(LINK, Hardware("mlx5_core", "0000:3b:00.2", parent="0000:3b:00.0")))
     assert (told["isSriovVf"], told["sriovPf"], told["sriov"]) == (True, "0000:3b:00.0", False)
 
@@ -61,7 +61,7 @@ def test_a_virtual_function_tells_whose_it_is():
                      "program-0xxxxx,program-1xxxxx,program-2xxxxx,program-3xxxxx", id="many"),
     ],
 )  # fmt: skip
-def test_programs_on_a_link_are_told_by_name(programs, ebpf, tc, tcx):
+def test_attributes_name_the_ebpf_programs_of_a_link(programs, ebpf, tc, tcx):
     told = attributes(Facts(LINK, programs=programs))
     assert (told["ebpf"], told["tcPrograms"], told["tcxPrograms"]) == (ebpf, tc, tcx)
 
@@ -166,7 +166,7 @@ TEXTS = st.text(max_size=80)
     speed=st.none() | st.integers(1, 2**32), slots=st.none() | st.integers(1, 4096),
     bandwidth=st.none() | st.integers(1_000_000, 2**60), taint=st.booleans(),
 )  # fmt: skip
-def test_whatever_a_link_says_of_itself_the_api_takes_it(
+def test_attributes_of_any_link_are_valid_in_the_api(
     name, alias, driver, vendor, kind, numa, speed, slots, bandwidth, taint
 ):
     link = LINK._replace(name=name, alias=alias, kind=kind)
@@ -190,6 +190,6 @@ def test_devices_are_split_in_order(count, taints, sizes):
     assert [each for part in found for each in part] == devices
 
 
-def test_a_taint_says_since_when():
+def test_taint_has_the_time_when_it_was_added():
     taints = tainted({"name": "d"}, NO_CARRIER, "NoExecute", 1_800_000_000.7)["taints"]
     assert taints == [{"key": "net.podwire.dev/no-carrier", "effect": "NoExecute", "timeAdded": "2027-01-15T08:00:00Z"}]

@@ -36,7 +36,7 @@ def cable(host, name: str, **more) -> int:
     return host.links.get(name).ifindex
 
 
-def test_links_are_devices_with_what_is_known_of_them(host):
+def test_links_are_devices_with_attributes(host):
     cable(host, "eth1", mtu=9000)
     host.network.addresses.add(host.links.get("eth1").ifindex, ip_interface("10.9.0.1/24"))
     host.links.change("eth1", alias="rack 7")
@@ -50,7 +50,7 @@ def test_links_are_devices_with_what_is_known_of_them(host):
     assert inventory.find("eth2") is None
 
 
-def test_names_that_are_no_labels_are_written_so_that_they_are(host):
+def test_names_that_are_not_labels_are_encoded(host):
     cable(host, "mlx5_6")
     inventory = host.inventory()
     inventory.look()
@@ -58,7 +58,7 @@ def test_names_that_are_no_labels_are_written_so_that_they_are(host):
     assert inventory.find("net-nvwhqnk7gy").link == "mlx5_6"
 
 
-def test_what_the_host_needs_and_what_is_ours_is_not_offered(host):
+def test_uplinks_and_podwires_own_links_are_not_offered(host):
     cable(host, "up0", up=True)
     host.network.addresses.add(host.links.get("up0").ifindex, ip_interface("192.0.2.2/24"))
     host.network.routes.add(Route(ip_network("0.0.0.0/0"), ip_address("192.0.2.1"), host.links.get("up0").ifindex))
@@ -123,7 +123,7 @@ def test_a_virtual_function_knows_how_large_its_packets_may_be(host):
     assert inventory.find("pci-0000-3b-00-0").parent_mtu is None
 
 
-def test_one_bad_attribute_costs_itself_only_and_is_told_once(host, caplog):
+def test_invalid_attribute_is_left_out_and_logged_once(host, caplog):
     cable(host, "eth1")
     host.links.change("eth1", alias="x" * 100)
     inventory = host.inventory()
@@ -137,7 +137,7 @@ def test_one_bad_attribute_costs_itself_only_and_is_told_once(host, caplog):
     assert "100 bytes" in record.error
 
 
-def test_the_filter_chooses_and_says_why_it_cannot(host, caplog):
+def test_filter_selects_devices_and_its_failure_is_reported(host, caplog):
     for each in ("eth1", "eth2"):
         cable(host, each)
     inventory = host.inventory(filter='attributes["ipv4"].startsWith("10.") && attributes["kind"] == "veth"')
@@ -197,7 +197,7 @@ async def test_a_default_route_takes_its_link_from_the_list_and_gives_it_back(ho
         await told(inventory, lambda: names(inventory) == [])
 
 
-async def test_a_device_that_is_held_stays_as_it_was_wherever_it_goes(host, running, told):
+async def test_held_device_stays_listed_wherever_its_link_is(host, running, told):
     pod = host.made("pod")
     cable(host, "eth1")
     inventory = host.inventory()
@@ -217,7 +217,7 @@ async def test_a_device_that_is_held_stays_as_it_was_wherever_it_goes(host, runn
         await told(inventory, lambda: attributes(inventory, "eth1")["mtu"] == 1400)
 
 
-async def test_after_a_restart_what_pods_have_is_listed_again_and_followed(host, running, told):
+async def test_after_a_restart_devices_in_pods_are_listed_and_followed(host, running, told):
     host.made("pod")
     cable(host, "eth1")
     first = host.inventory()
@@ -244,7 +244,7 @@ async def test_after_a_restart_what_pods_have_is_listed_again_and_followed(host,
 
 
 @pytest.mark.parametrize("on_pci", [True, False], ids=["hardware", "software"])
-def test_after_a_restart_what_is_prepared_and_still_here_is_listed_as_it_was(host, on_pci):
+def test_after_a_restart_prepared_devices_on_the_host_are_listed_unchanged(host, on_pci):
     cable(host, "eth1")
     if on_pci:
         host.on_pci("eth1", "0000:3b:00.0")
@@ -303,7 +303,7 @@ async def test_a_link_that_ends_with_its_pods_namespace_is_gone(host, running, t
         await told(inventory, lambda: names(inventory) == [])
 
 
-async def test_a_shared_parent_is_told_as_it_is_and_stays_while_it_is_held(host, running, told):
+async def test_shared_parent_is_updated_and_stays_listed_while_it_is_held(host, running, told):
     host.links.add(Bridge("br0"))
     inventory = host.inventory()
     async with running(inventory):
@@ -323,7 +323,7 @@ async def test_a_shared_parent_is_told_as_it_is_and_stays_while_it_is_held(host,
         await told(inventory, lambda: names(inventory) == [])
 
 
-async def test_changes_are_told_to_everybody_and_those_that_nobody_waited_for_once(host, running):
+async def test_every_subscriber_is_notified_once_of_several_changes(host, running):
     inventory = host.inventory()
     async with asyncio.timeout(60), running(inventory):
         first, second = inventory.changes(), inventory.changes()
@@ -359,7 +359,7 @@ async def test_only_links_that_could_be_devices_are_looked_at(host):
     assert following._must_look
 
 
-async def test_a_condition_that_passes_soon_is_not_told(host, running, told):
+async def test_missing_carrier_within_the_patience_is_not_reported(host, running, told):
     cable(host, "eth1", up=True)
     cable(host, "eth2")
     inventory = host.inventory(patience=600.0)
@@ -371,7 +371,7 @@ async def test_a_condition_that_passes_soon_is_not_told(host, running, told):
         assert taints(inventory, "eth1") == []
 
 
-def test_who_is_not_there_cannot_be_held(host):
+def test_unknown_device_cannot_be_held(host):
     inventory = host.inventory()
     inventory.look()
     with pytest.raises(LookupError):

@@ -135,7 +135,7 @@ async def test_devices_are_published_and_belong_to_their_node(api, node, publish
     assert line.writes == [("POST", "resourceslices")]
 
 
-async def test_that_there_is_nothing_is_told_too(api, node, publishing):
+async def test_node_without_devices_publishes_an_empty_slice(api, node, publishing):
     async with publishing(Devices()) as publisher:
         await publisher.idle()
     assert await told(api) == [f"{FIRST}@1/1[]"]
@@ -156,7 +156,7 @@ async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publi
     assert line.writes == [("PUT", FIRST)]
 
 
-async def test_changes_are_written_once_and_what_is_so_already_is_not(api, node, publishing, line, until_told):
+async def test_changes_are_written_once_and_unchanged_slices_are_not(api, node, publishing, line, until_told):
     devices = Devices("eth1")
     async with publishing(devices) as publisher:
         await publisher.idle()
@@ -188,7 +188,7 @@ async def test_many_devices_are_split_and_come_together_again(api, node, publish
         await until_told(f"{FIRST}@3/1[d000]")
 
 
-async def test_what_a_kubelet_deletes_is_put_back_at_once(api, node, publishing, until_told):
+async def test_slice_that_a_kubelet_deletes_is_created_again_at_once(api, node, publishing, until_told):
     devices = Devices(*(f"d{number:03}" for number in range(130)))
     async with publishing(devices) as publisher:
         await publisher.idle()
@@ -199,7 +199,7 @@ async def test_what_a_kubelet_deletes_is_put_back_at_once(api, node, publishing,
         await until_told(*(each.replace("@1/", "@2/") for each in before))
 
 
-async def test_who_deletes_again_and_again_is_answered_more_slowly(api, node, publishing, until):
+async def test_repeated_deletions_are_answered_with_back_off(api, node, publishing, until):
     async with publishing(Devices("eth1"), deletion_window=600.0) as publisher:
         await publisher.idle()
         loop = asyncio.get_running_loop()
@@ -212,7 +212,7 @@ async def test_who_deletes_again_and_again_is_answered_more_slowly(api, node, pu
         assert await api.get(SLICES, FIRST)
 
 
-async def test_what_somebody_else_changes_is_set_right(api, node, publishing, until_told):
+async def test_slice_that_another_client_changes_is_restored(api, node, publishing, until_told):
     async with publishing(Devices("eth1")) as publisher:
         await publisher.idle()
         [found] = await slices(api)
@@ -250,7 +250,7 @@ async def test_a_node_that_is_not_there_yet_is_waited_for(api, publishing, caplo
     assert [each.error for each in caplog.records] == ['node "n1" not found']
 
 
-async def test_a_node_that_was_registered_anew_owns_what_is_put_back(api, node, publishing, until_told):
+async def test_recreated_slice_is_owned_by_the_newly_registered_node(api, node, publishing, until_told):
     async with publishing(Devices("eth1")) as publisher:
         await publisher.idle()
         await api.delete(NODES, "n1")
@@ -261,7 +261,7 @@ async def test_a_node_that_was_registered_anew_owns_what_is_put_back(api, node, 
     assert found["metadata"]["ownerReferences"][0]["uid"] == again["metadata"]["uid"]
 
 
-async def test_a_server_that_was_away_is_told_when_it_is_back(api, node, publishing, line, caplog, until_told):
+async def test_slices_are_written_when_the_server_is_back(api, node, publishing, line, caplog, until_told):
     devices = Devices("eth1")
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(devices) as publisher:
@@ -285,7 +285,7 @@ async def test_a_server_that_is_away_at_the_start_is_waited_for(api, node, publi
         await until_told(f"{FIRST}@1/1[eth1]")
 
 
-async def test_what_the_server_drops_is_not_written_for_ever(api, node, publishing, line, caplog, until_told):
+async def test_field_that_the_server_drops_is_not_written_for_ever(api, node, publishing, line, caplog, until_told):
     line.loses = "allowMultipleAllocations"
     devices = Devices()
     devices.put([{"name": "br0", "allowMultipleAllocations": True}])
@@ -301,7 +301,7 @@ async def test_what_the_server_drops_is_not_written_for_ever(api, node, publishi
     assert len(caplog.records) == 1, "it is told once"
 
 
-async def test_what_the_server_refuses_is_left_out_and_the_rest_is_published(api, node, publishing, caplog, until_told):
+async def test_device_that_the_server_refuses_is_left_out(api, node, publishing, caplog, until_told):
     devices = Devices("eth1", "eth2", "BAD", "eth3")
     long = {"name": "eth4", "attributes": {"alias": {"string": "x" * 65}, "mtu": {"int": 1500}}}
     devices.put([*devices.devices(), long])
@@ -331,9 +331,7 @@ async def test_two_instances_write_the_same_slices(api, node, publishing, line):
     assert (await told(api))[0].endswith("/1[eth1]")
 
 
-async def test_a_slice_of_somebody_else_that_has_our_name_is_not_touched(
-    api, node, publishing, caplog, until_told, until
-):
+async def test_slice_of_another_driver_with_our_name_is_not_touched(api, node, publishing, caplog, until_told, until):
     await api.create(slice_of(FIRST, driver="gpu.example"))
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(Devices("eth1")):
@@ -345,7 +343,7 @@ async def test_a_slice_of_somebody_else_that_has_our_name_is_not_touched(
             await until_told(f"{FIRST}@1/1[eth1]")
 
 
-async def test_the_whole_way_from_a_link_to_its_slice(api, node, publishing, host, running, until_told, until):
+async def test_new_link_appears_in_a_slice(api, node, publishing, host, running, until_told, until):
     host.made("outside")
     host.links.add(Veth("eth1", "far", host.namespaces.path("outside"), up=True))
     far = host.opened("outside").links

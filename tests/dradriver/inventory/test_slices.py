@@ -101,7 +101,7 @@ def test_a_generation_is_never_used_twice():
     assert told(plan(POOL, [], [devices("a")], least=7)) == ["create 0@8/1[a]"]
 
 
-def test_what_the_server_does_not_keep_is_not_written_again():
+def test_field_that_the_server_drops_is_not_written_again():
     sent = published(0, "a")["spec"]
     wanted = [[{"name": "a", "allowMultipleAllocations": True}]]
     sent = {**sent, "devices": wanted[0]}
@@ -112,7 +112,7 @@ def test_what_the_server_does_not_keep_is_not_written_again():
     assert told(plan(POOL, [kept], [devices("b")], answers=answers)) == ["replace 0@1/1[b]"]
 
 
-def test_the_time_of_a_taint_is_no_reason_to_write():
+def test_changed_time_of_a_taint_alone_is_not_written():
     before = published(0)
     before["spec"]["devices"] = [{"name": "a", "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "then"}]}]
     later = [[{"name": "a", "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "now"}]}]]
@@ -120,7 +120,7 @@ def test_the_time_of_a_taint_is_no_reason_to_write():
 
 
 @pytest.mark.parametrize("node", ["n1", "a" * 253, ".".join(["a" * 60] * 4), "a" * 180 + "-" + "b" * 72])
-def test_a_slices_name_is_one_whatever_the_node_is_called(node):
+def test_slice_name_is_valid_for_any_node_name(node):
     found = {slice_name(Pool("net.podwire.dev", node), number) for number in (0, 1, 0xFFFFF)}
     assert len(found) == 3
     assert all(list(names.dns_subdomain(each)) == [] for each in found)

@@ -67,5 +67,5 @@ def link(index: int, kind: str = "", **more) -> Link:
         pytest.param([link(2, master=3), link(3, master=2)], {2, 3}, id="a ring ends"),
     ],
 )
-def test_an_uplink_needs_its_ports_its_masters_and_what_is_below(links, expected):
+def test_uplink_needs_its_ports_its_masters_and_the_links_below(links, expected):
     assert needed({each.ifindex: each for each in links}, {2}) == expected

@@ -84,7 +84,7 @@ def test_class_and_claim_are_merged_field_by_field(class_, claim, gives, said, d
     assert {name: getattr(found, name) for name in gives} == gives
 
 
-def test_the_claim_wins_wherever_its_config_stands(said, decide):
+def test_claim_takes_precedence_wherever_its_config_stands(said, decide):
     found = decide([said({"interface": {"mtu": 1400}}), said({"interface": {"mtu": 9000}}, CLASS)])
     assert found.mtu == 1400
 
@@ -122,7 +122,7 @@ def test_a_config_is_about_the_requests_that_it_names(requests, request_name, ap
     assert found.mtu == (1400 if applies else None)
 
 
-def test_what_is_said_to_other_drivers_is_not_read(said, decide):
+def test_parameters_of_other_drivers_are_not_read(said, decide):
     others = said({"interface": "whatever"}, driver="gpu.example.com"), said({"nonsense": 1}, requests=("gpu",))
     assert decide(list(others)).mtu is None
 
@@ -137,7 +137,7 @@ def test_a_wrong_config_is_named_by_where_people_wrote_it(said, decide):
     assert refused.value.field == "deviceClass net.example spec.config[2].opaque.parameters.interface.mtu"
 
 
-def test_a_clash_names_the_field_where_it_was_said_last(said, decide):
+def test_conflict_names_the_field_of_the_last_config(said, decide):
     class_, claim = said({"interface": {"kind": "macvlan"}}, CLASS), said({"interface": {"vni": 7}})
     with pytest.raises(Refused) as refused:
         decide([class_, claim, said({"interface": {"name": "a"}})])
@@ -147,7 +147,7 @@ def test_a_clash_names_the_field_where_it_was_said_last(said, decide):
     assert refused.value.field == "deviceClass net.example spec.config[0].opaque.parameters.interface.kind"
 
 
-def test_one_class_may_say_what_another_config_of_it_has_locked(said, decide):
+def test_class_may_set_a_field_that_another_of_its_configs_locked(said, decide):
     locks, late = said({"locks": ["interface.mtu"]}, CLASS), said({"interface": {"mtu": 9000}}, CLASS)
     assert decide([locks, late]).mtu == 9000
 
@@ -183,7 +183,7 @@ def test_a_whole_device_has_its_whole_bandwidth(decide):
     assert decide([], consumedCapacity={"bandwidth": "1G"}).bits_per_second is None
 
 
-def test_a_claim_that_was_not_allocated_yet_says_nothing(devices):
+def test_claim_without_allocation_has_no_parameters(devices):
     from podwire.objects import claims
 
     claim = claims.read({"metadata": {"name": "c", "namespace": "default", "uid": "u"}})

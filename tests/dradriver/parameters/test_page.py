@@ -23,7 +23,7 @@ def test_it_names_every_field():
 
 
 @pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL), ids=["claim", "class"])
-def test_its_examples_are_what_the_driver_takes(text):
+def test_examples_of_the_page_are_valid_parameters(text):
     found = yaml.safe_load(text)
     class_name = found["metadata"]["name"] if found["kind"] == "DeviceClass" else ""
     [config] = found["spec"].get("config") or found["spec"]["devices"]["config"]

@@ -85,7 +85,7 @@ def objects(case, said):
         yield claim([said(case["says"])]), "spec.devices.config[0]", case.get("blames") != "class"
 
 
-async def test_what_is_marked_as_early_is_refused_in_the_drivers_words(api, cases, said, decide_case):
+async def test_early_cases_are_refused_with_the_drivers_messages(api, cases, said, decide_case):
     unlike = {}
     for case in cases["cases.yaml"]:
         with pytest.raises(Refused) as refused:
@@ -104,7 +104,7 @@ async def test_what_is_marked_as_early_is_refused_in_the_drivers_words(api, case
     assert unlike == {}
 
 
-async def test_what_can_be_had_is_let_pass(api, cases, said):
+async def test_valid_parameters_are_admitted(api, cases, said):
     told = {
         case["id"]: told
         for case in cases["accepted.yaml"]
@@ -135,7 +135,7 @@ def refuses(said, says):
     return False
 
 
-async def test_what_the_policy_refuses_the_driver_refuses_too(api, cases, said):
+async def test_driver_refuses_all_that_the_policy_refuses(api, cases, said):
     random, wrong, refused = Random(7), [], 0
     says = [case["says"] for name in cases for case in cases[name] if "says" in case]
     for each in says * 2:
@@ -150,7 +150,7 @@ async def test_what_the_policy_refuses_the_driver_refuses_too(api, cases, said):
     assert refused > len(says) / 2
 
 
-async def test_templates_are_judged_too_and_every_config_by_its_place(api, said):
+async def test_templates_are_validated_and_errors_have_the_path_of_the_config(api, said):
     fine, wrong = said({}), said({"interface": {"mtu": 1}, "routes": [{}]})
     told = await complaint(api, claim([fine, wrong, wrong], "ResourceClaimTemplate"))
     for place in (1, 2):
@@ -164,14 +164,14 @@ async def test_templates_are_judged_too_and_every_config_by_its_place(api, said)
     assert f"{at}.routes[2].metric: must be a whole number" in told
 
 
-async def test_other_drivers_say_what_they_want(api, said):
+async def test_parameters_of_other_drivers_are_admitted(api, said):
     other = said({"interface": "whatever"}, driver="gpu.example.com")
     assert await complaint(api, claim([other])) == ""
     both = await complaint(api, claim([other, said({"interface": "whatever"})]))
     assert "spec.devices.config[1].opaque.parameters.interface: must be an object" in both
 
 
-async def test_what_was_there_before_the_policy_keeps_nobody_from_changing_its_metadata(api, said, until):
+async def test_metadata_of_older_invalid_objects_can_be_changed(api, said, until):
     wrong = class_([said({"interface": {"mtu": 1}})])
     kind = api.kind_of(policy()[1])
     [_, binding] = policy()
@@ -200,7 +200,7 @@ async def test_the_longest_lists_are_not_too_much(api, said, decide):
     assert "rules[31].source: has bits beyond its prefix" in await complaint(api, claim([said(last)]))
 
 
-async def test_what_an_object_says_twice_is_refused_by_name(admin_http, said):
+async def test_duplicate_entries_are_refused_by_name(admin_http, said):
     text = json.dumps(claim([said({"interface": {"mtu": 1400}})])).replace('"mtu": 1400', '"mtu": 1400, "mtu": 9000')
     path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
     query = [("fieldValidation", "Strict")]  # what kubectl asks for
@@ -209,7 +209,7 @@ async def test_what_an_object_says_twice_is_refused_by_name(admin_http, said):
     assert b'duplicate field \\"spec.devices.config[0].opaque.parameters.interface.mtu\\"' in answer.body
 
 
-async def test_copies_of_a_template_were_judged_there(api, said):
+async def test_claims_from_a_template_are_not_validated_again(api, said):
     wrong = [said({"interface": {"mtu": 1}})]
     assert await complaint(api, claim(wrong))
     assert await complaint(api, claim(wrong, annotations={"resource.kubernetes.io/pod-claim-name": "nic"})) == ""

@@ -57,7 +57,7 @@ def values(found):
 
 
 @given(parameters, parameters)
-def test_whatever_the_claim_says_is_so_and_the_rest_is_as_the_class_has_it(class_, claim):
+def test_merged_settings_are_those_of_the_claim_and_else_of_the_class(class_, claim):
     admin, user = of(class_, "c"), of(claim)
     found = values(merged([admin, user]))
     taken_back = [path for path, value in user.said.items() if value is None]
@@ -80,13 +80,13 @@ def test_saying_something_twice_changes_nothing(class_, claim):
 
 
 @given(parameters)
-def test_nothing_said_changes_nothing(says):
+def test_empty_parameters_change_nothing(says):
     one, nothing = of(says), of({})
     assert values(merged([nothing, one, nothing])) == values(merged([one]))
 
 
 @given(parameters, parameters, locked)
-def test_what_is_locked_is_as_the_class_has_it_or_the_claim_is_refused(class_, claim, locks):
+def test_locked_field_has_the_value_of_the_class_or_the_claim_is_refused(class_, claim, locks):
     admin, user = of({**class_, "locks": locks}, "c", "class"), of(claim, where="claim")
     held = [path for path in values(merged([admin])) if any(path.startswith(lock) for lock in locks)]
     before = values(merged([admin]))

@@ -25,7 +25,7 @@ SETTINGS = {
 """Fields that are decided as they are said."""
 
 
-def test_what_cannot_be_is_refused_with_its_field_and_the_reason(refused_case, decide_case):
+def test_invalid_parameters_are_refused_with_field_and_reason(refused_case, decide_case):
     with pytest.raises(Refused) as refused:
         decide_case(refused_case)
     place = CLASS if refused_case.get("blames") == "class" or "says" not in refused_case else CLAIM
@@ -34,7 +34,7 @@ def test_what_cannot_be_is_refused_with_its_field_and_the_reason(refused_case, d
     assert str(refused.value) == f"{refused.value.field}: {refused.value.reason}"
 
 
-def test_what_can_be_had_is_decided(accepted_case, decide_case):
+def test_valid_parameters_give_these_settings(accepted_case, decide_case):
     found, says = decide_case(accepted_case), accepted_case.get("says", {})
     said = {name: value for name, value in (says.get("interface") or {}).items() if value is not None}
     plain = {SETTINGS[name]: value for name, value in said.items() if name in SETTINGS}

@@ -53,7 +53,7 @@ def test_in_a_root_every_path_is_inside(root, path):
 
 
 @pytest.mark.parametrize("path", ["up", "absolute", "magic", "nowhere", "etc/name/x"])
-def test_in_a_root_what_is_outside_is_not_there(root, path):
+def test_paths_outside_a_root_do_not_exist_in_it(root, path):
     with pytest.raises(errors.NoSuchPath):
         open_in_root(root, path)
 
@@ -74,7 +74,7 @@ def _umask() -> int:
     return mask
 
 
-def test_what_is_opened_is_not_inherited(root):
+def test_opened_descriptor_is_not_inherited(root):
     descriptor = open_in_root(root, "etc/name")
     assert not os.get_inheritable(descriptor)
     os.close(descriptor)

@@ -121,7 +121,7 @@ def test_partial_snapshot_leaves_the_rest_alone(ends):
         assert borrow.snapshot_link(host, index) == before
 
 
-def test_link_is_recognised_by_what_does_not_change(ends):
+def test_link_is_recognised_by_its_unchanging_attributes(ends):
     with ExitStack() as stack:
         host, pod, index = ends(stack)
         snapshot = borrow.snapshot_link(host, index)

@@ -85,7 +85,7 @@ def test_tcx_is_seen(kernel, program, where):
         network.links.delete("v0")
 
 
-def test_a_program_that_nobody_named_is_known_by_its_number(kernel, program):
+def test_program_without_a_name_is_listed_by_its_number(kernel, program):
     with KernelNetwork() as network:
         network.links.add(Veth("v0", "v1"))
         index = network.links.get("v0").ifindex

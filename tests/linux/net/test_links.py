@@ -14,7 +14,7 @@ def test_a_fresh_namespace_has_a_loopback_that_is_down(kernel, host):
     assert (lo.ifindex, lo.name, lo.kind, lo.up, lo.mtu, lo.mac) == (1, "lo", "", False, 65536, "00:00:00:00:00:00")
 
 
-def test_a_bridge_has_what_it_was_made_with(kernel, host, told):
+def test_bridge_has_its_requested_attributes(kernel, host, told):
     network, path = host("a")
     network.links.add(Bridge("br0", mtu=1400, mac=MAC, alias="podwire:net/a", up=True))
     bridge = network.links.get("br0")

@@ -127,7 +127,7 @@ def test_an_address_without_a_prefix_route_brings_none(kernel, pod):
     assert sane(network.routes.list(6)) == []
 
 
-def test_the_kernel_routes_what_is_connected(kernel, pod):
+def test_connected_addresses_are_reachable(kernel, pod):
     network, _ = pod()
     network.addresses.add(2, IF4)
     network.addresses.add(2, IF6)
@@ -182,7 +182,7 @@ def test_a_route_is_added_once_and_replaced_any_time(kernel, pod, all_, gateway)
 
 
 @pytest.mark.parametrize(("all_", "gateway"), [(ALL4, GW4), (ALL6, GW6)], ids=["IPv4", "IPv6"])
-def test_a_gateway_that_cannot_be_reached_is_refused_unless_said_to_be_on_the_link(kernel, pod, all_, gateway):
+def test_unreachable_gateway_is_refused_unless_it_is_on_link(kernel, pod, all_, gateway):
     network, _ = pod()
     network.addresses.add(2, ip_interface("192.0.2.1/32"))  # without any, IPv4 takes no gateway at all
     with pytest.raises(errors.Unreachable) as failed:
@@ -242,7 +242,7 @@ def test_routes_go_when_their_link_goes_down_and_the_connected_one_comes_back(ke
 
 
 @pytest.mark.parametrize(("all_", "gateway"), [(ALL4, GW4), (ALL6, GW6)], ids=["IPv4", "IPv6"])
-def test_a_deletion_compares_what_it_says(kernel, pod, all_, gateway):
+def test_deletion_compares_the_given_attributes(kernel, pod, all_, gateway):
     network, _ = pod()
     network.addresses.add(2, IF4)
     network.addresses.add(2, IF6)

@@ -75,7 +75,7 @@ def test_a_link_of_another_namespace_is_not_ours(machine):
     assert not sysfs.knows("eth9", 7, "02:00:00:00:00:01")
 
 
-def test_a_tree_that_does_not_say_is_believed(machine):
+def test_sysfs_without_an_index_is_believed(machine):
     for each in ("address", "ifindex"):
         (machine / "class/net/eth0" / each).unlink()
     assert Sysfs(machine).knows("eth0", 99, "02:00:00:00:00:99")

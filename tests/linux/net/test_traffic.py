@@ -19,7 +19,7 @@ def pair(host):
     return made
 
 
-def test_an_ifb_has_what_it_was_made_with(kernel, pair):
+def test_ifb_has_its_requested_attributes(kernel, pair):
     network, _, _, _ = pair()
     link = network.links.get("ifb-a")
     assert (link.kind, link.mtu, link.alias, link.up, link.queue) == ("ifb", 1400, "podwire:a", True, 32)
@@ -99,7 +99,7 @@ def test_a_link_that_is_not_there_has_no_traffic(kernel, pair, work):
     assert network.traffic.shaped(99) is None
 
 
-def test_a_link_hears_all_multicast_and_has_a_longer_queue_when_it_is_told_so(kernel, pair):
+def test_allmulticast_and_queue_length_can_be_set(kernel, pair):
     network, _, index, _ = pair()
     before = network.links.get(index)
     assert (before.all_multicast, before.queue) == (False, 1000)

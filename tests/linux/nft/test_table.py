@@ -128,7 +128,7 @@ def test_missing_table_set_and_element_differ(kernel, table):
     other.close()
 
 
-def test_no_change_is_no_transaction(kernel, table):
+def test_unchanged_table_needs_no_transaction(kernel, table):
     elements, _ = table()
     elements.change()
     elements.change(Change("nothing"))
@@ -216,12 +216,12 @@ def test_rules_apply_to_packets(kernel, tmp_path):
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30))
-def test_a_comment_is_read_as_it_was_written(text):
+def test_comment_is_read_as_it_was_written(text):
     assert keys.commented(keys.comment(text)) == text
 
 
 @pytest.mark.parametrize("data", [b"", b"\1\2ab", b"\1\2ab\0\3ok\0", b"\0", b"\5\xff"])
-def test_user_data_of_others_is_no_comment(data):
+def test_foreign_user_data_is_not_a_comment(data):
     assert keys.commented(data) == ("ok" if b"ok" in data else "")
 
 

@@ -82,7 +82,7 @@ def test_pipe_instead_of_a_namespace_does_not_block(kernel, tmp_path):
         namespaces.open_namespace(tmp_path / "pipe")
 
 
-def test_another_program_enters_what_is_pinned(kernel, tmp_path):
+def test_another_program_enters_a_pinned_namespace(kernel, tmp_path):
     pinned = kernel.namespaces(tmp_path).create("one")
     done = subprocess.run(
         ["nsenter", f"--net={pinned.path}", "readlink", "/proc/self/ns/net"], capture_output=True, text=True, check=True
@@ -237,6 +237,6 @@ def test_a_link_made_in_a_namespace_is_not_seen_from_here(kernel, tmp_path):
         assert "a0" in Path("/proc/thread-self/net/dev").read_text()
 
 
-def test_a_kernel_that_refuses_names_what_was_tried():
+def test_refused_system_call_error_names_the_operation():
     with pytest.raises(errors.LinuxError, match="enter a namespace"):
         syscalls.setns(-1, syscalls.NEWNET)

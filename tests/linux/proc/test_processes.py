@@ -30,7 +30,7 @@ def test_killed_program_has_its_signal():
     assert shell("kill -TERM $$").code == -signal.SIGTERM
 
 
-def test_its_environment_is_what_it_was_given(monkeypatch):
+def test_environment_of_the_program_is_the_given_one(monkeypatch):
     monkeypatch.setenv("SECRET", "x")
     done = run(["/usr/bin/env"], env={"A": "1"}, deadline=20)
     assert done.stdout == b"A=1\n"

@@ -34,7 +34,7 @@ def test_each_moment_counts_for_the_innermost_step(clock):
     assert watch.times == {"ipam": 1, "netlink": 2}
 
 
-def test_after_a_step_that_fails_the_one_before_goes_on(clock):
+def test_outer_step_continues_after_a_failed_one(clock):
     with Stopwatch() as watch:
         with pytest.raises(ZeroDivisionError), step("ipam"):
             clock(1 / 0)
