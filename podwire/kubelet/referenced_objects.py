@@ -72,11 +72,11 @@ class ReferencedObjects:
 
     def hold(self, pod: Pod) -> None:
         """Watch all objects that this pod refers to, until it is released."""
-        wanted, before = references_of(pod), self._of_pod.get(pod.uid, frozenset())
-        self._of_pod[pod.uid] = wanted
-        for reference in wanted - before:
+        references, before = references_of(pod), self._of_pod.get(pod.uid, frozenset())
+        self._of_pod[pod.uid] = references
+        for reference in references - before:
             self._watch(reference).users.add(pod.uid)
-        for reference in before - wanted:
+        for reference in before - references:
             self._remove_user(reference, pod.uid)
 
     def release(self, uid: str) -> None:

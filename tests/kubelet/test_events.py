@@ -7,7 +7,7 @@ async def told(world, reason):
     return await world.until(lambda each: each and each["reason"] == reason, kind=CORE_V1.kind)
 
 
-async def test_an_event_about_a_pod_is_what_clients_expect_of_one(world):
+async def test_an_event_of_a_pod_has_all_fields(world):
     pod = await world.make()
     event = await told(world, "Started")
     assert int(event["involvedObject"].pop("resourceVersion")) >= int(pod["metadata"]["resourceVersion"])

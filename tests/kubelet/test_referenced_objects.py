@@ -100,7 +100,7 @@ def using(uid, *names):
 at_once = pytest.mark.parametrize("world", [0.0], indirect=True, ids=["without lingering"])
 
 
-def test_a_pod_names_what_it_uses_in_many_places():
+def test_all_references_of_a_pod_are_listed():
     env = [
         {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "c1", "key": "k"}}},
         {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s1", "key": "k"}}},
@@ -126,7 +126,7 @@ def test_a_pod_names_what_it_uses_in_many_places():
     }
 
 
-async def test_what_is_there_is_given_and_what_is_not_is_none(world):
+async def test_an_existing_object_is_returned_and_a_missing_one_is_none(world):
     await world.make("ConfigMap", "a", data={"k": "v"})
     world.references.hold(using("u1", "a", "b"))
     assert (await world.references.get("ConfigMap", "default", "a"))["data"] == {"k": "v"}
@@ -137,7 +137,7 @@ async def test_what_is_there_is_given_and_what_is_not_is_none(world):
     ]
 
 
-async def test_one_watch_serves_all_pods_and_all_of_them_are_told(world):
+async def test_one_watch_serves_all_pods(world):
     await world.make("ConfigMap", "a", data={"k": "1"})
     for uid in ("u1", "u2"):
         world.references.hold(using(uid, "a"))
@@ -150,7 +150,7 @@ async def test_one_watch_serves_all_pods_and_all_of_them_are_told(world):
     assert len(world.api.opened) == 1
 
 
-async def test_pods_are_told_of_what_comes_and_of_what_goes(world):
+async def test_created_and_deleted_objects_wake_their_pods(world):
     world.references.hold(using("u1", "a"))
     assert await world.references.get("ConfigMap", "default", "a") is None
     await world.make("ConfigMap", "a")
@@ -161,7 +161,7 @@ async def test_pods_are_told_of_what_comes_and_of_what_goes(world):
 
 
 @at_once
-async def test_a_watch_that_nobody_needs_is_closed(world):
+async def test_an_unused_watch_is_closed(world):
     world.references.hold(using("u1", "a", "b"))
     world.references.hold(using("u2", "a"))
     await world.open(2)
@@ -173,7 +173,7 @@ async def test_a_watch_that_nobody_needs_is_closed(world):
 
 
 @at_once
-async def test_a_pod_that_uses_something_else_by_now_lets_go_of_the_old(world):
+async def test_a_changed_reference_closes_the_old_watch(world):
     world.references.hold(using("u1", "a"))
     await world.references.get("ConfigMap", "default", "a")
     world.references.hold(using("u1", "b", "c"))
@@ -192,7 +192,7 @@ async def test_the_next_pod_finds_the_watch_of_the_one_before(world):
 
 
 @at_once
-async def test_what_no_pod_holds_is_looked_up_and_let_go(world):
+async def test_an_object_that_no_pod_holds_is_read_once(world):
     await world.make("Secret", "s", data={"k": "eA=="})
     assert await world.references.get("Secret", "default", "s") is not None
     await world.open(0)
@@ -200,7 +200,7 @@ async def test_what_no_pod_holds_is_looked_up_and_let_go(world):
     await world.open(0)
 
 
-async def test_what_is_held_before_anybody_watches_is_watched_then(world):
+async def test_objects_held_before_the_start_are_watched(world):
     early = ReferencedObjects(world.api, world.told.put_nowait)
     early.hold(using("u1", "a"))
     asking = asyncio.create_task(early.get("ConfigMap", "default", "a"))
@@ -211,13 +211,13 @@ async def test_what_is_held_before_anybody_watches_is_watched_then(world):
     assert running.cancelled()
 
 
-async def test_who_asks_before_the_api_answers_is_told_in_time(world):
+async def test_a_get_before_the_first_list_times_out(world):
     idle = ReferencedObjects(world.api, world.told.put_nowait, sync=0.01)
     with pytest.raises(NotSynced, match="failed to sync secret cache: timed out waiting for the condition"):
         await idle.get("Secret", "default", "s")
 
 
-async def test_a_refusal_is_told_and_the_next_who_asks_tries_again(world, monkeypatch):
+async def test_a_rejected_watch_is_reported_and_retried_by_the_next_get(world, monkeypatch):
     real = world.api.informer
 
     class Refused:

@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 
 
 def _kind() -> Kind:
-    found = BUILTIN.of_kind("resource.k8s.io/v1", "ResourceClaim")
-    if found is None:
+    kind = BUILTIN.of_kind("resource.k8s.io/v1", "ResourceClaim")
+    if kind is None:
         raise LookupError("ResourceClaim")
-    return found
+    return kind
 
 
 CLAIMS = _kind()

@@ -25,21 +25,21 @@ def requiring(annotations: Mapping[str, str], names: Iterable[str]) -> dict[str,
     Only the most specific list counts, so they are added to every list. A list that cannot be read stays as it is: the
     runtime rejects the pod and says why.
     """
-    wanted = list(names)
-    if not wanted:
+    required = list(names)
+    if not required:
         return {}
     pod = f"{ANNOTATION}/pod"
     lists = {key: text for key, text in annotations.items() if key.startswith(f"{ANNOTATION}/")}
     lists.setdefault(pod, annotations.get(ANNOTATION, ""))
-    return {key: _with(text, wanted) for key, text in lists.items()}
+    return {key: _with(text, required) for key, text in lists.items()}
 
 
 def _with(text: str, names: list[str]) -> str:
     try:
-        found = yaml.safe_load(text) if len(text) <= MAX_LENGTH else text
+        parsed = yaml.safe_load(text) if len(text) <= MAX_LENGTH else text
     except (yaml.YAMLError, RecursionError, ValueError):
         return text
-    listed = [] if found is None else found
+    listed = [] if parsed is None else parsed
     if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
         return text
     return msgspec.json.encode(list(dict.fromkeys([*listed, *names]))).decode()

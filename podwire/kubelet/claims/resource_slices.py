@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 
 
 def _kind() -> Kind:
-    found = BUILTIN.of_kind("resource.k8s.io/v1", "ResourceSlice")
-    if found is None:
+    kind = BUILTIN.of_kind("resource.k8s.io/v1", "ResourceSlice")
+    if kind is None:
         raise LookupError("ResourceSlice")
-    return found
+    return kind
 
 
 SLICES = _kind()

@@ -44,10 +44,10 @@ class PodResources:
         namespace, name = request.pod_namespace, request.pod_name
         if not namespace or not name:
             raise InvalidArgument("pod_name and pod_namespace must both be given")
-        found = self._pods.find(namespace, name)
-        if found is None:
+        known = self._pods.find(namespace, name)
+        if known is None:
             raise NotFound(f"pod {name} in namespace {namespace} not found")
-        return pb.GetPodResourcesResponse(pod_resources=self._of(found[0]))
+        return pb.GetPodResourcesResponse(pod_resources=self._of(known[0]))
 
     async def _allocatable(self, _request: pb.AllocatableResourcesRequest) -> pb.AllocatableResourcesResponse:
         healthy = {

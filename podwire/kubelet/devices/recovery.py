@@ -73,9 +73,9 @@ async def _recover(manager: DeviceManager, cri: Cri, uid: str) -> None:
 async def _known(cri: Cri, uid: str) -> tuple[list[pb.PodSandbox], list[pb.Container]]:
     sandboxes, containers = pb.ListPodSandboxRequest(), pb.ListContainersRequest()
     sandboxes.filter.label_selector[UID] = containers.filter.label_selector[UID] = uid
-    there = await cri.call(methods.LIST_POD_SANDBOX, sandboxes, timeout=ASK_SECONDS)
+    listed = await cri.call(methods.LIST_POD_SANDBOX, sandboxes, timeout=ASK_SECONDS)
     inside = await cri.call(methods.LIST_CONTAINERS, containers, timeout=ASK_SECONDS)
-    return list(there.items), list(inside.containers)
+    return list(listed.items), list(inside.containers)
 
 
 def _age(member: pb.PodSandbox | pb.Container) -> tuple[int, int]:

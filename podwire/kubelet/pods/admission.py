@@ -118,13 +118,13 @@ def _resources(request: _Request) -> Rejection | None:
     if len(request.others) + 1 > (most := amount(has, "pods").value()):
         return _out_of("pods", 1, len(request.others), most)
     requests = pod_requests(request.pod)
-    wanted = {name: amount for name, amount in requests.items() if amount and (name in _OWN or name in has)}
-    if not wanted:
+    needed = {name: amount for name, amount in requests.items() if amount and (name in _OWN or name in has)}
+    if not needed:
         return None
     used = [pod_requests(other) for other in request.others]
-    for name in (*(own for own in _OWN if own in wanted), *sorted(wanted.keys() - set(_OWN))):
+    for name in (*(own for own in _OWN if own in needed), *sorted(needed.keys() - set(_OWN))):
         count = Quantity.milli if name == "cpu" else Quantity.value
-        requested, capacity = count(wanted[name]), count(quantity(has.get(name, 0)))
+        requested, capacity = count(needed[name]), count(quantity(has.get(name, 0)))
         taken = sum(count(amounts[name]) for amounts in used if name in amounts)
         if requested > capacity - taken:
             return _out_of(name, requested, taken, capacity)
@@ -151,11 +151,11 @@ def _affinity(request: _Request) -> Rejection | None:
 
 
 def _ports(request: _Request) -> Rejection | None:
-    wanted = set(_host_ports(request.pod))
-    if not wanted:
+    ports = set(_host_ports(request.pod))
+    if not ports:
         return None
     taken = {port for other in request.others for port in _host_ports(other)}
-    if not any(one[:2] == other[:2] and _same_address(one[2], other[2]) for one in wanted for other in taken):
+    if not any(one[:2] == other[:2] and _same_address(one[2], other[2]) for one in ports for other in taken):
         return None
     return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 

@@ -170,17 +170,20 @@ class PodWorker:
                 await self._sleep(sync.result())
 
     async def _sync_or_retry(self) -> float | None:
-        """Returns the time of the next sync. An error over one pod must not end the work for all others."""
+        """Returns the time of the next sync. An error over one pod must not end the work for all others.
+
+        Containers that are killed together fail together: an exception group of RpcErrors is one failed call.
+        """
         try:
             return await self._sync()
-        except RpcError as error:
-            log.info("cannot sync pod: runtime call failed", extra={"error": str(error)})
-            self._stale = True
-            return self._clock.monotonic() + self._limits.unreachable_retry
-        except Exception:
+        except* RpcError as group:
+            log.info("cannot sync pod: runtime call failed", extra={"error": str(group.exceptions[0])})
+            pause = self._limits.unreachable_retry
+        except* Exception:
             log.exception("cannot sync pod: unexpected error")
-            self._stale = True
-            return self._clock.monotonic() + self._limits.fault_retry
+            pause = self._limits.fault_retry
+        self._stale = True
+        return self._clock.monotonic() + pause
 
     async def _sleep(self, until: float | None) -> None:
         pause = None if until is None else max(0.0, until - self._clock.monotonic())

@@ -50,19 +50,19 @@ class Probes:
 
     def follow(self, pod: Pod, running: Mapping[str, ObservedContainer], ips: tuple[str, ...]) -> None:
         """Probe these containers, by name, from now on, and no others of the pod."""
-        wanted = {seen.id: (container, seen) for container, seen in _probed(pod, running)}
+        probed = {seen.id: (container, seen) for container, seen in _probed(pod, running)}
         known = self._of_pod.get(pod.uid, set())
-        for gone in known - wanted.keys():
+        for gone in known - probed.keys():
             self._watched.pop(gone).stop()
-        for id_, (container, seen) in wanted.items():
+        for id_, (container, seen) in probed.items():
             if id_ in known:
                 self._watched[id_].update(pod, ips)
             else:
                 self._watched[id_] = ContainerProbes(pod, container, seen, ips, self._deps)
                 if self._group is not None:
                     self._watched[id_].begin(self._group, self._since)
-        if wanted:
-            self._of_pod[pod.uid] = set(wanted)
+        if probed:
+            self._of_pod[pod.uid] = set(probed)
         else:
             self._of_pod.pop(pod.uid, None)
 

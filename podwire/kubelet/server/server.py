@@ -189,9 +189,9 @@ def _streams(request: Request) -> dict[str, bool]:
 def _channels(request: Request) -> list[Channel]:
     """Channels that a runtime expects before it begins."""
     streams = _streams(request)
-    wanted = [Channel.ERROR]
-    wanted += [channel for channel in (Channel.STDIN, Channel.STDOUT, Channel.STDERR) if streams[channel.name.lower()]]
-    return [*wanted, Channel.RESIZE] if streams["tty"] else wanted
+    opened = [Channel.ERROR]
+    opened += [channel for channel in (Channel.STDIN, Channel.STDOUT, Channel.STDERR) if streams[channel.name.lower()]]
+    return [*opened, Channel.RESIZE] if streams["tty"] else opened
 
 
 def _ports(request: Request) -> tuple[int, ...]:

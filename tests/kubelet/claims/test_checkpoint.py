@@ -38,7 +38,7 @@ def sealed(body):
     return hashlib.blake2b(body, digest_size=16).hexdigest().encode() + b"\n" + body
 
 
-async def test_record_is_read_as_it_was_written(tmp_path):
+async def test_a_record_round_trips(tmp_path):
     await load(tmp_path).put(CLAIM)
     assert load(tmp_path).claims == {"1": CLAIM}
 

@@ -13,6 +13,7 @@ from podwire.kubelet.pods.status_manager import PODS
 from podwire.protocols.cri import cri_pb2
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.status import ApiError
+from tests.eventually import eventually_async
 
 DRIVER, GONE = "nic.example.org", "gone.example.org"
 SLICES = BUILTIN.of_kind("resource.k8s.io/v1", "ResourceSlice")
@@ -22,12 +23,6 @@ QUICK = ClaimSettings(slices=0.5, slices_retry=0.1, reconcile=0.5)
 
 def told(driver):
     return asyncio.to_thread(driver.told.get, timeout=30)
-
-
-async def eventually(condition):
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - nothing tells when it comes true
-            await asyncio.sleep(0.01)
 
 
 async def restart(world, settings=None):
@@ -97,7 +92,7 @@ async def test_a_driver_that_fails_as_it_registers_is_asked_again(world, dra_dri
     await world.running()
 
 
-async def test_a_driver_that_cannot_be_spoken_with_is_told_why(world, dra_driver):
+async def test_an_incompatible_driver_is_rejected_with_the_reason(world, dra_driver):
     driver = dra_driver()
     driver.versions = ["v9.DRAPlugin"]
     await asyncio.to_thread(lambda: driver.serve().register())
@@ -109,7 +104,7 @@ async def test_a_driver_that_cannot_be_spoken_with_is_told_why(world, dra_driver
     )
 
 
-async def test_nobody_takes_the_socket_of_another(world, dra_driver):
+async def test_a_driver_cannot_take_over_the_socket_of_another(world, dra_driver):
     await asyncio.to_thread(dra_driver().start)
     thief = dra_driver(instance="-2")
     thief.endpoint = str(dra_driver().socket)
@@ -152,7 +147,7 @@ async def test_while_a_driver_is_replaced_the_newer_is_asked_and_the_older_when_
     assert (old.prepared, new.prepared, new.unprepared) == (["two"], ["one", "three"], ["two"])
 
 
-async def test_what_failed_is_tried_again_by_the_next_kubelet(world, dra_driver, claims):
+async def test_a_failed_preparation_is_retried_after_a_restart(world, dra_driver, claims):
     driver = dra_driver()
     good, broken = driver.prepare, [True]
 
@@ -172,7 +167,7 @@ async def test_what_failed_is_tried_again_by_the_next_kubelet(world, dra_driver,
     await world.running()
 
 
-async def test_what_a_driver_did_not_let_go_of_it_is_asked_for_by_the_next_kubelet(world, dra_driver, claims):
+async def test_a_failed_unpreparation_is_retried_after_a_restart(world, dra_driver, claims):
     driver, broken = dra_driver(), [True]
 
     def unprepare(_claim):
@@ -206,7 +201,7 @@ async def test_a_running_pod_keeps_its_claims_through_a_restart_and_its_containe
     await asyncio.to_thread(driver.leave)
     world.runtime.configs.clear()
     world.start()
-    await eventually(lambda: world.kubelet.pod_workers.find("default", "p") is not None)
+    await eventually_async(lambda: world.kubelet.pod_workers.find("default", "p") is not None)
     world.runtime.ends("c", 1)
     await world.until(lambda each: each and each["status"]["containerStatuses"][0]["restartCount"] == 1)
     assert [each.name for each in world.runtime.configs["c"].CDI_devices] == before
@@ -233,7 +228,7 @@ async def test_a_record_that_was_lost_is_made_again_before_anything_is_started(w
         assert world.runtime.configs == {}
         await asyncio.to_thread(driver.start)
     else:
-        await eventually(lambda: driver.prepared == ["mine"] * 2)
+        await eventually_async(lambda: driver.prepared == ["mine"] * 2)
         world.runtime.ends("c", 1)
     await world.until(lambda each: each and each["status"]["containerStatuses"][0]["restartCount"] == 1)
     assert len(world.runtime.configs["c"].CDI_devices) == 1
@@ -306,7 +301,7 @@ def ends_sandboxes(world):
         world.runtime.stop_pod_sandbox(cri_pb2.StopPodSandboxRequest(pod_sandbox_id=each))
 
 
-async def test_claims_of_a_pod_that_went_while_no_kubelet_ran_are_let_go_of(world, dra_driver, claims):
+async def test_claims_of_a_pod_deleted_while_no_kubelet_ran_are_unprepared(world, dra_driver, claims):
     driver = await asyncio.to_thread(dra_driver().start)
     await claims.make()
     await claims.pod()
@@ -314,7 +309,7 @@ async def test_claims_of_a_pod_that_went_while_no_kubelet_ran_are_let_go_of(worl
     await world.stop()
     await world.api.delete(PODS, "p", "default", grace_seconds=0)
     world.start()
-    await eventually(lambda: not list((world.root / "claims").iterdir()))
+    await eventually_async(lambda: not list((world.root / "claims").iterdir()))
     assert driver.unprepared == ["mine"]
     assert world.runtime.sandboxes == {}
 
@@ -334,9 +329,7 @@ async def test_nothing_is_prepared_for_a_pod_that_went_while_no_kubelet_ran(worl
     assert driver.prepared == ["other"]
 
 
-async def test_what_drivers_offer_stays_when_a_kubelet_starts_again_but_for_those_that_do_not_come_back(
-    world, dra_driver
-):
+async def test_a_restart_keeps_slices_of_drivers_that_register_again(world, dra_driver):
     driver = await asyncio.to_thread(dra_driver().start)
     await offer(world)
     await offer(world, GONE, "others")
@@ -347,7 +340,7 @@ async def test_what_drivers_offer_stays_when_a_kubelet_starts_again_but_for_thos
 
 
 @pytest.mark.parametrize("how", ["leave", "silence"])
-async def test_what_a_driver_offers_is_withdrawn_when_it_does_not_come_back(world, dra_driver, how):
+async def test_slices_of_a_driver_that_stays_away_are_deleted(world, dra_driver, how):
     await restart(world, QUICK)
     driver = await asyncio.to_thread(dra_driver().start)
     await offer(world)
@@ -355,14 +348,14 @@ async def test_what_a_driver_offers_is_withdrawn_when_it_does_not_come_back(worl
     await withdrawn(world)
 
 
-async def test_what_a_driver_offers_stays_while_it_starts_again(world, dra_driver):
+async def test_slices_stay_while_their_driver_restarts(world, dra_driver):
     driver = await asyncio.to_thread(dra_driver().start)
     await offer(world)
     await asyncio.to_thread(driver.leave)
     offers = world.kubelet._claims._slices
-    await eventually(lambda: offers.waiting == {DRIVER})
+    await eventually_async(lambda: offers.waiting == {DRIVER})
     await asyncio.to_thread(driver.start)
-    await eventually(lambda: not offers.waiting)
+    await eventually_async(lambda: not offers.waiting)
     assert await offered(world) == ["nics"]
 
 
@@ -412,7 +405,7 @@ async def test_calls_and_how_devices_are_come_by_one_connection(world, dra_drive
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha1"])
-async def test_how_a_device_is_stands_in_the_status_of_its_pod(world, dra_driver, claims, version):
+async def test_device_health_is_in_the_pod_status(world, dra_driver, claims, version):
     driver = dra_driver(health=version)
     await asyncio.to_thread(driver.start)
     await claims.make()
@@ -427,12 +420,12 @@ async def test_how_a_device_is_stands_in_the_status_of_its_pod(world, dra_driver
     await world.until(is_("Unknown"))
     driver.news = []
     await asyncio.to_thread(driver.serve)
-    await eventually(lambda: driver.streams)
+    await eventually_async(lambda: driver.streams)
     await asyncio.to_thread(driver.tell, ("eth2", 1))
     await world.until(is_("Healthy"))
 
 
-async def test_what_a_driver_told_too_long_ago_counts_no_more(world, dra_driver, claims):
+async def test_a_stale_health_report_is_unknown(world, dra_driver, claims):
     driver = await asyncio.to_thread(dra_driver(health="v1").start)
     await claims.make()
     await claims.pod()
@@ -445,7 +438,7 @@ async def test_what_a_driver_told_too_long_ago_counts_no_more(world, dra_driver,
     assert driver.streams, "it is still listened to"
 
 
-async def test_a_driver_that_does_not_tell_is_asked_once(world, dra_driver, claims):
+async def test_a_driver_without_health_reports_is_asked_once(world, dra_driver, claims):
     await restart(world, ClaimSettings(health_pause=0.05))
     driver = dra_driver(health="")
     driver.versions.append("v1.DRAResourceHealth")
@@ -458,7 +451,7 @@ async def test_a_driver_that_does_not_tell_is_asked_once(world, dra_driver, clai
     assert f"connection of {DRIVER}" in names
 
 
-async def test_how_devices_were_is_still_told_of_a_pod_that_has_ended(world, dra_driver, claims):
+async def test_an_ended_pod_keeps_its_last_device_health(world, dra_driver, claims):
     driver = await asyncio.to_thread(dra_driver(health="v1").start)
     await claims.make()
     await claims.pod(restartPolicy="Never")
@@ -478,7 +471,7 @@ def tears(data):
 @pytest.mark.parametrize(
     "damaged", [lambda data: data + b" ", tears, lambda _: b""], ids=["a letter too many", "torn", "empty"]
 )
-async def test_a_claim_whose_record_is_damaged_and_whose_pod_is_gone_is_let_go_of(world, dra_driver, claims, damaged):
+async def test_a_damaged_record_of_a_deleted_pod_is_unprepared(world, dra_driver, claims, damaged):
     driver = await asyncio.to_thread(dra_driver().start)
     await claims.make()
     await claims.make("other", device="eth3")
@@ -494,8 +487,8 @@ async def test_a_claim_whose_record_is_damaged_and_whose_pod_is_gone_is_let_go_o
     named = []
     driver.unprepare = lambda claim: named.append((claim.uid, claim.name))
     world.start(QUICK)
-    await eventually(lambda: named)
-    await eventually(lambda: not (world.root / "claims" / f"{uid}.damaged").exists())
+    await eventually_async(lambda: named)
+    await eventually_async(lambda: not (world.root / "claims" / f"{uid}.damaged").exists())
     assert named == [(uid, "" if damaged(b"xx") == b"" else "mine")]
     assert sorted(driver.prepared) == ["mine", "other"], "who runs is left alone"
 
@@ -509,8 +502,8 @@ async def test_while_a_pod_waits_for_its_claims_no_damaged_record_is_given_up(wo
     (record,) = (world.root / "claims").iterdir()
     record.write_bytes(b"")
     world.start(QUICK)
-    await eventually(lambda: driver.prepared == ["mine"] * 2)
-    await eventually(lambda: [each.name for each in (world.root / "claims").iterdir()] == [record.name])
+    await eventually_async(lambda: driver.prepared == ["mine"] * 2)
+    await eventually_async(lambda: [each.name for each in (world.root / "claims").iterdir()] == [record.name])
     assert driver.unprepared == []
 
 

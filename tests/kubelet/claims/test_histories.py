@@ -143,7 +143,7 @@ async def history(directory, moods, full, deaths):
     full=st.lists(st.booleans(), max_size=6),
     deaths=st.lists(st.integers(0, 12), max_size=3),
 )
-def test_whatever_happens_no_pod_is_without_its_claims(moods, full, deaths):
+def test_no_history_runs_a_pod_without_its_claims(moods, full, deaths):
     with tempfile.TemporaryDirectory(prefix="pw-") as directory:
         asyncio.run(asyncio.wait_for(history(Path(directory), moods, full, deaths), 60))
 

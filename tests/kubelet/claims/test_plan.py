@@ -46,21 +46,21 @@ def test_of_a_new_pod_each_driver_is_asked_once_for_all_its_claims():
         pytest.param({"d": DONE, "e": DONE}, "earlier", {"d": ["1"], "e": ["1"]}, id="before a boot"),
     ],
 )
-def test_whoever_has_prepared_a_claim_is_not_asked_again_before_a_boot(drivers, boot, again):
+def test_a_prepared_claim_is_prepared_again_only_after_a_boot(drivers, boot, again):
     before = claim_info.new_claim(claim("1", "a", "d", "e")).with_user(P).with_drivers(drivers, boot)
     plan = plan_prepare(P, [claim("1", "a", "d", "e")], known(before), BOOT)
     assert asked(plan.batches) == again
     assert (plan.noted, plan.joined) == ((before,), ())
 
 
-def test_whether_one_more_pod_may_use_a_claim_is_for_its_drivers_to_say():
+def test_drivers_decide_whether_another_pod_shares_a_claim():
     before = claim_info.new_claim(claim("1", "a", "d", "e")).with_user(P).with_drivers({"d": DONE, "e": DONE}, BOOT)
     plan = plan_prepare(Q, [claim("1", "a", "d", "e")], known(before), BOOT)
     assert asked(plan.batches) == {"d": ["1"], "e": ["1"]}
     assert (plan.noted, [each.users for each in plan.joined]) == ((), [(P, Q)])
 
 
-def test_after_a_boot_whoever_had_a_claim_has_it_prepared_before_another_pod_may():
+def test_after_a_boot_the_former_user_is_prepared_first():
     before = claim_info.new_claim(claim()).with_user(P).with_drivers({"d": DONE}, "earlier")
     with pytest.raises(ClaimsNotReady, match=r"mine is to be prepared again for pod p \(p\) before others use it"):
         plan_prepare(Q, [claim()], known(before), BOOT)
@@ -86,19 +86,19 @@ def test_after_a_boot_whoever_had_a_claim_has_it_prepared_before_another_pod_may
         ),
     ],
 )
-def test_a_pod_waits_until_what_was_there_before_has_gone(before, why):
+def test_a_pod_waits_for_the_unpreparation_of_an_older_claim(before, why):
     with pytest.raises(ClaimsNotReady) as told:
         plan_prepare(P, [claim()], known(before), BOOT)
     assert str(told.value) == why
 
 
-def test_a_pod_waits_until_drivers_have_let_go_of_what_was_prepared_for_one_that_was_deleted_by_force():
+def test_a_pod_waits_for_the_claims_of_a_force_deleted_one():
     before = claim_info.new_claim(claim()).with_user(Q).with_drivers({"d": DONE}, BOOT)
     with pytest.raises(ClaimsNotReady, match=r"mine is still prepared for pod q \(q\), which may not use it"):
         plan_prepare(P, [claim(users="p")], known(before), BOOT)
 
 
-def test_drivers_let_go_with_the_last_user():
+def test_a_claim_is_unprepared_with_its_last_user():
     shared = claim_info.new_claim(claim("1", "a", "d", "e")).with_user(P).with_user(Q)
     own = claim_info.new_claim(claim("2", "b", "d")).with_user(P)
     plan = plan_unprepare("p", [shared, own])

@@ -102,7 +102,7 @@ def test_a_claim_that_was_not_made_yet_is_waited_for():
         ),
     ],
 )
-def test_a_pod_may_use_what_is_reserved_for_it(use, found, why):
+def test_a_pod_may_use_a_claim_that_is_reserved_for_it(use, found, why):
     if not why:
         check(pod([NAMED]), use, found)
         return
@@ -138,12 +138,12 @@ TWO = record(
         ),
     ],
 )
-def test_a_container_gets_the_devices_of_what_it_names(asked, found):
+def test_a_container_gets_the_devices_of_the_claims_it_names(asked, found):
     wanting = pod([NAMED], resources={"claims": asked})
     assert cdi_devices(device_requests(wanting, wanting.spec.containers[0]), {"mine": TWO}) == found
 
 
-def test_a_container_gets_what_stands_for_its_extended_resource():
+def test_a_container_gets_the_devices_of_its_extended_resource():
     one = record(d=(PreparedDevice(pool="n", name="a", requests=("r0",), cdi=("d/nic=a",)),))
     wanting = pod(extended=EXTENDED)
     assert cdi_devices(device_requests(wanting, wanting.spec.containers[0]), {"p-extended-resources-x": one}) == (

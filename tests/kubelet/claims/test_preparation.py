@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import json
-import time
 
 import grpc
 import pytest
@@ -14,6 +13,7 @@ from podwire.kubelet.pods.status_manager import PODS
 from podwire.protocols.cri import cri_pb2
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.podresources import podresources_pb2 as resources
+from tests.eventually import eventually
 
 DRIVER = "nic.example.org"
 
@@ -42,7 +42,7 @@ def written(world):
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-async def test_a_pod_gets_what_its_driver_has_prepared_and_gives_it_back(world, dra_driver, claims, version):
+async def test_a_claim_is_prepared_for_its_pod_and_unprepared_after_it(world, dra_driver, claims, version):
     driver = await asyncio.to_thread(dra_driver(version=version).start)
     made = await claims.make()
     await claims.pod()
@@ -129,7 +129,7 @@ async def test_a_driver_is_waited_for(world, dra_driver, claims):
     await world.running()
 
 
-async def test_a_driver_that_fails_is_told_of_in_its_own_words_and_asked_again(world, dra_driver, claims):
+async def test_a_failing_driver_is_reported_verbatim_and_retried(world, dra_driver, claims):
     driver = dra_driver()
     good, failures = driver.prepare, ["the cable is cut", "the cable is still cut"]
 
@@ -149,7 +149,7 @@ async def test_a_driver_that_fails_is_told_of_in_its_own_words_and_asked_again(w
     assert driver.prepared == ["mine"] * 3
 
 
-async def test_what_a_driver_writes_into_a_claim_is_no_reason_to_ask_it_again(world, dra_driver, claims):
+async def test_a_status_written_by_the_driver_does_not_prepare_again(world, dra_driver, claims):
     driver = dra_driver()
 
     def prepare(claim):
@@ -166,7 +166,7 @@ async def test_what_a_driver_writes_into_a_claim_is_no_reason_to_ask_it_again(wo
     assert len(driver.prepared) < 8
 
 
-async def test_what_one_driver_has_prepared_is_not_asked_for_again_because_another_failed(world, dra_driver, claims):
+async def test_a_failed_driver_does_not_repeat_the_others(world, dra_driver, claims):
     good, bad = dra_driver(), dra_driver("gpu.example.org")
     failures, works = [ValueError("too hot")], bad.prepare
 
@@ -239,7 +239,7 @@ async def test_a_pod_that_goes_while_its_driver_hangs_leaves_nothing(world, dra_
     assert "RunPodSandbox" not in world.runtime.calls
 
 
-async def test_a_claim_that_two_pods_share_is_asked_for_by_each_and_let_go_of_with_the_last(world, dra_driver, claims):
+async def test_a_shared_claim_is_unprepared_with_the_last_pod(world, dra_driver, claims):
     driver = await asyncio.to_thread(dra_driver().start)
     await claims.make()
     one = await claims.pod("one")
@@ -254,9 +254,7 @@ async def test_a_claim_that_two_pods_share_is_asked_for_by_each_and_let_go_of_wi
     assert driver.unprepared == ["mine"]
 
 
-async def test_a_pod_that_a_driver_does_not_let_share_a_claim_waits_until_the_other_one_has_gone(
-    world, dra_driver, claims
-):
+async def test_a_pod_waits_for_a_claim_that_cannot_be_shared(world, dra_driver, claims):
     driver = await asyncio.to_thread(dra_driver().start)
     good, users = driver.prepare, ["one"]
 
@@ -313,7 +311,7 @@ async def test_a_new_sandbox_needs_the_driver_but_no_second_preparation(world, d
     assert driver.prepared == ["mine"]
 
 
-async def test_a_pod_that_has_ended_is_told_of_when_its_driver_has_let_go(world, dra_driver, claims):
+async def test_the_end_of_a_pod_is_reported_after_unpreparation(world, dra_driver, claims):
     driver = dra_driver()
     gate = dra_driver.gate()
     driver.unprepare = lambda claim: gate.wait(30)
@@ -331,7 +329,7 @@ async def test_a_pod_that_has_ended_is_told_of_when_its_driver_has_let_go(world,
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["it ends", "it is deleted"])
-async def test_a_driver_that_does_not_let_go_is_told_of_and_asked_again(world, dra_driver, claims, ended):
+async def test_a_failed_unpreparation_is_reported_and_retried(world, dra_driver, claims, ended):
     driver = dra_driver()
     failures = ["still busy"]
 
@@ -354,7 +352,7 @@ async def test_a_driver_that_does_not_let_go_is_told_of_and_asked_again(world, d
     assert told.endswith("NodeUnprepareResources failed for ResourceClaim mine: still busy")
 
 
-async def test_what_one_driver_has_let_go_of_is_free_though_another_has_not(world, dra_driver, claims):
+async def test_a_claim_is_free_once_its_own_driver_unprepared_it(world, dra_driver, claims):
     good, bad = dra_driver(), dra_driver("gpu.example.org")
     failures = ["still busy"]
 
@@ -374,7 +372,7 @@ async def test_what_one_driver_has_let_go_of_is_free_though_another_has_not(worl
     assert written(world) == []
 
 
-async def test_a_pod_does_not_go_before_a_driver_that_is_away_has_let_go(world, dra_driver, claims):
+async def test_a_pod_is_not_deleted_before_its_driver_unprepares(world, dra_driver, claims):
     driver = await asyncio.to_thread(dra_driver().start)
     await claims.make()
     await claims.pod()
@@ -388,9 +386,7 @@ async def test_a_pod_does_not_go_before_a_driver_that_is_away_has_let_go(world, 
     assert driver.unprepared == ["mine"]
 
 
-async def test_a_pod_that_is_deleted_by_force_gives_its_claims_back_and_its_successor_waits_for_that(
-    world, dra_driver, claims
-):
+async def test_the_successor_of_a_force_deleted_pod_waits_for_its_claims(world, dra_driver, claims):
     driver = dra_driver()
     gate = dra_driver.gate()
     driver.unprepare = lambda claim: gate.wait(30)
@@ -408,7 +404,7 @@ async def test_a_pod_that_is_deleted_by_force_gives_its_claims_back_and_its_succ
     assert (driver.prepared, driver.unprepared) == (["mine"] * 2, ["mine"])
 
 
-async def test_others_on_the_node_are_told_who_has_what(world, dra_driver, claims):
+async def test_the_pod_resources_api_lists_claims_by_container(world, dra_driver, claims):
     await asyncio.to_thread(dra_driver().start)
     made = await claims.make()
     await claims.pod()
@@ -424,7 +420,7 @@ async def test_others_on_the_node_are_told_who_has_what(world, dra_driver, claim
 
 
 @pytest.mark.parametrize(("driver", "needs"), [("net.podwire.dev", ["network-driver"]), (DRIVER, None)])
-async def test_the_runtime_is_told_which_plugin_a_claim_needs(world, dra_driver, claims, driver, needs):
+async def test_the_sandbox_names_the_required_plugin_of_a_claim(world, dra_driver, claims, driver, needs):
     await asyncio.to_thread(dra_driver(driver).start)
     await claims.make(driver=driver)
     await claims.pod()
@@ -444,14 +440,7 @@ def ask(socket, request):
         return call(request, timeout=30, wait_for_ready=True)
 
 
-def eventually(condition):
-    until = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
-async def test_a_claim_that_the_api_server_will_not_show_is_told_of(world, dra_driver, claims, monkeypatch):
+async def test_a_claim_that_cannot_be_read_is_reported(world, dra_driver, claims, monkeypatch):
     await asyncio.to_thread(dra_driver().start)
     await claims.make()
     get, refusals = world.line.get, [ApiError.from_status({"message": "not you", "reason": "Forbidden"}, code=403)]
@@ -491,7 +480,7 @@ async def test_calls_to_drivers_are_seen_with_their_pod_and_their_claims(world, 
     assert [each.device_name for each in answer.devices] == ["eth2"]
 
 
-async def test_a_pod_whose_time_is_over_has_failed_when_its_driver_has_let_go(world, dra_driver, claims):
+async def test_a_pod_past_its_deadline_fails_after_unpreparation(world, dra_driver, claims):
     driver = dra_driver()
     seen = []
     driver.unprepare = lambda claim: seen.append(list(world.line.patches))

@@ -28,7 +28,7 @@ ASKED = [RECORD, msgspec.structs.replace(RECORD, uid="2", name="other")]
 
 
 @pytest.mark.parametrize("kinds", [dra_v1_pb2, dra_v1beta1_pb2], ids=["v1", "v1beta1"])
-def test_what_a_driver_has_prepared(kinds):
+def test_a_prepare_response_is_read(kinds):
     answer = kinds.NodePrepareResourcesResponse()
     device = kinds.Device(request_names=["r"], pool_name="n", device_name="a", cdi_device_ids=["d/nic=a"])
     answer.claims["1"].devices.append(device)
@@ -69,7 +69,7 @@ def test_a_share_of_a_device_is_known_by_its_id():
     assert [each.share_id for each in responses.prepared("d", ASKED[:1], answer).done["1"]] == ["s", None]
 
 
-def test_what_a_driver_has_let_go_of():
+def test_an_unprepare_response_is_read():
     answer = dra_v1_pb2.NodeUnprepareResourcesResponse()
     answer.claims["1"].error = ""
     judged = responses.unprepared("d", ASKED, answer)
@@ -113,7 +113,7 @@ def test_of_a_drivers_versions_the_first_that_is_known_is_spoken(tmp_path, versi
     ],
     ids=["another version", "no version", "no name", "a bad name", "a long name", "no path", "a long path"],
 )
-def test_a_driver_that_cannot_be_spoken_with_is_told_why(tmp_path, what, why):
+def test_an_incompatible_driver_is_rejected_with_the_reason(tmp_path, what, why):
     if "endpoint" in what:
         what["endpoint"] = type(tmp_path)(what["endpoint"])
     with pytest.raises(Refused) as told:
@@ -135,7 +135,7 @@ POD, ANY, MAIN = (f"required-plugins.noderesource.dev{each}" for each in ("/pod"
         pytest.param({POD: "", MAIN: "null"}, {POD: ["n"], MAIN: ["n"]}, id="empty lists"),
     ],
 )
-def test_a_pods_runtime_is_told_which_plugins_its_drivers_need(given, told):
+def test_the_sandbox_annotation_names_required_plugins(given, told):
     found = requiring({"other": "x", **given}, ["n"])
     assert {key: json.loads(text) for key, text in found.items()} == told
 
@@ -159,7 +159,7 @@ def told(device, status, seconds=0, message=""):
     )
 
 
-def test_what_a_driver_tells_of_a_device_counts_for_a_while():
+def test_a_health_report_expires():
     healths = DeviceHealths()
     assert healths.update([told("a", 1, 5), told("b", 2, message="no carrier"), told("c", 0)], 100.0) == {
         ("n", "a"), ("n", "b"), ("n", "c")
@@ -206,7 +206,7 @@ def test_how_devices_are_is_in_the_status_of_the_container_that_has_them():
     ]
 
 
-def test_what_a_container_has_is_told_to_others():
+def test_dynamic_resources_are_listed_by_container():
     (one,) = status.dynamic_resources(
         [DeviceRequest("", "mine", ""), DeviceRequest("", "mine", "x")], {"mine": DEVICES}
     )

@@ -87,7 +87,7 @@ ALIAS_LINES = "\n# Entries added by HostAliases.\n10.1.2.3\tfoo.remote\tbar.remo
         ),
     ],
 )
-def test_a_hosts_file_says_who_the_pod_is(given, domain, ips, text):
+def test_a_hosts_file_has_the_name_and_addresses_of_the_pod(given, domain, ips, text):
     assert hosts_file(given, "web", domain, ips, node_hosts="127.0.0.1 me\n") == text
 
 
@@ -139,7 +139,7 @@ def test_a_pods_resolver_follows_its_policy(spec, servers, searches, options):
     assert (list(dns.servers), list(dns.searches), list(dns.options), warning) == (servers, searches, options, "")
 
 
-def test_without_a_cluster_dns_the_node_is_asked_and_people_are_told():
+def test_without_a_cluster_dns_the_nodes_resolver_is_used_with_a_warning():
     dns, warning = pod_dns(pod(), replace(SETTINGS, cluster_servers=()))
     assert list(dns.servers) == list(NODE.servers)
     assert warning == (
@@ -148,7 +148,7 @@ def test_without_a_cluster_dns_the_node_is_asked_and_people_are_told():
     )
 
 
-def test_what_resolvers_cannot_take_is_left_out_and_told():
+def test_entries_above_the_resolver_limits_are_omitted_with_a_warning():
     servers = [f"192.0.2.{each}" for each in range(5)]
     searches = [f"{each}.example" for each in range(40)]
     given = pod(dnsPolicy="None", dnsConfig={"nameservers": servers, "searches": ["x" * 254, *searches]})

@@ -73,7 +73,7 @@ def test_variables_by_name(pod, node, variables, found):
         ({"secretKeyRef": {"name": "keys", "key": "RAW"}}, "\udcff\x00"),
     ],
 )
-def test_a_value_comes_from_where_the_variable_says(pod, node, source, value):
+def test_a_value_comes_from_the_source_of_the_variable(pod, node, source, value):
     assert env_of(pod, node, env=[value_from(**source)]) == ({"X": value}, ())
 
 
@@ -86,7 +86,7 @@ def test_a_value_comes_from_where_the_variable_says(pod, node, source, value):
         {"secretKeyRef": {"name": "nowhere", "key": "A", "optional": True}},
     ],
 )
-def test_what_is_optional_and_missing_leaves_no_variable(pod, node, source):
+def test_a_missing_optional_source_leaves_no_variable(pod, node, source):
     assert env_of(pod, node, env=[value_from(**source)]) == ({}, ())
 
 
@@ -101,7 +101,7 @@ def test_what_is_optional_and_missing_leaves_no_variable(pod, node, source):
         ({"resourceFieldRef": {"resource": "limits.oops"}}, "unsupported container resource : limits.oops"),
     ],
 )
-def test_what_is_missing_is_told_in_upstreams_words(pod, node, source, problem):
+def test_a_missing_key_is_reported_in_upstreams_words(pod, node, source, problem):
     with pytest.raises(ConfigError) as raised:
         env_of(pod, node, env=[value_from(**source)])
     assert str(raised.value) == problem
@@ -124,12 +124,12 @@ def test_whole_objects_come_before_named_variables_and_later_ones_win(pod, node)
     assert warnings == ()
 
 
-def test_a_whole_object_that_is_missing_is_told(pod, node):
+def test_a_missing_object_is_reported(pod, node):
     with pytest.raises(ConfigError, match=r'^configmap "gone" not found$'):
         env_of(pod, node, envFrom=[{"configMapRef": {"name": "gone"}}])
 
 
-def test_keys_that_cannot_be_names_are_left_out_and_told(pod, node):
+def test_invalid_variable_names_are_skipped_with_a_warning(pod, node):
     asked = pod(container={"envFrom": [{"configMapRef": {"name": "odd"}}]})
     odd = {"odd": {"data": {"a=b": "1", "fine.key": "2", "ä": "3"}}}
     found, warnings = environment(asked, asked.spec.containers[0], node=node, config_maps=odd, secrets={})
@@ -141,7 +141,7 @@ def test_keys_that_cannot_be_names_are_left_out_and_told(pod, node):
     )
 
 
-def test_a_container_says_which_objects_it_needs(pod):
+def test_the_objects_that_a_container_needs_are_listed(pod):
     asked = pod(
         container={
             "envFrom": [{"configMapRef": {"name": "a", "optional": True}}, {"secretRef": {"name": "s"}}],
@@ -162,7 +162,7 @@ def test_a_container_says_which_objects_it_needs(pod):
 HTTP, DNS = {"name": "http", "port": 80}, {"name": "dns-udp", "port": 53, "protocol": "UDP"}
 
 
-def test_a_service_is_told_as_links_were():
+def test_a_service_has_the_variables_of_docker_links():
     assert service_variables([service("big-shop", "10.96.0.1", HTTP, DNS)], "shop", links=True) == {
         "BIG_SHOP_SERVICE_HOST": "10.96.0.1",
         "BIG_SHOP_SERVICE_PORT": "80",
@@ -200,7 +200,7 @@ NEAR = service("near", "10.96.0.2", HTTP)
         pytest.param([OWN, API], True, {"KUBERNETES": "10.96.0.9"}, id="in whatever order"),
     ],
 )  # fmt: skip
-def test_which_services_a_pod_hears_of(services, links, hosts):
+def test_a_pod_gets_variables_of_the_services_of_its_namespace(services, links, hosts):
     found = service_variables(services, "shop", links=links)
     assert {name.removesuffix("_SERVICE_HOST"): each for name, each in found.items() if name.endswith("_HOST")} == hosts
 
@@ -250,5 +250,5 @@ def test_expanding_is_reading_from_left_to_right(text, env):
 
 
 @given(some.text())
-def test_what_was_escaped_comes_back(text):
+def test_an_escaped_reference_is_unescaped(text):
     assert expand(text.replace("$", "$$"), {"A": "1"}) == text

@@ -53,7 +53,7 @@ def test_a_field_that_there_is_not_is_named(pod, node, path, problem):
     assert str(raised.value).startswith(problem)
 
 
-def test_what_cannot_be_printed_is_escaped_as_go_does():
+def test_unprintable_characters_are_escaped_as_go_does():
     assert quoted('a"\\\a\b\f\n\r\t\v\x00\x7fü\u200b\U000e0001') == (
         '"a\\"\\\\\\a\\b\\f\\n\\r\\t\\v\\x00\\x7fü\\u200b\\U000e0001"'
     )
@@ -98,7 +98,7 @@ def test_a_resource_is_counted_in_units_of_its_divisor_and_rounded_up(pod, node,
         ("requests.cpu", None, "0"),
     ],
 )
-def test_without_a_limit_the_limit_is_what_the_node_has(pod, node, resource, divisor, value):
+def test_without_a_limit_the_allocatable_amount_is_used(pod, node, resource, divisor, value):
     asked = pod()
     assert (
         resource_value(asked, asked.spec.containers[0], ResourceFieldRef(resource=resource, divisor=divisor), node)

@@ -44,14 +44,14 @@ def test_huge_pages_that_were_not_asked_for_are_none(pod, node):
     assert {each.page_size: each.limit for each in found} == {"1GB": 0, "2MB": 6 << 20, "64KB": 0}
 
 
-def test_the_score_is_of_the_nodes_memory_or_of_what_pods_may_have(pod, node):
+def test_the_oom_score_uses_the_memory_of_the_node(pod, node):
     asked = pod(container={"resources": {"requests": {"memory": "3584Mi"}}})
     main = asked.spec.containers[0]
     assert container_limits(asked, main, node).oom_score_adj == 563
     assert container_limits(asked, main, dataclasses.replace(node, memory_capacity=0)).oom_score_adj == 500
 
 
-def test_a_pod_is_as_large_as_its_containers_together_and_its_overhead_is_told_apart(pod):
+def test_pod_limits_are_the_sum_of_containers_without_overhead(pod):
     cpu = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}
     second = {"name": "second", "image": "a:1", "resources": cpu}
     asked = pod({"containers": [{**second, "name": "first"}, second], "overhead": {"cpu": "1", "memory": "1Mi"}})

@@ -68,12 +68,12 @@ def test_a_pod_on_the_nodes_network_has_the_nodes_name(pod):
     assert config.linux.security_context.namespace_options.network == pb.NODE
 
 
-def test_where_a_pod_says_it_came_from_is_kept(pod):
+def test_the_source_annotation_is_kept(pod):
     source = "kubernetes.io/config.source"
     assert sandbox_of(pod(annotations={source: "file"})).annotations[source] == "file"
 
 
-def test_a_pods_own_labels_cannot_hide_whose_sandbox_it_is(pod):
+def test_labels_of_a_pod_cannot_override_the_owner_labels(pod):
     config = sandbox_of(pod(labels={"io.kubernetes.pod.uid": "another"}))
     assert config.labels["io.kubernetes.pod.uid"] == "uid-1"
 
@@ -118,13 +118,13 @@ def test_a_stop_signal_that_there_is_not_is_refused(pod, node):
         container_of(pod(container={"lifecycle": {"stopSignal": "SIGNONE"}}), node)
 
 
-def test_a_command_cannot_hold_what_is_no_text(pod, node):
+def test_a_command_with_invalid_utf8_is_rejected(pod, node):
     with pytest.raises(ConfigError, match=r"args\[1\]: a variable in it is not valid UTF-8"):
         container_of(pod(container={"args": ["a", "$(RAW)"]}), node, env={"RAW": "\udcff"})
     assert container_of(pod(container={"args": ["über $(RAW)"]}), node, env={"RAW": "größer"}).args == ["über größer"]
 
 
-def test_the_ports_of_a_deleted_pods_container_tell_how_it_must_end(pod, node):
+def test_the_annotations_of_a_container_describe_its_termination(pod, node):
     config = container_of(pod(deletionTimestamp="2026-11-15T06:48:43Z", deletionGracePeriodSeconds=7), node)
     assert config.annotations["io.kubernetes.pod.deletionGracePeriod"] == "7"
 
@@ -144,7 +144,7 @@ def test_containers_have_the_same_hash_exactly_when_name_and_image_are_the_same(
     [{"env": [{"name": "A", "value": "1"}]}, {"args": ["x"]}, {"resources": {"limits": {"cpu": "1"}}}, {"tty": True}],
     ids=lambda each: next(iter(each)),
 )
-def test_what_does_not_end_a_container_does_not_change_its_hash(pod, change):
+def test_only_name_and_image_change_the_hash(pod, change):
     assert container_hash(pod(container=change).spec.containers[0]) == container_hash(pod().spec.containers[0])
 
 

@@ -57,7 +57,7 @@ def test_a_class_that_was_given_stays():
         pytest.param(pod(CPU, overhead={"cpu": "250m"}), "1250m", id="overhead"),
     ],
 )  # fmt: skip
-def test_what_a_pod_needs_at_once(asked, cpu):
+def test_pod_requests_are_the_largest_concurrent_need(asked, cpu):
     assert pod_requests(asked)["cpu"] == quantity(cpu)
 
 
@@ -81,7 +81,7 @@ GIB = 1 << 30
         pytest.param(pod({"requests": {"memory": "10Gi"}}), 3, id="nor as guaranteed"),
     ],
 )
-def test_who_is_killed_first(asked, score):
+def test_oom_scores_follow_the_qos_class(asked, score):
     assert oom_score_adj(asked, asked.spec.containers[0], 10 * GIB) == score
 
 

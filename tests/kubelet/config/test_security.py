@@ -24,7 +24,7 @@ def context_of(pod, user=ROOT, shared=None, **own):
     ],
     ids=["a number", "zero", "a name", "nothing is root"],
 )
-def test_as_whom_an_image_wants_to_run(image, user):
+def test_the_user_of_an_image_is_read(image, user):
     assert image_user(image) == user
 
 
@@ -73,7 +73,7 @@ WHOSE = '(pod: "web_shop(uid-1)", container: main)'
         ),
     ],
 )  # fmt: skip
-def test_what_must_not_run_as_root_does_not(pod, shared, own, user, problem):
+def test_run_as_non_root_rejects_root(pod, shared, own, user, problem):
     with pytest.raises(ConfigError) as raised:
         context_of(pod, user, shared, **own)
     assert str(raised.value) == f"{problem} {WHOSE}"
@@ -89,7 +89,7 @@ def test_what_must_not_run_as_root_does_not(pod, shared, own, user, problem):
         ({}, {"runAsNonRoot": False}, ROOT),
     ],
 )
-def test_what_surely_is_not_root_or_may_be_root_runs(pod, shared, own, user):
+def test_run_as_non_root_accepts_other_users(pod, shared, own, user):
     assert context_of(pod, user, shared, **own)
 
 
@@ -116,7 +116,7 @@ def test_a_profile_of_the_node_must_be_named(pod):
         context_of(pod, seccompProfile={"type": "Localhost"})
 
 
-def test_apparmor_is_left_to_the_runtime_unless_someone_says(pod):
+def test_apparmor_is_unset_unless_the_pod_names_a_profile(pod):
     assert not context_of(pod).HasField("apparmor")
     assert context_of(pod, shared={"appArmorProfile": {"type": "RuntimeDefault"}}).HasField("apparmor")
     unconfined = context_of(

@@ -36,7 +36,7 @@ def again(tmp_path):
     return made, made.load()
 
 
-async def test_what_is_held_is_known_after_a_restart(ledger, tmp_path):
+async def test_held_devices_survive_a_restart(ledger, tmp_path):
     await ledger.hold(record("u", "a", "b"))
     await ledger.add_resources([NIC])
     other, damaged = again(tmp_path)
@@ -46,7 +46,7 @@ async def test_what_is_held_is_known_after_a_restart(ledger, tmp_path):
     assert other.resources == {NIC}
 
 
-async def test_nobody_gets_what_another_has(ledger):
+async def test_a_held_device_is_not_given_twice(ledger):
     await ledger.hold(record("u", "a", "b"))
     with pytest.raises(LookupError):
         await ledger.hold(record("v", "b", "c"))
@@ -67,7 +67,7 @@ async def test_a_pod_may_have_others_instead(ledger):
     assert ledger.holders(NIC) == {"b": "u", "c": "u"}
 
 
-async def test_a_disk_that_takes_nothing_leaves_everything_as_it_was(ledger, tmp_path):
+async def test_a_failed_write_leaves_the_checkpoint_unchanged(ledger, tmp_path):
     await ledger.hold(record("u", "a"))
     (tmp_path / "devices").rename(tmp_path / "elsewhere")
     (tmp_path / "devices").write_text("a file where the directory was")
@@ -79,7 +79,7 @@ async def test_a_disk_that_takes_nothing_leaves_everything_as_it_was(ledger, tmp
     assert ledger.uids == {"u"}
 
 
-async def test_one_that_is_cancelled_meanwhile_has_what_the_disk_says(ledger, tmp_path):
+async def test_a_cancelled_write_agrees_with_the_disk(ledger, tmp_path):
     task = asyncio.create_task(ledger.hold(record("u", "a")))
     await asyncio.sleep(0)
     task.cancel()
@@ -165,7 +165,7 @@ def container(name, text):
     return pb.Container(metadata=pb.ContainerMetadata(name=name), annotations={"podwire.dev/devices": text})
 
 
-def test_a_damaged_record_is_made_again_from_what_the_runtime_was_told():
+def test_a_damaged_record_is_rebuilt_from_the_sandbox_annotation():
     found = recovered("u", [sandbox(f'{{"{NIC}":["a","b","c"]}}')], [container("c", f'{{"{NIC}":["b"]}}')])
     assert found is not None
     assert found.containers == {"c": {NIC: AllocatedDevices(ids=("b",))}, REST: {NIC: AllocatedDevices(ids=("a", "c"))}}
@@ -176,6 +176,6 @@ def test_a_pod_that_the_runtime_does_not_have_uses_nothing():
     assert recovered("u", [], []) is None
 
 
-def test_a_sandbox_that_does_not_say_makes_it_unknown():
+def test_a_sandbox_without_the_annotation_leaves_devices_unknown():
     with pytest.raises(UnknownDevices):
         recovered("u", [sandbox("")], [])

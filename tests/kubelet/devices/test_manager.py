@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import threading
-import time
 
 import pytest
 
@@ -12,6 +11,7 @@ from podwire.kubelet.devices.plugin import Limits
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.podresources import podresources_pb2 as resources
+from tests.eventually import eventually
 
 NODES = BUILTIN.of_kind("v1", "Node")
 NIC = "example.org/nic"
@@ -72,7 +72,7 @@ def held(root):
     return sorted(found)
 
 
-async def test_a_container_gets_what_the_plugin_answers(world, device_plugin, root):
+async def test_a_container_gets_the_allocate_response(world, device_plugin, root):
     plugin = device_plugin(devices=["a", "b", "c"])
     plugin.answer = lambda ids: pb.ContainerAllocateResponse(
         envs={"NICS": ",".join(ids), "SHELL": "/bin/device"},
@@ -100,7 +100,7 @@ async def test_a_container_gets_what_the_plugin_answers(world, device_plugin, ro
     assert held(root) == []
 
 
-async def test_a_pod_cannot_say_itself_which_devices_it_has(world):
+async def test_a_pod_cannot_claim_devices_by_an_annotation(world):
     forged = {"podwire.dev/devices": '{"example.org/nic":["a"]}'}
     meta = {"name": "p", "namespace": "default", "annotations": forged}
     spec = {"nodeName": "n", "automountServiceAccountToken": False,
@@ -212,7 +212,7 @@ async def test_more_than_there_ever_is_is_turned_away(world, device_plugin):
     assert pod["status"]["reason"] == f"OutOf{NIC}"
 
 
-async def test_what_is_not_healthy_now_is_waited_for(world, device_plugin, device):
+async def test_a_pod_waits_for_an_unhealthy_device(world, device_plugin, device):
     plugin = await registered(world, device_plugin(devices=["a", device("b", "Unhealthy")]), healthy=1)
     await world.make(containers=[wanting(2)])
     await world.until(waits("WaitingForDevices", f"not enough devices: {NIC}: 2 wanted, 1 free"))
@@ -221,7 +221,7 @@ async def test_what_is_not_healthy_now_is_waited_for(world, device_plugin, devic
     await world.running()
 
 
-async def test_a_device_that_falls_ill_is_told_of_and_the_pod_runs_on(world, device_plugin, device):
+async def test_an_unhealthy_device_is_reported_and_its_pod_keeps_running(world, device_plugin, device):
     plugin = await registered(world, device_plugin(devices=["a", "b"]))
     await world.make(containers=[wanting(1)])
     await world.running()
@@ -276,7 +276,7 @@ async def test_an_init_container_passes_its_devices_on(world, device_plugin):
     assert plugin.allocated == [["a", "b"], ["a"], ["b"]]
 
 
-async def test_after_a_restart_a_pod_waits_for_its_plugin_and_then_goes_on(world, device_plugin, root):
+async def test_after_a_restart_a_pod_waits_for_its_plugin(world, device_plugin, root):
     plugin = await registered(world, device_plugin(devices=["a", "b"]))
     await world.stop()
     await asyncio.to_thread(plugin.kill)
@@ -289,7 +289,7 @@ async def test_after_a_restart_a_pod_waits_for_its_plugin_and_then_goes_on(world
     assert held(root) == ["a"]
 
 
-async def test_after_a_restart_pods_keep_what_they_have_and_nobody_else_gets_it(world, device_plugin, root):
+async def test_after_a_restart_pods_keep_their_devices(world, device_plugin, root):
     plugin = await registered(world, device_plugin(devices=["a", "b"]))
     await world.make(containers=[wanting(1)])
     await world.running()
@@ -340,7 +340,7 @@ async def test_after_a_reboot_other_devices_will_do_when_those_are_gone(world, d
     assert held(root) == ["b"]
 
 
-async def test_a_pod_that_went_while_nobody_looked_frees_its_devices(world, device_plugin, root):
+async def test_a_pod_deleted_while_no_kubelet_ran_frees_its_devices(world, device_plugin, root):
     plugin = await registered(world, device_plugin(devices=["a"]))
     await world.make(containers=[wanting(1)])
     await world.running()
@@ -380,7 +380,7 @@ async def test_a_damaged_record_is_made_again_from_the_runtime(world, device_plu
     await asyncio.to_thread(eventually, lambda: held(root) == ["a", "b"])
 
 
-async def test_when_nobody_knows_what_a_pod_has_nothing_is_given_away(world, device_plugin, root):
+async def test_nothing_is_allocated_while_the_holder_of_devices_is_unknown(world, device_plugin, root):
     plugin = await registered(world, device_plugin(devices=["a", "b"]))
     made = await world.make(containers=[wanting(1)])
     await world.running()
@@ -398,7 +398,7 @@ async def test_when_nobody_knows_what_a_pod_has_nothing_is_given_away(world, dev
     assert held(root) == ["a"]
 
 
-async def test_others_on_the_node_can_ask_who_has_what(world, device_plugin, device, root, ask):
+async def test_the_pod_resources_api_lists_devices_by_container(world, device_plugin, device, root, ask):
     await registered(world, device_plugin(devices=[device("a", "Healthy", 0), device("b", "Healthy", 1), "c"]))
     await world.make(containers=[wanting(1)])
     await world.running()
@@ -430,10 +430,3 @@ async def test_many_pods_for_few_devices_each_device_once(world, device_plugin, 
     for number in range(8):
         await world.running(f"p{number}")
     assert held(root) == [f"d{number}" for number in range(8)]
-
-
-def eventually(condition):
-    until = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)

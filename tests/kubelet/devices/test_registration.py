@@ -10,6 +10,7 @@ import pytest
 from podwire.kubelet import plugin_manager
 from podwire.kubelet.devices import registration
 from podwire.protocols.k8sapi.builtin import BUILTIN
+from tests.eventually import eventually_async
 
 NODES = BUILTIN.of_kind("v1", "Node")
 NIC = "example.org/nic"
@@ -30,12 +31,6 @@ async def node_has(world, capacity, allocatable, name=NIC):
 async def registered(plugin):
     await asyncio.to_thread(plugin.serve)
     await asyncio.to_thread(plugin.register)
-
-
-async def until(true):
-    async with asyncio.timeout(SOON):
-        while not true():  # noqa: ASYNC110 - files tell nobody
-            await asyncio.sleep(0.005)
 
 
 async def test_a_plugin_registers_and_the_node_has_its_devices(world, device_plugin, device):
@@ -60,7 +55,7 @@ async def test_a_plugin_registers_and_the_node_has_its_devices(world, device_plu
     ],
     ids=["version", "cpu", "Kubernetes' own", "no name", "elsewhere", "nowhere", "the kubelet's", "too long"],
 )
-async def test_who_registers_what_cannot_be_is_told_what_is_wrong(world, device_plugin, asked, why):
+async def test_an_invalid_registration_is_rejected_with_the_reason(world, device_plugin, asked, why):
     plugin = device_plugin()
     with pytest.raises(grpc.RpcError) as refused:
         await asyncio.to_thread(plugin.register, **asked)
@@ -78,7 +73,7 @@ async def test_a_name_that_a_living_plugin_has_is_not_given_to_another(world, de
     assert "nic.sock" in refused.value.details()
 
 
-async def test_a_plugin_that_dies_leaves_devices_that_nobody_gets_until_it_is_back(world, device_plugin):
+async def test_devices_of_a_dead_plugin_are_not_allocatable(world, device_plugin):
     plugin = device_plugin(devices=["a", "b"])
     await registered(plugin)
     await node_has(world, "2", "2")
@@ -88,7 +83,7 @@ async def test_a_plugin_that_dies_leaves_devices_that_nobody_gets_until_it_is_ba
     await node_has(world, "2", "2")
 
 
-async def test_a_resource_that_nobody_brings_any_more_is_gone_after_a_while(world, device_plugin):
+async def test_a_resource_without_a_plugin_disappears_after_the_grace_period(world, device_plugin):
     await world.stop()
     world.start(grace=0.3)
     plugin = device_plugin(devices=["a", "b"])
@@ -98,7 +93,7 @@ async def test_a_resource_that_nobody_brings_any_more_is_gone_after_a_while(worl
     await node_has(world, None, None)
 
 
-async def test_who_comes_back_to_a_kubelet_has_the_whole_grace_when_it_goes_again(world, device_plugin):
+async def test_a_returning_plugin_has_a_whole_grace_period_again(world, device_plugin):
     def tasks():
         return {each.get_name() for each in asyncio.all_tasks()}
 
@@ -107,7 +102,7 @@ async def test_who_comes_back_to_a_kubelet_has_the_whole_grace_when_it_goes_agai
     await node_has(world, "1", "1")
     await world.stop()
     world.start()
-    await until(lambda: not plugin.socket.exists())
+    await eventually_async(lambda: not plugin.socket.exists())
     assert f"grace period of {NIC}" in tasks()
     await asyncio.to_thread(plugin.kill)
     await registered(plugin)
@@ -115,7 +110,7 @@ async def test_who_comes_back_to_a_kubelet_has_the_whole_grace_when_it_goes_agai
     assert f"grace period of {NIC}" not in tasks(), "what the start of the kubelet began is over"
 
 
-async def test_what_flaps_and_repeats_itself_is_counted_right(world, device_plugin, device):
+async def test_flapping_and_duplicate_devices_are_counted_once(world, device_plugin, device):
     plugin = device_plugin(devices=["a"])
     await registered(plugin)
     for number in range(100):
@@ -132,14 +127,14 @@ async def test_a_kubelet_that_starts_removes_sockets_so_that_plugins_notice(worl
     (root / "device-plugins" / "notes.txt").write_text("not a socket")
     world.start()
     await node_has(world, "0", "0")  # what it knows of before; what it finds is removed at the same time
-    await until(lambda: not plugin.socket.exists())
+    await eventually_async(lambda: not plugin.socket.exists())
     assert (root / "device-plugins" / "notes.txt").exists()
     await asyncio.to_thread(plugin.kill)
     await registered(plugin)
     await node_has(world, "1", "1")
 
 
-async def test_ten_thousand_devices_are_no_trouble(world, device_plugin):
+async def test_ten_thousand_devices_are_accepted(world, device_plugin):
     plugin = device_plugin(devices=[f"d{number}" for number in range(10_000)])
     await registered(plugin)
     await node_has(world, "10k", "10k")
@@ -159,7 +154,7 @@ async def test_a_plugin_may_announce_itself_by_its_socket_in_the_registry(world,
     await node_has(world, "2", "2")
 
 
-async def test_who_announces_itself_while_the_kubelet_starts_is_taken(world, device_plugin, root, monkeypatch):
+async def test_a_plugin_that_registers_during_start_up_is_accepted(world, device_plugin, root, monkeypatch):
     await world.stop()
     gate = threading.Event()
     monkeypatch.setattr(registration, "clear", lambda _: gate.wait(SOON))
@@ -174,10 +169,8 @@ async def test_who_announces_itself_while_the_kubelet_starts_is_taken(world, dev
     await node_has(world, "1", "1")
 
 
-async def test_where_no_socket_can_be_the_kubelet_goes_on_and_plugins_come_by_the_registry(
-    world, device_plugin, root, caplog
-):
-    await until((root / "device-plugins" / "kubelet.sock").exists)
+async def test_without_a_socket_plugins_register_by_the_plugin_directory(world, device_plugin, root, caplog):
+    await eventually_async((root / "device-plugins" / "kubelet.sock").exists)
     await world.stop()
     shutil.rmtree(root / "device-plugins")
     (root / "device-plugins").write_text("not a directory")
@@ -191,7 +184,7 @@ async def test_where_no_socket_can_be_the_kubelet_goes_on_and_plugins_come_by_th
     (root / "device-plugins").unlink()
 
 
-async def test_a_directory_whose_path_is_too_long_for_a_socket_harms_nobody(world, caplog):
+async def test_a_path_too_long_for_a_socket_is_reported_and_ignored(world, caplog):
     await world.stop()
     world.root /= "x" * 90
     world.start()
@@ -209,7 +202,7 @@ async def test_a_directory_whose_path_is_too_long_for_a_socket_harms_nobody(worl
     ],
     ids=["type", "version", "name"],
 )
-async def test_one_that_is_not_taken_there_is_told_why(world, device_plugin, root, what, why):
+async def test_a_rejected_plugin_is_notified_of_the_reason(world, device_plugin, root, what, why):
     plugin = device_plugin(endpoint="x-reg.sock")
     plugin.directory = root / "plugins_registry"
     for name, value in what.items():
@@ -220,7 +213,7 @@ async def test_one_that_is_not_taken_there_is_told_why(world, device_plugin, roo
     assert why in said
 
 
-async def test_a_file_that_is_no_socket_and_one_that_is_hidden_are_nobody(root):
+async def test_regular_and_hidden_files_are_not_plugins(root):
     (root / "file").write_text("")
     (root / ".hidden").mkdir()
     assert plugin_manager._list_sockets(root) == set()

@@ -57,7 +57,7 @@ def test_everything_that_a_plugin_answers_goes_into_the_container():
     ],
     ids=["variable", "mount to", "mount from", "device", "permissions", "CDI"],
 )
-def test_what_cannot_be_is_refused_by_its_name(fields, why):
+def test_an_invalid_allocate_response_is_rejected_by_field(fields, why):
     with pytest.raises(FailedPrecondition) as refused:
         check(answer(**fields))
     assert why in str(refused.value)

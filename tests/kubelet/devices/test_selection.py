@@ -97,7 +97,7 @@ def test_resources_of_a_container_are_near_to_each_other():
     assert led(select_devices([wish(nic=1, gpu=1)], pools)) == {"c": {NIC: ("n1",), GPU: ("g1",)}}
 
 
-def test_what_is_held_or_ill_is_not_given():
+def test_held_or_unhealthy_devices_are_not_selected():
     devices = [*near((), "a", "b"), Device("c", healthy=False)]
     with pytest.raises(NotEnoughDevices, match=f"{NIC}: 2 wanted, 1 free"):
         led(select_devices([wish(nic=2)], {NIC: pool(*devices, held=["a"])}))
@@ -129,7 +129,7 @@ def test_a_plugin_that_answers_nonsense_is_not_obeyed_in_that(answer):
     assert set(ids) <= {"a", "b", "c"}
 
 
-def test_what_a_pod_has_is_taken_first():
+def test_devices_that_the_pod_holds_are_selected_first():
     chosen = led(select_devices([wish(nic=2)], {NIC: pool(*near((), "a", "b", "c"), held=["c"])}, own={NIC: ["c"]}))
     assert chosen == {"c": {NIC: ("c", "a")}}
 
@@ -179,7 +179,7 @@ def test_all_or_nothing_and_nothing_twice(devices, held, counts, answers):
 
 
 @given(st.lists(st.tuples(st.sampled_from(["hold", "free", "ill", "well"]), IDS), max_size=60))
-def test_what_is_free_is_what_is_there_and_healthy_and_not_held(steps):
+def test_free_devices_are_healthy_and_not_held(steps):
     devices = {f"d{number}": Device(f"d{number}", nodes=frozenset({number % 2})) for number in range(12)}
     made, held = pool(*devices.values()), set()
     for what, id_ in steps:
@@ -199,7 +199,7 @@ def test_what_is_free_is_what_is_there_and_healthy_and_not_held(steps):
     assert sum(made.sizes().values()) == len(expected)
 
 
-def test_a_pod_wishes_by_the_limits_of_its_containers():
+def test_a_pod_requests_devices_by_its_limits():
     def container(name, count, **more):
         return {"name": name, "resources": {"limits": {NIC: count, "cpu": "1"}}, **more}
 
@@ -251,7 +251,7 @@ def test_how_near_devices_have_to_be_is_the_policy_of_the_node(policy, devices, 
 
 
 @pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
-def test_who_has_to_wait_for_devices_is_not_told_that_they_are_far(policy):
+def test_a_pod_that_waits_for_devices_gets_no_topology_error(policy):
     with pytest.raises(NotEnoughDevices):
         led(select_devices([wish(nic=4)], {NIC: pool(*SPLIT, held=["a"])}, policy=policy))
 

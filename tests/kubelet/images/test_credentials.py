@@ -59,6 +59,6 @@ def test_a_secret_that_is_damaged_is_named(held):
 
 
 @pytest.mark.parametrize("auth", ["%%%", encoded(b"\xff:x"), encoded(b"nobody")])
-def test_a_login_that_is_damaged_is_told(auth):
+def test_a_damaged_pull_secret_is_reported(auth):
     with pytest.raises(BadSecret, match="auth: "):
         credentials("r.test/app", [secret({"r.test": {"auth": auth}})])

@@ -44,7 +44,7 @@ def test_a_name_is_read(text, name):
         ("registry.test/" + "a" * 256, "repository name must not be more than 255 characters"),
     ],
 )
-def test_what_is_no_name_is_refused(text, problem):
+def test_an_invalid_image_name_is_rejected(text, problem):
     with pytest.raises(BadImageName) as raised:
         image_name(text)
     assert str(raised.value) == problem

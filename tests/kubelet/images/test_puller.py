@@ -114,7 +114,7 @@ async def test_an_image_that_is_here_is_not_pulled(images, runtime, told):
     assert told == [("main", "Normal", "Pulled", f'Container image "{NAME}" already present on machine')]
 
 
-async def test_one_that_is_not_is_pulled_and_how_long_it_took_is_told(images, runtime, told):
+async def test_a_missing_image_is_pulled_and_the_event_has_the_duration(images, runtime, told):
     runtime.registry[NAME], runtime.seconds = APP, 1.5
     assert await ensure(images, pod(annotations={"owner": "ops"})) == APP
     assert [each.image.image for each in runtime.pulls] == [NAME]
@@ -129,7 +129,7 @@ async def test_one_that_is_not_is_pulled_and_how_long_it_took_is_told(images, ru
     ]
 
 
-async def test_always_asks_the_runtime_to_pull_whatever_is_here(images, runtime):
+async def test_policy_always_pulls_an_image_that_is_present(images, runtime):
     runtime.here[NAME] = pb.Image(id="sha256:old")
     runtime.registry[NAME] = APP
     assert await ensure(images, pod(policy="Always")) == APP
@@ -167,7 +167,7 @@ async def test_a_name_that_is_none_is_refused_for_good(images, told):
     assert [each[2] for each in told] == ["InspectFailed", "Failed"]
 
 
-async def test_a_runtime_that_cannot_say_what_it_has_is_asked_again_later(images, runtime, clock, told):
+async def test_a_failed_image_status_is_retried_later(images, runtime, clock, told):
     runtime.trouble = Unavailable("nobody there")
     error = await refused(images, pod())
     assert (error.reason, str(error)) == ("ImageInspectError", f'Failed to inspect image "{NAME}": nobody there')
@@ -175,7 +175,7 @@ async def test_a_runtime_that_cannot_say_what_it_has_is_asked_again_later(images
     assert told[0][1:] == ("Warning", "InspectFailed", str(error))
 
 
-async def test_a_failed_pull_is_told_in_the_runtimes_words_and_then_waited_for(images, runtime, clock, told):
+async def test_a_failed_pull_is_reported_verbatim_and_backs_off(images, runtime, clock, told):
     error = await refused(images, pod())
     words = f"'{NAME}' is {WORDS}"
     assert (error.reason, str(error)) == ("ErrImagePull", words)
@@ -286,14 +286,14 @@ async def test_logins_are_tried_one_after_the_other(images, runtime):
     assert [each.auth.username for each in runtime.pulls] == ["ann", "bob"]
 
 
-async def test_when_no_login_helps_all_refusals_are_told(images, runtime):
+async def test_when_all_credentials_fail_all_errors_are_reported(images, runtime):
     runtime.password = "right"
     secrets = [login("registry.test", "ann", "wrong"), login("registry.test", "bob", "worse")]
     error = await refused(images, pod(), pull_secrets=secrets)
     assert str(error) == f"['{NAME}' is {WORDS}, '{NAME}' is {WORDS}]"
 
 
-async def test_who_has_no_login_does_not_share_the_pull_of_one_who_has(images, runtime):
+async def test_pulls_with_and_without_credentials_are_separate(images, runtime):
     runtime.registry[NAME], runtime.password = APP, "right"
     runtime.gate.clear()
     secrets = [login("registry.test", "bob", "right")]
@@ -317,7 +317,7 @@ async def test_a_damaged_secret_is_a_failed_pull(images, runtime):
     ("seconds", "shown"),
     [(0.0, "0s"), (0.1234, "123ms"), (1.0, "1s"), (12.34, "12.34s"), (60.0, "1m0s"), (3723.5, "1h2m3.5s")],
 )
-async def test_durations_are_told_as_everywhere_in_kubernetes(images, runtime, told, seconds, shown):
+async def test_durations_are_printed_as_go_does(images, runtime, told, seconds, shown):
     runtime.registry[NAME], runtime.seconds = APP, seconds
     await ensure(images, pod())
     assert f" in {shown} ({shown} including waiting)." in told[-1][-1]

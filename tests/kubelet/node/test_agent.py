@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +26,7 @@ from podwire.protocols.k8sapi.client_side import Client, PatchType, Unreachable
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports.clock import SystemClock
+from tests.eventually import eventually_async
 
 ADMIN = Certificate("admin", ("system:masters",))
 GIB = 1024**3
@@ -137,14 +137,6 @@ hurried = pytest.mark.parametrize("limits", [HURRIED], ids=["hurried"])
 """Shortens all intervals."""
 
 
-async def eventually(check, seconds: float = 30.0):
-    end = time.monotonic() + seconds
-    while not (result := await check()):
-        assert time.monotonic() < end, "it did not happen in time"
-        await asyncio.sleep(0.005)
-    return result
-
-
 async def soon(event):
     async with asyncio.timeout(30):
         await event
@@ -163,7 +155,7 @@ def condition(node, type_="Ready"):
     return next(each for each in node["status"]["conditions"] if each["type"] == type_)
 
 
-async def test_a_node_whose_runtime_is_ready_is_registered_ready_in_one_request(bench, api):
+async def test_a_ready_node_is_registered_in_one_request(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
         assert [each for each in bench.line.asked if "nodes" in each[1]][:1] == [("POST", "/api/v1/nodes")]
@@ -181,10 +173,10 @@ async def test_a_node_whose_runtime_is_ready_is_registered_ready_in_one_request(
     ]
 
 
-async def test_a_node_that_is_not_ready_yet_says_so_and_then_that_it_is(server, api):
+async def test_a_node_reports_not_ready_and_then_ready(server, api):
     bench = Bench(server)
     async with bench.at_work():
-        node = await eventually(lambda: find(api, NODES, "n1"))
+        node = await eventually_async(lambda: find(api, NODES, "n1"))
         assert condition(node)["message"] == "container runtime status check may not have completed yet"
         assert node["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
         bench.agent.set_runtime(*Readiness(True))
@@ -192,7 +184,7 @@ async def test_a_node_that_is_not_ready_yet_says_so_and_then_that_it_is(server, 
         assert condition(await api.get(NODES, "n1"))["reason"] == "KubeletReady"
 
 
-async def test_a_runtime_that_fails_is_told_at_once(bench, api):
+async def test_a_failing_runtime_is_reported_at_once(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
         bench.agent.set_runtime(False, "KubeletNotReady", "container runtime is down")
@@ -200,14 +192,14 @@ async def test_a_runtime_that_fails_is_told_at_once(bench, api):
         async def failed():
             return condition(await api.get(NODES, "n1"))["message"] == "container runtime is down"
 
-        await eventually(failed)
+        await eventually_async(failed)
         assert bench.reasons[-1] == "NodeNotReady"
 
 
 @hurried
 async def test_the_lease_is_the_nodes_own_and_is_renewed(bench, api):
     async with bench.at_work():
-        first = await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
+        first = await eventually_async(lambda: find(api, LEASES, "n1", NAMESPACE))
         node = await api.get(NODES, "n1")
         assert first["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
 
@@ -215,22 +207,22 @@ async def test_the_lease_is_the_nodes_own_and_is_renewed(bench, api):
             lease = await api.get(LEASES, "n1", NAMESPACE)
             return parse(lease["spec"]["renewTime"]) > parse(first["spec"]["renewTime"])
 
-        await eventually(renewed)
+        await eventually_async(renewed)
 
 
 @hurried
-async def test_a_lease_that_somebody_took_or_deleted_is_taken_back(bench, api):
+async def test_a_lease_that_was_taken_or_deleted_is_restored(bench, api):
     async with bench.at_work():
-        await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
+        await eventually_async(lambda: find(api, LEASES, "n1", NAMESPACE))
         await api.patch(LEASES, "n1", {"spec": {"holderIdentity": "thief"}}, NAMESPACE)
 
         async def taken_back():
             lease = await find(api, LEASES, "n1", NAMESPACE)
             return lease is not None and lease["spec"]["holderIdentity"] == "n1"
 
-        await eventually(taken_back)
+        await eventually_async(taken_back)
         await api.delete(LEASES, "n1", NAMESPACE)
-        await eventually(taken_back)
+        await eventually_async(taken_back)
 
 
 @hurried
@@ -238,21 +230,21 @@ async def test_a_node_that_is_deleted_is_registered_again(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
         before = await api.get(NODES, "n1")
-        await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
+        await eventually_async(lambda: find(api, LEASES, "n1", NAMESPACE))
         await api.delete(NODES, "n1")
 
         async def again():
             node = await find(api, NODES, "n1")
             return node is not None and node["metadata"]["uid"] != before["metadata"]["uid"] and node
 
-        node = await eventually(again)
+        node = await eventually_async(again)
         assert condition(node)["status"] == "True"
 
         async def owned():
             lease = await api.get(LEASES, "n1", NAMESPACE)
             return lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
 
-        await eventually(owned)
+        await eventually_async(owned)
 
 
 async def test_a_node_that_was_there_is_taken_over(server, api):
@@ -282,7 +274,7 @@ async def test_a_server_that_is_not_there_yet_is_waited_for(bench, api):
         async def tried():
             return len(bench.line.asked) >= 3
 
-        await eventually(tried)
+        await eventually_async(tried)
         assert await find(api, NODES, "n1") is None
         bench.line.cut = False
         await soon(bench.agent.ready())
@@ -301,17 +293,17 @@ async def test_after_an_outage_the_newest_status_is_sent(bench, api):
         async def tried():
             return len(bench.line.asked) >= before + 3
 
-        await eventually(tried)
+        await eventually_async(tried)
         bench.line.cut = False
 
         async def sent():
             return condition(await api.get(NODES, "n1"))["message"] == "down for good"
 
-        await eventually(sent)
+        await eventually_async(sent)
 
 
 @hurried
-async def test_pressure_and_images_are_told_with_the_next_look(bench, api):
+async def test_pressure_and_images_are_reported_with_the_next_heartbeat(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
         bench.machine.memory = 1
@@ -321,12 +313,12 @@ async def test_pressure_and_images_are_told_with_the_next_look(bench, api):
             node = await api.get(NODES, "n1")
             return condition(node, "MemoryPressure")["status"] == "True" and node["status"].get("images")
 
-        assert await eventually(told) == [{"names": ["busybox:1"], "sizeBytes": 7}]
+        assert await eventually_async(told) == [{"names": ["busybox:1"], "sizeBytes": 7}]
         assert "NodeHasInsufficientMemory" in bench.reasons
 
 
 @hurried
-async def test_whoever_says_that_the_node_is_gone_is_contradicted(bench, api):
+async def test_a_foreign_ready_condition_is_overwritten(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
         lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
@@ -338,22 +330,22 @@ async def test_whoever_says_that_the_node_is_gone_is_contradicted(bench, api):
             node = await api.get(NODES, "n1")
             return condition(node)["status"] == "True" and node
 
-        node = await eventually(restored)
+        node = await eventually_async(restored)
         assert condition(node, "NetworkUnavailable")["reason"] == "RouteCreated"
 
 
 @hurried
-async def test_a_status_that_says_nothing_new_is_not_sent(bench, api):
+async def test_an_unchanged_status_is_not_sent(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
-        await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
+        await eventually_async(lambda: find(api, LEASES, "n1", NAMESPACE))
         before = (await api.get(NODES, "n1"))["metadata"]["resourceVersion"]
         first = len(bench.line.asked)
 
         async def several_looks():
             return len(bench.line.asked) >= first + 5
 
-        await eventually(several_looks)
+        await eventually_async(several_looks)
         assert (await api.get(NODES, "n1"))["metadata"]["resourceVersion"] == before
 
 
@@ -366,7 +358,7 @@ async def test_a_status_that_is_old_is_sent_again(bench, api):
         async def sent():
             return ("PATCH", "/api/v1/nodes/n1/status") in bench.line.asked
 
-        await eventually(sent)
+        await eventually_async(sent)
         assert condition(await api.get(NODES, "n1"))["status"] == "True"
         assert before
 
@@ -390,7 +382,7 @@ async def kubectl(server, *words):
 async def test_kubectl_shows_the_node_as_any_other(bench, server, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
-        await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
+        await eventually_async(lambda: find(api, LEASES, "n1", NAMESPACE))
         wide = (await kubectl(server, "get", "node", "-o", "wide")).splitlines()
         described = await kubectl(server, "describe", "node", "n1")
         told = json.loads(await kubectl(server, "get", "node", "n1", "-o", "json"))

@@ -74,7 +74,7 @@ def test_a_node_is_registered_whole():
     assert {each["lastHeartbeatTime"] for each in status["conditions"]} == {NOW}
 
 
-def test_a_node_that_is_not_ready_yet_is_tainted_besides_the_taints_it_is_told():
+def test_a_node_that_is_not_ready_has_the_taint_beside_its_own():
     settings = NodeSettings(name="n1", taints=(Taint(key="gpu", value="yes", effect="NoSchedule"),))
     own = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     assert node_object.node(seen(), settings, NOW)["spec"]["taints"] == [own]
@@ -138,7 +138,7 @@ def test_a_runtime_makes_a_node_ready_or_not(told, expected):
     assert readiness(status_of(**told)) == expected
 
 
-def test_a_runtime_that_says_nothing_is_not_ready():
+def test_a_runtime_without_conditions_is_not_ready():
     assert not readiness(pb.RuntimeStatus()).ready
 
 
@@ -155,7 +155,7 @@ def test_the_time_of_a_change_stays_while_nothing_changes():
     assert conditions.events(said, before) == ["NodeNotReady"]
 
 
-def test_a_status_differs_when_it_says_something_else_and_not_when_time_has_passed():
+def test_a_status_differs_by_content_and_not_by_time():
     node = stored(node_object.node(seen(), SETTINGS, THEN))
     assert not node_object.differs(node, node_object.status(seen(), SETTINGS))
     changes = [
@@ -179,7 +179,7 @@ def test_resources_that_others_advertise_are_there_for_pods():
     assert not node_object.differs(node, said)
 
 
-def test_devices_are_told_and_those_that_are_gone_are_taken_out():
+def test_devices_are_reported_and_removed_ones_are_null():
     has = node_object.status(seen(devices={"example.org/nic": (10_000, 3), "example.org/gpu": None}), SETTINGS)
     assert (has["capacity"]["example.org/nic"], has["allocatable"]["example.org/nic"]) == ("10k", "3")
     new = stored(node_object.node(seen(devices={"example.org/nic": (2, 1), "example.org/gpu": None}), SETTINGS, NOW))
@@ -193,7 +193,7 @@ def test_devices_are_told_and_those_that_are_gone_are_taken_out():
     assert not node_object.differs(new, said)
 
 
-def test_a_node_that_was_there_keeps_what_others_gave_it():
+def test_an_existing_node_keeps_foreign_labels_and_taints():
     found = stored(node_object.node(seen(), SETTINGS, THEN))
     found["metadata"]["labels"]["zone"] = "b"
     assert node_object.reconciled(found, seen(), SETTINGS) is None
@@ -204,14 +204,14 @@ def test_a_node_that_was_there_keeps_what_others_gave_it():
     assert node_object.reconciled(found, seen(), SETTINGS)["spec"]["podCIDRs"] == ["10.1.0.0/24"]
 
 
-def test_the_largest_images_are_told():
+def test_the_largest_images_are_reported():
     images = tuple(ContainerImage(names=tuple(f"{size}-{n}" for n in range(9)), size_bytes=size) for size in range(80))
     told = node_object.status(seen(images=images), SETTINGS)["images"]
     assert [each["sizeBytes"] for each in told] == list(range(79, 29, -1))
     assert {len(each["names"]) for each in told} == {5}
 
 
-def test_what_is_reserved_is_not_for_pods():
+def test_reserved_resources_are_not_allocatable():
     settings = NodeSettings(
         name="n1", reserved={"cpu": "500m", "memory": "1Gi"}, thresholds=Thresholds(memory=0, disk=0.0)
     )

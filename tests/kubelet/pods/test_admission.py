@@ -197,7 +197,7 @@ def test_a_node_takes_a_pod(asked, others):
         ),
     ],
 )
-def test_a_node_rejects_a_pod_and_says_why(asked, others, reason, message):
+def test_a_rejection_has_reason_and_message(asked, others, reason, message):
     found = admit(asked, others, node(**{"hugepages-2Mi": "0"}))
     assert found == Rejection(reason, f"Pod was rejected: {message}")
     assert found.event_message == message
@@ -233,12 +233,12 @@ def test_unsafe_sysctls_can_be_allowed(pattern):
     assert admit(pod(sysctls=["net.core.somaxconn"]), [], node(), allowed_unsafe_sysctls=[pattern]) is None
 
 
-def test_without_a_node_there_is_nothing_to_judge_by():
+def test_without_a_node_object_every_pod_is_admitted():
     assert admit(pod(), [], None).reason == "InvalidNodeInfo"
 
 
 @given(st.lists(st.integers(0, 3000), max_size=12))
-def test_what_is_admitted_one_after_another_never_asks_for_more_than_there_is(asked):
+def test_admitted_pods_never_exceed_the_allocatable_resources(asked):
     taken = []
     for number, milli in enumerate(asked):
         each = pod(str(number), requests={"cpu": f"{milli}m"})
@@ -263,7 +263,7 @@ def _cpu(pod_):
     ],
     ids=["enough", "never enough", "nobody knows"],
 )
-def test_devices_are_counted_by_what_their_plugins_told_and_not_by_the_node(devices, reason):
+def test_devices_are_counted_by_plugins_and_not_by_the_node_object(devices, reason):
     other = pod("other", requests={"example.com/nic": "1"})
     found = admit(pod(requests={"example.com/nic": "1"}), [other], node(**{"example.com/nic": "0"}), devices=devices)
     assert (found and found.reason) == reason

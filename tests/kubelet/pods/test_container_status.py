@@ -64,7 +64,7 @@ def test_a_running_container():
     }
 
 
-def test_who_it_runs_as_is_told_when_the_runtime_says_so():
+def test_the_user_is_reported_if_the_runtime_reports_it():
     who = {"uid": 7, "gid": 8, "supplementalGroups": [8]}
     assert shown(seen(one("a", "RUNNING", user=who)))["user"] == {"linux": who}
     assert "user" not in shown(seen(one("a", "RUNNING")))
@@ -119,7 +119,7 @@ def test_an_end_stays_shown_as_the_state_until_it_is_known_that_it_starts_again(
     assert status["lastState"] == {}
 
 
-def test_in_a_crash_loop_the_last_end_is_what_was_before():
+def test_in_a_crash_loop_last_state_is_the_previous_instance():
     why = ("CrashLoopBackOff", "back-off 10s restarting failed container=a")
     before, latest = one("a", "EXITED", exit_code=1), one("a", "EXITED", 1, exit_code=2)
     status = shown(seen(before, latest), waiting={"a": why})
@@ -169,14 +169,14 @@ def test_a_container_that_was_made_but_does_not_run(waiting, told):
         ),
     ],
 )
-def test_what_a_container_waits_for(of, observed, name, reason):
+def test_the_waiting_reason_follows_init_containers(of, observed, name, reason):
     status = shown(observed, of, name)
     assert status["state"] == {"waiting": {"reason": reason}}
     assert (status["ready"], status["started"], status["restartCount"]) == (False, False, 0)
     assert "containerID" not in status
 
 
-def test_why_it_cannot_start_is_told():
+def test_the_reason_of_a_failed_start_is_reported():
     status = shown(seen(), waiting={"a": ("ErrImagePull", "no such image")})
     assert status["state"] == {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
 
@@ -205,7 +205,7 @@ def test_an_init_container_is_ready_when_it_has_done_its_work(code, ready):
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_a_sidecar_is_ready_when_it_runs_and_its_probe_says_so(ready):
+def test_a_sidecar_is_ready_when_its_probe_succeeds(ready):
     ids = frozenset({"s0"} if ready else ())
     assert shown(seen(one("s", "RUNNING")), pod(init=("s",)), "s", ready=ids)["ready"] is ready
 
@@ -220,13 +220,13 @@ def test_an_end_that_the_runtime_has_forgotten_stays_known():
     assert shown(NOTHING, of) == of.status.container_statuses[0]
 
 
-def test_a_container_that_is_lost_is_told_to_be():
+def test_a_lost_container_is_reported_as_terminated():
     status = shown(NOTHING, told_of(state={"running": {}}, lastState={}))
     assert status["state"] == {"waiting": {"reason": "ContainerCreating"}}
     assert status["lastState"] == {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": LOST}}
     assert status["restartCount"] == 3
 
 
-def test_what_is_known_of_the_end_before_stays_known():
+def test_a_known_last_state_is_kept():
     last = {"terminated": {"exitCode": 9}}
     assert shown(NOTHING, told_of(state={"running": {}}, lastState=last))["lastState"] == last

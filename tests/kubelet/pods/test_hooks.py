@@ -88,14 +88,14 @@ GET = Hook(http_get=HttpGet(port="http", path="/bye", http_headers=(HttpHeader(n
 
 
 @pytest.mark.parametrize("status", [200, 302, 404, 500])
-async def test_a_container_that_was_told_was_told_whatever_it_answers(status):
+async def test_an_http_hook_succeeds_with_any_response(status):
     container = Container(Reply(status, {}, b""))
     await run(GET, container)
     headers = [("User-Agent", "kube-lifecycle/1.36"), ("Accept", "*/*"), ("X", "y")]
     assert container.asked == [("http://10.1.2.3:8080/bye", headers)]
 
 
-async def test_a_container_cannot_be_told():
+async def test_an_http_hook_fails_without_a_connection():
     refused = 'Get "http://10.1.2.3:8080/bye": dial tcp 10.1.2.3:8080: connect: connection refused'
     assert await failure(GET, Container(ProbeFailed(refused))) == f"HTTP lifecycle hook (/bye) {WHERE} {refused}"
     told = await failure(Hook(http_get=HttpGet(port="none")), Container())
@@ -123,7 +123,7 @@ async def test_a_hook_that_hangs_ends_with_the_grace(hook):
         pytest.param(Hook(), "missing handler", id="nothing at all"),
     ],
 )
-async def test_what_is_not_done_is_refused_out_loud(hook, why):
+async def test_an_unsupported_hook_is_rejected(hook, why):
     container = Container()
     assert (await failure(hook, container)).endswith(why)
     assert container.asked == []

@@ -29,12 +29,12 @@ WELL = "The pod's network is as it was made again"
         pytest.param(CheckResult("ok"), "no route", ("Normal", RECOVERED, WELL), id="it is well again"),
     ],
 )  # fmt: skip
-def test_people_are_told_what_is_new(told, before, news):
+def test_only_new_findings_are_recorded(told, before, news):
     assert event(told, before) == news
 
 
 @pytest.mark.parametrize("info", ["", "{}", "ok", "[1]", '{"state": 1}'])
-def test_what_another_runtime_says_by_the_same_name_is_left_alone(info):
+def test_a_foreign_info_entry_of_the_same_name_is_ignored(info):
     assert read(info) is None
 
 
@@ -87,7 +87,7 @@ async def room():
         await running
 
 
-async def test_a_pod_hears_once_that_its_network_fails_and_once_that_it_is_well(room):
+async def test_a_network_failure_and_its_end_are_recorded_once(room):
     for at, found in enumerate([OK, NO, NO, OK, OK, None], 1):
         room.runtime.info["s"] = found
         room.checks.check("a", "s")
@@ -95,7 +95,7 @@ async def test_a_pod_hears_once_that_its_network_fails_and_once_that_it_is_well(
     assert room.recorder.told == [("a", FAILED), ("a", RECOVERED)]
 
 
-async def test_a_new_sandbox_begins_anew(room):
+async def test_a_new_sandbox_starts_with_no_findings(room):
     room.runtime.info = {"s1": NO, "s2": OK}
     for at, each in enumerate(("s1", "s2"), 1):
         room.checks.check("a", each)
@@ -106,7 +106,7 @@ async def test_a_new_sandbox_begins_anew(room):
     assert room.recorder.told == [("a", FAILED), ("a", FAILED)]
 
 
-async def test_what_is_gone_or_nobodys_is_passed_over(room):
+async def test_removed_and_foreign_sandboxes_are_skipped(room):
     room.runtime.info = {"s": NO, "t": NO}
     for uid, sandbox in (("a", "gone"), ("nobody", "t"), ("b", "s")):
         room.checks.check(uid, sandbox)

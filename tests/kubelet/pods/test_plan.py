@@ -104,7 +104,7 @@ def next_of(pod_, observed, **facts):
     return told(planned(pod_, observed, **facts).actions)
 
 
-def test_the_first_deed_is_a_sandbox():
+def test_the_first_action_is_a_sandbox():
     assert next_of(pod(), NOTHING) == ["sandbox 0"]
 
 
@@ -258,7 +258,7 @@ def test_a_lost_sandbox(pod_, containers, boxes, deeds):
     assert next_of(pod_, seen(*containers, boxes=boxes)) == deeds
 
 
-def test_a_container_that_was_never_started_is_made_anew():
+def test_a_container_that_never_started_is_created_again():
     assert next_of(pod(), seen(end("a", 1), made("a", 1))) == ["remove a1", "start a1"]
 
 
@@ -275,7 +275,7 @@ def test_a_container_that_could_not_be_started_waits_as_others_do():
         pytest.param(10.0, ["start a1", "start b0"], None, id="time for both"),
     ],
 )
-def test_a_held_start_holds_nobody_else(now, deeds, wake_at):
+def test_a_held_start_does_not_hold_other_containers(now, deeds, wake_at):
     found = planned(pod("a", "b"), seen(end("a", 1)), now=now, held={"a": 10.0})
     assert (told(found.actions), found.wake_at) == (deeds, wake_at)
 
@@ -313,7 +313,7 @@ def test_a_sandbox_that_failed_is_tried_after_a_pause(now, deadline, deeds, wake
         pytest.param("Never", "it is ill", id="Never"),
     ],
 )
-def test_an_unhealthy_container_is_killed_and_told_why(policy, why):
+def test_an_unhealthy_container_is_killed_with_the_reason(policy, why):
     (kill,) = planned(
         pod(policy=policy), seen(run("a")), unhealthy={"a0": Unhealthy(message="it is ill", grace_seconds=3)}
     ).actions
@@ -322,7 +322,7 @@ def test_an_unhealthy_container_is_killed_and_told_why(policy, why):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_container_of_another_image_is_replaced_whatever_the_policy(policy):
+def test_a_changed_image_replaces_the_container_under_any_policy(policy):
     observed = seen(run("a", hash="old"), run("b", hash="same"))
     found = planned(pod("a", "b", policy=policy), observed, hashes={"a": "new", "b": "same"})
     assert told(found.actions) == ["kill a0", "start a1"]
@@ -332,7 +332,7 @@ def test_a_container_of_another_image_is_replaced_whatever_the_policy(policy):
 @pytest.mark.parametrize(
     "container", [run("a"), run("a", hash="h"), end("a", 1)], ids=["no hash known", "no hash wanted", "it ended"]
 )
-def test_what_cannot_be_compared_is_not_replaced(container):
+def test_a_container_without_a_hash_is_not_replaced(container):
     hashes = {"a": "new"} if container.hash == "" else {}
     assert next_of(pod(policy="Never"), seen(container), hashes=hashes) in ([], ["stop s0"])
 
@@ -370,7 +370,7 @@ def test_a_pod_that_the_api_calls_finished_ends(phase):
                      ["remove a0", "drop s0"], id="an old sandbox goes with its last container"),
     ],
 )  # fmt: skip
-def test_what_nobody_asks_for_is_removed(containers, boxes, deeds):
+def test_an_old_instance_is_removed(containers, boxes, deeds):
     assert next_of(pod(), seen(*containers, boxes=boxes)) == deeds
 
 

@@ -12,6 +12,7 @@ from podwire.kubelet.pods.runtime_cache import RuntimeCache
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import NotFound, Unavailable, Unimplemented
+from tests.eventually import eventually_async
 
 ME = "/var/lib/kubelet"
 SECONDS = 20.0
@@ -120,12 +121,6 @@ class Told:
         return self._queue.qsize()
 
 
-async def until(condition):
-    async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110 - of things that tell nobody
-            await asyncio.sleep(0.01)
-
-
 @contextlib.asynccontextmanager
 async def watching(runtime, **limits):
     told = Told()
@@ -155,7 +150,7 @@ async def test_all_that_is_there_is_seen_at_first_with_its_containers(old):
 
 @pytest.mark.parametrize("old", [False, True], ids=["events", "no events"])
 @pytest.mark.parametrize("owner", ["", "/another/kubelet"], ids=["nobody's", "another's"])
-async def test_what_somebody_else_runs_there_is_not_seen(old, owner):
+async def test_sandboxes_of_another_owner_are_ignored(old, owner):
     runtime = Runtime(old=old)
     runtime.add("theirs", owner=owner)
     async with watching(runtime) as (view, told):
@@ -179,7 +174,7 @@ async def test_an_event_is_a_hint():
         assert (await view.refresh("a")).latest("c").exited
 
 
-async def test_a_sandbox_that_is_made_a_second_time_has_more_to_tell_of_its_network():
+async def test_a_new_sandbox_has_its_own_network_status():
     runtime = Runtime(old=False)
     runtime.add("a")
     async with watching(runtime) as (_view, told):
@@ -191,7 +186,7 @@ async def test_a_sandbox_that_is_made_a_second_time_has_more_to_tell_of_its_netw
         assert await told.next() == "b"
         assert told.checks == [], "neither a container, nor another event, nor a new sandbox"
         runtime.tell("a", of="a")
-        await until(lambda: told.checks)
+        await eventually_async(lambda: told.checks)
         assert (told.checks, told.waiting) == ([("a", "a")], 0), "nothing of the pod changed"
 
 
@@ -216,7 +211,7 @@ async def test_a_silent_runtime_is_asked_for_lists_only_while_nothing_changes():
         for _ in range(3):
             await told.next()
         runtime.calls.clear()
-        await until(lambda: len(runtime.calls) >= 10)
+        await eventually_async(lambda: len(runtime.calls) >= 10)
         assert set(runtime.calls) == {"ListPodSandbox", "ListContainers"}
         runtime.set("pod-1", pb.CONTAINER_EXITED)
         assert await told.next() == "pod-1"
@@ -226,17 +221,17 @@ async def test_a_silent_runtime_is_asked_for_lists_only_while_nothing_changes():
             pass
 
 
-async def test_silence_is_told_of_once_and_a_runtime_that_comes_back_is_asked_anew(caplog):
+async def test_a_lost_runtime_is_reported_once_and_listed_again_when_it_returns(caplog):
     runtime = Runtime(old=True)
     runtime.add("a")
     async with watching(runtime, relist=0.01) as (view, told):
         await told.next()
         for old in (True, False):
             runtime.away, runtime.old = True, old
-            await until(lambda: told.went)
+            await eventually_async(lambda: told.went)
             before = told.came
             runtime.away = False
-            await until(lambda before=before: told.came > before)
+            await eventually_async(lambda before=before: told.came > before)
             told.went.clear()
         runtime.set("a", pb.CONTAINER_EXITED)
         runtime.calls.clear()
@@ -262,7 +257,7 @@ class Busy(Runtime):
         self.tell("a")
         self.set("a", pb.CONTAINER_EXITED)
         self.tell("a")
-        await until(self.events.empty)
+        await eventually_async(self.events.empty)
         return before if self._answers_first else await super().call(method, request, timeout=timeout)
 
 
@@ -273,7 +268,7 @@ class Busy(Runtime):
 async def test_events_that_come_while_a_pod_is_looked_at_count_if_the_answer_does_not_have_them(answers_first, looks):
     runtime = Busy(answers_first=answers_first)
     async with watching(runtime) as (view, told):
-        await until(lambda: told.came == 2)
+        await eventually_async(lambda: told.came == 2)
         runtime.add("a")
         seen = await view.refresh_sandbox("a", "a")
         assert seen.latest("c").running == answers_first

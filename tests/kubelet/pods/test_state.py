@@ -103,7 +103,7 @@ async def test_a_container_that_crashes_starts_at_once_then_ever_later(world):
     assert pauses == [0, 10, 20, 40, 80, 160, 300, 300]
 
 
-async def test_while_it_waits_that_is_told_once(world):
+async def test_a_back_off_is_recorded_once(world):
     for attempt in range(2):
         world.has("EXITED", attempt)
         await world.look()
@@ -130,14 +130,14 @@ async def test_backoff_is_printed_as_go_prints_it(tmp_path, seconds, told):
     assert world.waiting()[1].startswith(f"back-off {told} ")
 
 
-async def test_who_ran_for_long_starts_again_at_once(world):
+async def test_a_container_that_ran_for_long_restarts_at_once(world):
     await world.crash()
     world.clock.now += 2 * LIMITS.crash_backoff[1] + 1
     world.has("EXITED", 1)
     assert (await world.look()).actions
 
 
-async def test_what_never_starts_again_does_not_wait(tmp_path):
+async def test_a_container_that_never_restarts_has_no_back_off(tmp_path):
     world = World(tmp_path, restartPolicy="Never")
     await world.crash()
     world.has("EXITED", 1)
@@ -145,7 +145,7 @@ async def test_what_never_starts_again_does_not_wait(tmp_path):
     assert world.waiting() == ("", "")
 
 
-async def test_somebody_may_ask_for_the_next_try_now(world):
+async def test_the_retry_annotation_ends_a_back_off(world):
     await world.crash()
     world.has("EXITED", 1)
     assert not (await world.look()).actions
@@ -160,7 +160,7 @@ async def test_somebody_may_ask_for_the_next_try_now(world):
         pytest.param(None, LIMITS.volume_backoff[1], id="it waits for a change"),
     ],
 )
-async def test_what_cannot_start_is_tried_again_in_time(world, retry_in, pause):
+async def test_a_failed_start_is_retried_in_time(world, retry_in, pause):
     retry_at = None if retry_in is None else world.clock.now + retry_in
     world.state.cannot_start(world.a, CannotStart("ErrImagePull", "no such image", retry_at))
     todo = await world.look()
@@ -168,7 +168,7 @@ async def test_what_cannot_start_is_tried_again_in_time(world, retry_in, pause):
     assert world.waiting() == ("ErrImagePull", "no such image")
 
 
-async def test_what_cannot_start_is_tried_at_once_when_something_changed(world):
+async def test_a_failed_start_is_retried_at_once_after_a_change(world):
     world.state.cannot_start(world.a, CannotStart("CreateContainerConfigError", 'configmap "c" not found'))
     world.state.may_start()
     assert (await world.look()).actions
@@ -183,7 +183,7 @@ async def test_no_change_shortens_the_pause_of_a_crash(world):
 
 
 @pytest.mark.parametrize("state", ["EXITED", "CREATED"])
-async def test_what_was_made_but_cannot_be_started_waits_as_if_it_had_crashed(world, state):
+async def test_a_created_container_that_cannot_start_backs_off_as_a_crash(world, state):
     pauses = []
     for attempt in range(4):
         world.has(state, attempt)
@@ -196,7 +196,7 @@ async def test_what_was_made_but_cannot_be_started_waits_as_if_it_had_crashed(wo
     assert pauses == [0, 10, 20, 40]
 
 
-async def test_what_was_made_but_cannot_be_started_has_ended_if_nothing_starts_again(tmp_path):
+async def test_a_created_container_that_cannot_start_ends_under_policy_never(tmp_path):
     world = World(tmp_path, restartPolicy="Never")
     world.has("EXITED", code=128)
     world.state.cannot_start(world.a, CannotStart("RunContainerError", "no such file", created=True))
@@ -302,7 +302,7 @@ def test_hashes_are_worked_out_for_each_generation(world):
     assert world.facts(changed).hashes != before
 
 
-def test_who_waits_for_claims_waits_longer_each_time_and_no_longer_than_it_must(world):
+def test_waiting_for_claims_backs_off_up_to_a_maximum(world):
     error = ClaimsNotReady("the driver is not registered")
     assert [world.state.claims_missing(world.pod, error) - world.clock.now for _ in range(7)] == [
         1,

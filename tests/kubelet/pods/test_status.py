@@ -111,7 +111,7 @@ DELETED = {"deletionTimestamp": NOW}
         pytest.param([end("a")], "Failed", id="one never ran"),
     ],
 )
-def test_a_deleted_pod_has_ended_when_its_containers_have_whatever_the_policy(containers, phase):
+def test_a_deleted_pod_ends_with_its_containers_under_any_policy(containers, phase):
     assert shown(pod("a", "b", metadata=DELETED), seen(*containers, ready=False))["phase"] == phase
 
 
@@ -311,21 +311,21 @@ def test_a_patch_leads_from_one_status_to_the_other(before, after):
 
 
 @given(before=SHOWN, after=SHOWN)
-def test_nothing_is_said_twice(before, after):
+def test_an_equal_status_gives_an_empty_patch(before, after):
     assert status_patch(patched(before, status_patch(before, after)), after) == {}
 
 
 @given(status=SHOWN)
-def test_what_is_as_it_should_be_needs_no_words(status):
+def test_true_conditions_have_no_reason(status):
     assert status_patch(status, status) == {}
 
 
-def test_a_new_pod_is_told_of_in_full():
+def test_a_new_pod_gets_its_whole_status():
     status = shown(pod(), seen(run("a")))
     assert told(patched({"phase": "Pending"}, status_patch({"phase": "Pending"}, status))) == told(status)
 
 
-def test_only_what_moved_is_sent():
+def test_only_changed_fields_are_patched():
     before = shown(pod(), seen(run("a")), ready="")
     after = shown(pod(status=before), seen(run("a")))
     patch = status_patch(before, after)

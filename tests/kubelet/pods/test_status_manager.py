@@ -105,7 +105,7 @@ def said(phase, message=None, *conditions):
     return {**status, "message": message} if message else status
 
 
-async def test_a_status_arrives_and_is_said_once(world):
+async def test_a_status_is_sent_once(world):
     pod = await world.make()
     world.reports.report(pod, said("Running"))
     await world.settled(pod)
@@ -123,7 +123,7 @@ def starting(reason="ContainerCreating", message=""):
     return said("Pending") | {"containerStatuses": [{**container, "state": {"waiting": waiting}}]}
 
 
-async def test_that_a_pod_is_about_to_start_is_told_when_that_takes_long(world):
+async def test_a_starting_pod_is_reported_when_it_takes_long(world):
     world.limit(starting_delay=SOON)
     pod = await world.make()
     world.reports.report(pod, starting())
@@ -148,7 +148,7 @@ async def test_that_a_pod_is_about_to_start_is_told_when_that_takes_long(world):
         pytest.param(said("Failed"), id="an end"),
     ],
 )
-async def test_what_has_gone_wrong_is_told_at_once(world, status):
+async def test_a_failure_is_reported_at_once(world, status):
     world.limit(starting_delay=SOON)
     pod = await world.make()
     world.reports.report(pod, starting())
@@ -158,7 +158,7 @@ async def test_what_has_gone_wrong_is_told_at_once(world, status):
     assert len(world.api.sent) == 1
 
 
-async def test_only_what_changed_is_sent(world):
+async def test_only_changed_fields_are_sent(world):
     pod = await world.make()
     for status in (said("Running", "hello"), said("Running", "world"), said("Running")):
         world.reports.report(pod, status)
@@ -168,7 +168,7 @@ async def test_only_what_changed_is_sent(world):
     assert "message" not in await world.status()
 
 
-async def test_what_is_overtaken_is_never_sent(world):
+async def test_a_superseded_status_is_never_sent(world):
     pod = await world.make()
     world.api.gate.clear()
     for number in range(10):
@@ -218,7 +218,7 @@ async def test_another_pod_of_the_same_name_never_gets_the_status(world):
     assert (await world.status())["message"] == "I am the new one"
 
 
-async def test_a_pod_that_is_gone_is_no_trouble(world, caplog):
+async def test_a_deleted_pod_is_not_an_error(world, caplog):
     pod = await world.make()
     await world.delete(pod)
     world.reports.report(pod, said("Running"))
@@ -226,7 +226,7 @@ async def test_a_pod_that_is_gone_is_no_trouble(world, caplog):
     assert not caplog.records
 
 
-async def test_a_status_that_is_refused_is_told_and_not_repeated(world, caplog):
+async def test_a_rejected_status_is_logged_and_not_repeated(world, caplog):
     pod = await world.make()
     world.api.trouble = ApiError(Reason.INVALID, "no such phase")
     world.reports.report(pod, said("Dancing"))
@@ -264,7 +264,7 @@ async def test_an_echo_that_was_overtaken_is_nothing_new(world):
     assert world.reports.latest(pod.uid)["phase"] == "Running"
 
 
-async def test_what_others_write_into_our_part_is_put_right(world):
+async def test_foreign_changes_of_our_fields_are_overwritten(world):
     pod = await world.make()
     world.reports.report(pod, said("Running", "all is well"))
     await world.settled(pod)
@@ -303,7 +303,7 @@ async def test_conditions_of_others_stay_and_are_seen(world):
     assert {each["type"] for each in (await world.status())["conditions"]} == {"Ready", "x.io/gate"}
 
 
-async def test_what_the_server_keeps_in_other_words_is_not_said_for_ever(world):
+async def test_a_status_that_the_server_rewrites_is_not_sent_for_ever(world):
     """A watch echoes every status; a server that keeps something differently may not start an endless talk."""
     pod = await world.make()
     informer = world.api.informer(PODS, Scope(namespace="default"))

@@ -37,11 +37,11 @@ def test_where_it_comes_from(place, container, code, file, log, told):
 
 
 @pytest.mark.parametrize("log", ["", "/no/such/file"], ids=["none kept", "none there"])
-def test_nothing_there_is_nothing_said(place, log):
+def test_a_missing_file_is_an_empty_message(place, log):
     assert read(LOG, place[0], log, 1) == ""
 
 
-def test_a_directory_in_place_of_the_file_is_nothing_said(tmp_path):
+def test_a_directory_in_place_of_the_file_is_an_empty_message(tmp_path):
     assert read(FILE, tmp_path, "", 1) == ""
 
 
@@ -50,7 +50,7 @@ def test_a_long_message_is_cut(place):
     assert read(FILE, place[0], "", 1) == "x" * MESSAGE_BYTES
 
 
-def test_what_is_no_text_is_shown_as_far_as_it_is(place):
+def test_invalid_utf8_is_replaced(place):
     place[0].write_bytes(b"ok \xff")
     assert read(FILE, place[0], "", 1) == "ok \ufffd"
 
@@ -73,7 +73,7 @@ def test_a_line_in_parts_is_one_line(place):
     assert read(LOG, place[0], str(place[1]), 1) == "half and half\nmore\n"
 
 
-def test_a_line_that_is_no_log_line_is_left_out(place):
+def test_an_invalid_log_line_is_left_out(place):
     place[1].write_text("garbage\n" + logged("good"))
     assert read(LOG, place[0], str(place[1]), 1) == "good\n"
 

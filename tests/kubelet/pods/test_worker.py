@@ -12,7 +12,7 @@ from podwire.protocols.grpc_status import Internal, Unavailable
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
 
-async def test_a_pod_runs_and_goes(world):
+async def test_a_pod_runs_and_is_deleted(world):
     await world.make()
     status = (await world.running())["status"]
     assert status["podIP"] == "10.0.0.9"
@@ -33,13 +33,13 @@ async def test_at_rest_nothing_is_written(world):
     assert len(world.line.patches) == before
 
 
-async def test_few_words_are_enough_for_a_start(world):
+async def test_a_start_needs_at_most_three_patches(world):
     await world.make()
     await world.running()
     assert len(world.line.patches) <= 3
 
 
-async def test_a_sandbox_that_fails_is_told_and_tried_again(world):
+async def test_a_failed_sandbox_is_recorded_and_retried(world):
     world.runtime.fails["RunPodSandbox"] = [Internal("the cable is loose")]
     await world.make()
     assert await world.event("FailedCreatePodSandBox") == "Failed to create pod sandbox: the cable is loose"
@@ -56,7 +56,7 @@ async def test_a_pod_gets_the_handler_of_its_runtime_class(world):
     assert sorted(each.runtime_handler for each in world.runtime.sandboxes.values()) == ["", "box"]
 
 
-async def test_a_pod_whose_runtime_class_is_gone_waits_for_it(world):
+async def test_a_pod_waits_for_its_deleted_runtime_class(world):
     class_ = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sealed"}, "handler": "box"}
     world.runtime.fails["RunPodSandbox"] = [Internal("not yet")] * 100
     await world.api.create(class_)
@@ -74,7 +74,7 @@ async def test_a_pod_whose_runtime_class_is_gone_waits_for_it(world):
     [("CreateContainer", "CreateContainerError"), ("StartContainer", "RunContainerError")],
     ids=["made", "started"],
 )
-async def test_why_a_container_cannot_be_is_told_and_it_is_tried_again(world, call, reason):
+async def test_a_failed_container_is_recorded_and_retried(world, call, reason):
     world.runtime.fails[call] = [Internal("out of luck")]
     await world.make()
 
@@ -88,7 +88,7 @@ async def test_why_a_container_cannot_be_is_told_and_it_is_tried_again(world, ca
     await world.running()
 
 
-async def test_a_fault_over_one_pod_is_no_fault_of_others(world, caplog):
+async def test_an_unexpected_error_of_one_pod_does_not_affect_others(world, caplog):
     world.runtime.fails["RunPodSandbox"] = [ZeroDivisionError("nobody foresaw this")] * 3
     await world.make()
     await world.make("q")
@@ -98,7 +98,7 @@ async def test_a_fault_over_one_pod_is_no_fault_of_others(world, caplog):
 
 
 @pytest.mark.parametrize("call", ["RunPodSandbox", "CreateContainer", "StartContainer"])
-async def test_a_pod_may_be_deleted_whatever_is_being_done_for_it(world, call):
+async def test_a_pod_can_be_deleted_during_any_call(world, call):
     world.runtime.waits[call] = asyncio.Event()
     await world.make()
     await world.runtime.until(call)
@@ -106,7 +106,7 @@ async def test_a_pod_may_be_deleted_whatever_is_being_done_for_it(world, call):
     assert (world.runtime.sandboxes, world.runtime.containers) == ({}, {})
 
 
-async def test_a_pod_waits_for_the_room_of_one_that_is_ending(world):
+async def test_a_pod_waits_for_the_resources_of_a_terminating_one(world):
     port = [{"name": "c", "image": "i", "imagePullPolicy": "Never", "ports": [{"containerPort": 1, "hostPort": 1}]}]
     await world.make("first", containers=port)
     await world.running("first")
@@ -129,7 +129,7 @@ async def test_an_end_is_tried_until_it_succeeds(world, call, error):
     assert world.runtime.sandboxes == {}
 
 
-async def test_why_a_pod_does_not_end_is_told(world):
+async def test_a_failed_termination_is_recorded(world):
     await world.make()
     await world.running()
     world.runtime.fails["StopPodSandbox"] = [Unavailable("the CNI plugin is gone")]
@@ -137,14 +137,14 @@ async def test_why_a_pod_does_not_end_is_told(world):
     assert await world.event("FailedKillPod") == "error killing pod: the CNI plugin is gone"
 
 
-async def test_an_api_server_that_does_not_let_go_is_asked_again(world):
+async def test_a_refused_deletion_is_retried(world):
     await world.make()
     await world.running()
     world.line.refusals = [ApiError(Reason.INTERNAL_ERROR, "not now")] * 2
     await world.delete()
 
 
-async def test_how_it_ended_is_told_before_it_goes(world):
+async def test_the_exit_code_is_reported_before_the_deletion(world):
     await world.make()
     await world.running()
     await world.delete()
@@ -163,7 +163,7 @@ async def test_a_pod_that_ends_gives_its_network_back_and_keeps_its_containers(w
     assert len(world.runtime.containers) == 1
 
 
-async def test_what_others_end_is_ended_and_their_reason_stays(world):
+async def test_a_pod_failed_by_another_client_keeps_its_reason(world):
     await world.make()
     await world.running()
     patch = {"status": {"phase": "Failed", "reason": "Evicted", "message": "no room"}}
@@ -176,14 +176,14 @@ async def test_what_others_end_is_ended_and_their_reason_stays(world):
     assert (status["phase"], status["reason"], status["message"]) == ("Failed", "Evicted", "no room")
 
 
-async def test_a_pod_that_cannot_be_read_harms_nobody(world, caplog):
+async def test_an_unreadable_pod_does_not_affect_others(world, caplog):
     world.kubelet.pod_workers.present({"metadata": {"name": "odd", "uid": "x"}, "spec": {"containers": 7}})
     await world.make()
     await world.running()
     assert "cannot read pod" in {each.message for each in caplog.records}
 
 
-async def test_what_belongs_to_no_pod_is_removed(world):
+async def test_orphaned_sandboxes_are_removed(world):
     await world.make()
     await world.running()
     sandbox = next(iter(world.runtime.sandboxes.values()))
@@ -194,3 +194,16 @@ async def test_what_belongs_to_no_pod_is_removed(world):
     world.runtime.tell("orphan")
     await world.runtime.until_true(lambda: "orphan" not in world.runtime.sandboxes)
     assert sandbox.id in world.runtime.sandboxes
+
+
+async def test_a_runtime_that_fails_to_stop_containers_together_is_asked_again_soon(world, caplog):
+    """Containers are stopped in a task group, whose error is an exception group."""
+    caplog.set_level("INFO", "podwire.kubelet.pods.worker")
+    containers = [{"name": name, "image": "i", "imagePullPolicy": "Never"} for name in ("one", "two")]
+    world.runtime.fails["StopContainer"] = [Unavailable("restarting"), Unavailable("restarting")]
+    await world.make(containers=containers, activeDeadlineSeconds=1)
+    await world.until(lambda pod: pod and pod["status"].get("phase") == "Failed")
+    assert world.runtime.calls.count("StopContainer") == 4
+    assert [record.message for record in caplog.records if "cannot sync pod" in record.message] == [
+        "cannot sync pod: runtime call failed"
+    ]

@@ -72,7 +72,7 @@ async def test_a_command_without_a_limit_may_take_as_long_as_it_likes():
     assert (runtime.asked[0][0].timeout, runtime.asked[0][1]) == (0, None)
 
 
-async def test_of_what_a_command_says_only_the_beginning_is_told():
+async def test_the_output_of_a_command_is_truncated():
     runtime = Runtime(pb.ExecSyncResponse(stdout=b"\xff" * 5_000_000, stderr=b"y" * 5_000_000, exit_code=1))
     assert (await NodeProber(runtime, Silent()).exec("c1", ("yes",), 1)).output == "\N{REPLACEMENT CHARACTER}" * 10240
 
@@ -243,7 +243,7 @@ async def test_a_tcp_probe_asks_a_real_server(asked, web):
     await web.met.wait()
 
 
-async def test_a_tcp_probe_meets_a_closed_door(asked):
+async def test_a_tcp_probe_fails_at_a_closed_port(asked):
     result = await asked(tcp_socket=TcpSocket(port=1))
     assert result == Result(passed=False, text="dial tcp 127.0.0.1:1: connect: connection refused")
 

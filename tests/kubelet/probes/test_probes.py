@@ -14,7 +14,7 @@ def app(pod: pods.Pod):
     return pod.spec.containers[0]
 
 
-async def test_a_container_without_probes_is_ready_when_it_runs_and_nobody_works_for_it(bench, pod):
+async def test_a_container_without_probes_is_ready_when_it_runs(bench, pod):
     web, seen = pod(), bench.seen()
     bench.follow(web, seen)
     await bench.time.pass_(100)
@@ -31,7 +31,7 @@ async def test_a_container_is_asked_at_once_and_then_once_a_period(bench, pod):
     assert bench.answers.times("readiness") == [0, 5, 10, 15]
 
 
-async def test_readiness_comes_with_the_first_success_and_is_told_once(bench, pod):
+async def test_readiness_is_reported_once_after_the_first_success(bench, pod):
     web, seen = pod(readiness={}), bench.seen()
     bench.follow(web, seen)
     assert not bench.probes.ready(app(web), seen)
@@ -57,7 +57,7 @@ async def test_the_initial_delay_counts_from_the_start_of_the_container(bench, p
 
 
 @pytest.mark.parametrize("jump", [86_400.0, -86_400.0], ids=["a day on", "a day back"])
-async def test_a_clock_that_jumps_changes_no_beat(bench, pod, jump):
+async def test_a_clock_jump_does_not_change_the_period(bench, pod, jump):
     bench.follow(pod(liveness={"initialDelaySeconds": 3, "periodSeconds": 2}), bench.seen())
     await bench.time.pass_(1)
     bench.time.wall_jump = jump
@@ -120,7 +120,7 @@ async def test_a_start_that_fails_is_a_verdict_too(bench, pod):
     assert bench.told == [("app", "Unhealthy", message)]
 
 
-async def test_a_container_that_was_restarted_begins_anew(bench, pod):
+async def test_a_restarted_container_starts_with_no_results(bench, pod):
     web, first = pod(liveness={"failureThreshold": 2, "periodSeconds": 1}, readiness={}), bench.seen("c1")
     bench.follow(web, first)
     await bench.time.pass_(1)
@@ -140,7 +140,7 @@ async def test_a_container_that_was_restarted_begins_anew(bench, pod):
 
 
 @pytest.mark.parametrize("how", ["it is gone", "it has exited", "its pod is forgotten"])
-async def test_nobody_asks_a_container_that_is_gone(bench, pod, how):
+async def test_a_removed_container_is_not_probed(bench, pod, how):
     web, seen = pod(readiness={"periodSeconds": 1}), bench.seen()
     bench.follow(web, seen)
     await bench.time.pass_(0)
@@ -157,7 +157,7 @@ async def test_nobody_asks_a_container_that_is_gone(bench, pod, how):
     bench.probes.forget("u1")  # and once more is fine
 
 
-async def test_to_follow_again_what_is_followed_starts_nothing(bench, pod):
+async def test_following_a_pod_twice_starts_no_second_worker(bench, pod):
     web, seen = pod(readiness={"periodSeconds": 2}), bench.seen()
     for _ in range(10):
         bench.follow(web, seen)
@@ -175,7 +175,7 @@ async def test_a_question_that_hangs_is_not_joined_by_others(bench, pod):
     assert bench.answers.times("liveness") == [0, 60, 61, 62]
 
 
-async def test_a_question_that_was_never_asked_says_nothing_about_the_container(bench, pod):
+async def test_a_probe_that_could_not_run_has_no_result(bench, pod):
     web, seen = pod(readiness={"periodSeconds": 1, "failureThreshold": 1}), bench.seen()
     bench.follow(web, seen)
     await bench.time.pass_(0)
@@ -195,7 +195,7 @@ async def test_a_fault_in_one_probe_ends_no_other(bench, pod, caplog):
     assert "cannot run probe: unexpected error" in caplog.text
 
 
-async def test_a_pod_that_is_being_deleted_is_not_killed_for_its_health_but_still_tells_whether_it_is_ready(bench, pod):
+async def test_a_terminating_pod_has_readiness_but_no_liveness_probes(bench, pod):
     probes = {"liveness": {"periodSeconds": 1}, "readiness": {"periodSeconds": 1, "failureThreshold": 1}}
     web, seen = pod(**probes), bench.seen()
     bench.follow(web, seen)
@@ -237,13 +237,13 @@ async def test_a_kubelet_that_restarts_makes_nothing_unready_and_spreads_its_que
     assert not bench.probes.ready(app(web), old)
 
 
-async def test_what_the_api_says_of_another_container_is_not_believed(bench, pod):
+async def test_the_stored_status_of_another_container_is_ignored(bench, pod):
     web, seen = pod(told("c0", ready=True, started=True), readiness={}), bench.seen("c1")
     bench.follow(web, seen)
     assert not bench.probes.ready(app(web), seen)
 
 
-async def test_what_was_followed_before_the_probes_run_is_asked_when_they_do(bench_idle, pod):
+async def test_pods_followed_before_the_start_are_probed(bench_idle, pod):
     web, seen = pod(readiness={}), bench_idle.seen()
     bench_idle.follow(web, seen)
     assert not bench_idle.probes.ready(app(web), seen)

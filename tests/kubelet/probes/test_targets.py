@@ -26,7 +26,7 @@ IPS = ("10.1.2.3", "fd00::3")
         pytest.param(HttpGet(port=80, path="//evil/x"), "http://10.1.2.3:80//evil/x", id="no path becomes a host"),
     ],
 )
-def test_a_url_is_made_of_what_the_spec_says(get, url):
+def test_a_url_has_scheme_host_port_and_path_of_the_spec(get, url):
     assert url_of(get, CONTAINER, IPS) == url
 
 

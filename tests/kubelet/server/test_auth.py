@@ -66,7 +66,7 @@ async def test_masters_are_let_in_without_asking(reviewer, api):
     assert api.asked == []
 
 
-async def test_others_are_let_in_when_the_api_server_says_so(reviewer, api):
+async def test_others_are_admitted_by_the_api_server(reviewer, api):
     api.allowed.add(("jane", "create", "proxy"))
     jane = Certificate("jane", ("staff",))
     await reviewer.admit(asks("POST", certificate=jane), "proxy")
@@ -75,7 +75,7 @@ async def test_others_are_let_in_when_the_api_server_says_so(reviewer, api):
     assert raised.value.code == 403
 
 
-async def test_a_token_is_somebody(reviewer, api):
+async def test_a_token_identifies_its_user(reviewer, api):
     api.allowed.add(("robot", "get", "metrics"))
     caller = await reviewer.admit(asks(token="good"), "metrics")
     assert (caller.name, caller.groups) == ("robot", ("robots",))
@@ -83,7 +83,7 @@ async def test_a_token_is_somebody(reviewer, api):
 
 
 @pytest.mark.parametrize("token", ["", "bad"])
-async def test_nobody_is_not_let_in(reviewer, token):
+async def test_an_anonymous_request_is_rejected(reviewer, token):
     with pytest.raises(ApiError) as raised:
         await reviewer.admit(asks(token=token), "proxy")
     assert raised.value.code == 401
@@ -116,7 +116,7 @@ async def test_memory_for_strangers_is_bounded(reviewer, api):
     assert len(api.asked) == before + 1, "the last is known, the first was forgotten"
 
 
-async def test_an_api_server_that_is_away_lets_nobody_in(reviewer, api):
+async def test_an_unreachable_api_server_admits_no_one(reviewer, api):
     api.away = True
     with pytest.raises(ApiError, match="did not answer a TokenReview") as raised:
         await reviewer.admit(asks(token="good"), "proxy")

@@ -132,7 +132,7 @@ def rotate(log, time):
     log.rename(log.with_name(f"{log.name}.{time}"))
 
 
-def test_a_reader_goes_on_over_rotations_and_misses_none(log):
+def test_a_reader_continues_across_rotations(log):
     log.write_bytes(records("a"))
     with contextlib.closing(LogFiles(log, None)) as files:
         assert shown(files) == "a\n"
@@ -148,7 +148,7 @@ def test_a_reader_goes_on_over_rotations_and_misses_none(log):
         assert not files.advance()
 
 
-def test_a_reader_whose_file_is_gone_goes_on_with_the_newest(log):
+def test_a_reader_of_a_removed_file_continues_with_the_newest(log):
     log.write_bytes(records("a"))
     with contextlib.closing(LogFiles(log, None)) as files:
         log.unlink()

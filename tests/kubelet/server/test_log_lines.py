@@ -35,7 +35,7 @@ LOG = (
         pytest.param({"since": 1_794_736_804.5}, b"", id="nothing that young"),
     ],
 )
-def test_a_reader_sees_what_was_asked_for(options, shown):
+def test_the_options_filter_the_lines(options, shown):
     assert Renderer(LogOptions(**options)).feed(LOG) == shown
 
 
@@ -92,7 +92,7 @@ def test_since_a_time_and_one_stream():
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused_by_its_name(query, why):
+def test_an_invalid_option_is_rejected_by_name(query, why):
     with pytest.raises(ApiError) as raised:
         options_of(Request(method="GET", path="/", query={name: [value] for name, value in query.items()}), NOW)
     assert raised.value.code == 400

@@ -73,14 +73,14 @@ async def reader(runtime, writer, seen):
     logs.close()
 
 
-async def test_without_following_what_is_there_is_all(reader, writer, runtime):
+async def test_without_follow_the_present_log_is_read(reader, writer, runtime):
     writer.say("a", "b", "c")
     async with reader(tail=2) as log:
         assert await log.rest() == "b\nc\n"
     assert runtime.asked == []
 
 
-async def test_a_follower_gets_what_comes_until_the_container_has_ended(reader, writer, runtime):
+async def test_a_follower_reads_until_the_container_has_exited(reader, writer, runtime):
     writer.say("a")
     async with reader(follow=True) as log:
         await log.until("a\n")
@@ -112,7 +112,7 @@ async def test_a_container_that_has_ended_is_read_to_its_end(reader, writer, run
         assert await log.rest() == "a\nb\n"
 
 
-async def test_a_follower_goes_on_over_rotations(reader, writer, runtime):
+async def test_a_follower_continues_across_rotations(reader, writer, runtime):
     async with reader(follow=True) as log:
         for number in range(5):
             writer.say(f"line {number}")
@@ -124,7 +124,7 @@ async def test_a_follower_goes_on_over_rotations(reader, writer, runtime):
         assert await log.rest() == "line 0\nline 1\nline 2\nline 3\nline 4\nend\n"
 
 
-async def test_a_rotation_before_anybody_watches_is_not_missed(reader, writer, runtime):
+async def test_a_rotation_before_the_watch_is_not_missed(reader, writer, runtime):
     writer.say("a")
     async with reader(follow=True) as log:  # the file is open, and watched when the first chunk is asked for
         writer.rotate()

@@ -215,7 +215,7 @@ async def test_ports_that_cannot_be_reached(get, book, pod, seen, runtime, heade
         ({"command": ["true"], "output": "1"}, {"upgrade": "h2c"}, "upgrade to WebSocket or SPDY/3.1"),
     ],
 )
-async def test_what_cannot_be_talked_about_is_refused_before_the_runtime_is_asked(
+async def test_an_invalid_request_is_rejected_before_the_runtime_is_called(
     get, book, pod, seen, runtime, query, headers, why
 ):
     book.put(pod(), seen())

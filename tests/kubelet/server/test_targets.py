@@ -40,7 +40,7 @@ def observed(seen):
         pytest.param([MADE, ENDED], {}, False, 0, id="the next one is only made"),
     ],
 )
-def test_the_run_is_found_whose_log_is_meant(pod, observed, states, status, previous, found):
+def test_the_requested_instance_of_a_container_is_chosen(pod, observed, states, status, previous, found):
     container = targets.to_read(pods.read(pod()), observed(*states), "main", status, previous=previous)
     assert container.attempt == found
 
@@ -57,14 +57,14 @@ def test_the_run_is_found_whose_log_is_meant(pod, observed, states, status, prev
         ([ENDED], {}, True, 'previous terminated container "main" in pod "web" not found'),
     ],
 )
-def test_why_there_is_no_log(pod, observed, states, status, previous, why):
+def test_the_reason_of_a_missing_log_is_reported(pod, observed, states, status, previous, why):
     with pytest.raises(ApiError) as raised:
         targets.to_read(pods.read(pod()), observed(*states), "main", status, previous=previous)
     assert raised.value.code == 400
     assert why in raised.value.message
 
 
-def test_what_waits_for_init_containers_says_so(pod, observed):
+def test_a_container_behind_init_containers_is_initializing(pod, observed):
     made = pods.read(pod(init=["first"]))
     with pytest.raises(ApiError, match="waiting to start: PodInitializing"):
         targets.to_read(made, observed(), "main", {}, previous=False)
@@ -82,7 +82,7 @@ def test_a_container_that_the_pod_does_not_have(pod, observed):
     ("states", "why"),
     [([], r'container not found \("main"\)'), ([MADE], "container not found"), ([ENDED, RUNS], "has ended")],
 )
-def test_only_what_runs_can_be_entered(pod, observed, states, why):
+def test_exec_needs_a_running_container(pod, observed, states, why):
     with pytest.raises(ApiError, match=why) as raised:
         targets.to_enter(pods.read(pod()), observed(*states), "main")
     assert raised.value.code == 500

@@ -25,7 +25,7 @@ def shown(directory: Path) -> dict[str, bytes]:
     return found
 
 
-def test_names_are_links_into_what_is_shown_now(tmp_path):
+def test_names_link_into_the_current_directory(tmp_path):
     volume = tmp_path / "v"
     assert atomic_writer.write(volume, {"a": File(b"1", 0o644), "d/e": File(b"2", 0o600)}, None)
     assert str((volume / "a").readlink()) == "..data/a"
@@ -47,7 +47,7 @@ def test_names_are_links_into_what_is_shown_now(tmp_path):
         pytest.param({}, id="nothing any more"),
     ],
 )
-def test_what_changed_is_shown_and_what_did_not_is_not_touched(tmp_path, changed):
+def test_only_changed_contents_are_written(tmp_path, changed):
     volume, before = tmp_path / "v", {"a": File(b"1", 0o644)}
     atomic_writer.write(volume, before, None)
     first = (volume / "..data").readlink()
@@ -60,7 +60,7 @@ def test_what_changed_is_shown_and_what_did_not_is_not_touched(tmp_path, changed
     ]
 
 
-def test_what_one_left_who_was_killed_while_writing_goes_with_the_next_change(tmp_path):
+def test_leftovers_of_a_killed_writer_are_removed_with_the_next_change(tmp_path):
     volume = tmp_path / "v"
     atomic_writer.write(volume, {"a": File(b"1", 0o644)}, None)
     (volume / "..2020_01_01_00_00_00.1").mkdir()
@@ -71,7 +71,7 @@ def test_what_one_left_who_was_killed_while_writing_goes_with_the_next_change(tm
     )
 
 
-def test_what_others_put_there_stays(tmp_path):
+def test_foreign_files_stay(tmp_path):
     volume = tmp_path / "v"
     atomic_writer.write(volume, {"a": File(b"1", 0o644)}, None)
     (volume / "sub").mkdir()
@@ -120,7 +120,7 @@ FILES = st.builds(File, st.binary(max_size=20), st.sampled_from([0o644, 0o600, 0
 
 
 @given(st.lists(st.dictionaries(NAMES, FILES), min_size=1, max_size=4), st.sampled_from([None, 4242]))
-def test_whatever_was_there_before_the_last_contents_are_shown(tmp_path_factory, history, group):
+def test_the_last_contents_win_over_any_history(tmp_path_factory, history, group):
     volume = tmp_path_factory.mktemp("history") / "v"
     for each in history:
         atomic_writer.write(volume, each, group)

@@ -70,7 +70,7 @@ async def test_preparing_twice_is_preparing_once(node):
     assert node.api.tokens == 1
 
 
-async def test_a_kubelet_that_starts_again_goes_on_with_what_is_there(node):
+async def test_a_restarted_kubelet_uses_existing_volumes(node):
     pod = await common(node)
     await node.volumes.prepare(pod)
     again = node.another()
@@ -89,7 +89,7 @@ async def test_after_a_reboot_the_memory_is_empty_and_is_filled_again(node):
     assert node.below() == [f"{node.root}/secrets"]
 
 
-async def test_removing_leaves_nothing_and_may_be_said_twice(node):
+async def test_removal_is_complete_and_idempotent(node):
     pod = await common(node)
     await node.volumes.prepare(pod)
     await node.volumes.remove(pod.uid)
@@ -113,7 +113,7 @@ async def test_a_node_that_ends_gives_its_memory_back_once_it_is_empty(node):
     assert len(node.below()) == 1
 
 
-async def test_a_pod_waits_for_the_certificate_and_is_told_when_it_comes(node):
+async def test_a_pod_waits_for_the_root_certificate(node):
     pod = await node.pod(automountServiceAccountToken=True)
     [only] = pod.spec.volumes
     with pytest.raises(VolumesNotReady) as refused:
@@ -136,7 +136,7 @@ async def test_a_pod_waits_for_the_certificate_and_is_told_when_it_comes(node):
         pytest.param({"runAsUser": 1000, "fsGroup": 2000}, 1000, 2000, 0o640, id="both"),
     ],
 )
-async def test_a_token_is_for_those_who_run_the_pod(node, security, owner, group, bits):
+async def test_a_token_is_readable_by_the_users_of_the_pod(node, security, owner, group, bits):
     pod = await common(node, securityContext=security)
     await node.volumes.prepare(pod)
     token = (volume(node, pod) / "token").resolve()

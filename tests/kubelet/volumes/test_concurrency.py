@@ -23,7 +23,7 @@ class Slow:
         self.mounted.append(target)
 
 
-def test_one_mount_serves_all_who_come_at_once(tmp_path):
+def test_concurrent_pods_share_one_mount(tmp_path):
     places, kernel = VolumePaths(tmp_path), Slow()
     work = VolumeSetup(places, kernel)
     failures = []

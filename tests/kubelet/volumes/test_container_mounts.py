@@ -80,6 +80,6 @@ def test_a_volume_mount_becomes_a_mount(given, volume, recursive, expected):
         (mount(mount_propagation="Sideways"), 'invalid MountPropagation mode: "Sideways"'),
     ],
 )
-def test_what_the_runtime_cannot_do_is_refused(given, words):
+def test_unsupported_mount_options_are_rejected(given, words):
     with pytest.raises(VolumeError, match=words):
         cri_mount(given, SCRATCH, "/host", recursive=False)

@@ -110,7 +110,7 @@ def test_a_pod_reads_facts_about_itself(item, text):
         ),
     ],
 )
-def test_facts_that_nobody_knows_are_refused(item, words):
+def test_unknown_fields_are_rejected(item, words):
     with pytest.raises(VolumeError, match=words):
         contents.downward(POD, [item], 0o644, NODE)
 

@@ -34,7 +34,7 @@ async def test_an_empty_directory_belongs_to_the_pods_group(node):
     assert (mode(there), there.stat().st_gid) == (0o2777, 3000)
 
 
-async def test_what_a_container_did_to_its_directory_stays_when_the_kubelet_starts_again(node):
+async def test_changes_by_a_container_survive_a_kubelet_restart(node):
     pod = await node.pod(volumes=[{"name": "v", "emptyDir": {}}])
     await node.volumes.prepare(pod)
     there = node.volume(pod, "v", "empty-dir")
@@ -130,7 +130,7 @@ RIGHT = {
 
 @pytest.mark.parametrize("name", ["directory", "link", "missing", "deep", "file", "socket", "null", "dangling"])
 @pytest.mark.parametrize("kind", RIGHT)
-def test_a_path_of_the_node_is_what_its_type_says(things, kind, name):
+def test_a_host_path_has_the_type_that_it_declares(things, kind, name):
     source = HostPath(path=things[name], type=kind)
     if name in RIGHT[kind]:
         host_paths.check(source)
@@ -142,7 +142,7 @@ def test_a_path_of_the_node_is_what_its_type_says(things, kind, name):
     assert str(refused.value) == f"hostPath type check failed: {things[name]}{':' if made else ''} {told}"
 
 
-def test_what_is_made_has_the_rights_that_people_expect(things, tmp_path):
+def test_created_host_paths_have_the_usual_modes(things, tmp_path):
     host_paths.check(HostPath(path=things["deep"], type="DirectoryOrCreate"))
     host_paths.check(HostPath(path=things["missing"], type="FileOrCreate"))
     assert mode(tmp_path / "a" / "b") == 0o755

@@ -92,7 +92,7 @@ async def test_every_volume_that_fails_is_named_and_the_others_are_there(node):
     ],
     ids=["configMap", "secret", "projected"],
 )
-async def test_what_is_optional_and_missing_is_empty(node, volume):
+async def test_a_missing_optional_object_is_empty(node, volume):
     pod = await node.pod(volumes=[volume], mounts=[{"name": "v", "mountPath": "/v"}])
     await node.volumes.prepare(pod)
     [mount] = await node.mounts(pod)
@@ -109,7 +109,7 @@ async def test_a_change_of_the_object_is_shown_after_a_refresh(node):
     assert files(node.volume(pod, "v", "configmap")) == {"a": "2", "new": "y"}
 
 
-async def test_an_object_that_is_deleted_under_a_running_pod_stays_as_it_was_last_and_that_is_told(node):
+async def test_a_deleted_object_keeps_its_last_files_and_is_reported(node):
     await node.make("ConfigMap", "settings", data={"a": "1"})
     pod = await node.pod(volumes=[CONFIG])
     await node.volumes.prepare(pod)
@@ -175,7 +175,7 @@ async def test_projected_sources_lie_in_one_directory(node):
     ],
     ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
 )
-async def test_what_nobody_here_can_set_up_is_refused_by_its_name(node, source, words):
+async def test_an_unsupported_volume_type_is_rejected_by_name(node, source, words):
     object_ = {
         "metadata": {"name": "x", "namespace": "default", "uid": "u"},
         "spec": {"volumes": [{"name": "v"} | source]},
@@ -193,7 +193,7 @@ async def test_a_script_in_a_secret_can_be_run(node):
     assert done.stdout == "ran\n"
 
 
-async def test_a_disk_that_is_full_is_told_and_nothing_half_written_stays(node):
+async def test_a_full_disk_is_reported_and_leaves_nothing_behind(node):
     node.root.mkdir(exist_ok=True)
     node.kernel.mount("tmpfs", node.root, "tmpfs", ["size=65536"])
     await node.make("ConfigMap", "settings", data={"a": "1" * 100, "much": "x" * 100_000})
@@ -218,7 +218,7 @@ async def test_an_item_never_leaves_its_volume(node, path):
 
 
 @pytest.mark.parametrize(("uid", "name"), [("../x", "v"), ("u", ".."), ("u", "a/b")])
-async def test_no_name_becomes_a_way_out(node, uid, name):
+async def test_no_name_leads_out_of_the_volume(node, uid, name):
     meta = {"name": "x", "namespace": "default", "uid": uid}
     pod = pods.read({"metadata": meta, "spec": {"volumes": [{"name": name, "emptyDir": {}}]}})
     [told] = await refused(node, pod)
@@ -226,7 +226,7 @@ async def test_no_name_becomes_a_way_out(node, uid, name):
     assert node.volumes.uids() <= {"u"}
 
 
-async def test_an_api_that_does_not_answer_is_told_in_time(node, monkeypatch):
+async def test_an_api_server_without_an_answer_is_reported_in_time(node, monkeypatch):
     node.references._sync = 0.01
 
     class Silent:

@@ -7,7 +7,7 @@ from podwire.kubelet.volumes.errors import VolumeError
 EMPTY = {"name": "v", "emptyDir": {}}
 
 
-async def test_what_a_container_mounted_in_its_volume_is_unmounted_and_not_deleted(node, tmp_path):
+async def test_a_mount_inside_a_volume_is_unmounted_and_not_deleted(node, tmp_path):
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").write_text("kept")
@@ -24,7 +24,7 @@ async def test_what_a_container_mounted_in_its_volume_is_unmounted_and_not_delet
     assert node.volumes.uids() == set()
 
 
-async def test_what_was_mounted_among_secrets_is_unmounted_too(node, tmp_path):
+async def test_a_mount_among_secrets_is_unmounted(node, tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("kept")
     await node.make("Secret", "keys", data={})
@@ -44,7 +44,7 @@ async def test_a_mount_that_is_in_use_is_taken_away_nevertheless(node):
     assert node.below() == []
 
 
-async def test_links_lead_nobody_to_delete_elsewhere(node, tmp_path):
+async def test_symlinks_are_not_followed_by_the_removal(node, tmp_path):
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").write_text("kept")
@@ -77,7 +77,7 @@ async def test_other_pods_are_not_touched(node):
 
 
 @pytest.mark.parametrize("uid", ["..", "a/b", ""])
-async def test_what_is_no_uid_is_not_removed(node, uid):
+async def test_an_invalid_uid_is_not_removed(node, uid):
     (node.root / "pods").mkdir(parents=True)
     with pytest.raises(VolumeError, match="is not a name of a directory"):
         await node.volumes.remove(uid)

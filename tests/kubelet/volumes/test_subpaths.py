@@ -46,7 +46,7 @@ async def test_a_file_of_a_config_map_can_be_shown_alone(node):
     assert mount.readonly
 
 
-async def test_a_container_that_starts_again_gets_the_same_or_what_the_path_names_by_then(node):
+async def test_a_restarted_container_gets_the_present_target_of_the_path(node):
     pod, volume = await scratch(node, {"subPath": "a"})
     [first] = await node.mounts(pod)
     assert await node.mounts(pod) == (first,)
@@ -58,7 +58,7 @@ async def test_a_container_that_starts_again_gets_the_same_or_what_the_path_name
     assert len(node.below()) == 1
 
 
-async def test_variables_say_which_part(node):
+async def test_variables_expand_in_a_subpath(node):
     pod, volume = await scratch(node, {"subPathExpr": "logs/$(NAME)$$"})
     await node.mounts(pod, {"NAME": "web-0"})
     assert (volume / "logs/web-0$").is_dir()
@@ -107,7 +107,7 @@ async def test_a_link_that_leads_nowhere_is_refused(node):
         await node.mounts(pod)
 
 
-async def test_what_was_bound_stays_when_the_way_to_it_is_swapped(node, tmp_path):
+async def test_a_bound_subpath_stays_when_its_path_is_swapped(node, tmp_path):
     secret = tmp_path / "outside"
     secret.mkdir()
     (secret / "key").write_text("secret")

@@ -72,14 +72,14 @@ async def test_a_token_stays_while_no_new_one_is_to_be_had_and_it_has_not_ended(
     await replaced(node, pod, file, before)
 
 
-async def test_a_pod_whose_service_account_is_missing_is_told_so(node):
+async def test_a_missing_service_account_is_reported(node):
     node.api.refusing = ApiError(Reason.NOT_FOUND, 'serviceaccounts "default" not found')
     pod = await node.pod(volumes=[projected()])
     with pytest.raises(VolumesNotReady, match='failed to fetch token: serviceaccounts "default" not found'):
         await node.volumes.prepare(pod)
 
 
-async def test_nobody_asks_for_the_tokens_of_a_pod_that_is_gone(node):
+async def test_tokens_of_a_removed_pod_are_not_requested(node):
     pod, _ = await prepared(node)
     await node.volumes.remove(pod.uid)
     node.clock.ahead = SECONDS * 5
