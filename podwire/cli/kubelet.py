@@ -79,6 +79,13 @@ def _configure_node(parser: argparse.ArgumentParser) -> None:
         "--max-pods", type=int, default=110, metavar="N", help="number of pods at most (default: %(default)s)"
     )
     group.add_argument(
+        "--pod-max-pids",
+        type=int,
+        default=4096,
+        metavar="N",
+        help="processes and threads of a pod at most; -1 for no limit (default: %(default)s)",
+    )
+    group.add_argument(
         "--cluster-dns", type=_addresses, default=(), metavar="IP[,IP]", help="DNS servers of the cluster"
     )
     group.add_argument(
@@ -156,6 +163,7 @@ def run(arguments: argparse.Namespace) -> int:
         cluster_domain=arguments.cluster_domain,
         resolv_conf=arguments.resolv_conf,
         max_pods=arguments.max_pods,
+        pod_pids=arguments.pod_max_pids,
         labels=arguments.node_labels,
         taints=arguments.register_with_taints,
         cni_dirs=tuple(arguments.cni_dir or CNI_DIRS),

@@ -63,6 +63,7 @@ class Options:
     cluster_domain: str = "cluster.local"
     resolv_conf: Path = Path("/etc/resolv.conf")
     max_pods: int = 110
+    pod_pids: int = 4096
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     cni_dirs: tuple[Path, ...] = CNI_DIRS
@@ -145,6 +146,7 @@ def _node(options: Options) -> NodeSettings:
         labels=options.labels,
         taints=options.taints,
         max_pods=options.max_pods,
+        pod_pids=options.pod_pids,
         port=options.port,
         directory=str(options.root_dir),
     )

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -14,6 +13,7 @@ from podwire.interfaces import Hop, Tap
 from podwire.kubelet.ports import DriverPeer, Peer
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs import inotify
+from podwire.linux.fs.trees import directories_below
 from podwire.protocols.grpc_methods import Handler, Method
 from podwire.trace.participants import DEVICE_PLUGIN, KUBELET, NETWORK_DRIVER
 from podwire.transports import grpc_client, grpc_server
@@ -85,6 +85,6 @@ def _with_pod(tap: Tap, socket: Path) -> Tap:
 def _watch(notes: inotify.Inotify, directory: Path) -> None:
     """Adds watches before the directory is listed: a socket that appears meanwhile is reported, one that vanishes is
     skipped."""
-    for folder, _, _ in os.walk(directory):
+    for folder in directories_below(directory):
         with contextlib.suppress(LinuxError):  # already removed
             notes.add(folder, _MASK)

@@ -18,6 +18,7 @@ from podwire.kubelet.node import Machine, NodeAgent, NodeLimits, NodeSettings
 from podwire.kubelet.node.runtime_health import RuntimeHealth, RuntimeInfo
 from podwire.kubelet.paths import KubeletPaths
 from podwire.kubelet.plugin_manager import Handler, PluginLimits, PluginManager
+from podwire.kubelet.pods.admission import Host, has_host_ports
 from podwire.kubelet.pods.allocation import PodAllocation
 from podwire.kubelet.pods.container_start import ContainerStarter
 from podwire.kubelet.pods.dependencies import PodDependencies
@@ -35,6 +36,7 @@ from podwire.kubelet.probes import NodeProber, Probes, Sockets
 from podwire.kubelet.referenced_objects import ReferencedObjects
 from podwire.kubelet.volumes import VolumeManager
 from podwire.kubelet.volumes.ports import Mounts
+from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.kinds import Kind
@@ -44,6 +46,7 @@ from podwire.protocols.registration.methods import DEVICE_PLUGIN, DRA_PLUGIN
 
 log = logging.getLogger(__name__)
 
+OUR_RUNTIME = "podwire"
 SERVICES = Kind(group="", version="v1", resource="services", kind="Service")
 
 
@@ -110,7 +113,10 @@ class Kubelet:
         self._events = ContainerEvents(recorder)
         self._probes = Probes(self._prober, clock, wakeups.probe_changed, self._events.record)
         self._statuses = StatusManager(api, settings.status_limits)
-        self.pod_workers = PodWorkers(self._pod_dependencies(), wakeups, self.node, self._devices, self._claims)
+        self._apparmor = outside.machine.apparmor()
+        self.pod_workers = PodWorkers(
+            self._pod_dependencies(), wakeups, self.node, self._devices, self._claims, self._host
+        )  # fmt: skip
         self._services_synced = asyncio.Event()
         self._pods_synced = asyncio.Event()
 
@@ -122,6 +128,7 @@ class Kubelet:
             dns=self._settings.dns,
             facts=lambda: self.node.facts,
             services=lambda: list(self._services.objects.values()),
+            pids=self._pids,
         )
         images = ImagePuller(cri, clock, events.record)
         sandboxes = SandboxStarter(api, cri, recorder, node, self._devices, self._claims, limits)
@@ -147,6 +154,21 @@ class Kubelet:
             pod_started=self._outside.pod_started,
             limits=limits,
         )  # fmt: skip
+
+    def _host(self, pod: Pod) -> Host:
+        machine = self._outside.machine
+        return Host(
+            ports=frozenset({("TCP", self._settings.node.port)}),
+            listeners=machine.listeners() if has_host_ports(pod) else (),
+            apparmor=self._apparmor,
+        )
+
+    def _pids(self, pod: Pod) -> int:
+        """The share of each container in the pod's limit; 0 for none. Only our runtime is known to accept one."""
+        most = self._settings.node.pod_pids
+        if most <= 0 or self._runtime.name != OUR_RUNTIME:
+            return 0
+        return max(1, most // max(1, len(pod.spec.every_container)))
 
     async def run(self) -> None:
         """Work until cancelled; if one part fails, all stop. Raises NewerFormat before anything starts."""

@@ -7,7 +7,6 @@ a new registration.
 import asyncio
 import contextlib
 import logging
-import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from podwire.kubelet.ports import Peer, PluginSockets
+from podwire.linux.fs.trees import directories_below
 from podwire.protocols.grpc_status import RpcError, Unavailable
 from podwire.protocols.registration import methods
 from podwire.protocols.registration import registration_pb2 as pb
@@ -167,14 +167,12 @@ def _announced(info: pb.PluginInfo, socket: Path) -> Announced:
 def _list_sockets(directory: Path) -> set[_Socket]:
     """All sockets below a directory, except hidden ones."""
     sockets = set()
-    for parent, directories, files in os.walk(directory):
-        directories[:] = [name for name in directories if not name.startswith(".")]
-        for name in files:
-            path = Path(parent, name)
+    for parent in directories_below(directory, hidden=False):
+        for path in Path(parent).iterdir():
             try:
                 status = path.lstat()
             except OSError:
                 continue
-            if not name.startswith(".") and stat.S_ISSOCK(status.st_mode):
+            if not path.name.startswith(".") and stat.S_ISSOCK(status.st_mode):
                 sockets.add(_Socket(path, status.st_ino, status.st_ctime_ns))
     return sockets

@@ -3,6 +3,7 @@
 import os
 from typing import NamedTuple
 
+from podwire.linux.net.listeners import Listener, listeners
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import IP, Address, Path, Route
 
@@ -83,6 +84,15 @@ class KernelMachine:
         with KernelNetwork() as network:
             routes = [route for family in (4, 6) for route in network.routes.list(family)]
             return sort_addresses(routes, network.addresses.list())
+
+    def listeners(self) -> frozenset[Listener]:
+        """Returns the listeners in the network namespace of the calling thread."""
+        return listeners()
+
+    def apparmor(self) -> bool:
+        """Returns whether this kernel enforces AppArmor profiles."""
+        mounted = os.path.isdir(os.path.join(self._root, "sys/kernel/security/apparmor"))
+        return mounted and self._read("sys/module/apparmor/parameters/enabled").startswith("Y")
 
     def _read(self, path: str) -> str:
         """Returns a file's stripped text; empty if it cannot be read."""

@@ -105,6 +105,11 @@ def test_zero_limits_are_none():
     assert limits_of(told) == Limits(cpu_quota=-1, cpu_shares=2, memory=3, cpus="0")
     with pytest.raises(InvalidArgument, match="unified"):
         limits_of(pb.LinuxContainerResources(unified={"a": "b"}))
+    for text in ("0", "-1", "", "x", "4194305", "\u0661"):
+        with pytest.raises(InvalidArgument, match=r"pids\.max"):
+            limits_of(pb.LinuxContainerResources(unified={"pids.max": text}))
+    assert limits_of(pb.LinuxContainerResources(unified={"pids.max": "10"})).pids == 10
+    assert limits_of(pb.LinuxContainerResources(unified={"pids.max": "max"})).pids == -1
 
 
 def test_devices_are_looked_up_on_the_host():

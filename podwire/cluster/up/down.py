@@ -4,7 +4,6 @@ Steps that fail are reported at the end, and the record stays, so that another `
 """
 
 import contextlib
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from podwire.cluster.up.status_file import lock_prefix
 from podwire.cluster.up.stop import StillThere, kill, stop
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.fs.mounts import KernelMounts, mounted
+from podwire.linux.fs.trees import remove_path
 
 Step = Callable[[], None]
 
@@ -189,7 +189,4 @@ def _tried(name: str, step: Step) -> str:
 def _remove_tree(path: Path) -> None:
     if held := [mount.target for mount in mounted() if Path(mount.target).is_relative_to(path)]:
         raise NotRemoved(f"{path} is not removed: {held[0]} is a mount point")
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    remove_path(path)

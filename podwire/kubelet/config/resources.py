@@ -10,6 +10,8 @@ GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 
 Amounts = dict[str, Quantity]
 
+SYSTEM_CRITICAL = 2_000_000_000
+"""The priority from which a pod is critical: it is not evicted, and it is admitted under pressure."""
 NODE_CRITICAL = 2_000_001_000
 """The priority of system-node-critical: such a pod is protected like a guaranteed one."""
 GUARANTEED_SCORE, BEST_EFFORT_SCORE = -997, 1000
@@ -44,6 +46,12 @@ def qos_class(pod: Pod) -> str:
     return pod.status.qos_class or _class_of(
         _container_class(container.resources) for container in (*pod.spec.init_containers, *pod.spec.containers)
     )
+
+
+def is_critical(pod: Pod) -> bool:
+    """Whether a pod is needed for the node to work: a static pod, or one of a system priority class."""
+    static = pod.metadata.annotations.get("kubernetes.io/config.source", "api") != "api"
+    return static or pod.spec.priority >= SYSTEM_CRITICAL
 
 
 def oom_score_adj(pod: Pod, container: Container, memory_capacity: int) -> int:

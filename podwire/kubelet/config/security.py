@@ -21,6 +21,7 @@ READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trig
 """Paths that reveal or change too much of the node; `procMount: Unmasked` lifts both lists."""
 
 LAST_UID = 2**31 - 1
+APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 SECCOMP_ROOT = "/var/lib/kubelet/seccomp"
 
 _PROFILES: Mapping[str, pb.SecurityProfile.ProfileType] = {
@@ -66,13 +67,24 @@ def security_context(
     if own.capabilities is not None:
         context.capabilities.add_capabilities.extend(own.capabilities.add)
         context.capabilities.drop_capabilities.extend(own.capabilities.drop)
-    apparmor = own.app_armor_profile or shared.app_armor_profile
+    apparmor = apparmor_profile(pod, container)
     if apparmor is not None:
         context.apparmor.CopyFrom(_profile(apparmor, apparmor.localhost_profile))
     if target and context.namespace_options.pid == pb.CONTAINER:
         context.namespace_options.pid = pb.TARGET
         context.namespace_options.target_id = target
     return context
+
+
+def apparmor_profile(pod: Pod, container: Container) -> Profile | None:
+    """The profile of a container: of its own field, its annotation, or the field of its pod."""
+    own = container.security_context.app_armor_profile
+    text = pod.metadata.annotations.get(f"{APPARMOR_ANNOTATION}{container.name}", "")
+    if own is not None or not text:
+        return own or pod.spec.security_context.app_armor_profile
+    if text.startswith("localhost/"):
+        return Profile(type="Localhost", localhost_profile=text.removeprefix("localhost/"))
+    return Profile(type="Unconfined" if text == "unconfined" else "RuntimeDefault")
 
 
 def namespaces(pod: Pod) -> pb.NamespaceOption:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from podwire.linux.machine import Facts, FreeResources
+from podwire.linux.net.listeners import Listener
 from podwire.linux.values import IP
 from podwire.objects.nodes import Taint
 
@@ -20,6 +21,10 @@ class Machine(Protocol):
     def left(self, path: str) -> FreeResources: ...
 
     def addresses(self) -> tuple[IP, ...]: ...
+
+    def listeners(self) -> frozenset[Listener]: ...
+
+    def apparmor(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +64,8 @@ class NodeSettings:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     max_pods: int = 110
+    pod_pids: int = 4096
+    """Processes and threads of a pod at most; -1 for no limit of its own. Its containers have equal shares."""
     port: int = 10250
     """Port of the kubelet's server."""
     reserved: Mapping[str, str] = field(default_factory=dict)

@@ -1,14 +1,17 @@
 """Admission: whether a pod that is bound to this node may run on it. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from podwire.kubelet.config.resources import amount, pod_requests, quantity
+from podwire.kubelet.config.resources import BEST_EFFORT, amount, is_critical, pod_requests, qos_class, quantity
+from podwire.kubelet.config.security import apparmor_profile
+from podwire.linux.net.listeners import Listener
+from podwire.linux.values import IP
 from podwire.objects.containers import Quantities
 from podwire.objects.node_affinity import wants
-from podwire.objects.nodes import Node
+from podwire.objects.nodes import Node, Taint
 from podwire.objects.pods import Pod
 from podwire.objects.quantity import Quantity
 from podwire.objects.taints import untolerated
@@ -45,12 +48,29 @@ class Rejection:
         return self.message.removeprefix(_PREFIX)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """The machine under the node, as far as pods can be in its way or it cannot protect them."""
+
+    ports: frozenset[tuple[str, int]] = frozenset()
+    """Ports of the kubelet itself, by protocol: no pod may have them, also while nothing listens there."""
+    listeners: Collection[Listener] = ()
+    """Sockets in the node's network namespace. A host port is redirected into its pod before any of them sees it."""
+    apparmor: bool = True
+    pressures: tuple[str, ...] = ()
+    """Conditions of the node under which the eviction manager admits no new pods."""
+
+
 class _Request(NamedTuple):
     pod: Pod
     others: Sequence[Pod]
     node: Node
     sysctls: Sequence[str]
     devices: Mapping[str, int | None]
+    host: Host
+
+
+_ANY_HOST = Host()
 
 
 def admit(
@@ -60,6 +80,7 @@ def admit(
     *,
     allowed_unsafe_sysctls: Sequence[str] = (),
     devices: Mapping[str, int | None] = MappingProxyType({}),
+    host: Host = _ANY_HOST,
 ) -> Rejection | None:
     """None if the pod may run together with the others on the node; else the first obstacle.
 
@@ -69,7 +90,7 @@ def admit(
     if node is None:
         return _rejected("InvalidNodeInfo", "Kubelet cannot get node info.")
     running = [other for other in others if not other.finished and other.uid != pod.uid]
-    request = _Request(pod, running, node, allowed_unsafe_sysctls, devices)
+    request = _Request(pod, running, node, allowed_unsafe_sysctls, devices, host)
     return next((rejection for check in _CHECKS if (rejection := check(request)) is not None), None)
 
 
@@ -155,9 +176,28 @@ def _ports(request: _Request) -> Rejection | None:
     if not ports:
         return None
     taken = {port for other in request.others for port in _host_ports(other)}
-    if not any(one[:2] == other[:2] and _same_address(one[2], other[2]) for one in ports for other in taken):
-        return None
-    return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+    if any(one[:2] == other[:2] and _same_address(one[2], other[2]) for one in ports for other in taken):
+        return _predicate("NodePorts", _NO_PORT)
+    for protocol, port, address in sorted(ports):
+        if (
+            (protocol, port) in request.host.ports
+            or (
+                not request.pod.spec.host_network  # such a pod has no redirection: its bind fails
+                and any(
+                    (protocol, port) == listener[:2] and _same_address(address, _any_or(listener.address))
+                    for listener in request.host.listeners
+                )
+            )
+        ):
+            return _predicate("NodePorts", f"{_NO_PORT}: {protocol} port {port} is in use by the node itself")
+    return None
+
+
+_NO_PORT = "node(s) didn't have free ports for the requested pod ports"
+
+
+def _any_or(address: IP) -> str:
+    return "0.0.0.0" if address.is_unspecified else str(address)
 
 
 def _host_ports(pod: Pod) -> Iterator[tuple[str, int, str]]:
@@ -166,6 +206,10 @@ def _host_ports(pod: Pod) -> Iterator[tuple[str, int, str]]:
         for port in container.ports:
             if port.host_port > 0:
                 yield port.protocol, port.host_port, port.host_ip or "0.0.0.0"
+
+
+def has_host_ports(pod: Pod) -> bool:
+    return next(_host_ports(pod), None) is not None
 
 
 def _same_address(one: str, other: str) -> bool:
@@ -181,8 +225,33 @@ def _taints(request: _Request) -> Rejection | None:
     return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 
 
+def _apparmor(request: _Request) -> Rejection | None:
+    """A profile that cannot be enforced is refused: the pod would run without the protection that it asks for."""
+    if request.host.apparmor or request.pod.status.phase not in ("", "Pending"):
+        return None
+    profiles = (apparmor_profile(request.pod, container) for container in request.pod.spec.every_container)
+    if all(profile is None or profile.type == "Unconfined" for profile in profiles):
+        return None
+    return _rejected("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
+
+
+def _pressures(request: _Request) -> Rejection | None:
+    """Critical pods are admitted under any pressure, and under memory pressure those with requests of their own."""
+    pressures, pod = request.host.pressures, request.pod
+    if not pressures or is_critical(pod):
+        return None
+    if pressures == ("MemoryPressure",):
+        taint = Taint(key="node.kubernetes.io/memory-pressure", effect="NoSchedule")
+        tolerated = next(untolerated((taint,), pod.spec.tolerations, ("NoSchedule",)), None) is None
+        if qos_class(pod) != BEST_EFFORT or tolerated:
+            return None
+    return _rejected("Evicted", f"The node had condition: [{' '.join(pressures)}]. ")
+
+
 _CHECKS: tuple[Callable[[_Request], Rejection | None], ...] = (
+    _pressures,
     _sysctls,
+    _apparmor,
     _other_system,
     _resources,
     _affinity,

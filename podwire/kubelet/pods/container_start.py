@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from podwire.kubelet.ports import Cri
 from podwire.kubelet.probes import Prober
 from podwire.kubelet.referenced_objects import NotSynced, ReferencedObjects
 from podwire.kubelet.volumes import VolumeManager, VolumesNotReady
+from podwire.linux.fs.regular_files import write_in_place
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
@@ -156,6 +156,7 @@ class ContainerStarter:
                 devices=options.devices,
                 cdi_devices=tuple(dict.fromkeys((*options.cdi_devices, *claimed))),
                 annotations=options.annotations,
+                pids=self._node.pids(pod),
             )
         except (ConfigError, NotSynced, VolumesNotReady, OSError) as error:
             self._warn(pod, container, "Failed", f"Error: {error}")
@@ -219,12 +220,9 @@ class ContainerStarter:
 
 
 def _write_files(etc_hosts: Path, hosts: str, message: Path, log_directory: Path) -> None:
+    """Containers of the pod may have written anything to their /etc/hosts; it is the pod's own again for the next."""
     message.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     # The user of the container is not known here and must be able to write the file.
-    descriptor = os.open(message, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    os.fchmod(descriptor, 0o666)
-    os.close(descriptor)
-    if not etc_hosts.exists() or etc_hosts.read_text(encoding="utf-8") != hosts:
-        etc_hosts.write_text(hosts, encoding="utf-8")
-        etc_hosts.chmod(0o644)
+    write_in_place(message, b"", 0o666)
+    write_in_place(etc_hosts, hosts.encode(), 0o644)
     log_directory.mkdir(mode=0o755, parents=True, exist_ok=True)

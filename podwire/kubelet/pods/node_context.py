@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from podwire.kubelet.config.dns import DnsSettings
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.paths import KubeletPaths
+from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.watch import Object
 
 
@@ -17,3 +18,5 @@ class NodeContext:
     dns: DnsSettings
     facts: Callable[[], NodeFacts]
     services: Callable[[], Sequence[Object]]
+    pids: Callable[[Pod], int] = lambda _: 0
+    """The number of processes and threads that each container of a pod may have; 0 for no limit."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from podwire.kubelet.claims import ClaimManager
 from podwire.kubelet.devices import DeviceManager
 from podwire.kubelet.node.agent import NodeAgent
-from podwire.kubelet.pods.admission import Rejection, admit
+from podwire.kubelet.pods.admission import Host, Rejection, admit
 from podwire.kubelet.pods.dependencies import PodDependencies
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.pods.wakeups import Wakeups
@@ -33,7 +33,9 @@ class PodWorkers:
         node: NodeAgent,
         devices: DeviceManager,
         claims: ClaimManager,
+        host: Callable[[Pod], Host] = lambda _: Host(),
     ) -> None:
+        """`host` is the machine as a pod's admission needs to know it."""
         self._deps = dependencies
         self._wakeups = wakeups
         self._workers: dict[str, PodWorker] = {}
@@ -41,6 +43,7 @@ class PodWorkers:
         self._node = node
         self._devices = devices
         self._claims = claims
+        self._host = host
         self._objects: dict[str, Object] = {}
         self._orphans: set[str] = set()
         self._tasks = asyncio.TaskGroup()
@@ -118,7 +121,7 @@ class PodWorkers:
 
     def _check(self, pod: Pod, others: Sequence[PodWorker]) -> Rejection | None:
         running = [worker.pod for worker in others]
-        return admit(pod, running, self._node.node, devices=self._devices.capacities)
+        return admit(pod, running, self._node.node, devices=self._devices.capacities, host=self._host(pod))
 
     def _collect_orphans(self) -> None:
         """Start the removal of what the runtime, the disk or a checkpoint has of pods that the API does not have."""

@@ -278,7 +278,8 @@ def _message(pod: Pod, exited: ObservedContainer, paths: KubeletPaths) -> str:
     if container is None:
         return ""
     file = paths.termination_message(pod.uid, exited.name, exited.attempt)
-    return termination_message.read(container, file, exited.log_path, exited.exit_code)
+    count = len(pod.spec.every_container)
+    return termination_message.read(container, file, exited.log_path, exited.exit_code, containers=count)
 
 
 def _go_duration(seconds: float) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from podwire.kubelet.pods.status import pod_ips
 from podwire.kubelet.ports import Cri
 from podwire.kubelet.probes import Prober
 from podwire.kubelet.volumes import VolumeManager
+from podwire.linux.fs.trees import remove_path
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
@@ -148,5 +148,5 @@ class PodTermination:
 
     def _remove_files(self, uid: str) -> None:
         for directory in self._node.paths.logs.glob(f"*_{uid}"):
-            shutil.rmtree(directory, ignore_errors=True)
-        shutil.rmtree(self._node.paths.pod(uid), ignore_errors=True)
+            remove_path(directory)
+        remove_path(self._node.paths.pod(uid))

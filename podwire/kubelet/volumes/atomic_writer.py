@@ -10,12 +10,13 @@ container is left that could read them, and they are written again.
 
 import itertools
 import os
-import shutil
 import time
 from contextlib import ExitStack
 from pathlib import Path, PurePath
 
 from podwire.kubelet.volumes.contents import Contents, File
+from podwire.linux.fs.regular_files import read_head
+from podwire.linux.fs.trees import directories_below, remove_path
 
 DATA, NEW_DATA = "..data", "..data_tmp"
 _READABLE, _SETGID = 0o440, 0o2000
@@ -34,7 +35,7 @@ def write(directory: Path, contents: Contents, group: int | None) -> bool:
         return False
     name = time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime()) + f"{time.time_ns() % 10**9:09d}{next(_numbers)}"
     with ExitStack() as undo:
-        undo.callback(shutil.rmtree, directory / name, ignore_errors=True)  # frees the disk for the next attempt
+        undo.callback(remove_path, directory / name)  # frees the disk for the next attempt
         _write_all(directory / name, files, group)
         undo.pop_all()
     _point(directory / DATA, name, by=directory / NEW_DATA)
@@ -53,14 +54,19 @@ def _current(directory: Path) -> Path | None:
 
 def _holds(directory: Path, files: Contents) -> bool:
     """Whether the directory has exactly these files."""
-    existing = {Path(parent, name) for parent, _, names in os.walk(directory) for name in names}
+    existing = {
+        Path(parent, entry.name)
+        for parent in directories_below(directory)
+        for entry in os.scandir(parent)
+        if not entry.is_dir(follow_symlinks=False)
+    }
     expected = {directory / path: file for path, file in files.items()}
     return existing == expected.keys() and all(_same(path, file) for path, file in expected.items())
 
 
 def _same(path: Path, file: File) -> bool:
     try:
-        return (path.lstat().st_mode & 0o7777) == file.mode and path.read_bytes() == file.data
+        return (path.lstat().st_mode & 0o7777) == file.mode and read_head(path, len(file.data) + 1) == file.data
     except OSError:
         return False
 
@@ -116,4 +122,4 @@ def _sweep(directory: Path, current: str) -> None:
     """Remove earlier directories, including those of a killed kubelet."""
     for path in directory.iterdir():
         if path.name.startswith("..") and path.name not in (DATA, current):
-            shutil.rmtree(path, ignore_errors=True)
+            remove_path(path)

@@ -1,7 +1,6 @@
 """Sets up volumes on the file system. Synchronous: called in a worker thread, once for all volumes of a pod."""
 
 import os
-import shutil
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from podwire.kubelet.volumes.paths import VolumePaths
 from podwire.kubelet.volumes.ports import Mounts
 from podwire.kubelet.volumes.steps import Check, EmptyDirectory, Files, MemoryMount, Step
 from podwire.linux import errors
+from podwire.linux.fs.trees import remove_path
 
 _PRIVATE, _OPEN, _SETGID = 0o750, 0o777, 0o2000
 
@@ -86,8 +86,7 @@ class VolumeSetup:
         directories = (self._paths.pod_secrets(uid), self._paths.pod(uid))
         self._unmount_below(*directories)
         for directory in directories:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(directory)
+            remove_path(directory)
 
     def _unmount_below(self, *directories: Path) -> None:
         """Unmount everything, including what containers mounted, so that nothing behind a mount is deleted."""

@@ -16,6 +16,7 @@ from podwire.linux.cgroups import layout
 from podwire.linux.cgroups.layout import Setting, Tree
 from podwire.linux.cgroups.values import Limits, Usage
 from podwire.linux.fs.mounts import mounted
+from podwire.linux.fs.trees import directories_below
 from podwire.linux.proc import processes
 
 _NAMES: errors.Names = {errno.ENOENT: errors.NoSuchCgroup, errno.ENODEV: errors.NoSuchCgroup}
@@ -73,7 +74,7 @@ class KernelCgroups:
         """Removes a group and all below it, if it exists. Raises Busy while a process is in it."""
         for tree in self.trees:
             top = _join(tree, path)
-            for directory, _, _ in sorted(os.walk(top), reverse=True):
+            for directory in sorted(directories_below(top), reverse=True):
                 try:
                     os.rmdir(directory)
                 except FileNotFoundError:
@@ -86,7 +87,7 @@ class KernelCgroups:
         found = set()
         for tree in self.trees:
             top = _join(tree, path)
-            for directory, _, _ in os.walk(top):
+            for directory in directories_below(top):
                 found.add(f"{path}/{os.path.relpath(directory, top)}")
         return sorted(found - {f"{path}/."})
 
@@ -104,7 +105,7 @@ class KernelCgroups:
         """Returns the processes in the group and below it, in any hierarchy."""
         found: set[int] = set()
         for tree in self.trees:
-            for directory, _, _ in os.walk(_join(tree, path)):
+            for directory in directories_below(_join(tree, path)):
                 found.update(map(int, (_read(f"{directory}/cgroup.procs") or "").split()))
         return sorted(found - {0})  # 0 is a process of a PID namespace that cannot be seen from here
 

@@ -1,12 +1,12 @@
 """ContainerStats and PodSandboxStats, from cgroups and /proc/net/dev."""
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.interfaces import Clock
 from podwire.linux.errors import LinuxError
+from podwire.linux.fs.trees import tree_usage
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.runtime.containers.bundles import Bundles
 from podwire.runtime.containers.container import Container
@@ -46,13 +46,11 @@ class Stats:
         """Counts the writable layer; files that come or go meanwhile may be missing."""
         usage.timestamp = now
         usage.fs_id.mountpoint = str(self.bundles.directory)
-        files = []
-        with contextlib.suppress(FileNotFoundError):
-            for path in self.bundles.writable(container.id)[0].rglob("*"):
-                with contextlib.suppress(FileNotFoundError):
-                    files.append(path.lstat())
-        usage.used_bytes.value = sum(state.st_blocks * 512 for state in files)
-        usage.inodes_used.value = len(files)
+        try:
+            used = tree_usage(self.bundles.writable(container.id)[0])
+        except OSError:  # the container is being removed
+            return
+        usage.used_bytes.value, usage.inodes_used.value = used.used_bytes, used.inodes
 
     def sandbox(self, sandbox: Sandbox, containers: Sequence[Container]) -> pb.PodSandboxStats:
         """Returns the statistics of a pod: the sum of its containers, and its network."""

@@ -1,10 +1,13 @@
 """Which pods a node takes, and what it says to the others."""
 
+from ipaddress import ip_address
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.kubelet.pods.admission import Rejection, admit
+from podwire.kubelet.pods.admission import Host, Rejection, admit
+from podwire.linux.net.listeners import Listener
 from podwire.objects import nodes, pods
 
 TAINT = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
@@ -267,3 +270,85 @@ def test_devices_are_counted_by_plugins_and_not_by_the_node_object(devices, reas
     other = pod("other", requests={"example.com/nic": "1"})
     found = admit(pod(requests={"example.com/nic": "1"}), [other], node(**{"example.com/nic": "0"}), devices=devices)
     assert (found and found.reason) == reason
+
+
+NO_PORT = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+
+
+def on(host, asked):
+    rejection = admit(asked, [], node(), host=host)
+    return None if rejection is None else (rejection.reason, rejection.event_message)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "127.0.0.1", "10.0.0.1"])
+def test_a_host_port_on_which_the_node_listens_is_rejected(address):
+    host = Host(listeners=[Listener("TCP", 22, ip_address(address))])
+    refused = ("NodePorts", f"{NO_PORT}: TCP port 22 is in use by the node itself")
+    assert on(host, pod(ports=[host_port(22)])) == refused
+    assert on(host, pod(ports=[host_port(23)])) is None
+    assert on(host, pod(ports=[host_port(22, protocol="UDP")])) is None
+    assert on(host, pod(ports=[host_port(22)], hostNetwork=True)) is None
+
+
+def test_a_host_port_at_another_address_than_the_listener_is_free():
+    host = Host(listeners=[Listener("TCP", 22, ip_address("10.0.0.1"))])
+    assert on(host, pod(ports=[host_port(22, hostIP="10.0.0.2")])) is None
+    assert on(host, pod(ports=[host_port(22, hostIP="10.0.0.1")])) is not None
+
+
+@pytest.mark.parametrize("spec", [{}, {"hostNetwork": True}], ids=["redirected", "on the node's network"])
+def test_the_port_of_the_kubelet_is_rejected_also_while_it_does_not_listen(spec):
+    host = Host(ports=frozenset({("TCP", 10250)}))
+    refused = ("NodePorts", f"{NO_PORT}: TCP port 10250 is in use by the node itself")
+    assert on(host, pod(ports=[host_port(10250)], **spec)) == refused
+
+
+APPARMOR = ("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
+ANNOTATION = "container.apparmor.security.beta.kubernetes.io/c"
+
+
+@pytest.mark.parametrize(
+    ("asked", "rejection"),
+    [
+        (pod(), None),
+        (pod(annotations={ANNOTATION: "unconfined"}), None),
+        (pod(annotations={ANNOTATION: "localhost/strict"}), APPARMOR),
+        (pod(annotations={ANNOTATION: "runtime/default"}), APPARMOR),
+        (pod(securityContext={"appArmorProfile": {"type": "RuntimeDefault"}}), APPARMOR),
+        (pod(securityContext={"appArmorProfile": {"type": "Unconfined"}}), None),
+        (pod(securityContext={"appArmorProfile": {"type": "RuntimeDefault"}}, phase="Running"), None),
+        (
+            pod(containers=[{"name": "c", "securityContext": {"appArmorProfile": {"type": "Localhost"}}}]),
+            APPARMOR,
+        ),
+        (
+            pod(initContainers=[{"name": "i", "securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}]),
+            APPARMOR,
+        ),
+    ],
+)
+def test_an_apparmor_profile_is_rejected_where_the_kernel_has_no_apparmor(asked, rejection):
+    assert on(Host(apparmor=False), asked) == rejection
+    assert on(Host(apparmor=True), asked) is None
+
+
+@pytest.mark.parametrize(
+    ("pressures", "asked", "admitted"),
+    [
+        ((), pod(), True),
+        (("DiskPressure",), pod(), False),
+        (("DiskPressure",), pod(requests={"cpu": "1"}), False),
+        (("DiskPressure",), pod(priority=2_000_000_000), True),
+        (("MemoryPressure",), pod(), False),
+        (("MemoryPressure",), pod(requests={"cpu": "1"}), True),
+        (
+            ("MemoryPressure",),
+            pod(tolerations=[{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]),
+            True,
+        ),
+        (("DiskPressure", "MemoryPressure"), pod(requests={"cpu": "1"}), False),
+    ],
+)
+def test_a_node_under_pressure_admits_only_pods_that_do_not_worsen_it(pressures, asked, admitted):
+    refused = ("Evicted", f"The node had condition: [{' '.join(pressures)}]. ")
+    assert on(Host(pressures=pressures), asked) == (None if admitted else refused)

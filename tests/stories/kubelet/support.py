@@ -44,6 +44,11 @@ class Daemon:
             self._child = subprocess.Popen(self.command, stdout=log, stderr=log, env={**os.environ, **env})
 
     @property
+    def pid(self) -> int:
+        assert self._child is not None
+        return self._child.pid
+
+    @property
     def alive(self) -> bool:
         return self._child is not None and self._child.poll() is None
 
