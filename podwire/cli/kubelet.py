@@ -13,7 +13,9 @@ from podwire.durable.records import NewerFormat
 from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.devices.settings import AT_ADMISSION, AT_START, DEFAULT
 from podwire.kubelet.devices.topology import BEST_EFFORT, POLICIES
+from podwire.kubelet.log_rotation import LogSettings
 from podwire.kubelet.node import default_name
+from podwire.objects import quantity
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.transports import credentials
@@ -62,6 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"repeatable (default: {', '.join(map(str, CNI_DIRS))})",
     )
     _configure_node(parser)
+    _configure_limits(parser)
     _configure_devices(parser)
     _configure_server(parser)
     add_logging(parser)
@@ -79,13 +82,6 @@ def _configure_node(parser: argparse.ArgumentParser) -> None:
         "--max-pods", type=int, default=110, metavar="N", help="number of pods at most (default: %(default)s)"
     )
     group.add_argument(
-        "--pod-max-pids",
-        type=int,
-        default=4096,
-        metavar="N",
-        help="processes and threads of a pod at most; -1 for no limit (default: %(default)s)",
-    )
-    group.add_argument(
         "--cluster-dns", type=_addresses, default=(), metavar="IP[,IP]", help="DNS servers of the cluster"
     )
     group.add_argument(
@@ -100,6 +96,31 @@ def _configure_node(parser: argparse.ArgumentParser) -> None:
         default=Path("/etc/resolv.conf"),
         metavar="FILE",
         help="resolver configuration of the node (default: %(default)s)",
+    )
+
+
+def _configure_limits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("limits of pods")
+    group.add_argument(
+        "--pod-max-pids",
+        type=int,
+        default=4096,
+        metavar="N",
+        help="processes and threads of a pod at most; -1 for no limit (default: %(default)s)",
+    )
+    group.add_argument(
+        "--container-log-max-size",
+        type=_bytes,
+        default="10Mi",
+        metavar="QUANTITY",
+        help="size at which the log of a container is rotated; negative for never (default: %(default)s)",
+    )
+    group.add_argument(
+        "--container-log-max-files",
+        type=_files,
+        default=5,
+        metavar="N",
+        help="files of one container's log, at least 2 (default: %(default)s)",
     )
 
 
@@ -170,6 +191,7 @@ def run(arguments: argparse.Namespace) -> int:
         tls_certificate=arguments.tls_cert_file,
         tls_key=arguments.tls_private_key_file,
         client_ca=arguments.client_ca_file,
+        logs=LogSettings(max_size=arguments.container_log_max_size, max_files=arguments.container_log_max_files),
         devices=DeviceSettings(
             allocate=arguments.device_allocate,
             grace=arguments.device_plugin_grace,
@@ -207,6 +229,19 @@ def _networks(text: str) -> tuple[str, ...]:
         return tuple(str(ipaddress.ip_network(part)) for part in text.split(","))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _bytes(text: str) -> int:
+    try:
+        return quantity.parse(text).value()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _files(text: str) -> int:
+    if not text.isdecimal() or int(text) < 2:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of at least 2")
+    return int(text)
 
 
 def _labels(text: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from podwire.kubelet import Dependencies, Kubelet, KubeletPaths, KubeletSettings
 from podwire.kubelet.claims import ClaimSettings
 from podwire.kubelet.config.dns import DnsSettings, node_dns
 from podwire.kubelet.devices import DeviceSettings
+from podwire.kubelet.log_rotation import LogSettings
 from podwire.kubelet.node import NodeSettings
 from podwire.kubelet.server import KubeletMetrics
 from podwire.linux.errors import LinuxError
@@ -70,6 +71,7 @@ class Options:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None
+    logs: LogSettings = field(default_factory=LogSettings)
     devices: DeviceSettings = field(default_factory=DeviceSettings)
     claims: ClaimSettings = field(default_factory=ClaimSettings)
 
@@ -113,6 +115,7 @@ async def run(options: Options) -> None:
             node=_node(options),
             paths=KubeletPaths(root=options.root_dir, logs=options.pod_logs_dir),
             dns=await _dns(options),
+            logs=options.logs,
             devices=options.devices,
             claims=options.claims,
         )

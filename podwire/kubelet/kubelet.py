@@ -14,6 +14,7 @@ from podwire.kubelet.devices.pod_resources import PodResources
 from podwire.kubelet.devices.recovery import restore
 from podwire.kubelet.events import ContainerEvents
 from podwire.kubelet.images.puller import ImagePuller
+from podwire.kubelet.log_rotation import LogRotation, LogSettings
 from podwire.kubelet.node import Machine, NodeAgent, NodeLimits, NodeSettings
 from podwire.kubelet.node.runtime_health import RuntimeHealth, RuntimeInfo
 from podwire.kubelet.paths import KubeletPaths
@@ -74,6 +75,7 @@ class KubeletSettings:
     dns: DnsSettings
     devices: DeviceSettings = field(default_factory=DeviceSettings)
     claims: ClaimSettings = field(default_factory=ClaimSettings)
+    logs: LogSettings = field(default_factory=LogSettings)
     pod_limits: PodLimits = field(default_factory=PodLimits)
     status_limits: StatusLimits = field(default_factory=StatusLimits)
     runtime_limits: RuntimeLimits = field(default_factory=RuntimeLimits)
@@ -109,6 +111,7 @@ class Kubelet:
             root, self._objects, api, outside.mounts, clock,
             node=lambda: self.node.facts, recursive_read_only=lambda: self._runtime.recursive_read_only,
         )  # fmt: skip
+        self._log_rotation = LogRotation(cri, self._cache, clock, settings.logs)
         self._prober = NodeProber(cri, outside.sockets)
         self._events = ContainerEvents(recorder)
         self._probes = Probes(self._prober, clock, wakeups.probe_changed, self._events.record)
@@ -183,6 +186,7 @@ class Kubelet:
             "pod workers": self.pod_workers.run(),
             "runtime cache": self._cache.run(),
             "runtime health": self._health.run(),
+            "log rotation": self._log_rotation.run(),
             "network checks": self._network_checks.run(),
             "device manager": self._devices.run(),
             "device recovery": restore(self._devices, self._outside.cri),

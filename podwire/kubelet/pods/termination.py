@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from podwire.failpoints import declare, failpoint
@@ -10,6 +11,7 @@ from podwire.interfaces import Clock
 from podwire.kubelet.claims import ClaimManager
 from podwire.kubelet.devices import DeviceManager
 from podwire.kubelet.events import ContainerEvents
+from podwire.kubelet.log_rotation import remove_log
 from podwire.kubelet.pods.hooks import FAILED_PRE_STOP, HookFailed, run_hook
 from podwire.kubelet.pods.limits import PodLimits
 from podwire.kubelet.pods.node_context import NodeContext
@@ -114,8 +116,11 @@ class PodTermination:
         """Remove a sandbox with its containers."""
         await self._call(methods.REMOVE_POD_SANDBOX, pb.RemovePodSandboxRequest(pod_sandbox_id=id_))
 
-    async def remove_container(self, id_: str) -> None:
-        await self._call(methods.REMOVE_CONTAINER, pb.RemoveContainerRequest(container_id=id_))
+    async def remove_container(self, uid: str, container: ObservedContainer) -> None:
+        """Remove a container with its log and its termination message."""
+        await self._call(methods.REMOVE_CONTAINER, pb.RemoveContainerRequest(container_id=container.id))
+        message = self._node.paths.termination_message(uid, container.name, container.attempt)
+        await asyncio.to_thread(_remove_container_files, Path(container.log_path), message)
 
     async def _call(self, method: Unary[Any, Any], request: Any, grace: int = 0) -> None:
         try:
@@ -150,3 +155,12 @@ class PodTermination:
         for directory in self._node.paths.logs.glob(f"*_{uid}"):
             remove_path(directory)
         remove_path(self._node.paths.pod(uid))
+
+
+def _remove_container_files(container_log: Path, message: Path) -> None:
+    try:
+        if container_log.name:
+            remove_log(container_log)
+        message.unlink(missing_ok=True)
+    except OSError as error:
+        log.info("cannot remove files of container", extra={"error": str(error)})

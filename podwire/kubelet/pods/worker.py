@@ -290,7 +290,8 @@ class PodWorker:
                 case RemoveSandbox(id_):
                     await termination.remove_sandbox(id_)
                 case RemoveContainer(id_):
-                    await termination.remove_container(id_)
+                    removed = next(container for container in observed.containers if container.id == id_)
+                    await termination.remove_container(self.pod.uid, removed)
             if not isinstance(action, RunSandbox | StartContainer):
                 self._stale = True
         return worked

@@ -10,6 +10,8 @@ from podwire.objects import times
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import bad_request
 
+LONGEST_RECORD = 1024**2
+"""Bytes without a line break that are kept in memory. Runtimes write records of 16 KiB at most."""
 STREAMS: Mapping[str, bytes] = {"": b"", "All": b"", "Stdout": b"stdout", "Stderr": b"stderr"}
 _TRUE, _FALSE = ("", "1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
 
@@ -109,6 +111,8 @@ class Renderer:
         """Renders bytes; an incomplete record is kept until the rest comes."""
         records = (self._rest + data).split(b"\n")
         self._rest = records.pop()
+        if len(self._rest) > LONGEST_RECORD:  # not a log: nothing of it would be shown
+            self._rest = b""
         shown = b"".join(piece for record in records for piece in self._render(record))
         if self._left is not None:
             shown = shown[: self._left]

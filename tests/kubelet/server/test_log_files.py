@@ -1,14 +1,18 @@
 import contextlib
 import gzip
 import io
+import os
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podwire.kubelet.log_rotation import _compress
 from podwire.kubelet.server import log_files
-from podwire.kubelet.server.log_files import LogFiles, tail_start
-from podwire.kubelet.server.log_lines import LogOptions, Renderer
+from podwire.kubelet.server.log_files import LogFiles, tail_of_stream, tail_start
+from podwire.kubelet.server.log_lines import LONGEST_RECORD, LogOptions, Renderer
+from podwire.linux.errors import NoSuchPath, WrongKind
 
 
 def record(text, tag="F"):
@@ -172,5 +176,83 @@ def test_a_file_that_is_rotated_between_opening_and_listing_is_read_once(log, mo
 
 
 def test_a_log_that_is_not_there(log):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(NoSuchPath):
         LogFiles(log, None)
+
+
+@pytest.mark.parametrize("trap", ["symlink", "fifo", "directory"])
+def test_anything_but_a_regular_file_is_not_read_as_a_log(log, tmp_path, trap):
+    (tmp_path / "secret").write_bytes(records("of the node"))
+    match trap:
+        case "symlink":
+            log.symlink_to(tmp_path / "secret")
+        case "fifo":
+            os.mkfifo(log)
+        case "directory":
+            log.mkdir()
+    with pytest.raises(WrongKind):
+        LogFiles(log, None)
+
+
+def test_the_tail_of_a_compressed_file_is_found_without_keeping_it(log):
+    lines = [f"line {number} {'x' * 1000}" for number in range(60_000)]
+    with gzip.open(log.with_name("0.log.20261115-090000.gz"), "wb", compresslevel=1) as packed:
+        for line in lines:
+            packed.write(record(line))
+    log.write_bytes(records("last"))
+    tracemalloc.start()
+    try:
+        assert read(log, tail=3).splitlines() == [*lines[-2:], "last"]
+        assert tracemalloc.get_traced_memory()[1] < 16 * 1024**2
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.lists(st.tuples(st.sampled_from("FP"), st.integers(0, 40)), max_size=40), st.integers(1, 12))
+def test_streams_and_files_have_the_same_tails(parts, count):
+    log = b"".join(record("x" * size, tag) for tag, size in parts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_files, "CHUNK", 64)
+        assert tail_of_stream(io.BytesIO(log), count) == tail_start(io.BytesIO(log), count)
+
+
+def test_a_damaged_compressed_file_is_skipped(log):
+    log.with_name("0.log.20261115-090000.gz").write_bytes(gzip.compress(records("a", "b"))[:-10])
+    log.with_name("0.log.20261115-090001.gz").write_bytes(b"not compressed")
+    log.write_bytes(records("c"))
+    assert read(log).endswith("c\n")
+    assert read(log, tail=5).endswith("c\n")
+
+
+def test_a_file_that_is_being_compressed_is_read_once(log):
+    log.with_name("0.log.20261115-090000").write_bytes(records("a"))
+    log.with_name("0.log.20261115-090000.gz").write_bytes(gzip.compress(records("a")))
+    log.write_bytes(records("b"))
+    assert read(log) == "a\nb\n"
+
+
+def test_a_slow_reader_finds_the_files_after_its_own_although_that_was_compressed(log):
+    with contextlib.closing(open_log(log, "a")) as files:
+        for number, text in enumerate("bcd"):
+            rotate(log, f"20261115-10000{number}")
+            log.write_bytes(records(text))
+            os.utime(log, ns=(0, number + 2))
+        first = log.with_name("0.log.20261115-100000")
+        _compress(first)
+        assert shown(files) == "a\n"
+        assert files.advance()
+        assert shown(files) == "b\nc\nd\n"
+
+
+def open_log(log, text):
+    log.write_bytes(records(text))
+    os.utime(log, ns=(0, 1))
+    return LogFiles(log, None)
+
+
+def test_a_log_without_a_line_break_is_not_kept_in_memory():
+    renderer = Renderer(LogOptions())
+    for _ in range(100):
+        assert renderer.feed(b"x" * 256 * 1024) == b""
+    assert len(renderer._rest) <= LONGEST_RECORD
+    assert tail_start(io.BytesIO(b"x" * 5 * LONGEST_RECORD), 1)[1] <= 1
