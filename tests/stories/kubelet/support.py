@@ -143,17 +143,17 @@ class Node:
     def run(self, words: str, *more: str, given: Any = None) -> subprocess.CompletedProcess[str]:
         """One kubectl command; what is `given` to it is an object, or a list of them."""
         text = "" if given is None else json.dumps(given)
-        command = [*self._kubectl(words), *more]
+        command = [*self.kubectl(words), *more]
         return subprocess.run(
-            command, input=text, capture_output=True, text=True, env=self._home, timeout=120, check=False
+            command, input=text, capture_output=True, text=True, env=self.home, timeout=120, check=False
         )
 
-    def _kubectl(self, words: str) -> list[str]:
+    def kubectl(self, words: str) -> list[str]:
         program = shutil.which("kubectl") or str(Path(sys.prefix) / "debian/usr/bin/kubectl")
         return self.space.command(program, *shlex.split(words))
 
     @property
-    def _home(self) -> dict[str, str]:
+    def home(self) -> dict[str, str]:
         return {"HOME": str(self.prefix), "KUBECONFIG": str(self.kubeconfig), "PATH": os.environ["PATH"], "TZ": "UTC"}
 
     def __call__(self, words: str, *more: str, given: Any = None) -> str:
@@ -173,7 +173,7 @@ class Node:
     @contextlib.contextmanager
     def watching(self, words: str) -> Iterator[Iterator[Any]]:
         """A kubectl that goes on until the end of the block; the objects that it prints."""
-        child = subprocess.Popen(self._kubectl(words), stdout=subprocess.PIPE, text=True, env=self._home)
+        child = subprocess.Popen(self.kubectl(words), stdout=subprocess.PIPE, text=True, env=self.home)
         assert child.stdout is not None
         with child:
             try:
