@@ -2,7 +2,8 @@
 
 import os
 import stat
-from functools import lru_cache
+from contextlib import ExitStack
+from functools import lru_cache, partial
 from importlib import import_module
 
 from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin, changed_config, run_now
@@ -43,7 +44,8 @@ def add(call: Call) -> Result:
     """Leases addresses. If the IPAM plugin fails, it gets a DEL, because it may have leased some."""
     kind = ipam_type(call.config.raw)
     ours = _ours(kind, call)
-    try:
+    with ExitStack() as undo:
+        undo.push(partial(_delete_after_failure, call))
         with step(STEP):
             if ours is not None:
                 result = ours.add(call)
@@ -51,13 +53,18 @@ def add(call: Call) -> Result:
                 result = results.decode(_execute(kind, call, "ADD"), call.config.version, f"result of {kind}")
         if not result.ips:
             raise CniError(Code.BAD_CONFIG, f"ipam: {kind} returned no address")
-    except BaseException as error:
-        try:
-            delete(call)
-        except Exception as also:  # noqa: BLE001 - the first error is the one to report
-            error.add_note(f"and its DEL failed: {also}")
-        raise
+        undo.pop_all()
     return result
+
+
+def _delete_after_failure(call: Call, _kind: object, error: BaseException | None, _traceback: object) -> None:
+    """Sends DEL. If that fails, too, the error of the ADD is still the one to report."""
+    try:
+        delete(call)
+    except Exception as also:
+        if error is None:
+            raise
+        error.add_note(f"and its DEL failed: {also}")
 
 
 def delete(call: Call) -> None:

@@ -182,7 +182,7 @@ def answer(name: str, streams: Streams) -> int:
             plugin.gc(call, valid_attachments(config.raw))
         else:
             {"CHECK": plugin.check, "DEL": plugin.delete, "STATUS": plugin.status}[request.command](call)
-    except BaseException as error:  # noqa: BLE001 - the one place where errors become answers
+    except (Exception, _Terminated) as error:  # noqa: BLE001 - the one place where errors become answers
         refusal = as_cni_error(error)
         if refusal.code == Code.INTERNAL and refusal.__cause__ is not None:
             streams.warn(_traceback(refusal.__cause__))

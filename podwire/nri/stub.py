@@ -110,7 +110,7 @@ class Stub:
             await asyncio.wait([self._connection.closed], timeout=self._limits.synchronize_warning)
             if not self._connection.closed.done() and not self.was_ready:
                 _log.warning("runtime has not synchronized the plugin yet", extra={"plugin": str(self._identity)})
-            return await asyncio.shield(self._connection.closed)
+            return await self._connection.wait_closed()
         finally:
             self._stopping = True
             self._plugin.ready.clear()

@@ -78,7 +78,7 @@ def _last(times: Sequence[float]) -> float:
 _MILESTONES: tuple[tuple[str, Predicate, Callable[[Sequence[float]], float]], ...] = (
     ("request", _reply(API_SERVER, r"POST /api/v1/namespaces/[^/]+/pods"), _first),
     ("scheduling", _reply(API_SERVER, r"POST .*/(pods/[^/]+/binding|bindings)"), _last),
-    ("kubelet told", _watched(KUBELET), _first),
+    ("delivery", _watched(KUBELET), _first),
     ("preparing", _call(RUNTIME, "RunPodSandbox"), _first),
     ("sandbox", _reply(RUNTIME, "RunPodSandbox"), _last),
     ("creating", _reply(RUNTIME, "CreateContainer"), _last),

@@ -200,6 +200,11 @@ class MuxConnection(asyncio.Protocol):
                 f"{method.name}: the response is not a valid {method.response.DESCRIPTOR.name}"
             ) from None
 
+    async def wait_closed(self) -> str:
+        """Return why the connection ended, once it has. Several tasks may wait; one that is cancelled leaves alone."""
+        await asyncio.wait([self.closed])
+        return self.closed.result()
+
     async def close(self, why: str = "closed here") -> None:
         """Flushes, closes, and waits until the handlers have ended."""
         self._why = self._why or why
@@ -208,7 +213,7 @@ class MuxConnection(asyncio.Protocol):
             await asyncio.wait([self.closed], timeout=self._limits.flush_seconds)
             if not self.closed.done():
                 self._transport.abort()
-                await asyncio.wait([self.closed])
+                await self.wait_closed()
         await asyncio.gather(*self._handling, return_exceptions=True)
 
     def abort(self, why: str) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from podwire.linux.net.network import KernelNetwork
+from tests.eventually import eventually
 
 DUAL = ("10.88.0.0/24", "fd88::/64")
 ADDING = [
@@ -44,7 +45,7 @@ def test_failed_step_of_del_does_not_stop_the_others(host, point):
     assert host.left() == {}
 
 
-def test_sigterm_undoes_an_add(host, tmp_path, eventually):
+def test_sigterm_undoes_an_add(host, tmp_path):
     host.pod("a")
     process = host.run(
         "ADD", "a", host.bridge(*DUAL, ipMasq=True), PODWIRE_FAILPOINTS=f"cni.bridge-configured=hold({tmp_path}/never)"
@@ -56,7 +57,7 @@ def test_sigterm_undoes_an_add(host, tmp_path, eventually):
     assert host.left() == {}
 
 
-def test_namespace_that_ends_during_add_is_an_error(host, tmp_path, eventually):
+def test_namespace_that_ends_during_add_is_an_error(host, tmp_path):
     host.pod("a")
     gate = tmp_path / "gate"
     process = host.run("ADD", "a", host.bridge(*DUAL), PODWIRE_FAILPOINTS=f"cni.bridge-leased=hold({gate})")

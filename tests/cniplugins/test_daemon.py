@@ -17,6 +17,7 @@ from podwire.cniplugins.daemon import wire
 from podwire.cniplugins.daemon.server import Daemon, Limits
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import visit
+from tests.eventually import eventually
 
 DUAL = ("10.88.0.0/24", "fd88::/64")
 VERSION = {"CNI_COMMAND": "VERSION"}
@@ -157,7 +158,7 @@ def test_stop_serves_the_backlog_but_not_disconnected_callers(host, tmp_path):
     assert host.left() == {}
 
 
-def test_descriptors_of_callers_are_closed(host, eventually):
+def test_descriptors_of_callers_are_closed(host):
     host.begin()
 
     def count() -> int:
@@ -172,7 +173,7 @@ def test_descriptors_of_callers_are_closed(host, eventually):
     eventually(lambda: count() <= before)
 
 
-def test_del_releases_what_a_disconnected_caller_left(host, tmp_path, eventually):
+def test_del_releases_what_a_disconnected_caller_left(host, tmp_path):
     """DEL comes while the ADD that was given up still goes on: it waits for its end."""
     gate = tmp_path / "gate"
     host.pod("a")
@@ -190,7 +191,7 @@ def test_del_releases_what_a_disconnected_caller_left(host, tmp_path, eventually
         assert host.left() == {}
 
 
-def test_add_of_a_disconnected_caller_is_not_begun(host, tmp_path, eventually):
+def test_add_of_a_disconnected_caller_is_not_begun(host, tmp_path):
     """The program was told that it is begun, and was killed; the daemon comes to it only after the DEL that follows."""
     gate = tmp_path / "gate"
     host.pod("a")
@@ -232,7 +233,7 @@ def test_del_completes_what_a_killed_daemon_began(host):
     assert host.left() == {}
 
 
-def test_stopped_daemon_finishes_its_calls(host, tmp_path, eventually):
+def test_stopped_daemon_finishes_its_calls(host, tmp_path):
     gate = tmp_path / "gate"
     host.pod("a")
     config = host.bridge(*DUAL)
@@ -272,6 +273,7 @@ NOBODY = """
 import os, socket, sys
 from podwire.cniplugins.daemon import wire
 from podwire.cniplugins.daemon.server import Daemon, Limits
+from tests.eventually import eventually
 client = socket.socket(socket.AF_UNIX)
 os.setgid(65534)
 os.setuid(65534)

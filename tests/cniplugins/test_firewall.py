@@ -9,6 +9,7 @@ import pytest
 from podwire.cniplugins.firewall.plugin import ISOLATED_SETS, SETS
 from podwire.linux import errors as linux
 from podwire.linux.nft.table import KernelElements, KernelRuleset
+from tests.eventually import eventually
 
 NETS = {"cni0": ("10.88.0.0/24", "fd88::/64"), "cni1": ("10.89.0.0/24", "fd89::/64")}
 
@@ -63,7 +64,7 @@ def address(config, family=4):
 
 
 @pytest.fixture
-def reached(eventually, seen):
+def reached(seen):
     """Whether a server is reached as it should be: what takes its time on a busy machine is tried again."""
 
     def check(server, path, address, port, expected=True):

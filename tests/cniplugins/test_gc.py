@@ -10,6 +10,7 @@ from podwire.cniplugins.skeleton import Call, Limits
 from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.cni.config import plugin_config
 from podwire.protocols.cni.verbs import Invocation
+from tests.eventually import eventually
 
 MAPPING = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
 
@@ -180,7 +181,7 @@ def test_lock_timeout_is_code_11(host, refused, kind):
     host.delete("a", config, "")
 
 
-def test_stale_gc_spares_pods_that_were_added_since(host, tmp_path, eventually):
+def test_stale_gc_spares_pods_that_were_added_since(host, tmp_path):
     """Nobody keeps it from going on while the next runtime attaches pods, which its list does not have."""
     gate = tmp_path / "gate"
     for each in ("dead", "new"):

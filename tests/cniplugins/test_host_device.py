@@ -15,6 +15,7 @@ from podwire.linux.values import Bridge, Link, Veth
 from podwire.protocols.cni.config import plugin_config
 from podwire.protocols.cni.errors import CniError
 from podwire.protocols.cni.values import dumped
+from tests.eventually import eventually
 
 all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])
 DUAL = ("10.88.0.0/24", "fd88::/64")
@@ -232,7 +233,7 @@ def test_del_needs_no_namespace(host, how, plugged):
     assert left(host) == {}
 
 
-def test_del_succeeds_after_a_virtual_device_ended_with_its_namespace(host, plugged, eventually):
+def test_del_succeeds_after_a_virtual_device_ended_with_its_namespace(host, plugged):
     plugged()
     host.pod("a")
     host.add("a", device(host))

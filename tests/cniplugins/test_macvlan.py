@@ -193,7 +193,7 @@ def test_interface_name_may_exist_on_the_host(host, wired):
 
 
 @pytest.mark.parametrize("how", ["the namespace is gone", "no namespace is named", "another is there now"])
-def test_del_needs_no_namespace(host, how, wired, eventually):
+def test_del_needs_no_namespace(host, how, wired):
     wired()
     pod = host.pod("a")
     host.add("a", macvlan(host))

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from podwire.linux.nft.table import KernelRuleset
+from tests.eventually import eventually
 
 IPTABLES = """
 add table {family} filter
@@ -43,7 +44,7 @@ def attach(host):
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_pod_passes_an_iptables_forward_policy_of_drop(host, attach, serving, seen, eventually, family):
+def test_pod_passes_an_iptables_forward_policy_of_drop(host, attach, serving, seen, family):
     drop(4, 6)
     told = attach()
     with host.outside() as outside, serving(outside, 80, family) as server:

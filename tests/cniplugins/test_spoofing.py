@@ -22,6 +22,7 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.nft.table import KernelRuleset
 from podwire.linux.proc.namespaces import visit
 from podwire.protocols.cni.errors import CniError
+from tests.eventually import eventually
 
 DUAL = ("10.88.0.0/24", "fd88::/64")
 EVERYBODY, FORGED = b"\xff" * 6, bytes.fromhex("02deadbeef01")
@@ -149,7 +150,7 @@ def test_forged_frames_are_dropped(host, guarded, what, how):
     assert arrives(host, made(pod), frame(0x800, ipv4(pod.ip, b"the last one"), pod.ether)) == free
 
 
-def test_guarded_pod_communicates_normally(host, guarded, serving, seen, eventually):
+def test_guarded_pod_communicates_normally(host, guarded, serving, seen):
     pod, _ = guarded(ALL)
     a, b = host.namespaces.path("a"), host.namespaces.path("b")
     for family, address in zip((4, 6), pod.addresses, strict=True):

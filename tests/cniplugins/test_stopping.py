@@ -12,6 +12,7 @@ import pytest
 
 from podwire.cniplugins.daemon import wire
 from podwire.cniplugins.daemon.server import Daemon, Limits
+from tests.eventually import eventually
 
 PATIENCE = 60.0
 HEAD = wire.CALL.pack(wire.MAGIC, len("bridge"), 100, 100)
@@ -93,7 +94,7 @@ def test_hanging_call_is_abandoned_after_the_grace(listener, caplog):
     assert stopped(daemon, PATIENCE) is True, "what was left is done by now"
 
 
-def test_daemon_ends_by_sigterm_despite_a_hanging_call(host, tmp_path, eventually):
+def test_daemon_ends_by_sigterm_despite_a_hanging_call(host, tmp_path):
     host.pod("a")
     config = host.bridge()
     held = f"cni.bridge-leased=hold({tmp_path / 'never'})"
@@ -110,7 +111,7 @@ def test_daemon_ends_by_sigterm_despite_a_hanging_call(host, tmp_path, eventuall
     assert host.left() == {}
 
 
-def test_daemon_ends_with_repeated_signals(host, tmp_path, eventually):
+def test_daemon_ends_with_repeated_signals(host, tmp_path):
     host.pod("a")
     held = f"cni.bridge-leased=hold({tmp_path / 'never'})"
     with host.daemon_process("--grace", "2", PODWIRE_FAILPOINTS=held) as daemon:

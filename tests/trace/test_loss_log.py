@@ -1,16 +1,13 @@
-"""What is lost is counted always and said now and then."""
+"""Every loss is counted; losses are logged at intervals."""
 
 import logging
-from types import SimpleNamespace
 
-from podwire.trace import loss_log
 from podwire.trace.loss_log import REPORT_INTERVAL, LossLog
 
 
-def test_losses_are_logged_at_once_then_at_intervals_and_at_the_end(monkeypatch, caplog):
+def test_losses_are_logged_at_once_then_at_intervals_and_at_the_end(caplog):
     now = [100.0]
-    monkeypatch.setattr(loss_log, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    lost = LossLog(logging.getLogger("podwire.test"), "letters are lost", "letters")
+    lost = LossLog(logging.getLogger("podwire.test"), "letters are lost", "letters", lambda: now[0])
     for _ in range(3):
         lost.add(2, "no room")
     now[0] += REPORT_INTERVAL
@@ -18,5 +15,5 @@ def test_losses_are_logged_at_once_then_at_intervals_and_at_the_end(monkeypatch,
     lost.add(4, "no stamps")
     lost.report()
     lost.report()
-    told = [(each.letters, each.total, each.error) for each in caplog.records]
-    assert told == [(2, 2, "no room"), (5, 7, "no room"), (4, 11, "no stamps")]
+    lines = [(line.letters, line.total, line.error) for line in caplog.records]
+    assert lines == [(2, 2, "no room"), (5, 7, "no room"), (4, 11, "no stamps")]

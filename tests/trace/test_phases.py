@@ -11,7 +11,7 @@ def test_phases_follow_each_other_and_sum_up_to_the_whole(trace):
     assert [each.name for each in told] == list(PHASES)
     assert sum(each.seconds for each in told) == pytest.approx(trace.took)
     assert {each.name: round(each.seconds * 1000) for each in told} == {
-        "request": 3, "scheduling": 5, "kubelet told": 1, "preparing": 1, "sandbox": 3, "creating": 2, "starting": 4,
+        "request": 3, "scheduling": 5, "delivery": 1, "preparing": 1, "sandbox": 3, "creating": 2, "starting": 4,
         "reporting": 4,
     }  # fmt: skip
 

@@ -115,7 +115,8 @@ class ConnectedPlugin:
             await self._lock.acquire()
         call = self._calls.start(self._send(event, request, arrived))
         call.add_done_callback(_retrieve_exception)
-        return await asyncio.shield(call)
+        await asyncio.wait([call])  # not `await call`, which would cancel it with the caller
+        return call.result()
 
     async def _send(self, event: Event, request: Any, arrived: float) -> Any:
         """Sends one call, by the event's own method or, for plugins older than NRI 0.12, as StateChange."""

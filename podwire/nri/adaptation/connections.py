@@ -68,25 +68,21 @@ class Connections:
 
     @asynccontextmanager
     async def _listening(self, path: Path) -> AsyncIterator[None]:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
 
-        def bind(temporary: str) -> None:
-            listener.bind(temporary)
-            listener.listen(_BACKLOG)
+            def bind(temporary: str) -> None:
+                listener.bind(temporary)
+                listener.listen(_BACKLOG)
 
-        try:
             bound = await unix_sockets.bind_socket(path, bind)
-        except BaseException:
-            listener.close()
-            raise
-        server = await asyncio.get_running_loop().create_unix_server(
-            lambda: PluginConnection(self._updater, self._accept), sock=listener
-        )
-        try:
-            yield
-        finally:
-            server.close()
-            await unix_sockets.remove_socket(bound)
+            server = await asyncio.get_running_loop().create_unix_server(
+                lambda: PluginConnection(self._updater, self._accept), sock=listener
+            )
+            try:
+                yield
+            finally:
+                server.close()
+                await unix_sockets.remove_socket(bound)
 
     def _accept(self, connection: PluginConnection) -> None:
         if connection.peer_uid not in (0, os.geteuid()):
@@ -109,7 +105,7 @@ class Connections:
             log.info("NRI plugin is active", extra=fields)
             self._on_active(plugin)
             active()
-            cause = await asyncio.shield(connection.closed)
+            cause = await connection.wait_closed()
         except RegistrationFailed as error:
             cause = str(error)
             log.warning("NRI plugin was not registered", extra={"pid": connection.pid, "error": cause})

@@ -10,7 +10,7 @@ import signal
 import socket
 import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,12 +89,10 @@ async def launch(plugin: PreinstalledPlugin, connection: MuxConnection) -> Async
     When left, the process is killed with its process group, and reaped.
     """
     ours, theirs = socket.socketpair()
-    try:
-        with theirs:
-            child = _spawn(plugin, theirs)
-    except BaseException:
-        ours.close()
-        raise
+    with theirs, ExitStack() as undo:
+        undo.callback(ours.close)
+        child = _spawn(plugin, theirs)
+        undo.pop_all()
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def on_exit() -> None:

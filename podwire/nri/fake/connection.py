@@ -70,7 +70,7 @@ class Connection:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._read(group))
                 group.create_task(self._register())
-        except BaseExceptionGroup as group_error:
+        except ExceptionGroup as group_error:
             first = _first(group_error)
             if isinstance(first, _Over):
                 return str(first)
@@ -268,9 +268,9 @@ def _decoded(method: Unary[Any, Any], payload: bytes) -> Any:
         raise InvalidArgument(f"{method.name}: the payload is not a {method.request.DESCRIPTOR.name}") from None
 
 
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
+def _first(group: ExceptionGroup[Any]) -> Exception:
     """The one that came first; the others are what it led to."""
     leaf: Any = group
-    while isinstance(leaf, BaseExceptionGroup):
+    while isinstance(leaf, ExceptionGroup):
         leaf = leaf.exceptions[0]
     return leaf  # type: ignore[no-any-return]  # a leaf of a group of exceptions

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from podwire.linux.proc import processes
@@ -15,8 +15,19 @@ SOCKET = "{socket}"
 """Replaced by the path of the socket in arguments."""
 SOCKET_FILE = 3
 """The descriptor of the connection in a pre-installed plugin."""
-ENDS_WITHIN = 5.0
-"""Seconds between SIGTERM and SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    start: float = 15.0
+    """Seconds in which a plugin's process connects; registration and Synchronize have limits of their own."""
+    stop: float = 5.0
+    """Seconds between SIGTERM and SIGKILL."""
+    registrations: int = 5
+    """Times that a plugin may register before it counts as refused."""
+
+
+DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +67,12 @@ class Process:
         os.close(self._child.pidfd)
         self.ended.set()
 
-    async def end(self, *, gently: bool = False) -> None:
-        """Kills its process group, as runtimes do; `gently`: SIGTERM first."""
-        if gently:
+    async def end(self, *, grace: float = 0.0) -> None:
+        """Kills its process group, as runtimes do; with `grace` seconds, SIGTERM first."""
+        if grace:
             self._signal(signal.SIGTERM)
             with suppress(TimeoutError):
-                async with asyncio.timeout(ENDS_WITHIN):
+                async with asyncio.timeout(grace):
                     await self.ended.wait()
         self._signal(signal.SIGKILL)
         await self.ended.wait()
@@ -86,9 +97,8 @@ def launched(how: How, plugin: PluginId) -> tuple[Process, socket.socket]:
         "NRI_PLUGIN_IDX": plugin.index,
         "NRI_PLUGIN_SOCKET": str(SOCKET_FILE),
     }
-    try:
-        with theirs:
-            return Process(how.argv, env, how.output, theirs.fileno()), ours
-    except BaseException:
-        ours.close()
-        raise
+    with theirs, ExitStack() as undo:
+        undo.callback(ours.close)
+        process = Process(how.argv, env, how.output, theirs.fileno())
+        undo.pop_all()
+    return process, ours

@@ -14,16 +14,10 @@ from tempfile import TemporaryDirectory
 
 from podwire.nri.adaptation import Adaptation, Settings
 from podwire.nri.play.node import PlayedNode
-from podwire.nri.play.plugin import How, Process, connecting, launched
+from podwire.nri.play.plugin import DEFAULT_LIMITS, How, Limits, Process, connecting, launched
 from podwire.nri.play.script import OLD, Script
 from podwire.nri.proxy import Exchange, Proxy, Seen
 from podwire.protocols.nri import methods
-
-TRIES = 5
-"""Times that a plugin may register before it is let in."""
-STARTS_WITHIN = 15.0
-"""Seconds in which a plugin's process shall have connected."""
-
 
 _ADAPTATION_LOG = logging.getLogger("podwire.nri.adaptation")
 
@@ -46,7 +40,8 @@ class NotReady(Exception):
 class Setup:
     """Everything that is there while a script is played."""
 
-    def __init__(self, script: Script, how: How, node: PlayedNode, folder: Path) -> None:
+    def __init__(self, script: Script, how: How, node: PlayedNode, folder: Path, limits: Limits) -> None:
+        self._limits = limits
         self._script = script
         self._how = how
         self._node = node
@@ -63,7 +58,7 @@ class Setup:
         self.seen: list[Seen] = []
         self._proxy = Proxy(self._runtime, self._see)
         self._last_warning = _LastWarning()
-        self._limit = STARTS_WITHIN + script.runtime.registration_timeout + script.runtime.synchronize_timeout
+        self._limit = limits.start + script.runtime.registration_timeout + script.runtime.synchronize_timeout
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -82,7 +77,7 @@ class Setup:
         self.seen.append(seen)
         if isinstance(seen, Exchange) and seen.method == methods.REGISTER_PLUGIN.name:
             self._tries += 1
-            if self._tries > TRIES:
+            if self._tries > self._limits.registrations:
                 self._refused.set()
 
     def step_is_over(self) -> None:
@@ -159,7 +154,7 @@ class Setup:
 
     async def end_plugin(self, *, gently: bool = False) -> None:
         if self.process is not None:
-            await self.process.end(gently=gently)
+            await self.process.end(grace=self._limits.stop if gently else 0.0)
         self.process = None
         await self._end_pairs()
 
@@ -213,9 +208,9 @@ class Setup:
 
 
 @asynccontextmanager
-async def opened(script: Script, how: How, node: PlayedNode) -> AsyncIterator[Setup]:
+async def opened(script: Script, how: How, node: PlayedNode, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[Setup]:
     """A setup in a folder of its own, which goes with it."""
     with TemporaryDirectory(prefix="pw-play-") as folder:
-        setup = Setup(script, how, node, Path(folder))
+        setup = Setup(script, how, node, Path(folder), limits)
         async with setup.open():
             yield setup

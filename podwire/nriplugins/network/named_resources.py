@@ -48,7 +48,10 @@ def cached(kind: Kind, name: str, object_: Object | None) -> str:
 class NamedReader:
     """Reads all resources that a pod names concurrently."""
 
-    def __init__(self, api: Client, informers: Informers, trace: Trace, meter: Meter) -> None:
+    def __init__(
+        self, api: Client, informers: Informers, trace: Trace, meter: Meter, deadline: float = DEADLINE
+    ) -> None:
+        self._deadline = deadline
         self._api, self._informers, self._trace, self._meter = api, informers, trace, meter
 
     async def read(self, uid: str, pod: Pod) -> list[Read]:
@@ -62,11 +65,11 @@ class NamedReader:
     async def _one(self, uid: str, namespace: str, kind: Kind, name: str) -> Read:
         try:
             with self._trace.reads(uid, kind.target(namespace, name).path()) as passing:
-                async with asyncio.timeout(DEADLINE):
+                async with asyncio.timeout(self._deadline):
                     object_ = await self._api.get(kind, name, namespace)
                 passing.answered(None, "200")
         except TimeoutError:
-            return self._from_cache(uid, namespace, kind, name, f"no answer within {DEADLINE:g} s")
+            return self._from_cache(uid, namespace, kind, name, f"no answer within {self._deadline:g} s")
         except ApiError as error:
             if error.code != NOT_FOUND:
                 return self._from_cache(uid, namespace, kind, name, error.message)

@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from podwire.linux.errors import LinuxError
@@ -35,12 +37,19 @@ from podwire.tasks.keyed_locks import KeyedLocks
 _log = logging.getLogger("podwire.nriplugins.network")
 
 T = TypeVar("T")
-AT_ONCE = 4
-"""Pods to which routes and mesh are applied concurrently."""
-RETRY = 2.0
-"""Seconds after which a failed change of the kernel is tried again."""
-AUDIT = 30.0
-"""Seconds after which the whole state of the kernel is compared, because others may have changed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    pods_at_once: int = 4
+    """Pods to which routes and mesh are applied concurrently."""
+    retry: float = 2.0
+    """Seconds after which a failed change of the kernel is tried again."""
+    audit: float = 30.0
+    """Seconds after which the whole state of the kernel is compared, because others may have changed it."""
+
+
+DEFAULT_LIMITS = Limits()
 
 
 class NetworkReconciler:
@@ -52,7 +61,9 @@ class NetworkReconciler:
         events: Recorder,
         meter: Meter,
         now: Now,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
+        self._limits = limits
         self._enforcer, self._statuses = enforcer, statuses
         self._events, self._meter, self._now = events, meter, now
         self.known = ResourceCache()
@@ -72,7 +83,7 @@ class NetworkReconciler:
         self._failed = False
         """Whether a change of the kernel failed in the last pass."""
         self._waiting: list[asyncio.Future[None]] = []
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(limits.pods_at_once)
 
     # Changes of the API server's objects.
 
@@ -122,29 +133,32 @@ class NetworkReconciler:
         """Applies policies, routes and mesh before a new pod can send a packet. Raises RpcError: it must not run."""
         edition, resources = self._edition, self.known.of(sandbox.namespace, reads)
         sandbox.untouched = True
-        try:
+        async with AsyncExitStack() as undo:
+            undo.callback(lambda: self._statuses.concern(self.known.of(sandbox.namespace).heads()))
+            undo.push_async_exit(partial(self._refuse_pod, sandbox))
             here, changes = tuple(self.sandboxes.values()), self._take_changes()
             await self._in_policy_thread(lambda: self._enforcer.protect(sandbox, here, changes))
             await asyncio.to_thread(pod_network.fit, sandbox, resources)
             self._tell(sandbox)
             if fatal := [problem for problem in sandbox.problems if problem.fatal]:
                 raise FailedPrecondition("; ".join(map(str, fatal)))
-        except BaseException as error:
-            self.refused[sandbox.uid] = sandbox
-            self._meter.failed("pod", type(error).__name__)
-            await self._in_policy_thread(lambda: self._enforcer.release(sandbox))
-            if isinstance(error, NotEnforceable):
-                self._warn_policy(sandbox, PolicyWarning(NOT_ENFORCED, str(error)))
-            if isinstance(error, LinuxError | NotEnforceable):
-                raise FailedPrecondition(str(error)) from error
-            raise
-        finally:
-            self._statuses.concern(self.known.of(sandbox.namespace).heads())
         self.refused.pop(sandbox.uid, None)
         self.sandboxes[sandbox.id] = sandbox
         if edition != self._edition:  # resources changed meanwhile
             self._dirty.add(sandbox.id)
         self._work.set()
+
+    async def _refuse_pod(self, sandbox: Sandbox, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """After a failure, or when the hook is cancelled: removes what was applied. Raises FailedPrecondition."""
+        if error is None:
+            return
+        self.refused[sandbox.uid] = sandbox
+        self._meter.failed("pod", type(error).__name__)
+        await self._in_policy_thread(lambda: self._enforcer.release(sandbox))
+        if isinstance(error, NotEnforceable):
+            self._warn_policy(sandbox, PolicyWarning(NOT_ENFORCED, str(error)))
+        if isinstance(error, LinuxError | NotEnforceable):
+            raise FailedPrecondition(str(error)) from error
 
     def recheck(self, sandbox: Sandbox) -> None:
         """The labels of a pod changed while its hook ran."""
@@ -187,7 +201,8 @@ class NetworkReconciler:
         while True:
             await self.reconcile(audit=audit)
             try:
-                async with asyncio.timeout(RETRY if self._failed else AUDIT), self._watching_bridges():
+                pause = self._limits.retry if self._failed else self._limits.audit
+                async with asyncio.timeout(pause), self._watching_bridges():
                     await self._work.wait()
                 audit = False
             except TimeoutError:

@@ -87,7 +87,7 @@ class NotingPlugin:
 
     async def closed(self):
         async with asyncio.timeout(PATIENCE):
-            return await asyncio.shield(self.connection.closed)
+            return await self.connection.wait_closed()
 
     async def leave(self):
         await self.connection.close()

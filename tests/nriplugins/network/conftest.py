@@ -7,7 +7,7 @@ import ctypes
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address, ip_interface
 from pathlib import Path
 
@@ -80,11 +80,10 @@ class Host:
             opened.setsockopt(socket.SOL_SOCKET, 36, mark)
         if source:
             opened.bind((source, 0))
-        try:
+        with ExitStack() as undo:
+            undo.callback(opened.close)
             opened.connect((address, port))
-        except BaseException:
-            opened.close()
-            raise
+            undo.pop_all()
         return opened
 
     def ask(self, address: str, port: int, **how) -> str:

@@ -5,17 +5,18 @@ import asyncio
 import pytest
 
 from podwire.linux.errors import LinuxError
-from podwire.nriplugins.network import reconciler as keeping
 from podwire.nriplugins.network.kinds import PODS, ROUTES
 from podwire.nriplugins.network.metrics import Meter
 from podwire.nriplugins.network.policy.bridges import NotEnforceable
 from podwire.nriplugins.network.policy_enforcer import NOT_ENFORCED, PolicyWarning
-from podwire.nriplugins.network.reconciler import NetworkReconciler
+from podwire.nriplugins.network.reconciler import Limits, NetworkReconciler
 from podwire.nriplugins.network.sandbox import Sandbox
 from podwire.protocols.grpc_status import FailedPrecondition
 from podwire.protocols.k8sapi.watch import Added, Deleted
+from tests.eventually import eventually_async
 
 SOON = 40.0
+LIMITS = Limits(retry=0.01)
 
 
 class Policies:
@@ -60,7 +61,9 @@ class Told:
 @pytest.fixture
 def made():
     policies, told = Policies(), Told()
-    reconciler = NetworkReconciler(enforcer=policies, statuses=told, events=told, meter=Meter(), now=lambda: 0.0)
+    reconciler = NetworkReconciler(
+        enforcer=policies, statuses=told, events=told, meter=Meter(), now=lambda: 0.0, limits=LIMITS
+    )
     yield reconciler, policies, told
     reconciler.close()
 
@@ -171,20 +174,15 @@ async def test_waiting_for_a_pass_times_out(made):
     assert not await reconciler.caught_up(0.01)
 
 
-async def test_a_rejected_change_of_the_kernel_is_retried(made, monkeypatch):
+async def test_a_rejected_change_of_the_kernel_is_retried(made):
     reconciler, policies, _ = made
-    monkeypatch.setattr(keeping, "RETRY", 0.01)
     policies.fails = LinuxError(1, "set an element")
     complete = asyncio.Event()
     complete.set()
     running = asyncio.ensure_future(reconciler.run(complete))
     try:
         await reconciler.synchronize_pods([], lambda _: None)
-        async with asyncio.timeout(SOON):
-            while True:
-                if len(policies.asked) > 2:
-                    break
-                await asyncio.sleep(0.01)
+        await eventually_async(lambda: len(policies.asked) > 2)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

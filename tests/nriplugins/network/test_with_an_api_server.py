@@ -7,7 +7,7 @@ import pytest
 
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.nriplugins.network import crds, named_resources
+from podwire.nriplugins.network import crds
 from podwire.nriplugins.network.informers import Informers
 from podwire.nriplugins.network.kinds import DEFINITIONS, PODS, ROUTES
 from podwire.nriplugins.network.manifests import Settings, manifests
@@ -103,7 +103,7 @@ async def test_custom_kinds_come_and_go_with_their_definitions(api):
         assert key_of(changes[0].object) == ("default", "a")
 
 
-async def test_named_resources_are_requested_then_taken_from_the_cache(api, monkeypatch):
+async def test_named_resources_are_requested_then_taken_from_the_cache(api):
     await api.create(crds.POD_ROUTE)
     await created(api, route("a"))
     async with watched(api) as (informers, _):
@@ -122,9 +122,8 @@ async def test_named_resources_are_requested_then_taken_from_the_cache(api, monk
             async def get(self, *_):
                 await asyncio.Event().wait()
 
-        monkeypatch.setattr(named_resources, "DEADLINE", 0.01)
         late = Silent()
-        found = await NamedReader(Mute(), informers, late, meter).read("uid", pod)
+        found = await NamedReader(Mute(), informers, late, meter, deadline=0.01).read("uid", pod)
         version = informers.find(ROUTES, "default", "a")["metadata"]["resourceVersion"]
         assert ("own", f"read (cache, rv {version}) podroutes/a") in late.told
         assert ("own", "read (cache, rv -) podroutes/nobody") in late.told

@@ -1,6 +1,7 @@
 """The policies of one network namespace in the kernel; each change is one transaction."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -37,13 +38,12 @@ class Kernel:
         self._elements = KernelElements(netns, TABLE)
         self._conntrack = KernelConntrack(netns)
         self._program = pod_program() if inside else node_program()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)
             self._there = self._begin()
             if inside:
                 self._from_node(node)
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
         self._version: int | None = None
 
     def _begin(self) -> dict[str, dict[bytes, Element]]:
