@@ -134,11 +134,11 @@ def put(table: KernelElements, elements: Iterable[tuple[str, Element]], rules: C
 
 def replace(table: KernelElements, elements: Iterable[tuple[str, Element]], rules: Callable[[], str]) -> None:
     """Adds all elements in place of those with the same keys, for keys that are the pod's own addresses."""
-    wanted = list(elements)
+    requested = list(elements)
     try:
-        put(table, wanted, rules)
+        put(table, requested, rules)
     except linux.ElementExists:
-        table.change(*(_replacement(table, name, added) for name, added in _by_set(wanted).items()))
+        table.change(*(_replacement(table, name, added) for name, added in _by_set(requested).items()))
 
 
 def _replacement(table: KernelElements, name: str, elements: Sequence[Element]) -> Change:

@@ -40,7 +40,7 @@ def attached(data: str) -> list[Attached]:
             key = record.network, record.container_id, record.ifname
             part = _attached(record, plugin, f"{data}/{plugin}/{'@'.join(key)}")
             by_key[key] = _merge(by_key[key], part) if key in by_key else part
-    return sorted(by_key.values(), key=lambda each: each.since)
+    return sorted(by_key.values(), key=lambda attachment: attachment.since)
 
 
 def _attached(record: Record, plugin: str, path: str) -> Attached:

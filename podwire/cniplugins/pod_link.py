@@ -154,10 +154,10 @@ def wait_until_resolvable(netns: str | None, link: str, addresses: Iterable[Addr
 
     The kernel joins the solicited-node multicast groups a little after it has the address, without a notification.
     """
-    wanted = {(_SOLICITED_NODE + address.packed[-3:]).hex() for address in addresses if address.version == 6}
+    groups = {(_SOLICITED_NODE + address.packed[-3:]).hex() for address in addresses if address.version == 6}
     deadline = time.monotonic() + seconds
     with step("waiting"):
-        while wanted and not wanted <= _multicast_groups(netns, link):
+        while groups and not groups <= _multicast_groups(netns, link):
             if time.monotonic() > deadline:
                 raise CniError(Code.REFUSED, f"neighbours cannot resolve the addresses of {link} after {seconds:g} s")
             time.sleep(_POLL)

@@ -50,11 +50,11 @@ def check(trace: PodTrace, flow: Flow) -> list[Finding]:
     """Returns all deviations of the trace from the flow."""
     findings = []
     before: Step | None = None
-    for step, place, there in _matched(flow, trace.arrows):
+    for step, place, elsewhere in _matched(flow, trace.arrows):
         if place is not None:
             before = step if step.after != NOTHING else before
-        elif there:
-            findings.append(_swapped(step, min(there), before, trace))
+        elif elsewhere:
+            findings.append(_swapped(step, min(elsewhere), before, trace))
         elif step.need != "optional":
             findings.append(_missing(step, trace.arrows))
     return findings + _extras(trace, flow)
@@ -89,10 +89,10 @@ def _matched(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | 
 
 def _fitting(step: Step, arrows: Sequence[Arrow], before: int | None) -> set[int]:
     """Returns possible positions of a step; for a reply, only those that answer the call of the step before it."""
-    found = {place for place, arrow in enumerate(arrows) if step.satisfied(arrow)}
+    positions = {place for place, arrow in enumerate(arrows) if step.satisfied(arrow)}
     if step.turn is not Turn.REPLY or before is None:
-        return found
-    return {place for place in found if arrows[place].id == arrows[before].id}
+        return positions
+    return {place for place in positions if arrows[place].id == arrows[before].id}
 
 
 def _laid(steps: Sequence[Step], arrows: Sequence[Arrow]) -> list[int | None]:

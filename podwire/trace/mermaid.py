@@ -63,6 +63,6 @@ def escaped(text: str) -> str:
     return _MEANT.sub(_entity, plain(text).strip()) or "-"
 
 
-def _entity(found: re.Match[str]) -> str:
+def _entity(match: re.Match[str]) -> str:
     """Returns the entity of a character; of a word, of its first character."""
-    return f"#{ord(found[0][0])};{found[0][1:]}"
+    return f"#{ord(match[0][0])};{match[0][1:]}"

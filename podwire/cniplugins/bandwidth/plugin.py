@@ -118,11 +118,13 @@ def _end_limits(record: Record) -> None:
     failpoint(UNLIMITED)
 
 
-def _expect_bucket(wanted: Bucket, actual: Bucket | None, name: str) -> None:
+def _expect_bucket(expected: Bucket, actual: Bucket | None, name: str) -> None:
     """Compares rate and limit: the kernel stores a burst as a rounded time."""
     if actual is None:
         raise CniError(Code.NOT_AS_ADDED, f"{name} is no longer limited")
-    expect((actual.rate, actual.limit) == (wanted.rate, wanted.limit), f"{name} is limited to {actual.rate} bytes/s")
+    expect(
+        (actual.rate, actual.limit) == (expected.rate, expected.limit), f"{name} is limited to {actual.rate} bytes/s"
+    )
 
 
 PLUGIN = Bandwidth()

@@ -89,20 +89,20 @@ def _updates(expect: Expect, done: Outcome, ids: Mapping[str, str]) -> Iterator[
         yield from missing(wanted, came, f"updates[{number}]")
 
 
-def missing(wanted: Any, actual: Any, path: str) -> Iterator[str]:
-    """The parts of `wanted` that are not in `actual`, which may have more keys; lists are compared in any order."""
-    if isinstance(wanted, Mapping) and isinstance(actual, Mapping):
-        for key, value in wanted.items():
+def missing(expected: Any, actual: Any, path: str) -> Iterator[str]:
+    """The parts of `expected` that are not in `actual`, which may have more keys; lists are compared in any order."""
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        for key, value in expected.items():
             if key not in actual:
                 yield f"{path}.{key}: {_json(value)} is expected, but is missing"
             else:
                 yield from missing(value, actual[key], f"{path}.{key}")
-    elif isinstance(wanted, list) and isinstance(actual, list):
-        for value in wanted:
+    elif isinstance(expected, list) and isinstance(actual, list):
+        for value in expected:
             if not any(not list(missing(value, item, "")) for item in actual):
                 yield f"{path}: {_json(value)} is expected, got {_json(actual)}"
-    elif wanted != actual:
-        yield f"{path}: {_json(wanted)} is expected, got {_json(actual)}"
+    elif expected != actual:
+        yield f"{path}: {_json(expected)} is expected, got {_json(actual)}"
 
 
 def _spec(expect: Expect, done: Outcome) -> Iterator[str]:
@@ -113,23 +113,23 @@ def _spec(expect: Expect, done: Outcome) -> Iterator[str]:
         yield from value(spec_check, done.written[-1].after)
 
 
-def value(wanted: Wanted, spec: Mapping[str, Any]) -> Iterator[str]:
+def value(expected: Wanted, spec: Mapping[str, Any]) -> Iterator[str]:
     """The differences of one value of a config.json."""
-    actual = find(spec, wanted.path)
+    actual = find(spec, expected.path)
     shown = "it is missing" if actual is NOTHING else f"got {_json(actual)}"
-    if wanted.absent:
+    if expected.absent:
         if actual is not NOTHING:
-            yield f"spec {wanted.path}: nothing is expected, {shown}"
-    elif wanted.matches is not None:
-        if not wanted.matches.search(actual if isinstance(actual, str) else _json(actual)):
-            yield f"spec {wanted.path}: /{wanted.matches.pattern}/ is expected, {shown}"
-    elif wanted.contains is not None:
-        whole = isinstance(actual, str) and isinstance(wanted.contains, str) and wanted.contains in actual
-        part = [wanted.contains] if isinstance(actual, list) else wanted.contains
+            yield f"spec {expected.path}: nothing is expected, {shown}"
+    elif expected.matches is not None:
+        if not expected.matches.search(actual if isinstance(actual, str) else _json(actual)):
+            yield f"spec {expected.path}: /{expected.matches.pattern}/ is expected, {shown}"
+    elif expected.contains is not None:
+        whole = isinstance(actual, str) and isinstance(expected.contains, str) and expected.contains in actual
+        part = [expected.contains] if isinstance(actual, list) else expected.contains
         if not whole and (actual is NOTHING or list(missing(part, actual, ""))):
-            yield f"spec {wanted.path}: {_json(wanted.contains)} is expected in it, {shown}"
-    elif actual is NOTHING or actual != wanted.equals:
-        yield f"spec {wanted.path}: {_json(wanted.equals)} is expected, {shown}"
+            yield f"spec {expected.path}: {_json(expected.contains)} is expected in it, {shown}"
+    elif actual is NOTHING or actual != expected.equals:
+        yield f"spec {expected.path}: {_json(expected.equals)} is expected, {shown}"
 
 
 def _time(expect: Expect, done: Outcome) -> Iterator[str]:

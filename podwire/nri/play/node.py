@@ -74,11 +74,11 @@ class PlayedNode:
     async def update_containers(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
         """Updates of unknown containers fail, as in a runtime."""
         self.updates += updates
-        there = {found.described().id: found for found in self.containers()}
+        containers = {container.described().id: container for container in self.containers()}
         for update in updates:
-            if update.container_id in there:
-                there[update.container_id].update(update.linux.resources)
-        return [update for update in updates if update.container_id not in there]
+            if update.container_id in containers:
+                containers[update.container_id].update(update.linux.resources)
+        return [update for update in updates if update.container_id not in containers]
 
     def containers(self) -> list[PlayedContainer]:
         return [container for pod in self.pods.values() for container in pod.containers.values() if container.exists]

@@ -55,10 +55,10 @@ class NamedReader:
         self._api, self._informers, self._trace, self._meter = api, informers, trace, meter
 
     async def read(self, uid: str, pod: Pod) -> list[Read]:
-        wanted = list(named_by(pod))
+        references = list(named_by(pod))
         return (
-            list(await asyncio.gather(*(self._one(uid, pod.namespace, *reference) for reference in wanted)))
-            if wanted
+            list(await asyncio.gather(*(self._one(uid, pod.namespace, *reference) for reference in references)))
+            if references
             else []
         )
 

@@ -181,13 +181,13 @@ class NetworkReconciler:
 
     async def synchronize_pods(self, sandboxes: Iterable[Sandbox], pod_of: Callable[[Sandbox], Object | None]) -> None:
         """Takes over the pods of a Synchronize: forgets those that ended, and marks the others for the next pass."""
-        there = {sandbox.id: sandbox for sandbox in sandboxes}
-        for gone in [sandbox for id_, sandbox in self.sandboxes.items() if id_ not in there]:
+        by_id = {sandbox.id: sandbox for sandbox in sandboxes}
+        for gone in [sandbox for id_, sandbox in self.sandboxes.items() if id_ not in by_id]:
             await self.stop_pod(gone)
-        for sandbox in there.values():
+        for sandbox in by_id.values():
             sandbox.update_from(pod_of(sandbox))
             self.sandboxes.setdefault(sandbox.id, sandbox)
-        self._dirty |= there.keys()
+        self._dirty |= by_id.keys()
         self._synchronized.set()
         self._work.set()
 

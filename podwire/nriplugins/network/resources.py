@@ -141,8 +141,8 @@ def concerning(pod: Pod, resources: Iterable[R], annotation: str) -> list[R]:
 
 def missing(pod: Pod, resources: Sequence[Resource], annotation: str, kind: str) -> list[Problem]:
     """Problems for the names that do not exist."""
-    there = {resource.head.name for resource in resources}
-    gone = [name for name in named(pod, annotation) if name not in there]
+    existing = {resource.head.name for resource in resources}
+    gone = [name for name in named(pod, annotation) if name not in existing]
     reason = "the pod names it, and it does not exist"
     return [Problem(Head(kind=kind, namespace=pod.namespace, name=name), Why.MISSING, "", reason) for name in gone]
 

@@ -47,14 +47,14 @@ def status_of(object_: Object, node: str, report: Report, now: str) -> dict[str,
     nodes = [entry for entry in old.get("nodes") or () if entry.get("name") != node]
     if report.pods:
         nodes = sorted([*nodes, report.entry(node)], key=lambda entry: str(entry["name"]))
-    wanted = {
+    status = {
         "observedGeneration": metadata(object_).get("generation", 0),
         "pods": _pods(nodes),
         "failed": sum(len({row["pod"] for row in entry.get("failures") or ()}) for entry in nodes),
         "nodes": nodes,
         "conditions": _conditions(object_, nodes, old.get("conditions") or [], now),
     }
-    return None if wanted == old else wanted
+    return None if status == old else status
 
 
 def _pods(nodes: Iterable[Mapping[str, Any]]) -> int:

@@ -30,13 +30,13 @@ def apply(tables: Tables, plan: Plan) -> Outcome:
 
     Connections that are open stay what they are. What the kernel refuses, it refuses as a whole.
     """
-    wanted, there = table(plan), tables.get(TABLE)
-    if wanted is None:
-        return Outcome(there is not None and tables.delete(TABLE), plan.problems)
-    if there is not None and same(wanted, there):
+    requested, installed = table(plan), tables.get(TABLE)
+    if requested is None:
+        return Outcome(installed is not None and tables.delete(TABLE), plan.problems)
+    if installed is not None and same(requested, installed):
         return Outcome(False, plan.problems)
     try:
-        tables.put(wanted, instead=there is not None)
+        tables.put(requested, instead=installed is not None)
     except errors.LinuxError as error:
         owners = [owner for way in (plan.inbound, plan.outbound) if way is not None for owner in way.owners]
         refused = [Problem(owner, Why.FAILED, "spec", str(error)) for owner in dict.fromkeys(owners)]

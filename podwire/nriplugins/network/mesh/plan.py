@@ -57,13 +57,13 @@ def plan(pod: Pod, resources: Iterable[PodMesh | Broken]) -> Plan:
     return Plan(ways.get("inbound"), ways.get("outbound"), tuple(problems))
 
 
-def _taken(name: str, wanted: Redirection, ways: dict[str, Redirection]) -> list[Problem]:
+def _taken(name: str, requested: Redirection, ways: dict[str, Redirection]) -> list[Problem]:
     """Sets a direction, or adds the resource to the owners of an equal one."""
-    other = ways.setdefault(name, wanted)
-    [head] = wanted.owners
-    if (other.direction, other.proxy) != (wanted.direction, wanted.proxy):
+    other = ways.setdefault(name, requested)
+    [head] = requested.owners
+    if (other.direction, other.proxy) != (requested.direction, requested.proxy):
         reason = f"{name} connections go to port {other.direction.port}, as {other.owners[0]} says, which is older"
         return [Problem(head, Why.CONFLICT, f"spec.{name}", reason)]
-    if other is not wanted:
+    if other is not requested:
         ways[name] = Redirection(other.direction, other.proxy, (*other.owners, head))
     return []

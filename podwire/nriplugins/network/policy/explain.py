@@ -171,10 +171,10 @@ def _meant(model: Model, rule: Rule, other: Pod | None, address: IP) -> bool:
 
 def _is_peer(model: Model, peer: Peer, pod: Pod) -> bool:
     if peer.namespace is not None:
-        there = peer.namespace == pod.namespace
+        namespace_matches = peer.namespace == pod.namespace
     else:
-        there = peer.namespaces.matches(model.identities.labels_of(pod.namespace))
-    return there and peer.pods.matches(pod.labels)
+        namespace_matches = peer.namespaces.matches(model.identities.labels_of(pod.namespace))
+    return namespace_matches and peer.pods.matches(pod.labels)
 
 
 def _in_block(block: Block, address: IP) -> bool:

@@ -40,7 +40,7 @@ class Kernel:
         self._program = pod_program() if inside else node_program()
         with ExitStack() as undo:
             undo.callback(self.close)
-            self._there = self._begin()
+            self._applied = self._begin()
             if inside:
                 self._from_node(node)
             undo.pop_all()
@@ -66,23 +66,23 @@ class Kernel:
     def remove(self) -> None:
         """Removes the table: no packet is filtered any more."""
         self._elements.tables().delete(TABLE)
-        self._version, self._there = None, {name: {} for name in SETS}
+        self._version, self._applied = None, {name: {} for name in SETS}
 
-    def apply(self, wanted: Wanted) -> int:
+    def apply(self, content: Wanted) -> int:
         """Applies the content in one transaction; returns how many elements changed. Raises LinuxError.
 
         Connections of addresses that no local pod has any more are forgotten.
         """
-        changes = [*self._changes(wanted)]
+        changes = [*self._changes(content)]
         try:
             self._elements.change(*changes)
         except errors.LinuxError:
             # Somebody else was at our table. What is there is read, not guessed, and the answer is final.
             self._program_again()
-            changes = [*_difference(self._there, wanted.sets)]
+            changes = [*_difference(self._applied, content.sets)]
             self._elements.change(*changes)
         self._note(changes)
-        self._version = wanted.version
+        self._version = content.version
         for change in _freed(changes):
             self._conntrack.forget(change)
         return sum(len(change.add) + len(change.delete) for change in changes)
@@ -91,11 +91,13 @@ class Kernel:
         """Removes addresses from all sets and maps in one transaction, and their connections from conntrack."""
         packed = {ip.packed for ip in ips}
         changes = []
-        for name, there in self._there.items():
+        for name, elements_by_key in self._applied.items():
             if name[:-1] in _BY_ADDRESS:
                 length = 4 if name.endswith("4") else 16
                 elements = [
-                    element for key, element in there.items() if key[:length] in packed or key[-length:] in packed
+                    element
+                    for key, element in elements_by_key.items()
+                    if key[:length] in packed or key[-length:] in packed
                 ]
                 if elements:
                     changes.append(Change(name, delete=elements))
@@ -116,7 +118,7 @@ class Kernel:
     def audit(self) -> bool:
         """Returns whether the kernel still has what was applied; if not, the next `apply` repairs it."""
         try:
-            same = self._read() == self._there
+            same = self._read() == self._applied
         except errors.LinuxError:
             same = False
         if not same:
@@ -129,7 +131,7 @@ class Kernel:
         return self._read()
 
     def _program_again(self) -> None:
-        self._there, self._version = self._begin(), None
+        self._applied, self._version = self._begin(), None
 
     def _read(self) -> dict[str, dict[bytes, Element]]:
         return {name: {key_of(element): element for element in self._elements.list(name)} for name in SETS}
@@ -137,38 +139,38 @@ class Kernel:
     def _from_node(self, addresses: Iterable[IP]) -> None:
         changes: list[Change] = []
         for version, name in NODE.items():
-            wanted = {address.packed: Element(address.packed) for address in addresses if address.version == version}
-            there = {element.key: element for element in self._elements.list(name)}
-            changes += _difference({name: there}, {name: wanted})
+            requested = {address.packed: Element(address.packed) for address in addresses if address.version == version}
+            current = {element.key: element for element in self._elements.list(name)}
+            changes += _difference({name: current}, {name: requested})
         self._elements.change(*changes)
 
-    def _changes(self, wanted: Wanted) -> Iterator[Change]:
-        if self._version is None or self._version != wanted.since:
-            yield from _difference(self._there, wanted.sets)
+    def _changes(self, content: Wanted) -> Iterator[Change]:
+        if self._version is None or self._version != content.since:
+            yield from _difference(self._applied, content.sets)
             return
-        for name, touched in wanted.touched.items():
-            there, then = self._there[name], wanted.sets[name]
-            differing = [key for key in touched if there.get(key) != then.get(key)]
+        for name, touched in content.touched.items():
+            current, requested = self._applied[name], content.sets[name]
+            differing = [key for key in touched if current.get(key) != requested.get(key)]
             if differing:
-                add = [then[key] for key in differing if key in then]
-                yield Change(name, add, [there[key] for key in differing if key in there])
+                add = [requested[key] for key in differing if key in requested]
+                yield Change(name, add, [current[key] for key in differing if key in current])
 
     def _note(self, changes: Iterable[Change]) -> None:
         for change in changes:
-            there = self._there[change.set]
+            current = self._applied[change.set]
             for element in change.delete:
-                there.pop(key_of(element), None)
+                current.pop(key_of(element), None)
             for element in change.add:
-                there[key_of(element)] = element
+                current[key_of(element)] = element
 
 
 def _difference(
-    there: Mapping[str, Mapping[bytes, Element]], wanted: Mapping[str, Mapping[bytes, Element]]
+    applied: Mapping[str, Mapping[bytes, Element]], requested: Mapping[str, Mapping[bytes, Element]]
 ) -> Iterator[Change]:
-    for name, then in wanted.items():
-        now = there[name]
-        add = [element for key, element in then.items() if now.get(key) != element]
-        delete = [element for key, element in now.items() if then.get(key) != element]
+    for name, elements in requested.items():
+        current = applied[name]
+        add = [element for key, element in elements.items() if current.get(key) != element]
+        delete = [element for key, element in current.items() if elements.get(key) != element]
         if add or delete:
             yield Change(name, add, delete)
 

@@ -159,13 +159,13 @@ def place(route: Route) -> Place:
     return route.destination, route.table, route.metric or _DEFAULT_METRIC[route.destination.version]
 
 
-def diff(wanted: Plan, there: There) -> Changes:
+def diff(plan: Plan, state: There) -> Changes:
     """The changes from the state to the plan; equal entries stay."""
     changes = Changes()
-    ours = {place(route): route for route in there.routes if route.protocol == PROTOCOL}
-    others = {place(route): route for route in there.routes if route.protocol != PROTOCOL}
-    for at, route in wanted.routes.items():
-        index = there.links.get(route.interface)
+    ours = {place(route): route for route in state.routes if route.protocol == PROTOCOL}
+    others = {place(route): route for route in state.routes if route.protocol != PROTOCOL}
+    for at, route in plan.routes.items():
+        index = state.links.get(route.interface)
         if index is None:
             reason = f"there is no interface {route.interface} in the pod"
             changes.problems += _failed(route.owners, "spec.interface", reason)
@@ -179,19 +179,19 @@ def diff(wanted: Plan, there: There) -> Changes:
         else:
             changes.add.append(settled)
     changes.drop_routes += ours.values()
-    mine = {rule for rule in there.rules if rule.protocol == PROTOCOL and rule.priority in PRIORITIES}
-    changes.add_rules += [rule for rule in wanted.rules.values() if rule.rule not in mine]
-    changes.drop_rules += mine - {rule.rule for rule in wanted.rules.values()}
+    mine = {rule for rule in state.rules if rule.protocol == PROTOCOL and rule.priority in PRIORITIES}
+    changes.add_rules += [rule for rule in plan.rules.values() if rule.rule not in mine]
+    changes.drop_rules += mine - {rule.rule for rule in plan.rules.values()}
     return changes
 
 
-def _same(there: Route, wanted: Route) -> bool:
+def _same(current: Route, requested: Route) -> bool:
     return (
-        there.gateway == wanted.gateway
-        and there.ifindex == wanted.ifindex
-        and there.mtu == wanted.mtu
-        and there.advmss == wanted.advmss
-        and (there.onlink == wanted.onlink or wanted.gateway is None)
+        current.gateway == requested.gateway
+        and current.ifindex == requested.ifindex
+        and current.mtu == requested.mtu
+        and current.advmss == requested.advmss
+        and (current.onlink == requested.onlink or requested.gateway is None)
     )
 
 
