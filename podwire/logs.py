@@ -4,10 +4,14 @@ import contextlib
 import contextvars
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, TextIO
+
+LEVEL = "PODWIRE_LOG_LEVEL"
+"""Set by `podwire up --log-level`, for all components of the cluster."""
 
 _bound: contextvars.ContextVar[dict[str, Any]] = contextvars.ContextVar("podwire_log_bound")
 
@@ -72,10 +76,10 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def set_up(*, level: str = "info", form: str = "text", stream: TextIO = sys.stderr) -> None:
-    """Log to `stream`; called once by a program's main, never by a component."""
+def set_up(*, level: str = "", form: str = "text", stream: TextIO = sys.stderr) -> None:
+    """Log to `stream`; called once by a program's main, never by a component. The default level is `LEVEL`, or info."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    root.setLevel((level or os.environ.get(LEVEL) or "info").upper())

@@ -23,8 +23,6 @@ from podwire.trace.html import html
 from podwire.trace.mermaid import mermaid
 from podwire.trace.plain_text import plain
 from podwire.trace.pod_trace import PodTrace, PodTraces, shorten
-from podwire.trace.record import Record
-from podwire.trace.redact import redacted
 from podwire.trace.segments import Reader
 from podwire.trace.text import text
 
@@ -68,7 +66,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: %(default)s)"
     )
-    how.add_argument("--raw", action="store_true", help="show secrets, if the collector kept them; only for root")
     how.add_argument(
         "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
     )
@@ -108,8 +105,6 @@ def _refuse(arguments: argparse.Namespace) -> None:
     """Rejects options that cannot be combined."""
     chosen = [bool(value) for value in (arguments.pod, arguments.last, arguments.slow, arguments.diff)]
     todo = [bool(value) for value in (arguments.follow, arguments.check, arguments.diff, arguments.otlp)]
-    if arguments.raw and os.geteuid() != 0:
-        raise UserError("--raw shows secrets, and only root may see them")
     if sum(chosen) > 1:
         raise UserError("use only one of POD, --last, --slow and --diff")
     if sum(todo) > 1:
@@ -179,20 +174,15 @@ def _slowest(traces: PodTraces) -> list[PodTrace]:
 
 def _shown(traces: PodTraces, trace: PodTrace, arguments: argparse.Namespace) -> str:
     if arguments.format == "json":
-        return as_json(_records(traces, trace, raw=arguments.raw))
+        return as_json(traces.records(trace))
     flow = load(arguments.flow)
     drawn = shorten(annotated(brief(trace, flow) if arguments.brief else trace, flow))
     renderers: dict[str, Callable[[], str]] = {
         "text": lambda: text(drawn, _width(), colours=_colours(arguments)),
         "mermaid": lambda: mermaid(drawn),
-        "html": lambda: html(drawn, _records(traces, trace, raw=arguments.raw), trace),
+        "html": lambda: html(drawn, traces.records(trace), trace),
     }
     return renderers[arguments.format]()
-
-
-def _records(traces: PodTraces, trace: PodTrace, *, raw: bool) -> list[Record]:
-    found = traces.records(trace)
-    return found if raw else [msgspec.structs.replace(record, detail=redacted(record.detail)) for record in found]
 
 
 def _width() -> int:

@@ -4,6 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
+from podwire import logs
 from podwire.cli.main import UserError
 from podwire.cli.options import add_prefix
 from podwire.cli.progress import progress
@@ -72,6 +73,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="run `podwire network-driver` on each node, with an optional YAML file",
     )
+    parser.add_argument_group("logs").add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="of all components, until the next `up` (default: %(default)s)",
+    )
     trace = parser.add_argument_group("trace")
     trace.add_argument("--otlp", type=_endpoint, metavar="URL", help="send traces to an OpenTelemetry collector, too")
 
@@ -79,6 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if os.geteuid() != 0:
         raise UserError("needs root, for namespaces, links and mounts; try `sudo podwire up`")
+    os.environ[logs.LEVEL] = arguments.log_level
     try:
         wanted = UpOptions(
             runtime=arguments.runtime,

@@ -47,8 +47,6 @@ class CollectorOptions:
     directory: Path
     limit: int = 32 << 20
     """Bytes of all records together."""
-    keep_secrets: bool = False
-    """For `podwire trace --raw`; otherwise secrets are never stored."""
     otlp: str = ""
     """URL of an OpenTelemetry collector that receives spans; empty for none."""
 
@@ -68,7 +66,7 @@ async def collect(options: CollectorOptions, ready: Callable[[], object] = lambd
     async with contextlib.AsyncExitStack() as stack:
         receiver = await Receiver.open(options.socket)
         stack.push_async_callback(receiver.close)
-        collector = Collector(options.directory, limit=options.limit, keep_secrets=options.keep_secrets)
+        collector = Collector(options.directory, limit=options.limit)
         if options.otlp:
             collector.subscribe(await stack.enter_async_context(_exporter(options.otlp)))
         ready()

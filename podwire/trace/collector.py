@@ -31,9 +31,7 @@ class Limits:
 class Collector:
     """Stores what arrives at a socket."""
 
-    def __init__(
-        self, directory: Path, *, limit: int = LIMIT, keep_secrets: bool = False, limits: Limits | None = None
-    ) -> None:
+    def __init__(self, directory: Path, *, limit: int = LIMIT, limits: Limits | None = None) -> None:
         """`limit` bounds the bytes of all stored records."""
         self._pods = Pods()
         reader = Reader(directory)
@@ -42,7 +40,6 @@ class Collector:
         for trouble in reader.troubles():
             _log.warning("cannot read stored trace records", extra={"error": trouble})
         self._writer = Writer(directory, limit)
-        self._keep_secrets = keep_secrets
         self._limits = limits or Limits()
         self._lost = LossLog(_log, "trace records were lost", "records")
         self._rejected = LossLog(_log, "trace datagrams were rejected", "datagrams")
@@ -98,7 +95,7 @@ class Collector:
     def _records(self, datagrams: Iterable[bytes]) -> Iterator[Record]:
         for datagram in datagrams:
             try:
-                yield digested(decode(datagram), self._pods, keep_secrets=self._keep_secrets)
+                yield digested(decode(datagram), self._pods)
             except Exception as error:  # noqa: BLE001 - one bad datagram must not stop the others
                 self._rejected.add(1, str(error))
 

@@ -1,4 +1,4 @@
-"""Turns datagrams into records: decodes bodies and messages, finds the pod, removes secrets. Pure.
+"""Turns datagrams into records: decodes bodies and messages, finds the pod. Pure.
 
 Requests to the API server are digested in `digest_http`; calls of CRI, device plugins and NRI plugins in `digest_grpc`;
 calls of DRA drivers in `digest_dra`; program executions and writes to the store here.
@@ -15,19 +15,17 @@ from podwire.trace import digest_dra, digest_grpc, digest_http
 from podwire.trace.participants import CNI_PLUGIN, DEVICE_PLUGIN, NETWORK_DRIVER, of_socket
 from podwire.trace.pods import About, Pods
 from podwire.trace.record import MOST_DETAIL, Record, encode
-from podwire.trace.redact import redacted
 
 Detail = dict[str, Any]
 REGISTRY = "/registry/"
 
 
-def digested(raw: Record, pods: Pods, *, keep_secrets: bool = False) -> Record:
+def digested(raw: Record, pods: Pods) -> Record:
     """Returns the record to store. Each datagram gives one record, so that sequence numbers have no holes."""
     detail, about = _digester(raw)(raw)
     if about.name:
         detail = {"namespace": about.namespace, "name": about.name, **detail}
     pod = raw.pod or _resolved(raw, about, pods)
-    secret = "/secrets" in raw.method
     return Record(
         id=raw.id,
         seq=raw.seq,
@@ -38,7 +36,7 @@ def digested(raw: Record, pods: Pods, *, keep_secrets: bool = False) -> Record:
         pod=pod,
         node=raw.node,
         outcome=raw.outcome,
-        detail=_bounded(detail if keep_secrets else redacted(detail, secret=secret)),
+        detail=_bounded(detail),
     )
 
 

@@ -28,7 +28,7 @@ MOST_DETAILS = 4 << 20
 
 
 def html(trace: PodTrace, records: Iterable[Record], whole: PodTrace | None = None) -> str:
-    """Returns the page. For a part of a trace, `whole` has the times. Records must be redacted before."""
+    """Returns the page. For a part of a trace, `whole` has the times."""
     style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
     picture = Picture(trace)
     return (

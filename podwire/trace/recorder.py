@@ -1,7 +1,8 @@
 """A Tap that sends every hop as a datagram.
 
-It runs inside the calls that are recorded, so it does as little as possible: bodies and messages are passed on as they
-are, and the collector decodes them. A body that is too large is left out, but not the name of the object.
+It runs inside the calls that are recorded, so it does as little as possible: most bodies and messages are passed on as
+they are, and the collector decodes them. Secrets do not leave the process: those at known positions are replaced first
+(`redact`). A body that is too large is left out, but not the name of the object.
 """
 
 import contextlib
@@ -17,6 +18,8 @@ from google.protobuf.message import Message
 from podwire.interfaces import Hop
 from podwire.linux.proc.processes import Finished
 from podwire.trace.record import MOST_DETAIL, Record, encode
+from podwire.trace.redact import Position, cni_configuration, cni_environment
+from podwire.trace.redact_messages import redacted
 from podwire.transports.tapped import Execution, Stored
 from podwire.transports.tapped_http import TappedExchange, TappedRequest
 
@@ -41,20 +44,21 @@ class Recorder:
             return
         now = time.time()
         id_ = f"{self._sender}.{hop.detail['call']:x}"
-        for detail in _details(hop):
+        position = Position(hop.method)
+        for detail in _details(hop, position):
             record = Record(
                 id=id_,
                 seq=next(self._numbers),
                 time=now,
                 caller=hop.caller,
                 callee=hop.callee,
-                method=hop.method,
+                method=position.method,
                 pod=hop.pod,
                 node=self._node,
                 outcome=hop.outcome,
                 detail=detail,
             )
-            with contextlib.suppress(UnicodeEncodeError):  # not valid text: lost, and noticed by its sequence number
+            with contextlib.suppress(UnicodeEncodeError, RecursionError):  # lost, and noticed by its sequence number
                 self._send(encode(record))
 
 
@@ -68,42 +72,42 @@ def _is_recorded(hop: Hop) -> bool:
     return path.startswith("/api/v1/") or (path.startswith("/apis/") and path.count("/") > 3)
 
 
-def _details(hop: Hop) -> Iterator[dict[str, Any]]:
+def _details(hop: Hop, position: Position) -> Iterator[dict[str, Any]]:
     """Yields the content of the datagrams: one for each hop, one for each line of a stream."""
     carried = hop.detail
     if "event" in carried:
         for line in carried["event"].splitlines():
-            yield {"event": _json(line)}
+            yield {"event": _json(line, position)}
         return
     detail = {name: value for name, value in carried.items() if name not in ("call", "request", "response")}
     if "request" in carried:
-        detail |= _request_detail(carried["request"])
+        detail |= _request_detail(carried["request"], position)
     if "response" in carried:
-        detail |= _response_detail(carried["response"])
+        detail |= _response_detail(carried["response"], position)
     yield detail
 
 
-def _request_detail(request: object) -> dict[str, Any]:
+def _request_detail(request: object, position: Position) -> dict[str, Any]:
     match request:
         case TappedRequest():
             return {name.replace("-", "_"): request.headers[name] for name in _KUBECTL if name in request.headers}
         case Message():
             return {"message": _message(request)}
         case Stored():
-            return {"object": _json(request.value)} if request.value else {}
+            return {"object": _json(request.value, position)} if request.value else {}
         case Execution():
-            env = {name: value for name, value in request.env.items() if name.startswith("CNI_")}
-            return {"argv": list(request.argv), "env": env, "stdin": _text(request.stdin)}
+            stdin = cni_configuration(request.stdin) if len(request.stdin) <= MOST_BODY else {"cut": len(request.stdin)}
+            return {"argv": list(request.argv), "env": cni_environment(request.env), "stdin": stdin}
         case _:
             return {}
 
 
-def _response_detail(response: object) -> dict[str, Any]:
+def _response_detail(response: object, position: Position) -> dict[str, Any]:
     match response:
         case TappedExchange():
-            detail = {"request": _text(response.asked.body)} if response.asked.body else {}
+            detail = {"request": _client_json(response.asked, position)} if response.asked.body else {}
             if response.body and response.content_type.startswith(_JSON):
-                detail["response"] = _json(response.body)
+                detail["response"] = _json(response.body, position)
             return detail
         case Message():
             return {"message": _message(response)}
@@ -114,7 +118,7 @@ def _response_detail(response: object) -> dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    data = message.SerializeToString()
+    data = redacted(message).SerializeToString()
     name = message.DESCRIPTOR.name
     return {"type": name, "data": data} if len(data) <= MOST_BODY else {"type": name, "cut": len(data)}
 
@@ -123,9 +127,18 @@ def _text(data: bytes) -> Any:
     return data.decode("utf-8", "replace") if len(data) <= MOST_BODY else {"cut": len(data)}
 
 
-def _json(data: bytes) -> Any:
+def _client_json(request: TappedRequest, position: Position) -> Any:
+    """The body of a request: it may be anything, so that it is decoded here or by the collector, as text."""
+    body = request.body
+    if len(body) > MOST_BODY or not body.lstrip().startswith((b"{", b"[")):
+        return {"cut": len(body)}
+    shown = position.json(body)
+    return _text(body) if isinstance(shown, msgspec.Raw) else shown
+
+
+def _json(data: bytes, position: Position) -> Any:
     """Passes JSON of our own on without parsing; if it is too large, only what it is about."""
-    return msgspec.Raw(data) if len(data) <= MOST_BODY else _head(data)
+    return position.json(data) if len(data) <= MOST_BODY else _head(data)
 
 
 class _Meta(msgspec.Struct, omit_defaults=True):

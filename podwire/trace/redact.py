@@ -1,50 +1,207 @@
-"""Removes secrets from records, by the keys under which they occur. Pure."""
+"""Hides secrets in what a recorder sends, by position: inside the process that has them. Pure.
 
+A position is the kind of content and the path in it. What is hidden is replaced by `(redacted)`; the names of
+variables and keys stay.
+
+| content                    | hidden                                                                             |
+|----------------------------|------------------------------------------------------------------------------------|
+| Secret, and patches of one | all but kind, metadata without annotations, type, and names of the keys            |
+| TokenRequest, TokenReview  | `status.token`, `spec.token`                                                       |
+| other objects and patches  | `env[].value`, `httpHeaders[].value`, the annotation in which kubectl keeps a copy |
+| requests through a proxy   | bodies; the query, as for exec, attach and portforward                             |
+| CNI environment            | all but the variables of the specification; CNI_ARGS that do not name the pod      |
+| CNI configuration          | values of keys that neither the specification nor a common plugin defines          |
+| protobuf messages          | see `redact_messages`                                                              |
+
+Bodies that are not JSON are not sent at all. Free text is sent as it is: error messages, and what a program prints.
+Values of ConfigMaps, and commands in the specification of a pod, are not secrets.
+"""
+
+import re
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 HIDDEN = "(redacted)"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-_KEYS = frozenset({
-    "token", "password", "authorization", "auth", "identity_token", "registry_token", "identitytoken", "registrytoken",
-    "client-key-data", "privatekey", "bearertoken", "id_token", "refresh-token", "id-token",
-})  # fmt: skip
-"""In lower case. `auth` is what CRI calls the credentials for an image's registry."""
+_SECRETS = re.compile(r"/(?:api/v1(?:/namespaces/[^/]+)?|registry)/secrets(?:/|$)")
+_TOKENS = re.compile(r"/serviceaccounts/[^/]+/token$|/tokenreviews$")
+_FORWARDED = re.compile(r"/(?:pods|services|nodes)/[^/]+/proxy(?:/|$)")
+_STREAMED = re.compile(r"/pods/[^/]+/(?:exec|attach|portforward)$")
 
-_SECRET_KINDS = frozenset({"Secret", "SecretList"})
-_SECRET_FIELDS = ("data", "stringData", "value", "annotations")
-"""Fields of a Secret or of a patch of one; an annotation may hold the whole Secret as it was last applied."""
+_MARKS = (b'"env"', b"/env", b'"httpHeaders"', b"/httpHeaders", b"last-applied", b'"Secret', b"\\u00")
+"""A body without any of these has no secret at a position of its own; most bodies are passed on without decoding."""
 
+_UNREADABLE = (msgspec.MsgspecError, RecursionError)
+"""Errors for a body that is not JSON, or nested too deeply to be looked through."""
 
-def redacted(detail: Any, *, secret: bool = False) -> Any:
-    """Returns the same detail with every secret value replaced; `secret` marks the content of a Secret of any form."""
-    if isinstance(detail, dict):
-        return _object(detail, secret)
-    return _list(detail, secret) if isinstance(detail, list) else detail
+_LISTS_OF_VALUES = ("env", "httpHeaders")
+_NAMES_OF_SECRETS = frozenset({"apiVersion", "kind", "type", "immutable", "op", "path", "from"})
+"""Fields of a Secret, or of an operation of a JSON patch, that have no content of it."""
 
 
-def _object(detail: dict[str, Any], secret: bool) -> dict[str, Any]:
-    """Calls no function for scalars: most values are scalars, and there are many."""
-    kind = detail.get("kind")
-    secret = secret or (isinstance(kind, str) and kind in _SECRET_KINDS)  # an attribute of a device may have that name
+class Position:
+    """The part of a position that the method of a call gives: `VERB PATH?QUERY`, or `verb KEY` for a store."""
+
+    __slots__ = ("_is_forwarded", "_is_secret", "_is_token", "method")
+
+    def __init__(self, method: str) -> None:
+        path, has_query, _ = method.partition(" ")[2].partition("?")
+        self._is_secret = "/secrets" in path and _SECRETS.match(path) is not None
+        self._is_token = "/token" in path and _TOKENS.search(path) is not None
+        self._is_forwarded = "/proxy" in path and _FORWARDED.search(path) is not None
+        self.method = method
+        """The method; for a request that is passed on to a node or pod, without its query: commands, passwords."""
+        if has_query and (self._is_forwarded or _STREAMED.search(path)):
+            self.method = f"{method.partition('?')[0]}?{HIDDEN}"
+
+    def json(self, body: bytes) -> Any:
+        """Returns JSON without its secrets, or what was cut."""
+        if self._is_forwarded:
+            return {"cut": len(body)}
+        if not (self._is_secret or self._is_token or any(mark in body for mark in _MARKS)):
+            return msgspec.Raw(body)
+        try:
+            return self._value(msgspec.json.decode(body))
+        except _UNREADABLE:
+            return {"cut": len(body)}
+
+    def _value(self, value: Any) -> Any:
+        if self._is_secret and not (isinstance(value, dict) and value.get("kind") == "Status"):
+            return _secret(value)
+        if self._is_token and isinstance(value, dict):
+            value = {name: _without_token(part) if name in ("spec", "status") else part for name, part in value.items()}
+        return _visible(value)
+
+
+def _secret(value: Any) -> Any:
+    """A Secret, a list or a patch of them: only the fields that are known to be harmless keep their values."""
+    if isinstance(value, list):
+        return [_secret(item) for item in value]
+    if not isinstance(value, dict):
+        return HIDDEN
     result = {}
-    for name, value in detail.items():
-        if name.lower() in _KEYS or (secret and name in _SECRET_FIELDS):
-            result[name] = _hidden(value)
-        elif isinstance(value, dict):
-            result[name] = _object(value, secret)
+    for name, part in value.items():
+        if name in _NAMES_OF_SECRETS:
+            result[name] = part
+        elif name == "metadata" and isinstance(part, dict):
+            result[name] = {key: hidden(field) if key == "annotations" else field for key, field in part.items()}
+        elif name in ("items", "rows", "object"):
+            result[name] = _secret(part)
         else:
-            result[name] = _list(value, secret) if isinstance(value, list) else value
+            result[name] = hidden(part)
     return result
 
 
-def _list(detail: list[Any], secret: bool) -> list[Any]:
-    return [redacted(item, secret=secret) for item in detail]
+def _without_token(value: Any) -> Any:
+    return {**value, "token": HIDDEN} if isinstance(value, dict) and value.get("token") else value
 
 
-def _hidden(value: Any) -> Any:
-    """Keys are not secret; values of other types, such as automountServiceAccountToken, are not either."""
+def _visible(value: Any) -> Any:
+    """Any object but a Secret. Calls no function for scalars: most values are scalars, and there are many."""
     if isinstance(value, dict):
-        return {name: _hidden(item) for name, item in value.items()}
+        return _secret(value) if value.get("kind") in ("Secret", "SecretList") else _object(value)
+    return [_visible(item) for item in value] if isinstance(value, list) else value
+
+
+def _object(value: dict[str, Any]) -> dict[str, Any]:
+    result = {}
+    for name, part in value.items():
+        if isinstance(part, dict):
+            result[name] = _annotations(part) if name == "annotations" else _visible(part)
+        elif isinstance(part, list):
+            result[name] = [_named_value(item) for item in part] if name in _LISTS_OF_VALUES else _visible(part)
+        else:
+            result[name] = part
+    if isinstance(path := value.get("path"), str) and "value" in value and "op" in value:
+        result["value"] = _patched(path, result["value"])
+    return result
+
+
+def _named_value(value: Any) -> Any:
+    """An entry of `env` or `httpHeaders`."""
+    if not isinstance(value, dict):
+        return HIDDEN
+    return {name: HIDDEN if name == "value" else part for name, part in value.items()}
+
+
+def _annotations(value: dict[str, Any]) -> dict[str, Any]:
+    return {**value, LAST_APPLIED: HIDDEN} if LAST_APPLIED in value else value
+
+
+def _patched(path: str, value: Any) -> Any:
+    """The value of one operation of a JSON patch, whose path ends at a position or goes through one."""
+    steps = path.split("/")
+    if any(name in steps for name in _LISTS_OF_VALUES) or steps[-1] == LAST_APPLIED.replace("/", "~1"):
+        return hidden(value)
+    return _annotations(value) if steps[-1] == "annotations" and isinstance(value, dict) else value
+
+
+def hidden(value: Any) -> Any:
+    """Hides all strings and numbers below a value; the names of keys stay."""
+    if isinstance(value, dict):
+        return {name: hidden(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_hidden(item) for item in value]
-    return HIDDEN if isinstance(value, str) and value else value
+        return [hidden(item) for item in value]
+    return value if value is None or isinstance(value, bool) or value == "" else HIDDEN
+
+
+# CNI
+
+_VARIABLES = ("CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH", "CNI_NETNS_OVERRIDE")
+_ARGUMENTS = frozenset({
+    "IgnoreUnknown", "K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_UID", "K8S_POD_INFRA_CONTAINER_ID", "IP", "MAC",
+})  # fmt: skip
+_CAPABILITIES = frozenset({
+    "aliases", "bandwidth", "cgroupPath", "deviceID", "dns", "infinibandGUID", "ipRanges", "ips", "mac", "portMappings",
+})  # fmt: skip
+_KEYS = frozenset({
+    # the specification
+    "capabilities", "cni.dev/attachments", "cni.dev/valid-attachments", "cniVersion", "cniVersions", "disableCheck",
+    "disableGC", "dns", "name", "plugins", "prevResult", "type",
+    # the reference plugins and ours
+    "addresses", "allmulti", "backend", "bcqueuelen", "bridge", "conditionsV4", "conditionsV6", "dataDir", "device",
+    "egressBurst", "egressRate", "externalSetMarkChain", "firewalldZone", "gateway", "hairpinMode", "hwaddr",
+    "ingressBurst", "ingressPolicy", "ingressRate", "ipMasqBackend", "ipspoofchk", "iptablesAdminChainName",
+    "kernelpath", "mac", "macspoofchk", "master", "mode", "mtu", "pciBusID", "rangeEnd", "rangeStart", "ranges",
+    "resolvConf", "routes", "shapedSubnets", "subnet", "sysctl", "unshapedSubnets", "vlanTrunk",
+})  # fmt: skip
+
+
+def cni_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables of the CNI specification."""
+    result = {name: env[name] for name in _VARIABLES if name in env}
+    if "CNI_ARGS" in env:
+        pairs = (pair.partition("=") for pair in env["CNI_ARGS"].split(";"))
+        shown = (
+            f"{name}{equals}{value if name in _ARGUMENTS or not equals else HIDDEN}" for name, equals, value in pairs
+        )
+        result["CNI_ARGS"] = ";".join(shown)
+    return result
+
+
+def cni_configuration(stdin: bytes) -> Any:
+    """Returns the configuration that a plugin gets; of one that is not JSON, only the size."""
+    if not stdin:
+        return ""
+    try:
+        config = msgspec.json.decode(stdin)
+        return _cni(config) if isinstance(config, dict) else {"cut": len(stdin)}
+    except _UNREADABLE:
+        return {"cut": len(stdin)}
+
+
+def _cni(config: dict[str, Any]) -> dict[str, Any]:
+    result = {}
+    for name, part in config.items():
+        if name in _KEYS:
+            result[name] = part
+        elif name == "ipam" and isinstance(part, dict):
+            result[name] = _cni(part)
+        elif name == "runtimeConfig" and isinstance(part, dict):
+            result[name] = {key: value if key in _CAPABILITIES else hidden(value) for key, value in part.items()}
+        else:
+            result[name] = hidden(part)
+    return result

@@ -15,7 +15,6 @@ from podwire.trace.diff import kind_of
 from podwire.trace.labels import label_of
 from podwire.trace.pod_trace import is_request, is_running
 from podwire.trace.record import Record, succeeded
-from podwire.trace.redact import redacted
 
 ROOT = "podwire"
 """The service of the root span."""
@@ -211,7 +210,7 @@ def _attributes(begin: Record, end: Record) -> Iterable[tuple[str, Value]]:
         yield "process.exit.code", code
     for name, record in (("podwire.request", begin), ("podwire.response", end)):
         if record.detail:
-            yield name, msgspec.json.encode(redacted(record.detail)).decode()[:LONGEST]
+            yield name, msgspec.json.encode(record.detail).decode()[:LONGEST]
 
 
 def _uid(pod: str) -> str:
