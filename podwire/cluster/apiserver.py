@@ -195,5 +195,5 @@ def _write_kubeconfig(identity: Identity, pki: Pki, url: str) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     """Replaces a file atomically and durably, readable by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_durably(path, data)

@@ -52,7 +52,7 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_id: str
     state: str
     config: bytes
-    """The ContainerConfig, serialized."""
+    """The ContainerConfig, serialized, without its secrets: only the OCI specification has these."""
     image_id: str
     image_ref: str
     created_at: int
@@ -74,6 +74,8 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Its resource limits; None means those of its configuration."""
     links: dict[str, str] = {}
     """Links of the host that move into its network namespace when it starts, and their names there."""
+    fingerprint: str = ""
+    """Of the whole ContainerConfig, to recognize a repeated CreateContainer; empty in records of earlier versions."""
 
 
 Record = TypeVar("Record", SandboxRecord, ContainerRecord)

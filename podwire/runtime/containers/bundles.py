@@ -160,7 +160,8 @@ class Bundles:
             (home / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         writable = self.images.prepare(plan.id, plan.image)
         (home / "writable.json").write_bytes(msgspec.json.encode([str(writable.upper), str(writable.work)]))
-        (home / "config.json").write_bytes(msgspec.json.encode(plan.spec))
+        with open(home / "config.json", "wb", opener=_private) as file:
+            file.write(msgspec.json.encode(plan.spec))
 
     def writable(self, id_: str) -> tuple[Path, Path]:
         """Returns the upper and the work directory of a container's overlay."""
@@ -306,3 +307,8 @@ def _first(layers: Sequence[Path], path: str) -> str:
                 return ""
             return file.read(ACCOUNTS_BYTES).decode("utf-8", "replace")
     return ""
+
+
+def _private(path: str, flags: int) -> int:
+    """Opens a file for root only: an OCI specification has the values of all environment variables."""
+    return os.open(path, flags, 0o600)

@@ -1,6 +1,7 @@
 """One container: its record, its configuration and its locks."""
 
 import asyncio
+import hashlib
 import signal
 from dataclasses import dataclass, field
 
@@ -30,10 +31,30 @@ class Container:
     def running(self) -> bool:
         return self.record.state == "running"
 
+    def was_created_by(self, config: pb.ContainerConfig) -> bool:
+        """Whether a CreateContainer with this configuration is a repetition of its own."""
+        if self.record.fingerprint:
+            return self.record.fingerprint == fingerprint(config)
+        return self.config == config
+
     @property
     def limits(self) -> Limits:
         """Its resource limits."""
         return self.record.limits or limits_of(self.config.linux.resources)
+
+
+def fingerprint(config: pb.ContainerConfig) -> str:
+    """Returns the same text for equal configurations, and does not show what is in them."""
+    return hashlib.blake2s(config.SerializeToString(deterministic=True)).hexdigest()
+
+
+def without_secrets(config: pb.ContainerConfig) -> pb.ContainerConfig:
+    """Returns a copy to keep and to record: without variables, and without the arguments in which they are expanded."""
+    copy = pb.ContainerConfig()
+    copy.CopyFrom(config)
+    for name in ("envs", "command", "args"):
+        copy.ClearField(name)
+    return copy
 
 
 def exit_reason(exited: Exited, *, oom: bool) -> str:

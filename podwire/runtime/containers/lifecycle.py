@@ -37,7 +37,7 @@ from podwire.linux.cgroups.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import AlreadyExists, FailedPrecondition, Internal, NotFound, RpcError
 from podwire.runtime.containers.bundles import Bundles
-from podwire.runtime.containers.container import Container, exit_reason, stop_signal
+from podwire.runtime.containers.container import Container, exit_reason, fingerprint, stop_signal, without_secrets
 from podwire.runtime.containers.net_devices import move_net_devices
 from podwire.runtime.containers.shim import ShimClient, Started
 from podwire.runtime.cri.events import Events
@@ -115,7 +115,7 @@ class Containers:
             sandbox.check_ready()
             for container in self.of(sandbox.id):
                 if container.config.metadata == request.config.metadata:
-                    if container.config == request.config:
+                    if container.was_created_by(request.config):
                         return container.id
                     name = request.config.metadata.name
                     raise AlreadyExists(f"config.metadata: {name!r} is the name of container {container.id}")
@@ -126,11 +126,12 @@ class Containers:
         plan = await asyncio.to_thread(
             self._bundles.plan, new_id(), self._sandboxes.pod(sandbox), config, self._target_pid(config)
         )
+        kept = without_secrets(config)
         record = ContainerRecord(
             id=plan.id,
             sandbox_id=sandbox.id,
             state="created",
-            config=config.SerializeToString(),
+            config=kept.SerializeToString(),
             image_id=plan.image.id,
             image_ref=plan.image.digests[0] if plan.image.digests else plan.image.id,
             created_at=self._now(),
@@ -139,10 +140,11 @@ class Containers:
             gid=plan.user.gid,
             groups=plan.user.groups,
             hooked="created",
+            fingerprint=fingerprint(config),
         )
         await asyncio.to_thread(self._records.put, record.id, record, Durability.PROCESS_DEATH)
         failpoint(RECORDED)
-        container = Container(record, config)
+        container = Container(record, kept)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._undo_create, container, sandbox)
             draft = ContainerDraft(spec=plan.spec, limits=container.limits, links=plan.links)

@@ -1,10 +1,13 @@
 """kill -9 of the runtime at every step of its work, and of what it depends on."""
 
 import asyncio
+import base64
 import contextlib
+import json
 import os
 import random
 import signal
+import stat
 import sys
 import time
 from pathlib import Path
@@ -140,6 +143,29 @@ async def test_a_clean_stop_leaves_pods_running(own, kubelet_of):
         await cri.remove(pod)
     own.stop()
     assert own.leaks() == []
+
+
+async def test_a_restarted_runtime_recognizes_a_container_without_keeping_its_secrets(own, kubelet_of):
+    own.start()
+    async with kubelet_of(own) as cri:
+        pod = await cri.run()
+        config = cri.container_config("sh", "-c", "sleep 1000", "--password=hunter2")
+        config.envs.add(key="PASSWORD", value=b"hunter2")
+        id_ = await cri.create(pod, config)
+        own.restart()
+        again = await cri("CreateContainer", pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config)
+        assert again.container_id == id_
+        config.envs[0].value = b"another"
+        refusal = await cri.refused("CreateContainer", pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config)
+        assert refusal.name == "ALREADY_EXISTS"
+        await cri("StartContainer", container_id=id_)
+        assert await cri.said(id_, "echo $PASSWORD") == "hunter2\n"
+        directory = own.state / "runtime/containers" / id_
+        record = json.loads((directory / "record.json").read_text().splitlines()[-1])["record"]
+        assert b"hunter2" not in base64.b64decode(record["config"])
+        assert stat.S_IMODE((directory / "config.json").stat().st_mode) == 0o600
+        await cri.remove(pod)
+    own.stop()
 
 
 async def test_a_second_runtime_on_the_same_prefix_is_refused(own, kubelet_of):
