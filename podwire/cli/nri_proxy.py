@@ -15,7 +15,7 @@ from podwire import logs
 from podwire.cli.main import UserError
 from podwire.cli.nri_fake import LAUNCHED, SOCKET
 from podwire.cli.options import write_line
-from podwire.nri.play.plugin import How, Process, connecting, launched
+from podwire.nri.play.plugin import DEFAULT_LIMITS, How, Process, connecting, launched
 from podwire.nri.proxy import Proxy, Seen, Summary
 from podwire.nri.proxy.summary import line
 from podwire.protocols.nri.names import PluginId
@@ -120,5 +120,5 @@ async def _ended(process: Process) -> int:
     try:
         await process.ended.wait()
     finally:
-        await process.end(gently=True)
+        await process.end(grace=DEFAULT_LIMITS.stop)
     return process.code if process.code is not None and process.code >= 0 else 1

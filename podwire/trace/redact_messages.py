@@ -63,17 +63,18 @@ def redacted(message: M) -> M:
 
 @cache
 def _steps(descriptor: Descriptor) -> tuple[_Hide, ...]:
-    return tuple(_step(descriptor.full_name, field) for field in descriptor.fields if _reaches(field, frozenset()))
+    owner = descriptor.full_name
+    return tuple(_step(owner, field) for field in descriptor.fields if _reaches(owner, field, frozenset()))
 
 
-def _reaches(field: FieldDescriptor, above: frozenset[str]) -> bool:
+def _reaches(owner: str, field: FieldDescriptor, above: frozenset[str]) -> bool:
     """Whether a field is a position, or contains one."""
-    if field.name in FIELDS.get(field.containing_type.full_name, ()) or field.name == "annotations":
+    if field.name in FIELDS.get(owner, ()) or field.name == "annotations":
         return True
     inner = field.message_type
     if inner is None or inner.full_name in above:
         return False
-    return any(_reaches(part, above | {inner.full_name}) for part in inner.fields)
+    return any(_reaches(inner.full_name, part, above | {inner.full_name}) for part in inner.fields)
 
 
 def _step(owner: str, field: FieldDescriptor) -> _Hide:
