@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import KernelNamespaces, in_thread
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.podresources import podresources_pb2 as resources
+from tests.eventually import eventually
 
 PATIENCE = 60.0
 MS_REC_PRIVATE = 16384 | 1 << 18
@@ -46,15 +46,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     in_thread(run)
     return True
-
-
-def eventually(true: Callable[[], object], told: str = "it never happened") -> object:
-    """What `true` says, as soon as it says something."""
-    end = time.monotonic() + PATIENCE
-    while not (found := true()):
-        assert time.monotonic() < end, told
-        time.sleep(0.01)
-    return found
 
 
 class FakeKubelet:
@@ -127,7 +118,7 @@ class FakeKubelet:
     def wait_until_asked(self) -> None:
         """Until a question that was asked after now has been answered, and another one after that was begun."""
         now = self.lists
-        eventually(lambda: self.lists >= now + 2, "the plugin asks no more")
+        eventually(lambda: self.lists >= now + 2)
 
 
 class FakeClient:
@@ -174,8 +165,6 @@ class FakeClient:
 
 class Host:
     """Links, namespaces and files of one test, and the plugin's process."""
-
-    eventually = staticmethod(eventually)
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from tests.eventually import eventually
+
 NICS = {"name": "nics", "interfaces": {"names": ["nic*"]}}
 VETHS = {"name": "veths", "make": {"kind": "veth", "parent": "br0", "count": 3, "prefix": "pv"}}
 MACVLANS = {"name": "vlans", "make": {"kind": "macvlan", "parent": "far1", "count": 3, "prefix": "mv"}}
@@ -29,8 +31,8 @@ def nic(host):
         host.ip("link set far1 up")
         host.ip("addr add 10.9.1.1/24 dev nic0 brd +")
         host.ip("addr add fd09::1/64 dev nic0 nodad")
-        host.eventually(lambda: "fe80" in json.dumps(host.ip("addr show nic0")))
-        host.eventually(lambda: "tentative" not in json.dumps(host.ip("addr show")))
+        eventually(lambda: "fe80" in json.dumps(host.ip("addr show nic0")))
+        eventually(lambda: "tentative" not in json.dumps(host.ip("addr show")))
 
     return make
 
@@ -73,7 +75,7 @@ def test_a_plugin_killed_between_record_and_answer_knows_that_the_device_is_out(
         host.kubelet.wait_until_asked()
         assert host.ip("link show nic0")[0]["mtu"] == 1300
         del host.kubelet.pods["web"]
-    host.eventually(lambda: same(host, "nic0", before))
+    eventually(lambda: same(host, "nic0", before))
 
 
 def test_device_that_returns_without_a_plugin_is_restored_by_the_next_one(host, nic):
@@ -93,7 +95,7 @@ def test_device_that_returns_without_a_plugin_is_restored_by_the_next_one(host, 
     host.kubelet.pods.clear()
     host.start([NICS])
     host.kubelet.wait_registered()
-    host.eventually(lambda: same(host, "nic0", before))
+    eventually(lambda: same(host, "nic0", before))
 
 
 def test_device_without_a_record_of_leaving_is_recognised_by_its_changes(host, nic):
@@ -109,7 +111,7 @@ def test_device_without_a_record_of_leaving_is_recognised_by_its_changes(host, n
     host.move_out(pod, "eth0", "nic0")
     host.start([NICS])
     host.kubelet.wait_registered()
-    host.eventually(lambda: same(host, "nic0", before))
+    eventually(lambda: same(host, "nic0", before))
 
 
 def test_a_device_that_is_in_its_pod_stays_there_and_is_followed(host, nic):
@@ -136,7 +138,7 @@ def test_a_device_that_is_in_its_pod_stays_there_and_is_followed(host, nic):
     plugin.until(nic0="Healthy")
     host.move_out(pod, "eth0", "other")
     host.kubelet.pods.clear()
-    host.eventually(lambda: same(host, "nic0", before))
+    eventually(lambda: same(host, "nic0", before))
 
 
 def test_a_plugin_killed_while_it_restores_is_followed_by_one_that_does(host, nic):
@@ -156,8 +158,8 @@ def test_a_plugin_killed_while_it_restores_is_followed_by_one_that_does(host, ni
     host.kubelet.pods.clear()
     host.start([NICS])
     host.kubelet.wait_registered()
-    host.eventually(lambda: not host.records("nics")["nic0"]["out"])
-    host.eventually(lambda: same(host, "nic0", before))
+    eventually(lambda: not host.records("nics")["nic0"]["out"])
+    eventually(lambda: same(host, "nic0", before))
 
 
 @pytest.mark.parametrize(("pool", "step"), SAMPLE, ids=lambda each: each if isinstance(each, str) else each["name"])
@@ -198,7 +200,7 @@ def test_cdi_file_of_an_unanswered_allocation_is_removed(host, nic):
     assert len(list(host.cdi.iterdir())) == 1
     host.start([NICS | {"cdi": True}])
     host.kubelet.wait_registered()
-    host.eventually(lambda: not list(host.cdi.iterdir()))
+    eventually(lambda: not list(host.cdi.iterdir()))
 
 
 def test_a_cdi_file_that_was_lost_is_there_again_for_a_pod_that_has_the_device(host, nic):
@@ -207,7 +209,7 @@ def test_a_cdi_file_that_was_lost_is_there_again_for_a_pod_that_has_the_device(h
     host.kubelet.pods["web"] = {NIC: ["nic0"]}
     host.start([NICS | {"cdi": True}])
     host.kubelet.wait_registered()
-    host.eventually(lambda: host.cdi.is_dir() and list(host.cdi.iterdir()))
+    eventually(lambda: host.cdi.is_dir() and list(host.cdi.iterdir()))
 
 
 def test_damaged_records_are_quarantined_and_logged(host, nic):

@@ -9,6 +9,7 @@ from podwire.deviceplugin.config import config
 from podwire.deviceplugin.inventory import Inventory
 from podwire.linux import errors
 from podwire.linux.fs import inotify
+from tests.eventually import eventually
 
 MANY = 10_000
 
@@ -49,8 +50,8 @@ def test_twenty_pods_that_come_and_go_never_share_a_device(host):
     for name in names:
         host.namespaces.remove(name)  # as when a pod's namespace ends: virtual links end with it
         del host.kubelet.pods[name]
-    host.eventually(lambda: set(names) <= {each["ifname"] for each in host.ip("link show")})
-    host.eventually(lambda: host.kubelet.plugin("pv").next()["pv19"].health == "Healthy")
+    eventually(lambda: set(names) <= {each["ifname"] for each in host.ip("link show")})
+    eventually(lambda: host.kubelet.plugin("pv").next()["pv19"].health == "Healthy")
 
 
 def test_flapping_links_are_reported_in_their_final_state(host):
@@ -64,9 +65,9 @@ def test_flapping_links_are_reported_in_their_final_state(host):
     for number in range(50):
         host.ip(f"link set far0 {'up' if number % 2 else 'down'}")
     host.ip("link set far0 down")
-    host.eventually(lambda: host.kubelet.plugin("nics").next()["nic0"].health == "Unhealthy")
+    eventually(lambda: host.kubelet.plugin("nics").next()["nic0"].health == "Unhealthy")
     host.ip("link set far0 up")
-    host.eventually(lambda: host.kubelet.plugin("nics").next()["nic0"].health == "Healthy")
+    eventually(lambda: host.kubelet.plugin("nics").next()["nic0"].health == "Healthy")
 
 
 class Exhausted(inotify.Inotify):

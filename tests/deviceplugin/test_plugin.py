@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
+from tests.eventually import eventually
 
 TUN = {"name": "tun", "files": {"paths": ["/dev/net/tun"], "count": 3}}
 NICS = {"name": "nics", "interfaces": {"names": ["nic*"]}}
@@ -27,7 +28,7 @@ def nics(host):
             host.ip(f"addr add 10.9.{number}.1/24 dev {name} brd + label {name}")
             host.ip(f"addr add 10.9.{number}.9/32 dev {name} noprefixroute")
             host.ip(f"addr add fd09::{number}/64 dev {name} nodad")
-        host.eventually(lambda: "tentative" not in json.dumps(host.ip("addr show")))
+        eventually(lambda: "tentative" not in json.dumps(host.ip("addr show")))
 
     return make
 
@@ -42,7 +43,7 @@ def as_before(host, link, before):
         return found[0] == before
 
     try:
-        host.eventually(same)
+        eventually(same)
     except AssertionError:
         assert found[0] == before
 
@@ -131,7 +132,7 @@ def test_link_is_restored_whatever_its_pod_did_to_it(host, nics):
     host.move_out(pod, "eth0", "whatever")
     as_before(host, "nic0", before)
     del host.kubelet.pods["web"]
-    host.eventually(lambda: host.records("nics")["nic0"]["out"] is False)
+    eventually(lambda: host.records("nics")["nic0"]["out"] is False)
     assert host.dump("nic0") == before
 
 
@@ -161,13 +162,13 @@ def test_change_of_a_free_link_by_an_administrator_is_kept(host, nics):
     host.kubelet.plugin("nics").until(nic0="Healthy")
     host.ip("link set nic0 mtu 1444")
     host.ip("addr add 10.9.1.77/24 dev nic0")
-    host.eventually(lambda: host.records("nics")["nic0"]["snapshot"]["attributes"]["mtu"] == 1444)
-    host.eventually(lambda: "0a09014d" in json.dumps(host.records("nics")))  # 10.9.1.77
+    eventually(lambda: host.records("nics")["nic0"]["snapshot"]["attributes"]["mtu"] == 1444)
+    eventually(lambda: "0a09014d" in json.dumps(host.records("nics")))  # 10.9.1.77
     before = host.dump("nic0")
     host.kubelet.pods["web"] = {NIC: ["nic0"]}
     pod = host.namespaces.create("pod").path
     host.move_in("nic0", pod)
-    host.eventually(lambda: host.records("nics")["nic0"]["out"])
+    eventually(lambda: host.records("nics")["nic0"]["out"])
     host.move_out(pod, "eth0", "nic0")
     as_before(host, "nic0", before)
 
@@ -269,7 +270,7 @@ def test_made_links_are_replaced_when_they_return(host, nics, pool):
         found = [each for each in host.ip("link show") if each["ifname"] == name]
         return found and found[0]["ifindex"] != first["ifindex"] and found[0].get("ifalias") == first["ifalias"]
 
-    host.eventually(anew)
+    eventually(anew)
     assert host.stop() == 0
     left = {each["ifname"] for each in host.ip("link show")}
     assert other not in left
@@ -338,7 +339,7 @@ def test_refused_registration_is_logged_and_retried(host):
     host.kubelet.refusal = "not today"
     host.kubelet.start()
     host.start([TUN])
-    host.eventually(lambda: "not today" in host.log.read_text())
+    eventually(lambda: "not today" in host.log.read_text())
     host.kubelet.refusal = ""
     host.kubelet.wait_registered()
 
@@ -373,7 +374,7 @@ def test_cdi_file_exists_while_a_pod_has_the_device(host, nics):
     host.kubelet.wait_until_asked()
     assert len(list(host.cdi.iterdir())) == 2
     host.kubelet.pods.clear()
-    host.eventually(lambda: not list(host.cdi.iterdir()))
+    eventually(lambda: not list(host.cdi.iterdir()))
 
 
 def test_hardware_is_known_by_its_pci_address_and_its_numa_node(host, nics, pci_tree):
@@ -424,7 +425,7 @@ def test_nothing_is_handed_out_that_cannot_be_written_down(host, nics):
         plugin.allocate("nic0")
     assert refused.value.code().name == "UNAVAILABLE"
     assert str(host.cdi) in refused.value.details()
-    host.eventually(lambda: "cannot reconcile devices; retrying" in host.log.read_text())
+    eventually(lambda: "cannot reconcile devices; retrying" in host.log.read_text())
     host.cdi.unlink()
     assert [each.name for each in plugin.allocate("nic0").cdi_devices] == ["net.podwire.dev/nics=nic0"]
 

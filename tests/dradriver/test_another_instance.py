@@ -11,6 +11,7 @@ from podwire.dradriver.instances import Busy, InstanceLimits, InstanceLock
 from podwire.dradriver.names import DRIVER
 from podwire.dradriver.publish.sockets import sockets
 from podwire.protocols.grpc_status import RpcError
+from tests.eventually import eventually_async
 
 NET1 = {"name": "net1"}
 
@@ -38,7 +39,7 @@ async def test_no_call_hangs_while_another_instance_has_the_lock(driver_node):
             assert re.search(holds, "\n".join(driver.not_ready()))
             (error,) = await node.kubelet.unprepare(first)
             assert re.search(holds, error)
-        await node.until(lambda: driver.not_ready() == [])
+        await eventually_async(lambda: driver.not_ready() == [])
         (answer,) = await node.kubelet.prepare(second)
         assert answer.error == ""
         await node.host.run_pod_sandbox(sandbox)

@@ -13,6 +13,7 @@ from podwire.protocols.nri import nri_pb2
 from podwire.protocols.podresources import podresources_pb2 as resources
 from podwire.protocols.podresources.methods import LIST
 from podwire.transports import grpc_server
+from tests.eventually import eventually_async
 
 RESOURCE = "net.podwire.dev/chardev"
 
@@ -74,7 +75,7 @@ async def test_it_registers_as_a_device_plugin_of_many_places(driver_node):
             registration = node.kubelet.directory / "plugins_registry/net.podwire.dev-chardev-reg.sock"
             before = made(registration)
             call.cancel()
-        await node.until(lambda: made(registration) not in (None, before))  # it announces itself anew
+        await eventually_async(lambda: made(registration) not in (None, before))  # it announces itself anew
 
 
 def made(socket):

@@ -15,6 +15,7 @@ from podwire.durable import files
 from podwire.linux.errors import LinuxError
 from podwire.protocols.dra import dra_v1beta1_pb2
 from podwire.protocols.grpc_status import RpcError
+from tests.eventually import eventually_async
 
 NET1 = {"name": "net1"}
 SOON = 60.0
@@ -180,7 +181,7 @@ async def test_invalid_claim_is_refused_before_anything_is_changed(driver_node):
             assert not answer.devices
         assert links(node) == before
         await node.told(claims["interface.mtu"], "False", "PrepareFailed")
-        events = await node.until(lambda: node.events("ClaimPrepareFailed"))
+        events = await eventually_async(lambda: node.events("ClaimPrepareFailed"))
         assert {about for about, _ in events} == {"ResourceClaim"}, "pods hear of it from the kubelet"
 
 

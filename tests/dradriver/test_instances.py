@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from podwire.dradriver.instances import AnswerLock, Busy, InstanceLimits, InstanceLock
+from tests.eventually import eventually_async
 
 PATIENCE = 30.0
 
@@ -36,7 +37,7 @@ async def test_another_instance_waits_until_the_last_call_has_ended(tmp_path):
             pass
 
 
-async def test_caller_that_gives_up_leaves_no_lock_behind(tmp_path, until):
+async def test_caller_that_gives_up_leaves_no_lock_behind(tmp_path):
     mine, other, third = (InstanceLock(tmp_path / "lock") for _ in range(3))
 
     async def follow():
@@ -46,7 +47,7 @@ async def test_caller_that_gives_up_leaves_no_lock_behind(tmp_path, until):
     async with asyncio.timeout(PATIENCE):
         async with mine.held():
             following = asyncio.ensure_future(follow())
-            await until(lambda: other._acquiring)
+            await eventually_async(lambda: other._acquiring is not None)
             following.cancel()
             await asyncio.wait([following])
         async with third.held():

@@ -10,6 +10,7 @@ from podwire.protocols.cel import compile_expression
 from podwire.protocols.cel.devices import VARIABLES
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.status import ApiError
+from tests.eventually import eventually_async
 
 DRIVER = "net.podwire.dev"
 ACCOUNT = "system:serviceaccount:podwire:podwire-network-driver"
@@ -28,13 +29,13 @@ class As:
 
 
 @pytest.fixture
-async def http(api_server, admin_http, until):
+async def http(api_server, admin_http):
     """Of a server with everything applied."""
     admin = Client(admin_http)
     for each in network_driver(Deployment()):
         await admin.create(each)
-    await until(lambda: len(api_server.assembled.policies.active.bound) == 2)
-    await until(lambda: allowed(Client(As(admin_http)).list(SLICES)))
+    await eventually_async(lambda: len(api_server.assembled.policies.active.bound) == 2)
+    await eventually_async(lambda: allowed(Client(As(admin_http)).list(SLICES)))
     return admin_http
 
 

@@ -2,6 +2,7 @@
 
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config
+from tests.eventually import eventually_async
 
 NET1 = {"name": "net1"}
 
@@ -36,7 +37,7 @@ async def ready(node, claim, wanted):
             return {type_: each["reason"] for type_, each in found.items()}
         return None
 
-    return await node.until(look)
+    return await eventually_async(look)
 
 
 async def test_restarted_driver_does_not_repeat_events_of_attached_devices(driver_node):
@@ -60,7 +61,7 @@ async def test_restarted_driver_does_not_repeat_events_of_attached_devices(drive
         async def look():
             return [each for each in await node.events("NetworkDeviceAttached") if "lan2" in each[1]]
 
-        await node.until(look)  # that one is new
+        await eventually_async(look)  # that one is new
         assert [each for each in await node.events("NetworkDeviceAttached") if "lan1" in each[1]] == before
         for each in (first, second):
             await node.host.stop_pod_sandbox(each)
@@ -77,7 +78,7 @@ async def test_status_of_a_claim_in_a_pod_stays_while_another_pod_is_refused(dri
         await node.told(claim, "True", "Attached")
         await node.reserve(claim, pod, await node.pod("other"))
         assert "in one pod at a time" in (await node.kubelet.prepare(claim))[0].error
-        await node.until(lambda: node.events("ClaimPrepareFailed"))
+        await eventually_async(lambda: node.events("ClaimPrepareFailed"))
         (device,) = await node.status(claim)
         assert {each["reason"] for each in device["conditions"]} == {"Attached"}
         await node.host.stop_pod_sandbox(sandbox)

@@ -7,7 +7,6 @@ import gc
 import json
 import os
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -115,19 +114,6 @@ def told(*command: str, netns: str | None = None):
 @pytest.fixture(name="told")
 def _told():
     return told
-
-
-def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """For what the kernel does in its own time."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it never came true"
-        time.sleep(0.002)
-
-
-@pytest.fixture(name="eventually")
-def _eventually():
-    return eventually
 
 
 def descriptors() -> set[tuple[str, str]]:

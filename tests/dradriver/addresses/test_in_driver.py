@@ -14,6 +14,7 @@ from podwire.dradriver.inventory.config import Config as Offering
 from podwire.dradriver.inventory.config import Shared
 from podwire.protocols.dhcp import options
 from podwire.protocols.dhcp.messages import Type
+from tests.eventually import eventually_async
 
 DHCP = {"name": "net1", "dhcp": True}
 A_WAY = {options.CLASSLESS_ROUTES: bytes((16, 10, 5, 10, 77, 0, 254))}
@@ -50,7 +51,7 @@ async def test_a_pod_has_its_leased_address_and_routes_which_are_renewed_and_giv
             claim, sandbox = await node.attached("lan1", interface=DHCP)
             assert addresses_in(node, sandbox) == ["10.77.0.100/24"]
             assert ways_in(node, sandbox) == {("10.5.0.0/16", "10.77.0.254")}
-            await node.until(lambda: any(str(each.ciaddr) == "10.77.0.100" for each, _ in server.heard))
+            await eventually_async(lambda: any(str(each.ciaddr) == "10.77.0.100" for each, _ in server.heard))
             await node.host.stop_pod_sandbox(sandbox)
             assert await node.kubelet.unprepare(claim) == [""]
             released, _ = await server.has_heard(Type.RELEASE)
@@ -92,7 +93,7 @@ async def test_lost_lease_is_reported_and_its_address_removed_until_there_is_ano
             async def lost():
                 return (await conditions(node, claim)).get("NetworkReady") == ("False", "LeaseLost")
 
-            await node.until(lost)
+            await eventually_async(lost)
             assert (await conditions(node, claim))["Ready"] == ("True", "Attached")
             (told,) = await node.status(claim)
             assert told["networkData"].get("ips", []) == []
@@ -108,7 +109,7 @@ async def test_lost_lease_is_reported_and_its_address_removed_until_there_is_ano
             async def regained():
                 return (await conditions(node, claim))["NetworkReady"] == ("True", "Attached")
 
-            await node.until(regained)
+            await eventually_async(regained)
             (told,) = await node.status(claim)
             assert told["networkData"]["ips"] == ["10.77.0.101/24"] == addresses_in(node, sandbox)
             assert ways_in(node, sandbox) == {("10.6.0.0/16", "10.77.0.253")}
@@ -145,7 +146,7 @@ async def test_a_renewal_that_brings_other_routes_and_another_mtu_changes_the_po
             def followed():
                 return ("10.6.0.0/16", "10.77.0.253") in ways_in(node, sandbox)
 
-            await node.until(followed)
+            await eventually_async(followed)
             assert ways_in(node, sandbox) == {("10.6.0.0/16", "10.77.0.253"), ("10.9.0.0/16", "10.77.0.9")}
             (link,) = node.inside(sandbox, "link show dev net1")
             assert link["mtu"] == mtu

@@ -3,7 +3,6 @@
 import json
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from podwire.linux.net.ethtool import Ethtool
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysfs import Hardware
 from podwire.linux.proc.namespaces import KernelNamespaces, visit
+from tests.eventually import eventually
 
 PATIENCE = 60.0
 MOMENTARY = {
@@ -43,14 +43,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     host.alone(run)
     return True
-
-
-def eventually(true: Callable[[], object], told: str = "it never happened") -> object:
-    end = time.monotonic() + PATIENCE
-    while not (found := true()):
-        assert time.monotonic() < end, told
-        time.sleep(0.01)
-    return found
 
 
 def at_once() -> None:
@@ -95,8 +87,6 @@ def differences(where: str, was: object, is_now: object) -> list[str]:
 
 
 class Host:
-    eventually = staticmethod(eventually)
-
     def __init__(self, directory: Path, alone: Callable[[Callable[[], None]], None]) -> None:
         self.state = directory / "state"
         self.alone = alone

@@ -16,6 +16,7 @@ from podwire.linux.net import link_sysctls
 from podwire.linux.net.ethtool import Ethtool
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import visit
+from tests.eventually import eventually
 
 MAC = "02:11:22:33:44:55"
 BR = Made(kind="veth", bridge="br0")
@@ -163,7 +164,7 @@ def test_a_tap_is_read_by_a_program_in_the_pod(host):
             say_into(pod, "10.5.0.9")
             return any(frame[:6] == bytes.fromhex("020000000099") for frame in waiting(frames))
 
-        host.eventually(heard, "nothing comes out of the tap")
+        eventually(heard)
     finally:
         os.close(frames)
 

@@ -14,6 +14,7 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysfs import Sysfs
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.transports.clock import SystemClock
+from tests.eventually import eventually_async
 
 
 class Host:
@@ -90,10 +91,12 @@ def running():
 
 
 @pytest.fixture
-def told(until):
+def told():
     """`await told(inventory, check)`: until the check says yes of what the inventory tells."""
 
     async def wait(inventory: Inventory, check: Callable[[], object]) -> None:
-        await until(check, lambda: f"{[each['name'] for each in inventory.devices()]} {dict(inventory.health())}")
+        await eventually_async(
+            check, explain=lambda: f"{[each['name'] for each in inventory.devices()]} {dict(inventory.health())}"
+        )
 
     return wait

@@ -13,6 +13,7 @@ from podwire.dradriver.publish.publisher import Publisher, PublishLimits
 from podwire.linux.values import Bridge, Veth
 from podwire.protocols.k8sapi.client_side import Client, Scope, Unreachable
 from podwire.protocols.k8sapi.status import ApiError
+from tests.eventually import eventually_async
 
 PATIENCE = 60.0
 FIRST = "00000-net.podwire.dev-n1"
@@ -112,14 +113,14 @@ async def told(api) -> list[str]:
 
 
 @pytest.fixture
-def until_told(api, until):
+def until_told(api):
     """`await until_told(...)`: until the slices are these."""
 
     async def wait(*expected: str) -> None:
         async def look() -> bool:
             return await told(api) == list(expected)
 
-        await until(look, lambda: f"slices are {expected}")
+        await eventually_async(look, explain=lambda: f"slices are {expected}")
 
     return wait
 
@@ -141,14 +142,14 @@ async def test_node_without_devices_publishes_an_empty_slice(api, node, publishi
     assert await told(api) == [f"{FIRST}@1/1[]"]
 
 
-async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publishing, line, until):
+async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publishing, line):
     devices = Devices()
     devices.looked = False
     await api.create(slice_of(FIRST))
     async with publishing(devices) as publisher:
-        await until(lambda: publisher._synced)
+        await eventually_async(lambda: publisher._synced)
         publisher.publish_now()
-        await until(lambda: not publisher._wake.is_set())  # who writes has had a turn
+        await eventually_async(lambda: not publisher._wake.is_set())  # who writes has had a turn
         devices.looked = True
         devices.set("eth1", "eth2")
         await publisher.idle()
@@ -199,14 +200,14 @@ async def test_slice_that_a_kubelet_deletes_is_created_again_at_once(api, node, 
         await until_told(*(each.replace("@1/", "@2/") for each in before))
 
 
-async def test_repeated_deletions_are_answered_with_back_off(api, node, publishing, until):
+async def test_repeated_deletions_are_answered_with_back_off(api, node, publishing):
     async with publishing(Devices("eth1"), deletion_window=600.0) as publisher:
         await publisher.idle()
         loop = asyncio.get_running_loop()
         begun = loop.time()
         for number in range(1, 6):
             await api.delete(SLICES, FIRST)
-            await until(lambda number=number: len(publisher._deleted.get(FIRST, ())) == number)
+            await eventually_async(lambda number=number: len(publisher._deleted.get(FIRST, ())) == number)
             await publisher.idle()
         assert loop.time() - begun >= 1.9, "the last two were answered a second later each"
         assert await api.get(SLICES, FIRST)
@@ -240,10 +241,10 @@ async def test_slices_of_an_older_layout_are_removed_and_others_stay(api, node, 
     assert await api.get(SLICES, "foreign")
 
 
-async def test_a_node_that_is_not_there_yet_is_waited_for(api, publishing, caplog, until):
+async def test_a_node_that_is_not_there_yet_is_waited_for(api, publishing, caplog):
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(Devices("eth1")) as publisher:
-            await until(lambda: caplog.records)
+            await eventually_async(lambda: caplog.records)
             await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
             await publisher.idle()
     assert await told(api) == [f"{FIRST}@1/1[eth1]"]
@@ -331,11 +332,11 @@ async def test_two_instances_write_the_same_slices(api, node, publishing, line):
     assert (await told(api))[0].endswith("/1[eth1]")
 
 
-async def test_slice_of_another_driver_with_our_name_is_not_touched(api, node, publishing, caplog, until_told, until):
+async def test_slice_of_another_driver_with_our_name_is_not_touched(api, node, publishing, caplog, until_told):
     await api.create(slice_of(FIRST, driver="gpu.example"))
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(Devices("eth1")):
-            await until(lambda: caplog.records)
+            await eventually_async(lambda: caplog.records)
             assert "already exists" in caplog.records[0].error
             assert (await api.get(SLICES, FIRST))["spec"]["driver"] == "gpu.example"
             with contextlib.suppress(ApiError):
@@ -343,7 +344,7 @@ async def test_slice_of_another_driver_with_our_name_is_not_touched(api, node, p
             await until_told(f"{FIRST}@1/1[eth1]")
 
 
-async def test_new_link_appears_in_a_slice(api, node, publishing, host, running, until_told, until):
+async def test_new_link_appears_in_a_slice(api, node, publishing, host, running, until_told):
     host.made("outside")
     host.links.add(Veth("eth1", "far", host.namespaces.path("outside"), up=True))
     far = host.opened("outside").links
@@ -354,7 +355,7 @@ async def test_new_link_appears_in_a_slice(api, node, publishing, host, running,
         await until_told(f"{FIRST}@1/1[br0 eth1]")
         await publisher.idle()
         far.change("far", up=False)
-        await until(lambda: not inventory.health()["eth1"].healthy)
+        await eventually_async(lambda: not inventory.health()["eth1"].healthy)
         await publisher.idle()
         [found] = await slices(api)
         [taint] = found["spec"]["devices"][1]["taints"]

@@ -12,6 +12,7 @@ from podwire.dradriver.parameters.reader import Source, read
 from podwire.dradriver.parameters.schema import FIELDS, LOCKS
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.status import ApiError
+from tests.eventually import eventually_async
 
 GROUP = "resource.k8s.io/v1"
 STRANGE = (
@@ -35,13 +36,13 @@ REQUESTS = [{"name": "nic", "exactly": {"deviceClassName": "net.example"}}]
 
 
 @pytest.fixture
-async def api(api_server, admin_http, until):
+async def api(api_server, admin_http):
     """A server on which the policy is in force."""
     client = Client(admin_http)
     for each in policy():
         await client.create(each)
     keeper = api_server.assembled.policies
-    await until(lambda: any(each.policy.name == NAME for each in keeper.active.bound))
+    await eventually_async(lambda: any(each.policy.name == NAME for each in keeper.active.bound))
     return client
 
 
@@ -171,15 +172,15 @@ async def test_parameters_of_other_drivers_are_admitted(api, said):
     assert "spec.devices.config[1].opaque.parameters.interface: must be an object" in both
 
 
-async def test_metadata_of_older_invalid_objects_can_be_changed(api, said, until):
+async def test_metadata_of_older_invalid_objects_can_be_changed(api, said):
     wrong = class_([said({"interface": {"mtu": 1}})])
     kind = api.kind_of(policy()[1])
     [_, binding] = policy()
     await api.delete(kind, NAME)
-    await until(lambda: is_fine(api, wrong))
+    await eventually_async(lambda: is_fine(api, wrong))
     made = await api.create(wrong)
     await api.create(binding)
-    await until(lambda: complaint(api, {**wrong, "metadata": {"name": "other"}}))
+    await eventually_async(lambda: complaint(api, {**wrong, "metadata": {"name": "other"}}))
     made["metadata"]["labels"] = {"a": "b"}
     changed = await api.replace(made)
     assert changed["metadata"]["labels"] == {"a": "b"}

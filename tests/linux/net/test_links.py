@@ -4,6 +4,7 @@ import pytest
 
 from podwire.linux import errors
 from podwire.linux.values import Bridge, Macvlan, Veth
+from tests.eventually import eventually
 
 MAC, OTHER_MAC = "02:11:22:33:44:55", "02:11:22:33:44:66"
 
@@ -56,7 +57,7 @@ def test_a_pair_in_one_namespace_has_its_peer_there(kernel, host):
     assert (two.peer, two.peer_netns) == (one.ifindex, None)
 
 
-def test_a_pair_is_up_when_both_ends_are(kernel, host, eventually):
+def test_a_pair_is_up_when_both_ends_are(kernel, host):
     network, _ = host("a")
     network.links.add(Veth("a0", "a1", up=True))
     eventually(lambda: network.links.get("a0").state == "lowerlayerdown")
@@ -256,7 +257,7 @@ def test_a_deleted_end_takes_its_peer_with_it(kernel, host):
     assert [link.name for link in here.links.list()] == ["lo"]
 
 
-def test_a_namespace_that_ends_takes_both_ends_with_it(kernel, host, tmp_path, eventually):
+def test_a_namespace_that_ends_takes_both_ends_with_it(kernel, host, tmp_path):
     (here, _) = host("a")
     made = kernel.namespaces(tmp_path / "other")
     here.links.add(Veth("p1", "eth0", made.create("b").path))
@@ -264,7 +265,7 @@ def test_a_namespace_that_ends_takes_both_ends_with_it(kernel, host, tmp_path, e
     eventually(lambda: [link.name for link in here.links.list()] == ["lo"])
 
 
-def test_an_open_network_keeps_its_namespace_alive(kernel, host, tmp_path, eventually):
+def test_an_open_network_keeps_its_namespace_alive(kernel, host, tmp_path):
     here, _ = host("a")
     made = kernel.namespaces(tmp_path / "other")
     path = made.create("b").path

@@ -10,6 +10,7 @@ from podwire.linux import errors
 from podwire.linux.net.packets import ARP, IPV4, DatagramSocket, FrameSocket, index_of
 from podwire.linux.proc.namespaces import visit
 from podwire.linux.values import Veth
+from tests.eventually import eventually
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def pair(kernel, tmp_path):
         made.remove(each.name)
 
 
-def read(sock, eventually):
+def read(sock):
     found = []
     eventually(lambda: found.extend(sock.read()) or found)
     return found
@@ -46,19 +47,19 @@ def udp(netns, source, target, data):
         sender.sendto(data, target)
 
 
-def test_only_datagrams_to_the_port_are_received(kernel, pair, eventually):
+def test_only_datagrams_to_the_port_are_received(kernel, pair):
     near, far = pair()
     heard = FrameSocket(index_of("b0", far), IPV4, udp_port=68, netns=far)
     udp(near, "10.0.0.1", ("10.0.0.2", 67), b"to another port")
     udp(near, "10.0.0.1", ("10.0.0.2", 68), b"to this one")
-    [frame] = read(heard, eventually)
+    [frame] = read(heard)
     assert frame.data.endswith(b"to this one")
     assert frame.data[:6] == heard.mac == bytes.fromhex("02000000000b")
     assert not frame.checksummed, "the kernel leaves it to a card, and there is none"
     heard.close()
 
 
-def test_frames_are_sent_as_they_are(kernel, pair, eventually):
+def test_frames_are_sent_as_they_are(kernel, pair):
     near, far = pair()
     sender = FrameSocket(index_of("a0", near), ARP, netns=near)
     heard = FrameSocket(index_of("b0", far), ARP, netns=far)
@@ -88,11 +89,11 @@ def test_promiscuous_mode_ends_with_the_socket(kernel, pair, told):
     assert promiscuity() == 0
 
 
-def test_datagrams_go_from_one_address_over_one_link(kernel, pair, eventually):
+def test_datagrams_go_from_one_address_over_one_link(kernel, pair):
     near, far = pair()
     one, other = DatagramSocket("a0", "10.0.0.1", 68, netns=near), DatagramSocket("b0", "10.0.0.2", 67, netns=far)
     one.send(b"hello", ("10.0.0.2", 67))
-    assert read(other, eventually) == [(b"hello", ("10.0.0.1", 68))]
+    assert read(other) == [(b"hello", ("10.0.0.1", 68))]
     other.close()
     one.send(b"nobody there", ("10.0.0.2", 67))
     time.sleep(0.05)
