@@ -149,7 +149,10 @@ class Exchanges:
         try:
             async with asyncio.timeout(0 if self._ending else None) as until:
                 self._streams.add(until)
-                await response.prepare(request)
+                try:
+                    await response.prepare(request)
+                except ConnectionError:  # the client disconnected before the stream began
+                    return response
                 async for chunk in stream.chunks:
                     if not await _written(request, response, chunk):
                         break

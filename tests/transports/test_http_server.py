@@ -443,6 +443,23 @@ async def test_a_client_that_disconnects_during_a_stream_is_not_an_error(served,
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
+async def test_a_connection_that_closes_before_its_stream_begins_is_not_an_error(served, caplog):
+    """Between the kernel's report and the cancelled handler there is a moment in which a stream can begin."""
+
+    async def handler(_request: Request) -> Stream:
+        server._front.drop_all()
+        return Stream(chunks=Chunks().iterate())
+
+    server = await served(handler)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(20):
+        assert await reader.read() == b""
+    writer.close()
+    await asyncio.sleep(0.05)  # an error would be logged
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_a_stream_that_fails_is_cut_so_that_the_client_notices(served, session):
     async def broken() -> AsyncIterator[bytes]:
         yield b"one\n"
