@@ -13,9 +13,11 @@ from podwire.apiserver.admission.allocation_reconciler import AllocationReconcil
 from podwire.apiserver.admission.claim_status import ClaimStatusRights
 from podwire.apiserver.admission.device_claims import DeviceClaims
 from podwire.apiserver.admission.namespaces import NamespaceLifecycle
+from podwire.apiserver.admission.node_restriction import NodeRestriction
 from podwire.apiserver.admission.pods import DefaultTolerations, Priorities, ServiceAccounts
 from podwire.apiserver.admission.policies.informer import PolicyInformer
 from podwire.apiserver.admission.policies.plugin import Policies
+from podwire.apiserver.admission.role_escalation import RoleEscalation
 from podwire.apiserver.admission.runtime_classes import RuntimeClasses
 from podwire.apiserver.admission.service_addresses import Network, ServiceAddresses
 from podwire.apiserver.admission.service_allocations import ServiceAllocations
@@ -24,9 +26,12 @@ from podwire.apiserver.custom_resources import CustomResources, DefinitionFinali
 from podwire.apiserver.engine import Engine, Identity
 from podwire.apiserver.identity.authentication import Authenticator
 from podwire.apiserver.identity.authorization import Authorizer
+from podwire.apiserver.identity.node_authorizer import NodeAuthorizer
+from podwire.apiserver.identity.node_graph import NodeGraph, NodeGraphInformer
 from podwire.apiserver.identity.pki import Pki
 from podwire.apiserver.identity.rbac import Roles
 from podwire.apiserver.identity.rbac_informer import RbacInformer
+from podwire.apiserver.identity.role_aggregation import RoleAggregation
 from podwire.apiserver.identity.service_accounts import StoredServiceAccounts
 from podwire.apiserver.identity.tokens import Tokens, discovery, key_set
 from podwire.apiserver.identity.users import User
@@ -69,20 +74,23 @@ class Assembled:
     policies: PolicyInformer
     addresses: AllocationReconciler
     roles: RbacInformer
+    aggregation: RoleAggregation
+    node_graph: NodeGraphInformer
     pki: Pki
     settings: Settings
 
     async def start(self) -> None:
         """Prepares the server.
 
-        1. Create the first objects.  2. Load custom resources, so that no client gets a 404 for them. 3. Load roles.
-        4. Load policies, so that no write bypasses them.
+        1. Create the first objects.  2. Load custom resources, so that no client gets a 404 for them. 3. Load roles
+        and what nodes need.  4. Load policies, so that no write bypasses them.
         """
         authority = self.pki.authority_pem.decode()
         first = str(self.settings.service_network[1])
         await bootstrap.fill(self.engine, authority_pem=authority, service_address=first)
         await self.custom.load()
         await self.roles.load()
+        await self.node_graph.load()
         await self.policies.load()
 
     async def run(self) -> None:
@@ -92,6 +100,8 @@ class Assembled:
             parts.create_task(self.policies.run(), name="admission policies")
             parts.create_task(self.addresses.run(), name="service addresses")
             parts.create_task(self.roles.run(), name="roles")
+            parts.create_task(self.aggregation.run(), name="role aggregation")
+            parts.create_task(self.node_graph.run(), name="node graph")
 
 
 def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = None) -> Assembled:
@@ -101,8 +111,8 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     schemas = Schemas(definitions)
     registry = Registry(builtin_resources(schemas))
     allocations = ServiceAllocations(store, clock)
-    roles = Roles()
-    identity = _identity(store, pki, clock, settings, roles)
+    roles, graph = Roles(), NodeGraph()
+    identity = _identity(store, pki, clock, settings, Authorizer(roles, NodeAuthorizer(graph.related)))
     policies = Policies(store, registry)
     engine = Engine.build(
         store=store,
@@ -127,13 +137,24 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     custom = CustomResources(engine, openapi)
     policy_informer = PolicyInformer(engine, policies)
     reconciler = AllocationReconciler(allocations)
-    return Assembled(server, engine, custom, policy_informer, reconciler, RbacInformer(store, roles), pki, settings)
+    return Assembled(
+        server=server,
+        engine=engine,
+        custom=custom,
+        policies=policy_informer,
+        addresses=reconciler,
+        roles=RbacInformer(store, roles),
+        aggregation=RoleAggregation(store, registry, engine.updater),
+        node_graph=NodeGraphInformer(store, graph),
+        pki=pki,
+        settings=settings,
+    )
 
 
-def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, roles: Roles) -> Identity:
+def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, authorizer: Authorizer) -> Identity:
     tokens = Tokens(pki.account_key, ISSUER, (ISSUER,), clock)
     authenticator = Authenticator(tokens, StoredServiceAccounts(store), settings.static_tokens)
-    return Identity(authenticator, Authorizer(roles), tokens)
+    return Identity(authenticator, authorizer, tokens)
 
 
 def _admission(
@@ -152,8 +173,9 @@ def _admission(
             DeviceClaims(store),
             DefinitionFinalizer(),
             SigningRequesters(),
+            RoleEscalation(authorizer, authorizer.roles),
         ],
-        validating=policies,
+        validating=(NodeRestriction(store), policies),
     )
 
 

@@ -1,17 +1,18 @@
-"""The objects of a new cluster: namespaces, priority classes, the server's service and its CA."""
+"""The objects of a new cluster: namespaces, priority classes, roles, the server's service and its CA."""
 
+import asyncio
 import ipaddress
 
 from podwire.apiserver.admission.pods import SYSTEM_PRIORITIES
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.identity.users import AUTHENTICATED, MASTERS, User
+from podwire.apiserver.identity import default_policy
+from podwire.apiserver.identity.default_policy import Default
+from podwire.apiserver.identity.role_aggregation import RoleAggregation
+from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.write.updates import Write
 from podwire.kinds.resource import Resource
-from podwire.kinds.stored import Object
+from podwire.kinds.stored import Object, unpack
 from podwire.protocols.k8sapi.status import ApiError, Reason
-
-SYSTEM = User("system:apiserver", groups=(MASTERS, AUTHENTICATED))
-"""The user of the server's own writes."""
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -25,6 +26,7 @@ async def fill(engine: Engine, *, authority_pem: str, service_address: str) -> N
         await _ensure(engine, registry.builtin("scheduling.k8s.io", "priorityclasses"), "", _priority(name, value))
     await _ensure(engine, registry.builtin("", "configmaps"), "kube-system", _authentication(authority_pem))
     await _ensure(engine, registry.builtin("", "services"), "default", _service(service_address))
+    await _reconcile_roles(engine)
 
 
 async def advertise(engine: Engine, address: str, port: int) -> None:
@@ -49,6 +51,35 @@ async def _ensure(engine: Engine, resource: Resource, namespace: str, obj: Objec
             raise
         return False
     return True
+
+
+async def _reconcile_roles(engine: Engine) -> None:
+    """Creates missing default roles and bindings and adds what existing ones lack, all at once: one commit.
+
+    Aggregated roles follow, since their rules are those of others.
+    """
+    kinds = {name: engine.registry.builtin(default_policy.GROUP, name) for name in default_policy.RESOURCES}
+    stored = {item.key: item for kind in kinds.values() for item in (await engine.store.list(kind.prefix)).items}
+
+    async def reconcile(default: Default) -> None:
+        resource, name = kinds[default.resource], default.object["metadata"]["name"]
+        item = stored.get(resource.key(default.namespace, name))
+        if item is None:
+            await _ensure(engine, resource, default.namespace, default.object)
+        elif default_policy.reconciled(present := unpack(item), default.object) is not present:
+            await engine.updater.update(
+                Write(
+                    resource=resource,
+                    namespace=default.namespace,
+                    name=name,
+                    change=lambda old: default_policy.reconciled(old, default.object),
+                    user=SYSTEM,
+                    run_policies=False,
+                )
+            )
+
+    await asyncio.gather(*map(reconcile, default_policy.defaults()))
+    await RoleAggregation(engine.store, engine.registry, engine.updater).reconcile()
 
 
 async def _create_or_update(engine: Engine, resource: Resource, obj: Object) -> None:

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from podwire.apiserver.admission.chain import Operation
-from podwire.apiserver.bootstrap import SYSTEM
 from podwire.apiserver.engine import Engine
+from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.read.informer import follow
 from podwire.apiserver.write.field_managers import SERVER, FieldManager
 from podwire.apiserver.write.updates import Write

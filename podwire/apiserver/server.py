@@ -23,7 +23,9 @@ from podwire.apiserver import subresources
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity import reviews
 from podwire.apiserver.identity.authorization import Attributes
+from podwire.apiserver.identity.impersonation import impersonated
 from podwire.apiserver.identity.users import ANONYMOUS_USER, User
+from podwire.apiserver.read import selection
 from podwire.apiserver.request import negotiation, warning_headers
 from podwire.apiserver.request.call import Call, boolean_option
 from podwire.apiserver.request.endpoints import Endpoints, page_not_found
@@ -76,9 +78,11 @@ class ApiServer:
         return with_warnings(answer, warnings)
 
     async def _answer(self, request: Request) -> Answer:
-        user = await self._engine.identity.authenticator.authenticate(request)
-        if user is not ANONYMOUS_USER:
+        identity = self._engine.identity
+        caller = await identity.authenticator.authenticate(request)
+        if caller is not ANONYMOUS_USER:
             request.trust()
+        user = impersonated(caller, request.headers, identity.authorizer)
         try:
             target = paths.parse(request.path)
         except BadPath as error:
@@ -120,22 +124,30 @@ class ApiServer:
         try:
             verb = verb_of(request, target)
         except ApiError:
-            self._authorize(user, request.method.lower(), target)
+            self._engine.identity.authorizer.require(user, attributes_of(request, target, request.method.lower()))
             raise
-        self._authorize(user, verb, target)
+        self._engine.identity.authorizer.require(user, attributes_of(request, target, verb))
         return verb
 
-    def _authorize(self, user: User, verb: str, target: Target) -> None:
-        attributes = Attributes(
-            verb=verb,
-            group=target.group,
-            version=target.version,
-            resource=target.resource,
-            subresource=target.subresource.partition("/")[0],
-            namespace=target.namespace,
-            name=target.name,
-        )
-        self._engine.identity.authorizer.require(user, attributes)
+
+def attributes_of(request: Request, target: Target, verb: str) -> Attributes:
+    """Returns what is to be authorized. A list or watch of one name counts as a request for that name."""
+    name = target.name
+    fields: tuple[tuple[str, str], ...] = ()
+    if verb in _SELECTING and (selector := request.option("fieldSelector")):
+        fields = selection.exact_fields(selector)
+        if verb != "deletecollection":
+            name = dict(fields).get("metadata.name", "")
+    return Attributes(
+        verb=verb,
+        group=target.group,
+        version=target.version,
+        resource=target.resource,
+        subresource=target.subresource.partition("/")[0],
+        namespace=target.namespace,
+        name=name,
+        fields=fields,
+    )
 
 
 def with_warnings(answer: Answer, found: Sequence[str]) -> Answer:
@@ -147,6 +159,7 @@ def with_warnings(answer: Answer, found: Sequence[str]) -> Answer:
     )
 
 
+_SELECTING = ("list", "watch", "deletecollection")
 _METHODS = {"GET": ("list", "get"), "POST": ("create", "create"), "DELETE": ("deletecollection", "delete")}
 _NAMED_METHODS = {"PUT": "update", "PATCH": "patch"}
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 
 from podwire import controllers
 from podwire.apiserver import Assembled
-from podwire.apiserver.identity.users import MASTERS
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry
 from podwire.cluster import tracing
@@ -28,7 +27,7 @@ from podwire.transports.tapped_http import tapped_handler
 
 _log = logging.getLogger("podwire.controllers")
 
-IDENTITY = Certificate("system:kube-controller-manager", (MASTERS,))
+IDENTITY = Certificate("system:podwire:controllers")
 
 RESTART_SECONDS = 1.0
 """Delay before controllers are restarted after a failure."""

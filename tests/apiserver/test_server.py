@@ -187,8 +187,8 @@ async def account(api):
     return {"authorization": f"Bearer {reply['status']['token']}"}
 
 
-async def test_a_service_account_reads_its_own_namespace(api, account):
-    assert (await api.get("/api/v1/namespaces/n1/configmaps", user=None, headers=account)).status == 200
+async def test_a_service_account_without_a_role_reads_nothing(api, account):
+    assert (await api.get("/api/v1/namespaces/n1/configmaps", user=None, headers=account)).status == 403
     assert (await api.get(CONFIGS, user=None, headers=account)).status == 403
 
 

@@ -58,16 +58,16 @@ class ValidatingPlugin(Protocol):
 
 
 class Admission:
-    """All plugins in order; validating policies run separately, after validation."""
+    """All plugins in order; validating ones run separately, after validation."""
 
-    def __init__(self, plugins: Sequence[AdmissionPlugin], validating: ValidatingPlugin | None = None) -> None:
+    def __init__(self, plugins: Sequence[AdmissionPlugin], validating: Sequence[ValidatingPlugin] = ()) -> None:
         self._plugins = tuple(plugins)
-        self._validating = validating
+        self._validating = tuple(validating)
 
     async def validate(self, operation: Operation) -> None:
-        """Runs the validating policies on a complete and valid object."""
-        if self._validating is not None:
-            await self._validating.validate(operation)
+        """Runs the validating plugins and policies on a complete and valid object."""
+        for plugin in self._validating:
+            await plugin.validate(operation)
 
     async def admit(self, operation: Operation) -> None:
         """Runs the mutating plugins in order; undoes all of them when one refuses."""

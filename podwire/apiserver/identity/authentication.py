@@ -8,9 +8,15 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from podwire.apiserver.identity.impersonation import impersonated
 from podwire.apiserver.identity.tokens import BadToken, Claims, Tokens
-from podwire.apiserver.identity.users import ANONYMOUS_USER, AUTHENTICATED, User, account_groups
+from podwire.apiserver.identity.users import (
+    ANONYMOUS_USER,
+    AUTHENTICATED,
+    KUBELET_CLIENT,
+    User,
+    account_groups,
+    component_node,
+)
 from podwire.protocols.k8sapi.server_side import Certificate, Request
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
@@ -43,11 +49,11 @@ class Authenticator:
         self._static = {_digest(token): _authenticated(user) for token, user in (static or {}).items()}
 
     async def authenticate(self, request: Request) -> User:
-        """Returns the user of a request, after impersonation. Raises ApiError: 401, or 403 for impersonation."""
-        return impersonated(await self._identify(request), request.headers)
-
-    async def _identify(self, request: Request) -> User:
+        """Returns the user of a request, before impersonation. Raises ApiError: 401."""
         if request.certificate is not None and request.certificate.common_name:
+            if request.certificate.common_name == KUBELET_CLIENT:
+                _log.warning("refused the API server's own certificate for kubelets", extra={"path": request.path})
+                raise unauthorized()
             return _certificate_user(request.certificate)
         offered = request.headers.get("authorization")
         if offered is None:
@@ -87,7 +93,10 @@ def unauthorized() -> ApiError:
 
 
 def _certificate_user(certificate: Certificate) -> User:
-    return User(certificate.common_name, groups=(*certificate.organizations, AUTHENTICATED))
+    user = User(certificate.common_name, groups=(*certificate.organizations, AUTHENTICATED))
+    if (node := component_node(user)) is None:
+        return user
+    return User(user.name, groups=user.groups, extra={f"{_EXTRA}node-name": (node,)})
 
 
 def _authenticated(user: User) -> User:

@@ -1,17 +1,19 @@
-"""Impersonation: `kubectl --as jane --as-group devs`. Only system:masters may."""
+"""Impersonation: `kubectl --as jane --as-group devs`, for users that may impersonate each name, group, uid and extra
+value."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
-from podwire.apiserver.identity.authorization import Attributes, forbidden
-from podwire.apiserver.identity.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User, account_groups
+from podwire.apiserver.identity.authorization import Attributes, Authorizer
+from podwire.apiserver.identity.users import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, account_groups
 from podwire.protocols.k8sapi.status import bad_request
 
 _PREFIX = "impersonate-"
 _EXTRA = "impersonate-extra-"
+_GROUP = "authentication.k8s.io"
 
 
-def impersonated(user: User, headers: Mapping[str, str]) -> User:
+def impersonated(user: User, headers: Mapping[str, str], authorizer: Authorizer) -> User:
     """Returns the user to act as: the authenticated one unless impersonation headers say otherwise. Raises ApiError
     (400, 403).
 
@@ -25,8 +27,8 @@ def impersonated(user: User, headers: Mapping[str, str]) -> User:
         raise bad_request("impersonating groups, a uid or extra fields needs a user: Impersonate-User is missing")
     groups = _values(asked.get("impersonate-group", ""))
     wanted = User(name, asked.get("impersonate-uid", ""), groups, _extra(asked))
-    if MASTERS not in user.groups:
-        raise forbidden(user, _act_as(wanted))
+    for attributes in _act_as(wanted):
+        authorizer.require(user, attributes)
     return User(name, wanted.uid, _groups(wanted), wanted.extra)
 
 
@@ -55,7 +57,16 @@ def _values(joined: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in joined.split(","))))
 
 
-def _act_as(wanted: User) -> Attributes:
+def _act_as(wanted: User) -> Iterator[Attributes]:
+    """Yields everything that somebody must be allowed to impersonate in order to act as a user."""
     if (account := wanted.account) is not None:
-        return Attributes(verb="impersonate", resource="serviceaccounts", namespace=account[0], name=account[1])
-    return Attributes(verb="impersonate", resource="users", name=wanted.name)
+        yield Attributes(verb="impersonate", resource="serviceaccounts", namespace=account[0], name=account[1])
+    else:
+        yield Attributes(verb="impersonate", resource="users", name=wanted.name)
+    for group in wanted.groups:
+        yield Attributes(verb="impersonate", resource="groups", name=group)
+    for key, values in wanted.extra.items():
+        for value in values:
+            yield Attributes(verb="impersonate", group=_GROUP, resource="userextras", subresource=key, name=value)
+    if wanted.uid:
+        yield Attributes(verb="impersonate", group=_GROUP, resource="uids", name=wanted.uid)

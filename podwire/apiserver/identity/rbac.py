@@ -1,9 +1,20 @@
-"""RBAC rules and bindings, cached in memory. Decisions do no I/O."""
+"""RBAC roles and bindings in memory, compiled so that a decision is a few lookups. Decisions do no I/O.
+
+    role      its rules become a table by (verb, group, resource); `*` is an entry like any other
+    user      the tables of all roles that are bound to the user or to one of the groups are merged when the user first
+              asks, once for the cluster and once for each namespace with bindings
+    decision  at most 2 x 2 x 3 lookups (the verb or `*`, the group or `*`, the resource, `*` or `*/subresource`)
+
+Merged tables are dropped when any role or binding changes, which is rare, and are rebuilt by the next request.
+"""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
+from podwire.apiserver.identity.rules import AccessRequest, Rule, below
 from podwire.apiserver.identity.users import ACCOUNT_PREFIX, User
 from podwire.kinds.resource import PREFIX
 
@@ -11,50 +22,8 @@ CLUSTER_ROLES, ROLES = f"{PREFIX}clusterroles/", f"{PREFIX}roles/"
 CLUSTER_BINDINGS, BINDINGS = f"{PREFIX}clusterrolebindings/", f"{PREFIX}rolebindings/"
 PLACES = (CLUSTER_ROLES, ROLES, CLUSTER_BINDINGS, BINDINGS)
 
-
-class AccessRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """An access request. `resource` is empty for non-resource requests, which have a `path`."""
-
-    verb: str
-    group: str = ""
-    resource: str = ""
-    """With its subresource: `pods/log`."""
-    namespace: str = ""
-    name: str = ""
-    path: str = ""
-
-
-class Rule(msgspec.Struct, frozen=True, rename="camel"):
-    verbs: tuple[str, ...] = ()
-    api_groups: tuple[str, ...] = ()
-    resources: tuple[str, ...] = ()
-    resource_names: tuple[str, ...] = ()
-    paths: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
-
-    def allows(self, asked: AccessRequest) -> bool:
-        if not _named(asked.verb, self.verbs):
-            return False
-        if not asked.resource:
-            return any(_under(asked.path, path) for path in self.paths)
-        return (
-            _named(asked.group, self.api_groups)
-            and any(_matches(asked.resource, resource) for resource in self.resources)
-            and (not self.resource_names or asked.name in self.resource_names)
-        )
-
-
-def _named(word: str, words: Iterable[str]) -> bool:
-    return any(allowed in ("*", word) for allowed in words)
-
-
-def _matches(resource: str, given: str) -> bool:
-    """Matches `*`, `pods`, `pods/log` and `*/scale`; `pods` does not match a subresource."""
-    _, slash, part = resource.partition("/")
-    return given in ("*", resource) or bool(slash and given == f"*/{part}")
-
-
-def _under(path: str, given: str) -> bool:
-    return path == given or (given.endswith("*") and path.startswith(given[:-1]))
+MOST_USERS = 4096
+"""Merged tables that are kept; all are dropped when there are more."""
 
 
 class _Role(msgspec.Struct, frozen=True):
@@ -71,8 +40,25 @@ class _Subject(msgspec.Struct, frozen=True):
     name: str = ""
     namespace: str = ""
 
+    def described(self, namespace: str) -> str:
+        if self.kind == "ServiceAccount":
+            return f'{self.kind} "{self.name}/{self.namespace or namespace}"'
+        return f'{self.kind} "{self.name}"'
+
+    def is_for(self, user: User, namespace: str) -> bool:
+        match self.kind:
+            case "User":
+                return self.name == user.name
+            case "Group":
+                return self.name in user.groups
+            case "ServiceAccount":
+                return user.name == f"{ACCOUNT_PREFIX}{self.namespace or namespace}:{self.name}"
+            case _:
+                return False
+
 
 class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
     namespace: str = ""
 
 
@@ -84,28 +70,82 @@ class _Binding(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def role(self) -> str:
         """The storage key of the role."""
-        if self.role_ref.kind == "ClusterRole":
-            return f"{CLUSTER_ROLES}{self.role_ref.name}"
-        return f"{ROLES}{self.metadata.namespace}/{self.role_ref.name}"
+        return role_key(self.role_ref.kind, self.metadata.namespace, self.role_ref.name)
 
-    def is_for(self, user: User) -> bool:
-        return any(_is(subject, user, self.metadata.namespace) for subject in self.subjects or ())
+    def reason(self, user: User) -> str:
+        """Returns upstream's words for the binding by which a user has a role; empty for other users."""
+        namespace = self.metadata.namespace
+        subject = next((subject for subject in self.subjects or () if subject.is_for(user, namespace)), None)
+        if subject is None:
+            return ""
+        kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+        name = f"{self.metadata.name}/{namespace}" if namespace else self.metadata.name
+        role = self.role_ref
+        to = subject.described(namespace)
+        return f'RBAC: allowed by {kind} "{name}" of {role.kind} "{role.name}" to {to}'
 
 
-def _is(subject: _Subject, user: User, namespace: str) -> bool:
-    match subject.kind:
-        case "User":
-            return subject.name == user.name
-        case "Group":
-            return subject.name in user.groups
-        case "ServiceAccount":
-            return user.name == f"{ACCOUNT_PREFIX}{subject.namespace or namespace}:{subject.name}"
-        case _:
-            return False
+def role_key(kind: str, namespace: str, name: str) -> str:
+    """Returns the storage key of a role that a binding refers to."""
+    return f"{CLUSTER_ROLES}{name}" if kind == "ClusterRole" else f"{ROLES}{namespace}/{name}"
 
 
 _read_role = msgspec.json.Decoder(_Role).decode
 _read_binding = msgspec.json.Decoder(_Binding).decode
+
+
+class _Grant(NamedTuple):
+    """The reason why something is allowed: for every name, or for some names only."""
+
+    always: str
+    names: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Everything that one user may do in the cluster or in one namespace."""
+
+    resources: dict[tuple[str, str, str], _Grant] = field(default_factory=dict)
+    paths: list[tuple[str, str, str]] = field(default_factory=list)
+    """Verb, path and reason."""
+
+    def add(self, rules: Iterable[Rule], reason: str) -> None:
+        for rule in rules:
+            for verb in rule.verbs:
+                self.paths.extend((verb, path, reason) for path in rule.paths)
+                for group in rule.api_groups:
+                    for resource in rule.resources:
+                        self._add((verb, group, resource), rule.resource_names, reason)
+
+    def _add(self, key: tuple[str, str, str], names: tuple[str, ...], reason: str) -> None:
+        grant = self.resources.get(key)
+        if grant is None:
+            grant = self.resources[key] = _Grant("" if names else reason, {})
+        elif not names and not grant.always:
+            self.resources[key] = _Grant(reason, grant.names)
+        for name in names:
+            grant.names.setdefault(name, reason)
+
+    def reason(self, asked: AccessRequest) -> str:
+        """Returns why something is allowed; empty if it is not."""
+        resource = asked.resource
+        if not resource:
+            allowed = (path for path in self.paths if path[0] in ("*", asked.verb) and below(asked.path, path[1]))
+            return next(allowed, ("", "", ""))[2]
+        _, slash, part = resource.partition("/")
+        alike = (resource, "*", f"*/{part}") if slash else (resource, "*")
+        find = self.resources.get
+        for verb in (asked.verb, "*"):
+            for group in (asked.group, "*"):
+                for word in alike:
+                    grant = find((verb, group, word))
+                    if grant is not None and (reason := grant.always or grant.names.get(asked.name, "")):
+                        return reason
+        return ""
+
+
+_Key = tuple[str, tuple[str, ...], str]
+_NOTHING = _Table()
 
 
 class Roles:
@@ -113,31 +153,74 @@ class Roles:
 
     def __init__(self) -> None:
         self._rules: dict[str, tuple[Rule, ...]] = {}
-        self._bindings: dict[str, _Binding] = {}
+        self._bindings: dict[str, dict[str, _Binding]] = {}
+        """By namespace (empty for cluster-wide ones) and storage key."""
+        self._tables: dict[_Key, _Table] = {}
 
     def put(self, place: str, value: bytes) -> None:
         if place.startswith((CLUSTER_ROLES, ROLES)):
             self._rules[place] = _read_role(value).rules or ()
         else:
-            self._bindings[place] = _read_binding(value)
+            self._bindings.setdefault(_namespace(place), {})[place] = _read_binding(value)
+        self._tables.clear()
 
     def drop(self, place: str) -> None:
         self._rules.pop(place, None)
-        self._bindings.pop(place, None)
+        if bindings := self._bindings.get(namespace := _namespace(place)):
+            bindings.pop(place, None)
+            if not bindings:
+                del self._bindings[namespace]
+        self._tables.clear()
 
     def keep(self, prefix: str, places: Iterable[str]) -> None:
         """Removes everything under a prefix that does not exist any more."""
-        there = {*places}
-        for table in (self._rules, self._bindings):
-            for place in [key for key in table if key.startswith(prefix) and key not in there]:
+        present = {*places}
+        known = [*self._rules, *(place for bindings in self._bindings.values() for place in bindings)]
+        for place in known:
+            if place.startswith(prefix) and place not in present:
                 self.drop(place)
 
-    def allow(self, user: User, asked: AccessRequest) -> bool:
-        return any(rule.allows(asked) for rule in self._rules_of(user, asked.namespace))
+    def reason(self, user: User, asked: AccessRequest) -> str:
+        """Returns why a user may do something; empty when no role allows it.
 
-    def _rules_of(self, user: User, namespace: str) -> Iterator[Rule]:
-        """Yields the rules of a user; a RoleBinding grants within its namespace only, whichever role it names."""
-        for place, binding in self._bindings.items():
-            here = place.startswith(CLUSTER_BINDINGS) or (namespace and binding.metadata.namespace == namespace)
-            if here and binding.is_for(user):
-                yield from self._rules.get(binding.role, ())
+        A RoleBinding grants within its namespace only, whichever role it names.
+        """
+        reason = self._table(user, "").reason(asked)
+        if not reason and asked.namespace:
+            reason = self._table(user, asked.namespace).reason(asked)
+        return reason
+
+    def allow(self, user: User, asked: AccessRequest) -> bool:
+        return bool(self.reason(user, asked))
+
+    def rules_of(self, user: User, namespace: str) -> list[Rule]:
+        """Returns the rules of a user, cluster-wide ones first."""
+        namespaces = ("", namespace) if namespace else ("",)
+        return [rule for place in namespaces for rules, _ in self._granted(user, place) for rule in rules]
+
+    def role(self, kind: str, namespace: str, name: str) -> tuple[Rule, ...] | None:
+        """Returns the rules of a role; None when it does not exist."""
+        return self._rules.get(role_key(kind, namespace, name))
+
+    def _table(self, user: User, namespace: str) -> _Table:
+        if namespace not in self._bindings:
+            return _NOTHING
+        key = (user.name, user.groups, namespace)
+        table = self._tables.get(key)
+        if table is None:
+            if len(self._tables) >= MOST_USERS:
+                self._tables.clear()
+            table = self._tables[key] = _Table()
+            for rules, reason in self._granted(user, namespace):
+                table.add(rules, reason)
+        return table
+
+    def _granted(self, user: User, namespace: str) -> Iterator[tuple[tuple[Rule, ...], str]]:
+        """Yields the rules of each role that is bound to a user in a namespace, or cluster-wide, with the reason."""
+        for binding in self._bindings.get(namespace, {}).values():
+            if reason := binding.reason(user):
+                yield self._rules.get(binding.role, ()), reason
+
+
+def _namespace(place: str) -> str:
+    return place.removeprefix(BINDINGS).partition("/")[0] if place.startswith(BINDINGS) else ""

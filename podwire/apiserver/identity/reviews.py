@@ -1,13 +1,14 @@
 """Reviews of tokens and access, and token requests: answered, not stored."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podwire.apiserver.admission import subresource_policies
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity.authorization import Attributes
+from podwire.apiserver.identity.rules import Rule
 from podwire.apiserver.identity.tokens import BadToken, Named, TokenTooLong
-from podwire.apiserver.identity.users import User
+from podwire.apiserver.identity.users import User, node_name
 from podwire.apiserver.request import bodies
 from podwire.apiserver.request.call import Call, write_options
 from podwire.apiserver.request.response import answer
@@ -139,31 +140,38 @@ def _attributes(spec: Object) -> Attributes:
         return Attributes(verb=path.get("verb", ""), path=path.get("path", ""))
     resource = spec["resourceAttributes"]
     words = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
-    return Attributes(**{word: resource.get(word, "") for word in words})
+    requirements = resource.get("fieldSelector", {}).get("requirements") or ()
+    fields = tuple(
+        (requirement.get("key", ""), requirement["values"][0])
+        for requirement in requirements
+        if requirement.get("operator") == "In" and len(requirement.get("values") or ()) == 1
+    )
+    return Attributes(**{word: resource.get(word, "") for word in words}, fields=fields)
 
 
-_EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-_EVERY_PATH = {"verbs": ["*"], "nonResourceURLs": ["*"]}
+_NODE_RULES = "node authorizer does not support user rule resolution"
 
 
 async def self_rules(engine: Engine, call: Call) -> Answer:
-    """SelfSubjectRulesReview: summarizes what the user may do in a namespace."""
+    """SelfSubjectRulesReview: lists the rules of the user in a namespace."""
     review = await _asked(call)
     namespace = review.get("spec", {}).get("namespace", "")
-    check = engine.identity.authorizer.check
-    rules: list[Object] = []
-    if check(call.user, Attributes(verb="delete", resource="nodes", name="x")).allowed:
-        rules, paths = [_EVERYTHING], [_EVERY_PATH]
-    else:
-        if check(call.user, Attributes(verb="list", resource="pods", namespace=namespace)).allowed:
-            rules.append({"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]})
-        known = [path for path in ("/api", "/apis", "/healthz", "/version") if _open_path(engine, call.user, path)]
-        paths = [{"verbs": ["get"], "nonResourceURLs": known}] if known else []
-    return _review_response(call, review, {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False})
+    if not namespace:
+        raise bad_request("no namespace on request")
+    rules = engine.identity.authorizer.rules_of(call.user, namespace)
+    by_resource = [
+        _listed(rule, apiGroups=rule.api_groups, resources=rule.resources) for rule in rules if rule.resources
+    ]
+    by_path = [_listed(rule, nonResourceURLs=rule.paths) for rule in rules if rule.paths]
+    status: Object = {"resourceRules": by_resource, "nonResourceRules": by_path, "incomplete": False}
+    if node_name(call.user) is not None:
+        status |= {"incomplete": True, "evaluationError": _NODE_RULES}
+    return _review_response(call, review, status)
 
 
-def _open_path(engine: Engine, user: User, path: str) -> bool:
-    return engine.identity.authorizer.check(user, Attributes(verb="get", path=path)).allowed
+def _listed(rule: Rule, **objects: Sequence[str]) -> Object:
+    names = {"resourceNames": list(rule.resource_names)} if rule.resource_names else {}
+    return {"verbs": list(rule.verbs), **{field: list(words) for field, words in objects.items()}, **names}
 
 
 async def token(engine: Engine, call: Call) -> Answer:

@@ -10,6 +10,11 @@ MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 ACCOUNTS = "system:serviceaccounts"
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+"""The API server as a client of kubelets; it is never a client of itself."""
+NODES = "system:nodes"
+NODE_PREFIX = "system:node:"
+COMPONENT_PREFIX = "system:podwire:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +33,26 @@ class User:
         return (namespace, name) if namespace and name and ":" not in name else None
 
 
+SYSTEM = User("system:apiserver", groups=(MASTERS, AUTHENTICATED))
+"""The user of the server's own writes."""
 ANONYMOUS_USER = User(ANONYMOUS, groups=(UNAUTHENTICATED,))
 
 
 def account_groups(namespace: str) -> tuple[str, ...]:
     """Returns the groups of every service account in a namespace."""
     return (ACCOUNTS, f"{ACCOUNTS}:{namespace}")
+
+
+def node_name(user: User) -> str | None:
+    """Returns the node of a kubelet: a user with the name and the group of one. None for everybody else."""
+    if NODES not in user.groups or not user.name.startswith(NODE_PREFIX):
+        return None
+    return user.name.removeprefix(NODE_PREFIX)
+
+
+def component_node(user: User) -> str | None:
+    """Returns the node of a driver or plugin that `podwire up` runs there: the user GROUP:NODE of such a group."""
+    for group in user.groups:
+        if group.startswith(COMPONENT_PREFIX) and user.name.startswith(f"{group}:"):
+            return user.name.removeprefix(f"{group}:")
+    return None

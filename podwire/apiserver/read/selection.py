@@ -100,6 +100,16 @@ def _fields(text: str, readers: Mapping[str, SelectableField]) -> FieldSelector:
     return selector
 
 
+def exact_fields(text: str) -> tuple[tuple[str, str], ...]:
+    """Returns the fields that a field selector requires to have one value; none of an invalid selector, which the
+    request itself is refused for."""
+    try:
+        requirements = parse_fields(text).requirements
+    except ValueError:
+        return ()
+    return tuple((requirement.field, requirement.value) for requirement in requirements if requirement.equal)
+
+
 class _Values(Mapping[str, str]):
     """An object's fields by dotted path, as the strings that field selectors compare."""
 

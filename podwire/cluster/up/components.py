@@ -4,6 +4,7 @@ import asyncio
 import time
 
 from podwire.apiserver.identity.pki import PkiError
+from podwire.apiserver.identity.users import COMPONENT_PREFIX, NODE_PREFIX, NODES
 from podwire.cluster import apiserver, scheduler, tracing
 from podwire.cluster.up import node_components, readiness
 from podwire.cluster.up.child import Component, Ready
@@ -16,7 +17,6 @@ from podwire.store import BadUrl, CannotOpen
 from podwire.transports.unix_sockets import CannotListen
 
 LOOPBACK = "127.0.0.1"
-NODES = "system:nodes"
 IMAGE = ROOT_REFERENCE
 
 
@@ -83,13 +83,21 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
 
 
 def _identities(node: Node, host: str) -> list[apiserver.Identity]:
-    """Returns the clients on a node, each with a kubeconfig in the directories of the node."""
-    users = {name: f"system:podwire-{name}" for name in ("nri-network", "network-driver", "gpu-driver")}
+    """Returns the clients on a node, each with a kubeconfig in the directories of the node.
+
+    Their roles are the API server's `default_roles.py`; a driver may write the ResourceSlices of its own node only.
+    """
     kubelet = apiserver.Identity(
-        user=f"system:node:{node.name}", groups=(NODES,), kubeconfig=node.home.identity("kubelet"), host=host
+        user=f"{NODE_PREFIX}{node.name}", groups=(NODES,), kubeconfig=node.home.identity("kubelet"), host=host
     )
     others = [
-        apiserver.Identity(user=user, kubeconfig=node.home.identity(name), host=host) for name, user in users.items()
+        apiserver.Identity(
+            user=f"{COMPONENT_PREFIX}{name}:{node.name}",
+            groups=(f"{COMPONENT_PREFIX}{name}",),
+            kubeconfig=node.home.identity(name),
+            host=host,
+        )
+        for name in ("nri-network", "network-driver", "gpu-driver")
     ]
     return [kubelet, *others]
 

@@ -84,7 +84,15 @@ def test_a_path_that_points_nowhere_is_refused(stocked, method, path, code):
     ],
 )
 def test_cluster_scoped_objects_are_not_readable_through_a_namespace(stocked, path):
-    """A service account may read its namespace; authorized by that, a node or cluster role must not be found."""
+    """A service account that may read its namespace must not find a node or cluster role by that."""
+    everything = {"rules": [{"verbs": ["get"], "apiGroups": ["*"], "resources": ["*"]}]}
+    group = "rbac.authorization.k8s.io"
+    roles = f"/apis/{group}/v1/namespaces/kube-system"
+    stocked.made(f"{roles}/roles", {"metadata": {"name": "reader"}, **everything})
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": "kube-system"}
+    reference = {"apiGroup": group, "kind": "Role", "name": "reader"}
+    binding = {"metadata": {"name": "reader"}, "roleRef": reference, "subjects": [subject]}
+    stocked.made(f"{roles}/rolebindings", binding)
     rules = {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}
     stocked.made("/apis/rbac.authorization.k8s.io/v1/clusterroles", {"metadata": {"name": "kube-system"}, **rules})
     reply = stocked.refused("GET", path, impersonate_user="system:serviceaccount:kube-system:default")

@@ -1,9 +1,13 @@
 import logging
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from podwire.apiserver.identity.authentication import Authenticator, User
+from podwire.apiserver.identity.authorization import Authorizer
+from podwire.apiserver.identity.impersonation import impersonated
+from podwire.apiserver.identity.rbac import CLUSTER_BINDINGS, CLUSTER_ROLES, Roles
 from podwire.apiserver.identity.tokens import BadToken, Named, Tokens
 from podwire.protocols.k8sapi.server_side import Certificate, Request
 from podwire.protocols.k8sapi.status import ApiError
@@ -61,6 +65,17 @@ def asking(certificate: Certificate | None = None, **headers: str) -> Request:
 async def refused(authenticator: Authenticator, request: Request) -> ApiError:
     with pytest.raises(ApiError) as caught:
         await authenticator.authenticate(request)
+    return caught.value
+
+
+async def acting(authenticator: Authenticator, request: Request, roles: Roles | None = None) -> User:
+    user = await authenticator.authenticate(request)
+    return impersonated(user, request.headers, Authorizer(roles or Roles()))
+
+
+async def not_acting(authenticator: Authenticator, request: Request, roles: Roles | None = None) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        await acting(authenticator, request, roles)
     return caught.value
 
 
@@ -201,7 +216,7 @@ async def test_a_token_review_may_ask_for_another_audience(authenticator, tokens
     ],
 )
 async def test_system_masters_may_act_as(authenticator, headers, expected):
-    assert await authenticator.authenticate(asking(ADMIN, **headers)) == expected
+    assert await acting(authenticator, asking(ADMIN, **headers)) == expected
 
 
 @pytest.mark.parametrize(
@@ -222,17 +237,78 @@ async def test_system_masters_may_act_as(authenticator, headers, expected):
     ],
 )
 async def test_other_users_may_not_impersonate(authenticator, headers, message):
-    error = await refused(authenticator, asking(Certificate("bob"), **headers))
+    error = await not_acting(authenticator, asking(Certificate("bob"), **headers))
     assert (error.code, error.message) == (403, message)
 
 
 @pytest.mark.parametrize("header", ["impersonate_group", "impersonate_uid", "impersonate_extra_x"])
 async def test_acting_in_a_group_needs_a_user(authenticator, header):
-    error = await refused(authenticator, asking(ADMIN, **{header: "system:masters"}))
+    error = await not_acting(authenticator, asking(ADMIN, **{header: "system:masters"}))
     assert error.code == 400
     assert "Impersonate-User is missing" in error.message
 
 
 async def test_an_anonymous_user_may_not_impersonate(authenticator):
-    error = await refused(authenticator, asking(impersonate_user="jane"))
+    error = await not_acting(authenticator, asking(impersonate_user="jane"))
     assert (error.code, 'User "system:anonymous" cannot impersonate' in error.message) == (403, True)
+
+
+GROUPS = {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["groups"], "resourceNames": ["devs"]}
+USERS = {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"]}
+EXTRAS = {
+    "verbs": ["impersonate"],
+    "apiGroups": ["authentication.k8s.io"],
+    "resources": ["userextras/scopes", "uids"],
+    "resourceNames": ["view", "7"],
+}
+
+
+def roles_with(*rules):
+    roles = Roles()
+    roles.put(f"{CLUSTER_ROLES}r", msgspec.json.encode({"rules": rules}))
+    subjects = [{"kind": "User", "name": "bob"}]
+    binding = {"roleRef": {"kind": "ClusterRole", "name": "r"}, "subjects": subjects}
+    roles.put(f"{CLUSTER_BINDINGS}b", msgspec.json.encode(binding))
+    return roles
+
+
+async def test_a_role_may_allow_to_impersonate_users_groups_and_extra_values(authenticator):
+    headers = {"impersonate_group": "devs", "impersonate_uid": "7", "impersonate_extra_scopes": "view"}
+    request = asking(Certificate("bob"), impersonate_user="jane", **headers)
+
+    user = await acting(authenticator, request, roles_with(USERS, GROUPS, EXTRAS))
+
+    assert user == User("jane", "7", ("devs", "system:authenticated"), {"scopes": ("view",)})
+
+
+@pytest.mark.parametrize(
+    ("headers", "refusal"),
+    [
+        pytest.param({"impersonate_group": "system:masters"}, 'groups "system:masters" is forbidden', id="a group"),
+        pytest.param({"impersonate_group": "devs,ops"}, 'groups "ops" is forbidden', id="one of two groups"),
+        pytest.param({"impersonate_uid": "8"}, 'uids.authentication.k8s.io "8" is forbidden', id="a uid"),
+        pytest.param({"impersonate_extra_scopes": "all"}, '"all" is forbidden', id="an extra value"),
+        pytest.param({"impersonate_extra_other": "view"}, 'resource "userextras/other"', id="an extra key"),
+    ],
+)
+async def test_every_group_uid_and_extra_value_needs_its_own_permission(authenticator, headers, refusal):
+    request = asking(Certificate("bob"), impersonate_user="jane", **headers)
+
+    error = await not_acting(authenticator, request, roles_with(USERS, GROUPS, EXTRAS))
+
+    assert error.code == 403
+    assert refusal in error.message
+
+
+async def test_the_servers_own_certificate_for_kubelets_is_refused(authenticator):
+    error = await refused(authenticator, asking(Certificate("kube-apiserver-kubelet-client", ("system:masters",))))
+    assert error.code == 401
+
+
+async def test_the_driver_of_a_node_is_known_to_be_there(authenticator):
+    group = "system:podwire:network-driver"
+    user = await authenticator.authenticate(asking(Certificate(f"{group}:n1", (group,))))
+    stranger = await authenticator.authenticate(asking(Certificate(f"{group}:n1", ("devs",))))
+
+    assert user.extra == {"authentication.kubernetes.io/node-name": ("n1",)}
+    assert stranger.extra == {}

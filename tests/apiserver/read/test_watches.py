@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from podwire.apiserver.bootstrap import SYSTEM
+from podwire.apiserver.identity.users import SYSTEM
 from podwire.kinds.resource import Resource
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"

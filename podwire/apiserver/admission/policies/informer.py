@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 
 from podwire.apiserver.admission.policies.plugin import GROUP, Policies, bound
 from podwire.apiserver.admission.policies.type_checking import checked
-from podwire.apiserver.bootstrap import SYSTEM
 from podwire.apiserver.engine import Engine
+from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.read.informer import follow
 from podwire.apiserver.write.field_managers import SERVER, FieldManager
 from podwire.apiserver.write.updates import Write

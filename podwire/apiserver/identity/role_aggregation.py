@@ -1,0 +1,81 @@
+"""Fills in aggregated ClusterRoles: their rules are those of all ClusterRoles that their selectors pick."""
+
+import logging
+from dataclasses import dataclass, field
+
+from podwire.apiserver.identity.default_policy import GROUP, aggregated
+from podwire.apiserver.identity.rbac import CLUSTER_ROLES
+from podwire.apiserver.identity.users import SYSTEM
+from podwire.apiserver.ports import Store
+from podwire.apiserver.read.informer import follow
+from podwire.apiserver.registry import Registry
+from podwire.apiserver.write.field_managers import FieldManager
+from podwire.apiserver.write.updates import Updater, Write
+from podwire.kinds.stored import Object, unpack
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.storage import Change, Item
+
+_log = logging.getLogger("podwire.apiserver.identity.role_aggregation")
+
+MANAGER = FieldManager("clusterrole-aggregation-controller")
+MOST_PASSES = 8
+"""Aggregated roles may consist of aggregated roles; each pass settles one level."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleAggregation:
+    """Follows all ClusterRoles and updates the aggregated ones."""
+
+    store: Store
+    registry: Registry
+    updater: Updater
+    _roles: dict[str, Object] = field(default_factory=dict)
+
+    async def reconcile(self) -> None:
+        """Updates all aggregated roles once."""
+        await self._on_list(list((await self.store.list(CLUSTER_ROLES)).items))
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        await follow(self.store, CLUSTER_ROLES, self._on_list, self._on_change)
+
+    async def _on_list(self, items: list[Item]) -> None:
+        self._roles.clear()
+        self._roles.update({item.key: unpack(item) for item in items})
+        await self._update()
+
+    async def _on_change(self, change: Change) -> None:
+        if change.item is None:
+            self._roles.pop(change.key, None)
+        else:
+            self._roles[change.key] = unpack(change.item)
+        await self._update()
+
+    async def _update(self) -> None:
+        """Writes the roles whose rules are not what they consist of."""
+        for _ in range(MOST_PASSES):
+            outdated = {
+                key: rules
+                for key, role in self._roles.items()
+                if (rules := aggregated(role, self._roles.values())) is not None and rules != (role.get("rules") or [])
+            }
+            if not outdated:
+                return
+            for key, rules in outdated.items():
+                await self._write(key, rules)
+
+    async def _write(self, key: str, rules: list[Object]) -> None:
+        name = self._roles[key]["metadata"]["name"]
+        write = Write(
+            resource=self.registry.builtin(GROUP, "clusterroles"),
+            namespace="",
+            name=name,
+            change=lambda old: {**old, "rules": rules},
+            user=SYSTEM,
+            field_manager=MANAGER,
+            run_policies=False,
+        )
+        try:
+            self._roles[key] = unpack(await self.updater.update(write))
+        except ApiError as error:
+            _log.warning("cannot update an aggregated role", extra={"role": name, "error": error.message})

@@ -1,0 +1,150 @@
+"""The default roles and bindings: their notation, their reconciliation, and aggregated roles on a server."""
+
+import pytest
+
+from podwire.apiserver.identity import default_policy
+from podwire.apiserver.identity.default_policy import AUTOUPDATE, aggregated, reconciled
+from podwire.store.memory import MemoryStore
+from tests.apiserver.support import answer_when
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+LABEL = "rbac.authorization.k8s.io/aggregate-to-view"
+DEFAULTS = {(resource, space, obj["metadata"]["name"]): obj for resource, space, obj in default_policy.defaults()}
+WIDGETS = {"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["widgets"]}
+
+
+def default(resource, name, namespace=""):
+    return DEFAULTS[resource, namespace, name]
+
+
+def test_the_notation_becomes_rules():
+    assert default("clusterroles", "system:kube-dns")["rules"] == [
+        {"verbs": ["list", "watch"], "apiGroups": [""], "resources": ["endpoints", "services"]}
+    ]
+    assert default("clusterroles", "cluster-admin")["rules"] == [
+        {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+        {"verbs": ["*"], "nonResourceURLs": ["*"]},
+    ]
+    assert default("roles", "extension-apiserver-authentication-reader", "kube-system")["rules"] == [
+        {
+            "verbs": ["get", "list", "watch"],
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": ["extension-apiserver-authentication"],
+        }
+    ]
+
+
+def test_every_controller_of_upstream_has_a_role_for_its_service_account():
+    roles = [name for resource, _, name in DEFAULTS if resource == "clusterroles" and ":controller:" in name]
+
+    assert len(roles) == 38
+    for name in roles:
+        binding = default("clusterrolebindings", name)
+        account = {
+            "kind": "ServiceAccount",
+            "name": name.removeprefix("system:controller:"),
+            "namespace": "kube-system",
+        }
+        assert (binding["roleRef"]["name"], binding["subjects"]) == (name, [account])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cluster-admin", "admin", "edit", "view", "system:node", "system:kube-controller-manager",
+     "system:volume-scheduler", "system:auth-delegator", "system:kubelet-api-admin",
+     "system:certificates.k8s.io:legacy-unknown-approver",
+     "system:monitoring", "system:node-bootstrapper", "system:persistent-volume-provisioner"],
+)  # fmt: skip
+def test_upstreams_roles_are_there(name):
+    metadata = default("clusterroles", name)["metadata"]
+    assert metadata["annotations"] == {AUTOUPDATE: "true"}
+    assert metadata["labels"]["kubernetes.io/bootstrapping"] == "rbac-defaults"
+
+
+def test_no_default_binding_gives_kubelets_the_role_of_nodes():
+    assert "subjects" not in default("clusterrolebindings", "system:node")
+
+
+def test_a_role_that_lacks_rules_gets_them_and_keeps_its_own():
+    wanted = default("clusterroles", "system:kube-dns")
+    stored = {"metadata": {"name": "system:kube-dns", "labels": {"mine": "yes"}}, "rules": [WIDGETS]}
+
+    role = reconciled(stored, wanted)
+
+    assert role["rules"][0] == WIDGETS
+    assert len(role["rules"]) == 5
+    assert role["metadata"]["labels"] == {"kubernetes.io/bootstrapping": "rbac-defaults", "mine": "yes"}
+    assert reconciled(role, wanted) is role
+
+
+def test_a_binding_that_lacks_subjects_gets_them():
+    wanted = default("clusterrolebindings", "system:discovery")
+    mine = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}
+
+    binding = reconciled({**wanted, "subjects": [mine]}, wanted)
+
+    assert binding["subjects"] == [mine, *wanted["subjects"]]
+
+
+def test_an_object_that_opted_out_stays_as_it_is():
+    wanted = default("clusterroles", "system:kube-dns")
+    stored = {"metadata": {"name": "system:kube-dns", "annotations": {AUTOUPDATE: "false"}}, "rules": []}
+
+    assert reconciled(stored, wanted) is stored
+
+
+def role(name, rules, **labels):
+    return {"metadata": {"name": name, "labels": labels}, "rules": rules}
+
+
+def test_an_aggregated_role_has_each_rule_of_the_others_once_ordered_by_name():
+    own = {"metadata": {"name": "a"}, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"x": "1"}}]}}
+    pods, nodes = ({"verbs": ["get"], "apiGroups": [""], "resources": [kind]} for kind in ("pods", "nodes"))
+    roles = [role("z", [pods], x="1"), role("b", [nodes, pods], x="1"), role("c", [WIDGETS], x="2")]
+
+    assert aggregated(own, roles) == [nodes, pods]
+    assert aggregated(role("plain", []), roles) is None
+
+
+async def test_a_new_cluster_has_the_rules_of_view_in_edit_and_admin(api):
+    rules = {name: (await api.get(f"{RBAC}/clusterroles/{name}")).body["rules"] for name in ("view", "edit", "admin")}
+    parts = (await api.get(f"{RBAC}/clusterroles/system:aggregate-to-view")).body["rules"]
+
+    assert rules["view"] == parts
+    assert all(rule in rules["edit"] for rule in rules["view"])
+    assert all(rule in rules["admin"] for rule in rules["edit"])
+    assert not any("secrets" in rule.get("resources", ()) for rule in rules["view"])
+
+
+async def test_a_role_with_the_label_joins_view_edit_and_admin_and_leaves_them_again(api):
+    async def has(name):
+        reply = await api.get(f"{RBAC}/clusterroles/{name}")
+        return WIDGETS in reply.body["rules"]
+
+    async def eventually_has(name, *, expected):
+        url = f"{RBAC}/clusterroles/{name}"
+        await answer_when(lambda: api.get(url), lambda reply: (WIDGETS in reply.body["rules"]) is expected)
+
+    assert not await has("view")
+    await api.made(f"{RBAC}/clusterroles", role("widgets", [WIDGETS], **{LABEL: "true"}))
+    for name in ("view", "edit", "admin"):
+        await eventually_has(name, expected=True)
+    await api.delete(f"{RBAC}/clusterroles/widgets")
+    for name in ("view", "edit", "admin"):
+        await eventually_has(name, expected=False)
+
+
+async def test_a_restart_repairs_a_default_role_and_keeps_deleted_rules_of_ones_that_opted_out(serve):
+    store = MemoryStore()
+    api = await serve(store)
+    await api.patch(f"{RBAC}/clusterroles/system:kube-dns", {"rules": []})
+    patch = {"rules": [], "metadata": {"annotations": {AUTOUPDATE: "false"}}}
+    await api.patch(f"{RBAC}/clusterroles/system:node-proxier", patch)
+    await api.delete(f"{RBAC}/clusterroles/system:basic-user")
+
+    api = await serve(store, account=False)
+
+    assert (await api.get(f"{RBAC}/clusterroles/system:kube-dns")).body["rules"]
+    assert (await api.get(f"{RBAC}/clusterroles/system:basic-user")).status == 200
+    assert (await api.get(f"{RBAC}/clusterroles/system:node-proxier")).body["rules"] == []
