@@ -96,10 +96,12 @@ async def running(options: Options) -> AsyncIterator[Running]:
         opened = await open_store(options.store_url, options.data_dir / "store")
         store = tapped_store(opened, tracing.tap(API_SERVER))
         stack.push_async_callback(store.close)
-        kubelets = await stack.enter_async_context(kubelet_proxy(pki, options.kubelet_authority))
+        proxy = kubelet_proxy(pki, options.kubelet_authority, (options.host, *options.also))
+        kubelets = await stack.enter_async_context(proxy)
         assembled = assemble(store, pki, SystemClock(), _settings(options, store, kubelets))
         await assembled.start()
         http = await _listen(assembled, pki, options.host, options.port)
+        kubelets.own_port = http.port
         stack.push_async_callback(http.close, GRACE)
         for host in options.also:
             more = await _listen(assembled, pki, host, http.port)

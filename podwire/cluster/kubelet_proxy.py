@@ -1,29 +1,41 @@
-"""The API server's client for kubelets: TLS with a client certificate of the group system:masters."""
+"""The API server's client for kubelets: TLS with a client certificate that has the role system:kubelet-api-admin.
 
+A node says itself at which address its kubelet is, so the address is checked: link-local ones (the metadata service of
+clouds), the API server itself and, unless everything is on one machine, the loopback are refused. Nor does the API
+server accept the certificate: a node whose address leads back to it by some other way gains nothing.
+"""
+
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Collection
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlencode
 
 from podwire.apiserver import Pki
-from podwire.apiserver.identity.users import MASTERS
+from podwire.apiserver.identity.users import KUBELET_CLIENT
 from podwire.apiserver.ports import Kubelet, Query
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem
 from podwire.protocols.k8sapi.server_side import Answer, Request
-from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.streaming import upgrading
 from podwire.transports import credentials
 from podwire.transports.http_relay import Relay, relays
 
-CLIENT = "kube-apiserver-kubelet-client"
 MAX_BODY = 3 * 1024 * 1024
 
 
 @contextlib.asynccontextmanager
-async def kubelet_proxy(pki: Pki, authority: Path | None = None) -> AsyncIterator["KubeletProxy"]:
-    """Connects to kubelets whose serving certificates `authority` signed; without one, any certificate is accepted."""
-    certificate, key = pki.issue_client(CLIENT, [MASTERS])
+async def kubelet_proxy(
+    pki: Pki, authority: Path | None = None, hosts: Collection[str] = ()
+) -> AsyncIterator["KubeletProxy"]:
+    """Connects to kubelets whose serving certificates `authority` signed; without one, any certificate is accepted.
+
+    `hosts` are the addresses that the API server listens on.
+    """
+    certificate, key = pki.issue_client(KUBELET_CLIENT)
     access = Access(
         server="https://kubelet",
         ca=Pem(file=str(authority)) if authority else Pem(),
@@ -32,17 +44,22 @@ async def kubelet_proxy(pki: Pki, authority: Path | None = None) -> AsyncIterato
         verify=authority is not None,
     )
     async with relays(credentials.ssl_context(access)) as relay:
-        yield KubeletProxy(relay)
+        yield KubeletProxy(relay, hosts)
 
 
 class KubeletProxy:
     """Implements podwire.apiserver.ports.Kubelets."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: Relay, hosts: Collection[str]) -> None:
         self._relay = relay
+        self._hosts = frozenset(map(ipaddress.ip_address, hosts))
+        self._one_machine = all(host.is_loopback for host in self._hosts)
+        self.own_port = 0
+        """The port of the API server, once it is known."""
 
     async def connect(self, kubelet: Kubelet, path: str, query: Query, request: Request) -> Answer:
-        host = f"[{kubelet.address}]" if ":" in kubelet.address else kubelet.address
+        address = await self._checked(kubelet)
+        host = f"[{address}]" if ":" in address else address
         url = f"https://{host}:{kubelet.port}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             if upgrading.wants_spdy(request.headers) or upgrading.tunnelled(request.headers):
@@ -58,3 +75,26 @@ class KubeletProxy:
             if error.code != HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
             raise ApiError(error.reason, f'{error.message} (the kubelet of node "{kubelet.node}")', code=500) from error
+
+    async def _checked(self, kubelet: Kubelet) -> str:
+        """Returns the IP address of a kubelet. Raises ApiError for one that is not allowed."""
+        try:
+            ip = ipaddress.ip_address(kubelet.address)
+        except ValueError:
+            ip = ipaddress.ip_address(await _resolved(kubelet.address))
+        if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+            ip = ip.ipv4_mapped
+        itself = kubelet.port == self.own_port and (ip.is_loopback or ip in self._hosts)
+        loopback = ip.is_loopback and not self._one_machine
+        if itself or loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified:
+            raise bad_request(f'address not allowed: {kubelet.address}:{kubelet.port} of node "{kubelet.node}"')
+        return str(ip)
+
+
+async def _resolved(name: str) -> str:
+    """Returns the first address of a host name."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ApiError(Reason.UNKNOWN, f"dial tcp: lookup {name}: no such host", code=500) from error
+    return str(found[0][4][0]).partition("%")[0]

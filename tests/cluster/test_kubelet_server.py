@@ -8,15 +8,19 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from podwire.apiserver.ports import Kubelet
 from podwire.cluster.apiserver import Options, running
+from podwire.cluster.kubelet_proxy import KubeletProxy
 from podwire.cluster.kubelet_server import Serving, serving
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
 from podwire.kubelet.server import KubeletMetrics
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.k8sapi.client_side import Client
-from podwire.protocols.k8sapi.server_side import Upgrade
+from podwire.protocols.k8sapi.server_side import Request, Upgrade
+from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports import credentials, http_client, http_server
+from podwire.transports.http_relay import relays
 from podwire.transports.tls import client_context
 
 V5 = "v5.channel.k8s.io"
@@ -189,11 +193,12 @@ async def test_a_service_account_is_known_and_may_not(cluster):
 
 
 async def test_a_certificate_of_the_cluster_ca_authenticates(cluster, tmp_path):
-    certificate, key = cluster.server.assembled.pki.issue_client("jane", ["staff"])
-    both = tmp_path / "jane.pem"
-    both.write_bytes(certificate + key)
-    async with direct(cluster, certificate=both) as session, session.get("/healthz") as answer:
-        assert (answer.status, await answer.text()) == (200, "ok")
+    for groups, code in ((["staff"], 403), (["system:masters"], 200)):
+        certificate, key = cluster.server.assembled.pki.issue_client("jane", groups)
+        both = tmp_path / "jane.pem"
+        both.write_bytes(certificate + key)
+        async with direct(cluster, certificate=both) as session, session.get("/healthz") as answer:
+            assert answer.status == code
 
 
 async def test_a_kubelet_that_is_gone_is_named(cluster):
@@ -248,3 +253,56 @@ async def test_followers_end_when_the_server_does(tmp_path):
                 await stack.aclose()
                 with contextlib.suppress(aiohttp.ClientError):
                     assert await answer.content.read() == b""
+
+
+async def point_to(cluster, address, port):
+    """Sets the address of the node, as somebody who may write its status can."""
+    api = Client(cluster.http)
+    node = await api.get(api.kind_of({"apiVersion": "v1", "kind": "Node"}), "n1")
+    node["status"]["addresses"] = [{"type": "InternalIP", "address": address}]
+    node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] = port
+    await api.replace(node, subresource="status")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.5", "::1", "::ffff:127.0.0.1", "localhost"])
+async def test_a_nodes_proxy_does_not_lead_back_to_the_api_server(cluster, address):
+    port = int(cluster.server.url.rpartition(":")[2])
+    await point_to(cluster, address, port)
+
+    status, body = await cluster.get("/api/v1/nodes/n1/proxy/api/v1/secrets")
+
+    assert status == 400
+    assert "address not allowed" in body
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "0.0.0.0", "224.0.0.1"])
+async def test_a_nodes_proxy_reaches_no_metadata_service(cluster, address):
+    await point_to(cluster, address, 80)
+
+    status, body = await cluster.get("/api/v1/nodes/n1/proxy/latest/meta-data")
+
+    assert status == 400
+    assert "address not allowed" in body
+
+
+async def test_only_a_server_on_the_loopback_has_kubelets_on_the_loopback():
+    for hosts, allowed in ((("127.0.0.1",), True), (("127.0.0.1", "10.0.0.1"), False), (("0.0.0.0",), False)):
+        async with relays() as relay:
+            proxy = KubeletProxy(relay, hosts)
+            kubelet = Kubelet(node="n1", address="127.0.0.1", port=1)
+            with pytest.raises(ApiError, match="connection refused" if allowed else "address not allowed"):
+                await proxy.connect(kubelet, "/healthz", (), Request(method="GET", path="/"))
+
+
+async def test_the_servers_certificate_for_kubelets_opens_kubelets_and_not_the_server(cluster, tmp_path):
+    certificate, key = cluster.server.assembled.pki.issue_client("kube-apiserver-kubelet-client")
+    both = tmp_path / "client.pem"
+    both.write_bytes(certificate + key)
+    context = client_context(verify=False, certificate=both)
+
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
+        session.get(f"{cluster.server.url}/api/v1/secrets") as api,
+        session.get(f"https://127.0.0.1:{cluster.port}/pods") as kubelet,
+    ):
+        assert (api.status, kubelet.status) == (401, 200)

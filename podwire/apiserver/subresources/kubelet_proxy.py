@@ -1,10 +1,16 @@
-"""log, exec, attach, portforward and proxy: forwarded to a node's kubelet."""
+"""log, exec, attach, portforward and proxy: forwarded to a node's kubelet.
+
+The kubelet authorizes the API server, not the user, so everything that the user needs is checked here: a command is run
+with `create`, whichever method a connection begins with, and through a node's proxy it needs the same permission on the
+pod as without.
+"""
 
 from http import HTTPStatus
 from urllib.parse import quote
 
 from podwire.apiserver.admission import subresource_policies
 from podwire.apiserver.engine import Engine
+from podwire.apiserver.identity.authorization import Attributes
 from podwire.apiserver.ports import Kubelet, Query
 from podwire.apiserver.request.call import Call
 from podwire.apiserver.subresources import kubelet_paths
@@ -18,10 +24,25 @@ ADDRESSES = ("InternalIP", "Hostname", "ExternalIP")
 """Address types in order of preference."""
 
 
+_ACTING = ("exec", "attach", "portforward")
+"""Subresources of pods that need `create`."""
+_POD_PATHS = {
+    "exec": ("create", "exec"),
+    "run": ("create", "exec"),
+    "attach": ("create", "attach"),
+    "portForward": ("create", "portforward"),
+    "containerLogs": ("get", "log"),
+}
+"""Paths of kubelets that are about one pod: the verb and subresource of pods that they need."""
+
+
 async def connect(engine: Engine, call: Call) -> Answer:
     """Forwards a request to the kubelet of its node; explains when there is none, or no connection to it."""
     what, _, below = call.target.subresource.partition("/")
+    if call.resource.name == "pods" and what in _ACTING:
+        _require(engine, call, "create", what, call.namespace, call.name)
     if call.resource.name == "nodes":
+        _check_pod_path(engine, call, below)
         node, path, query = await _node(engine, call), f"/{quote(below)}", kubelet_paths.passed_on(call.request)
     elif call.resource.name == "pods" and what != "proxy":
         pod = await _found(engine, call)
@@ -34,6 +55,19 @@ async def connect(engine: Engine, call: Call) -> Answer:
         )
     await subresource_policies.connected(engine, call)
     return await _asked(engine, call, node, path, query)
+
+
+def _check_pod_path(engine: Engine, call: Call, path: str) -> None:
+    """Authorizes a path below a node's proxy that is about one pod, as the pod's own subresource."""
+    first, *names = path.split("/")
+    if (needed := _POD_PATHS.get(first)) is not None:
+        namespace, name = [*names, "", ""][:2]
+        _require(engine, call, *needed, namespace, name)
+
+
+def _require(engine: Engine, call: Call, verb: str, part: str, namespace: str, name: str) -> None:
+    attributes = Attributes(verb=verb, version="v1", resource="pods", subresource=part, namespace=namespace, name=name)
+    engine.identity.authorizer.require(call.user, attributes)
 
 
 async def _found(engine: Engine, call: Call) -> Object:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from podwire.interfaces import Clock
+from podwire.kubelet.server.routes import Right
 from podwire.protocols.k8sapi.client_side import Client, ClientError
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import ApiError, Reason
@@ -17,8 +18,6 @@ ALLOWED_SECONDS = 60.0
 REFUSED_SECONDS = 10.0
 REMEMBERED = 1000
 """Cached answers; the oldest is dropped."""
-
-_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +36,18 @@ class Reviewer:
         self._callers: _Cache[Caller | None] = _Cache(clock)
         self._rights: _Cache[str] = _Cache(clock)
 
-    async def admit(self, request: Request, subresource: str) -> Caller:
-        """Returns the caller if it may use this subresource of the node."""
+    async def admit(self, request: Request, right: Right) -> Caller:
+        """Returns the caller if it may use one of these subresources of the node."""
         caller = await self._caller(request)
         request.trust()
-        verb = _VERBS.get(request.method, request.method.lower())
-        if MASTERS not in caller.groups and (denial := await self._denial(caller, verb, subresource)):
-            requested = f"verb={verb}, resource=nodes, subresource(s)=[{subresource}]"
-            raise ApiError(Reason.FORBIDDEN, f"Forbidden (user={caller.name}, {requested}){denial}")
-        return caller
+        if MASTERS in caller.groups:
+            return caller
+        denial = ""
+        for subresource in right.subresources:
+            if not (denial := await self._denial(caller, right.verb, subresource)):
+                return caller
+        requested = f"verb={right.verb}, resource=nodes, subresource(s)=[{' '.join(right.subresources)}]"
+        raise ApiError(Reason.FORBIDDEN, f"Forbidden (user={caller.name}, {requested}){denial}")
 
     async def _caller(self, request: Request) -> Caller:
         if (certificate := request.certificate) is not None:

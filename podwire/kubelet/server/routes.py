@@ -37,10 +37,40 @@ _OF_CONTAINERS = {"containerLogs": ("logs", _READ), "exec": ("exec", _TALK), "at
 _OF_PODS = {"portForward": ("port_forward", _TALK)}
 
 
-def right_of(path: str) -> str:
-    """The subresource of nodes that authorizes a path, also of a path that does not exist."""
-    first = path.lstrip("/").partition("/")[0]
-    return {"metrics": "metrics", "stats": "stats", "logs": "log", "spec": "spec"}.get(first, "proxy")
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_RIGHTS = {
+    "stats": ("stats",),
+    "metrics": ("metrics",),
+    "logs": ("log",),
+    "checkpoint": ("checkpoint",),
+    "statusz": ("statusz",),
+    "pods": ("pods", "proxy"),
+    "runningpods": ("pods", "proxy"),
+    "healthz": ("healthz", "proxy"),
+    "configz": ("configz", "proxy"),
+    "flagz": ("configz",),
+}
+_ACTING = ("exec", "attach", "portForward", "run")
+"""Paths on which a GET acts as well: a WebSocket begins with one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A verb on subresources of the node; each of them suffices."""
+
+    verb: str
+    subresources: tuple[str, ...]
+
+
+def right_of(request: Request) -> Right:
+    """The right that a request needs, also one for a path that does not exist.
+
+    Running a command needs `create` by whichever method. The stock kubelet is content with `get` on nodes/proxy for a
+    WebSocket, which monitoring often has.
+    """
+    first = unquote(request.path.lstrip("/").partition("/")[0])
+    verb = "create" if first in _ACTING else _VERBS.get(request.method, request.method.lower())
+    return Right(verb, _RIGHTS.get(first, ("proxy",)))
 
 
 def find(request: Request) -> Route:

@@ -84,7 +84,7 @@ class KubeletServer:
     async def handle(self, request: Request) -> Answer:
         """The response to a request; errors are responses, too."""
         try:
-            await self._reviewer.admit(request, routes.right_of(request.path))
+            await self._reviewer.admit(request, routes.right_of(request))
             route: Route = routes.find(request)
             return await self._answers[route.answer](request, route.target)
         except ApiError as error:

@@ -3,8 +3,9 @@
 import pytest
 
 from podwire.apiserver.ports import Kubelet
-from podwire.protocols.k8sapi.server_side import Response, Stream, Upgrade
+from podwire.protocols.k8sapi.server_side import Certificate, Response, Stream, Upgrade
 from podwire.protocols.k8sapi.status import ApiError, Reason
+from tests.apiserver.support import answer_when
 
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
@@ -240,3 +241,76 @@ async def test_pods_are_not_reached_themselves(api, pod):
 async def test_an_unauthorized_user_is_not_proxied(api, kubelets):
     assert (await api.get(f"{PODS}/web/log", user=None)).status == 403
     assert kubelets.asked == []
+
+
+# --- what a user needs besides a connection -----------------------------------------------------------------------
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+JANE = Certificate("jane")
+EXEC = "exec?command=id&stdout=true&container=c"
+
+
+@pytest.fixture
+async def jane(api, web):
+    """Gives jane a role with these verbs on resources of the core group; returns when the server knows it."""
+
+    async def give(**verbs_of):
+        rules = [{"verbs": ["get"], "nonResourceURLs": ["/ready"]}]
+        for name, verbs in verbs_of.items():
+            rules.append({"verbs": verbs, "apiGroups": [""], "resources": [name.replace("_", "/")]})
+        await api.made(f"{RBAC}/clusterroles", {"metadata": {"name": "janes"}, "rules": rules})
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "janes"}
+        subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]
+        binding = {"metadata": {"name": "janes"}, "roleRef": reference, "subjects": subjects}
+        await api.made(f"{RBAC}/clusterrolebindings", binding)
+        await answer_when(lambda: api.get("/ready", user=JANE), lambda reply: reply.status == 404)
+
+    return give
+
+
+@pytest.mark.parametrize(
+    ("part", "query"), [("exec", "command=id&stdout=true"), ("attach", "stdout=true"), ("portforward", "ports=80")]
+)
+async def test_a_command_needs_create_even_if_the_connection_begins_with_a_get(api, kubelets, jane, part, query):
+    await jane(**{f"pods_{part}": ["get"]})
+
+    reply = await api.get(f"{PODS}/web/{part}?{query}", user=JANE)
+
+    assert reply.status == 403
+    assert f'User "jane" cannot create resource "pods/{part}"' in reply.message
+    assert kubelets.asked == []
+
+
+async def test_a_user_who_may_get_and_create_runs_commands(api, kubelets, jane):
+    await jane(pods_exec=["get", "create"])
+
+    assert (await api.get(f"{PODS}/web/{EXEC}", user=JANE)).status == 200
+    assert kubelets.last[0] == "/exec/default/web/c"
+
+
+@pytest.mark.parametrize(
+    ("path", "needed"),
+    [
+        ("exec/default/web/c?command=id&output=1", 'create resource "pods/exec"'),
+        ("exec/default/web/uid/c?command=id", 'create resource "pods/exec"'),
+        ("%65xec/default/web/c?command=id", 'create resource "pods/exec"'),
+        ("run/default/web/c?cmd=id", 'create resource "pods/exec"'),
+        ("attach/default/web/c", 'create resource "pods/attach"'),
+        ("portForward/default/web", 'create resource "pods/portforward"'),
+        ("containerLogs/default/web/c", 'get resource "pods/log"'),
+    ],
+)
+async def test_a_nodes_proxy_opens_no_pod_that_the_user_may_not_enter(api, kubelets, jane, path, needed):
+    await jane(nodes_proxy=["*"], nodes=["*"])
+
+    for call in (api.get, api.post):
+        reply = await call(f"{NODES}/n1/proxy/{path}", user=JANE)
+        assert (reply.status, f'User "jane" cannot {needed}' in reply.message) == (403, True), reply.raw
+    assert kubelets.asked == []
+
+
+async def test_a_nodes_proxy_answers_what_is_not_about_one_pod(api, kubelets, jane):
+    await jane(nodes_proxy=["get"], pods_log=["get"])
+
+    assert (await api.get(f"{NODES}/n1/proxy/metrics", user=JANE)).status == 200
+    assert (await api.get(f"{NODES}/n1/proxy/containerLogs/default/web/c", user=JANE)).status == 200
