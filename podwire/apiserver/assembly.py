@@ -153,7 +153,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
 
 def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, authorizer: Authorizer) -> Identity:
     tokens = Tokens(pki.account_key, ISSUER, (ISSUER,), clock)
-    authenticator = Authenticator(tokens, StoredServiceAccounts(store), settings.static_tokens)
+    authenticator = Authenticator(tokens, StoredServiceAccounts(store, clock), settings.static_tokens)
     return Identity(authenticator, authorizer, tokens)
 
 

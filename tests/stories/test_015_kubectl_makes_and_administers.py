@@ -94,6 +94,8 @@ def test_a_token_authenticates_its_service_account(kubectl, server):
     robots.write_text(json.dumps(config))
     robot = {"KUBECONFIG": str(robots)}
     name = f"system:serviceaccount:{kubectl.namespace}:robot"
+    assert "configmaps is forbidden" in kubectl.refused("get cm -o name", **robot)
+    kubectl("create rolebinding robots --clusterrole=view", f"--serviceaccount={kubectl.namespace}:robot")
     assert kubectl("get cm -o name", **robot) == "configmap/kube-root-ca.crt\n"
     forbidden = kubectl.refused("get secrets", **robot)
     assert forbidden == (
@@ -113,16 +115,48 @@ def test_auth_can_i_answers(kubectl):
         "auth can-i create deployments.apps",
         "auth can-i '*' '*'",
         "auth can-i get /version",
-        f"auth can-i list pods --as {account}",
         "auth can-i --list",
     )
-    assert answers[:4] == ["yes\n"] * 4
-    assert re.search(r"^\*\.\* +\[\] +\[\] +\[\*\]$", answers[4], re.MULTILINE)
-    assert kubectl.run(f"auth can-i create pods --as {account}").stdout == "no\n"
+    assert answers[:3] == ["yes\n"] * 3
+    assert re.search(r"^\*\.\* +\[\] +\[\] +\[\*\]$", answers[3], re.MULTILINE)
+    for what in ("list pods", "get secrets", "create pods"):
+        assert kubectl.run(f"auth can-i {what} --as {account}").stdout == "no\n", what
     assert "cannot create resource" in kubectl.refused("create cm x", "--as", account)
     if kubectl.version >= (1, 28):
         assert kubectl.json("auth whoami")["status"]["userInfo"]["username"] == "kubernetes-admin"
         assert "bob" in kubectl("auth whoami --as bob --as-group friends")
+
+
+def test_auth_can_i_lists_the_rules_of_roles(kubectl):
+    account = f"system:serviceaccount:{kubectl.namespace}:default"
+    kubectl.together(
+        "create role reader --verb=get,list --resource=pods,pods/log",
+        "create rolebinding readers --role=reader --serviceaccount=" + account.partition("account:")[2],
+    )
+    rules = kubectl(f"auth can-i --list --as {account}")
+    for line in (
+        r"pods +\[\] +\[\] +\[get list\]",
+        r"pods/log +\[\] +\[\] +\[get list\]",
+        r"selfsubjectaccessreviews\.authorization\.k8s\.io +\[\] +\[\] +\[create\]",
+        r"+\[/healthz\] +\[\] +\[get\]",
+    ):
+        assert re.search(line.lstrip("+"), rules), rules
+    assert "secrets" not in rules
+    assert kubectl(f"auth can-i get pods --subresource=log --as {account}") == "yes\n"
+    assert kubectl.run(f"auth can-i delete pods --as {account}").stdout == "no\n"
+    kubectl(f"get pods --as {account}")
+
+
+def test_a_user_who_may_write_bindings_does_not_become_an_administrator(kubectl):
+    bob = ("--as", f"bob-{kubectl.namespace}")
+    kubectl("create rolebinding admins --clusterrole=admin", f"--user={bob[1]}")
+    kubectl("create role own --verb=get --resource=pods", *bob)
+    kubectl("create rolebinding friends --clusterrole=view --user=jane", *bob)
+    refusal = kubectl.refused("create rolebinding more --clusterrole=cluster-admin --user=jane", *bob)
+    assert "is attempting to grant RBAC permissions not currently held" in refusal
+    assert '{APIGroups:["*"], Resources:["*"], Verbs:["*"]}' in refusal
+    refusal = kubectl.refused("create clusterrolebinding more --clusterrole=view --user=jane", *bob)
+    assert "cannot create resource" in refusal
 
 
 def test_discovery_names_everything(kubectl):

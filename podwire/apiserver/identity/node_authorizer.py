@@ -14,12 +14,13 @@
 | anything else | what the role system:node says |
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from podwire.apiserver.identity.authorization import Attributes, Decision
 from podwire.apiserver.identity.default_policy import node_rules
 from podwire.apiserver.identity.node_graph import Related
+from podwire.apiserver.identity.rbac import RuleTable
 from podwire.apiserver.identity.rules import AccessRequest, Rule
 from podwire.apiserver.identity.users import User, node_name
 
@@ -34,7 +35,7 @@ class NodeAuthorizer:
     """Decides about requests of kubelets. `related` says whether an object is related to a node."""
 
     related: Related
-    rules: tuple[Rule, ...] = field(default_factory=node_rules)
+    rules: RuleTable = field(default_factory=lambda: _table(node_rules()))
 
     def check(self, user: User, attributes: Attributes) -> Decision | None:
         """Returns None for users that are not kubelets."""
@@ -55,7 +56,7 @@ class NodeAuthorizer:
             name=attributes.name,
             path=attributes.path,
         )
-        return _ALLOWED if any(rule.allows(asked) for rule in self.rules) else _no()
+        return _ALLOWED if self.rules.reason(asked) else _no()
 
     def _named(self, node: str, attributes: Attributes) -> Decision:
         if not attributes.name:
@@ -156,6 +157,12 @@ class NodeAuthorizer:
             case ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
                 return _ALLOWED
         return _no()
+
+
+def _table(rules: Iterable[Rule]) -> RuleTable:
+    table = RuleTable()
+    table.add(rules, "node rules")
+    return table
 
 
 def _no(reason: str = "") -> Decision:

@@ -102,8 +102,8 @@ class _Grant(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """Everything that one user may do in the cluster or in one namespace."""
+class RuleTable:
+    """Everything that rules allow, with the reason: of one user in the cluster or in one namespace."""
 
     resources: dict[tuple[str, str, str], _Grant] = field(default_factory=dict)
     paths: list[tuple[str, str, str]] = field(default_factory=list)
@@ -145,7 +145,7 @@ class _Table:
 
 
 _Key = tuple[str, tuple[str, ...], str]
-_NOTHING = _Table()
+_NOTHING = RuleTable()
 
 
 class Roles:
@@ -155,7 +155,7 @@ class Roles:
         self._rules: dict[str, tuple[Rule, ...]] = {}
         self._bindings: dict[str, dict[str, _Binding]] = {}
         """By namespace (empty for cluster-wide ones) and storage key."""
-        self._tables: dict[_Key, _Table] = {}
+        self._tables: dict[_Key, RuleTable] = {}
 
     def put(self, place: str, value: bytes) -> None:
         if place.startswith((CLUSTER_ROLES, ROLES)):
@@ -202,7 +202,7 @@ class Roles:
         """Returns the rules of a role; None when it does not exist."""
         return self._rules.get(role_key(kind, namespace, name))
 
-    def _table(self, user: User, namespace: str) -> _Table:
+    def _table(self, user: User, namespace: str) -> RuleTable:
         if namespace not in self._bindings:
             return _NOTHING
         key = (user.name, user.groups, namespace)
@@ -210,7 +210,7 @@ class Roles:
         if table is None:
             if len(self._tables) >= MOST_USERS:
                 self._tables.clear()
-            table = self._tables[key] = _Table()
+            table = self._tables[key] = RuleTable()
             for rules, reason in self._granted(user, namespace):
                 table.add(rules, reason)
         return table

@@ -2,11 +2,30 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from podwire.apiserver.ports import Store
+from podwire.interfaces import Clock
 from podwire.kinds.resource import PREFIX
-from podwire.kinds.stored import unpack
+from podwire.objects import times
+
+LEEWAY = 60.0
+"""Seconds for which a token outlives the deletion time of an object that still exists, because finalizers or a kubelet
+that does not answer keep it; upstream's number."""
 
 _PREFIXES = {"Pod": "pods", "Secret": "secrets", "Node": "minions"}
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str = ""
+    deletion_timestamp: str = ""
+
+
+class _Identified(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+_read = msgspec.json.Decoder(_Identified).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +33,7 @@ class StoredServiceAccounts:
     """Looks up service accounts and bound objects by name and uid."""
 
     store: Store
+    clock: Clock
 
     async def exists(self, namespace: str, name: str, uid: str) -> bool:
         return await self._is(f"serviceaccounts/{namespace}/{name}", uid)
@@ -24,4 +44,7 @@ class StoredServiceAccounts:
 
     async def _is(self, place: str, uid: str) -> bool:
         item = await self.store.get(PREFIX + place)
-        return item is not None and unpack(item)["metadata"]["uid"] == uid
+        if item is None or (metadata := _read(item.value).metadata).uid != uid:
+            return False
+        deleted = metadata.deletion_timestamp
+        return not deleted or self.clock.wall() - times.parse(deleted) < LEEWAY

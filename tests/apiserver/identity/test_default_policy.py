@@ -4,6 +4,7 @@ import pytest
 
 from podwire.apiserver.identity import default_policy
 from podwire.apiserver.identity.default_policy import AUTOUPDATE, aggregated, reconciled
+from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.store.memory import MemoryStore
 from tests.apiserver.support import answer_when
 
@@ -148,3 +149,21 @@ async def test_a_restart_repairs_a_default_role_and_keeps_deleted_rules_of_ones_
     assert (await api.get(f"{RBAC}/clusterroles/system:kube-dns")).body["rules"]
     assert (await api.get(f"{RBAC}/clusterroles/system:basic-user")).status == 200
     assert (await api.get(f"{RBAC}/clusterroles/system:node-proxier")).body["rules"] == []
+
+
+async def test_a_controller_manager_runs_each_controller_as_a_service_account_with_its_role(api):
+    """The flow of kube-controller-manager --use-service-account-credentials."""
+    manager = Certificate("system:kube-controller-manager")
+    accounts = "/api/v1/namespaces/kube-system/serviceaccounts"
+    account = {"metadata": {"name": "replicaset-controller"}}
+    assert (await api.post(accounts, account, user=manager)).status == 201
+    issued = await api.post(f"{accounts}/replicaset-controller/token", {"spec": {}}, user=manager)
+    headers = {"authorization": f"Bearer {issued.body['status']['token']}"}
+
+    allowed = await api.get("/apis/apps/v1/replicasets", user=None, headers=headers)
+    refused = await api.get("/api/v1/secrets", user=None, headers=headers)
+    lease = {"metadata": {"name": "kube-controller-manager"}}
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+    assert (allowed.status, refused.status) == (200, 403)
+    assert (await api.post(leases, lease, user=manager)).status == 201
