@@ -12,11 +12,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from podwire.apiserver.identity.pod_references import Reference, claim_of_volume, read_pod, secrets_of_volume
+from podwire.apiserver.identity.pod_references import (
+    Reference,
+    claim_of_volume,
+    fingerprint,
+    read_pod,
+    secrets_of_volume,
+)
 from podwire.apiserver.ports import Store
 from podwire.apiserver.read.informer import follow
 from podwire.kinds.resource import PREFIX
@@ -34,6 +40,12 @@ class _OnNode(msgspec.Struct, frozen=True):
     spec: _NodeSpec = _NodeSpec()
 
 
+class _Pod(NamedTuple):
+    node: str
+    references: frozenset[Reference]
+    mark: int
+
+
 _read_node = msgspec.json.Decoder(_OnNode).decode
 _read_volume = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -42,8 +54,8 @@ class NodeGraph:
     """Relations of objects to nodes, by what pods refer to. `related` does no I/O."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, tuple[str, frozenset[Reference]]] = {}
-        """Node and references of each pod, by storage key."""
+        self._pods: dict[str, _Pod] = {}
+        """Bound pods by storage key."""
         self._nodes: dict[Reference, Counter[str]] = {}
         """How many pods of each node refer to an object."""
         self._volumes: dict[str, tuple[tuple[str, str], frozenset[tuple[str, str]]]] = {}
@@ -55,7 +67,8 @@ class NodeGraph:
     def related(self, node: str, resource: str, namespace: str, name: str) -> bool:
         """Returns whether a node may read an object because of its pods."""
         if resource == "pods":
-            return self._pods.get(f"{PODS}{namespace}/{name}", ("", None))[0] == node
+            pod = self._pods.get(f"{PODS}{namespace}/{name}")
+            return pod is not None and pod.node == node
         if resource == "persistentvolumes":
             return self._uses_volume(node, f"{VOLUMES}{name}")
         if resource in ("volumeattachments", "resourceslices"):
@@ -83,14 +96,15 @@ class NodeGraph:
             self._owners[key] = _read_node(value).spec.node_name
 
     def _put_pod(self, key: str, value: bytes) -> None:
-        pod = read_pod(value)
-        bound = (pod.node, frozenset(pod.references())) if pod.node else None
-        if self._pods.get(key) == bound:
+        known, mark = self._pods.get(key), fingerprint(value)
+        if known is not None and known.mark == mark:
             return
         self.drop(key)
-        if bound is not None:
-            self._pods[key] = bound
-            for reference in bound[1]:
+        pod = read_pod(value)
+        if pod.node:
+            references = frozenset(pod.references())
+            self._pods[key] = _Pod(pod.node, references, mark)
+            for reference in references:
                 self._nodes.setdefault(reference, Counter())[pod.node] += 1
 
     def _put_volume(self, key: str, value: bytes) -> None:
@@ -105,12 +119,11 @@ class NodeGraph:
     def drop(self, key: str) -> None:
         self._owners.pop(key, None)
         if (pod := self._pods.pop(key, None)) is not None:
-            node, references = pod
-            for reference in references:
+            for reference in pod.references:
                 counts = self._nodes[reference]
-                counts[node] -= 1
-                if not counts[node]:
-                    del counts[node]
+                counts[pod.node] -= 1
+                if not counts[pod.node]:
+                    del counts[pod.node]
                 if not counts:
                     del self._nodes[reference]
         if (volume := self._volumes.pop(key, None)) is not None:
