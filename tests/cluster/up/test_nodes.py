@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from podwire.apiserver.identity import default_policy
+from podwire.apiserver.identity.users import User, node_name
 from podwire.cluster.up.components import apiserver_options, components
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.nodes import MOST, Node, objection, planned, runtime_on_host, trace_socket
@@ -121,3 +123,18 @@ def test_every_node_has_an_identity_and_a_certificate_in_its_own_directories():
     second = options.servings[1]
     assert (second.name, second.ips) == ("node-2", ("127.0.0.1", "10.103.192.3", "fd70:6f64:7703::3"))
     assert second.key.is_relative_to("/tmp/pw/var/lib/podwire/nodes/node-2")
+
+
+def test_every_component_has_a_user_and_a_role_of_its_own():
+    options = apiserver_options(prepared(*own(2)))
+    subjects = {
+        (subject["kind"], subject["name"])
+        for _, _, obj in default_policy.defaults()
+        for subject in obj.get("subjects", ())
+    }
+    users = [identity.user for identity in options.identities]
+    assert len(set(users)) == len(users)
+    for identity in options.identities:
+        assert "system:masters" not in identity.groups
+        named = {("User", identity.user), *(("Group", group) for group in identity.groups)}
+        assert named & subjects or node_name(User(identity.user, groups=identity.groups)), identity.user
