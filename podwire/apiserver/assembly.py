@@ -22,6 +22,7 @@ from podwire.apiserver.admission.runtime_classes import RuntimeClasses
 from podwire.apiserver.admission.service_addresses import Network, ServiceAddresses
 from podwire.apiserver.admission.service_allocations import ServiceAllocations
 from podwire.apiserver.admission.signing_requests import SigningRequesters
+from podwire.apiserver.admission.signing_rights import SigningRights
 from podwire.apiserver.custom_resources import CustomResources, DefinitionFinalizer
 from podwire.apiserver.engine import Engine, Identity
 from podwire.apiserver.identity.authentication import Authenticator
@@ -175,7 +176,7 @@ def _admission(
             SigningRequesters(),
             RoleEscalation(authorizer, authorizer.roles),
         ],
-        validating=(NodeRestriction(store), policies),
+        validating=(NodeRestriction(store), SigningRights(authorizer), policies),
     )
 
 
