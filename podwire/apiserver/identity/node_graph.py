@@ -1,4 +1,4 @@
-"""Which API objects are related to which node: through its pods, their claims, and the volumes of these.
+"""The relations of API objects to nodes: through pods, their claims, and the volumes of these.
 
     node <- pod <- secret, configmap, serviceaccount, persistentvolumeclaim, resourceclaim
                    persistentvolumeclaim <- persistentvolume <- secret
