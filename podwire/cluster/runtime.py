@@ -15,6 +15,7 @@ from podwire.cluster.nri import Nri as BuiltNri
 from podwire.cluster.nri import Options as Nri
 from podwire.cluster.nri import build as build_nri
 from podwire.cluster.nri import settings as nri_settings
+from podwire.durable.files import private_directory
 from podwire.durable.locks import FileLock, LockHeld, lock_file
 from podwire.interfaces import Clock
 from podwire.linux.cgroups.groups import KernelCgroups
@@ -175,6 +176,8 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     shims = _shims(options)
     bundles = _bundles(options, images)
     stack.callback(bundles.remove_cgroup_parent)
+    if options.nri.socket is None:
+        private_directory(options.run / "nri")
     nri = build_nri(
         nri_settings(options.nri, options.prefix), bundles, lambda sandbox: events.sandbox(sandbox, "DELETED")
     )

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from podwire.durable.files import private_directory, replace_file
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.cgroups.values import Limits
 from podwire.linux.errors import LinuxError, NoSuchMount
@@ -32,6 +33,7 @@ from podwire.protocols.nri.oci.cdi import inject
 from podwire.runtime.cdi import BadDevice, Registry, links_of
 from podwire.runtime.containers.devices import requested_devices
 from podwire.runtime.containers.host import HostPrivileges
+from podwire.runtime.containers.seccomp import read_localhost_profile, with_compiled_seccomp
 from podwire.runtime.cri.resources import limits_of
 from podwire.runtime.images import Image, ImageError, Images
 from podwire.runtime.images.errors import NoSuchImage
@@ -114,6 +116,7 @@ class Bundles:
             devices=requested_devices(config.devices, privileged=security.privileged),
             available=self.host.capabilities,
             machine=platform.machine(),
+            seccomp_profile=read_localhost_profile(security),
             oom_score_adj=self.host.oom_score_adj(config.linux.resources.oom_score_adj),
         )
         spec = build(pod, container)
@@ -156,12 +159,12 @@ class Bundles:
         for source in plan.sources:
             if not os.path.lexists(source):  # kubelets rely on it for hostPath volumes without a type
                 Path(source).mkdir(mode=0o755, parents=True, exist_ok=True)
-        for name in ("rootfs", "shim"):
-            (home / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (home, home / "rootfs", home / "shim"):
+            private_directory(directory)
         writable = self.images.prepare(plan.id, plan.image)
         (home / "writable.json").write_bytes(msgspec.json.encode([str(writable.upper), str(writable.work)]))
-        with open(home / "config.json", "wb", opener=_private) as file:
-            file.write(msgspec.json.encode(plan.spec))
+        spec = with_compiled_seccomp(dict(plan.spec))
+        replace_file(home / "config.json", msgspec.json.encode(spec))  # environment variables may be secrets
 
     def writable(self, id_: str) -> tuple[Path, Path]:
         """Returns the upper and the work directory of a container's overlay."""
@@ -307,8 +310,3 @@ def _first(layers: Sequence[Path], path: str) -> str:
                 return ""
             return file.read(ACCOUNTS_BYTES).decode("utf-8", "replace")
     return ""
-
-
-def _private(path: str, flags: int) -> int:
-    """Opens a file for root only: an OCI specification has the values of all environment variables."""
-    return os.open(path, flags, 0o600)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.durable.files import private_directory
 from podwire.linux.errors import LinuxError, NoSuchMount, NoSuchSysctl, Refused
 from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.net.network import KernelNetwork
@@ -59,8 +60,8 @@ class SandboxKernel:
                 inside.links.change("lo", up=True)
         if ipc:
             self.ipcs.create(PREFIX + id_)
-        shm = self.shm(id_)
-        shm.mkdir(mode=0o755, parents=True, exist_ok=True)
+        shm = private_directory(self.shm_directory) / id_  # the tmpfs is for all users, of the pod and no others
+        shm.mkdir(mode=0o755, exist_ok=True)
         self.mounts.mount("shm", shm, "tmpfs", ["nosuid", "noexec", "nodev", "mode=1777", f"size={SHM_BYTES}"])
         self._set_sysctls(id_, config, network=network, ipc=ipc)
 

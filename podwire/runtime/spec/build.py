@@ -59,6 +59,8 @@ class Container:
     available: Sequence[str] = ()
     """The capabilities of this host."""
     machine: str = "x86_64"
+    seccomp_profile: bytes = b""
+    """The content of its Localhost profile."""
     oom_score_adj: int | None = None
 
 
@@ -171,7 +173,7 @@ def _linux(pod: Pod, container: Container, security: pb.LinuxContainerSecurityCo
         linux["maskedPaths"] = list(security.masked_paths) or list(MASKED)
         linux["readonlyPaths"] = list(security.readonly_paths) or list(READONLY)
     kept = capabilities(security, available=container.available)["effective"]
-    if (seccomp := profile(security, kept, container.machine)) is not None:
+    if (seccomp := profile(security, kept, container.machine, container.seccomp_profile)) is not None:
         linux["seccomp"] = seccomp
     return linux
 

@@ -4,11 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podwire.linux.proc.seccomp import compile_profile
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
+from podwire.runtime.containers.seccomp import COMPILED, with_compiled_seccomp
 from podwire.runtime.spec.capabilities import ALL, DEFAULT, capabilities, capability_names
 from podwire.runtime.spec.mounts import clean_path, requested_mounts, root_propagation
-from podwire.runtime.spec.seccomp import NEVER, profile
+from podwire.runtime.spec.seccomp import default_profile, parse_profile, profile
+from podwire.runtime.spec.seccomp_calls import REFUSED
 from podwire.runtime.spec.users import Accounts, User, user_of
 
 ACCOUNTS = Accounts(
@@ -61,17 +64,64 @@ def test_masks_are_read_by_number():
     assert capability_names((1 << len(ALL)) - 1) == list(ALL)
 
 
-def refused(kept):
+def actions(kept, machine="x86_64"):
+    """The action and errno of each call that is decided by its name alone."""
     asked = pb.LinuxContainerSecurityContext(seccomp=pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault))
-    found = profile(asked, kept, "x86_64")
-    return {name for rule in found["syscalls"] if "args" not in rule for name in rule["names"]}
+    rules = [rule for rule in profile(asked, kept, machine)["syscalls"] if "args" not in rule]
+    return {name: (rule["action"], rule.get("errnoRet")) for rule in rules for name in rule["names"]}
+
+
+ALLOW, REFUSE, UNKNOWN = ("SCMP_ACT_ALLOW", None), ("SCMP_ACT_ERRNO", 1), ("SCMP_ACT_ERRNO", 38)
 
 
 def test_the_default_profile_opens_with_capabilities():
-    assert {"mount", "unshare", "setns", "bpf", "clone3", "ptrace", *NEVER} <= refused([])
-    assert not {"mount", "unshare", "clone3"} & refused(["CAP_SYS_ADMIN"])
-    assert set(NEVER) <= refused(ALL)
-    assert "read" not in refused([])
+    plain = actions([])
+    assert {plain[name] for name in ("mount", "unshare", "setns", "bpf", "chroot", *REFUSED)} == {REFUSE}
+    assert {plain[name] for name in ("read", "execve", "ptrace", "arch_prctl")} == {ALLOW}
+    assert plain["clone3"] == UNKNOWN
+    admin = actions(["CAP_SYS_ADMIN"])
+    assert {admin[name] for name in ("mount", "unshare", "clone", "clone3", "bpf")} == {ALLOW}
+    assert {actions(ALL)[name] for name in REFUSED} == {REFUSE}
+    assert actions(["CAP_SYS_CHROOT"])["chroot"] == ALLOW
+    assert "arch_prctl" not in actions([], "aarch64")
+
+
+def test_no_system_call_has_two_rules():
+    for kept in ([], ["CAP_SYS_ADMIN"], ALL):
+        rules = default_profile(kept, "x86_64")["syscalls"]
+        names = [name for rule in rules if "args" not in rule for name in rule["names"]]
+        assert len(names) == len(set(names))
+
+
+def test_the_compiled_default_profile_is_a_filter_that_the_kernel_takes():
+    program = compile_profile(default_profile(DEFAULT, "x86_64"))
+    if program is None:
+        pytest.skip("libseccomp.so.2 is not installed")
+    assert len(program) % 8 == 0
+    assert 100 < len(program) // 8 < 4096
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"flags": ["SECCOMP_FILTER_FLAG_LOG"]}, id="flags"),
+        pytest.param({"listenerPath": "/run/x"}, id="a listener"),
+        pytest.param({"defaultAction": "SCMP_ACT_NOTIFY"}, id="an action for a listener"),
+        pytest.param({"syscalls": [{"names": ["read"], "action": "SCMP_ACT_TRACE"}]}, id="an action for a tracer"),
+    ],
+)
+def test_a_profile_that_needs_more_than_a_filter_is_left_to_the_oci_runtime(changes):
+    assert compile_profile({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [], **changes}) is None
+
+
+def test_the_filter_is_compiled_from_the_profile_that_nri_plugins_changed():
+    spec = {"annotations": {"a": "b", COMPILED: "old"}, "linux": {"seccomp": default_profile(DEFAULT, "x86_64")}}
+    first = with_compiled_seccomp(spec)["annotations"]
+    changed = {**spec, "linux": {"seccomp": {"defaultAction": "SCMP_ACT_ALLOW"}}}
+    second = with_compiled_seccomp(changed)["annotations"]
+    assert first.get(COMPILED) != "old"
+    assert first.get(COMPILED) != second.get(COMPILED) or COMPILED not in first
+    assert with_compiled_seccomp({**spec, "linux": {}})["annotations"] == {"a": "b"}
 
 
 @pytest.mark.parametrize(
@@ -89,12 +139,17 @@ def test_no_profile(asked):
     assert profile(asked, [], "x86_64") is None
 
 
-def test_a_localhost_seccomp_profile_is_refused():
-    own = pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref="")
-    with pytest.raises(InvalidArgument, match="Localhost"):
-        profile(pb.LinuxContainerSecurityContext(seccomp=own), [], "x86_64")
+def test_a_profile_by_the_deprecated_path_is_refused():
     with pytest.raises(InvalidArgument, match="seccomp_profile_path"):
         profile(pb.LinuxContainerSecurityContext(seccomp_profile_path="localhost/x"), [], "x86_64")
+
+
+def test_values_of_a_localhost_profile_are_bounded():
+    text = b'{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["socket"],"action":"SCMP_ACT_ERRNO","args":[%s]}]}'
+    argument = b'{"index":0,"value":%d,"op":"SCMP_CMP_EQ"}'
+    assert parse_profile(text % (argument % (2**64 - 1)), "field")["syscalls"][0]["args"][0]["value"] == 2**64 - 1
+    with pytest.raises(InvalidArgument, match="larger than"):
+        parse_profile(text % (argument % 2**64), "field")
 
 
 def user(image="", **fields):

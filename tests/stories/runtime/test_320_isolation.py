@@ -1,0 +1,146 @@
+"""Attacks on the isolation of containers: each of them succeeds against a runtime without the fix."""
+
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import InvalidArgument
+
+pytestmark = pytest.mark.usefixtures("cri")
+
+LIBRARIES = dict.fromkeys(["/usr", "/lib", "/lib64", "/etc/ld.so.cache", str(Path(sys.base_prefix).resolve())])
+"""What the host's Python needs, so that an attack can make any system call from inside a container."""
+
+
+def with_python(config):
+    """Mounts the host's Python into a container."""
+    for path in LIBRARIES:
+        if Path(path).exists():
+            config.mounts.add(host_path=path, container_path=path, readonly=True)
+    return config
+
+
+def call(number, *arguments):
+    """Python code that makes a system call and prints its errno; 0 on success."""
+    return (
+        "import ctypes; libc = ctypes.CDLL(None, use_errno=True); "
+        f"r = libc.syscall(*map(ctypes.c_long, {(number, *arguments)})); print(ctypes.get_errno() if r < 0 else 0)"
+    )
+
+
+PYTHON = str(Path(sys.executable).resolve())
+
+
+async def in_python(cri, id_, code):
+    return await cri.said(id_, PYTHON, "-I", "-S", "-c", code)
+
+
+def log_of(status):
+    return Path(status.log_path).read_text()
+
+
+@pytest.fixture
+async def confined(cri):
+    """A container with the profile RuntimeDefault."""
+    config = with_python(cri.container_config())
+    config.linux.security_context.seccomp.profile_type = pb.SecurityProfile.RuntimeDefault
+    return await cri.start(await cri.run(), config=config)
+
+
+SOCKET, FORK, KEYCTL, CLONE, CLONE3, PERSONALITY, IO_URING, UNKNOWN = 41, 57, 250, 56, 435, 135, 425, 1000
+EPERM, ENOSYS = "1\n", "38\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not Path("/lib64/ld-linux-x86-64.so.2").exists(), reason="needs x86-64")
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        pytest.param(call(SOCKET, 40, 1, 0), EPERM, id="a socket to the hypervisor"),
+        pytest.param(call(SOCKET, 38, 5, 0), EPERM, id="a socket to the kernel's crypto code"),
+        pytest.param(call(SOCKET, 2, 1, 0), "0\n", id="an internet socket"),
+        pytest.param(call(SOCKET, 16, 3, 0), "0\n", id="a netlink socket"),
+        pytest.param(call(KEYCTL, 0, -3, 0), EPERM, id="the keyring"),
+        pytest.param(call(IO_URING, 1, 0), EPERM, id="io_uring"),
+        pytest.param(call(CLONE, 0x10000000 | 17, 0, 0, 0, 0), EPERM, id="clone with a user namespace"),
+        pytest.param(call(CLONE, 0x60020000 | 17, 0, 0, 0, 0), EPERM, id="clone with several namespaces"),
+        pytest.param(call(CLONE3, 0, 0), ENOSYS, id="clone3"),
+        pytest.param(call(PERSONALITY, 0xFFFFFFFF), "0\n", id="asking for the personality"),
+        pytest.param(call(PERSONALITY, 0x0400000), ENOSYS, id="a personality with READ_IMPLIES_EXEC"),
+        pytest.param(call(UNKNOWN), ENOSYS, id="a call that nobody knows"),
+        pytest.param("import os; p = os.fork(); p or os._exit(0); print(os.waitpid(p, 0)[1])", "0\n", id="fork"),
+    ],
+)
+async def test_runtime_default_allows_only_known_system_calls(cri, confined, code, output):
+    assert await in_python(cri, confined, code) == output
+
+
+async def test_the_first_process_has_the_filter_too(cri):
+    config = cri.container_config("grep Seccomp: /proc/self/status")
+    config.linux.security_context.seccomp.profile_type = pb.SecurityProfile.RuntimeDefault
+    pod = await cri.run()
+    id_ = await cri.start(pod, config=config)
+    status = await cri.ended(id_)
+    assert status.exit_code == 0
+    assert log_of(status).split()[-2:] == ["Seccomp:", "2"]
+
+
+async def test_a_localhost_profile_is_applied(cri, shared):
+    profile = shared.prefix / "no-mkdir.json"
+    profile.write_text(
+        '{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", '
+        '"errnoRet": 30, "comment": "Read-only file system"}]}'
+    )
+    config = cri.container_config("mkdir /tmp-of-mine; touch /fine")
+    seccomp = config.linux.security_context.seccomp
+    seccomp.profile_type, seccomp.localhost_ref = pb.SecurityProfile.Localhost, str(profile)
+    status = await cri.ended(await cri.start(await cri.run(), config=config))
+    assert status.exit_code == 0
+    assert "Read-only file system" in log_of(status)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(None, "No such file", id="missing"),
+        pytest.param("{", "not a seccomp profile", id="not JSON"),
+        pytest.param("{}", "defaultAction", id="without a default action"),
+        pytest.param('{"defaultAction": "ALLOW"}', "defaultAction", id="an unknown action"),
+        pytest.param('{"defaultAction": "SCMP_ACT_ALLOW", "archMap": []}', "archMap", id="docker's format"),
+        pytest.param(
+            '{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"names": ["mount"], "action": "SCMP_ACT_ALLOW", '
+            '"includes": {"caps": ["CAP_SYS_ADMIN"]}}]}',
+            "includes",
+            id="a condition that OCI does not have",
+        ),
+        pytest.param("[" * 100_000, "not a seccomp profile", id="deep"),
+        pytest.param(" " * (1024 * 1024 + 1), "larger than", id="large"),
+    ],
+)
+async def test_a_localhost_profile_that_is_missing_or_invalid_is_refused(cri, shared, content, words):
+    profile = shared.prefix / "bad.json"
+    profile.unlink(missing_ok=True)
+    if content is not None:
+        profile.write_text(content)
+    config = cri.container_config()
+    seccomp = config.linux.security_context.seccomp
+    seccomp.profile_type, seccomp.localhost_ref = pb.SecurityProfile.Localhost, str(profile)
+    pod = await cri.run()
+    error = await cri.refused("CreateContainer", pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config)
+    assert isinstance(error, InvalidArgument)
+    assert "seccomp.localhost_ref" in str(error)
+    assert words in str(error)
+
+
+async def test_other_users_of_the_host_cannot_read_what_a_pod_has(cri, shared):
+    config = cri.container_config(envs=[pb.KeyValue(key="PASSWORD", value=b"secret")])
+    await cri.start(await cri.run(), config=config)
+    readable = []
+    for top in (shared.state, shared.prefix / "run"):
+        readable += [path for path in top.rglob("config.json") if stat.S_IMODE(path.stat().st_mode) & 0o077]
+        readable += [path for path in top.rglob("record.json") if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    assert readable == []
+    for name in ("run/podwire/shm", "run/nri", "var/lib/podwire/runtime/containers"):
+        assert stat.S_IMODE((shared.prefix / name).stat().st_mode) == 0o700, name
