@@ -18,7 +18,8 @@ from podwire.cluster.nri import settings as nri_settings
 from podwire.durable.files import private_directory
 from podwire.durable.locks import FileLock, LockHeld, lock_file
 from podwire.interfaces import Clock
-from podwire.linux.cgroups.groups import KernelCgroups
+from podwire.linux.cgroups.groups import KernelCgroups, mount_devices_hierarchy
+from podwire.linux.errors import LinuxError
 from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.proc.processes import boot_id
@@ -242,7 +243,18 @@ def _kernel(options: Options) -> SandboxKernel:
 def _bundles(options: Options, images: Images) -> Bundles:
     directory = options.state / "runtime/containers"
     devices = Registry([options.prefix / path for path in ("etc/cdi", "run/cdi")])
-    return Bundles(directory, images, KernelCgroups(), KernelMounts(), HostPrivileges(), devices, options.cgroup_parent)
+    return Bundles(directory, images, _cgroups(), KernelMounts(), HostPrivileges(), devices, options.cgroup_parent)
+
+
+def _cgroups() -> KernelCgroups:
+    """Returns the cgroups of this machine, with a hierarchy that limits devices if the kernel has one."""
+    if not (cgroups := KernelCgroups()).limits_devices:
+        try:
+            mount_devices_hierarchy()
+        except LinuxError as error:
+            _log.warning("cannot limit devices of containers", extra={"error": str(error)})
+        return KernelCgroups()
+    return cgroups
 
 
 def _network(options: Options) -> CniNetwork:

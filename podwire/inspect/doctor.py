@@ -122,6 +122,13 @@ def _cgroups() -> Finding:
     return Finding(name="cgroup controllers", ok=not missing, needed=not controllers, detail=detail, helps=helps)
 
 
+def _devices() -> Finding:
+    ok = KernelCgroups().limits_devices
+    detail = "" if ok else "containers with the capability MKNOD or with devices are refused"
+    helps = "mount a version 2 tree, or `mount -t cgroup -o devices cgroup /sys/fs/cgroup/devices`"
+    return Finding(name="device cgroup", ok=ok, needed=False, detail=detail, helps=helps)
+
+
 def _oci_runtime() -> Finding:
     path = shutil.which("crun") or shutil.which("runc")
     return Finding(name="crun or runc", ok=bool(path), needed=True, detail=path or "", helps="apt install crun")
@@ -191,6 +198,7 @@ CHECKS: tuple[Check, ...] = (
     _nft,
     _overlay,
     _cgroups,
+    _devices,
     _oci_runtime,
     _ipv6,
     _forwarding,

@@ -7,15 +7,16 @@ accounting. Paths are relative to the roots of the trees: `podwire/pod-…/conta
 import errno
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 
 from podwire.linux import errors
-from podwire.linux.cgroups import layout
+from podwire.linux.cgroups import devices, layout
+from podwire.linux.cgroups.devices import DeviceRule
 from podwire.linux.cgroups.layout import Setting, Tree
 from podwire.linux.cgroups.values import Limits, Usage
-from podwire.linux.fs.mounts import mounted
+from podwire.linux.fs.mounts import KernelMounts, mounted
 from podwire.linux.fs.trees import directories_below
 from podwire.linux.proc import processes
 
@@ -26,6 +27,16 @@ _FREEZING = 0.2  # seconds; a task that does not freeze in this time is killed a
 def find_trees() -> list[Tree]:
     """Those of the calling thread's mount namespace."""
     return layout.trees(mounted(), lambda mount: _read(f"{mount}/cgroup.controllers") or "")
+
+
+def mount_devices_hierarchy(directory: str = "/sys/fs/cgroup/devices") -> None:
+    """Mounts the devices hierarchy of version 1, for a machine where nothing limits devices. Raises LinuxError."""
+    operation = f"mount the devices hierarchy at {directory}"
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError as error:
+        raise errors.from_oserror(error, operation) from error
+    KernelMounts().mount("cgroup", directory, "cgroup", ["nosuid", "nodev", "noexec", "devices"])
 
 
 class KernelCgroups:
@@ -69,6 +80,21 @@ class KernelCgroups:
             raise errors.NoSuchCgroup(errno.ENOENT, operation) from error
         except errors.LinuxError as error:
             raise type(error)(error.errno, operation) from error
+
+    @property
+    def limits_devices(self) -> bool:
+        """Whether some hierarchy can keep devices from a group."""
+        return "devices" in self._home or any(tree.version == 2 for tree in self.trees)
+
+    def limit_devices(self, path: str, rules: Sequence[DeviceRule]) -> None:
+        """Sets the devices that a new group may use. Raises Unsupported, NoSuchCgroup, NotPermitted."""
+        if tree := self._home.get("devices"):
+            devices.set_version_1(_join(tree, path), rules)
+        elif tree := next((tree for tree in self.trees if tree.version == 2), None):
+            devices.set_version_2(_join(tree, path), rules)
+        else:
+            message = "no hierarchy has the devices controller"
+            raise errors.Unsupported(errno.EOPNOTSUPP, f"limit the devices of the cgroup {path}", message)
 
     def remove(self, path: str) -> None:
         """Removes a group and all below it, if it exists. Raises Busy while a process is in it."""

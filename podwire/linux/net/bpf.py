@@ -1,4 +1,4 @@
-"""The system call `bpf`, for listing and detaching programs of others; nothing is loaded."""
+"""The system call `bpf`: lists and detaches programs of links. `cgroups/devices.py` loads one of its own."""
 
 import ctypes
 import errno

@@ -28,16 +28,17 @@ from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.fs.overlay import mount_overlay
 from podwire.linux.fs.paths import open_in_root
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.protocols.grpc_status import Internal, InvalidArgument, NotFound
+from podwire.protocols.grpc_status import FailedPrecondition, Internal, InvalidArgument, NotFound
 from podwire.protocols.nri.oci.cdi import inject
 from podwire.runtime.cdi import BadDevice, Registry, links_of
 from podwire.runtime.containers.devices import requested_devices
 from podwire.runtime.containers.host import HostPrivileges
-from podwire.runtime.containers.seccomp import read_localhost_profile, with_compiled_seccomp
+from podwire.runtime.containers.seccomp import COMPILED, read_localhost_profile, with_compiled_seccomp
 from podwire.runtime.cri.resources import limits_of
 from podwire.runtime.images import Image, ImageError, Images
 from podwire.runtime.images.errors import NoSuchImage
 from podwire.runtime.spec import Container, Pod, build
+from podwire.runtime.spec.devices import has_more_than_defaults, parse_rules
 from podwire.runtime.spec.users import Accounts, User, user_of
 
 ACCOUNTS_BYTES = 1024 * 1024
@@ -101,6 +102,7 @@ class Bundles:
         layers = self.images.rootfs_layers(image)
         accounts = Accounts(_first(layers, "etc/passwd"), _first(layers, "etc/group"))
         security = config.linux.security_context
+        devices, rules = requested_devices(config.devices, privileged=security.privileged)
         container = Container(
             id=id_,
             config=config,
@@ -113,7 +115,8 @@ class Bundles:
             user=image.config.user,
             accounts=accounts,
             target_pid=target_pid,
-            devices=requested_devices(config.devices, privileged=security.privileged),
+            devices=devices,
+            device_rules=rules,
             available=self.host.capabilities,
             machine=platform.machine(),
             seccomp_profile=read_localhost_profile(security),
@@ -156,6 +159,7 @@ class Bundles:
     def write(self, plan: ContainerPlan) -> None:
         """Writes the bundle, and has the image store hold the image."""
         home = self.bundle(plan.id)
+        self._check_devices(plan.spec)
         for source in plan.sources:
             if not os.path.lexists(source):  # kubelets rely on it for hostPath volumes without a type
                 Path(source).mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -165,6 +169,18 @@ class Bundles:
         (home / "writable.json").write_bytes(msgspec.json.encode([str(writable.upper), str(writable.work)]))
         spec = with_compiled_seccomp(dict(plan.spec))
         replace_file(home / "config.json", msgspec.json.encode(spec))  # environment variables may be secrets
+
+    def _check_devices(self, spec: Mapping[str, Any]) -> None:
+        """Refuses a container that could reach devices of the host because nothing keeps them from it."""
+        rules = parse_rules(spec)
+        if self.cgroups.limits_devices or not rules or rules[0].allow:
+            return
+        capabilities = spec["process"]["capabilities"]["bounding"]
+        if "CAP_MKNOD" in capabilities or has_more_than_defaults(rules):
+            raise FailedPrecondition(
+                "config: a container with the capability MKNOD or with devices needs a cgroup hierarchy that limits "
+                "devices, and this node has none; `podwire doctor` says what helps"
+            )
 
     def writable(self, id_: str) -> tuple[Path, Path]:
         """Returns the upper and the work directory of a container's overlay."""
@@ -178,9 +194,11 @@ class Bundles:
     def spec(self, id_: str) -> dict[str, Any]:
         """Returns a container's specification; empty when its creation was interrupted."""
         try:
-            return msgspec.json.decode((self.bundle(id_) / "config.json").read_bytes(), type=dict[str, Any])
+            spec = msgspec.json.decode((self.bundle(id_) / "config.json").read_bytes(), type=dict[str, Any])
         except (FileNotFoundError, msgspec.MsgspecError):
             return {}
+        spec.get("annotations", {}).pop(COMPILED, None)
+        return spec
 
     def mount(
         self, id_: str, image_id: str, pod: pb.PodSandboxConfig, config: pb.ContainerConfig, limits: Limits
@@ -195,6 +213,8 @@ class Bundles:
             with self.creating_cgroup:  # the first cgroup below a parent enables the parent's controllers
                 self.cgroups.create(group)
             self.cgroups.limit(group, limits)
+            if self.cgroups.limits_devices:
+                self.cgroups.limit_devices(group, parse_rules(self.spec(id_)))
             mount_overlay(home / "rootfs", layers, upper=upper, work=work)
         except NoSuchImage as error:
             raise NotFound(f"config.image.image: {image_id!r} is not on this node") from error

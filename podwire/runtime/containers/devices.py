@@ -8,6 +8,7 @@ from typing import Any
 
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument, NotFound
+from podwire.runtime.spec.devices import default_rules, device_rule
 from podwire.runtime.spec.mounts import clean_path
 
 HOST_DEVICES = Path("/dev")
@@ -15,9 +16,13 @@ SKIPPED = frozenset({"pts", "shm", "mqueue", "console", "fd", "stdin", "stdout",
 """Names that are not devices, or that the container has of its own."""
 
 
-def requested_devices(requested: Iterable[pb.Device], *, privileged: bool) -> list[dict[str, Any]]:
-    """Returns the devices that CRI names; all of the host's for a privileged container."""
+def requested_devices(
+    requested: Iterable[pb.Device], *, privileged: bool
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Returns the nodes of the devices that CRI names (all of the host's for a privileged container), and the rules
+    that allow their use."""
     nodes = {node["path"]: node for node in _host_devices()} if privileged else {}
+    rules = default_rules(privileged=privileged)
     for number, device in enumerate(requested):
         path = clean_path(device.container_path or device.host_path, f"devices[{number}].container_path")
         if not set(device.permissions) <= set("rwm"):
@@ -26,7 +31,8 @@ def requested_devices(requested: Iterable[pb.Device], *, privileged: bool) -> li
         if node is None:
             raise NotFound(f"devices[{number}].host_path: {device.host_path!r} is not a device of this host")
         nodes[path] = node
-    return list(nodes.values())
+        rules.append(device_rule(node["type"], node["major"], node["minor"], device.permissions or "rwm"))
+    return list(nodes.values()), rules
 
 
 def _host_devices() -> Iterator[dict[str, Any]]:

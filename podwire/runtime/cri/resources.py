@@ -34,7 +34,7 @@ def _pids(text: str | None) -> int | None:
         return None
     if text == "max":
         return -1
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= 2**22):  # PID_MAX_LIMIT
+    if not (text.isascii() and text.isdecimal() and len(text) <= 7 and 0 < int(text) <= 2**22):  # PID_MAX_LIMIT
         raise InvalidArgument(f"linux.resources.unified[{PIDS}]: {text[:40]!r} is not a number from 1 to 4194304")
     return int(text)
 

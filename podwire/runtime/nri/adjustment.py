@@ -50,10 +50,11 @@ def apply_adjustment(
 
 
 def _spec_part(adjust: pb.ContainerAdjustment, oom_score: OomScore) -> pb.ContainerAdjustment:
-    """Returns the adjustment without what the runtime applies itself: resources and net devices."""
+    """Returns the adjustment without what the runtime applies itself: limits and net devices."""
     rest = pb.ContainerAdjustment()
     rest.CopyFrom(adjust)
     rest.linux.ClearField("resources")
+    rest.linux.resources.devices.extend(adjust.linux.resources.devices)
     rest.linux.ClearField("net_devices")
     if rest.linux.HasField("oom_score_adj"):
         score = oom_score(rest.linux.oom_score_adj.value)

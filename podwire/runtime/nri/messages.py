@@ -78,4 +78,5 @@ def refresh_message(message: pb.Container, container: Container, *, pid: int = 0
     fresh.exit_code = record.exit_code
     fresh.status_reason, fresh.status_message = record.reason, record.message
     fresh.linux.resources.CopyFrom(from_limits(container.limits))
+    fresh.linux.resources.devices.extend(message.linux.resources.devices)
     return fresh

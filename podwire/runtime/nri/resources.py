@@ -56,8 +56,8 @@ def from_cri(resources: cri.LinuxContainerResources) -> pb.LinuxResources:
 def overlay_limits(limits: Limits, requested: pb.LinuxResources, where: str) -> Limits:
     """Returns the limits with the requested resources. Raises InvalidArgument for what is unsupported."""
     names = set(_set_fields(requested))
-    if all(rule.allow for rule in requested.devices):
-        names.discard("devices")  # all devices are allowed anyway
+    if where.startswith("adjust") or all(rule.allow for rule in requested.devices):
+        names.discard("devices")  # rules of an adjustment go into the specification; those of a creation stay in force
     if unknown := sorted(names - SETTABLE):
         raise InvalidArgument(f"{where}.{unknown[0]}: not supported by podwire's runtime")
     changes: dict[str, Any] = {

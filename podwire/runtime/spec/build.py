@@ -56,6 +56,8 @@ class Container:
     """The process whose pid namespace is joined (mode TARGET)."""
     devices: Sequence[Mapping[str, Any]] = ()
     """Device nodes in the specification's own form, looked up by the caller."""
+    device_rules: Sequence[Mapping[str, Any]] = ()
+    """The devices that it may use, as rules of the device cgroup."""
     available: Sequence[str] = ()
     """The capabilities of this host."""
     machine: str = "x86_64"
@@ -167,6 +169,8 @@ def _linux(pod: Pod, container: Container, security: pb.LinuxContainerSecurityCo
         linux["rootfsPropagation"] = propagation
     if container.cgroup:
         linux["cgroupsPath"] = f"/{container.cgroup}"
+    if container.device_rules:  # runc applies them; for crun the runtime does
+        linux["resources"] = {"devices": [dict(rule) for rule in container.device_rules]}
     if container.devices:
         linux["devices"] = [dict(device) for device in container.devices]
     if not security.privileged:

@@ -1,6 +1,8 @@
 """Attacks on the isolation of containers: each of them succeeds against a runtime without the fix."""
 
+import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -80,9 +82,7 @@ async def test_runtime_default_allows_only_known_system_calls(cri, confined, cod
 async def test_the_first_process_has_the_filter_too(cri):
     config = cri.container_config("grep Seccomp: /proc/self/status")
     config.linux.security_context.seccomp.profile_type = pb.SecurityProfile.RuntimeDefault
-    pod = await cri.run()
-    id_ = await cri.start(pod, config=config)
-    status = await cri.ended(id_)
+    status = await cri.ended(await cri.start(await cri.run(name="filtered"), config=config))
     assert status.exit_code == 0
     assert log_of(status).split()[-2:] == ["Seccomp:", "2"]
 
@@ -96,7 +96,7 @@ async def test_a_localhost_profile_is_applied(cri, shared):
     config = cri.container_config("mkdir /tmp-of-mine; touch /fine")
     seccomp = config.linux.security_context.seccomp
     seccomp.profile_type, seccomp.localhost_ref = pb.SecurityProfile.Localhost, str(profile)
-    status = await cri.ended(await cri.start(await cri.run(), config=config))
+    status = await cri.ended(await cri.start(await cri.run(name="localhost"), config=config))
     assert status.exit_code == 0
     assert "Read-only file system" in log_of(status)
 
@@ -144,3 +144,56 @@ async def test_other_users_of_the_host_cannot_read_what_a_pod_has(cri, shared):
     assert readable == []
     for name in ("run/podwire/shm", "run/nri", "var/lib/podwire/runtime/containers"):
         assert stat.S_IMODE((shared.prefix / name).stat().st_mode) == 0o700, name
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of the host, with something on it."""
+    image = tmp_path / "disk"
+    image.write_bytes(b"secret of the host".ljust(4096))
+    made = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"no loop device: {made.stderr}")
+    device = Path(made.stdout.strip())
+    yield device
+    subprocess.run(["losetup", "--detach", device], check=True)
+
+
+async def test_a_container_with_mknod_cannot_read_a_disk_of_the_host(cri, disk):
+    number = disk.stat().st_rdev
+    config = cri.container_config()
+    config.linux.security_context.capabilities.add_capabilities.append("MKNOD")
+    id_ = await cri.start(await cri.run(), config=config)
+    done = await cri.exec(id_, f"mknod /disk b {os.major(number)} {os.minor(number)} && head -c 18 /disk")
+    assert b"Operation not permitted" in done.stderr, done
+    assert done.stdout == b""
+
+
+async def test_every_container_has_the_usual_devices(cri):
+    id_ = await cri.start(await cri.run())
+    code = "echo x > /dev/null; head -c 3 /dev/zero /dev/random /dev/urandom | wc -c; : > /dev/full && echo full"
+    assert (await cri.exec(id_, code)).exit_code == 0
+
+
+@pytest.mark.parametrize("access", ["r", "rw", "rwm"])
+async def test_a_device_has_exactly_the_access_of_its_request(cri, access):
+    """/dev/fuse is a device that no container has by itself, and that opens without side effects."""
+    if not Path("/dev/fuse").is_char_device():  # noqa: ASYNC240
+        pytest.skip("the host has no /dev/fuse")
+    config = with_python(cri.container_config())
+    config.devices.add(host_path="/dev/fuse", container_path="/dev/given", permissions=access)
+    id_ = await cri.start(await cri.run(), config=config)
+    opened = (
+        "import os\n"
+        "for flag in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):\n"
+        "  try: os.close(os.open('/dev/given', flag)); print('yes', end=' ')\n"
+        "  except PermissionError: print('no', end=' ')\n"
+    )
+    assert (await in_python(cri, id_, opened)).split() == (["yes", "no", "no"] if access == "r" else ["yes"] * 3)
+
+
+async def test_a_privileged_container_has_all_devices(cri, disk):
+    config = cri.container_config()
+    config.linux.security_context.privileged = True
+    id_ = await cri.start(await cri.run(), config=config)
+    assert await cri.said(id_, f"head -c 18 {disk}") == "secret of the host"
