@@ -38,12 +38,11 @@ class Durability(Enum):
     """Nothing was fsynced: a power loss may take the write, or leave an empty or torn file."""
 
 
-def private_directory(path: Path) -> Path:
+def private_directory(path: Path) -> None:
     """Make a directory that other users cannot enter, or take their permissions from an existing one."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.stat().st_mode & 0o077:
-        path.chmod(0o700)
-    return path
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    if os.stat(path).st_mode & 0o077:
+        os.chmod(path, 0o700)
 
 
 def write_durably(path: Path, data: bytes, mode: int = 0o600) -> os.stat_result:

@@ -60,7 +60,8 @@ class SandboxKernel:
                 inside.links.change("lo", up=True)
         if ipc:
             self.ipcs.create(PREFIX + id_)
-        shm = private_directory(self.shm_directory) / id_  # the tmpfs is for all users, of the pod and no others
+        private_directory(self.shm_directory)  # the tmpfs is for all users, of the pod and no others
+        shm = self.shm(id_)
         shm.mkdir(mode=0o755, exist_ok=True)
         self.mounts.mount("shm", shm, "tmpfs", ["nosuid", "noexec", "nodev", "mode=1777", f"size={SHM_BYTES}"])
         self._set_sysctls(id_, config, network=network, ipc=ipc)
