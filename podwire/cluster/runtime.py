@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import os
+import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +23,10 @@ from podwire.interfaces import Clock
 from podwire.linux.cgroups.groups import KernelCgroups, mount_devices_hierarchy
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs.mounts import KernelMounts
+from podwire.linux.proc import processes
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.proc.processes import boot_id
+from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.runtime.cdi import Registry
 from podwire.runtime.cni import Checker, CheckSettings, CniNetwork, Conflists, Plugins, Reconciler
@@ -57,6 +61,8 @@ THREADS = 32
 
 OCI_RUNTIMES = ("crun", "runc")
 GRACE = 2.0
+VERSION_SECONDS = 10.0
+"""The OCI runtime says its version."""
 
 
 class NoRuntime(Exception):
@@ -150,6 +156,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
             parts.network,
             parts.events,
             parts.clock,
+            pb.RuntimeHandlerFeatures(recursive_read_only_mounts=parts.bundles.host.recursive_read_only),
         )
         parts.events.describe = service.describe
         await _resume(parts, service, stack)
@@ -175,7 +182,8 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     network = _network(options)
     stack.push_async_callback(network.close)
     shims = _shims(options)
-    bundles = _bundles(options, images)
+    host = HostPrivileges(recursive_read_only=await asyncio.to_thread(_recursive_read_only, shims.runtime))
+    bundles = _bundles(options, images, host)
     stack.callback(bundles.remove_cgroup_parent)
     if options.nri.socket is None:
         private_directory(options.run / "nri")
@@ -240,10 +248,24 @@ def _kernel(options: Options) -> SandboxKernel:
     )
 
 
-def _bundles(options: Options, images: Images) -> Bundles:
+def _recursive_read_only(runtime: str) -> bool:
+    """Whether mounts can be made read-only recursively: Linux 5.12, and crun 1.4 or runc 1.1."""
+    kernel = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    try:
+        done = processes.run([runtime, "--version"], env={}, deadline=VERSION_SECONDS)
+    except LinuxError:
+        return False
+    version = re.search(rb"version (\d+)\.(\d+)", done.stdout)
+    if kernel is None or version is None:
+        return False
+    needed = (1, 4) if Path(runtime).name == "crun" else (1, 1)
+    return (int(kernel[1]), int(kernel[2])) >= (5, 12) and (int(version[1]), int(version[2])) >= needed
+
+
+def _bundles(options: Options, images: Images, host: HostPrivileges) -> Bundles:
     directory = options.state / "runtime/containers"
     devices = Registry([options.prefix / path for path in ("etc/cdi", "run/cdi")])
-    return Bundles(directory, images, _cgroups(), KernelMounts(), HostPrivileges(), devices, options.cgroup_parent)
+    return Bundles(directory, images, _cgroups(), KernelMounts(), host, devices, options.cgroup_parent)
 
 
 def _cgroups() -> KernelCgroups:

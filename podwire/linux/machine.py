@@ -89,6 +89,13 @@ class KernelMachine:
         """Returns the listeners in the network namespace of the calling thread."""
         return listeners()
 
+    def apparmor_profiles(self) -> frozenset[str] | None:
+        """Returns the names of the loaded AppArmor profiles; None for a kernel that enforces none."""
+        if not self.apparmor():
+            return None
+        lines = self._read("sys/kernel/security/apparmor/profiles").splitlines()
+        return frozenset(line.rpartition(" (")[0] for line in lines)
+
     def apparmor(self) -> bool:
         """Returns whether this kernel enforces AppArmor profiles."""
         mounted = os.path.isdir(os.path.join(self._root, "sys/kernel/security/apparmor"))

@@ -76,7 +76,7 @@ def test_logs_stay_below_their_directory(path):
     [
         ("SIGTERM", 15), ("term", 15), ("9", 9), ("SIGRTMIN+3", signal.SIGRTMIN + 3),
         ("RTMAX-1", signal.SIGRTMAX - 1), ("SIGRTMIN", signal.SIGRTMIN), ("", 0), ("NOPE", 0), ("0", 0), ("99", 0),
-        ("TERM+1", 0), ("_IGN", 0),
+        ("TERM+1", 0), ("_IGN", 0), ("9" * 5000, 0), ("RTMIN+" + "9" * 5000, 0), ("RTMIN+99", 0), ("\u00b9", 0),
     ],
 )  # fmt: skip
 def test_signals_by_name(name, wanted):
@@ -113,9 +113,14 @@ def test_zero_limits_are_none():
 
 
 def test_devices_are_looked_up_on_the_host():
-    (node,) = requested_devices([pb.Device(host_path="/dev/null", container_path="/dev/x")], privileged=False)
+    requested = [pb.Device(host_path="/dev/null", container_path="/dev/x", permissions="r")]
+    (node,), rules = requested_devices(requested, privileged=False)
     assert (node["path"], node["type"], node["major"], node["minor"]) == ("/dev/x", "c", 1, 3)
-    assert "/dev/null" in {each["path"] for each in requested_devices([], privileged=True)}
+    assert rules[0] == {"allow": False, "access": "rwm"}
+    assert rules[-1] == {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "r"}
+    nodes, rules = requested_devices([], privileged=True)
+    assert "/dev/null" in {node["path"] for node in nodes}
+    assert rules == [{"allow": True, "access": "rwm"}]
 
 
 @pytest.mark.parametrize(

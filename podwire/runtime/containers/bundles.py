@@ -39,6 +39,7 @@ from podwire.runtime.images import Image, ImageError, Images
 from podwire.runtime.images.errors import NoSuchImage
 from podwire.runtime.spec import Container, Pod, build
 from podwire.runtime.spec.devices import has_more_than_defaults, parse_rules
+from podwire.runtime.spec.mounts import check_mounts
 from podwire.runtime.spec.users import Accounts, User, user_of
 
 ACCOUNTS_BYTES = 1024 * 1024
@@ -118,11 +119,14 @@ class Bundles:
             devices=devices,
             device_rules=rules,
             available=self.host.capabilities,
+            apparmor_profiles=self.host.apparmor_profiles(),
             machine=platform.machine(),
             seccomp_profile=read_localhost_profile(security),
             oom_score_adj=self.host.oom_score_adj(config.linux.resources.oom_score_adj),
         )
         spec = build(pod, container)
+        if any(mount.propagation or mount.recursive_read_only for mount in config.mounts):
+            check_mounts(config.mounts, self.mounts.list(), recursive_read_only=self.host.recursive_read_only)
         links = self._inject_devices(spec, [device.name for device in config.CDI_devices])
         if links and not pod.network:
             raise InvalidArgument("config.CDI_devices: net devices need a pod with a network namespace of its own")

@@ -57,6 +57,10 @@ def without_secrets(config: pb.ContainerConfig) -> pb.ContainerConfig:
     return copy
 
 
+LONGEST_SIGNAL = 20
+"""Letters of the name of a signal; images are untrusted."""
+
+
 def exit_reason(exited: Exited, *, oom: bool) -> str:
     """Returns CRI's reason of an exit, as containerd has them."""
     if not exited.known:
@@ -76,11 +80,14 @@ def stop_signal(config: pb.ContainerConfig, image_signal: str = "") -> int:
 def signal_number(name: str) -> int:
     """Returns the number of a signal by name (`SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`); 0 when there is none."""
     text = name.upper().removeprefix("SIG")
-    if text.isdigit():
+    if len(text) > LONGEST_SIGNAL or not text.isascii():
+        return 0
+    if text.isdecimal():
         return int(text) if 0 < int(text) <= signal.SIGRTMAX else 0
     base, sign, offset = text.partition("+") if "+" in text else text.partition("-")
     if base in ("RTMIN", "RTMAX"):
-        step = int(offset) if offset.isdigit() else 0
-        return signal.SIGRTMIN + step if base == "RTMIN" else signal.SIGRTMAX - step
+        step = int(offset) if offset.isdecimal() else 0
+        chosen = signal.SIGRTMIN + step if base == "RTMIN" else signal.SIGRTMAX - step
+        return chosen if signal.SIGRTMIN <= chosen <= signal.SIGRTMAX else 0
     value = getattr(signal, f"SIG{text}", None)
     return int(value) if isinstance(value, signal.Signals) and not sign else 0

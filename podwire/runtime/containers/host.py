@@ -1,10 +1,11 @@
-"""The capabilities of the runtime's own process, which limit what it can give to containers."""
+"""Privileges that this host and the runtime's own process can give to containers: capabilities, profiles, mounts."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from podwire.linux.machine import KernelMachine
 from podwire.runtime.spec.capabilities import capability_names
 
 _log = logging.getLogger("podwire.runtime.containers")
@@ -16,6 +17,14 @@ class HostPrivileges:
 
     status: Path = Path("/proc/self/status")
     score: Path = Path("/proc/self/oom_score_adj")
+
+    machine: KernelMachine = field(default_factory=KernelMachine)
+    recursive_read_only: bool = False
+    """Whether kernel and OCI runtime make mounts read-only with all mounts below them."""
+
+    def apparmor_profiles(self) -> frozenset[str] | None:
+        """Returns the AppArmor profiles that are loaded now; None without AppArmor."""
+        return self.machine.apparmor_profiles()
 
     @cached_property
     def capabilities(self) -> list[str]:

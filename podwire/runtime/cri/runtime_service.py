@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from podwire import __version__
@@ -39,6 +39,8 @@ class RuntimeService:
     network: Network
     events: Events
     clock: Clock
+    features: pb.RuntimeHandlerFeatures = field(default_factory=pb.RuntimeHandlerFeatures)
+    """Optional features of this kernel and OCI runtime."""
 
     def handlers(self) -> dict[str, Handler]:
         handlers: dict[str, UnaryHandler] = {
@@ -87,7 +89,8 @@ class RuntimeService:
         network = pb.RuntimeCondition(type="NetworkReady", status=not not_ready)
         if not_ready:
             network.reason, network.message = "NetworkPluginNotReady", not_ready
-        response = pb.StatusResponse(runtime_handlers=[pb.RuntimeHandler(name=""), pb.RuntimeHandler(name=NAME)])
+        handlers = [pb.RuntimeHandler(name=name, features=self.features) for name in ("", NAME)]
+        response = pb.StatusResponse(runtime_handlers=handlers)
         response.status.conditions.extend([pb.RuntimeCondition(type="RuntimeReady", status=True), network])
         response.features.supplemental_groups_policy = True
         return response

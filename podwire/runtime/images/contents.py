@@ -130,7 +130,7 @@ class _Layout:
         field = through[-1]
         config, layers = documents.check_manifest(document, self._limits, field)
         raw = self._blob(config, f"{field}.config")
-        parsed = documents.parse_config(raw, len(layers), config.digest)
+        parsed = documents.parse_config(raw, len(layers), config.digest, self._limits)
         layers_of_image = tuple(
             Layer(_blob_path(layer.digest), diff_id, layer)
             for layer, diff_id in zip(layers, parsed.diff_ids, strict=True)
@@ -192,7 +192,7 @@ def _docker_image(
         raise BadImage(f"{field}.Config", f"{row.config[:200]} is something else in the archive")
     layers = row.layers or []
     documents.check_layer_count(len(layers), limits, f"{field}.Layers")
-    config: Config = documents.parse_config(raw, len(layers), row.config[:200])
+    config: Config = documents.parse_config(raw, len(layers), row.config[:200], limits)
     if machine.rank(config.runs_on) is None:
         raise BadImage("platform", f"{row.config[:200]} is for {config.runs_on}, and this is {machine}")
     return ArchiveImage(

@@ -175,20 +175,34 @@ def check_layer_count(count: int, limits: Limits, field: str) -> None:
         raise OverLimit(field, f"more than {limits.layers} layers")
 
 
-def parse_config(data: bytes, layers: int, field: str) -> Config:
-    """A config whose diff ids are as many as the layers. Its strings hold no NUL: they become arguments and paths."""
+def parse_config(data: bytes, layers: int, field: str, limits: Limits | None = None) -> Config:
+    """A config whose diff ids are as many as the layers, and whose settings are within the limits."""
     config = decode(data, Config, field)
     if config.rootfs is None or config.rootfs.type != "layers" or len(config.diff_ids) != layers:
         raise BadImage(f"{field}.rootfs", f"does not describe {layers} layers")
     for number, diff_id in enumerate(config.diff_ids):
         if not is_digest(diff_id):
             raise BadImage(f"{field}.rootfs.diff_ids[{number}]", f"{diff_id[:80]!r} is not a sha256: digest")
-    settings = config.config or Settings()
-    words = (settings.user, settings.working_dir, settings.stop_signal, *(settings.volumes or ()))
-    for text in (*words, *(settings.env or ()), *(settings.entrypoint or ()), *(settings.cmd or ())):
-        if "\0" in text:
-            raise BadImage(f"{field}.config", "a text with a NUL in it")
+    _check_settings(config.config or Settings(), f"{field}.config", limits)
     return config
+
+
+def _check_settings(settings: Settings, field: str, limits: Limits | None) -> None:
+    """Strings hold no NUL: they become arguments and paths."""
+    arguments = [*(settings.env or ()), *(settings.entrypoint or ()), *(settings.cmd or ())]
+    for text in (settings.user, settings.working_dir, settings.stop_signal, *(settings.volumes or ()), *arguments):
+        if "\0" in text:
+            raise BadImage(field, "a text with a NUL in it")
+    if limits is None:  # checked at import
+        return
+    for name in ("env", "entrypoint", "cmd", "volumes", "exposed_ports", "labels"):
+        if len(getattr(settings, name) or ()) > limits.settings:
+            raise OverLimit(f"{field}.{name}", f"more than {limits.settings} entries")
+    if sum(len(text.encode("utf-8", "surrogatepass")) + 1 for text in arguments) > limits.arguments:
+        raise OverLimit(field, f"variables, entrypoint and command are larger than {limits.arguments} bytes together")
+    for name, most in (("user", 2 * limits.name), ("working_dir", limits.path), ("stop_signal", limits.name)):
+        if len(getattr(settings, name)) > most:
+            raise OverLimit(f"{field}.{name}", f"longer than {most} characters")
 
 
 def _check(descriptor: Descriptor, field: str) -> None:

@@ -16,6 +16,10 @@ class Limits:
     documents: int = 2000
     """Indexes, manifests and configs of one archive."""
     layers: int = 127
+    settings: int = 10_000
+    """Entries of one list of a config: variables, arguments, volumes, ports, labels."""
+    arguments: int = MIB
+    """Bytes of the variables, the entrypoint and the command together: execve takes 2 MiB."""
     entries: int = 2_000_000
     """Files of one archive, with the directories that their paths imply."""
     data: int = 32 * GIB

@@ -1,11 +1,12 @@
 """Builds a container's config.json."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
+from podwire.runtime.spec.apparmor import apparmor_profile
 from podwire.runtime.spec.capabilities import capabilities
 from podwire.runtime.spec.mounts import bind, clean_path, kernel_mounts, requested_mounts, root_propagation
 from podwire.runtime.spec.seccomp import profile
@@ -60,6 +61,8 @@ class Container:
     """The devices that it may use, as rules of the device cgroup."""
     available: Sequence[str] = ()
     """The capabilities of this host."""
+    apparmor_profiles: Collection[str] | None = None
+    """The AppArmor profiles of this kernel; None without AppArmor."""
     machine: str = "x86_64"
     seccomp_profile: bytes = b""
     """The content of its Localhost profile."""
@@ -91,6 +94,8 @@ def _process(pod: Pod, container: Container, security: pb.LinuxContainerSecurity
         "capabilities": capabilities(security, available=container.available),
         "noNewPrivileges": security.no_new_privs,
     }
+    if apparmor := apparmor_profile(security, container.apparmor_profiles):
+        process["apparmorProfile"] = apparmor
     if container.oom_score_adj is not None:
         process["oomScoreAdj"] = container.oom_score_adj
     return process

@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Iterable
 from typing import Any
 
+from podwire.linux.fs.values import Mount as HostMount
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 
@@ -14,6 +15,8 @@ PROPAGATION = {
     pb.MountPropagation.Value("PROPAGATION_HOST_TO_CONTAINER"): "rslave",
     pb.MountPropagation.Value("PROPAGATION_BIDIRECTIONAL"): "rshared",
 }
+
+TO_CONTAINER = pb.MountPropagation.Value("PROPAGATION_HOST_TO_CONTAINER")
 
 
 def kernel_mounts(*, privileged: bool, shm: str) -> list[Mount]:
@@ -68,6 +71,33 @@ def root_propagation(mounts: Iterable[pb.Mount]) -> str | None:
     """Returns the propagation of the root: mounts do not propagate through a private one."""
     requested = {PROPAGATION.get(mount.propagation) for mount in mounts}
     return next((kind for kind in ("rshared", "rslave") if kind in requested), None)
+
+
+def check_mounts(mounts: Iterable[pb.Mount], host: Iterable[HostMount], *, recursive_read_only: bool) -> None:
+    """Refuses mounts that would silently be less than they ask for. Raises InvalidArgument.
+
+    Propagation needs a host path below a shared mount (for both ways) or a shared or slave one (to the container).
+    """
+    points = list(host)
+    for number, mount in enumerate(mounts):
+        field = f"mounts[{number}]"
+        if mount.recursive_read_only and not recursive_read_only:
+            raise InvalidArgument(f"{field}.recursive_read_only: not supported by this kernel and OCI runtime")
+        if not mount.propagation:
+            continue
+        path = posixpath.normpath(mount.host_path)
+        point = max((point for point in points if _is_below(path, point.target)), key=lambda point: len(point.target))
+        kinds = {word.partition(":")[0] for word in point.propagation}
+        if "shared" in kinds or (mount.propagation == TO_CONTAINER and "master" in kinds):
+            continue
+        required = "a shared or slave" if mount.propagation == TO_CONTAINER else "a shared"
+        raise InvalidArgument(
+            f"{field}.propagation: {path} is mounted on {point.target}, which is not {required} mount"
+        )
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return directory in ("/", path) or path.startswith(f"{directory}/")
 
 
 def clean_path(path: str, field: str) -> str:

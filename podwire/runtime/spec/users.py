@@ -27,8 +27,9 @@ class Accounts:
     def user(self, name: str) -> tuple[int, int] | None:
         """Returns uid and gid of a user by name or by number."""
         for fields in _rows(self.passwd, 4):
-            if name in (fields[0], fields[2]) and fields[2].isdigit() and fields[3].isdigit():
-                return int(fields[2]), int(fields[3])
+            uid, gid = _number(fields[2]), _number(fields[3])
+            if name in (fields[0], fields[2]) and uid is not None and gid is not None:
+                return uid, gid
         return None
 
     def name_of(self, uid: int) -> str:
@@ -36,16 +37,16 @@ class Accounts:
 
     def gid(self, name: str) -> int | None:
         for fields in _rows(self.group, 3):
-            if fields[0] == name and fields[2].isdigit():
-                return int(fields[2])
+            if fields[0] == name and (gid := _number(fields[2])) is not None:
+                return gid
         return None
 
     def groups_of(self, name: str) -> list[int]:
         """Returns the groups that list a user as a member."""
         if not name:
             return []
-        rows = (fields for fields in _rows(self.group, 4) if fields[2].isdigit())
-        return [int(fields[2]) for fields in rows if name in fields[3].split(",")]
+        rows = (fields for fields in _rows(self.group, 4) if name in fields[3].split(","))
+        return [gid for fields in rows if (gid := _number(fields[2])) is not None]
 
 
 def _rows(text: str, count: int) -> Iterable[list[str]]:
@@ -53,6 +54,13 @@ def _rows(text: str, count: int) -> Iterable[list[str]]:
         fields = line.split(":")
         if len(fields) >= count:
             yield fields
+
+
+def _number(text: str) -> int | None:
+    """Returns an id; None for what is not one. The files are an image's: a number may have any length."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 10):
+        return None
+    return number if (number := int(text)) <= LAST_ID else None
 
 
 def user_of(security: pb.LinuxContainerSecurityContext, image_user: str, accounts: Accounts) -> User:
@@ -80,15 +88,23 @@ def _named(text: str, accounts: Accounts) -> tuple[int, int]:
         return 0, 0
     name, _, group = text.partition(":")
     known = accounts.user(name)
-    if known is None and not name.isdigit():
-        raise InvalidArgument(f"user {name!r} is not in the image's /etc/passwd")
-    uid, gid = known or (_id(int(name), "user"), 0)
+    if known is None and name.isdecimal():
+        known = _parsed_id(name, "user"), 0
+    if known is None:
+        raise InvalidArgument(f"user {name[:80]!r} is not in the image's /etc/passwd")
+    uid, gid = known
     if not group:
         return uid, gid
-    number = int(group) if group.isdigit() else accounts.gid(group)
+    number = _parsed_id(group, "group") if group.isdecimal() else accounts.gid(group)
     if number is None:
-        raise InvalidArgument(f"group {group!r} is not in the image's /etc/group")
-    return uid, _id(number, "group")
+        raise InvalidArgument(f"group {group[:80]!r} is not in the image's /etc/group")
+    return uid, number
+
+
+def _parsed_id(text: str, field: str) -> int:
+    if (number := _number(text)) is None:
+        raise InvalidArgument(f"{field}: {text[:80]!r} is not between 0 and {LAST_ID}")
+    return number
 
 
 def _id(value: int, field: str) -> int:

@@ -8,6 +8,7 @@ from podwire.linux.proc.seccomp import compile_profile
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 from podwire.runtime.containers.seccomp import COMPILED, with_compiled_seccomp
+from podwire.runtime.spec.apparmor import apparmor_profile
 from podwire.runtime.spec.capabilities import ALL, DEFAULT, capabilities, capability_names
 from podwire.runtime.spec.mounts import clean_path, requested_mounts, root_propagation
 from podwire.runtime.spec.seccomp import default_profile, parse_profile, profile
@@ -196,6 +197,9 @@ def test_users(found, wanted):
         (str(2**32), {}, "user"),
         ("odd", {}, "'odd'"),
         ("web:nobody", {}, "'nobody'"),
+        ("9" * 5000, {}, "user: '9999"),
+        ("0:" + "9" * 5000, {}, "group: '9999"),
+        ("\u0663", {}, "user"),
         ("", {"run_as_username": "ghost"}, "'ghost'"),
     ],
 )
@@ -252,3 +256,42 @@ def test_a_clean_path_is_absolute_and_never_climbs(path):
     assert found.startswith("/")
     assert ".." not in found.split("/")
     assert "\0" not in found
+
+
+def test_numbers_of_any_length_in_an_images_accounts_are_ignored():
+    accounts = Accounts(f"web:x:{'9' * 5000}:0::/:\nweb:x:33:34::/:\n", f"big:x:{'9' * 5000}:web\nweb:x:50:web\n")
+    assert user_of(pb.LinuxContainerSecurityContext(), "web", accounts) == User(33, 34, (34, 50))
+
+
+def apparmor(**fields):
+    return pb.LinuxContainerSecurityContext(**fields)
+
+
+LOCALHOST = pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref="mine")
+
+
+@pytest.mark.parametrize(
+    ("security", "name"),
+    [
+        pytest.param(apparmor(), "", id="none"),
+        pytest.param(apparmor(apparmor=LOCALHOST), "mine", id="by name"),
+        pytest.param(apparmor(apparmor=LOCALHOST, privileged=True), "", id="privileged"),
+        pytest.param(apparmor(apparmor_profile="localhost/mine"), "mine", id="by the deprecated field"),
+        pytest.param(apparmor(apparmor_profile="unconfined"), "", id="unconfined"),
+        pytest.param(apparmor(apparmor=LOCALHOST, apparmor_profile="localhost/other"), "mine", id="both"),
+        pytest.param(
+            apparmor(apparmor=pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault)),
+            "podwire-default",
+            id="the default",
+        ),
+    ],
+)
+def test_an_apparmor_profile_is_passed_by_name(security, name):
+    assert apparmor_profile(security, {"mine", "podwire-default"}) == name
+
+
+def test_an_apparmor_profile_that_is_not_loaded_is_refused():
+    with pytest.raises(InvalidArgument, match="'mine' is not loaded"):
+        apparmor_profile(apparmor(apparmor=LOCALHOST), {"other"})
+    with pytest.raises(InvalidArgument, match="has no AppArmor"):
+        apparmor_profile(apparmor(apparmor=LOCALHOST), None)

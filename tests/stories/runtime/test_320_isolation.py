@@ -175,11 +175,10 @@ async def test_every_container_has_the_usual_devices(cri):
     assert (await cri.exec(id_, code)).exit_code == 0
 
 
+@pytest.mark.skipif(not Path("/dev/fuse").is_char_device(), reason="the host has no /dev/fuse")
 @pytest.mark.parametrize("access", ["r", "rw", "rwm"])
 async def test_a_device_has_exactly_the_access_of_its_request(cri, access):
     """/dev/fuse is a device that no container has by itself, and that opens without side effects."""
-    if not Path("/dev/fuse").is_char_device():  # noqa: ASYNC240
-        pytest.skip("the host has no /dev/fuse")
     config = with_python(cri.container_config())
     config.devices.add(host_path="/dev/fuse", container_path="/dev/given", permissions=access)
     id_ = await cri.start(await cri.run(), config=config)
@@ -197,3 +196,59 @@ async def test_a_privileged_container_has_all_devices(cri, disk):
     config.linux.security_context.privileged = True
     id_ = await cri.start(await cri.run(), config=config)
     assert await cri.said(id_, f"head -c 18 {disk}") == "secret of the host"
+
+
+@pytest.fixture
+def nested(own):
+    """A directory of the host with another mount below it, in the namespace of a runtime of its own."""
+    top = own.prefix / "nested"
+    (top / "below").mkdir(parents=True)
+    own.space.output("mount", "-t", "tmpfs", "nested", top / "below")
+    own.start()
+    return top
+
+
+async def test_a_recursive_read_only_mount_has_no_writable_mount_below(own, nested, kubelet_of):
+    async with kubelet_of(own) as cri:
+        features = [handler.features for handler in (await cri("Status")).runtime_handlers]
+        assert all(feature.recursive_read_only_mounts for feature in features)
+        config = cri.container_config()
+        config.mounts.add(host_path=str(nested), container_path="/plain", readonly=True)
+        config.mounts.add(host_path=str(nested), container_path="/all", readonly=True, recursive_read_only=True)
+        id_ = await cri.start(await cri.run(), config=config)
+        assert (await cri.exec(id_, "touch /plain/below/x")).exit_code == 0
+        assert b"Read-only file system" in (await cri.exec(id_, "touch /all/below/x")).stderr
+
+
+@pytest.mark.parametrize(
+    ("propagation", "required"),
+    [(pb.PROPAGATION_BIDIRECTIONAL, "a shared"), (pb.PROPAGATION_HOST_TO_CONTAINER, "a shared or slave")],
+)
+async def test_propagation_through_a_private_mount_is_refused(own, nested, kubelet_of, propagation, required):
+    own.space.output("mount", "--make-private", nested / "below")
+    async with kubelet_of(own) as cri:
+        config = cri.container_config()
+        config.mounts.add(host_path=str(nested / "below"), container_path="/x", propagation=propagation)
+        pod = await cri.run()
+        error = await cri.refused("CreateContainer", pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config)
+        assert f"mounts[0].propagation: {nested}/below is mounted on" in str(error)
+        assert f"which is not {required} mount" in str(error)
+        own.space.output("mount", "--make-shared", nested / "below")
+        await cri.create(pod, config)
+
+
+@pytest.mark.skipif(Path("/sys/kernel/security/apparmor").exists(), reason="this kernel has AppArmor")
+@pytest.mark.parametrize(
+    "security",
+    [
+        pytest.param({"apparmor": {"profile_type": pb.SecurityProfile.RuntimeDefault}}, id="the default"),
+        pytest.param({"apparmor_profile": "localhost/podwire-default"}, id="by the deprecated field"),
+    ],
+)
+async def test_an_apparmor_profile_is_refused_by_a_kernel_without_apparmor(cri, security):
+    config = cri.container_config()
+    config.linux.security_context.MergeFrom(pb.LinuxContainerSecurityContext(**security))
+    pod = await cri.run()
+    error = await cri.refused("CreateContainer", pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config)
+    assert isinstance(error, InvalidArgument)
+    assert "profile 'podwire-default' cannot be enforced: this kernel has no AppArmor" in str(error)
