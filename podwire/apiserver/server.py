@@ -26,7 +26,7 @@ from podwire.apiserver.identity.authorization import Attributes
 from podwire.apiserver.identity.impersonation import impersonated
 from podwire.apiserver.identity.users import ANONYMOUS_USER, User
 from podwire.apiserver.read import selection
-from podwire.apiserver.request import negotiation, warning_headers
+from podwire.apiserver.request import negotiation, offload, warning_headers
 from podwire.apiserver.request.call import Call, boolean_option
 from podwire.apiserver.request.endpoints import Endpoints, page_not_found
 from podwire.apiserver.request.inflight import InflightLimit
@@ -61,7 +61,7 @@ class ApiServer:
 
     async def handle(self, request: Request) -> Answer:
         """Returns the answer to a request; an error becomes a Status, never an exception."""
-        with warning_headers.collected() as warnings:
+        with warning_headers.collected() as warnings, offload.per_request():
             try:
                 answer = await self._answer(request)
             except ApiError as error:

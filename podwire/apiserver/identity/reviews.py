@@ -9,7 +9,7 @@ from podwire.apiserver.identity.authorization import Attributes
 from podwire.apiserver.identity.rules import Rule
 from podwire.apiserver.identity.tokens import BadToken, Named, TokenTooLong
 from podwire.apiserver.identity.users import User, node_name
-from podwire.apiserver.request import bodies
+from podwire.apiserver.request import bodies, offload
 from podwire.apiserver.request.call import Call, write_options
 from podwire.apiserver.request.response import answer
 from podwire.apiserver.request.verbs import Verb, body_of
@@ -38,7 +38,7 @@ _BOUND_RESOURCES = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 async def _asked(call: Call) -> Object:
     options = write_options(call.request, "CreateOptions")
-    return bodies.shaped(await body_of(call), call.resource, options.field_validation)
+    return await offload.run(bodies.shaped, await body_of(call), call.resource, options.field_validation)
 
 
 def _review_response(call: Call, review: Object, status: Mapping[str, Any]) -> Answer:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from podwire.apiserver.request import offload
 from podwire.kinds.resource import Resource
 from podwire.kinds.shape import Report, Shape, TypeMismatch
 from podwire.kinds.stored import Object
@@ -37,11 +38,13 @@ async def read(request: Request) -> bytes:
             headers=(("Accept-Encoding", "identity"),),
         )
     try:
-        return await request.read(BODY_LIMIT)
+        data = await request.read(BODY_LIMIT)
     except BodyTooLarge as error:
         raise ApiError(
             Reason.TOO_LARGE, f"Request entity too large: limit is {BODY_LIMIT}", headers=(("Connection", "close"),)
         ) from error
+    offload.note_size(len(data))
+    return data
 
 
 def media_type(request: Request) -> str:

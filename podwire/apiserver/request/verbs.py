@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity.authorization import Attributes
 from podwire.apiserver.read import lists, watches
-from podwire.apiserver.request import bodies
+from podwire.apiserver.request import bodies, offload
 from podwire.apiserver.request.bodies import Body
 from podwire.apiserver.request.call import Call, WriteOptions, boolean_option, integer_option, write_options
 from podwire.apiserver.request.response import Renderer, answer
@@ -58,13 +58,13 @@ async def watch(engine: Engine, call: Call) -> Answer:
 async def body_of(call: Call) -> Body:
     """The request's body, decoded but not yet held against a schema."""
     data = await bodies.read(call.request)
-    return bodies.decode(data, bodies.media_type(call.request), custom=call.resource.custom)
+    return await offload.run(bodies.decode, data, bodies.media_type(call.request), custom=call.resource.custom)
 
 
 async def create(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "CreateOptions")
     body = await body_of(call)
-    obj = bodies.shaped(body, call.resource, options.field_validation)
+    obj = await offload.run(bodies.shaped, body, call.resource, options.field_validation)
     item = await engine.creator.create(
         call.resource, call.namespace, obj, call.user, dry_run=options.dry_run, field_manager=call.field_manager
     )
@@ -74,7 +74,7 @@ async def create(engine: Engine, call: Call) -> Answer:
 async def update(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "UpdateOptions")
     body = await body_of(call)
-    obj = bodies.shaped(body, call.resource, options.field_validation)
+    obj = await offload.run(bodies.shaped, body, call.resource, options.field_validation)
 
     def replaced(_old: Object) -> Object:
         return {**obj, "metadata": dict(obj["metadata"])}
@@ -120,7 +120,9 @@ async def patch(engine: Engine, call: Call) -> Answer:
     if bodies.media_type(call.request) == server_side_apply.MEDIA:
         return await _apply(engine, call, options)
     data = await bodies.read(call.request)
-    body, change = patches.change(data, bodies.media_type(call.request), call.resource, options.field_validation)
+    body, change = await offload.run(
+        patches.change, data, bodies.media_type(call.request), call.resource, options.field_validation
+    )
     if "force" in call.request.query:
         error = forbidden("force", "may not be specified for non-apply patch")
         raise invalid_object("PatchOptions", "", [error], group="meta.k8s.io")
@@ -141,7 +143,8 @@ async def patch(engine: Engine, call: Call) -> Answer:
 async def _apply(engine: Engine, call: Call, options: WriteOptions) -> Answer:
     """Apply to the object that is there, else make it; again when it came or went in between."""
     server_side_apply.require_manager(call.request)
-    body = server_side_apply.configuration(await bodies.read(call.request), call, options.field_validation)
+    data = await bodies.read(call.request)
+    body = await offload.run(server_side_apply.configuration, data, call, options.field_validation)
     write = Write(
         resource=call.resource,
         namespace=call.namespace,
@@ -179,7 +182,7 @@ async def _create_by_apply(engine: Engine, call: Call, options: WriteOptions, bo
         name=call.name,
     )
     engine.identity.authorizer.require(call.user, may)
-    obj = server_side_apply.first(engine.tracker, call, body.value)
+    obj = await offload.run(server_side_apply.first, engine.tracker, call, body.value)
     item = await engine.creator.create(
         resource, call.namespace, obj, call.user, dry_run=options.dry_run, name=call.name, field_manager=None
     )
@@ -225,7 +228,7 @@ async def delete_options(engine: Engine, call: Call) -> DeleteOptions:
     data = await bodies.read(call.request)
     given: Object = {}
     if data.strip():
-        given = _delete_body(engine, call, data)
+        given = await offload.run(_delete_body, engine, call, data)
     else:
         if policy := call.request.option("propagationPolicy"):
             given["propagationPolicy"] = policy

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.request import bodies
+from podwire.apiserver.request import bodies, offload
 from podwire.apiserver.request.call import Call, write_options
 from podwire.apiserver.request.verbs import body_of, show
 from podwire.apiserver.write import patches, server_side_apply
@@ -46,7 +46,7 @@ _TAKEN = ("name", "uid", "resourceVersion", MANAGED_FIELDS)
 async def update(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "UpdateOptions")
     body = await body_of(call)
-    obj = bodies.shaped(body, call.resource, options.field_validation)
+    obj = await offload.run(bodies.shaped, body, call.resource, options.field_validation)
     item = await engine.updater.update(_write(call, lambda _old: obj, dry_run=options.dry_run, whole=True))
     return show(engine, call, item, body=body)
 
@@ -57,10 +57,12 @@ async def patch(engine: Engine, call: Call) -> Answer:
     applied = media == server_side_apply.MEDIA
     if applied:
         server_side_apply.require_manager(call.request)
-        body = server_side_apply.configuration(await bodies.read(call.request), call, validation)
+        body = await offload.run(server_side_apply.configuration, await bodies.read(call.request), call, validation)
         change = server_side_apply.change(engine.tracker, call, body.value)
     else:
-        body, change = patches.change(await bodies.read(call.request), media, call.resource, validation)
+        body, change = await offload.run(
+            patches.change, await bodies.read(call.request), media, call.resource, validation
+        )
     item = await engine.updater.update(_write(call, change, dry_run=options.dry_run, applied=applied))
     return show(engine, call, item, body=body)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.ports import Store
+from podwire.apiserver.request import offload
 from podwire.apiserver.write.field_managers import SERVER, FieldManager, Tracker
 from podwire.interfaces import Clock
 from podwire.kinds.resource import Resource
@@ -69,15 +70,11 @@ class Creator:
                 verb="CREATE",
                 resource=resource,
                 namespace=namespace,
-                obj=copy.deepcopy(obj) if generated else obj,
+                obj=await offload.run(self._completed, resource, namespace, obj, field_manager, generated=generated),
                 old=None,
                 user=user,
                 dry_run=dry_run,
             )
-            self._set_identity(resource, namespace, operation.obj)
-            resource.default(operation.obj)
-            if field_manager is not None:
-                self.tracker.created(resource, operation.obj, field_manager)
             await self.admission.admit(operation)
             try:
                 key, value = await self._prepare(operation)
@@ -90,16 +87,24 @@ class Creator:
                 if not attempts:
                     raise _already_exists(resource, error.key.rpartition("/")[2], generated=generated) from error
 
+    def _completed(
+        self, resource: Resource, namespace: str, obj: Object, field_manager: FieldManager | None, *, generated: bool
+    ) -> Object:
+        """Returns the object with what the server sets; another one, if the next attempt needs it as it was sent."""
+        new = copy.deepcopy(obj) if generated else obj
+        self._set_identity(resource, namespace, new)
+        resource.default(new)
+        if field_manager is not None:
+            self.tracker.created(resource, new, field_manager)
+        return new
+
     async def _prepare(self, operation: Operation) -> tuple[str, bytes]:
         """Validates an admitted object and reserves what it needs; returns its key and the bytes to store."""
         resource, obj = operation.resource, operation.obj
-        resource.default(obj)
-        resource.strategy.prepare_for_create(resource.kind, obj)
-        name = obj["metadata"].get("name", "")
-        if errors := resource.validate(obj):
-            raise invalid_object(resource.kind.kind, name, errors, group=resource.group)
+        await offload.run(_validate, resource, obj)
         await self.admission.validate(operation)
-        value, key = pack_checked(resource, obj), resource.key(operation.namespace, name)
+        key = resource.key(operation.namespace, obj["metadata"]["name"])
+        value = await offload.run(pack_checked, resource, obj)
         if (operation.dry_run or operation.reserve) and await self.store.get(key):
             raise KeyExists(key)
         if operation.reserve and not operation.dry_run:
@@ -118,6 +123,14 @@ class Creator:
         metadata["creationTimestamp"] = rfc3339(self.clock.wall())
         if resource.strategy.counts_generation:
             metadata["generation"] = 1
+
+
+def _validate(resource: Resource, obj: Object) -> None:
+    """Defaults an admitted object again and validates it."""
+    resource.default(obj)
+    resource.strategy.prepare_for_create(resource.kind, obj)
+    if errors := resource.validate(obj):
+        raise invalid_object(resource.kind.kind, obj["metadata"].get("name", ""), errors, group=resource.group)
 
 
 def _check_request(resource: Resource, namespace: str, obj: Object, name: str) -> None:

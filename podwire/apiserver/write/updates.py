@@ -10,6 +10,7 @@ import msgspec
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.ports import Store
+from podwire.apiserver.request import offload
 from podwire.apiserver.write.creation import check_namespace, mismatch, pack_checked
 from podwire.apiserver.write.field_managers import (
     MANAGED_FIELDS,
@@ -103,16 +104,10 @@ class Updater:
         raise not_found(resource.name, write.name, group=resource.group)
 
     async def _attempt(self, write: Write, item: Item) -> Item:
-        resource = write.resource
-        old = resource.unpack(item)
-        new = write.change(old if write.copies else resource.unpack(item))
-        _check_identity(write, new, old)
-        given = new["metadata"].get(MANAGED_FIELDS)
-        new = _restrict_to_subresource(resource, write.subresource, new, old)
-        resource.default(new)
-        self._track(write, new, old, given)
+        offload.note_size(len(item.value))
+        new, old = await offload.run(self._changed, write, item)
         operation = Operation(
-            verb="UPDATE", resource=resource, namespace=write.namespace, obj=new, old=old, user=write.user,
+            verb="UPDATE", resource=write.resource, namespace=write.namespace, obj=new, old=old, user=write.user,
             subresource=write.subresource, dry_run=write.dry_run,
         )  # fmt: skip
         await self.admission.admit(operation)
@@ -121,6 +116,18 @@ class Updater:
         except (ApiError, Stale, StoreFull):
             await self.admission.undo(operation)  # only when certainly nothing was written
             raise
+
+    def _changed(self, write: Write, item: Item) -> tuple[Object, Object]:
+        """Returns the new object, complete but not validated, and the old one."""
+        resource = write.resource
+        old = resource.unpack(item)
+        new = write.change(old if write.copies else resource.unpack(item))
+        _check_identity(write, new, old)
+        given = new["metadata"].get(MANAGED_FIELDS)
+        new = _restrict_to_subresource(resource, write.subresource, new, old)
+        resource.default(new)
+        self._track(write, new, old, given)
+        return new, old
 
     def _track(self, write: Write, new: Object, old: Object, given: Any) -> None:
         if write.field_manager is None or write.applied:
@@ -133,7 +140,7 @@ class Updater:
 
     async def _store(self, write: Write, item: Item, operation: Operation, old: Object) -> Item:
         resource, new = write.resource, operation.obj
-        if errors := resource.validate_update(new, old, write.subresource):
+        if errors := await offload.run(resource.validate_update, new, old, write.subresource):
             raise invalid_object(resource.kind.kind, write.name, errors, group=resource.group)
         if write.run_policies:
             await self.admission.validate(_as_shown(write, operation, old))
@@ -141,7 +148,7 @@ class Updater:
             _count_generation(resource, new, old)
         if new == old or (write.applied and unchanged_but_for_times(new, old)):
             return item  # a write without changes keeps its revision and causes no event
-        value = pack_checked(resource, new)
+        value = await offload.run(pack_checked, resource, new)
         if write.dry_run:
             return Item(item.key, value, item.revision, item.created)
         if finished(resource, new):

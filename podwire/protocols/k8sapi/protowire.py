@@ -15,7 +15,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from podwire.protocols.k8sapi.codec import MAX_DEPTH, BadBody, decode_json
+from podwire.protocols.k8sapi.codec import (
+    CONTAINERS,
+    MAX_DEPTH,
+    MOST_CONTAINERS,
+    MOST_MEMBERS,
+    BadBody,
+    decode_json,
+    too_many,
+)
 
 VARINT, FIXED64, SIZED, FIXED32 = 0, 1, 2, 5
 """Wire types. 3 and 4 are groups, which no Kubernetes message has."""
@@ -197,7 +205,10 @@ def number(name: str, convert: Convert, *, keep: bool) -> Store:
 
 def listed(name: str, read: Read) -> Store:
     def store(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
-        out.setdefault(name, []).append(read(buffer, start, stop, levels - 2))
+        values = out.setdefault(name, [])
+        values.append(read(buffer, start, stop, levels - 2))
+        if len(values) > MOST_CONTAINERS and type(values[0]) is dict:
+            raise BadBody(too_many(MOST_CONTAINERS, CONTAINERS))
 
     return store
 
@@ -229,7 +240,10 @@ def mapped(name: str, read: Read) -> Store:
         pair: Object = {}
         fill(pair, entry, buffer, start, stop, levels - 1)
         value = pair["value"] if "value" in pair else read(b"", 0, 0, levels - 2)
-        out.setdefault(name, {})[pair.get("key", "")] = value
+        members = out.setdefault(name, {})
+        members[pair.get("key", "")] = value
+        if len(members) > MOST_MEMBERS:
+            raise BadBody(too_many(MOST_MEMBERS, "members"))
 
     return store
 

@@ -29,8 +29,8 @@ from podwire.protocols.k8sapi.codec import (
 MAX_ALIASED = 3 * 1024 * 1024
 """Characters that aliases may add to a document: as many as the largest request body."""
 
-MAX_EVENTS = 250_000
-"""Scalars, beginnings and ends that one body may have: a second's work. JSON bodies are not counted so."""
+MAX_EVENTS = 200_000
+"""Scalars, beginnings and ends that one body may have: a second's work, and as many members as a JSON body may have."""
 
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),

@@ -1,0 +1,61 @@
+"""Keeps the event loop free of the work that large requests cause: decoding, defaulting, validation, field managers.
+
+Three megabytes of YAML take a second of Python. That second is spent in a worker thread: the interpreter switches
+threads every few milliseconds, so other requests go on. There is one worker for all large requests, because each would
+take a share of the loop's time; they wait for each other, within the deadline of their requests. A small request never
+meets it: its steps are plain calls.
+
+A step that runs here works on values of its own request. It does not touch the store, the loop or shared state.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from podwire.protocols.k8sapi.status import ApiError
+
+LARGE = 16 * 1024
+"""Bytes of a body or of a stored object: as many as take about ten milliseconds in the slowest format."""
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+_large: contextvars.ContextVar[bool] = contextvars.ContextVar("large", default=False)
+_WORKER = ThreadPoolExecutor(1, thread_name_prefix="large requests")
+
+
+@contextlib.contextmanager
+def per_request() -> Iterator[None]:
+    """A request is small until `note_size` says otherwise; afterwards the caller's context is as it was."""
+    token = _large.set(False)
+    try:
+        yield
+    finally:
+        _large.reset(token)
+
+
+def note_size(size: int) -> None:
+    """Called with the size of everything that the request will be worked on with."""
+    if size > LARGE:
+        _large.set(True)
+
+
+async def run(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+    """Returns the function's result: called here for a small request, in the worker for a large one."""
+    if not _large.get():
+        return function(*args, **kwargs)
+    context = contextvars.copy_context()
+
+    def call() -> Result:
+        try:
+            return context.run(function, *args, **kwargs)
+        except ApiError as error:
+            # A hundred thousand field errors that no answer shows are freed here, not later on the loop.
+            traceback.clear_frames(error.__traceback__)
+            raise
+
+    return await asyncio.get_running_loop().run_in_executor(_WORKER, call)

@@ -1,0 +1,88 @@
+"""Large bodies do not hold up other requests, and what is too much is refused before it is built."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from podwire.apiserver.request import offload
+from podwire.protocols.k8sapi import codec
+from podwire.protocols.k8sapi.server_side import Request
+from tests.apiserver.abuse.support import ADMIN
+from tests.apiserver.abuse.test_bombs import JSON, MAPS, PODS, PROTOBUF, YAML, enveloped, repeated, sized
+
+ENOUGH = 10
+"""Requests that are answered while a large one is worked on; without a worker it is one or two."""
+
+
+def entries(number: int) -> bytes:
+    return b"".join(sized(2, sized(1, b"k%d" % entry) + sized(2, b"v")) for entry in range(number))
+
+
+def maps(number: int, key: str = "k") -> bytes:
+    return msgspec.json.encode({"metadata": {"name": "x"}, "data": {f"{key}{entry}": "v" for entry in range(number)}})
+
+
+LARGE = [
+    pytest.param(MAPS, YAML, repeated(b"- a\n", b"x:\n"), id="yaml scalars"),
+    pytest.param(MAPS, YAML, b"data:\n" + b"".join(b"  k%d: v\n" % entry for entry in range(90_000)), id="yaml keys"),
+    pytest.param(MAPS, PROTOBUF, enveloped(entries(90_000)), id="protobuf entries"),
+    pytest.param(MAPS, PROTOBUF, enveloped(repeated(b"\x78\x00")), id="unknown protobuf fields"),
+    pytest.param(MAPS, JSON, maps(90_000, "-/"), id="invalid keys"),
+    pytest.param(PODS, JSON, b'{"spec":{"containers":[%s]}}' % b",".join([b"{}"] * 49_000), id="containers"),
+]
+
+
+@pytest.mark.parametrize(("path", "media", "body"), LARGE)
+def test_other_requests_are_answered_while_a_large_one_is_decoded_and_validated(house, path, media, body):
+    answered = house.run(answered_meanwhile(house, "POST", path, media, body))
+    assert answered >= ENOUGH
+
+
+def test_other_requests_are_answered_while_a_large_object_is_patched(house):
+    house.made(MAPS, maps(30_000))
+    patch = b'{"data":{"another":"value"}}'
+    assert house.run(answered_meanwhile(house, "PATCH", f"{MAPS}/x", "application/merge-patch+json", patch)) >= ENOUGH
+
+
+async def answered_meanwhile(house, method: str, path: str, media: str, body: bytes) -> int:
+    """How many requests for the version are answered before the large one is."""
+
+    async def read(_limit: int) -> bytes:
+        return body
+
+    handle = house.assembled.server.handle
+    large = Request(method=method, path=path, headers={"content-type": media}, certificate=ADMIN, read=read)
+    task, answered = asyncio.create_task(handle(large)), 0
+    while not task.done():
+        await handle(Request(method="GET", path="/version", certificate=ADMIN))
+        answered += 1
+        await asyncio.sleep(0.001)
+    assert (await task).status in (200, 201, 400, 413, 422)
+    return answered
+
+
+def test_a_small_request_of_the_same_task_is_small_again(house):
+    async def both() -> bool:
+        with offload.per_request():
+            offload.note_size(offload.LARGE + 1)
+        return offload._large.get()
+
+    assert house.run(both()) is False
+
+
+@pytest.mark.parametrize(
+    ("media", "body"),
+    [
+        pytest.param(JSON, maps(codec.MOST_MEMBERS + 1), id="json"),
+        pytest.param(PROTOBUF, enveloped(entries(codec.MOST_MEMBERS + 1)), id="protobuf"),
+    ],
+)
+def test_a_body_with_too_many_members_is_refused(house, media, body):
+    reply = house.refused("POST", MAPS, body, media=media)
+    assert (reply.status, reply.message) == (400, "the body has more than 100000 members")
+
+
+def test_marks_within_strings_are_not_counted():
+    text = "{[:" * codec.MOST_MEMBERS
+    assert codec.decode_json(msgspec.json.encode({"a": text, "b": "\\"})).value == {"a": text, "b": "\\"}
