@@ -25,6 +25,7 @@ from podwire.apiserver.admission.signing_requests import SigningRequesters
 from podwire.apiserver.admission.signing_rights import SigningRights
 from podwire.apiserver.custom_resources import CustomResources, DefinitionFinalizer
 from podwire.apiserver.engine import Engine, Identity
+from podwire.apiserver.flowcontrol import FlowControl, FlowInformer, Seats
 from podwire.apiserver.identity.authentication import Authenticator
 from podwire.apiserver.identity.authorization import Authorizer
 from podwire.apiserver.identity.node_authorizer import NodeAuthorizer
@@ -77,6 +78,7 @@ class Assembled:
     roles: RbacInformer
     aggregation: RoleAggregation
     node_graph: NodeGraphInformer
+    flows: FlowInformer
     pki: Pki
     settings: Settings
 
@@ -84,7 +86,7 @@ class Assembled:
         """Prepares the server.
 
         1. Create the first objects.  2. Load custom resources, so that no client gets a 404 for them. 3. Load roles
-        and what nodes need.  4. Load policies, so that no write bypasses them.
+        and what nodes need.  4. Load policies, so that no write bypasses them.  5. Load flow schemas and their levels.
         """
         authority = self.pki.authority_pem.decode()
         first = str(self.settings.service_network[1])
@@ -93,6 +95,7 @@ class Assembled:
         await self.roles.load()
         await self.node_graph.load()
         await self.policies.load()
+        await self.flows.load()
 
     async def run(self) -> None:
         """Runs until cancelled; if one informer fails, all stop."""
@@ -103,6 +106,7 @@ class Assembled:
             parts.create_task(self.roles.run(), name="roles")
             parts.create_task(self.aggregation.run(), name="role aggregation")
             parts.create_task(self.node_graph.run(), name="node graph")
+            parts.create_task(self.flows.run(), name="flow control")
 
 
 def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = None) -> Assembled:
@@ -134,7 +138,8 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     openapi = OpenApi(BUILTIN.all, definitions)
     checks = {"ping": lambda: "", **settings.checks}
     endpoints = Endpoints(registry, openapi, address=settings.address, checks=checks, documents=_issuer(pki))
-    server = ApiServer(engine, endpoints)
+    flow_control = FlowControl(Seats(settings.limits.requests_in_flight, settings.limits.queue_seconds))
+    server = ApiServer(engine, endpoints, flow_control)
     custom = CustomResources(engine, openapi)
     policy_informer = PolicyInformer(engine, policies)
     reconciler = AllocationReconciler(allocations)
@@ -147,6 +152,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         roles=RbacInformer(store, roles),
         aggregation=RoleAggregation(store, registry, engine.updater),
         node_graph=NodeGraphInformer(store, graph),
+        flows=FlowInformer(engine, flow_control),
         pki=pki,
         settings=settings,
     )

@@ -1,4 +1,4 @@
-"""The objects of a new cluster: namespaces, priority classes, roles, the server's service and its CA."""
+"""The objects of a new cluster: namespaces, priority classes, roles, flow control, the server's service and its CA."""
 
 import asyncio
 import ipaddress
@@ -10,6 +10,7 @@ from podwire.apiserver.identity.default_policy import Default
 from podwire.apiserver.identity.role_aggregation import RoleAggregation
 from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.write.updates import Write
+from podwire.kinds.flowcontrol import defaults as flow_defaults
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object, unpack
 from podwire.protocols.k8sapi.status import ApiError, Reason
@@ -27,6 +28,16 @@ async def fill(engine: Engine, *, authority_pem: str, service_address: str) -> N
     await _ensure(engine, registry.builtin("", "configmaps"), "kube-system", _authentication(authority_pem))
     await _ensure(engine, registry.builtin("", "services"), "default", _service(service_address))
     await _reconcile_roles(engine)
+    await _ensure_flow_control(engine)
+
+
+async def _ensure_flow_control(engine: Engine) -> None:
+    """Creates the priority levels and flow schemas, all at once: writes that come together share a transaction."""
+    levels = engine.registry.builtin(flow_defaults.GROUP, "prioritylevelconfigurations")
+    schemas = engine.registry.builtin(flow_defaults.GROUP, "flowschemas")
+    objects = [(levels, level) for level in flow_defaults.priority_levels()]
+    objects += [(schemas, schema) for schema in flow_defaults.flow_schemas()]
+    await asyncio.gather(*(_ensure(engine, resource, "", obj) for resource, obj in objects))
 
 
 async def advertise(engine: Engine, address: str, port: int) -> None:

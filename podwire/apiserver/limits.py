@@ -7,10 +7,12 @@ from dataclasses import dataclass
 class Limits:
     """Times are in seconds."""
 
-    reading: int = 400
-    """Reads in flight."""
-    writing: int = 200
-    """Writes in flight."""
+    requests_in_flight: int = 600
+    """Seats that the priority levels share; upstream adds 400 for reads and 200 for writes."""
+    queue_seconds: float = 15.0
+    """How long a request waits for a seat: a quarter of its deadline."""
+    watches: int = 10_000
+    """Watches that are open; one user, unless exempt from flow control, may have half of them."""
     seconds: float = 60.0
     """The deadline of a request that is not a watch."""
     revision_wait: float = 3.0

@@ -5,7 +5,7 @@
 | 1. authenticate, impersonate | identity/authentication.py | 401, 403 |
 | 2. parse the path, find the resource and the verb | protocols/k8sapi/paths.py, registry.py | 400, 404, 405 |
 | 3. authorize | identity/authorization.py | 403, before any 404 or 405 |
-| 4. take a slot of the in-flight limit (not for watches) | request/inflight.py | 429 |
+| 4. take a seat of the request's priority level (a watch: until it has its initial state) | flowcontrol/ | 429 |
 | 5. run the verb within the deadline | request/verbs.py, subresources/, identity/reviews.py | 504 |
 | 5a. reads: revision, selectors, pages | read/ | 410, 504 |
 | 5b. writes: decode, default, admit, validate, policies, store | request/bodies.py, write/, admission/ | 4xx, 507 |
@@ -15,12 +15,16 @@ An error at any step becomes a Status. Sockets are not known here: `transports/`
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 from podwire.apiserver import subresources
 from podwire.apiserver.engine import Engine
+from podwire.apiserver.flowcontrol import FlowControl, WatchLimit
+from podwire.apiserver.flowcontrol.controller import Flow
+from podwire.apiserver.flowcontrol.watches import CountedChunks
 from podwire.apiserver.identity import reviews
 from podwire.apiserver.identity.authorization import Attributes
 from podwire.apiserver.identity.impersonation import impersonated
@@ -29,14 +33,13 @@ from podwire.apiserver.read import selection
 from podwire.apiserver.request import negotiation, offload, warning_headers
 from podwire.apiserver.request.call import Call, boolean_option
 from podwire.apiserver.request.endpoints import Endpoints, page_not_found
-from podwire.apiserver.request.inflight import InflightLimit
 from podwire.apiserver.request.response import error_response, truncate_warnings, warning
 from podwire.apiserver.request.verbs import VERBS, Verb
 from podwire.apiserver.subresources import binding
 from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi import paths
 from podwire.protocols.k8sapi.paths import BadPath, Target
-from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Tunnel, Upgrade
+from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Stream, Tunnel, Upgrade
 from podwire.protocols.k8sapi.status import (
     ApiError,
     Reason,
@@ -52,18 +55,19 @@ _log = logging.getLogger("podwire.apiserver")
 class ApiServer:
     """Answers every request; see `handle`."""
 
-    def __init__(self, engine: Engine, endpoints: Endpoints) -> None:
+    def __init__(self, engine: Engine, endpoints: Endpoints, flow_control: FlowControl) -> None:
         self._engine = engine
         self._endpoints = endpoints
         self._limits = engine.limits
-        self._reading = InflightLimit(self._limits.reading)
-        self._writing = InflightLimit(self._limits.writing)
+        self._flow_control = flow_control
+        self._watches = WatchLimit(self._limits.watches)
 
     async def handle(self, request: Request) -> Answer:
         """Returns the answer to a request; an error becomes a Status, never an exception."""
+        headers: list[tuple[str, str]] = []
         with warning_headers.collected() as warnings, offload.per_request():
             try:
-                answer = await self._answer(request)
+                answer = await self._answer(request, headers)
             except ApiError as error:
                 answer = error_response(error)
             except StorageError as error:
@@ -75,9 +79,11 @@ class ApiServer:
                 _log.exception("request handler failed", extra={"method": request.method, "path": request.path})
                 message = "Internal error occurred; the server's log has the details"
                 answer = error_response(ApiError(Reason.INTERNAL_ERROR, message))
-        return with_warnings(answer, warnings)
+        headers += (("Warning", warning(text)) for text in truncate_warnings(warnings))
+        return with_headers(answer, headers)
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request, headers: list[tuple[str, str]]) -> Answer:
+        """Returns the answer; adds the headers that it has in any case."""
         identity = self._engine.identity
         caller = await identity.authenticator.authenticate(request)
         if caller is not ANONYMOUS_USER:
@@ -88,46 +94,69 @@ class ApiServer:
         except BadPath as error:
             raise bad_request(f"invalid request path: {error}") from error
         if target is None:
-            return await self._endpoint(request, user)
+            return await self._endpoint(request, user, headers)
         resource = self._engine.registry.find(target.group, target.version, target.resource)
-        verb = self._authorized(request, user, target)
+        attributes = self._authorized(request, user, target)
+        flow = self._flow_control.classify(user, attributes)
+        headers += flow.headers
         if resource is None:
             if not self._engine.registry.serves_group_version(target.group, target.version):
                 return page_not_found()
             raise no_such_resource()
-        function = choose(resource, target, verb)
+        function = choose(resource, target, attributes.verb)
         call = Call(
             request=request,
             user=user,
-            verb=verb,
+            verb=attributes.verb,
             resource=resource,
             target=target,
             form=negotiation.form(request.headers.get("accept", "")),
         )
         if resource.warning:
             warning_headers.add(resource.warning)
-        if verb == "watch":
-            return await function(self._engine, call)
-        with (self._reading if verb in ("get", "list") else self._writing).hold(user):
-            async with asyncio.timeout(self._limits.seconds):
+        if call.verb == "watch":
+            return await self._watch(function, call, flow)
+        seats = self._flow_control.seats
+        async with asyncio.timeout(self._limits.seconds):
+            await seats.acquire(flow.level, flow.flow)
+            try:
                 return await function(self._engine, call)
+            finally:
+                seats.release(flow.level)
 
-    async def _endpoint(self, request: Request, user: User) -> Response:
+    async def _watch(self, function: Verb, call: Call, flow: Flow) -> Answer:
+        """Answers a watch: it has a seat until its initial state is collected, and is counted until its end."""
+        name, seats = call.user.name, self._flow_control.seats
+        with contextlib.ExitStack() as undo:
+            self._watches.add(name, exempt=flow.level.spec.exempt)
+            undo.callback(self._watches.remove, name)
+            await seats.acquire(flow.level, flow.flow)
+            seat = undo.enter_context(contextlib.ExitStack())
+            seat.callback(seats.release, flow.level)
+            answer = await function(self._engine, replace(call, initialized=seat.close))
+            if isinstance(answer, Stream):
+                answer = replace(answer, chunks=CountedChunks(answer.chunks, undo.pop_all().close))
+        return answer
+
+    async def _endpoint(self, request: Request, user: User, headers: list[tuple[str, str]]) -> Response:
+        """These take no seat: they are answered at once, without waiting for anything."""
         attributes = Attributes(verb=request.method.lower(), path=request.path)
+        headers += self._flow_control.classify(user, attributes).headers
         self._engine.identity.authorizer.require(user, attributes)
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
         return self._endpoints.answer(request)
 
-    def _authorized(self, request: Request, user: User, target: Target) -> str:
-        """Returns the authorized verb. A user without permission gets 403, even if the request is otherwise invalid."""
+    def _authorized(self, request: Request, user: User, target: Target) -> Attributes:
+        """Returns what was authorized. A user without permission gets 403, even if the request is otherwise invalid."""
         try:
             verb = verb_of(request, target)
         except ApiError:
             self._engine.identity.authorizer.require(user, attributes_of(request, target, request.method.lower()))
             raise
-        self._engine.identity.authorizer.require(user, attributes_of(request, target, verb))
-        return verb
+        attributes = attributes_of(request, target, verb)
+        self._engine.identity.authorizer.require(user, attributes)
+        return attributes
 
 
 def attributes_of(request: Request, target: Target, verb: str) -> Attributes:
@@ -150,13 +179,11 @@ def attributes_of(request: Request, target: Target, verb: str) -> Attributes:
     )
 
 
-def with_warnings(answer: Answer, found: Sequence[str]) -> Answer:
-    """Adds Warning headers to an answer."""
-    if not found or isinstance(answer, Upgrade | Tunnel):
+def with_headers(answer: Answer, headers: Sequence[tuple[str, str]]) -> Answer:
+    """Adds headers to an answer; an upgrade has none of its own."""
+    if not headers or isinstance(answer, Upgrade | Tunnel):
         return answer
-    return replace(
-        answer, headers=(*answer.headers, *(("Warning", warning(text)) for text in truncate_warnings(found)))
-    )
+    return replace(answer, headers=(*answer.headers, *headers))
 
 
 _SELECTING = ("list", "watch", "deletecollection")

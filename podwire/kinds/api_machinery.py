@@ -1,4 +1,4 @@
-"""Kinds that are about the API server itself: API services, flow control, certificate requests, reviews."""
+"""Kinds that are about the API server itself: API services, certificate requests, reviews."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ from podwire.kinds.tables import NONE, Json, age_of, condition, elements, name_o
 from podwire.objects import names
 from podwire.objects.times import human_duration
 
-_FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
 REVIEWS = (
     Strategy(group="authentication.k8s.io", kind="SelfSubjectReview"),
     Strategy(group="authentication.k8s.io", kind="TokenReview"),
@@ -23,57 +22,6 @@ REVIEWS = (
 def default_api_service(obj: dict[str, Any]) -> None:
     if (service := obj["spec"].get("service")) is not None:
         service.setdefault("port", HTTPS)
-
-
-def default_flow_schema(obj: dict[str, Any]) -> None:
-    if not obj["spec"].get("matchingPrecedence"):
-        obj["spec"]["matchingPrecedence"] = 1000
-
-
-def default_priority_level(obj: dict[str, Any]) -> None:
-    spec = obj["spec"]
-    if (exempt := spec.get("exempt")) is not None:
-        exempt.setdefault("nominalConcurrencyShares", 0)
-        exempt.setdefault("lendablePercent", 0)
-    if (limited := spec.get("limited")) is not None:
-        limited.setdefault("nominalConcurrencyShares", 30)
-        limited.setdefault("lendablePercent", 0)
-        queuing = limited.setdefault("limitResponse", {}).get("queuing")
-        if queuing is not None:
-            for name, number in (("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)):
-                if not queuing.get(name):
-                    queuing[name] = number
-
-
-def flow_schema_row(obj: Json, now: float) -> list[Any]:
-    spec = part(obj, "spec")
-    return [
-        name_of(obj),
-        text(part(spec, "priorityLevelConfiguration"), "name"),
-        number(spec, "matchingPrecedence"),
-        text(part(spec, "distinguisherMethod"), "type", NONE),
-        age_of(obj, now),
-        text(condition(part(obj, "status"), "Dangling"), "status", "?"),
-    ]
-
-
-def priority_level_row(obj: Json, now: float) -> list[Any]:
-    spec = part(obj, "spec")
-    limited = part(spec, "limited")
-    queuing = part(limited, "limitResponse", "queuing")
-
-    def cell(value: Json, key: str) -> Any:
-        return number(value, key) if key in value else NONE
-
-    return [
-        name_of(obj),
-        text(spec, "type"),
-        cell(limited, "nominalConcurrencyShares"),
-        cell(queuing, "queues"),
-        cell(queuing, "handSize"),
-        cell(queuing, "queueLengthLimit"),
-        age_of(obj, now),
-    ]
 
 
 def api_service_row(obj: Json, now: float) -> list[Any]:
@@ -120,26 +68,6 @@ API_SERVICE = Strategy(
     allow_unconditional_update=False,
     columns="Name|Service|Available|Age",
     row=api_service_row,
-)
-
-FLOW_SCHEMA = Strategy(
-    group=_FLOW_CONTROL,
-    kind="FlowSchema",
-    parts={"spec": {"priorityLevelConfiguration": {}}, "status": {}},
-    default=default_flow_schema,
-    counts_generation=True,
-    columns="Name|PriorityLevel|MatchingPrecedence|DistinguisherMethod|Age|MissingPL",
-    row=flow_schema_row,
-)
-
-PRIORITY_LEVEL = Strategy(
-    group=_FLOW_CONTROL,
-    kind="PriorityLevelConfiguration",
-    parts={"spec": {}, "status": {}},
-    default=default_priority_level,
-    counts_generation=True,
-    columns="Name|Type|NominalConcurrencyShares|Queues|HandSize|QueueLengthLimit|Age",
-    row=priority_level_row,
 )
 
 SIGNING_REQUEST = Strategy(

@@ -11,6 +11,7 @@ from podwire.kinds.core import config, endpoints, event, namespace, node, quota
 from podwire.kinds.core import other as core
 from podwire.kinds.crds import strategy as crds
 from podwire.kinds.dra import claim, resource_slice, taint_rule
+from podwire.kinds.flowcontrol import strategy as flowcontrol
 from podwire.kinds.networking import ingress, network_policy
 from podwire.kinds.pod.strategy import POD
 from podwire.kinds.service.strategy import SERVICE
@@ -87,8 +88,8 @@ STRATEGIES: Mapping[tuple[str, str], Strategy] = {
         crds.CUSTOM_RESOURCE_DEFINITION,
         # about the API server itself
         api_machinery.API_SERVICE,
-        api_machinery.FLOW_SCHEMA,
-        api_machinery.PRIORITY_LEVEL,
+        flowcontrol.FLOW_SCHEMA,
+        flowcontrol.PRIORITY_LEVEL,
         api_machinery.SIGNING_REQUEST,
         *api_machinery.REVIEWS,
     )

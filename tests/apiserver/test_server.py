@@ -200,51 +200,7 @@ async def test_a_namespaces_name_does_not_open_cluster_wide_objects_of_that_name
     assert reply.status in (403, 404)
 
 
-# --- how many at once -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("what", ["reading", "writing"])
-async def test_too_many_concurrent_requests_get_429(serve, config, what):
-    store = HeldStore()
-    api = await serve(store, limits=Limits(reading=2, writing=2))
-    await api.made(CONFIGS, config("one"))
-    store.free.clear()
-
-    def ask():
-        url = f"{CONFIGS}/one"
-        return api.get(url) if what == "reading" else api.patch(url, {"data": {"a": "1"}})
-
-    held = [asyncio.create_task(ask()) for _ in range(2)]
-    await asyncio.sleep(0)
-    turned_away = await ask()
-    store.free.set()
-
-    assert (turned_away.status, turned_away.body["reason"]) == (429, "TooManyRequests")
-    assert turned_away.message == "Too many requests, please try again later."
-    assert turned_away.headers["retry-after"] == "1"
-    assert {each.status for each in await asyncio.gather(*held)} == {200}
-    assert (await ask()).status == 200
-
-
-async def test_writers_leave_slots_for_readers(serve, config):
-    store = HeldStore()
-    api = await serve(store, limits=Limits(reading=1, writing=1))
-    store.free.clear()
-    writing = asyncio.create_task(api.post(CONFIGS, config("one")))
-    await asyncio.sleep(0)
-
-    reading = await api.get(CONFIGS)
-    store.free.set()
-
-    assert reading.status == 200
-    assert (await writing).status == 201
-
-
-async def test_a_request_that_fails_gives_its_place_back(serve):
-    api = await serve(limits=Limits(reading=1, writing=1))
-
-    assert [(await api.get(f"{CONFIGS}/none")).status for _ in range(5)] == [404] * 5
-    assert [(await api.post(CONFIGS, b"{")).status for _ in range(5)] == [400] * 5
+# --- how long ---------------------------------------------------------------------------------------------------------
 
 
 async def test_a_request_that_takes_too_long_times_out(serve, config):

@@ -125,10 +125,12 @@ async def _chunks(
         page = await store.list(scope)
         after = page.revision
         present = [item for item in page.items if options.selection.everything or options.selection.picks(View(item))]
+        call.initialized()
         for chunk in _chunked(frames.event("ADDED", item) for item in present):
             yield chunk
         if options.initial_bookmark:
             yield frames.bookmark(after, initial_end=True)
+    call.initialized()
     with contextlib.closing(store.watch(scope, after=after)) as subscription:
         async with contextlib.aclosing(_live(subscription, options, frames, clock, limits)) as live:
             async for chunk in live:

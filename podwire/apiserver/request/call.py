@@ -1,6 +1,7 @@
 """One request to one resource, with its options read and checked."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from podwire.apiserver.identity.authentication import User
@@ -17,6 +18,9 @@ FIELD_VALIDATIONS = ("Ignore", "Strict", "Warn")
 _INTEGER = re.compile("[-+]?[0-9]{1,19}", re.ASCII)
 
 
+def _nothing() -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """A user's verb on a resource, and the form of the answer."""
@@ -27,6 +31,8 @@ class Call:
     resource: Resource
     target: Target
     form: Form
+    initialized: Callable[[], None] = _nothing
+    """Called by a watch that has collected its initial state."""
 
     @property
     def namespace(self) -> str:

@@ -48,7 +48,7 @@ BROKEN = [
     pytest.param(b"{'x':1}", "malformed", id="single quotes"),
     pytest.param(b'{"x":1,}', "malformed", id="a trailing comma"),
     pytest.param(b'{"x":1/**/}', "malformed", id="a comment"),
-    pytest.param(b"[" * 100_000, "100 levels", id="a hundred thousand brackets"),
+    pytest.param(b"[" * 40_000, "100 levels", id="forty thousand brackets"),
     pytest.param(b'{"a":' * 5000 + b"1" + b"}" * 5000, "100 levels", id="five thousand levels"),
 ]
 
@@ -270,7 +270,7 @@ def test_nothing_is_made_in_a_namespace_that_is_not_there(house, name, code):
 
 
 def test_an_answer_lists_only_some_of_a_thousand_errors(stocked):
-    labels = {f"bad key {each}": "" for each in range(100_000)}
+    labels = {f"bad key {each}": "" for each in range(90_000)}
     reply = stocked.refused("POST", MAPS, {"metadata": {"name": "b", "labels": labels}})
     judge(reply, 422, "Invalid", "metadata.labels")
     assert len(reply.raw) < 200_000
@@ -287,7 +287,7 @@ def test_the_same_error_is_not_repeated_for_every_owner(stocked):
 @pytest.mark.parametrize(
     "unknown",
     [
-        pytest.param({f"field{each}": 1 for each in range(100_000)}, id="many fields"),
+        pytest.param({f"field{each}": 1 for each in range(90_000)}, id="many fields"),
         pytest.param({"x" * 1_000_000: 1}, id="a long field"),
         pytest.param({"a\r\nSet-Cookie: x\u00e9": 1}, id="a header in a field"),
     ],

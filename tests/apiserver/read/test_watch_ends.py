@@ -193,16 +193,6 @@ async def test_an_object_that_cannot_be_shown_ends_only_the_watch_that_wanted_it
     assert await plain.told(1) == [("ADDED", "a")]
 
 
-async def test_a_watch_needs_no_place_among_the_requests(serve, config):
-    api = await serve(limits=Limits(reading=1, writing=1))
-    watching = [await api.watch(f"{CONFIGS}?resourceVersion={api.store.revision}") for _ in range(5)]
-
-    await api.made(CONFIGS, config("a"))
-
-    for watch in watching:
-        assert await watch.told(1) == [("ADDED", "a")]
-
-
 async def test_a_get_of_one_object_is_not_a_watch(api, config):
     made = await api.made(CONFIGS, config("a"))
 

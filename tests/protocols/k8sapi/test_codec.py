@@ -56,7 +56,7 @@ def test_layout_and_escapes_make_no_difference(value, indent, ascii_only):
         pytest.param(b'"\x00"', "invalid character", id="a control character"),
         pytest.param(b"[" * 101 + b"]" * 101, "nested more than 100 levels deep", id="too deep"),
         pytest.param(b'{"a":' * 3000 + b"1" + b"}" * 3000, "nested more than 100 levels deep", id="much too deep"),
-        pytest.param(b"[" * 3_000_000, "nested more than 100 levels deep", id="all depth"),
+        pytest.param(b"[" * 40_000, "nested more than 100 levels deep", id="all depth"),
     ],
 )
 def test_json_that_is_not_strict_is_rejected_with_a_reason(body, message):

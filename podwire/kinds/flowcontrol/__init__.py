@@ -1,0 +1,1 @@
+"""FlowSchema and PriorityLevelConfiguration: API priority and fairness."""
