@@ -110,12 +110,17 @@ class HttpServer:
                 undo.callback(peer.close)
                 await self._slot()
                 undo.pop_all()
-            connection = Connection(self._front, self._connections, self._limits, address[0])
-            self._connections.add(connection)
-            task = asyncio.create_task(self._handshake(connection, peer), name="http handshake")
-            connection.handshake = task
-            self._handshakes.add(task)
-            task.add_done_callback(self._handshakes.discard)
+            self._begin(peer, address[0])
+            del peer, address
+
+    def _begin(self, peer: socket.socket, address: str) -> None:
+        """Starts the handshake; apart from the loop above, whose variables would keep a closed connection."""
+        connection = Connection(self._front, self._connections, self._limits, address)
+        self._connections.add(connection)
+        task = asyncio.create_task(self._handshake(connection, peer), name="http handshake")
+        connection.handshake = task
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
 
     async def _slot(self) -> None:
         """Waits for a slot; a connection that becomes idle meanwhile has to go."""
