@@ -286,7 +286,7 @@ METAPHORS: dict[str, str] = {
 FREE_RELATIVE = re.compile(r"(Who|Whoever|Whose|Whom|What|Whatever|Which|Whichever|That)\b")
 NEGATION = re.compile(r"\bis no (?!longer\b|more\b)|\bis none of\b")
 METAPHOR = re.compile(
-    r"\b(rooms?|chairs?|seats?|guests?|deeds?|joints?|judges?|judging|whoever|house rules?|front doors?)\b",
+    r"\b(rooms?|chairs?|guests?|deeds?|joints?|judges?|judging|whoever|house rules?|front doors?)\b",
     re.IGNORECASE,
 )
 

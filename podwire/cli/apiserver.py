@@ -12,6 +12,7 @@ from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, address, run_until_stopped
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.daemons import tune_garbage_collector
+from podwire.protocols.settings import BadConfig
 from podwire.store import BadUrl, CannotOpen
 
 DATA_DIR = Path("/var/lib/podwire/apiserver")
@@ -51,6 +52,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help='static tokens, one per line: token,user,uid[,"group,group"]',
     )
     parser.add_argument(
+        "--encryption-provider-config",
+        type=Path,
+        metavar="FILE",
+        help="EncryptionConfiguration: which resources are encrypted in the store, and the keys (default: none)",
+    )
+    parser.add_argument(
         "--kubelet-certificate-authority",
         type=Path,
         metavar="FILE",
@@ -75,11 +82,12 @@ def run(arguments: argparse.Namespace) -> int:
         service_network=arguments.service_cluster_ip_range,
         controllers=not arguments.no_controllers,
         static_tokens=arguments.token_auth_file,
+        encryption_config=arguments.encryption_provider_config,
         kubelet_authority=arguments.kubelet_certificate_authority,
     )
     try:
         return run_until_stopped(_serve(options), arguments)
-    except (OSError, PkiError, BadUrl, CannotOpen) as error:
+    except (OSError, PkiError, BadUrl, BadConfig, CannotOpen) as error:
         raise UserError(str(error)) from error
 
 

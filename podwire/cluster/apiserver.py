@@ -19,9 +19,12 @@ from podwire.cluster.apiserver_controllers import run_in_process
 from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.store_tap import tapped_store
 from podwire.durable.files import write_durably
+from podwire.kinds.catalog import storage_prefixes
 from podwire.linux.machine import KernelMachine
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
+from podwire.protocols.settings import BadConfig
 from podwire.store import AnyStore, open_store
+from podwire.store.encryption import PLAIN, Encryption, read_encryption_configuration
 from podwire.trace.participants import API_SERVER
 from podwire.transports import http_server, tls
 from podwire.transports.clock import SystemClock
@@ -71,6 +74,8 @@ class Options:
     static_tokens: Mapping[str, User] = field(default_factory=dict)
     identities: tuple[Identity, ...] = ()
     servings: tuple[Serving, ...] = ()
+    encryption_config: Path | None = None
+    """An EncryptionConfiguration; without one, values are stored as they are."""
     kubelet_authority: Path | None = None
     """The CA of the serving certificates of kubelets; without one, any is accepted, as upstream does."""
 
@@ -93,7 +98,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
     """
     pki = await asyncio.to_thread(_open_pki, options)
     async with contextlib.AsyncExitStack() as stack:
-        opened = await open_store(options.store_url, options.data_dir / "store")
+        opened = await open_store(options.store_url, options.data_dir / "store", _encryption(options))
         store = tapped_store(opened, tracing.tap(API_SERVER))
         stack.push_async_callback(store.close)
         proxy = kubelet_proxy(pki, options.kubelet_authority, (options.host, *options.also))
@@ -117,6 +122,15 @@ async def running(options: Options) -> AsyncIterator[Running]:
             extra={"url": url, "store": options.store_url or "sqlite://", "kubeconfig": str(path)},
         )
         yield Running(assembled=assembled, url=url, kubeconfig=path)
+
+
+def _encryption(options: Options) -> Encryption:
+    if options.encryption_config is None:
+        return PLAIN
+    try:
+        return read_encryption_configuration(options.encryption_config, storage_prefixes)
+    except BadConfig as error:
+        raise BadConfig(f"{options.encryption_config}: {error.key}".rstrip(": "), error.reason) from error
 
 
 def _reached_at(options: Options) -> str:

@@ -6,7 +6,7 @@ from podwire.kinds.apply.builtin import builtin_types
 from podwire.kinds.autoscaling import from_v2, to_v2
 from podwire.kinds.core.event import from_core, to_core
 from podwire.kinds.dra import versions
-from podwire.kinds.resource import Conversion, Resource, storage_prefix
+from podwire.kinds.resource import PREFIX, Conversion, Resource, storage_prefix
 from podwire.kinds.schema import Schemas
 from podwire.kinds.stored import Object
 from podwire.kinds.strategies import strategy_of
@@ -20,6 +20,39 @@ def builtin_resources(schemas: Schemas) -> list[Resource]:
     """Returns the resources that are served from the start."""
     converted = _conversions()
     return [_resource(kind, schemas, converted.get(kind)) for kind in BUILTIN.all]
+
+
+def storage_prefixes(name: str) -> list[str]:
+    """Returns the prefixes of the storage keys of a resource as an EncryptionConfiguration names it.
+
+    | name | resources |
+    |---|---|
+    | `secrets`, `deployments.apps` | one |
+    | `*.`, `*.apps` | all of the core group, all of a group |
+    | `*.*` | all |
+
+    Raises ValueError with the reason. A group that is not built in is one of custom resources.
+    """
+    resource, dot, group = name.partition(".")
+    if name == "*":
+        raise ValueError("use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources")
+    if group == "events.k8s.io":
+        raise ValueError(
+            "'*.events.k8s.io' objects are stored using the 'events' API group in etcd. "
+            "Use 'events' instead in the config file"
+        )
+    if name != name.lower():
+        raise ValueError("resource name should not contain capital letters")
+    if name == "*.*":
+        return [PREFIX]
+    kinds = [kind for kind in BUILTIN.all if kind.group == group and resource in (kind.resource, "*")]
+    prefixes = {storage_prefix(kind, strategy_of(kind)) for kind in kinds if "create" in kind.verbs}
+    known = group in {kind.group for kind in BUILTIN.all}
+    if not known:
+        prefixes.add(f"{PREFIX}{group}/" if resource == "*" else f"{PREFIX}{group}/{resource}/")
+    if not prefixes:
+        raise ValueError(f"{name!r} is not a resource that is stored" + ("" if dot else "; as in secrets"))
+    return sorted(prefixes)
 
 
 def _resource(kind: Kind, schemas: Schemas, conversion: Conversion | None) -> Resource:

@@ -30,6 +30,8 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     value: bytes
     revision: int
     created: int
+    stale: bool = False
+    """It is encrypted with an old key: writing it again is worth a revision, even if nothing changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from podwire.protocols.storage import Item, Page, Watch
+from podwire.store.encryption import PLAIN, Encryption
 from podwire.store.errors import BadUrl
 from podwire.store.memory import MemoryStore
 
@@ -41,8 +42,8 @@ class AnyStore(Protocol):
     async def close(self) -> None: ...
 
 
-async def open_store(url: str | None, data_dir: Path) -> AnyStore:
-    """Opens the store that `url` names; raises BadUrl or CannotOpen."""
+async def open_store(url: str | None, data_dir: Path, encryption: Encryption = PLAIN) -> AnyStore:
+    """Opens the store that `url` names; raises BadUrl or CannotOpen. A store in memory has nothing at rest."""
     scheme, separator, rest = (url or "sqlite://").partition("://")
     match scheme + separator:
         case "memory://":
@@ -52,11 +53,11 @@ async def open_store(url: str | None, data_dir: Path) -> AnyStore:
             _refuse_suffix(scheme, rest)
             from podwire.store.sqlite import SqliteStore  # noqa: PLC0415 - imported only when used
 
-            return await SqliteStore.open(data_dir)
+            return await SqliteStore.open(data_dir, encryption=encryption)
         case "etcd://":
             from podwire.store.etcd import EtcdStore  # noqa: PLC0415 - gRPC takes 0.1 s to import
 
-            return await EtcdStore.open(f"etcd://{rest}")
+            return await EtcdStore.open(f"etcd://{rest}", encryption=encryption)
         case _:
             raise BadUrl(f"{url}: the store must be memory://, sqlite:// or etcd://HOST:PORT")
 

@@ -146,7 +146,7 @@ class Updater:
             await self.admission.validate(_as_shown(write, operation, old))
         if write.subresource not in WITHOUT_GENERATION:
             _count_generation(resource, new, old)
-        if new == old or (write.applied and unchanged_but_for_times(new, old)):
+        if not item.stale and (new == old or (write.applied and unchanged_but_for_times(new, old))):
             return item  # a write without changes keeps its revision and causes no event
         value = await offload.run(pack_checked, resource, new)
         if write.dry_run:

@@ -4,6 +4,7 @@ Keys here always begin with /registry/; in etcd they are under the prefix of the
 """
 
 from podwire.protocols.storage import Change, Item
+from podwire.store.encryption import PLAIN, Encryption
 from podwire.store.etcd import etcd_pb2 as pb
 from podwire.store.etcd.address import PREFIX
 
@@ -11,8 +12,9 @@ from podwire.store.etcd.address import PREFIX
 class Layout:
     """The key map of one store."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, encryption: Encryption = PLAIN) -> None:
         self._root = prefix.encode()
+        self._encryption = encryption
         self.start = self._root + b"/"
         self.end = end_of(self.start)
 
@@ -25,7 +27,14 @@ class Layout:
         return PREFIX + raw[len(self._root) :].decode("utf-8", "surrogateescape")
 
     def item(self, kv: pb.KeyValue) -> Item:
-        return Item(self.key(kv.key), kv.value, kv.mod_revision, kv.create_revision)
+        """Raises CannotDecrypt."""
+        key = self.key(kv.key)
+        value, stale = self._encryption.decrypt(key, kv.key, kv.value)
+        return Item(key, value, kv.mod_revision, kv.create_revision, stale)
+
+    def stored(self, key: str, value: bytes) -> bytes:
+        """Returns a value as etcd gets it."""
+        return self._encryption.encrypt(key, self.raw(key), value)
 
     def change(self, event: pb.Event) -> Change | None:
         """Returns the change of an event; None when etcd no longer has the previous value."""

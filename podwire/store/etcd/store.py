@@ -10,10 +10,11 @@ from contextlib import AsyncExitStack
 from podwire.protocols.storage import Gone, Item, KeyExists, NotYet, Page, Stale, StorageError, StoreUnavailable, Watch
 from podwire.store.broadcast import QUEUE, Broadcaster
 from podwire.store.cached import refuse_too_large
+from podwire.store.encryption import PLAIN, Encryption
 from podwire.store.errors import CannotOpen
 from podwire.store.etcd import compactor
 from podwire.store.etcd import etcd_pb2 as pb
-from podwire.store.etcd.address import Address, parse
+from podwire.store.etcd.address import parse
 from podwire.store.etcd.client import Compacted, EtcdClient, Future, Limits
 from podwire.store.etcd.layout import Layout, end_of
 from podwire.store.etcd.root_watch import RootWatch
@@ -28,11 +29,11 @@ class EtcdStore:
     """A store in an etcd cluster that may be shared with other API servers. Open with `EtcdStore.open`."""
 
     def __init__(
-        self, client: EtcdClient, address: Address, history: History, *, keep: Window, queue: int, chunk: int
+        self, client: EtcdClient, layout: Layout, history: History, *, keep: Window, queue: int, chunk: int
     ) -> None:
         self._client = client
         self._chunk = chunk
-        self._layout = Layout(address.prefix)
+        self._layout = layout
         self._broadcaster = Broadcaster(history, queue=queue)
         self._seen = history.revision
         self._closed = False
@@ -44,7 +45,13 @@ class EtcdStore:
 
     @classmethod
     async def open(
-        cls, url: str, *, keep: Window | None = None, queue: int = QUEUE, limits: Limits | None = None
+        cls,
+        url: str,
+        *,
+        keep: Window | None = None,
+        queue: int = QUEUE,
+        limits: Limits | None = None,
+        encryption: Encryption = PLAIN,
     ) -> "EtcdStore":
         """Opens the store; raises BadUrl, or CannotOpen when etcd does not answer or is too old."""
         address = parse(url)
@@ -60,7 +67,8 @@ class EtcdStore:
             except StorageError as error:
                 raise CannotOpen(str(error)) from error
             undo.pop_all()
-        store = cls(client, address, History(floor), keep=window, queue=queue, chunk=limits.chunk)
+        layout = Layout(address.prefix, encryption)
+        store = cls(client, layout, History(floor), keep=window, queue=queue, chunk=limits.chunk)
         store._observe_revision(newest)
         return store
 
@@ -107,7 +115,7 @@ class EtcdStore:
     async def create(self, key: str, value: bytes) -> Item:
         """Durable when it returns. Raises KeyExists."""
         refuse_too_large(key, value)
-        put = pb.RequestOp(request_put=pb.PutRequest(key=self._layout.raw(key), value=value))
+        put = pb.RequestOp(request_put=pb.PutRequest(key=self._layout.raw(key), value=self._layout.stored(key, value)))
         answer = await self._txn(key, None, [put])
         return Item(key, value, answer.header.revision, answer.header.revision)
 
@@ -115,7 +123,7 @@ class EtcdStore:
         """Durable when it returns. Raises Stale."""
         refuse_too_large(key, value)
         raw = self._layout.raw(key)
-        put = pb.RequestOp(request_put=pb.PutRequest(key=raw, value=value))
+        put = pb.RequestOp(request_put=pb.PutRequest(key=raw, value=self._layout.stored(key, value)))
         created = pb.RequestOp(request_range=pb.RangeRequest(key=raw, keys_only=True))
         answer = await self._txn(key, expected, [put, created])
         revision = answer.header.revision

@@ -23,6 +23,8 @@ from pathlib import Path
 
 from podwire.failpoints import declare, failpoint
 from podwire.protocols.storage import Change, Item
+from podwire.store.encryption import PLAIN, Encryption
+from podwire.store.encryption.providers import CannotDecrypt
 from podwire.store.errors import CannotOpen
 from podwire.store.history import FIRST_REVISION, History
 from podwire.store.versions import Versions
@@ -57,9 +59,11 @@ class Loaded:
 class Database:
     """The connection; used by one thread at a time."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, encryption: Encryption = PLAIN) -> None:
         """Opens or creates the file; raises CannotOpen."""
         self.path = directory / FILE
+        self._encryption = encryption
+        self._stale: list[tuple[int, str, int, bytes]] = []
         try:
             _create_private_file(self.path)
             self._connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
@@ -76,16 +80,24 @@ class Database:
             raise
 
     def load(self) -> Loaded:
-        """Loads the whole state; raises CannotOpen when a row or a page is damaged."""
+        """Loads the whole state; raises CannotOpen when a row or a page is damaged, or cannot be decrypted.
+
+        Rows that an old key encrypted, or none, are encrypted anew: nothing of theirs is left in the file.
+        """
         try:
-            return self._load()
+            loaded = self._load()
+            if self._stale:
+                self._encrypt_stale()
+        except CannotDecrypt as error:
+            raise CannotOpen(f"{self.path}: {error}") from error
         except sqlite3.Error as error:
             raise CannotOpen(f"{self.path}: {_reason(error)}") from error
+        return loaded
 
     def append(self, changes: Iterable[Change]) -> None:
         """Makes changes durable, all or none."""
         with _Transaction(self._connection):
-            self._connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", map(_row, changes))
+            self._connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", map(self._row, changes))
             failpoint(BEFORE_COMMIT)
         failpoint(AFTER_COMMIT)
 
@@ -132,6 +144,8 @@ class Database:
             raise CannotOpen(f"{self.path}: SQLite refuses the write-ahead log (journal_mode is {mode})")
         execute("PRAGMA synchronous=FULL")
         execute("PRAGMA wal_autocheckpoint=0")
+        if self._encryption is not PLAIN:
+            execute("PRAGMA secure_delete=ON")  # what was plain text does not stay in free pages
         if found == 0:  # otherwise nothing is written, so a full disk can still be read
             with _Transaction(self._connection):
                 self._create()
@@ -181,8 +195,28 @@ class Database:
                 items.pop(key, None)
                 yield Change(revision, key, None, previous)
             else:
+                value, stale = self._encryption.decrypt(key, _raw(key), value)
+                if stale:
+                    self._stale.append((revision, key, created, value))
                 item = items[key] = Item(key, value, revision, created)
                 yield Change(revision, key, item, previous)
+
+    def _encrypt_stale(self) -> None:
+        with _Transaction(self._connection):
+            for revision, key, created, value in self._stale:
+                stored = self._encryption.encrypt(key, _raw(key), value)
+                crc = _crc(revision, key, created, stored)
+                statement = "UPDATE log SET value = ?, crc = ? WHERE revision = ?"
+                self._connection.execute(statement, (stored, crc, revision))
+        self._stale.clear()
+        self.checkpoint(truncate=True)
+
+    def _row(self, change: Change) -> _Row:
+        item, key = change.item, change.key
+        created, value = (item.created, item.value) if item else (0, None)
+        if value is not None:
+            value = self._encryption.encrypt(key, _raw(key), value)
+        return change.revision, key, created, value, _crc(change.revision, key, created, value)
 
 
 class _Transaction:
@@ -203,10 +237,8 @@ class _Transaction:
                 self._connection.execute("ROLLBACK")
 
 
-def _row(change: Change) -> _Row:
-    item = change.item
-    created, value = (item.created, item.value) if item else (0, None)
-    return change.revision, change.key, created, value, _crc(change.revision, change.key, created, value)
+def _raw(key: str) -> bytes:
+    return key.encode("utf-8", "surrogateescape")
 
 
 def _crc(revision: int, key: str, created: int, value: bytes | None) -> int:

@@ -36,6 +36,7 @@ from podwire.failpoints import declare, failpoint
 from podwire.protocols.storage import Change, Item, StorageError, StoreUnavailable
 from podwire.store.broadcast import QUEUE
 from podwire.store.cached import CachedStore, refuse_too_large
+from podwire.store.encryption import PLAIN, Encryption
 from podwire.store.errors import CannotOpen
 from podwire.store.history import Window
 from podwire.store.sqlite.database import Database, Loaded
@@ -69,12 +70,18 @@ class SqliteStore(CachedStore):
 
     @classmethod
     async def open(
-        cls, directory: Path, *, keep: Window | None = None, queue: int = QUEUE, limits: Limits | None = None
+        cls,
+        directory: Path,
+        *,
+        keep: Window | None = None,
+        queue: int = QUEUE,
+        limits: Limits | None = None,
+        encryption: Encryption = PLAIN,
     ) -> "SqliteStore":
         """Opens the store in an existing directory; raises CannotOpen with the path and the cause."""
         with ExitStack() as undo:
             lock = undo.enter_context(_lock(directory))
-            database, loaded = await asyncio.to_thread(_load, directory)
+            database, loaded = await asyncio.to_thread(_load, directory, encryption)
             store = cls(lock, database, loaded, keep=keep or Window(), queue=queue, limits=limits or Limits())
             undo.pop_all()
         return store
@@ -165,9 +172,9 @@ def _lock(directory: Path) -> FileLock:
         raise CannotOpen(f"{directory}: cannot lock it: {error.strerror}") from error
 
 
-def _load(directory: Path) -> tuple[Database, Loaded]:
+def _load(directory: Path, encryption: Encryption) -> tuple[Database, Loaded]:
     with ExitStack() as undo:
-        database = Database(directory)
+        database = Database(directory, encryption)
         undo.callback(database.close)
         loaded = database.load()
         undo.pop_all()

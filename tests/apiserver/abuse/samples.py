@@ -53,6 +53,10 @@ _GIVEN: dict[tuple[str, str], Mapping[str, Any]] = {
         "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]
     },
     ("rbac.authorization.k8s.io", "roles"): {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]},
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"): {"spec": {"priorityLevelConfiguration": {"name": "system"}}},
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): {
+        "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}
+    },
     ("coordination.k8s.io", "leases"): {"spec": {"holderIdentity": "me", "leaseDurationSeconds": 10}},
     ("discovery.k8s.io", "endpointslices"): {
         "addressType": "IPv4",

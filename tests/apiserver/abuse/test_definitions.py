@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.eventually import eventually
+
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
 SECONDS = 6.0
@@ -127,7 +129,7 @@ def test_defaults_do_not_multiply_an_object(house):
     """A default of a hundred kilobytes in each of forty thousand elements would be four gigabytes."""
     element = {"type": "object", "properties": {"text": {"type": "string", "default": "x" * 100_000}}}
     house.made(DEFINITIONS, definition({"type": "object", "properties": {"all": {"type": "array", "items": element}}}))
-    house.settle()
+    eventually(lambda: house.ask("GET", THINGS).status == 200)
     reply = house.refused("POST", THINGS, thing(all=[{}] * 40_000))
     assert (reply.status, reply.body["reason"]) == (413, "RequestEntityTooLarge")
 
@@ -135,7 +137,7 @@ def test_defaults_do_not_multiply_an_object(house):
 def test_a_long_list_of_allowed_values_is_not_repeated_for_every_wrong_one(house):
     word = {"type": "string", "enum": [f"value-{each}" for each in range(40_000)]}
     house.made(DEFINITIONS, definition({"type": "object", "properties": {"all": {"type": "array", "items": word}}}))
-    house.settle()
+    eventually(lambda: house.ask("GET", THINGS).status == 200)
     reply = house.refused("POST", THINGS, thing(all=["wrong"] * 10_000))
     assert (reply.status, len(reply.raw) < 500_000) == (422, True)
 

@@ -211,7 +211,8 @@ async def test_a_stream_stays_one(api, kubelets):
         yield b"line\n"
 
     kubelets.answer = Stream(chunks=chunks(), content_type="text/plain")
-    assert await api.ask("GET", f"{PODS}/web/log?follow=true") is kubelets.answer
+    answer = await api.ask("GET", f"{PODS}/web/log?follow=true")
+    assert (answer.chunks, answer.content_type) == (kubelets.answer.chunks, "text/plain")
 
 
 @pytest.mark.usefixtures("web")
