@@ -23,6 +23,9 @@ from podwire.apiserver.admission.service_addresses import Network, ServiceAddres
 from podwire.apiserver.admission.service_allocations import ServiceAllocations
 from podwire.apiserver.admission.signing_requests import SigningRequesters
 from podwire.apiserver.admission.signing_rights import SigningRights
+from podwire.apiserver.audit import Audit
+from podwire.apiserver.audit.audit import Sink
+from podwire.apiserver.audit.policy import Policy
 from podwire.apiserver.custom_resources import CustomResources, DefinitionFinalizer
 from podwire.apiserver.engine import Engine, Identity
 from podwire.apiserver.flowcontrol import FlowControl, FlowInformer, Seats
@@ -62,6 +65,9 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     checks: Mapping[str, Check] = field(default_factory=dict)
     """Health checks besides the server's own."""
+    audit: Policy | None = None
+    """What is recorded in the audit log; nothing without one."""
+    audit_sink: Sink | None = None
     kubelets: Kubelets | None = None
     """Reaches kubelets for log, exec, attach and the like; without it they are refused."""
 
@@ -139,7 +145,10 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     checks = {"ping": lambda: "", **settings.checks}
     endpoints = Endpoints(registry, openapi, address=settings.address, checks=checks, documents=_issuer(pki))
     flow_control = FlowControl(Seats(settings.limits.requests_in_flight, settings.limits.queue_seconds))
-    server = ApiServer(engine, endpoints, flow_control)
+    audit = None
+    if settings.audit is not None and settings.audit_sink is not None:
+        audit = Audit(settings.audit, settings.audit_sink, clock)
+    server = ApiServer(engine, endpoints, flow_control, audit)
     custom = CustomResources(engine, openapi)
     policy_informer = PolicyInformer(engine, policies)
     reconciler = AllocationReconciler(allocations)

@@ -4,6 +4,7 @@
 |---|---|---|
 | 1. authenticate, impersonate | identity/authentication.py | 401, 403 |
 | 2. parse the path, find the resource and the verb | protocols/k8sapi/paths.py, registry.py | 400, 404, 405 |
+| 2a. begin the audit, where it is configured; recorded when the answer ends | audit/ | |
 | 3. authorize | identity/authorization.py | 403, before any 404 or 405 |
 | 4. take a seat of the request's priority level (a watch: until it has its initial state) | flowcontrol/ | 429 |
 | 5. run the verb within the deadline | request/verbs.py, subresources/, identity/reviews.py | 504 |
@@ -18,9 +19,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from podwire.apiserver import subresources
+from podwire.apiserver.audit import Audit, Entry
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.flowcontrol import FlowControl, WatchLimit
 from podwire.apiserver.flowcontrol.controller import Flow
@@ -55,8 +57,11 @@ _log = logging.getLogger("podwire.apiserver")
 class ApiServer:
     """Answers every request; see `handle`."""
 
-    def __init__(self, engine: Engine, endpoints: Endpoints, flow_control: FlowControl) -> None:
+    def __init__(
+        self, engine: Engine, endpoints: Endpoints, flow_control: FlowControl, audit: Audit | None = None
+    ) -> None:
         self._engine = engine
+        self._audit = audit
         self._endpoints = endpoints
         self._limits = engine.limits
         self._flow_control = flow_control
@@ -64,12 +69,14 @@ class ApiServer:
 
     async def handle(self, request: Request) -> Answer:
         """Returns the answer to a request; an error becomes a Status, never an exception."""
-        headers: list[tuple[str, str]] = []
+        notes, failed = _Notes(), False
         with warning_headers.collected() as warnings, offload.per_request():
             try:
-                answer = await self._answer(request, headers)
+                answer = await self._answer(request, notes)
             except ApiError as error:
                 answer = error_response(error)
+                if not notes.audited:  # refused before it was known what it is about
+                    self._begin_audit(request, notes.caller, _attributes_of(request), notes)
             except StorageError as error:
                 answer = error_response(_storage_error(error))
             except TimeoutError:
@@ -78,14 +85,15 @@ class ApiServer:
             except Exception:  # noqa: BLE001 - the client gets a Status, the log gets the details
                 _log.exception("request handler failed", extra={"method": request.method, "path": request.path})
                 message = "Internal error occurred; the server's log has the details"
-                answer = error_response(ApiError(Reason.INTERNAL_ERROR, message))
-        headers += (("Warning", warning(text)) for text in truncate_warnings(warnings))
-        return with_headers(answer, headers)
+                answer, failed = error_response(ApiError(Reason.INTERNAL_ERROR, message)), True
+        notes.headers += (("Warning", warning(text)) for text in truncate_warnings(warnings))
+        answer = with_headers(answer, notes.headers)
+        return answer if notes.audit is None else notes.audit.answered(answer, failed=failed)
 
-    async def _answer(self, request: Request, headers: list[tuple[str, str]]) -> Answer:
-        """Returns the answer; adds the headers that it has in any case."""
+    async def _answer(self, request: Request, notes: "_Notes") -> Answer:
+        """Returns the answer; what else is known of the request goes into the notes."""
         identity = self._engine.identity
-        caller = await identity.authenticator.authenticate(request)
+        caller = notes.caller = await identity.authenticator.authenticate(request)
         if caller is not ANONYMOUS_USER:
             request.trust()
         user = impersonated(caller, request.headers, identity.authorizer)
@@ -94,11 +102,15 @@ class ApiServer:
         except BadPath as error:
             raise bad_request(f"invalid request path: {error}") from error
         if target is None:
-            return await self._endpoint(request, user, headers)
+            return await self._endpoint(request, user, notes)
         resource = self._engine.registry.find(target.group, target.version, target.resource)
-        attributes = self._authorized(request, user, target)
+        attributes, wrong_verb = _attributes(request, target)
+        request = self._begin_audit(request, user, attributes, notes)
+        self._authorize(user, attributes, notes)
+        if wrong_verb is not None:
+            raise wrong_verb  # only now: a user without permission gets 403, even if the request is otherwise invalid
         flow = self._flow_control.classify(user, attributes)
-        headers += flow.headers
+        notes.headers += flow.headers
         if resource is None:
             if not self._engine.registry.serves_group_version(target.group, target.version):
                 return page_not_found()
@@ -138,25 +150,62 @@ class ApiServer:
                 answer = replace(answer, chunks=CountedChunks(answer.chunks, undo.pop_all().close))
         return answer
 
-    async def _endpoint(self, request: Request, user: User, headers: list[tuple[str, str]]) -> Response:
+    async def _endpoint(self, request: Request, user: User, notes: "_Notes") -> Response:
         """These take no seat: they are answered at once, without waiting for anything."""
         attributes = Attributes(verb=request.method.lower(), path=request.path)
-        headers += self._flow_control.classify(user, attributes).headers
-        self._engine.identity.authorizer.require(user, attributes)
+        request = self._begin_audit(request, user, attributes, notes)
+        notes.headers += self._flow_control.classify(user, attributes).headers
+        self._authorize(user, attributes, notes)
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
         return self._endpoints.answer(request)
 
-    def _authorized(self, request: Request, user: User, target: Target) -> Attributes:
-        """Returns what was authorized. A user without permission gets 403, even if the request is otherwise invalid."""
+    def _authorize(self, user: User, attributes: Attributes, notes: "_Notes") -> None:
         try:
-            verb = verb_of(request, target)
-        except ApiError:
-            self._engine.identity.authorizer.require(user, attributes_of(request, target, request.method.lower()))
+            self._engine.identity.authorizer.require(user, attributes)
+        except ApiError as error:
+            if notes.audit is not None:
+                notes.audit.authorized(allowed=False, reason=error.message)
             raise
-        attributes = attributes_of(request, target, verb)
-        self._engine.identity.authorizer.require(user, attributes)
-        return attributes
+        if notes.audit is not None:
+            notes.audit.authorized(allowed=True)
+
+    def _begin_audit(self, request: Request, user: User | None, attributes: Attributes, notes: "_Notes") -> Request:
+        """Begins the audit of a request; returns the request, whose body is recorded where the policy says so."""
+        if self._audit is not None:
+            notes.audited = True
+            notes.audit = self._audit.begin(request, user, notes.caller, attributes)
+        return request if notes.audit is None else notes.audit.reading(request)
+
+
+@dataclass(slots=True)
+class _Notes:
+    """Facts about a request beside its answer: headers that the answer has in any case, its sender, its audit."""
+
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    caller: User | None = None
+    """The user before impersonation; None until it is authenticated."""
+    audited: bool = False
+    audit: Entry | None = None
+    """None if the policy does not want it to be recorded."""
+
+
+def _attributes(request: Request, target: Target) -> tuple[Attributes, ApiError | None]:
+    """Returns what a request is about, and the error of a method that has no verb."""
+    wrong: ApiError | None = None
+    try:
+        verb = verb_of(request, target)
+    except ApiError as error:
+        verb, wrong = request.method.lower(), error
+    return attributes_of(request, target, verb), wrong
+
+
+def _attributes_of(request: Request) -> Attributes:
+    """Returns the attributes of a request that was not authenticated, for its audit only."""
+    with contextlib.suppress(BadPath):
+        if (target := paths.parse(request.path)) is not None:
+            return _attributes(request, target)[0]
+    return Attributes(verb=request.method.lower(), path=request.path)
 
 
 def attributes_of(request: Request, target: Target, verb: str) -> Attributes:

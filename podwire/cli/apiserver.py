@@ -6,6 +6,7 @@ import csv
 import ipaddress
 from pathlib import Path
 
+from podwire.apiserver.audit import Rotation
 from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import User
 from podwire.cli.main import UserError
@@ -51,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help='static tokens, one per line: token,user,uid[,"group,group"]',
     )
+    _add_audit(parser)
     parser.add_argument(
         "--encryption-provider-config",
         type=Path,
@@ -71,8 +73,38 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_logging(parser)
 
 
+def _add_audit(parser: argparse.ArgumentParser) -> None:
+    audit = parser.add_argument_group("audit log")
+    audit.add_argument(
+        "--audit-policy-file", type=Path, metavar="FILE", help="what is recorded: audit.k8s.io/v1 Policy"
+    )
+    audit.add_argument("--audit-log-path", default="", metavar="FILE", help="the log; - for the standard output")
+    audit.add_argument(
+        "--audit-log-maxsize", type=_count, default=100, metavar="MB", help="size of a file (default: %(default)s)"
+    )
+    audit.add_argument(
+        "--audit-log-maxbackup", type=_count, default=0, metavar="N", help="old files to keep (default: 0, all)"
+    )
+    audit.add_argument(
+        "--audit-log-maxage", type=_count, default=0, metavar="DAYS", help="age of old files (default: 0, any)"
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+    return int(text)
+
+
 def run(arguments: argparse.Namespace) -> int:
     host, port = arguments.listen
+    if bool(arguments.audit_policy_file) != bool(arguments.audit_log_path):
+        raise UserError("--audit-policy-file and --audit-log-path need each other: what is recorded, and where")
+    rotation = Rotation(
+        megabytes=arguments.audit_log_maxsize or 100,
+        backups=arguments.audit_log_maxbackup,
+        days=arguments.audit_log_maxage,
+    )
     options = Options(
         data_dir=arguments.data_dir,
         host=host,
@@ -82,6 +114,9 @@ def run(arguments: argparse.Namespace) -> int:
         service_network=arguments.service_cluster_ip_range,
         controllers=not arguments.no_controllers,
         static_tokens=arguments.token_auth_file,
+        audit_policy=arguments.audit_policy_file,
+        audit_log=arguments.audit_log_path,
+        audit_rotation=rotation,
         encryption_config=arguments.encryption_provider_config,
         kubelet_authority=arguments.kubelet_certificate_authority,
     )

@@ -5,13 +5,15 @@ import contextlib
 import ipaddress
 import logging
 import socket
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from podwire.apiserver import Assembled, Pki, Settings, assemble, bootstrap
 from podwire.apiserver.admission.service_addresses import Network
+from podwire.apiserver.audit import AuditLog, Rotation, read_policy
+from podwire.apiserver.audit.policy import Policy
 from podwire.apiserver.identity.users import MASTERS, User
 from podwire.apiserver.ports import Kubelets
 from podwire.cluster import tracing
@@ -25,10 +27,13 @@ from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.protocols.settings import BadConfig
 from podwire.store import AnyStore, open_store
 from podwire.store.encryption import PLAIN, Encryption, read_encryption_configuration
+from podwire.tasks.uncancelled import thread_to_completion
 from podwire.trace.participants import API_SERVER
 from podwire.transports import http_server, tls
 from podwire.transports.clock import SystemClock
 from podwire.transports.http_server import HttpServer
+
+T = TypeVar("T")
 
 _log = logging.getLogger("podwire.apiserver")
 
@@ -74,6 +79,10 @@ class Options:
     static_tokens: Mapping[str, User] = field(default_factory=dict)
     identities: tuple[Identity, ...] = ()
     servings: tuple[Serving, ...] = ()
+    audit_policy: Path | None = None
+    audit_log: str = ""
+    """A file, or `-` for the standard output."""
+    audit_rotation: Rotation = field(default_factory=Rotation)
     encryption_config: Path | None = None
     """An EncryptionConfiguration; without one, values are stored as they are."""
     kubelet_authority: Path | None = None
@@ -98,12 +107,13 @@ async def running(options: Options) -> AsyncIterator[Running]:
     """
     pki = await asyncio.to_thread(_open_pki, options)
     async with contextlib.AsyncExitStack() as stack:
+        audit_log = await stack.enter_async_context(_audit_log(options))
         opened = await open_store(options.store_url, options.data_dir / "store", _encryption(options))
         store = tapped_store(opened, tracing.tap(API_SERVER))
         stack.push_async_callback(store.close)
         proxy = kubelet_proxy(pki, options.kubelet_authority, (options.host, *options.also))
         kubelets = await stack.enter_async_context(proxy)
-        assembled = assemble(store, pki, SystemClock(), _settings(options, store, kubelets))
+        assembled = assemble(store, pki, SystemClock(), _settings(options, store, kubelets, audit_log))
         await assembled.start()
         http = await _listen(assembled, pki, options.host, options.port)
         kubelets.own_port = http.port
@@ -127,10 +137,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
 def _encryption(options: Options) -> Encryption:
     if options.encryption_config is None:
         return PLAIN
-    try:
-        return read_encryption_configuration(options.encryption_config, storage_prefixes)
-    except BadConfig as error:
-        raise BadConfig(f"{options.encryption_config}: {error.key}".rstrip(": "), error.reason) from error
+    return _read(options.encryption_config, lambda path: read_encryption_configuration(path, storage_prefixes))
 
 
 def _reached_at(options: Options) -> str:
@@ -141,14 +148,41 @@ def _reached_at(options: Options) -> str:
     return next((str(address) for address in KernelMachine().addresses()), LOOPBACK)
 
 
-def _settings(options: Options, store: AnyStore, kubelets: Kubelets) -> Settings:
+def _settings(options: Options, store: AnyStore, kubelets: Kubelets, audit_log: AuditLog | None) -> Settings:
     return Settings(
         service_network=options.service_network,
         static_tokens=options.static_tokens,
         address=f"{options.host}:{options.port}",
         checks={"store": lambda: store.failure},
         kubelets=kubelets,
+        audit=_audit_policy(options),
+        audit_sink=audit_log.put if audit_log is not None else None,
     )
+
+
+@contextlib.asynccontextmanager
+async def _audit_log(options: Options) -> AsyncIterator[AuditLog | None]:
+    """Opens the audit log; what is left in it is written at the end."""
+    if not options.audit_log:
+        yield None
+        return
+    log = await asyncio.to_thread(AuditLog, options.audit_log, options.audit_rotation)
+    try:
+        yield log
+    finally:
+        await thread_to_completion(log.close)
+
+
+def _audit_policy(options: Options) -> Policy | None:
+    return _read(options.audit_policy, read_policy) if options.audit_policy is not None else None
+
+
+def _read(path: Path, read: Callable[[Path], T]) -> T:
+    """Reads a settings file; an error names it."""
+    try:
+        return read(path)
+    except BadConfig as error:
+        raise BadConfig(f"{path}: {error.key}".rstrip(": "), error.reason) from error
 
 
 @contextlib.asynccontextmanager

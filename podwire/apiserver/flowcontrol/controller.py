@@ -14,6 +14,7 @@ from podwire.apiserver.identity.users import SYSTEM, User
 from podwire.apiserver.read.informer import follow
 from podwire.apiserver.write.updates import Write
 from podwire.kinds.flowcontrol import defaults
+from podwire.kinds.flowcontrol.strategy import dangling
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
 from podwire.objects.times import rfc3339
@@ -172,11 +173,11 @@ class FlowInformer:
         """Says in the status of a FlowSchema whether its priority level exists."""
         name, level = schema["metadata"]["name"], schema["spec"]["priorityLevelConfiguration"]["name"]
         known = {obj["metadata"]["name"] for obj in self._objects[self._levels.prefix].values()}
-        dangling = _dangling(level, exists=level in known | defaults.MANDATORY)
+        reported = dangling(level, exists=level in known | defaults.MANDATORY)
         conditions = (schema.get("status") or {}).get("conditions") or []
-        if any(all(met.get(key) == value for key, value in dangling.items()) for met in conditions):
+        if any(all(met.get(key) == value for key, value in reported.items()) for met in conditions):
             return
-        condition = {**dangling, "lastTransitionTime": rfc3339(self._engine.clock.wall())}
+        condition = {**reported, "lastTransitionTime": rfc3339(self._engine.clock.wall())}
 
         def change(old: Object) -> Object:
             others = [met for met in (old.get("status") or {}).get("conditions") or [] if met["type"] != "Dangling"]
@@ -195,11 +196,3 @@ class FlowInformer:
             await self._engine.updater.update(write)
         except (ApiError, StorageError) as error:  # gone meanwhile, or the store is full: the next change reports it
             _log.info("cannot report dangling flow schema", extra={"schema": name, "error": str(error)})
-
-
-def _dangling(level: str, *, exists: bool) -> Object:
-    referenced = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}"'
-    if exists:
-        return {"type": "Dangling", "status": "False", "reason": "Found", "message": f"{referenced} and it exists"}
-    message = f"{referenced} but there is no such object"
-    return {"type": "Dangling", "status": "True", "reason": "NotFound", "message": message}

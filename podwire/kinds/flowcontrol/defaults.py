@@ -31,6 +31,7 @@ _LEVELS: tuple[tuple[str, int, int, Object], ...] = (
     ("global-default", 20, 50, _queue(128, 6)),
 )
 """Name, shares, percentage that other levels may borrow, and what happens to requests above the limit."""
+LEVEL_NAMES = frozenset({EXEMPT, *(name for name, *_ in _LEVELS)})
 
 
 def _groups(*names: str) -> list[Object]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from podwire.kinds.flowcontrol import defaults
 from podwire.kinds.flowcontrol.defaults import GROUP
 from podwire.kinds.flowcontrol.validation import flow_schema, priority_level
 from podwire.kinds.strategy import Strategy, as_on_create
@@ -59,11 +60,29 @@ def priority_level_row(obj: Json, now: float) -> list[Any]:
     ]
 
 
+def first_flow_schema_status(obj: dict[str, Any]) -> None:
+    """Says of a schema whose priority level every cluster has that this exists; the server reports other levels."""
+    level = obj["spec"]["priorityLevelConfiguration"].get("name", "")
+    if level in defaults.LEVEL_NAMES:
+        condition = {**dangling(level, exists=True), "lastTransitionTime": obj["metadata"]["creationTimestamp"]}
+        obj["status"] = {"conditions": [condition]}
+
+
+def dangling(level: str, *, exists: bool) -> dict[str, Any]:
+    """The condition of a FlowSchema that says whether its priority level exists, without a time."""
+    referenced = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}"'
+    if exists:
+        return {"type": "Dangling", "status": "False", "reason": "Found", "message": f"{referenced} and it exists"}
+    message = f"{referenced} but there is no such object"
+    return {"type": "Dangling", "status": "True", "reason": "NotFound", "message": message}
+
+
 FLOW_SCHEMA = Strategy(
     group=GROUP,
     kind="FlowSchema",
     parts={"spec": {"priorityLevelConfiguration": {}}, "status": {}},
     default=default_flow_schema,
+    prepare_create=first_flow_schema_status,
     validate_create=flow_schema,
     validate_update=as_on_create(flow_schema),
     counts_generation=True,
