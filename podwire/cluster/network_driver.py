@@ -66,6 +66,8 @@ class Options:
     """The uid of the driver's own pod: with it, a new instance and an old one can serve at once."""
     kubelet: Path = KUBELET
     state: Path = STATE
+    boot: str = ""
+    """Identifies the boot of the machine; empty: what the kernel says."""
     cdi: Path = CDI
     sysfs: Path = Path("/sys")
     nri_socket: Path | None = None
@@ -127,7 +129,7 @@ def assemble(client: Client, options: Options, lock: InstanceLock | None = None)
     """Makes all parts, not running yet. Blocks; raises OSError, BadConfig."""
     clock, paths, state = SystemClock(), sockets(options.kubelet, DRIVER, options.pod_uid), options.state
     inventory = Inventory(sysfs=Sysfs(options.sysfs), clock=clock, config=options.config.offering)
-    attachments = Attachments(state)
+    attachments = Attachments(state, boot=options.boot)
     store = AddressStore(state / "addresses", options.config.pools)
     addresses = AddressManager(store, attachments, state / "leases", options.lease_limits)
     devices = PreparedDevices(inventory, attachments, records=state / "records", listed=state / "listed")

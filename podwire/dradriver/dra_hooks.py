@@ -49,7 +49,6 @@ from podwire.dradriver.claims.resolution import (
 from podwire.dradriver.dependencies import EXPECTED_ERRORS, Dependencies, allocations_in
 from podwire.dradriver.names import CLAIMS, PODS
 from podwire.failpoints import declare, failpoint
-from podwire.linux.proc.processes import boot_id
 from podwire.objects import claims as claim_objects
 from podwire.objects.claims import POD_CLAIM
 from podwire.protocols.dra import dra_v1_pb2, dra_v1beta1_pb2, health_v1_pb2, health_v1alpha1_pb2
@@ -153,7 +152,6 @@ class DraHooks:
 
     def __init__(self, dependencies: Dependencies, pods: PodAttacher) -> None:
         self._dependencies, self._pods = dependencies, pods
-        self._boot = boot_id()
         self._fsyncs = ThreadPoolExecutor(FSYNCS, "podwire-fsync")
         """fsync takes long and must not use up the threads that do the other work."""
 
@@ -213,7 +211,8 @@ class DraHooks:
         prepared = tuple(allocations_in(records))
         try:
             # After a boot the pod that had the claim is asked for first, however many pods wait for it.
-            pod = consumer_of(claim, {record.allocation.pod.uid for record in records if record.boot != self._boot})
+            boot = dependencies.attachments.boot
+            pod = consumer_of(claim, {record.allocation.pod.uid for record in records if record.boot != boot})
             check_same_pod(pod, prepared)
             is_new = not covers(prepared, claim)
             if is_new:

@@ -1,7 +1,5 @@
 """Drivers, kubelets and machines are started again, another instance takes over: what pods claim goes on."""
 
-from podwire.dradriver import dra_hooks
-from podwire.dradriver.attach import attachments
 from podwire.dradriver.names import DRIVER, SLICES
 from podwire.protocols.nri import nri_pb2 as pb
 
@@ -79,7 +77,7 @@ async def test_two_instances_hand_over_without_a_bare_pod(driver_node):
         assert [each["ifname"] for each in node.ip("link show dev lan1")] == ["lan1"]
 
 
-async def test_after_a_boot_the_pod_that_had_a_claim_is_answered_the_same_while_another_waits(driver_node, monkeypatch):
+async def test_after_a_boot_the_pod_that_had_a_claim_is_answered_the_same_while_another_waits(driver_node):
     node = driver_node
     node.veth("lan1")
     async with node.driving():
@@ -88,11 +86,7 @@ async def test_after_a_boot_the_pod_that_had_a_claim_is_answered_the_same_while_
         assert before.error == ""
         await node.reserve(claim, pod, await node.pod("other"))
         assert "a network interface is in one pod at a time" in (await node.kubelet.prepare(claim))[0].error
-    boot = node.root / "boot"
-    boot.write_text("another\n")
-    monkeypatch.setattr(attachments, "_BOOT", boot)
-    monkeypatch.setattr(dra_hooks, "boot_id", lambda: "another")
-    async with node.driving():
+    async with node.driving(boot="another"):
         await node.offered("lan1")
         assert (await node.kubelet.prepare(claim))[0] == before
         assert "a network interface is in one pod at a time" in (await node.kubelet.prepare(claim))[0].error

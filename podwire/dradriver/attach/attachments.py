@@ -29,6 +29,7 @@ from podwire.linux.net.addresses import KernelAddresses
 from podwire.linux.net.link_attributes import DetailedLinks
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.namespace_handle import NamespaceHandle
+from podwire.linux.proc.processes import boot_id
 
 _log = logging.getLogger("podwire.dradriver")
 
@@ -38,8 +39,6 @@ COMPLETE = declare("network-driver.complete", "all devices of a pod are in it, a
 NOTED = declare("network-driver.noted", "a pod's devices are attached, and the attached file says so")
 UNTOLD = declare("network-driver.untold", "a pod's attached file is removed, and its devices are still in it")
 BACK = declare("network-driver.back", "a device is restored, and its record does not say so")
-
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +77,9 @@ class Attachments:
     def __init__(self, state: Path, *, boot: str = "") -> None:
         """Works in the calling thread's network namespace, the host's. `boot` is the machine's if it is not given."""
         self._records = DeviceRecords(state)
-        self._boot = boot or _BOOT.read_text(encoding="ascii").strip()
-        self._records.begin(self._boot)
+        self.boot = boot or boot_id()
+        """Records of another boot have snapshots that mean nothing now."""
+        self._records.begin(self.boot)
         self._host = NamespaceHandle()
         self._host.ethtool  # noqa: B018 - opened now, before threads share it
         self._lock = threading.Lock()
@@ -115,13 +115,13 @@ class Attachments:
                     (
                         candidate
                         for candidate in taken
-                        if _is_for(candidate, allocation) and candidate.boot == self._boot
+                        if _is_for(candidate, allocation) and candidate.boot == self.boot
                     ),
                     None,
                 )
                 if record is None:
                     preparation.check_free(allocation, taken)
-                    record = preparation.decide(self._host, allocation, given.get(key_of(allocation)), self._boot)
+                    record = preparation.decide(self._host, allocation, given.get(key_of(allocation)), self.boot)
                     # `fsync_claim` makes it survive a power loss, before the kubelet is answered.
                     self._records.put(record.file_key, record, Durability.PROCESS_DEATH)
                     undo.callback(self._forget, record)
@@ -189,9 +189,9 @@ class Attachments:
 
     def _of_this_boot(self, record: Record) -> Record:
         """Replaces a record of another boot: its snapshot means nothing now."""
-        if record.boot == self._boot:
+        if record.boot == self.boot:
             return record
-        fresh = preparation.decide(self._host, record.allocation, record.addresses, self._boot)
+        fresh = preparation.decide(self._host, record.allocation, record.addresses, self.boot)
         self._records.put(fresh.file_key, fresh)
         preparation.make_ready(self._host, fresh)
         return fresh
@@ -285,7 +285,7 @@ class Attachments:
         return tuple(reversed(done))
 
     def _restore_one(self, record: Record, netns: str | None, final: bool) -> Record:
-        if record.boot != self._boot:  # the boot reset the link, and the snapshot means nothing now
+        if record.boot != self.boot:  # the boot reset the link, and the snapshot means nothing now
             return self._record_restored(record, ())
         with ExitStack() as stack:
             return self._record_restored(record, self._undo(record, self._open(record, netns, stack), final=final))
