@@ -36,17 +36,15 @@ class Looker:
     def look(self) -> View:
         """Raises LinuxError."""
         view = looked(self._netlink)
-        return view._replace(hardware=self._hardware(self._sysfs, view.links)) if self._sysfs else view
-
-    def _hardware(self, sysfs: Sysfs, links: Mapping[int, Link]) -> dict[int, Hardware]:
-        """Links without hardware are read again: sysfs may show it later."""
+        if self._sysfs is None:
+            return view
         before, self._known = self._known, {}
-        found = {}
-        for index, link in links.items():
-            found[index] = before.get((index, link.name)) or sysfs.hardware(link.name)
-            if found[index].pci:
-                self._known[index, link.name] = found[index]
-        return found
+        hardware = {}
+        for index, link in view.links.items():
+            hardware[index] = before.get((index, link.name)) or self._sysfs.hardware(link.name)
+            if hardware[index].pci:  # links without hardware are read again: sysfs may show it later
+                self._known[index, link.name] = hardware[index]
+        return view._replace(hardware=hardware)
 
 
 def looked(netlink: Netlink) -> View:

@@ -56,7 +56,10 @@ class Registrar:
                 done = await self._register(service) and done
             except (RpcError, OSError) as error:
                 done = False
-                self._report_failure(service, str(error))
+                if self._failures.get(service.endpoint) != str(error):  # logged once: registration is retried
+                    self._failures[service.endpoint] = str(error)
+                    facts = {"resource": service.pool.resource, "error": str(error)}
+                    _log.warning("cannot register pool; retrying", extra=facts)
         return done
 
     async def _serve(self, service: PoolService) -> None:
@@ -86,12 +89,6 @@ class Registrar:
             "registered pool with kubelet", extra={"resource": service.pool.resource, "endpoint": service.endpoint}
         )
         return True
-
-    def _report_failure(self, service: PoolService, error: str) -> None:
-        """Logs each error once: registration is retried."""
-        if self._failures.get(service.endpoint) != error:
-            self._failures[service.endpoint] = error
-            _log.warning("cannot register pool; retrying", extra={"resource": service.pool.resource, "error": error})
 
 
 def identity(path: Path) -> Identity:

@@ -50,7 +50,8 @@ class KernelMachine:
         self._root = os.fspath(root)
 
     def facts(self) -> Facts:
-        memory, machine_id = parse_meminfo(self._read("proc/meminfo")), self._machine_id()
+        memory, machine_id = parse_meminfo(self._read("proc/meminfo")), self._read("etc/machine-id")
+        machine_id = machine_id or self._read("var/lib/dbus/machine-id")
         return Facts(
             cpus=max(1, count_cpus(self._read("sys/devices/system/cpu/online")) or os.cpu_count() or 1),
             memory=memory.get("MemTotal", 0),
@@ -66,7 +67,10 @@ class KernelMachine:
 
     def left(self, path: Path) -> FreeResources:
         """Returns the free resources; the disk is that of the path's nearest existing parent."""
-        disk = os.statvfs(_nearest(os.fspath(path)))
+        existing = os.path.abspath(os.fspath(path))
+        while not os.path.exists(existing):
+            existing = os.path.dirname(existing)
+        disk = os.statvfs(existing)
         limits = [int(self._read(f"proc/sys/kernel/{name}") or 0) for name in ("pid_max", "threads-max")]
         pids = min((limit for limit in limits if limit), default=0)
         return FreeResources(
@@ -108,9 +112,6 @@ class KernelMachine:
                 return file.read().strip()
         except OSError:
             return ""
-
-    def _machine_id(self) -> str:
-        return self._read("etc/machine-id") or self._read("var/lib/dbus/machine-id")
 
     def _hugepages(self) -> tuple[tuple[str, int], ...]:
         directory = os.path.join(self._root, "sys/kernel/mm/hugepages")
@@ -180,10 +181,3 @@ def sort_addresses(routes: list[Route], addresses: list[Address]) -> tuple[IP, .
 def _is_global(address: Address) -> bool:
     ip = address.interface.ip
     return not (ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified or address.tentative)
-
-
-def _nearest(path: str) -> str:
-    path = os.path.abspath(path)
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    return path

@@ -14,7 +14,7 @@ import msgspec
 from podwire.dradriver.addresses.keys import Key
 from podwire.dradriver.addresses.pools import Pool
 from podwire.dradriver.claims.allocations import ClaimRef, Refused
-from podwire.dradriver.parameters.settings import IP, Interface
+from podwire.dradriver.parameters.settings import Interface
 from podwire.ipam import ranges
 from podwire.ipam.ranges import RangeSet
 
@@ -87,7 +87,10 @@ class Demand(NamedTuple):
 
 
 def found(present: Assignments, key: Key) -> Assignment | None:
-    return next((entry for entry in present.held if _is(entry, key)), None)
+    """Compares by the claim's uid: a claim that was created again has the same name."""
+    owner = (key.claim.uid, key.request, key.device, key.share_id)
+    held = ((entry, (entry.uid, entry.request, entry.device, entry.share_id)) for entry in present.held)
+    return next((entry for entry, holder in held if holder == owner), None)
 
 
 def assign(present: Assignments, demand: Demand) -> tuple[Assignments, tuple[Interface, ...]]:
@@ -101,7 +104,8 @@ def assign(present: Assignments, demand: Demand) -> tuple[Assignments, tuple[Int
     last = dict(present.last)
     given: list[str] = []
     for name, set_ in demand.range_sets():
-        ip = _next(set_, last.get(name), taken)
+        begun = ip_address(last[name]) if last.get(name) else None
+        ip = next((candidate for candidate in ranges.after(set_, begun) if str(candidate) not in taken), None)
         part = None if ip is None else ranges.find_range(set_, ip)
         if ip is None or part is None:
             raise Exhausted(_exhausted(demand.pool_name, set_, others))
@@ -123,13 +127,6 @@ def with_known(present: Assignments, known: Iterable[Assignment]) -> Assignments
     """Adds these assignments for keys that have none."""
     missing = tuple(each for each in known if found(present, each.key) is None)
     return Assignments(held=(*present.held, *missing), last=present.last) if missing else present
-
-
-def _is(held: Assignment, key: Key) -> bool:
-    """Compares by the claim's uid: a claim that was created again has the same name."""
-    return (held.uid, held.request, held.device, held.share_id) == (
-        key.claim.uid, key.request, key.device, key.share_id
-    )  # fmt: skip
 
 
 def entry_of(
@@ -159,11 +156,6 @@ def _check_free(demand: Demand, others: Sequence[Assignment]) -> None:
             raise Refused("interface.addresses", f"{each.ip} is held by {owner.key}")
         if demand.pool and each.ip in demand.pool.gateways:
             raise Refused("interface.addresses", f"{each.ip} is the gateway of pool {demand.pool.name}")
-
-
-def _next(set_: RangeSet, last: str | None, taken: Collection[str]) -> IP | None:
-    begun = ip_address(last) if last else None
-    return next((candidate for candidate in ranges.after(set_, begun) if str(candidate) not in taken), None)
 
 
 def _exhausted(pool: str, set_: RangeSet, others: Sequence[Assignment]) -> str:

@@ -33,12 +33,10 @@ class Pool:
     def sets_of(self, families: Sequence[int]) -> tuple[tuple[int, RangeSet], ...]:
         """Those of the families that are asked for, all without a word, each with its number in the pool."""
         return tuple(
-            (number, set_) for number, set_ in enumerate(self.sets) if not families or _family(set_) in families
+            (number, set_)
+            for number, set_ in enumerate(self.sets)
+            if not families or set_[0].subnet.version in families
         )
-
-
-def _family(ranges: RangeSet) -> int:
-    return ranges[0].subnet.version
 
 
 def parse_pools(config: Mapping[str, Any], where: str = "pools") -> dict[str, Pool]:

@@ -111,17 +111,12 @@ class Attachments:
         with self._lock, ExitStack() as undo:
             taken = self._records.all()
             for allocation in allocations:
-                record = next(
-                    (
-                        candidate
-                        for candidate in taken
-                        if _is_for(candidate, allocation) and candidate.boot == self.boot
-                    ),
-                    None,
-                )
+                key, pod = key_of(allocation), allocation.pod.uid
+                present = (candidate for candidate in taken if (candidate.key, candidate.boot) == (key, self.boot))
+                record = next((candidate for candidate in present if candidate.allocation.pod.uid == pod), None)
                 if record is None:
                     preparation.check_free(allocation, taken)
-                    record = preparation.decide(self._host, allocation, given.get(key_of(allocation)), self.boot)
+                    record = preparation.decide(self._host, allocation, given.get(key), self.boot)
                     # `fsync_claim` makes it survive a power loss, before the kubelet is answered.
                     self._records.put(record.file_key, record, Durability.PROCESS_DEATH)
                     undo.callback(self._forget, record)
@@ -179,7 +174,9 @@ class Attachments:
                 self._records.clear_attached(pod_uid)
                 # An interrupted attach, or one to a namespace that the pod no longer has, starts again from the host.
                 records = self._restore_all(records, netns)
-                _check_leased(records)
+                for record in records:
+                    if record.lapse and not record.addresses:  # it may be another's address by now
+                        raise Refused("interface.dhcp", f"device {record.allocation.device.name}: {record.lapse}")
                 records = self._attach(records, pod, netns)
                 failpoint(COMPLETE)
             if records and self._records.attached(pod_uid) != pod.identity:
@@ -360,17 +357,6 @@ class Attachments:
             except RestoreFailed as error:
                 _log.error("cannot restore devices after missed hooks", extra={"pod": pod_uid, "error": str(error)})
         return [record for record in self._records.of_pod(pod_uid) if record not in before]
-
-
-def _is_for(record: Record, allocation: Allocation) -> bool:
-    return key_of(record.allocation) == key_of(allocation) and record.allocation.pod.uid == allocation.pod.uid
-
-
-def _check_leased(records: Iterable[Record]) -> None:
-    """A pod must not start with an address whose lease is lost: it may be another's. Raises Refused."""
-    for record in records:
-        if record.lapse and not record.addresses:
-            raise Refused("interface.dhcp", f"device {record.allocation.device.name}: {record.lapse}")
 
 
 def _attached(record: Record) -> Attached:

@@ -15,7 +15,7 @@ from podwire.dradriver.parameters.settings import WHOLE, Interface
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors
 from podwire.linux.net import link_sysctls
-from podwire.linux.net.borrow import LinkSnapshot, snapshot_link
+from podwire.linux.net.borrow import snapshot_link
 from podwire.linux.net.link_attributes import Attributes, DetailedLinks
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.namespace_handle import NamespaceHandle
@@ -121,34 +121,25 @@ def make_ready(host: NamespaceHandle, record: Record) -> None:
     """Brings up a link that needs a DHCP lease; all other interfaces are made when the pod's namespace exists."""
     if not record.allocation.settings.dhcp:
         return
+    links = DetailedLinks(host.netlink)
     if record.snapshot is not None:
-        _bring_up_whole(host, record.snapshot, record.mac)
+        link = links.get(record.snapshot.name).link
+        if link.mac != record.mac:  # before it is up: the DHCP server knows clients by it
+            links.change(link.ifindex, Attributes(up=False))
+            links.change(link.ifindex, Attributes(mac=record.mac))
+        links.change(link.ifindex, Attributes(up=True))
         return
     executor = StepExecutor(record, host, None)
-    link = executor.locate_on_host()
-    if link is None or link.alias != record.tag:
+    waiting = executor.locate_on_host()
+    if waiting is None or waiting.alias != record.tag:
         executor.unmake(record.host_end)
         named = attributes(record)._replace(name=record.waiting_name)
         executor.ifindex = made_links.make(host, host, replace(make_step(record), attributes=named))
         failpoint(WAITING)
-    _stay_silent(host, record.waiting_name)
-    DetailedLinks(host.netlink).change(executor.ifindex, Attributes(up=True))
-
-
-def _stay_silent(host: NamespaceHandle, link: str) -> None:
-    """Keeps the host from configuring IPv6 on a link that only waits for its pod."""
+    # The host does not configure IPv6 on a link that only waits for its pod.
     with suppress(errors.NoSuchSysctl):  # a kernel without IPv6
-        host.visited(lambda: link_sysctls.write(link, {"ipv6/disable_ipv6": "1"}))
-
-
-def _bring_up_whole(host: NamespaceHandle, snapshot: LinkSnapshot, mac: str) -> None:
-    """Sets the MAC address of the pod first: the DHCP server knows clients by it."""
-    links = DetailedLinks(host.netlink)
-    now = links.get(snapshot.name).link
-    if now.mac != mac:
-        links.change(now.ifindex, Attributes(up=False))
-        links.change(now.ifindex, Attributes(mac=mac))
-    links.change(now.ifindex, Attributes(up=True))
+        host.visited(lambda: link_sysctls.write(record.waiting_name, {"ipv6/disable_ipv6": "1"}))
+    links.change(executor.ifindex, Attributes(up=True))
 
 
 def check_still_free(host: NamespaceHandle, link: Link | None, record: Record) -> None:

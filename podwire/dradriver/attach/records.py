@@ -169,7 +169,7 @@ class DeviceRecords(Records[Record]):
     def __init__(self, state: Path) -> None:
         super().__init__(
             state / "records",
-            Codec(_encode, _decode),
+            Codec(_encode, lambda body: _convert(json.loads(body))),
             format=FORMAT,
             migrate=_migrate,
             layout=Layout(depth=2),
@@ -272,10 +272,6 @@ def _encode(record: Record) -> bytes:
     if record.snapshot is not None:
         fields["snapshot"] = borrow.encode(record.snapshot)
     return msgspec.json.encode(fields)
-
-
-def _decode(body: bytes) -> Record:
-    return _convert(json.loads(body))
 
 
 def _convert(fields: dict[str, Any]) -> Record:

@@ -34,14 +34,10 @@ def stat_device(path: str) -> CharacterDevice:
 
 def character_devices(allocations: Iterable[Allocation]) -> list[str]:
     """Returns the paths that claims ask for and those that belong to their devices; each once."""
-    return sorted({path for allocation in allocations for path in _files_of(allocation)})
-
-
-def _files_of(allocation: Allocation) -> tuple[str, ...]:
-    made = (CHARACTER_DEVICES["tun"],) if allocation.settings.made.kind == "tap" else ()
-    own = (
-        character_device
-        for character_device in allocation.device.character_devices
-        if is_character_device(character_device)
-    )
-    return (*made, *allocation.settings.character_devices, *own)
+    paths: set[str] = set()
+    for allocation in allocations:
+        if allocation.settings.made.kind == "tap":
+            paths.add(CHARACTER_DEVICES["tun"])
+        paths |= {*allocation.settings.character_devices}
+        paths |= {path for path in allocation.device.character_devices if is_character_device(path)}
+    return sorted(paths)

@@ -80,26 +80,26 @@ class NodeView:
 
 def resolve_allocations(claim: ResourceClaim, pod: PodRef, node: NodeView) -> tuple[Allocation, ...]:
     """Raises Refused."""
-    return tuple(_resolve(claim, pod, result, field, node) for field, result in ours(claim))
-
-
-def _resolve(claim: ResourceClaim, pod: PodRef, result: AllocatedDevice, field: str, node: NodeView) -> Allocation:
-    if result.pool != node.name:
-        raise Refused(f"{field}.pool", f"{result.pool} is not the pool of this node, {node.name}")
-    if result.admin_access:
-        raise Refused(f"{field}.adminAccess", "an interface cannot be shared with its owner for adminAccess")
-    device = node.find(result.device)
-    if device is None:
-        raise Refused(f"{field}.device", f"{result.device} is not a device of this node")
-    return Allocation(
-        claim=ClaimRef(namespace=claim.namespace, name=claim.name, uid=claim.uid),
-        pod=pod,
-        request=base(result.request),
-        pool=result.pool,
-        share_id=result.share_id or "",
-        device=device,
-        settings=effective(claim, result, device, node.present),
-    )
+    allocations = []
+    for field, result in ours(claim):
+        if result.pool != node.name:
+            raise Refused(f"{field}.pool", f"{result.pool} is not the pool of this node, {node.name}")
+        if result.admin_access:
+            raise Refused(f"{field}.adminAccess", "an interface cannot be shared with its owner for adminAccess")
+        device = node.find(result.device)
+        if device is None:
+            raise Refused(f"{field}.device", f"{result.device} is not a device of this node")
+        allocation = Allocation(
+            claim=ClaimRef(namespace=claim.namespace, name=claim.name, uid=claim.uid),
+            pod=pod,
+            request=base(result.request),
+            pool=result.pool,
+            share_id=result.share_id or "",
+            device=device,
+            settings=effective(claim, result, device, node.present),
+        )
+        allocations.append(allocation)
+    return tuple(allocations)
 
 
 def covers(prepared: Sequence[Allocation], claim: ResourceClaim) -> bool:
@@ -114,8 +114,12 @@ def covers(prepared: Sequence[Allocation], claim: ResourceClaim) -> bool:
 
 def check_pod(pod: PodRef, allocations: Iterable[Allocation], others: Iterable[Allocation]) -> None:
     """Whether all interfaces of a pod get along, those included that it was prepared before. Raises Refused."""
-    of_pod = [*(other for other in others if other.pod.uid == pod.uid), *allocations]
-    check_pod_interfaces([(_describe(allocation), allocation.settings) for allocation in of_pod])
+    interfaces = []
+    for allocation in (*(other for other in others if other.pod.uid == pod.uid), *allocations):
+        claim = f"{allocation.claim.namespace}/{allocation.claim.name}"
+        owner = f"claim {claim}, request {allocation.request}, device {allocation.device.name}"
+        interfaces.append((owner, allocation.settings))
+    check_pod_interfaces(interfaces)
 
 
 def check_same_pod(pod: PodRef, prepared: Iterable[Allocation]) -> None:
@@ -124,8 +128,3 @@ def check_same_pod(pod: PodRef, prepared: Iterable[Allocation]) -> None:
         if allocation.pod.uid != pod.uid:
             reason = f"the claim is still prepared for pod {allocation.pod.namespace}/{allocation.pod.name}"
             raise Refused("status.reservedFor", reason)
-
-
-def _describe(allocation: Allocation) -> str:
-    claim = f"{allocation.claim.namespace}/{allocation.claim.name}"
-    return f"claim {claim}, request {allocation.request}, device {allocation.device.name}"

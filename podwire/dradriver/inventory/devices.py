@@ -105,13 +105,13 @@ def joined(words: Iterable[object]) -> str | None:
 
 
 def _known(addresses: Iterable[Interface]) -> list[Interface]:
-    """Those that the world can know, in order."""
-    return sorted({address for address in addresses if _is_known_outside(address)})
-
-
-def _is_known_outside(address: Interface) -> bool:
-    ip = address.ip
-    return not (ip.is_link_local or ip.is_loopback or ip.is_multicast or ip.is_unspecified)
+    """Those that other machines can reach, in order."""
+    reachable = set()
+    for address in addresses:
+        ip = address.ip
+        if not (ip.is_link_local or ip.is_loopback or ip.is_multicast or ip.is_unspecified):
+            reachable.add(address)
+    return sorted(reachable)
 
 
 def published(values: Mapping[str, Value | None]) -> tuple[dict[str, Object], dict[str, str]]:

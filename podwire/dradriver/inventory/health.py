@@ -37,12 +37,14 @@ class HealthTracker:
         for device, condition in conditions.items():
             before = self._verdicts.get(device)
             if condition is not None:
-                taint, since = self._begun.get(device, (condition.taint, now))
-                begun[device] = condition.taint, since if taint == condition.taint else now
+                earlier, start = self._begun.get(device, (condition.taint, now))
+                begun[device] = condition.taint, start if earlier == condition.taint else now
                 if not (condition.certain or now - begun[device][1] >= self._patience):
                     verdicts[device] = before or Health(True, "", wall)
                     continue
-            verdicts[device] = _verdict(condition, before, wall)
+            taint, message = (condition.taint, condition.message) if condition else ("", "")
+            since = before.since if before is not None and before.taint == taint else wall
+            verdicts[device] = Health(condition is None, message, since, taint)
         self._begun, self._verdicts = begun, verdicts
         return verdicts
 
@@ -54,10 +56,3 @@ class HealthTracker:
             if self._verdicts[device].taint != taint
         ]
         return max(min(ends), 0.0) if ends else None
-
-
-def _verdict(condition: Condition | None, before: Health | None, wall: float) -> Health:
-    taint, message = (condition.taint, condition.message) if condition else ("", "")
-    same = before is not None and before.taint == taint
-    since = before.since if same and before else wall
-    return Health(condition is None, message, since, taint)

@@ -116,7 +116,10 @@ class Inventory:
         with self._lock:
             held = self._held.get(name)
             if held is None:
-                known = self._known.get(name) if device is None else _kept(name, device, listed)
+                known = self._known.get(name)
+                if device is not None:
+                    entry_ = listed or {"name": name, "attributes": {}}
+                    known = Known(device=structs.replace(device, ifindex=0), listed=entry_)
                 if known is None:
                     raise LookupError(name)
                 held = self._held[name] = _Held(known, {known.device.mac})
@@ -186,8 +189,10 @@ class Inventory:
         found: dict[str, int] = {}
         for index in view.links:
             key = self._locations.device_at(index)
-            if isinstance(key, str) and key in self._held and self._fits(key, view.links[index]):
-                found[key] = index
+            held = self._held.get(key) if isinstance(key, str) else None
+            # An index is reused after its link is gone; a link of another kind is another link.
+            if held is not None and view.links[index].kind == held.known.device.kind:
+                found[str(key)] = index
         for name, held in self._held.items():
             away = self._locations.away(name)
             if name not in found and (away is None or away.place is None):
@@ -195,10 +200,6 @@ class Inventory:
                 same = next((each.ifindex for each in free if self._is_same(each, held)), None)
                 found |= {name: same} if same is not None else {}
         return found
-
-    def _fits(self, device: str, link: Link) -> bool:
-        """An index is reused after its link is gone; a link of another kind is another link."""
-        return link.kind == self._held[device].known.device.kind
 
     def _is_same(self, link: Link, held: _Held) -> bool:
         device = held.known.device
@@ -265,15 +266,16 @@ class Inventory:
         health = self._health_tracker.update(conditions, self._clock.monotonic(), wall)
         for name, each in health.items():
             self._log_once(name, "health", each.message, "device became unhealthy", "device became healthy")
-        devices = tuple(self._entry(name, health[name]) for name in sorted(self._known))
+        devices = tuple(
+            tainted(known.listed, taint, self.config.taint, health[name].since)
+            if (taint := health[name].taint)
+            else known.listed
+            for name, known in sorted(self._known.items())
+        )
         changed = (devices, health) != (self._devices, self._health)
         self._devices, self._health = devices, health
         if changed or first:
             self.subscribers.notify()
-
-    def _entry(self, name: str, health: Health) -> Object:
-        listed = self._known[name].listed
-        return tainted(listed, health.taint, self.config.taint, health.since) if health.taint else listed
 
     def _condition(self, name: str, known: Known) -> Condition | None:
         link, where = self._on_host.get(name), self._locations
@@ -317,7 +319,3 @@ def _device(name: str, facts: Facts) -> Device:
         rdma=facts.rdma.name,
         character_devices=facts.rdma.character_devices + own,
     )
-
-
-def _kept(name: str, device: Device, listed: Object | None) -> Known:
-    return Known(device=structs.replace(device, ifindex=0), listed=listed or {"name": name, "attributes": {}})

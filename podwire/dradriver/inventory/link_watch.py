@@ -110,14 +110,11 @@ class LinkWatch:
         moves.lost = False
         # An event that follows a kept one may be about the same link, whose new location is known after the look.
         if self._looking or self._events or self._concern(events):
-            self._keep(events)
+            self._events += events
+            if len(self._events) > self._limits.events:
+                self._events, self._lost = [], True
         if self._lost or (not self._looking and self._events):
             self._request_look()
-
-    def _keep(self, events: Iterable[LinkEvent | NamespaceEnded]) -> None:
-        self._events += events
-        if len(self._events) > self._limits.events:
-            self._events, self._lost = [], True
 
     def _concern(self, events: Iterable[LinkEvent | NamespaceEnded]) -> bool:
         """Whether events are about a device: one that leaves the host, or one that is in another namespace."""

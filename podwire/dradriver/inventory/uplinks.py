@@ -7,17 +7,17 @@ from podwire.linux.values import MAIN, Link, Route
 
 def uplinks(routes: Iterable[Route]) -> frozenset[int]:
     """Of each family, the links of the default routes of the main table that have the lowest metric, all of them."""
-    found = [route for route in routes if _is_way_out(route)]
+    # A default route of another kind (unreachable) leads nowhere, and so does one without a link.
+    found = [
+        route
+        for route in routes
+        if route.table == MAIN and not route.destination.prefixlen and route.kind == "unicast" and route.ifindex
+    ]
     lowest: dict[int, int] = {}
     for route in found:
         version = route.destination.version
         lowest[version] = min(route.metric, lowest.get(version, route.metric))
     return frozenset(route.ifindex for route in found if route.metric == lowest[route.destination.version])
-
-
-def _is_way_out(route: Route) -> bool:
-    """A default route that says "unreachable" leads nowhere, and one to no link neither."""
-    return route.table == MAIN and not route.destination.prefixlen and route.kind == "unicast" and bool(route.ifindex)
 
 
 def needed(links: Mapping[int, Link], out: Iterable[int]) -> frozenset[int]:
@@ -26,7 +26,8 @@ def needed(links: Mapping[int, Link], out: Iterable[int]) -> frozenset[int]:
     What is made on an uplink (a macvlan, say) is not needed by anybody on the host; what an uplink is made on is.
     """
     found: set[int] = set()
-    ends = [links[each].peer for each in out if each in links and _is_cable(links[each])]
+    uplinks_ = [links[index] for index in out if index in links]
+    ends = [link.peer for link in uplinks_ if link.kind == "veth" and below(link)]
     waiting = [*out, *ends]
     while waiting:
         index = waiting.pop()
@@ -42,7 +43,3 @@ def needed(links: Mapping[int, Link], out: Iterable[int]) -> frozenset[int]:
 def below(link: Link) -> int:
     """The link of the same namespace that a link is made on, or the other end of its cable; 0 when there is none."""
     return link.peer if link.peer_netns is None and link.peer != link.ifindex else 0
-
-
-def _is_cable(link: Link) -> bool:
-    return link.kind == "veth" and bool(below(link))

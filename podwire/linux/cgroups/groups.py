@@ -159,7 +159,10 @@ class KernelCgroups:
         while pids := self.pids(path):
             victims = list(_opened(pids))
             if tried or not self._kill_at_once(path):
-                self._kill_frozen(path, victims)
+                with self._frozen(path):
+                    victims += _opened(self.pids(path))
+                    for pidfd in victims:
+                        processes.send_signal(pidfd, signal.SIGKILL)
             tried = True
             ended = [processes.wait(pidfd, until - monotonic()) for pidfd in victims]
             for pidfd in victims:
@@ -176,12 +179,6 @@ class KernelCgroups:
                     _write(f"{_join(tree, path)}/cgroup.kill", "1")
                     done = True
         return done
-
-    def _kill_frozen(self, path: str, victims: list[int]) -> None:
-        with self._frozen(path):
-            victims += _opened(self.pids(path))
-            for pidfd in victims:
-                processes.send_signal(pidfd, signal.SIGKILL)
 
     @contextmanager
     def _frozen(self, path: str) -> Iterator[None]:

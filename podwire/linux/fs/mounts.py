@@ -65,7 +65,10 @@ class KernelMounts:
             below = where.rstrip("/") + "/"
             for mount in mounted():
                 if mount.target == where or (recursive and mount.target.startswith(below)):
-                    _remount_read_only(mount)
+                    kept = 0
+                    for option in mount.options:
+                        kept |= _FLAGS.get(option, 0)
+                    syscalls.mount(None, mount.target, None, _BIND | _REMOUNT | _READ_ONLY | kept, None)
 
     def set_propagation(self, target: Path, how: str) -> None:
         """Sets the propagation: private, slave, shared or unbindable; with a leading `r` recursively."""
@@ -86,13 +89,6 @@ class KernelMounts:
     def is_mounted(self, target: Path) -> bool:
         where = os.path.realpath(target)
         return any(mount.target == where for mount in mounted())
-
-
-def _remount_read_only(mount: Mount) -> None:
-    kept = 0
-    for option in mount.options:
-        kept |= _FLAGS.get(option, 0)
-    syscalls.mount(None, mount.target, None, _BIND | _REMOUNT | _READ_ONLY | kept, None)
 
 
 def mounted() -> list[Mount]:

@@ -53,13 +53,9 @@ class KernelAddresses:
 
 def _body(index: int, interface: Interface) -> bytes:
     packed = interface.ip.packed
-    head = _MESSAGE.pack(_FAMILY[interface.version], interface.network.prefixlen, 0, _scope(interface), index)
+    scope = 254 if interface.is_loopback else 253 if interface.is_link_local else 0  # host, link, global
+    head = _MESSAGE.pack(_FAMILY[interface.version], interface.network.prefixlen, 0, scope, index)
     return head + attribute(_LOCAL, packed) + attribute(_ADDRESS, packed)
-
-
-def _scope(interface: Interface) -> int:
-    """Host for loopback, link for link-local, else global: how far the address is known."""
-    return 254 if interface.is_loopback else 253 if interface.is_link_local else 0
 
 
 def _parsed(body: bytes) -> Address:

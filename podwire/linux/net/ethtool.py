@@ -49,7 +49,8 @@ class Ethtool:
     def features(self, index: int) -> Features:
         """NoSuchLink."""
         attrs = self._ask(_GET_FEATURES, index, "features")
-        return Features(*(_names(attrs.get(kind, b"")) for kind in (_WANTED, _ACTIVE, _CAN)))
+        sets = (_bits(attrs.get(kind, b"")) for kind in (_WANTED, _ACTIVE, _CAN))
+        return Features(*(frozenset(name for name, value in bits.items() if value) for bits in sets))
 
     def set_features(self, index: int, values: Mapping[str, bool]) -> None:
         """Requests features. Raises Refused for a name that the kernel does not know; NoSuchLink."""
@@ -97,7 +98,3 @@ def _bits(packed: bytes) -> dict[str, bool]:
         each = wire.attributes(bit)
         found[wire.string(each.get(_BIT_NAME, b""))] = _BIT_VALUE in each or _NO_MASK in attrs
     return found
-
-
-def _names(packed: bytes) -> frozenset[str]:
-    return frozenset(name for name, value in _bits(packed).items() if value)

@@ -78,7 +78,7 @@ class KernelLinks:
             case Veth():
                 requests = _new_veth(new)
             case Bridge():
-                requests = [_new_bridge(new)]
+                requests = [_new(new.name, new.up, _common(new.mtu, new.mac), "bridge", b"")]
             case Macvlan():
                 requests = [_new_macvlan(new)]
             case Ifb():
@@ -198,10 +198,6 @@ def _new_veth(new: Veth) -> list[Request]:
     if held:
         peer += u32(_NETNS_FD, held[0])
     return [_new(new.name, new.up, parts, "veth", nested(_INFO_DATA, nested(_NEW_INDEX_IN_PEER, peer)), held)]
-
-
-def _new_bridge(new: Bridge) -> Request:
-    return _new(new.name, new.up, _common(new.mtu, new.mac), "bridge", b"")
 
 
 def _new_macvlan(new: Macvlan) -> Request:

@@ -190,9 +190,6 @@ def _nft(kind: int, body: bytes) -> Changed | None:
     gone = number in _NFT_GONE
     if number not in (_NEW_ELEMENT, _GONE_ELEMENT):
         return Changed(RULESET, gone)
-    elements = wire.attributes(body, _NFT_HEAD).get(_ELEMENTS, b"")
-    return Changed(ELEMENT, gone, comments=tuple(_comment(element) for _, element in wire.iter_attributes(elements)))
-
-
-def _comment(element: bytes) -> str:
-    return keys.commented(wire.attributes(element).get(_USERDATA, b""))
+    elements = wire.iter_attributes(wire.attributes(body, _NFT_HEAD).get(_ELEMENTS, b""))
+    comments = (keys.commented(wire.attributes(element).get(_USERDATA, b"")) for _, element in elements)
+    return Changed(ELEMENT, gone, comments=tuple(comments))

@@ -9,7 +9,7 @@ from podwire.linux import errors
 from podwire.linux.net import wire
 from podwire.linux.net.netlink import Sender
 from podwire.linux.net.wire import CREATE, EXCL, REPLACE, Request, attribute, nested, u32
-from podwire.linux.values import MAIN, Network, Route
+from podwire.linux.values import MAIN, Route
 
 _NEW, _DELETE, _GET = 24, 25, 26
 _MESSAGE = Struct("=BBBBBBBBI")  # family, prefix lengths, tos, table, protocol, scope, kind, flags
@@ -134,17 +134,14 @@ def _hops(packed: bytes) -> Iterator[tuple[int, dict[int, bytes]]]:
         at += (length + 3) & ~3
 
 
-def _destination(family: int, length: int, packed: bytes | None) -> Network:
-    return IPv4Network((packed or bytes(4), length)) if family == 2 else IPv6Network((packed or bytes(16), length))
-
-
 def _parsed(body: bytes) -> Iterator[Route]:
     """One for each gateway."""
     family, length, _, _, table, protocol, scope, kind, flags = _MESSAGE.unpack_from(body)
     found = wire.attributes(body, _MESSAGE.size)
     metrics = wire.attributes(found.get(_METRICS, b""))
+    packed = found.get(_DESTINATION) or bytes(4 if family == 2 else 16)
     route = Route(
-        destination=_destination(family, length, found.get(_DESTINATION)),
+        destination=(IPv4Network if family == 2 else IPv6Network)((packed, length)),
         gateway=_way(found),
         ifindex=wire.number(found.get(_OUT)),
         source=ip_address(found[_SOURCE]) if _SOURCE in found else None,

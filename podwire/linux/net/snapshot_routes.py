@@ -83,14 +83,12 @@ class SavedRoutes:
 
     def list(self, index: int) -> tuple[SavedRoute, ...]:
         """Returns the routes of a link in all tables but the local one, in the kernel's order."""
-        return tuple(route for family in (2, 10) for route in self._list(family, index))
-
-    def _list(self, family: int, index: int) -> Iterator[SavedRoute]:
-        body = _MESSAGE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0) + u32(_OUT, index)
-        for reply in self._netlink.dump(Request(_GET, 0, body, f"list the routes of link {index}", _ERRORS)):
-            found = _kept(reply, index)
-            if found is not None:
-                yield found
+        routes = []
+        for family in (2, 10):
+            body = _MESSAGE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0) + u32(_OUT, index)
+            replies = self._netlink.dump(Request(_GET, 0, body, f"list the routes of link {index}", _ERRORS))
+            routes += [route for reply in replies if (route := _kept(reply, index)) is not None]
+        return tuple(routes)
 
     def leads_out(self, index: int) -> bool:
         """Whether any default route of the main table uses a link."""

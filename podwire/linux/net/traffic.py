@@ -66,7 +66,12 @@ class KernelTraffic:
     def shaped(self, index: int) -> Bucket | None:
         """Our bucket; its burst is right but for some bytes, as the kernel keeps it as a time."""
         found = self._qdisc(index, HANDLE)
-        return None if found is None else _bucket(wire.attributes(found.get(_OPTIONS, b"")))
+        if found is None:
+            return None
+        attrs = wire.attributes(found.get(_OPTIONS, b""))
+        rated, _, limit, ticks, _ = _PARAMETERS.unpack_from(attrs[_TBF_PARAMETERS])
+        rate = wire.number(attrs[_TBF_RATE64]) if _TBF_RATE64 in attrs else _RATE.unpack(rated)[-1]
+        return Bucket(rate, round(ticks * _TICK * rate), limit)
 
     def _qdisc(self, index: int, handle: int) -> dict[int, bytes] | None:
         """The kernel lists those of all links, whatever it is asked."""
@@ -105,12 +110,6 @@ class KernelTraffic:
         """NoSuchQdisc, NoSuchLink."""
         body = _MESSAGE.pack(0, index, _INGRESS_HANDLE, _INGRESS, 0)
         self._netlink.do(Request(_DELETE_QDISC, 0, body, f"end the redirection of link {index}", _GONE))
-
-
-def _bucket(attrs: dict[int, bytes]) -> Bucket:
-    rated, _, limit, ticks, _ = _PARAMETERS.unpack_from(attrs[_TBF_PARAMETERS])
-    rate = wire.number(attrs[_TBF_RATE64]) if _TBF_RATE64 in attrs else _RATE.unpack(rated)[-1]
-    return Bucket(rate, round(ticks * _TICK * rate), limit)
 
 
 def _detour(index: int, to: int) -> bytes:

@@ -197,7 +197,9 @@ def _new_set(table: str, number: int, spec: Set) -> bytes:
     kind = 0
     for field in spec.key:
         kind = kind << _TYPE_BITS | field.type
-    parts = [text(1, table), text(2, spec.name), _u32(3, flags), _u32(4, kind), _u32(5, _length(spec.key))]
+    lengths = [field.length for field in spec.key]
+    length = lengths[0] if len(lengths) == 1 else sum((each + 3) & ~3 for each in lengths)  # several fill whole words
+    parts = [text(1, table), text(2, spec.name), _u32(3, flags), _u32(4, kind), _u32(5, length)]
     if spec.data:
         parts += [_u32(6, spec.data.type), _u32(7, spec.data.length)]
     if spec.ranges:
@@ -207,11 +209,6 @@ def _new_set(table: str, number: int, spec: Set) -> bytes:
     if spec.counted:
         parts.append(nested(17, expressions.counter()))
     return b"".join(parts)
-
-
-def _length(fields: Sequence[Field]) -> int:
-    """A single field stands as it is, several fill whole words each."""
-    return fields[0].length if len(fields) == 1 else sum((field.length + 3) & ~3 for field in fields)
 
 
 def _chain(attrs: dict[int, bytes], rules: dict[str, list[bytes]]) -> Chain:

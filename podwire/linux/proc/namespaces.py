@@ -119,6 +119,11 @@ class KernelNamespaces:
         """Make and pin one. A file that a crash left without a namespace is used again. NamespaceExists."""
         path = self.path(name)
         operation = f"make the {self._kind} namespace {path}"
+
+        def pin() -> None:
+            syscalls.unshare(KINDS[self._kind])
+            syscalls.mount(f"/proc/thread-self/ns/{self._kind}", path, None, _BIND, None)
+
         try:
             os.makedirs(self._directory, mode=0o755, exist_ok=True)
             file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444)
@@ -132,7 +137,7 @@ class KernelNamespaces:
             pinned = syscalls.filesystem_magic(file) == syscalls.NSFS_MAGIC
             if pinned or not os.path.samestat(os.fstat(file), os.stat(path, follow_symlinks=False)):
                 raise errors.NamespaceExists(errno.EEXIST, operation)
-            in_thread(lambda: self._pin(path))
+            in_thread(pin)
         except BlockingIOError as error:
             raise errors.NamespaceExists(errno.EEXIST, operation, "it is being made") from error
         except errors.NamespaceExists:
@@ -144,10 +149,6 @@ class KernelNamespaces:
         finally:
             os.close(file)
         return PinnedNamespace(name, path, identity(path, self._kind))
-
-    def _pin(self, path: str) -> None:
-        syscalls.unshare(KINDS[self._kind])
-        syscalls.mount(f"/proc/thread-self/ns/{self._kind}", path, None, _BIND, None)
 
     def remove(self, name: str) -> None:
         """Unpin it; nothing happens when there is none. It dies when the last process and socket leave it."""

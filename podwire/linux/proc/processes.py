@@ -86,7 +86,8 @@ def spawn(
     so its size costs nothing.
     """
     _keep_descriptors()
-    raised = _above_standard(files)
+    # From 3 up, so that putting one in its place never overwrites another.
+    raised = [file if file > 2 else fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3) for file in files]
     actions = [(os.POSIX_SPAWN_DUP2, held, at) for at, held in enumerate(raised)]
     own: dict[str, Any] = {"setsigdef": _RESET, "setsigmask": (), "file_actions": actions}
     own |= {"setsid": True} if session else {"setpgroup": 0} if group else {}
@@ -109,15 +110,6 @@ def _program(name: str, env: Mapping[str, str]) -> str:
         if os.access(path, os.X_OK) and os.path.isfile(path):
             return path
     raise errors.NoSuchPath(errno.ENOENT, f"run {name}", "it is not on PATH")
-
-
-def _above_standard(files: tuple[int, ...]) -> list[int]:
-    """The same files with numbers from 3 up, so that putting one in its place never overwrites another."""
-    return [file if file > 2 else _raised(file) for file in files]
-
-
-def _raised(file: int) -> int:
-    return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def _keep_descriptors() -> None:
