@@ -136,7 +136,10 @@ class InterfacePool:
             one = wanted[index]
             why = reserved(one.link, view.uplinks) or self._unfit(index, key)
             if why:
-                self._leave_out(one.link.name, why)
+                if self._left_out.get(one.link.name) != why:
+                    self._left_out[one.link.name] = why
+                    facts = {"pool": self.settings.name, "link": one.link.name, "error": why}
+                    _log.warning("left out link of pool", extra=facts)
                 continue
             snapshot = snapshot_of(one.link, view.addresses.get(index, ()))
             self._known[key] = _Known(Record(snapshot), one.hardware, one.link, fresh=False)
@@ -148,11 +151,6 @@ class InterfacePool:
             return f"{key!r} is not a valid device id"
         owner = self._owner_of(index, self.settings.name)
         return "" if owner == self.settings.name else f"it belongs to the pool {owner}"
-
-    def _leave_out(self, name: str, why: str) -> None:
-        if self._left_out.get(name) != why:
-            self._left_out[name] = why
-            _log.warning("left out link of pool", extra={"pool": self.settings.name, "link": name, "error": why})
 
     def _search(self) -> None:
         """Searches once for devices that were out before the plugin started."""

@@ -5,7 +5,7 @@ and what needs it up (routes, the rules that use them, neighbours, queues) comes
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network
 
 from podwire.dradriver.attach import steps
 from podwire.dradriver.attach.records import Record
@@ -169,7 +169,8 @@ def carried_routes(record: Record) -> tuple[SavedRoute, ...]:
     free = [route for route in snapshot.routes if (route.destination, route.table) not in given and not route.shares]
     near = [*networks(record), *(route.destination for route in free if route.to_link)]
     near += [route.destination for route in settings.routes if route.gateway is None]
-    own = _own_addresses(record)
+    carried_addresses, given_addresses = addresses(record)
+    own = {address.ip for address in given_addresses} | {address.interface.ip for address in carried_addresses}
     table = settings.vrf.table if settings.vrf else 0
     return tuple(
         route._replace(table=table) if table and route.table == values.MAIN else route
@@ -178,21 +179,10 @@ def carried_routes(record: Record) -> tuple[SavedRoute, ...]:
     )
 
 
-def _own_addresses(record: Record) -> set[IP]:
-    carried, given = addresses(record)
-    return {address.ip for address in given} | {address.interface.ip for address in carried}
-
-
 def _reached(gateway: IP | None, near: Sequence[Network]) -> bool:
     if gateway is None or gateway.is_link_local:
         return True
-    return any(_holds(network, gateway) for network in near)
-
-
-def _holds(network: Network, address: IP) -> bool:
-    match network:
-        case IPv4Network() | IPv6Network():
-            return address.version == network.version and address in network
+    return any(gateway.version == network.version and gateway in network for network in near)
 
 
 def rules(record: Record, ways: Sequence[SavedRoute]) -> steps.AddRules:

@@ -55,13 +55,15 @@ def seen_on_host(state: Path, claim_uid: str) -> Sight:
     records = DeviceRecords(state)
     found = records.of_claim(claim_uid)
     with KernelNetwork() as network:
-        devices = tuple(_seen(network, each) for each in found)
+        devices = tuple(
+            Seen(
+                record=record,
+                link=_link(network, record.allocation.device.link),
+                pod_there=bool(record.netns) and Path(record.netns).exists(),
+            )
+            for record in found
+        )
     return Sight(devices=devices, damaged=tuple(DamagedRecords(state).list(claim_uid)))
-
-
-def _seen(network: KernelNetwork, record: Record) -> Seen:
-    there = bool(record.netns) and Path(record.netns).exists()
-    return Seen(record=record, link=_link(network, record.allocation.device.link), pod_there=there)
 
 
 def _link(network: KernelNetwork, name: str) -> str:

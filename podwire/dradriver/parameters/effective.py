@@ -86,7 +86,8 @@ def _bandwidth(claim: ResourceClaim, result: AllocatedDevice, device: Device) ->
 
 
 def _settings(said: Mapping[str, Any], device: Device, bandwidth: int | None) -> Settings:
-    vrf = _vrf(said)
+    vrf_name = said.get("interface.vrf.name")
+    vrf = Vrf(name=vrf_name, table=said.get("interface.vrf.table") or _table_of(vrf_name)) if vrf_name else None
     return Settings(
         name=said.get("interface.name", device.link),
         made=_made(said, device),
@@ -129,11 +130,6 @@ def _made(said: Mapping[str, Any], device: Device) -> Made:
         port=said.get("interface.port", VXLAN_PORT) if kind == "vxlan" else 0,
         vlan=said.get("interface.vlan", 0),
     )
-
-
-def _vrf(said: Mapping[str, Any]) -> Vrf | None:
-    name = said.get("interface.vrf.name")
-    return Vrf(name=name, table=said.get("interface.vrf.table") or _table_of(name)) if name else None
 
 
 def _table_of(name: str) -> int:

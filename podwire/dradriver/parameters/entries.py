@@ -55,10 +55,6 @@ def _rule(said: dict[str, Any]) -> Rule:
     return Rule(priority=said["priority"], table=said["table"], source=source, destination=destination)
 
 
-def _neighbour(said: dict[str, Any]) -> Neighbour:
-    return Neighbour(address=said["address"], mac=said["mac"])
-
-
 ROUTES = Entries(
     fields={
         "destination": Text(parse=texts.destination),
@@ -88,7 +84,7 @@ RULES = Entries(
 NEIGHBOURS = Entries(
     fields={"address": Text(parse=texts.address), "mac": Text(parse=texts.mac)},
     required=("address", "mac"),
-    make=_neighbour,
+    make=lambda said: Neighbour(address=said["address"], mac=said["mac"]),
     key=lambda each: each.address,
     most=64,
 )

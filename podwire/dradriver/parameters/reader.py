@@ -43,17 +43,12 @@ def read(source: Source) -> Read:
     said: dict[str, Any] = {}
     for name, value in fields:
         if name == "locks":
-            locks = _locks(source, value)
+            if not source.class_name:
+                raise Refused(f"{at}.locks", "only a DeviceClass locks fields")
+            locks = () if value is None else LOCKS.read(value, f"{at}.locks")
         else:
             said.update(_flat(FIELDS[name], value, name, f"{at}.{name}"))
     return Read(source=source, said=said, locks=locks)
-
-
-def _locks(source: Source, value: Any) -> tuple[str, ...]:
-    at = f"{source.where}.locks"
-    if not source.class_name:
-        raise Refused(at, "only a DeviceClass locks fields")
-    return () if value is None else LOCKS.read(value, at)
 
 
 def _flat(form: Any, value: Any, path: str, at: str) -> Iterator[tuple[str, Any]]:

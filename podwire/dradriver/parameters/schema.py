@@ -36,10 +36,6 @@ FEATURES = {
 and not every device has them."""
 
 
-def _features(name: str) -> tuple[str, ...]:
-    return FEATURES.get(name, (name,))
-
-
 AMBIGUOUS_FEATURE = "tx"
 AMBIGUOUS = "is another feature on every device: say which, such as tx-checksum-ip-generic"
 
@@ -92,7 +88,7 @@ FIELDS: dict[str, Form] = {
     "neighbours": NEIGHBOURS,
     "ethtool": Group(
         fields={
-            "features": Switches(parse=feature, most=64, expand=_features),
+            "features": Switches(parse=feature, most=64, expand=lambda name: FEATURES.get(name, (name,))),
             "privateFlags": Switches(parse=texts.private_flag, most=32),
         }
     ),

@@ -45,7 +45,11 @@ def network_driver(deployment: Deployment) -> list[Object]:
         *own,
         _object("v1", "ServiceAccount", namespace),
         {**_object(RBAC, "ClusterRole"), "rules": _rules()},
-        {**_object(RBAC, "ClusterRoleBinding"), **_binding(namespace)},
+        {
+            **_object(RBAC, "ClusterRoleBinding"),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
+            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
+        },
         *_slices_policy(namespace),
         *({**manifest, "metadata": {**manifest["metadata"], "labels": LABELS}} for manifest in policy()),
         *_classes(),
@@ -80,13 +84,6 @@ def _rules() -> list[Object]:
 
 def _rule(group: str, resource: str, verbs: Sequence[str]) -> Object:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
-
-
-def _binding(namespace: str) -> Object:
-    return {
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
-        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
-    }
 
 
 def _slices_policy(namespace: str) -> list[Object]:
@@ -161,7 +158,7 @@ def _daemon_set(deployment: Deployment) -> Object:
 
 def _pod(deployment: Deployment) -> Object:
     """On the host's network: its links are what the driver offers."""
-    places = [_host(name, path) for name, path, _ in _PLACES]
+    places = [{"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}} for name, path, _ in _PLACES]
     own = deployment.kubeconfig
     return {
         "serviceAccountName": NAME,
@@ -192,10 +189,6 @@ _PLACES = (
 )
 """Directories that the driver shares with the host, under the same paths: others find there by name what it put there.
 Namespaces are mounts that come and go while it runs."""
-
-
-def _host(name: str, path: str) -> Object:
-    return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
 
 
 def _container(deployment: Deployment) -> Object:

@@ -185,16 +185,13 @@ class Publisher:
             self._error = ""
             self._pauses.reset()
         except (ApiError, ClientError, NoNode) as error:
-            self._failed(error)
+            if str(error) != self._error:
+                self._error = str(error)
+                _log.warning("cannot publish resource slices; retrying", extra={"error": str(error)})
+            self._not_before = asyncio.get_running_loop().time() + self._pauses.next()
+            self._wake.set()
         finally:
             self._writing = False
-
-    def _failed(self, error: Exception) -> None:
-        if str(error) != self._error:
-            self._error = str(error)
-            _log.warning("cannot publish resource slices; retrying", extra={"error": str(error)})
-        self._not_before = asyncio.get_running_loop().time() + self._pauses.next()
-        self._wake.set()
 
     def _writes(self) -> list[Write]:
         wanted = split([each for device in self._inventory.devices() if (each := self._refused.rest(device))])
