@@ -169,9 +169,11 @@ def reconciled(stored: Object, default: Object) -> Object:
 
 
 def _add_rules(role: Object, default: Object) -> None:
-    held = msgspec.convert(role.get("rules") or (), tuple[Rule, ...])
-    if missing := uncovered(held, msgspec.convert(default["rules"], tuple[Rule, ...])):
-        role["rules"] = [*(role.get("rules") or ()), *msgspec.to_builtins(missing)]
+    rules, wanted_rules = role.get("rules") or [], default["rules"]
+    if rules != wanted_rules:  # coverage costs more than equality
+        held = msgspec.convert(rules, tuple[Rule, ...])
+        if missing := uncovered(held, msgspec.convert(wanted_rules, tuple[Rule, ...])):
+            role["rules"] = [*rules, *msgspec.to_builtins(missing)]
     wanted = default.get("aggregationRule")
     if wanted is None:
         role.pop("aggregationRule", None)
@@ -198,3 +200,23 @@ def aggregated(role: Object, roles: Iterable[Object]) -> list[Object] | None:
                 continue
             rules.extend(rule for rule in other.get("rules") or () if rule not in rules)
     return rules
+
+
+MOST_PASSES = 8
+"""Aggregated roles may consist of aggregated roles; each pass settles one level."""
+
+
+def outdated(roles: Mapping[str, Object]) -> dict[str, list[Object]]:
+    """Returns the rules that aggregated roles should have and do not have, by the keys of the roles."""
+    settled, changed = dict(roles), dict[str, list[Object]]()
+    for _ in range(MOST_PASSES):
+        found = {
+            key: rules
+            for key, role in settled.items()
+            if (rules := aggregated(role, settled.values())) is not None and rules != (role.get("rules") or [])
+        }
+        if not found:
+            break
+        changed |= found
+        settled |= {key: {**settled[key], "rules": rules} for key, rules in found.items()}
+    return {key: rules for key, rules in changed.items() if rules != (roles[key].get("rules") or [])}

@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass, field
 
-from podwire.apiserver.identity.default_policy import GROUP, aggregated
+from podwire.apiserver.identity.default_policy import GROUP, outdated
 from podwire.apiserver.identity.rbac import CLUSTER_ROLES
 from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.ports import Store
@@ -18,8 +18,6 @@ from podwire.protocols.storage import Change, Item
 _log = logging.getLogger("podwire.apiserver.identity.role_aggregation")
 
 MANAGER = FieldManager("clusterrole-aggregation-controller")
-MOST_PASSES = 8
-"""Aggregated roles may consist of aggregated roles; each pass settles one level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +51,8 @@ class RoleAggregation:
 
     async def _update(self) -> None:
         """Writes the roles whose rules are not what they consist of."""
-        for _ in range(MOST_PASSES):
-            outdated = {
-                key: rules
-                for key, role in self._roles.items()
-                if (rules := aggregated(role, self._roles.values())) is not None and rules != (role.get("rules") or [])
-            }
-            if not outdated:
-                return
-            for key, rules in outdated.items():
-                await self._write(key, rules)
+        for key, rules in outdated(self._roles).items():
+            await self._write(key, rules)
 
     async def _write(self, key: str, rules: list[Object]) -> None:
         name = self._roles[key]["metadata"]["name"]

@@ -167,3 +167,21 @@ async def test_a_controller_manager_runs_each_controller_as_a_service_account_wi
 
     assert (allowed.status, refused.status) == (200, 403)
     assert (await api.post(leases, lease, user=manager)).status == 201
+
+
+@pytest.mark.parametrize("resource", default_policy.RESOURCES)
+async def test_a_default_object_is_what_creating_it_would_store(api, resource):
+    kind = api.assembled.engine.registry.builtin(default_policy.GROUP, resource)
+    for (of, space, name), obj in DEFAULTS.items():
+        if of != resource:
+            continue
+        stored = kind.unpack(await api.store.get(kind.key(space, name)))
+        assert kind.validate(stored) == [], name
+        within = f"namespaces/{space}/" if space else ""
+        again = {**obj, "metadata": {**obj["metadata"], "name": f"{name}-again"}}
+        made = await api.made(f"{RBAC}/{within}{resource}", again)
+        rules = {"rules"} if "aggregationRule" in obj else set()
+        for field in {*made, *stored} - {"metadata"} - rules:
+            assert made.get(field) == stored.get(field), (name, field)
+        for field in ("labels", "annotations", "namespace"):
+            assert made["metadata"].get(field) == stored["metadata"].get(field), (name, field)
