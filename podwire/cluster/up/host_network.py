@@ -10,7 +10,7 @@ from pathlib import Path
 
 from podwire.cluster.up.conflist import PODS_BRIDGE
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.slots import Interface, Network, Slot
+from podwire.cluster.up.slots import BRIDGES, Interface, Network, Slot
 from podwire.cniplugins import nft_tables as tables
 from podwire.linux.errors import AddressExists, LinkExists, NoSuchLink
 from podwire.linux.net.network import KernelNetwork
@@ -34,10 +34,15 @@ delete table inet {table}
 add table inet {table} {{ comment "{tag}" ; }}
 add chain inet {table} postrouting {{ type nat hook postrouting priority srcnat; policy accept; }}
 add chain inet {table} forward {{ type filter hook forward priority filter; policy accept; }}
+add chain inet {table} input {{ type filter hook input priority filter; policy accept; }}
 {masquerades}
+add rule inet {table} forward iifname "{bridge}" oifname "{bridge}" accept
+{barriers}
 add rule inet {table} forward iifname "{bridge}" accept
 add rule inet {table} forward oifname "{bridge}" accept
 """
+_OTHER_BRIDGES = (f"{BRIDGES}*", PODS_BRIDGE)
+"""Bridges of other clusters on this host: those to their nodes, and that of the pods of a node on the host itself."""
 
 
 def has_ipv6() -> bool:
@@ -49,14 +54,31 @@ def has_ipv6() -> bool:
 
 
 def ruleset(slot: Slot, tag: str, *, ipv6: bool) -> str:
-    """Returns the nft rules: packets that leave by another link than the bridge are masqueraded."""
+    """Returns the nft rules.
+
+    Packets that leave by another link than the bridge are masqueraded. Other clusters of this host are not reached, and
+    do not reach this one: neither its nodes and pods (forwarded packets), nor its API server, which listens on addresses
+    of the host (input). The host's own packets pass neither chain.
+    """
     pairs: list[tuple[str, Network]] = [("ip", slot.nodes), ("ip", slot.pods)]
     pairs += [("ip6", slot.own6)] if ipv6 else []
+    barriers = []
+    for other in _OTHER_BRIDGES:
+        barriers += [
+            f'add rule inet {slot.table} forward iifname "{slot.bridge}" oifname "{other}" drop',
+            f'add rule inet {slot.table} forward iifname "{other}" oifname "{slot.bridge}" drop',
+        ]
+        barriers += [
+            f'add rule inet {slot.table} input iifname "{other}" iifname != "{slot.bridge}" {ip} daddr {network} drop'
+            for ip, network in pairs
+        ]
     masquerades = "\n".join(
         f'add rule inet {slot.table} postrouting {ip} saddr {network} oifname != "{slot.bridge}" masquerade'
         for ip, network in pairs
     )
-    return RULES.format(table=slot.table, bridge=slot.bridge, tag=tag, masquerades=masquerades)
+    return RULES.format(
+        table=slot.table, bridge=slot.bridge, tag=tag, masquerades=masquerades, barriers="\n".join(barriers)
+    )
 
 
 def owner_tag(layout: Layout) -> str:

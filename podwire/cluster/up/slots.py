@@ -15,6 +15,8 @@ Interface = IPv4Interface | IPv6Interface
 
 LAST = 99
 TABLES = "podwire_slot"
+BRIDGES = "podwire-br"
+"""How the names of the bridges of all slots begin."""
 KUBELET_PORT = 10250
 _FIRST_API_PORT = 16443
 _PODS6 = 0x1000
@@ -33,7 +35,7 @@ class Slot:
     @property
     def bridge(self) -> str:
         """The host's bridge to the nodes."""
-        return f"podwire-br{self.number}"
+        return f"{BRIDGES}{self.number}"
 
     @property
     def table(self) -> str:
