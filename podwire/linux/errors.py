@@ -20,6 +20,7 @@ LinuxError                   an OSError: `errno`, and `operation`, what was trie
 ├── OutOfResources                   no memory, no disk, no quota
 ├── WrongKind                it is something else (a namespace of another type, not a namespace)
 ├── PathEscapes                  a path leads out of where it must stay
+├── UntrustedPath            another user could change what is at a path; says who, and what helps
 ├── DeadlinePassed           a program or the kernel did not answer in time
 ├── TooMuchOutput            a program wrote more than it may
 ├── BadRuleset               nft rejects the ruleset; has its message
@@ -175,6 +176,18 @@ class WrongKind(LinuxError):
 
 class PathEscapes(LinuxError):
     pass
+
+
+class UntrustedPath(LinuxError):
+    def __init__(self, path: str, problem: str, remedy: str) -> None:
+        super().__init__(errno.EPERM, path, problem)
+        self.path, self.problem, self.remedy = path, problem, remedy
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.problem}: {self.remedy}"
+
+    def __reduce__(self) -> tuple[type["LinuxError"], tuple[str, str, str]]:  # type: ignore[override]
+        return type(self), (self.path, self.problem, self.remedy)
 
 
 class DeadlinePassed(LinuxError):
