@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podwire.cli.main import UserError
+from podwire.linux.fs.trust import check_directory
 from podwire.runtime.images import Image, ImageError, Images
 from podwire.runtime.images.build import BUSYBOX, ROOT_REFERENCE, archive_root, build_root
 
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.verb == "build-root" and arguments.archive is not None:
             archive_root(arguments.archive, arguments.name, arguments.busybox, arguments.words)
             return 0
-        images = Images(arguments.prefix / STORE)
+        images = Images(Path(check_directory(arguments.prefix / STORE)))
         try:
             shown = _VERBS[arguments.verb](images, arguments)
         finally:

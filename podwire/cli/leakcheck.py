@@ -5,7 +5,7 @@ import json
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_output, add_prefix
-from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.inspect import cluster_leftovers
 from podwire.inspect.leakcheck import Leftover, lasting, leaks, table
@@ -17,11 +17,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    layout = Layout(arguments.prefix.resolve())
     try:
+        layout = layout_of(arguments.prefix)
         leftovers = _look(layout)
         leftovers = lasting(leftovers, _look(layout)) if leftovers else leftovers
-    except OSError as error:
+    except (BadPrefix, OSError) as error:
         raise UserError(str(error)) from error
     if arguments.output == "json":
         print(json.dumps([leftover._asdict() for leftover in leftovers], indent=2))

@@ -7,9 +7,8 @@ from pathlib import Path
 from podwire.cli.main import UserError
 from podwire.cluster import tracing
 from podwire.cluster.up import state
-from podwire.cluster.up.layout import BadPrefix, layout_of
+from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.node_namespaces import NodeNamespaces
-from podwire.cluster.up.nodes import trace_socket
 from podwire.cluster.up.state import BrokenState
 from podwire.durable.records import NewerFormat
 
@@ -55,4 +54,4 @@ def _enter(prefix: Path, name: str) -> Path:
     if not space.exists():
         raise UserError(f"the namespaces of {name} do not exist; `podwire up` creates them")
     space.enter()
-    return trace_socket(layout, name)
+    return Layout(Path("/")).trace_socket

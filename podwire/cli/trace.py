@@ -14,6 +14,7 @@ import msgspec
 from podwire.cli.main import UserError
 from podwire.cli.trace_output import as_json, diff_as_json, listed, send
 from podwire.cluster.tracing import CollectorOptions, catch_up
+from podwire.linux.fs.trust import check_directory
 from podwire.trace import tables
 from podwire.trace.check import annotated, brief, check
 from podwire.trace.diff import diff
@@ -121,7 +122,10 @@ def _refuse(arguments: argparse.Namespace) -> None:
 
 def _directory(prefix: Path) -> Path:
     """Returns the directory of the records, if it can be read."""
-    directory = CollectorOptions.below(prefix).directory
+    try:
+        directory = Path(check_directory(CollectorOptions.below(prefix).directory))
+    except OSError as error:
+        raise UserError(str(error)) from error
     try:
         os.listdir(directory)  # noqa: PTH208 - whether it can be listed is the question
     except FileNotFoundError as error:

@@ -22,6 +22,7 @@ from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.store_tap import tapped_store
 from podwire.durable.files import write_durably
 from podwire.kinds.catalog import storage_prefixes
+from podwire.linux.fs.trust import make_directory
 from podwire.linux.machine import KernelMachine
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.protocols.settings import BadConfig
@@ -199,7 +200,8 @@ async def background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 def _open_pki(options: Options) -> Pki:
     """Opens the server's keys, with a certificate for every name and address of the server."""
-    (options.data_dir / "store").mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(options.data_dir, 0o700)
+    make_directory(options.data_dir / "store", 0o700, no_links_below=options.data_dir)
     addresses = [str(options.service_network[1])]
     hosts = (options.host, *options.also)
     addresses += [host for host in hosts if not ipaddress.ip_address(host).is_unspecified]

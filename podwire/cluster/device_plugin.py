@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.deviceplugin import Config, Paths, Plugin
+from podwire.linux.fs.trust import make_directory
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.deviceplugin.methods import PLUGIN, REGISTER
 from podwire.protocols.grpc_methods import Handler
@@ -37,6 +38,7 @@ class Options:
 async def run(options: Options) -> None:
     """Works until cancelled. Raises OSError when the links or the state of this machine cannot be used."""
     sys.setswitchinterval(SWITCH_SECONDS)
+    make_directory(options.state, 0o700)
     paths = Paths(state=options.state, device_plugins=options.device_plugins, cdi=options.cdi, sysfs=options.sysfs)
     await Plugin(options.config, _Kubelet(options), paths).run()
 

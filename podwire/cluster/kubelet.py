@@ -21,6 +21,7 @@ from podwire.kubelet.server import KubeletMetrics
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs import inotify
 from podwire.linux.fs.mounts import KernelMounts
+from podwire.linux.fs.trust import make_directory
 from podwire.linux.machine import KernelMachine
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.client_side import Client
@@ -175,7 +176,7 @@ def _text(path: Path) -> str:
 
 def _lock(root: Path) -> FileLock:
     """Locks the directory of a kubelet; the kernel releases the lock when this process ends. Raises RunsAlready."""
-    root.mkdir(mode=0o750, parents=True, exist_ok=True)
+    make_directory(root, 0o750)
     try:
         return lock_file(root / "kubelet.lock", name="kubelet", mode=0o644)
     except LockHeld as error:

@@ -32,6 +32,7 @@ from podwire.dradriver.publish.events import Recorder
 from podwire.dradriver.publish.metrics import Meter
 from podwire.dradriver.publish.publisher import Publisher
 from podwire.dradriver.publish.sockets import sockets
+from podwire.linux.fs.trust import make_directory
 from podwire.linux.net.sysfs import Sysfs
 from podwire.protocols.grpc_methods import Handler, Method
 from podwire.protocols.k8sapi.client_side import Client
@@ -129,6 +130,7 @@ def assemble(client: Client, options: Options, lock: InstanceLock | None = None)
     """Makes all parts, not running yet. Blocks; raises OSError, BadConfig."""
     clock, paths, state = SystemClock(), sockets(options.kubelet, DRIVER, options.pod_uid), options.state
     inventory = Inventory(sysfs=Sysfs(options.sysfs), clock=clock, config=options.config.offering)
+    make_directory(state, 0o700)
     attachments = Attachments(state, boot=options.boot)
     store = AddressStore(state / "addresses", options.config.pools)
     addresses = AddressManager(store, attachments, state / "leases", options.lease_limits)

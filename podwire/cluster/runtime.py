@@ -23,6 +23,7 @@ from podwire.interfaces import Clock
 from podwire.linux.cgroups.groups import KernelCgroups, mount_devices_hierarchy
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs.mounts import KernelMounts
+from podwire.linux.fs.trust import check_directory, check_files, make_directory
 from podwire.linux.proc import processes
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.proc.processes import boot_id
@@ -176,6 +177,10 @@ async def running(options: Options) -> AsyncIterator[Running]:
 async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     clock = SystemClock()
     events = Events(clock)
+    nri_options = nri_settings(options.nri, options.prefix)
+    for directory in (*_cni_directories(options), nri_options.plugin_path, nri_options.plugin_config_path):
+        check_directory(directory)
+        check_files(directory)
     stack.enter_context(_lock(options.state))
     images = await asyncio.to_thread(lambda: Images(options.state / "images", owner=options.name))
     stack.callback(images.close)
@@ -187,9 +192,7 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     stack.callback(bundles.remove_cgroup_parent)
     if options.nri.socket is None:
         private_directory(options.run / "nri")
-    nri = build_nri(
-        nri_settings(options.nri, options.prefix), bundles, lambda sandbox: events.sandbox(sandbox, "DELETED")
-    )
+    nri = build_nri(nri_options, bundles, lambda sandbox: events.sandbox(sandbox, "DELETED"))
     kernel = _kernel(options)
     records = open_records(options.state / "runtime/sandboxes", SandboxRecord)
     sandboxes = Sandboxes(records, kernel, network, nri.hooks, events, clock, boot_id())
@@ -217,7 +220,7 @@ async def _resume(parts: _Parts, service: RuntimeService, stack: contextlib.Asyn
 
 def _lock(state: Path) -> FileLock:
     """Locks the state of a runtime: no other may recover or remove our sandboxes. Raises RunsAlready."""
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(state, 0o700)
     try:
         return lock_file(state / "runtime.lock", name="runtime", mode=0o644)
     except LockHeld as error:
@@ -279,10 +282,16 @@ def _cgroups() -> KernelCgroups:
     return cgroups
 
 
-def _network(options: Options) -> CniNetwork:
-    conflists = Conflists(options.cni_conf_dir or options.prefix / "etc/cni/net.d")
+def _cni_directories(options: Options) -> tuple[Path, ...]:
+    """The directory of configurations, and those of plugins."""
     binaries = options.cni_bin_dirs or (options.state / "cni/bin", options.prefix / "opt/cni/bin")
-    plugins = Plugins(binaries, run=tracing.cni_run(tracing.tap(RUNTIME)))
+    return options.cni_conf_dir or options.prefix / "etc/cni/net.d", *binaries
+
+
+def _network(options: Options) -> CniNetwork:
+    conf_dir, *binaries = _cni_directories(options)
+    conflists = Conflists(conf_dir)
+    plugins = Plugins(tuple(binaries), run=tracing.cni_run(tracing.tap(RUNTIME)))
     return CniNetwork(conflists, plugins, options.state / "cni/cache")
 
 
@@ -306,7 +315,7 @@ def _shims(options: Options) -> ShimClient:
         )
     hybrid = Path("/sys/fs/cgroup/unified/cgroup.controllers").exists()
     root = options.run / "podwire" / Path(runtime).name
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(root, 0o700)
     cover = hybrid and Path(runtime).name == "crun"
     run = tracing.oci_run(tracing.tap(RUNTIME))
     return ShimClient(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podwire.interfaces import Tap
+from podwire.linux.fs.trust import make_directory
 from podwire.linux.proc import processes
 from podwire.trace.participants import CNI_PLUGIN, KUBELET, RUNTIME
 from podwire.transports.tapped import Call, Execution, Run, Tapped, tapped_run
@@ -52,7 +53,9 @@ class CollectorOptions:
 
     @classmethod
     def below(cls, prefix: Path, *, otlp: str = "") -> "CollectorOptions":
-        return cls(socket=prefix / "run/podwire/trace.sock", directory=prefix / "var/lib/podwire/trace", otlp=otlp)
+        return cls(
+            socket=prefix / "run/podwire/trace/trace.sock", directory=prefix / "var/lib/podwire/trace", otlp=otlp
+        )
 
 
 async def collect(options: CollectorOptions, ready: Callable[[], object] = lambda: None) -> None:
@@ -64,6 +67,7 @@ async def collect(options: CollectorOptions, ready: Callable[[], object] = lambd
     from podwire.transports.datagrams import Receiver  # noqa: PLC0415 - as above
 
     async with contextlib.AsyncExitStack() as stack:
+        make_directory(options.directory, 0o700)
         receiver = await Receiver.open(options.socket)
         stack.push_async_callback(receiver.close)
         collector = Collector(options.directory, limit=options.limit)

@@ -27,6 +27,7 @@ from podwire.cniplugins.skeleton import Call, run_all
 from podwire.durable.files import rename_over, why_unwritable
 from podwire.durable.locks import FileLock, LockHeld, lock_byte
 from podwire.linux import errors as linux
+from podwire.linux.fs.trust import check_once
 from podwire.linux.proc.stopwatch import step
 from podwire.protocols.cni.config import PluginConfig, Valid
 from podwire.protocols.cni.errors import CniError, Code
@@ -121,6 +122,7 @@ class Attachments:
 
         Raises code 11 ("try again later") after `limits.lock`, before the runtime itself gives up.
         """
+        check_once(self._data)
         os.makedirs(self._data, mode=0o700, exist_ok=True)
         path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
         seconds = call.limits.lock

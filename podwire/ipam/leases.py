@@ -27,6 +27,7 @@ from podwire.ipam import ranges
 from podwire.ipam.entries import Entries, Lease, Owner, is_address
 from podwire.ipam.ranges import RangeSet
 from podwire.linux import errors as linux
+from podwire.linux.fs.trust import check_once
 from podwire.linux.proc.namespaces import identity
 from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
@@ -96,6 +97,7 @@ class Leases:
         Requested addresses must be free, each in a set of its own; otherwise nothing is leased. The directory is
         fsynced only for a lease without a namespace: any other one is worthless after a power failure, like its pod.
         """
+        check_once(self._entries.directory)
         os.makedirs(self._entries.directory, mode=0o755, exist_ok=True)
         with self._entries.lock(self._lock_seconds):
             note = self._inspect()

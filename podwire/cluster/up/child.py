@@ -82,7 +82,7 @@ def _detach(name: str) -> None:
 
 def write_to(path: Path) -> None:
     """Redirects output to the end of a file, and input from /dev/null."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for source, target in ((nothing, 0), (file, 1), (file, 2)):
         os.dup2(source, target, inheritable=True)
@@ -98,7 +98,7 @@ def _log_to(path: Path) -> None:
 
 def _open_tag(path: Path) -> int:
     """Opens the file by which this process is identified as long as it lives."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _serve(component: Component, ready_pipe: int) -> int:

@@ -67,7 +67,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
     layout, slot = prepared.layout, prepared.slot
     gateways = tuple(str(gateway.ip) for gateway in slot.gateways(ipv6=prepared.ipv6)) if prepared.own else ()
     host = gateways[0] if prepared.own else ""
-    scheduling = apiserver.Identity(user="system:kube-scheduler", kubeconfig=layout.identity("scheduler"))
+    scheduling = apiserver.Identity(user="system:kube-scheduler", kubeconfig=layout.control_identity("scheduler"))
     return apiserver.Options(
         data_dir=layout.state / "apiserver",
         host=LOOPBACK,
@@ -131,7 +131,7 @@ def _image(prepared: Prepared) -> Component:
 
 
 def _scheduler(prepared: Prepared) -> Component:
-    options = scheduler.Options(kubeconfig=prepared.layout.identity("scheduler"))
+    options = scheduler.Options(kubeconfig=prepared.layout.control_identity("scheduler"))
 
     async def work(ready: Ready) -> None:
         ready()

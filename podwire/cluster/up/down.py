@@ -4,6 +4,7 @@ Steps that fail are reported at the end, and the record stays, so that another `
 """
 
 import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from podwire.cluster.up.status_file import lock_prefix
 from podwire.cluster.up.stop import StillThere, kill, stop
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.fs.mounts import KernelMounts, mounted
-from podwire.linux.fs.trees import remove_path
+from podwire.linux.fs.trees import remove_tree
+from podwire.linux.fs.trust import opened_parent
 
 Step = Callable[[], None]
 
@@ -123,20 +125,21 @@ class Removal:
 
     def remove_files(self) -> None:
         """The record is removed last: as long as it exists, `down` can be repeated."""
-        (self.layout.prefix / "etc/cni/net.d" / conflist.NAME).unlink(missing_ok=True)
+        _remove_tree(self.layout, self.layout.prefix / "etc/cni/net.d" / conflist.NAME)
         mounts = {Path(mount.target) for mount in mounted()}
         for path in map(Path, self._made_for_node()):
             if path not in mounts:  # `ip netns` mounts /run/netns
-                _remove_tree(path)
+                _remove_tree(self.layout, path)
         for place in (self.layout.run, self.layout.logs, self.layout.state):
             for path in place.iterdir() if place.is_dir() else ():
                 if path.name != SHARED and path != self.layout.record:
-                    _remove_tree(path)
+                    _remove_tree(self.layout, path)
         if self.layout.state.is_dir():
             state.remove(self.layout.record)
         for made in self.state.made if self.state else ():
-            with contextlib.suppress(OSError):
-                Path(made).rmdir()
+            with contextlib.suppress(OSError), opened_parent(made, no_links_below=self.layout.no_links_below) as parent:
+                if parent is not None:
+                    os.rmdir(parent[1], dir_fd=parent[0])
 
 
 def down(layout: Layout, claims: SlotClaims, *, force: bool = False) -> bool:
@@ -186,7 +189,10 @@ def _tried(name: str, step: Step) -> str:
     return ""
 
 
-def _remove_tree(path: Path) -> None:
+def _remove_tree(layout: Layout, path: Path) -> None:
+    """Removes a file or a tree; no link on the way to it is followed, and none in it."""
     if held := [mount.target for mount in mounted() if Path(mount.target).is_relative_to(path)]:
         raise NotRemoved(f"{path} is not removed: {held[0]} is a mount point")
-    remove_path(path)
+    with opened_parent(path, no_links_below=layout.no_links_below) as parent:
+        if parent is not None:
+            remove_tree(parent[0], os.fsencode(parent[1]))

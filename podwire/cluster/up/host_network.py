@@ -57,8 +57,8 @@ def ruleset(slot: Slot, tag: str, *, ipv6: bool) -> str:
     """Returns the nft rules.
 
     Packets that leave by another link than the bridge are masqueraded. Other clusters of this host are not reached, and
-    do not reach this one: neither its nodes and pods (forwarded packets), nor its API server, which listens on addresses
-    of the host (input). The host's own packets pass neither chain.
+    do not reach this one: neither its nodes and pods (forwarded packets), nor its API server, which listens on
+    addresses of the host (input). The host's own packets pass neither chain.
     """
     pairs: list[tuple[str, Network]] = [("ip", slot.nodes), ("ip", slot.pods)]
     pairs += [("ip6", slot.own6)] if ipv6 else []

@@ -1,8 +1,12 @@
 """The paths of a cluster below its prefix."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from podwire.linux.errors import LinuxError
+from podwire.linux.fs import trust
 
 FIRST = "node-1"
 """The node whose directories are the cluster's own."""
@@ -48,8 +52,8 @@ class Layout:
 
     @property
     def status(self) -> Path:
-        """The status file of the supervisor."""
-        return self.run / "status.json"
+        """The status file of the supervisor; beside the tags, where no node can write."""
+        return self.component_tags / "status.json"
 
     @property
     def component_tags(self) -> Path:
@@ -63,11 +67,17 @@ class Layout:
 
     @property
     def trace_socket(self) -> Path:
-        return self.run / "trace.sock"
+        """In a directory of its own, which all nodes see."""
+        return self.run / "trace/trace.sock"
 
     @property
     def runtime_socket(self) -> Path:
         return self.run / "cri.sock"
+
+    @property
+    def no_links_below(self) -> Path | None:
+        """Below a prefix of ours, directories are directories; on the host itself, root may have put links."""
+        return None if self.is_default else self.prefix
 
     def log(self, component: str) -> Path:
         return self.logs / f"{component}.log"
@@ -76,8 +86,12 @@ class Layout:
         return self.pins / node / kind
 
     def identity(self, name: str) -> Path:
-        """The kubeconfig of a component."""
+        """The kubeconfig of a component on a node."""
         return self.state / "identities" / f"{name}.kubeconfig"
+
+    def control_identity(self, name: str) -> Path:
+        """The kubeconfig of a component of the control plane, which nodes do not see."""
+        return self.state / "apiserver/identities" / f"{name}.kubeconfig"
 
     @property
     def homes(self) -> Path:
@@ -99,11 +113,23 @@ class Layout:
 
 
 def layout_of(prefix: Path) -> Layout:
-    """Returns the layout below a prefix, which may be relative. Raises BadPrefix."""
-    resolved = prefix.resolve()
+    """Returns the layout below a prefix, which may be relative. Raises BadPrefix, also if others could change it."""
+    try:
+        layout = Layout(Path(trust.check_directory(prefix)))
+    except LinuxError as error:
+        raise BadPrefix(str(error)) from error
+    resolved = layout.prefix
     if len(os.fsencode(resolved)) > LONGEST:
         reason = f"longer than {LONGEST} bytes, so that socket paths below it would exceed the kernel's limit"
-        raise BadPrefix(f"{resolved}: {reason}; choose a shorter one, such as /tmp/pw")
-    if resolved.exists() and not resolved.is_dir():
-        raise BadPrefix(f"{resolved}: is not a directory")
-    return Layout(resolved)
+        raise BadPrefix(f"{resolved}: {reason}; choose a shorter one, such as /srv/pw")
+    check_directories(layout, (layout.state, layout.run, layout.logs, layout.component_tags, layout.homes))
+    return layout
+
+
+def check_directories(layout: Layout, paths: Iterable[Path]) -> None:
+    """Checks directories below a prefix, as far as they exist: they are ours, and not links. Raises BadPrefix."""
+    try:
+        for path in paths:
+            trust.check_directory(path, no_links_below=layout.no_links_below)
+    except LinuxError as error:
+        raise BadPrefix(str(error)) from error

@@ -33,9 +33,14 @@ STANDARD = (
 """Paths that plugins and other programs hard-code; `/var/run` is `/run`."""
 
 OWN = ("etc/podwire", "run/podwire", "var/lib/podwire", "var/log/podwire")
+"""Podwire's own paths on a node that has directories of its own."""
 
-SHARED = "run/podwire/cluster"
-"""The cluster's `/run/podwire` on a node that has its own: the trace collector listens there."""
+FIRST_STATE = ("cni", "device-plugin", "identities", "images", "kubelet", "network-driver", "nri-network", "runtime")
+"""The state of the first node, which has the cluster's directories: all that it sees of `/var/lib/podwire`. Beside it
+are the keys and the store of the API server, the administrator's kubeconfig, the cluster's record and other nodes."""
+
+TRACE = "run/podwire/trace"
+"""The directory of the trace collector's socket, on every node."""
 
 HIDDEN = ("run/containerd", "run/crio", "run/docker.sock", "run/docker")
 """Sockets of other runtimes of this host."""
@@ -65,12 +70,20 @@ def sources(layout: Layout, node: str) -> dict[str, Path]:
     """Returns every path that a node has for itself or shares with other nodes, and its source."""
     below, home = layout.standard(node), layout.home(node)
     paths = {path: below / path for path in STANDARD}
-    if not home.is_default:
-        paths |= {path: home.prefix / path for path in OWN}
     if home != layout:
-        paths |= {SHARED: layout.run}
-        paths |= {f"var/lib/podwire/{path}": layout.state / path for path in ("cni/bin", "images")}
-    return paths
+        paths |= {path: home.prefix / path for path in OWN}
+        paths |= {TRACE: layout.trace_socket.parent}
+        return paths | {f"var/lib/podwire/{path}": layout.state / path for path in ("cni/bin", "images")}
+    paths |= {f"var/lib/podwire/{path}": layout.state / path for path in FIRST_STATE}
+    paths |= {"var/log/podwire": layout.homes / node / "var/log/podwire"}  # the cluster's logs are not the node's
+    shared = () if layout.is_default else ("etc/podwire", "run/podwire")
+    return paths | {path: layout.prefix / path for path in shared}
+
+
+def masked(layout: Layout, node: str) -> list[Path]:
+    """Returns directories that are empty on a node: the cluster's prefix, and the supervisor's files."""
+    paths = [] if layout.is_default else [layout.prefix]
+    return paths if layout.home(node) != layout else [*paths, Path("/run/podwire", layout.component_tags.name)]
 
 
 def covers(shown: Mapping[str, Path], exists: Callable[[str], bool]) -> list[Cover]:

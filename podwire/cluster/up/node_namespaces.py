@@ -15,6 +15,7 @@ from podwire.cluster.up import node_mounts
 from podwire.cluster.up.layout import Layout
 from podwire.linux.errors import LinuxError, NoSuchMount, Refused
 from podwire.linux.fs.mounts import KernelMounts, mounted
+from podwire.linux.fs.trust import make_directory
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc import mount_namespaces
 from podwire.linux.proc.namespaces import KernelNamespaces, identity, in_thread
@@ -67,7 +68,8 @@ class NodeNamespaces:
         """
         self.remove()
         for source in node_mounts.sources(self.layout, self.name).values():
-            source.mkdir(mode=0o755, parents=True, exist_ok=True)
+            mode = 0o700 if source.parent == self.layout.state else 0o755
+            make_directory(source, mode, no_links_below=self.layout.no_links_below)
         _private_mount(self.layout.pins)
         KernelNamespaces(self.net.parent, "net").create("net")
         with KernelNetwork(self.net) as network:
@@ -181,8 +183,8 @@ def _made(space: NodeNamespaces, furnish: Work | None) -> str:
 
 def _furnish(space: NodeNamespaces, more: Work | None) -> None:
     """1. Mounts of the host propagate in, ours do not propagate out.  2. Pins of other namespaces are unmounted: a copy
-    would keep them alive.  3. The node's own `/sys`, which shows its own links.  4. The node's own paths.  5.
-    Additional mounts. 6. Mounts of a container propagate to other containers."""
+    would keep them alive.  3. The node's own `/sys`, which shows its own links.  4. The node's own paths; the
+    rest of the cluster is hidden.  5. Additional mounts.  6. Mounts of a container propagate to other containers."""
     mounts = KernelMounts()
     mounts.set_propagation("/", "rslave")
     for mount in reversed(mounted()):
@@ -192,6 +194,8 @@ def _furnish(space: NodeNamespaces, more: Work | None) -> None:
     _own_sys(mounts)
     shown = node_mounts.sources(space.layout, space.name)
     node_mounts.compose(node_mounts.covers(shown, lambda base: Path("/", base).is_dir()))
+    for path in node_mounts.masked(space.layout, space.name):
+        mounts.mount("podwire", path, "tmpfs", ["ro", "nosuid", "nodev", "noexec", "mode=0755", "size=4k"])
     if more is not None:
         more()
     mounts.set_propagation("/", "rshared")

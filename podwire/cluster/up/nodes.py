@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.cluster import runtime
-from podwire.cluster.up import node_mounts
 from podwire.cluster.up.layout import FIRST, Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.slots import Network, Slot
@@ -48,7 +47,7 @@ class Node:
     @property
     def trace_socket(self) -> Path:
         """The trace collector's socket, as the node sees it."""
-        return trace_socket(self.layout, self.name) if self.record.own else self.layout.trace_socket
+        return self.inside.trace_socket
 
     @property
     def runtime(self) -> runtime.Options:
@@ -69,11 +68,6 @@ class Node:
     def called(self, component: str) -> str:
         """Returns `runtime` for the first node, `runtime@node-2` for the second."""
         return component if self.record.number == 1 else f"{component}@{self.name}"
-
-
-def trace_socket(layout: Layout, node: str) -> Path:
-    """Returns the trace collector's socket as a node with its own namespaces sees it."""
-    return _ROOT.trace_socket if layout.home(node) == layout else _ROOT.prefix / node_mounts.SHARED / "trace.sock"
 
 
 def planned(known: tuple[NodeRecord, ...], wanted: int | None, first: NodeRecord) -> tuple[NodeRecord, ...]:

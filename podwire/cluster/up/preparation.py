@@ -9,15 +9,16 @@ import msgspec
 
 from podwire.cluster.hardware import node_setup
 from podwire.cluster.hardware.profile import Profile
-from podwire.cluster.up import conflist, host_network, node_routes, placement, state
-from podwire.cluster.up.layout import FIRST, Layout
+from podwire.cluster.up import conflist, host_network, node_mounts, node_routes, placement, state
+from podwire.cluster.up.layout import FIRST, BadPrefix, Layout, check_directories
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.nodes import Node, objection, planned
 from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.cluster.up.slots import Slot, collisions
 from podwire.cluster.up.state import NodeRecord, State
 from podwire.dradriver.config import Config as NetworkDriver
-from podwire.linux.errors import NoSuchLink
+from podwire.linux.errors import NoSuchLink, UntrustedPath
+from podwire.linux.fs.trust import check_files, make_directory
 from podwire.linux.net.network import KernelNetwork
 from podwire.runtime.cni import CheckSettings
 from podwire.runtime.cni.check import DEFAULT_SETTINGS
@@ -81,6 +82,7 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
     1. Directories.  2. Decide and claim, or load what was decided before.  3. Forwarding.  4. Namespaces, bridge, veth
     pairs. 5. Simulated hardware.  6. CNI plugins and the default network.
     """
+    check_standard(layout)
     known = state.load(layout.record)
     check_same(known, wanted)
     _check_runtime(wanted.runtime or (known.runtime if known else "podwire"))
@@ -88,7 +90,7 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
     owners = () if known else tuple(_owners(layout, wanted))
     made = known.made if known else made
     for path in (layout.state, layout.run, layout.logs, layout.component_tags):
-        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_directory(path, no_links_below=layout.no_links_below)
     decided = _decided(layout, known, wanted, owners, made, claims)
     prepared = Prepared(
         layout=layout,
@@ -106,6 +108,17 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
     _place(prepared)
     _network(prepared)
     return prepared
+
+
+def check_standard(layout: Layout) -> None:
+    """Checks the directories of all nodes, as far as they exist, and the programs that runtimes execute. BadPrefix."""
+    for below in {layout.prefix, *(layout.standard(node) for node in layout.nodes())}:
+        check_directories(layout, (below / path for path in (*node_mounts.STANDARD, *node_mounts.OWN)))
+        try:
+            for path in ("opt/cni/bin", "opt/nri/plugins"):
+                check_files(below / path)
+        except UntrustedPath as error:
+            raise BadPrefix(str(error)) from error
 
 
 def check_same(known: State | None, wanted: UpOptions) -> None:
@@ -224,6 +237,7 @@ def _network(prepared: Prepared) -> None:
     conflist.put_plugins(prepared.layout.state / "cni/bin")
     for node in prepared.nodes:
         below = prepared.layout.standard(node.name) if node.record.own else prepared.layout.prefix
+        make_directory(below / "etc/cni/net.d", no_links_below=prepared.layout.no_links_below)
         conflist.write(below / "etc/cni/net.d", node.pod_ranges)
         for path in ("var/log/pods", "var/log/containers"):
-            Path(below / path).mkdir(mode=0o755, parents=True, exist_ok=True)
+            make_directory(below / path, no_links_below=prepared.layout.no_links_below)

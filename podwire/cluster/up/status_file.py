@@ -12,6 +12,7 @@ from podwire.cluster.up.supervisor import Process
 from podwire.durable.files import replace_file
 from podwire.durable.locks import FileLock, LockHeld, holder_pid, lock_file
 from podwire.linux.errors import LinuxError, NoSuchProcess
+from podwire.linux.fs.trust import make_directory
 from podwire.linux.proc import processes
 
 SUPERVISOR = "supervisor"
@@ -48,7 +49,7 @@ class SupervisorStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 def lock_prefix(layout: Layout) -> FileLock:
     """Locks a prefix; a process that inherits the descriptor holds the lock, too. Raises PrefixLocked."""
-    layout.component_tags.mkdir(mode=0o755, parents=True, exist_ok=True)
+    make_directory(layout.component_tags, no_links_below=layout.no_links_below)
     path = layout.component_tags / SUPERVISOR
     try:
         return lock_file(path, name="podwire up")

@@ -20,6 +20,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 from podwire.linux import errors
 from podwire.linux.fs.paths import open_beneath
@@ -41,6 +42,12 @@ def check_directory(path: Path, *, no_links_below: Path | None = None) -> str:
         remedy = f"look at what is in it, then `chmod go-w {resolved}`, or choose another directory"
         raise errors.UntrustedPath(resolved, problem, remedy)
     return resolved
+
+
+@lru_cache(64)
+def check_once(path: str) -> None:
+    """Like `check_directory`, once in a process: what was trusted stays so, because only this user can change it."""
+    check_directory(path)
 
 
 def _resolve(path: Path, no_links_below: Path | None) -> tuple[str, os.stat_result | None]:
@@ -159,16 +166,17 @@ def _check_above(path: str, status: os.stat_result) -> None:
         )
 
 
-def _unknown_owners() -> set[int]:
+@lru_cache(1)
+def _unknown_owners() -> frozenset[int]:
     """In a user namespace that does not map the host's root, the host's directories belong to the overflow uid."""
     try:
         with open("/proc/self/uid_map", encoding="ascii") as file:
             if file.read().split() == _ALL_IDS:
-                return set()
+                return frozenset()
         with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
-            return {int(file.read())}
+            return frozenset({int(file.read())})
     except (OSError, ValueError):
-        return set()
+        return frozenset()
 
 
 def _name(uid: int) -> str:

@@ -16,7 +16,7 @@ def test_a_prefix_that_is_too_long_for_sockets_is_refused():
 
 
 def test_a_prefix_that_is_a_file_is_refused():
-    with pytest.raises(BadPrefix, match="is not a directory"):
+    with pytest.raises(BadPrefix, match="Not a directory"):
         layout_of(Path("/etc/passwd"))
 
 

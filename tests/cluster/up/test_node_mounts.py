@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.node_mounts import OWN, STANDARD, Cover, covers, sources
+from podwire.cluster.up.node_mounts import FIRST_STATE, OWN, STANDARD, Cover, covers, masked, sources
 
 EVERYTHING = {"etc", "opt", "run", "var/lib", "var/log", "var", ""}
 
@@ -20,7 +20,7 @@ def test_standard_paths_are_mounted_below_lasting_directories():
         "etc": {"etc/cdi", "etc/cni/net.d", "etc/nri/conf.d", "etc/podwire"},
         "opt": {"opt/cni/bin", "opt/nri/plugins"},
         "run": {"run/cdi", "run/netns", "run/nri", "run/podwire"},
-        "var/lib": {"var/lib/cni", "var/lib/kubelet", "var/lib/podwire"},
+        "var/lib": {"var/lib/cni", "var/lib/kubelet", *(f"var/lib/podwire/{name}" for name in FIRST_STATE)},
         "var/log": {"var/log/containers", "var/log/pods", "var/log/podwire"},
     }
 
@@ -37,21 +37,27 @@ def test_the_deepest_directory_that_is_there_is_covered(there, path, base):
     assert path in planned(there)[base]
 
 
-def test_the_default_prefix_shares_podwires_own_directories_with_the_host():
-    shown = sources(Layout(Path("/")), "node-1")
-    assert set(shown) == set(STANDARD)
-    assert shown["etc/cni/net.d"] == Path("/var/lib/podwire/nodes/node-1/etc/cni/net.d")
-    assert set(sources(Layout(Path("/tmp/pw")), "node-1")) == {*STANDARD, *OWN}
+@pytest.mark.parametrize("prefix", ["/", "/tmp/pw"])
+def test_the_first_node_shares_directories_with_the_cluster_but_not_its_secrets(prefix):
+    layout = Layout(Path(prefix))
+    shown = sources(layout, "node-1")
+    below = Path("/var/lib/podwire/nodes/node-1") if layout.is_default else layout.prefix
+    assert shown["etc/cni/net.d"] == below / "etc/cni/net.d"
+    secrets = (layout.kubeconfig, layout.control_identity("scheduler"), layout.record, layout.homes, layout.logs)
+    for secret in (*secrets, layout.state / "apiserver/pki"):
+        assert not any(secret.is_relative_to(source) for source in shown.values()), secret
+    assert Path("/run/podwire/components") in masked(layout, "node-1")
+    assert (layout.prefix in masked(layout, "node-2")) is (prefix != "/")
 
 
 @pytest.mark.parametrize("prefix", ["/", "/tmp/pw"])
 def test_a_second_node_shares_only_images_plugins_and_the_collector(prefix):
     shown = sources(Layout(Path(prefix)), "node-2")
     below = Path(prefix, "var/lib/podwire/nodes/node-2")
-    shared = {"run/podwire/cluster", "var/lib/podwire/cni/bin", "var/lib/podwire/images"}
+    shared = {"run/podwire/trace", "var/lib/podwire/cni/bin", "var/lib/podwire/images"}
     assert {each: shown[each] for each in (*STANDARD, *OWN)} == {each: below / each for each in (*STANDARD, *OWN)}
     assert set(shown) == {*STANDARD, *OWN, *shared}
-    assert shown["run/podwire/cluster"] == Path(prefix, "run/podwire")
+    assert shown["run/podwire/trace"] == Path(prefix, "run/podwire/trace")
     assert shown["var/lib/podwire/images"] == Path(prefix, "var/lib/podwire/images")
     for each in covers(shown, lambda base: base in EVERYTHING):
         paths = list(each.shown)

@@ -6,7 +6,7 @@ from podwire.apiserver.identity import default_policy
 from podwire.apiserver.identity.users import User, node_name
 from podwire.cluster.up.components import apiserver_options, components
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.nodes import MOST, Node, objection, planned, runtime_on_host, trace_socket
+from podwire.cluster.up.nodes import MOST, Node, objection, planned, runtime_on_host
 from podwire.cluster.up.preparation import Prepared
 from podwire.cluster.up.slots import Slot
 from podwire.cluster.up.state import NodeRecord, State
@@ -69,7 +69,7 @@ def test_the_first_node_is_like_the_only_node():
     first = node(1)
     assert first.home == PREFIX
     assert first.called("runtime") == "runtime"
-    assert first.trace_socket == Path("/run/podwire/trace.sock")
+    assert first.trace_socket == Path("/run/podwire/trace/trace.sock")
     assert first.runtime.cgroup_parent == runtime_on_host(PREFIX).cgroup_parent
     assert first.runtime.name == ""
 
@@ -78,7 +78,7 @@ def test_another_node_has_a_home_cgroups_and_names_of_its_own():
     second = node(2)
     assert second.home.state == Path("/tmp/pw/var/lib/podwire/nodes/node-2/var/lib/podwire")
     assert second.called("runtime") == "runtime@node-2"
-    assert second.trace_socket == trace_socket(PREFIX, "node-2") == Path("/run/podwire/cluster/trace.sock")
+    assert second.trace_socket == Path("/run/podwire/trace/trace.sock")
     assert second.runtime.name == "node-2"
     assert second.runtime.cgroup_parent == f"{runtime_on_host(PREFIX).cgroup_parent}-node-2"
     assert second.runtime.cgroup_parent == runtime_on_host(PREFIX, "node-2").cgroup_parent
@@ -96,7 +96,7 @@ def test_a_host_that_is_called_like_a_node_is_not_one():
     host = NodeRecord(name="node-2", number=1, own=False)
     (found,) = prepared(host, layout=Layout(Path("/"))).nodes
     assert found.home == Layout(Path("/"))
-    assert found.trace_socket == Path("/run/podwire/trace.sock")
+    assert found.trace_socket == Path("/run/podwire/trace/trace.sock")
 
 
 def test_every_node_has_its_processes_and_one_cluster_has_the_rest():

@@ -67,7 +67,7 @@ class Running:
         raise AssertionError(f"it never said {words}")
 
     def pid(self, name):
-        notes = json.loads((self.home / "run/podwire/status.json").read_text())
+        notes = json.loads((self.home / "run/podwire/components/status.json").read_text())
         return next(component["pid"] for component in notes["components"] if component["name"] == name)
 
     def order(self):

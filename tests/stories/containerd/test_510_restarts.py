@@ -13,7 +13,7 @@ SILENCE = "runtime sends no container events"
 
 def pid_of(cluster, component):
     """Of a component of `podwire up`, as the machine counts; 0 while there is none."""
-    status = json.loads((cluster.machine.root / "run/podwire/status.json").read_text())
+    status = json.loads((cluster.machine.root / "run/podwire/components/status.json").read_text())
     return next(each["pid"] for each in status["components"] if each["name"] == component)
 
 

@@ -39,7 +39,7 @@ class Plugin:
         words = [clusters.PODWIRE, "node", "exec", "--prefix", self._cluster.prefix, "node-1", "--"]
         words += [clusters.PODWIRE, "nri-network", "--kubeconfig", KUBECONFIG, "--node-name", "node-1"]
         words += ["--listen", f"127.0.0.1:{PAGES}"]
-        trace = {"PODWIRE_TRACE": "/run/podwire/trace.sock"}
+        trace = {"PODWIRE_TRACE": "/run/podwire/trace/trace.sock"}
         with self.log.open("ab") as log:
             command = [
                 "env",
