@@ -30,6 +30,7 @@ LinuxError                   an OSError: `errno`, and `operation`, what was trie
 import errno
 import os
 from collections.abc import Mapping
+from typing import Any
 
 
 class LinuxError(OSError):
@@ -46,7 +47,7 @@ class LinuxError(OSError):
         reason = os.strerror(self.errno)
         return f"{self.operation}: {reason}" + (f" ({self.detail})" if self.detail else "")
 
-    def __reduce__(self) -> tuple[type["LinuxError"], tuple[int, str, str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.errno, self.operation, self.detail)
 
 
@@ -186,7 +187,7 @@ class UntrustedPath(LinuxError):
     def __str__(self) -> str:
         return f"{self.path} {self.problem}: {self.remedy}"
 
-    def __reduce__(self) -> tuple[type["LinuxError"], tuple[str, str, str]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path, self.problem, self.remedy)
 
 

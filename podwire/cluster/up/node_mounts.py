@@ -81,8 +81,8 @@ def sources(layout: Layout, node: str) -> dict[str, Path]:
 
 
 def masked(layout: Layout, node: str) -> list[Path]:
-    """Returns directories that are empty on a node: the cluster's prefix, and the supervisor's files."""
-    paths = [] if layout.is_default else [layout.prefix]
+    """Returns directories that are empty on a node: the cluster's own below the prefix, and the supervisor's files."""
+    paths = [] if layout.is_default else [layout.prefix / top for top in ("etc", "opt", "run", "var")]
     return paths if layout.home(node) != layout else [*paths, Path("/run/podwire", layout.component_tags.name)]
 
 

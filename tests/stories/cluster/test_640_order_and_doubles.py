@@ -120,7 +120,7 @@ def test_a_second_up_a_second_kubelet_and_a_second_scheduler_do_no_harm(cluster,
     assert refused.returncode == 1
     assert "another kubelet uses /var/lib/kubelet" in refused.stderr
     assert "Traceback" not in refused.stderr
-    words = [cluster.program, "scheduler", "--kubeconfig", cluster.layout.identity("scheduler")]
+    words = [cluster.program, "scheduler", "--kubeconfig", cluster.layout.control_identity("scheduler")]
     second = subprocess.Popen(cluster.space.command(*words), stderr=subprocess.PIPE, text=True)
     try:
         assert any("scheduler is synced" in line for line in second.stderr)  # handlers are installed now
