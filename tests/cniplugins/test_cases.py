@@ -160,7 +160,7 @@ def test_keys_are_case_insensitive(host, refused):
 def test_full_disk_is_an_error_that_leaves_nothing(host, refused, place):
     folder = host.root / ("ipam" if place == "leases" else "records")
     folder.mkdir()
-    syscalls.mount("full", str(folder), "tmpfs", 0, "nr_inodes=16,size=1m")
+    syscalls.mount("full", str(folder), "tmpfs", 0, "nr_inodes=16,size=1m,mode=0755")
     host.way = "in process" if host.way == "daemon" else host.way  # a daemon would do what its own mounts say
     config = host.bridge(*DUAL, ipMasq=True)
     for each in ("before", "a"):

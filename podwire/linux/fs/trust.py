@@ -54,7 +54,8 @@ def _resolve(path: Path, no_links_below: Path | None) -> tuple[str, os.stat_resu
     """Returns the path without symlinks, and its status if it exists. Everything above it is checked."""
     ours = "" if no_links_below is None else os.path.join(os.path.abspath(no_links_below), "")
     trusted = {0, os.geteuid()} | _unknown_owners()
-    pending = _parts(os.path.join(os.getcwd(), path))
+    given = os.fspath(path)
+    pending = _parts(given if given.startswith("/") else os.path.join(os.getcwd(), given))
     at, followed = "/", 0
     status = os.lstat(at)
     _check_owner(at, status, trusted)
@@ -73,7 +74,7 @@ def _resolve(path: Path, no_links_below: Path | None) -> tuple[str, os.stat_resu
                 remedy = "remove it, or choose another directory"
                 raise errors.UntrustedPath(inner, "is a symlink where a directory belongs", remedy)
             if followed > _MOST_LINKS:
-                raise errors.PathEscapes(errno.ELOOP, f"open {os.fspath(path)}")
+                raise errors.PathEscapes(errno.ELOOP, f"open {given}")
             target = os.readlink(inner)
             pending += _parts(target)
             at = "/" if target.startswith("/") else at
@@ -117,7 +118,7 @@ def opened_parent(path: Path, *, no_links_below: Path | None = None) -> Iterator
 
     The parent is opened without following links, as `check_directory` found it. Raises UntrustedPath, OSError.
     """
-    directory, name = os.path.split(os.path.abspath(path))
+    directory, name = os.path.split(os.fspath(path))
     resolved, status = _resolve(directory, no_links_below)
     if status is not None:
         _check_above(resolved, status)
