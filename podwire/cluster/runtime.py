@@ -178,7 +178,8 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     clock = SystemClock()
     events = Events(clock)
     nri_options = nri_settings(options.nri, options.prefix)
-    for directory in (*_cni_directories(options), nri_options.plugin_path, nri_options.plugin_config_path):
+    of_nri = (nri_options.plugin_path, nri_options.plugin_config_path)
+    for directory in (*_cni_directories(options), *(path for path in of_nri if path is not None)):
         check_directory(directory)
         check_files(directory)
     stack.enter_context(_lock(options.state))
