@@ -96,12 +96,12 @@ class Cluster:
 
     def run_pod(self) -> str:
         """A web server; its address."""
-        self._until_account()
+        self.until_account()
         self.kubectl("apply", "-f", "-", stdin=json.dumps(POD))
         self.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
         return self.kubectl("get", "pod", "web", "-o", "jsonpath={.status.podIP}")
 
-    def _until_account(self) -> None:
+    def until_account(self) -> None:
         """No pod is taken before its service account is there; a controller makes it after the start."""
         words = ("kubectl", "--kubeconfig", self.kubeconfig, "get", "serviceaccount", "default")
         eventually(lambda: self.machine.run(*words).returncode == 0, SECONDS)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stories.machine_support import BEGINNING, OWNER, PODWIRE, SECONDS, Cluster, Machine, named_by
+from tests.stories.machine_support import BEGINNING, OWNER, POD, PODWIRE, SECONDS, Cluster, Machine, named_by
 
 SOAK, SEED = bool(os.environ.get("PODWIRE_SOAK")), os.environ.get("PODWIRE_CRASH_SEED", "1")
 IDENTITY = "jsonpath={.metadata.uid} {.status.containerStatuses[0].containerID}"
@@ -127,6 +127,31 @@ def test_up_twice_reports_it_and_status_lists_every_process(cluster: Cluster):
     assert set(names) >= {"supervisor", "trace", "apiserver", "runtime", "scheduler", "kubelet"}
     assert all(name["state"] == "ready" and name["memoryBytes"] > 0 for name in names.values())
     assert "runtime" in cluster.podwire("status").stdout
+
+
+def test_a_node_reads_the_secrets_of_its_own_pods_and_no_component_becomes_administrator(cluster: Cluster):
+    cluster.up("--nodes", "2")
+    cluster.kubectl("create", "secret", "generic", "word", "--from-literal=a=b")
+    on_second = {**POD["spec"], "nodeName": "node-2", "volumes": [{"name": "v", "secret": {"secretName": "word"}}]}
+    cluster.until_account()
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps({**POD, "spec": on_second}))
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+
+    state = cluster.prefix / "var/lib/podwire"
+    identities = {path: path.stem for path in state.rglob("identities/*.kubeconfig")}
+    assert sorted({*identities.values()}) == ["gpu-driver", "kubelet", "network-driver", "nri-network", "scheduler"]
+    binding = ("create", "clusterrolebinding", "mine", "--clusterrole=cluster-admin", "--group=system:authenticated")
+    readers = []
+    for path in identities:
+
+        def ask(*words: object, path: Path = path) -> subprocess.CompletedProcess[str]:
+            return cluster.machine.run("kubectl", "--kubeconfig", path, *words)
+
+        assert "is forbidden" in ask("get", "secrets", "-A").stderr
+        assert "is forbidden" in ask(*binding).stderr
+        readers += [path] if ask("get", "secret", "word").returncode == 0 else []
+    assert readers == [state / "nodes/node-2/var/lib/podwire/identities/kubelet.kubeconfig"]
+    cluster.kubectl("exec", "web", "--", "true")
 
 
 def test_a_component_that_is_killed_comes_back(cluster: Cluster):

@@ -9,6 +9,7 @@ process that serves the watch, so the graph knows the pod when the kubelet asks 
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -27,6 +28,8 @@ from podwire.apiserver.ports import Store
 from podwire.apiserver.read.informer import follow
 from podwire.kinds.resource import PREFIX
 from podwire.protocols.storage import Change, Item
+
+_log = logging.getLogger("podwire.apiserver.identity.node_graph")
 
 PODS, VOLUMES = f"{PREFIX}pods/", f"{PREFIX}persistentvolumes/"
 ATTACHMENTS, SLICES = f"{PREFIX}volumeattachments/", f"{PREFIX}resourceslices/"
@@ -163,13 +166,21 @@ class NodeGraphInformer:
     async def _on_list(self, prefix: str, items: list[Item]) -> None:
         self._graph.keep(prefix, (item.key for item in items))
         for item in items:
-            self._graph.put(item.key, item.value)
+            self._put(item)
 
     async def _on_change(self, change: Change) -> None:
         if change.item is None:
             self._graph.drop(change.key)
         else:
-            self._graph.put(change.key, change.item.value)
+            self._put(change.item)
+
+    def _put(self, item: Item) -> None:
+        """An object that cannot be read is related to no node, and does not stop the server."""
+        try:
+            self._graph.put(item.key, item.value)
+        except msgspec.MsgspecError as error:
+            self._graph.drop(item.key)
+            _log.warning("cannot read a stored object that nodes need", extra={"key": item.key, "error": str(error)})
 
 
 Related = Callable[[str, str, str, str], bool]

@@ -1,12 +1,17 @@
 """Informer that keeps the RBAC cache up to date."""
 
 import asyncio
+import logging
 from functools import partial
+
+import msgspec
 
 from podwire.apiserver.identity.rbac import PLACES, Roles
 from podwire.apiserver.ports import Store
 from podwire.apiserver.read.informer import follow
 from podwire.protocols.storage import Change, Item
+
+_log = logging.getLogger("podwire.apiserver.identity.rbac")
 
 
 class RbacInformer:
@@ -28,10 +33,18 @@ class RbacInformer:
     async def _on_list(self, prefix: str, items: list[Item]) -> None:
         self._roles.keep(prefix, (item.key for item in items))
         for item in items:
-            self._roles.put(item.key, item.value)
+            self._put(item)
 
     async def _on_change(self, change: Change) -> None:
         if change.item is None:
             self._roles.drop(change.key)
         else:
-            self._roles.put(change.key, change.item.value)
+            self._put(change.item)
+
+    def _put(self, item: Item) -> None:
+        """An object that cannot be read grants nothing, and does not stop the server."""
+        try:
+            self._roles.put(item.key, item.value)
+        except msgspec.MsgspecError as error:
+            self._roles.drop(item.key)
+            _log.warning("cannot read a stored role or binding", extra={"key": item.key, "error": str(error)})

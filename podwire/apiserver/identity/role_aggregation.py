@@ -2,6 +2,9 @@
 
 import logging
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from podwire.apiserver.identity.default_policy import GROUP, outdated
 from podwire.apiserver.identity.rbac import CLUSTER_ROLES
@@ -18,6 +21,29 @@ from podwire.protocols.storage import Change, Item
 _log = logging.getLogger("podwire.apiserver.identity.role_aggregation")
 
 MANAGER = FieldManager("clusterrole-aggregation-controller")
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str
+    labels: dict[str, str] = {}
+
+
+class _Role(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: _Meta
+    rules: list[dict[str, Any]] | None = None
+    aggregation_rule: dict[str, list[dict[str, Any]]] | None = None
+
+
+_read = msgspec.json.Decoder(_Role).decode
+
+
+def _is_role(item: Item) -> bool:
+    """Whether a stored object has the form of a role; another one is ignored, and reported by the RBAC informer."""
+    try:
+        _read(item.value)
+    except msgspec.MsgspecError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +65,11 @@ class RoleAggregation:
 
     async def _on_list(self, items: list[Item]) -> None:
         self._roles.clear()
-        self._roles.update({item.key: unpack(item) for item in items})
+        self._roles.update({item.key: unpack(item) for item in items if _is_role(item)})
         await self._update()
 
     async def _on_change(self, change: Change) -> None:
-        if change.item is None:
+        if change.item is None or not _is_role(change.item):
             self._roles.pop(change.key, None)
         else:
             self._roles[change.key] = unpack(change.item)

@@ -3,9 +3,11 @@
 import msgspec
 import pytest
 
+from podwire.apiserver.identity.node_graph import PODS, VOLUMES
 from podwire.apiserver.identity.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES, Roles
 from podwire.apiserver.identity.rules import AccessRequest, Rule
 from podwire.apiserver.identity.users import User, account_groups
+from podwire.protocols.k8sapi.server_side import Certificate
 from tests.apiserver.support import answer_when
 
 WEB = User("system:serviceaccount:ns:web", groups=(*account_groups("ns"), "system:authenticated"))
@@ -82,6 +84,20 @@ def test_deleted_roles_and_bindings_grant_nothing():
     roles.keep(CLUSTER_ROLES, [])
 
     assert not roles.allow(WEB, asked())
+
+
+async def test_a_stored_object_that_cannot_be_read_grants_nothing_and_stops_nothing(api):
+    for place in (CLUSTER_ROLES, CLUSTER_BINDINGS, BINDINGS, PODS, VOLUMES):
+        await api.store.create(f"{place}odd/odd", b'{"metadata":7,"rules":[{"verbs":1}],"spec":{"nodeName":{}}}')
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    role = {"metadata": {"name": "r"}, "rules": [{"verbs": ["get"], "nonResourceURLs": ["/ready"]}]}
+    await api.made(f"{rbac}/clusterroles", role)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}
+    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]
+    binding = {"metadata": {"name": "b"}, "roleRef": reference, "subjects": subjects}
+    await api.made(f"{rbac}/clusterrolebindings", binding)
+
+    await answer_when(lambda: api.get("/ready", user=Certificate("jane")), lambda reply: reply.status == 404)
 
 
 # --- a driver's account on a real server ------------------------------------------------------------------------------
