@@ -62,7 +62,7 @@ def test_a_namespace_is_finalized_by_kubernetes():
     assert namespace["status"] == {"phase": "Active"}
 
 
-def test_a_node_keeps_the_status_that_its_kubelet_tells():
+def test_a_node_keeps_the_status_that_its_kubelet_sends():
     node = created("v1", "Node", status={"capacity": {"cpu": "1"}})
     assert node["status"]["capacity"] == {"cpu": "1"}
 

@@ -105,7 +105,7 @@ def test_pods_are_where_their_neighbours_allow(make_pod, make_snapshot, placed, 
         ),
     ],
 )
-def test_the_reason_names_the_pod_whose_rule_failed(make_pod, make_snapshot, placed, spec, reason):
+def test_the_reason_names_the_pod_with_the_failed_rule(make_pod, make_snapshot, placed, spec, reason):
     found = choose(make_pod("new", labels={"app": "web"}, **spec), make_snapshot({"n1": {}}, placed))
     assert isinstance(found, Unschedulable)
     assert found.message.startswith(f"0/1 nodes are available: 1 {reason}. ")

@@ -27,9 +27,6 @@ from podwire.protocols.k8sapi.status import (
 )
 from podwire.protocols.storage import Gone, Item, NotYet, Page
 
-SCAN_KEYS = 1000
-"""Keys that a selective page reads per call to the store."""
-
 
 @dataclass(frozen=True, slots=True)
 class Listing:
@@ -79,7 +76,7 @@ async def list_(store: Store, call: Call, limits: Limits) -> Listing:
     try:
         if selection.everything:
             return await _list_all(store, resource.scope(call.namespace), paging)
-        return await _list_selected(store, resource.scope(call.namespace), selection, paging)
+        return await _list_selected(store, resource.scope(call.namespace), selection, paging, limits.scan_keys)
     except Gone as error:
         raise _expired(paging, resource.scope(call.namespace)) from error
     except NotYet as error:
@@ -132,12 +129,12 @@ async def _list_all(store: Store, scope: str, paging: Paging) -> Listing:
     return Listing(list(page.items), _meta(page, scope, page.items[-1] if page.more else None))
 
 
-async def _list_selected(store: Store, scope: str, selection: Selection, paging: Paging) -> Listing:
+async def _list_selected(store: Store, scope: str, selection: Selection, paging: Paging, scan_keys: int) -> Listing:
     """Scans page by page, all at the first page's revision, until the limit is reached."""
     found: list[Item] = []
     after, at = paging.after, paging.at
     while True:
-        page = await store.list(scope, at=at, after=after, limit=SCAN_KEYS if paging.limit else 0)
+        page = await store.list(scope, at=at, after=after, limit=scan_keys if paging.limit else 0)
         at = page.revision
         for item in page.items:
             if paging.limit and len(found) == paging.limit:

@@ -45,17 +45,17 @@ class _Budget:
 
     __slots__ = ("seconds",)
 
-    def __init__(self) -> None:
-        self.seconds = SECONDS
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
 
 
 _budget: ContextVar[_Budget | None] = ContextVar("podwire_pattern_budget", default=None)
 
 
 @contextmanager
-def metered() -> Iterator[None]:
+def metered(seconds: float = SECONDS) -> Iterator[None]:
     """Gives all searches inside one budget; outside, every search has its own."""
-    token = _budget.set(_Budget())
+    token = _budget.set(_Budget(seconds))
     try:
         yield
     finally:

@@ -115,7 +115,13 @@ def _rule(rule: Json, declared: Declared, schema: Json) -> Rule:
 
 
 def run_rules(
-    tree: RuleTree | None, new: Any, old: Any = None, before: Sequence[FieldError] = (), path: str = ""
+    tree: RuleTree | None,
+    new: Any,
+    old: Any = None,
+    before: Sequence[FieldError] = (),
+    path: str = "",
+    *,
+    seconds: float = SECONDS,
 ) -> list[FieldError]:
     """Returns the violations of the rules by a value. Errors that the schema itself reported (`before`) can keep rules
     from being run. `old` is the previous value, None for a new one."""
@@ -123,7 +129,7 @@ def run_rules(
         return []
     if any(error.problem in _BLOCKING or "must be of type" in error.detail for error in before):
         return [invalid(NOWHERE, None, _NOT_RUN)]
-    run = _Run(time.thread_time() + SECONDS)
+    run = _Run(time.thread_time() + seconds)
     run.walk(tree, path, new, old)
     return run.errors
 

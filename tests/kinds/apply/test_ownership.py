@@ -146,7 +146,7 @@ def test_force_takes_fields_from_their_owners(world, mine, theirs, fields):
     assert set(fields) <= {shown(path) for path in paths(world.fields("other"))}
 
 
-def test_a_field_that_is_not_there_is_no_conflict_for_those_that_removed_it(world):
+def test_a_missing_field_does_not_conflict_with_managers_that_removed_it(world):
     world.apply("me", widget(text="a", count=1))
     world.update("hand", widget(count=1))
     assert world.fields("me") == owned(count={})

@@ -128,7 +128,7 @@ def test_a_type_does_not_remember_names_without_end():
     assert len(items._known) <= 1000
 
 
-def test_a_type_remembers_so_many_combinations_of_members_and_knows_the_others_all_the_same():
+def test_a_type_caches_a_limited_number_of_member_combinations():
     names = [f"m{number}" for number in range(MOST_FRAMES + 20)]
     of = Struct(lambda: {name: MapOf(LEAF) for name in names})
 

@@ -23,7 +23,7 @@ from podwire.kinds.crds.formats import test_of as format_test
         ("uuid4", "123e4567-e89b-42d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000"),
     ],
 )
-def test_a_format_takes_its_own_and_nothing_else(name, good, bad):
+def test_a_format_accepts_only_values_of_its_syntax(name, good, bad):
     test = format_test(name)
     assert test is not None
     assert test(good)

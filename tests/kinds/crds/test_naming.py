@@ -43,7 +43,7 @@ def test_a_name_that_another_has_is_not_accepted(cron_tab, word, value, reason, 
     assert status["acceptedNames"].get(word, "") != value
 
 
-def test_names_of_other_groups_are_no_rivals(cron_tab):
+def test_names_in_other_groups_do_not_conflict(cron_tab):
     other = Kind(group="other.example.com", version="v1", resource="crontabs", kind="CronTab", singular="crontab")
     assert conditions(established(cron_tab, NOW, [other]))["NamesAccepted"][0] == "True"
 

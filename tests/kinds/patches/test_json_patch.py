@@ -111,7 +111,7 @@ def deep(levels):
     return value
 
 
-def test_results_are_no_deeper_than_bodies():
+def test_results_are_at_most_as_deep_as_bodies():
     assert json_patch.apply(deep(50), [op("add", "/a" * 50, deep(50))]) == deep(100)
     for operations in (
         [op("add", "/a" * 50, deep(51))],

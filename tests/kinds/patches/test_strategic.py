@@ -257,7 +257,7 @@ OTHERS = st.lists(st.sampled_from("uvwxyz"), max_size=3, unique=True)
 
 
 @given(OBJECTS, OBJECTS, OTHERS, st.data())
-def test_a_three_way_patch_keeps_elements_of_others(applied, wanted, others, data):
+def test_a_three_way_patch_keeps_list_elements_of_other_managers(applied, wanted, others, data):
     """The patch is made from what was applied and what is wanted now; the server has more by then."""
     live = copy.deepcopy(applied)
     for name in others:

@@ -200,7 +200,7 @@ def test_the_old_name_of_the_service_account_agrees_with_the_new_one():
         ({"podIP": "2.2.2.2", "podIPs": [{"ip": "1.1.1.1"}]}, {"podIP": "2.2.2.2", "podIPs": [{"ip": "2.2.2.2"}]}),
     ],
 )
-def test_the_two_ways_to_say_the_address_agree(status, expected):
+def test_host_ip_and_host_ips_agree(status, expected):
     pod = {"metadata": {}, "spec": {"containers": []}, "status": status}
     STRATEGY.apply_defaults(pod)
     assert pod["status"] == expected

@@ -186,7 +186,7 @@ def test_the_status_column_shows_why_a_pod_waits_or_ended(obj, ready, status):
         ),
     ],
 )
-def test_restarts_say_how_long_ago(obj, restarts):
+def test_the_restarts_column_shows_the_time_since_the_last_restart(obj, restarts):
     assert row(obj)[3] == restarts
 
 

@@ -42,7 +42,7 @@ def fetched(path: str, accept: str = "", discovery: Discovery = DISCOVERY) -> An
         pytest.param("application/vnd.kubernetes.protobuf,application/json", Form.PLAIN, id="JSON if need be"),
     ],
 )
-def test_the_form_is_what_the_client_asked_for_in_full(accept, form):
+def test_the_answer_has_the_form_that_the_accept_header_names(accept, form):
     assert negotiate(accept) is form
 
 
@@ -74,7 +74,7 @@ def test_versions_are_preferred_from_stable_to_young():
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/"])
-def test_the_core_group_tells_its_versions_and_the_address(path):
+def test_the_core_group_lists_versions_and_server_address(path):
     assert fetched(path) == {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -127,7 +127,7 @@ def test_a_version_lists_its_resources_and_their_subresources():
     assert "group" not in resources["pods/binding"]
 
 
-def test_aggregated_discovery_tells_all_of_it_at_once():
+def test_aggregated_discovery_lists_all_resources_in_one_answer():
     core = fetched("/api", V2)
     assert (core["kind"], core["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
     [group] = core["items"]
@@ -139,7 +139,7 @@ def test_aggregated_discovery_tells_all_of_it_at_once():
     assert eviction["responseKind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
 
 
-def test_both_forms_tell_the_same_resources():
+def test_both_forms_list_the_same_resources():
     plain = {
         (group["preferredVersion"]["groupVersion"], each["name"])
         for group in fetched("/apis")["groups"]

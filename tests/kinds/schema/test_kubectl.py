@@ -101,7 +101,7 @@ def kubectl(request, server, tmp_path_factory):
     return run
 
 
-def test_kubectl_lists_what_is_served(kubectl):
+def test_kubectl_lists_the_served_resources(kubectl):
     listed = kubectl("api-resources", "-o", "wide", "--no-headers")
     assert listed.returncode == 0, listed.stderr
     rows = {(line.split()[0], words[0]): line for line in listed.stdout.splitlines() for words in [_group_word(line)]}

@@ -30,7 +30,7 @@ def decoded_container(**members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", BUILTIN.all, ids=lambda kind: f"{kind.api_version} {kind.kind}")
-def test_every_builtin_kind_has_a_shape_whose_normal_form_is_stable(kind):
+def test_the_shape_of_every_builtin_kind_has_a_stable_normal_form(kind):
     empty = decode({}, kind.api_version, kind.kind)
     assert empty["metadata"] == {}
     assert decode(empty, kind.api_version, kind.kind) == empty
