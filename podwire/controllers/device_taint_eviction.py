@@ -14,6 +14,7 @@ from podwire.controllers.disruption import disrupt
 from podwire.controllers.event_recorder import EventRecorder
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import CLAIMS, PODS, SLICES, TAINT_RULES
+from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.timers import Timers
 from podwire.controllers.work_queue import WorkQueue
@@ -30,9 +31,6 @@ from podwire.protocols.k8sapi.watch import Object
 
 log = logging.getLogger(__name__)
 
-STATUS_PERIOD = 10.0
-"""Seconds between two updates of a rule's status."""
-
 Ref = tuple[str, str]
 """Namespace and name."""
 
@@ -46,8 +44,9 @@ class DeviceEvictions:
     """Evicts pods by device taints. While no device has such a taint and no rule adds one, claims and pods are not
     read."""
 
-    def __init__(self, api: Client, graph: Graph, clock: Clock) -> None:
+    def __init__(self, api: Client, graph: Graph, clock: Clock, limits: Limits = DEFAULT) -> None:
         self._api = api
+        self._limits = limits
         self._graph = graph
         self._clock = clock
         self._recorder = EventRecorder(api, clock, "device-taint-eviction")
@@ -204,7 +203,7 @@ class DeviceEvictions:
 
     def _look_at_rules(self, rules: Iterable[str]) -> None:
         for rule in rules:
-            self.status_timers.set(rule, self.status_timers.now() + STATUS_PERIOD)
+            self.status_timers.set(rule, self.status_timers.now() + self._limits.taint_rule_status_period)
 
     async def _cancel_eviction(self, uid: str, seen: PartialObject | None) -> None:
         self.timers.cancel(uid)

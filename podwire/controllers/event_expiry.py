@@ -6,6 +6,7 @@ from typing import Any
 
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import EVENTS
+from podwire.controllers.limits import DEFAULT
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.work_queue import WorkQueue
 from podwire.interfaces import Clock
@@ -13,8 +14,6 @@ from podwire.objects.times import parse
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-
-TTL = 3600.0
 
 
 def last_seen(event: Object) -> float:
@@ -33,7 +32,7 @@ def last_seen(event: Object) -> float:
 class EventExpiry:
     """Checks each event when it would expire if it had not been repeated."""
 
-    def __init__(self, api: Client, graph: Graph, clock: Clock, ttl: float = TTL) -> None:
+    def __init__(self, api: Client, graph: Graph, clock: Clock, ttl: float = DEFAULT.event_ttl) -> None:
         self._api = api
         self._graph = graph
         self._clock = clock

@@ -7,10 +7,11 @@ from typing import Protocol
 
 from podwire.controllers.crd_cleanup import DefinitionCleanup
 from podwire.controllers.device_taint_eviction import DeviceEvictions
-from podwire.controllers.event_expiry import TTL, EventExpiry
+from podwire.controllers.event_expiry import EventExpiry
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import DEFINITIONS, KnownKinds
+from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.namespace_defaults import NamespaceDefaults
 from podwire.controllers.namespace_lifecycle import NamespaceLifecycle
@@ -18,12 +19,10 @@ from podwire.controllers.node_lifecycle import NodeLife
 from podwire.controllers.pod_gc import PodGc
 from podwire.controllers.ports import Absent, Complete, Feed, FeedEvent, Present
 from podwire.controllers.resource_claims import DeviceClaims
+from podwire.controllers.resource_quota import QuotaController
 from podwire.controllers.taint_eviction import Evictions
 from podwire.interfaces import Clock
 from podwire.protocols.k8sapi.client_side import Client
-
-ANNOUNCED_AFTER = 1.0
-"""Seconds after which a server announces a new kind at the latest."""
 
 
 class Controller(Protocol):
@@ -41,7 +40,7 @@ class Controller(Protocol):
         ...
 
 
-async def run(api: Client, feed: Feed, clock: Clock, *, root_ca: str, event_ttl: float = TTL) -> None:
+async def run(api: Client, feed: Feed, clock: Clock, *, root_ca: str, limits: Limits = DEFAULT) -> None:
     """Runs until cancelled; if one part fails, all stop."""
     graph, kinds = Graph(), KnownKinds(api)
     collector, evictions = Collector(api, graph, kinds), Evictions(api, graph, clock)
@@ -50,14 +49,15 @@ async def run(api: Client, feed: Feed, clock: Clock, *, root_ca: str, event_ttl:
         NamespaceLifecycle(api, graph, kinds, clock),
         NamespaceDefaults(api, graph, root_ca),
         DefinitionCleanup(api, graph, clock),
-        EventExpiry(api, graph, clock, event_ttl),
-        NodeLife(api, graph, clock, evictions.tainted),
+        EventExpiry(api, graph, clock, limits.event_ttl),
+        NodeLife(api, graph, clock, evictions.tainted, limits),
         evictions,
-        PodGc(api, graph, clock),
+        PodGc(api, graph, clock, limits),
         DeviceClaims(api, graph, clock),
-        DeviceEvictions(api, graph, clock),
+        DeviceEvictions(api, graph, clock, limits),
+        QuotaController(api, graph, kinds, clock, limits),
     ]
-    follower = _Dispatcher(graph, kinds, collector, controllers)
+    follower = _Dispatcher(graph, kinds, collector, controllers, limits)
     async with asyncio.TaskGroup() as parts:
         parts.create_task(feed.follow(follower.notify), name="feed")
         for controller in controllers:
@@ -72,6 +72,7 @@ class _Dispatcher:
     kinds: KnownKinds
     collector: Collector
     controllers: Sequence[Controller]
+    limits: Limits
 
     def notify(self, tidings: FeedEvent) -> None:
         match tidings:
@@ -90,7 +91,7 @@ class _Dispatcher:
         latest = now or before
         if latest is not None and latest.resource == resource_of(DEFINITIONS):
             self._refresh_kinds()
-            asyncio.get_running_loop().call_later(ANNOUNCED_AFTER, self._refresh_kinds)
+            asyncio.get_running_loop().call_later(self.limits.kinds_announced_after, self._refresh_kinds)
         for controller in self.controllers:
             controller.on_change(before, now)
 

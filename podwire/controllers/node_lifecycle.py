@@ -8,6 +8,7 @@ from podwire.controllers import node_health
 from podwire.controllers.event_recorder import EventRecorder
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import LEASES, NODES, PODS
+from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.timers import Timers
 from podwire.controllers.work_queue import WorkQueue
@@ -21,10 +22,6 @@ from podwire.protocols.k8sapi.watch import Object, version_of
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_GRACE = 40.0
-"""Seconds without a heartbeat after which a node is unresponsive: four renewals of its lease."""
-MAX_LATENCY = 5.0
-"""Seconds; a slower answer indicates an outage, during which heartbeats could not arrive."""
 LEASE_NAMESPACE = "kube-node-lease"
 
 Taints = Callable[[str, Sequence[Taint]], None]
@@ -38,11 +35,12 @@ class NodeLife:
     others write do not matter. While the API cannot be reached, missing heartbeats do not count.
     """
 
-    def __init__(self, api: Client, graph: Graph, clock: Clock, taints: Taints) -> None:
+    def __init__(self, api: Client, graph: Graph, clock: Clock, taints: Taints, limits: Limits = DEFAULT) -> None:
         self._api = api
         self._graph = graph
         self._clock = clock
         self._taints = taints
+        self._limits = limits
         self._recorder = EventRecorder(api, clock, "node-controller")
         self._queue: WorkQueue[str] = WorkQueue("nodes", self._reconcile)
         self.timers: Timers[str] = Timers(clock, self._queue.add)
@@ -82,7 +80,7 @@ class NodeLife:
     def _record_heartbeat(self, name: str) -> None:
         now = self.timers.now()
         self._last_heartbeat[name] = now
-        self.timers.set(name, now + HEARTBEAT_GRACE)
+        self.timers.set(name, now + self._limits.heartbeat_grace)
 
     def _forget(self, name: str) -> None:
         for table in (self._last_heartbeat, self._leases, self._reports):
@@ -121,7 +119,7 @@ class NodeLife:
                 raise
             self._forget(name)
             return
-        if self.timers.now() - asked > MAX_LATENCY:
+        if self.timers.now() - asked > self._limits.max_latency:
             self._reset_deadlines()
         await self._observe(name, node)
         if await self._is_unresponsive(name):
@@ -142,7 +140,7 @@ class NodeLife:
 
     async def _is_unresponsive(self, name: str) -> bool:
         """Returns whether the heartbeat is overdue; reads the lease, because watch events may be late."""
-        if self.timers.now() - self._last_heartbeat[name] < HEARTBEAT_GRACE:
+        if self.timers.now() - self._last_heartbeat[name] < self._limits.heartbeat_grace:
             return False
         try:
             lease = await self._api.get(LEASES, name, LEASE_NAMESPACE)
@@ -151,7 +149,7 @@ class NodeLife:
                 raise
         else:
             self._renewed(name, version_of(lease))
-        return self.timers.now() - self._last_heartbeat[name] >= HEARTBEAT_GRACE
+        return self.timers.now() - self._last_heartbeat[name] >= self._limits.heartbeat_grace
 
     async def _mark_unknown(self, node: Object) -> Object:
         changed = node_health.with_unknown_conditions(node, self._now())

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from podwire.controllers.disruption import with_disruption_target
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import NODES, PODS
+from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.timers import Timers
 from podwire.controllers.work_queue import WorkQueue
@@ -18,12 +19,6 @@ from podwire.protocols.k8sapi.watch import Object
 
 log = logging.getLogger(__name__)
 
-PERIOD = 20.0
-"""Seconds from a change to the sweep that handles it together with later changes."""
-NODE_GRACE = 40.0
-"""Seconds for which a node must have been absent before its pods are deleted."""
-THRESHOLD = 12500
-"""Finished pods that are kept."""
 NAMED_NODES = 100
 """Up to this number of nodes the field selector excludes them by name; above it all pods are listed."""
 
@@ -69,11 +64,11 @@ def failed(pod: Object, now: str) -> Object | None:
 class PodGc:
     """Sweeps some time after pods have changed or a node was deleted: once for all changes in that time."""
 
-    def __init__(self, api: Client, graph: Graph, clock: Clock, threshold: int = THRESHOLD) -> None:
+    def __init__(self, api: Client, graph: Graph, clock: Clock, limits: Limits = DEFAULT) -> None:
         self._api = api
         self._graph = graph
         self._clock = clock
-        self._threshold = threshold
+        self._limits = limits
         self._queue: WorkQueue[str] = WorkQueue("pod_gc", self._sweep, workers=1)
         self.timers: Timers[str] = Timers(clock, self._queue.add)
         self._scheduled = False
@@ -98,7 +93,7 @@ class PodGc:
         else:
             self._nodes.discard(name)
             self._missing_since[name] = self.timers.now()
-            self._schedule(NODE_GRACE)
+            self._schedule(self._limits.node_grace)
 
     def _saw_pod(self, before: PartialObject | None, now: PartialObject | None) -> None:
         self._pods += (now is not None) - (before is not None)
@@ -107,7 +102,7 @@ class PodGc:
             return
         if now.deleting:
             self._deleting.add(now.uid)
-        self._schedule(PERIOD)
+        self._schedule(self._limits.pod_gc_period)
 
     def on_synced(self) -> None:
         """Nothing to do: the first sweep comes later."""
@@ -126,7 +121,7 @@ class PodGc:
     async def _sweep(self, _key: str) -> None:
         self._scheduled = False
         if not self._graph.complete:
-            self._schedule(PERIOD)
+            self._schedule(self._limits.pod_gc_period)
             return
         await self._sweep_gone_nodes()
         await self._sweep_unbound()
@@ -139,8 +134,8 @@ class PodGc:
             del self._missing_since[name]
         for name, found in orphans.items():
             now = self.timers.now()
-            if now - self._missing_since.setdefault(name, now) < NODE_GRACE:
-                self._schedule(PERIOD)
+            if now - self._missing_since.setdefault(name, now) < self._limits.node_grace:
+                self._schedule(self._limits.pod_gc_period)
             elif await self._is_gone(name):
                 log.info("deleting pods of a deleted node", extra={"node": name, "pods": len(found)})
                 for pod in found:
@@ -165,14 +160,14 @@ class PodGc:
                 await self._take(pod)
 
     async def _sweep_finished(self) -> None:
-        if self._pods <= self._threshold:
+        if self._pods <= self._limits.finished_pods:
             return
         finished = [
             pod
             for phase in FINISHED
             for pod in (await self._api.list(PODS, Scope(field_selector=f"status.phase={phase}"))).items
         ]
-        for pod in surplus(finished, self._threshold):
+        for pod in surplus(finished, self._limits.finished_pods):
             await self._take(pod)
 
     async def _take(self, pod: Object, last: Object | None = None) -> None:

@@ -84,7 +84,7 @@ def _snake(taint):
         pytest.param(rule({}, "NoSchedule"), None, id="of another effect"),
     ],
 )
-def test_a_rule_taints_devices_whatever_their_slice_has(given_, expected):
+def test_a_rule_taints_devices_independently_of_their_slice(given_, expected):
     assert device_taints.eviction_of(claim(), {}, [given_]) == expected
 
 

@@ -1,0 +1,34 @@
+"""Limits of the controllers: times and numbers that an operator or a test may change. The numbers are upstream's."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds, where not said otherwise."""
+
+    event_ttl: float = 3600.0
+    """An event is deleted this long after it last happened."""
+    heartbeat_grace: float = 40.0
+    """A node without a heartbeat for this long is unresponsive: four renewals of its lease."""
+    max_latency: float = 5.0
+    """A slower answer of the API indicates an outage, during which heartbeats could not arrive."""
+    pod_gc_period: float = 20.0
+    """From a change to the sweep that handles it together with later changes."""
+    node_grace: float = 40.0
+    """A node must have been absent for this long before its pods are deleted."""
+    finished_pods: int = 12500
+    """How many finished pods are kept."""
+    taint_rule_status_period: float = 10.0
+    """Between two updates of a DeviceTaintRule's status."""
+    quota_delay: float = 0.2
+    """From a deletion in a namespace with a quota to the recalculation; deletions in this time share it."""
+    quota_settle: float = 1.0
+    """The same for objects that are created or updated, and for the quota itself: the API server has charged them."""
+    quota_resync: float = 300.0
+    """A quota is recalculated at least this often."""
+    kinds_announced_after: float = 1.0
+    """A server announces a new kind after this time at the latest."""
+
+
+DEFAULT = Limits()
