@@ -2,7 +2,7 @@
 
 import asyncio
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -12,13 +12,12 @@ from podwire.apiserver.admission import Admission
 from podwire.apiserver.admission.allocation_reconciler import AllocationReconciler
 from podwire.apiserver.admission.claim_status import ClaimStatusRights
 from podwire.apiserver.admission.device_claims import DeviceClaims
-from podwire.apiserver.admission.namespaces import NamespaceLifecycle
-from podwire.apiserver.admission.node_restriction import NodeRestriction
-from podwire.apiserver.admission.pods import DefaultTolerations, Priorities, ServiceAccounts
+from podwire.apiserver.admission.informers import Informers
+from podwire.apiserver.admission.namespaces import Namespaces
+from podwire.apiserver.admission.plugins import AdmissionSettings, Dependencies, build_plugins
 from podwire.apiserver.admission.policies.informer import PolicyInformer
 from podwire.apiserver.admission.policies.plugin import Policies
 from podwire.apiserver.admission.role_escalation import RoleEscalation
-from podwire.apiserver.admission.runtime_classes import RuntimeClasses
 from podwire.apiserver.admission.service_addresses import Network, ServiceAddresses
 from podwire.apiserver.admission.service_allocations import ServiceAllocations
 from podwire.apiserver.admission.signing_requests import SigningRequesters
@@ -45,6 +44,7 @@ from podwire.apiserver.ports import Kubelets, Store
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.request.endpoints import Check, Endpoints
 from podwire.apiserver.server import ApiServer
+from podwire.apiserver.write.creation import random_name
 from podwire.interfaces import Clock
 from podwire.kinds.catalog import builtin_resources
 from podwire.kinds.schema import OpenApi, Schemas
@@ -63,11 +63,14 @@ class Settings:
     address: str = "127.0.0.1:6443"
     """The address in discovery; kubectl ignores it."""
     limits: Limits = field(default_factory=Limits)
+    admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     checks: Mapping[str, Check] = field(default_factory=dict)
     """Health checks besides the server's own."""
     audit: Policy | None = None
     """What is recorded in the audit log; nothing without one."""
     audit_sink: Sink | None = None
+    generate_name: Callable[[str], str] = random_name
+    """Returns a name for a generateName; tests hand in predictable ones."""
     kubelets: Kubelets | None = None
     """Reaches kubelets for log, exec, attach and the like; without it they are refused."""
 
@@ -125,21 +128,25 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     roles, graph = Roles(), NodeGraph()
     identity = _identity(store, pki, clock, settings, Authorizer(roles, NodeAuthorizer(graph.related)))
     policies = Policies(store, registry)
+    given = Dependencies(
+        store=store,
+        clock=clock,
+        limits=settings.limits,
+        namespaces=Namespaces(store),
+        informers=Informers(store),
+        policies=policies,
+        settings=settings.admission,
+    )
     engine = Engine.build(
         store=store,
         registry=registry,
         schemas=schemas,
         identity=identity,
-        admission=_admission(
-            store,
-            ServiceAddresses(allocations, settings.service_network),
-            identity.authorizer,
-            policies,
-            settings.limits,
-        ),
+        admission=_admission(given, ServiceAddresses(allocations, settings.service_network), identity.authorizer),
         clock=clock,
         limits=settings.limits,
         kubelets=settings.kubelets,
+        generate_name=settings.generate_name,
     )
     openapi = OpenApi(BUILTIN.all, definitions)
     checks = {"ping": lambda: "", **settings.checks}
@@ -151,7 +158,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     server = ApiServer(engine, endpoints, flow_control, audit)
     custom = CustomResources(engine, openapi)
     policy_informer = PolicyInformer(engine, policies)
-    reconciler = AllocationReconciler(allocations)
+    reconciler = AllocationReconciler(allocations, settings.limits)
     return Assembled(
         server=server,
         engine=engine,
@@ -173,25 +180,19 @@ def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, authoriz
     return Identity(authenticator, authorizer, tokens)
 
 
-def _admission(
-    store: Store, addresses: ServiceAddresses, authorizer: Authorizer, policies: Policies, limits: Limits
-) -> Admission:
-    """Returns the plugins in upstream's order."""
+def _admission(given: Dependencies, addresses: ServiceAddresses, authorizer: Authorizer) -> Admission:
+    """Returns the plugins in upstream's order, then what upstream does where it stores an object: always on."""
     return Admission(
         [
-            NamespaceLifecycle(store),
-            ServiceAccounts(store, limits.default_account_wait),
-            Priorities(store),
-            DefaultTolerations(),
-            RuntimeClasses(store),
+            *build_plugins(given),
             addresses,
             ClaimStatusRights(authorizer),
-            DeviceClaims(store),
+            DeviceClaims(given.store),
             DefinitionFinalizer(),
             SigningRequesters(),
             RoleEscalation(authorizer, authorizer.roles),
-        ],
-        validating=(NodeRestriction(store), SigningRights(authorizer), policies),
+            SigningRights(authorizer),
+        ]
     )
 
 

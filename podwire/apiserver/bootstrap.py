@@ -6,7 +6,7 @@ import ipaddress
 import uuid
 from collections.abc import Awaitable
 
-from podwire.apiserver.admission.pods import SYSTEM_PRIORITIES
+from podwire.apiserver.admission.priorities import SYSTEM_PRIORITIES
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity import default_policy
 from podwire.apiserver.identity.default_policy import Default

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.read.informer import follow
@@ -42,16 +42,13 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 ANY_SCHEMA: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-class DefinitionFinalizer:
+class DefinitionFinalizer(AdmissionPlugin):
     """Adds the finalizer that protects a definition's objects to every new definition."""
 
     async def admit(self, operation: Operation) -> None:
         if operation.verb == "CREATE" and operation.is_for("apiextensions.k8s.io", "customresourcedefinitions"):
             metadata = operation.obj["metadata"]
             metadata["finalizers"] = list(dict.fromkeys([*metadata.get("finalizers", []), CLEANUP]))
-
-    async def undo(self, operation: Operation) -> None:
-        """Takes nothing."""
 
 
 class CustomResources:

@@ -1,5 +1,6 @@
 """Dependencies of the verbs: store, registry, identity, writers, clock, limits."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from podwire.apiserver.admission import Admission
@@ -58,6 +59,7 @@ class Engine:
         admission: Admission,
         clock: Clock,
         limits: Limits,
+        generate_name: Callable[[str], str],
         kubelets: Kubelets | None = None,
     ) -> "Engine":
         tracker = Tracker(registry, clock)
@@ -68,7 +70,7 @@ class Engine:
             identity=identity,
             clock=clock,
             limits=limits,
-            creator=Creator(store, admission, clock, tracker),
+            creator=Creator(store, admission, clock, tracker, generate_name),
             updater=Updater(store, admission, tracker),
             deleter=Deleter(store, admission, clock),
             tracker=tracker,

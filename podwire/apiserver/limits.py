@@ -22,5 +22,11 @@ class Limits:
     """The last bookmark of a watch comes this long before its end."""
     watch_lifetime: tuple[float, float] = (1800.0, 3600.0)
     """A watch without timeoutSeconds ends after a random time in this range, so that clients spread."""
+    scan_keys: int = 1000
+    """Keys that a page with a selector reads per call to the store."""
+    allocation_sweep: float = 60.0
+    """Between two sweeps that release orphaned records of service addresses and ports."""
+    allocation_age: float = 120.0
+    """A service that was being created is stored by now or never will be: twice a request's deadline."""
     default_account_wait: float = 1.0
     """How long a pod in a new namespace waits for the default service account, which a controller creates."""

@@ -6,6 +6,8 @@ import csv
 import ipaddress
 from pathlib import Path
 
+from podwire.apiserver.admission.configuration import BadConfiguration, configured
+from podwire.apiserver.admission.plugins import AdmissionSettings, BadPlugins, switched_on
 from podwire.apiserver.audit import Rotation
 from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import User
@@ -66,6 +68,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="CA of the kubelets' serving certificates (default: accept any)",
     )
     parser.add_argument(
+        "--enable-admission-plugins",
+        type=_names,
+        default=(),
+        metavar="NAME[,…]",
+        help="admission plugins to run besides the default ones, by their names in Kubernetes",
+    )
+    parser.add_argument(
+        "--disable-admission-plugins",
+        type=_names,
+        default=(),
+        metavar="NAME[,…]",
+        help="admission plugins of the default ones not to run",
+    )
+    parser.add_argument(
+        "--admission-control-config-file",
+        type=Path,
+        metavar="FILE",
+        help="AdmissionConfiguration: defaults and exemptions of PodSecurity, limited resources of ResourceQuota",
+    )
+    parser.add_argument(
         "--no-controllers",
         action="store_true",
         help="do not run the controllers in this process; see `podwire controllers`",
@@ -105,6 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
         backups=arguments.audit_log_maxbackup,
         days=arguments.audit_log_maxage,
     )
+    admission = _admission(arguments)
     options = Options(
         data_dir=arguments.data_dir,
         host=host,
@@ -119,11 +142,31 @@ def run(arguments: argparse.Namespace) -> int:
         audit_rotation=rotation,
         encryption_config=arguments.encryption_provider_config,
         kubelet_authority=arguments.kubelet_certificate_authority,
+        admission=admission,
     )
     try:
         return run_until_stopped(_serve(options), arguments)
     except (OSError, PkiError, BadUrl, BadConfig, CannotOpen) as error:
         raise UserError(str(error)) from error
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _admission(arguments: argparse.Namespace) -> AdmissionSettings:
+    """Returns the settings of the admission plugins; raises UserError for unknown plugins and bad files."""
+    settings = AdmissionSettings(enable=arguments.enable_admission_plugins, disable=arguments.disable_admission_plugins)
+    path: Path | None = arguments.admission_control_config_file
+    try:
+        switched_on(settings.enable, settings.disable)
+        if path is not None:
+            settings = configured(path.read_bytes(), lambda name: (path.parent / name).read_bytes(), settings)
+    except BadPlugins as error:
+        raise UserError(str(error)) from error
+    except (OSError, BadConfiguration) as error:
+        raise UserError(f"{path}: {error}") from error
+    return settings
 
 
 def _token_file(path: str) -> dict[str, User]:

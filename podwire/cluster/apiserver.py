@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from podwire.apiserver import Assembled, Pki, Settings, assemble, bootstrap
+from podwire.apiserver.admission.plugins import AdmissionSettings
 from podwire.apiserver.admission.service_addresses import Network
 from podwire.apiserver.audit import AuditLog, Rotation, read_policy
 from podwire.apiserver.audit.policy import Policy
@@ -86,6 +87,7 @@ class Options:
     audit_rotation: Rotation = field(default_factory=Rotation)
     encryption_config: Path | None = None
     """An EncryptionConfiguration; without one, values are stored as they are."""
+    admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     kubelet_authority: Path | None = None
     """The CA of the serving certificates of kubelets; without one, any is accepted, as upstream does."""
 
@@ -158,6 +160,7 @@ def _settings(options: Options, store: AnyStore, kubelets: Kubelets, audit_log: 
         kubelets=kubelets,
         audit=_audit_policy(options),
         audit_sink=audit_log.put if audit_log is not None else None,
+        admission=options.admission,
     )
 
 

@@ -71,6 +71,10 @@ class Watch(Protocol):
         """The next changes, at least one; waits for them. Raises SlowWatcher, Gone or StoreUnavailable at the end."""
         ...
 
+    def drain(self) -> list[Change]:
+        """The changes that `next` would return at once, perhaps none; raises as `next` does."""
+        ...
+
     def close(self) -> None: ...
 
 

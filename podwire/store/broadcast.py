@@ -55,14 +55,20 @@ class Subscription:
 
     async def next(self) -> list[Change]:
         """Returns all queued changes, at least one; raises the error that ended the watch."""
-        while not self._queue:
-            if self._ended is not None:
-                raise self._ended
+        while not (batch := self.drain()):
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
+        return batch
+
+    def drain(self) -> list[Change]:
+        """Returns the queued changes, perhaps none; raises the error that ended the watch."""
+        if not self._queue:
+            if self._ended is not None:
+                raise self._ended
+            return []
         batch, self._queue = self._queue, []
         self._capacity = self._broadcaster.queue
         return batch

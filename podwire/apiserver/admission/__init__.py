@@ -1,6 +1,6 @@
-"""Admission: a chain of small plugins that complete or refuse a write before it is validated.
+"""Admission: a chain of small plugins that complete a write before it is validated, or check it afterwards.
 
-The order matters and is upstream's: namespace lifecycle, service account, priority, tolerations, service addresses.
+The order matters and is upstream's; `plugins.py` has the table.
 """
 
 from podwire.apiserver.admission.chain import Admission, AdmissionPlugin, Operation

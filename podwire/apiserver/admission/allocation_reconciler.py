@@ -14,21 +14,19 @@ from podwire.apiserver.admission.service_allocations import (
     allocated_to,
     owner_of,
 )
+from podwire.apiserver.limits import Limits
 from podwire.apiserver.read.informer import follow
 from podwire.kinds.stored import unpack
 from podwire.protocols.storage import Change, Item, StorageError
 
 _log = logging.getLogger("podwire.apiserver.allocations")
 
-SWEEP_EVERY = 60.0
-SETTLED = 120.0
-"""Seconds after which a service that was being created is stored or never will be: twice a request's deadline."""
-
 
 class AllocationReconciler:
     """Releases addresses and ports that services gave up, and restores records that are missing."""
 
-    def __init__(self, allocations: ServiceAllocations) -> None:
+    def __init__(self, allocations: ServiceAllocations, limits: Limits) -> None:
+        self._limits = limits
         self._holdings = allocations
         self._store = allocations.store
 
@@ -51,7 +49,7 @@ class AllocationReconciler:
                 await self.sweep()
             except StorageError as error:
                 _log.warning("cannot reconcile service addresses", extra={"error": str(error)})
-            await asyncio.sleep(SWEEP_EVERY)
+            await asyncio.sleep(self._limits.allocation_sweep)
 
     async def sweep(self) -> None:
         """Releases leftovers of a crash, and restores records that are missing.
@@ -63,7 +61,7 @@ class AllocationReconciler:
         services = [unpack(item) for item in (await self._store.list(SERVICES)).items]
         held = {key: service for service in services for key in allocated_to(service)}
         for item in records:
-            if item.key not in held and owner_of(item) and self._holdings.age(item) > SETTLED:
+            if item.key not in held and owner_of(item) and self._holdings.age(item) > self._limits.allocation_age:
                 await self._holdings.release(item)
         for key in held.keys() - {record.key for record in records}:
             await self._holdings.take(key, held[key])

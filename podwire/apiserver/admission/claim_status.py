@@ -8,7 +8,7 @@ was an update or a patch, so either permission suffices.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
 from podwire.apiserver.identity.authorization import Attributes, Authorizer, forbidden
 from podwire.kinds.stored import Object
 
@@ -19,7 +19,7 @@ _VERBS = ("update", "patch")
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimStatusRights:
+class ClaimStatusRights(AdmissionPlugin):
     """Authorizes the parts of a claim's status that a write really changes."""
 
     authorizer: Authorizer
@@ -34,9 +34,6 @@ class ClaimStatusRights:
         verbs = [f"{where}:{verb}" for where in _places(near=near) for verb in _VERBS]
         for driver in changed_drivers(old, new):
             self._require(operation, "driver", driver, verbs)
-
-    async def undo(self, operation: Operation) -> None:
-        """Takes nothing."""
 
     def _require(self, operation: Operation, part: str, name: str, verbs: Iterable[str]) -> None:
         asked = [

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
 from podwire.apiserver.ports import Store
 from podwire.kinds.resource import PREFIX
 from podwire.kinds.stored import Object, unpack
@@ -16,7 +16,7 @@ _UNMARKED = f"admin access to devices requires the `{ADMIN_LABEL}: true` label o
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceClaims:
+class DeviceClaims(AdmissionPlugin):
     """Checks claims and templates in their v1 form, in every version."""
 
     store: Store
@@ -30,9 +30,6 @@ class DeviceClaims:
         if path and not await self._marked(operation.namespace):
             name, kind = operation.name, operation.resource.kind.kind
             raise invalid_object(kind, name, [forbidden(path, _UNMARKED)], group=GROUP)
-
-    async def undo(self, operation: Operation) -> None:
-        """Takes nothing."""
 
     async def _marked(self, namespace: str) -> bool:
         item = await self.store.get(f"{PREFIX}namespaces/{namespace}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
 from podwire.apiserver.identity.node_authorizer import LEASE_NAMESPACE
 from podwire.apiserver.identity.pod_references import MIRROR, any_reference
 from podwire.apiserver.identity.users import NODE_PREFIX, component_node, node_name
@@ -48,7 +48,7 @@ class _Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRestriction:
+class NodeRestriction(AdmissionPlugin):
     """Refuses writes of kubelets and drivers that concern other nodes."""
 
     store: Store

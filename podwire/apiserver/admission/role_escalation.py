@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
 from podwire.apiserver.identity.authorization import Attributes, Authorizer
 from podwire.apiserver.identity.rbac import Roles
 from podwire.apiserver.identity.rules import EVERYTHING, Rule, describe, quoted, uncovered
@@ -31,7 +31,7 @@ _AGGREGATION = "must have cluster-admin privileges to use the aggregationRule"
 
 
 @dataclass(frozen=True, slots=True)
-class RoleEscalation:
+class RoleEscalation(AdmissionPlugin):
     """Refuses roles and bindings that would grant more than their author has."""
 
     authorizer: Authorizer
@@ -46,9 +46,6 @@ class RoleEscalation:
             self._check_role(operation)
         elif operation.resource.name in _BINDINGS:
             self._check_binding(operation)
-
-    async def undo(self, operation: Operation) -> None:
-        """Takes nothing."""
 
     def _check_role(self, operation: Operation) -> None:
         name = operation.name if operation.old is not None else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from podwire.apiserver.admission import service_types
-from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
 from podwire.apiserver.admission.service_allocations import ADDRESSES, NODE_PORTS, ServiceAllocations, allocated_to
 from podwire.kinds.stored import Object
 from podwire.objects.names import is_ip
@@ -28,7 +28,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(slots=True)
-class ServiceAddresses:
+class ServiceAddresses(AdmissionPlugin):
     """Gives services addresses out of `network`; the first one is the API server's own."""
 
     allocations: ServiceAllocations
@@ -48,11 +48,7 @@ class ServiceAddresses:
         await self._address(operation, spec, picked)
         await self._node_ports(operation, spec, picked)
         if allocated_to(operation.obj) - allocated_to(operation.old):
-            operation.reserve = partial(self._reserve, operation, picked)
-
-    async def undo(self, operation: Operation) -> None:
-        for item in operation.taken:
-            await self.allocations.release(item)
+            operation.reservations.append(partial(self._reserve, operation, picked))
 
     async def _address(self, operation: Operation, spec: Object, picked: set[str]) -> None:
         """Sets the current, requested or else a random address; validation checks the rest."""
@@ -153,7 +149,7 @@ class ServiceAddresses:
     async def _take(self, operation: Operation, key: str) -> bool:
         item = await self.allocations.take(key, operation.obj)
         if item is not None:
-            operation.taken.append(item)
+            operation.undos.append(partial(self.allocations.release, item))
             return True
         return await self.allocations.inherit(key, operation.obj)
 

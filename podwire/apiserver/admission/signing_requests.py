@@ -1,9 +1,9 @@
 """CertificateSigningRequest: records the requesting user, regardless of the body, and keeps the spec immutable."""
 
-from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
 
 
-class SigningRequesters:
+class SigningRequesters(AdmissionPlugin):
     """Writes the user into new requests; an update keeps the whole spec, because a signer relies on it."""
 
     async def admit(self, operation: Operation) -> None:
@@ -23,6 +23,3 @@ class SigningRequesters:
             spec.pop(name, None)
             if value:
                 spec[name] = value
-
-    async def undo(self, operation: Operation) -> None:
-        """Takes nothing."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
 from podwire.apiserver.identity.authorization import Attributes, Authorizer
 from podwire.apiserver.identity.users import MASTERS
 from podwire.kinds.stored import Object
@@ -21,7 +21,7 @@ CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
 
 
 @dataclass(frozen=True, slots=True)
-class SigningRights:
+class SigningRights(AdmissionPlugin):
     """Refuses approvals, signatures and requests that the user may not make."""
 
     authorizer: Authorizer

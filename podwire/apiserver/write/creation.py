@@ -3,6 +3,7 @@
 import copy
 import random
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from podwire.apiserver.admission import Admission, Operation
@@ -31,6 +32,11 @@ NAME_ATTEMPTS = 8
 _RANDOM = random.Random()
 
 
+def random_name(base: str) -> str:
+    """Returns the base with a random suffix."""
+    return generate_name(base, _RANDOM)
+
+
 @dataclass(frozen=True, slots=True)
 class Creator:
     """Creates objects."""
@@ -39,6 +45,7 @@ class Creator:
     admission: Admission
     clock: Clock
     tracker: Tracker
+    generate_name: Callable[[str], str]
 
     async def create(
         self,
@@ -54,8 +61,8 @@ class Creator:
         """Stores a new object. `field_manager` None: the object's managedFields are already set (server-side apply).
 
         1. Check the body against the URL.  2. Set name, uid and time; default; track the field manager.
-        3. Mutating admission.  4. Default again and validate.  5. Validating policies.
-        6. Reserve what admission chose (service addresses).  7. Write to the store.
+        3. Mutating admission.  4. Default again and validate.  5. Validating admission.
+        6. Reserve what admission chose (service addresses, quota).  7. Write to the store.
 
         A generated name that is taken starts again at 2 with another one. A write that certainly did not happen undoes
         the reservations; one whose outcome is unknown does not, because the object may exist (see
@@ -80,10 +87,10 @@ class Creator:
                 key, value = await self._prepare(operation)
                 return Item(key, value, 0, 0) if dry_run else await self.store.create(key, value)
             except (ApiError, StoreFull):
-                await self.admission.undo(operation)
+                await operation.undo()
                 raise
             except KeyExists as error:
-                await self.admission.undo(operation)
+                await operation.undo()
                 if not attempts:
                     raise _already_exists(resource, error.key.rpartition("/")[2], generated=generated) from error
 
@@ -105,9 +112,9 @@ class Creator:
         await self.admission.validate(operation)
         key = resource.key(operation.namespace, obj["metadata"]["name"])
         value = await offload.run(pack_checked, resource, obj)
-        if (operation.dry_run or operation.reserve) and await self.store.get(key):
+        if (operation.dry_run or operation.reservations) and await self.store.get(key):
             raise KeyExists(key)
-        if operation.reserve and not operation.dry_run:
+        if operation.reservations and not operation.dry_run:
             await operation.reserve()
             value = pack_checked(resource, obj)
         return key, value
@@ -116,7 +123,7 @@ class Creator:
         """Sets the metadata that only the server may set."""
         metadata = obj["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = generate_name(metadata["generateName"], _RANDOM)
+            metadata["name"] = self.generate_name(metadata["generateName"])
         if resource.kind.namespaced:
             metadata["namespace"] = namespace
         metadata["uid"] = str(uuid.uuid4())

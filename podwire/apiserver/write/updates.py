@@ -114,7 +114,7 @@ class Updater:
         try:
             return await self._store(write, item, operation, old)
         except (ApiError, Stale, StoreFull):
-            await self.admission.undo(operation)  # only when certainly nothing was written
+            await operation.undo()  # only when certainly nothing was written
             raise
 
     def _changed(self, write: Write, item: Item) -> tuple[Object, Object]:
@@ -154,7 +154,7 @@ class Updater:
         if finished(resource, new):
             revision = await self.store.delete(item.key, expected=item.revision)
             return Item(item.key, value, revision, item.created)
-        if operation.reserve:
+        if operation.reservations:
             await operation.reserve()
             value = pack_checked(resource, new)
         return await self.store.update(item.key, value, expected=item.revision)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from podwire.apiserver.admission import allocation_reconciler
 from podwire.apiserver.admission.service_allocations import ADDRESSES, NODE_PORTS, ServiceAllocations
+from podwire.apiserver.limits import Limits
 from podwire.store.memory import MemoryStore
 from podwire.transports.clock import SystemClock
 
@@ -34,7 +34,7 @@ async def test_leftovers_of_a_crash_are_removed_when_they_are_orphaned(api, cras
 
     await api.assembled.addresses.sweep()
     assert len(await keys(api)) == len(before) + 2
-    api.clock.move(allocation_reconciler.SETTLED + 1)
+    api.clock.move(Limits().allocation_age + 1)
     await api.assembled.addresses.sweep()
 
     assert await keys(api) == before
@@ -58,7 +58,7 @@ async def test_an_allocation_left_by_a_crash_is_given_to_its_service(api, crashe
     made = await api.made(SERVICES, {"metadata": {"name": "web"}, "spec": spec})
 
     assert made["spec"]["clusterIP"] == "10.96.0.10"
-    api.clock.move(allocation_reconciler.SETTLED + 1)
+    api.clock.move(Limits().allocation_age + 1)
     await api.assembled.addresses.sweep()
     assert f"{ADDRESSES}10.96.0.10" in await keys(api)
 

@@ -1,67 +1,97 @@
-"""The chain of judges: in order, and what was taken is given back."""
+"""The chain of plugins: in order, and what was reserved is given back."""
 
 import pytest
 
-from podwire.apiserver.admission import Admission, Operation
+from podwire.apiserver.admission import Admission, AdmissionPlugin, Operation
 from podwire.apiserver.identity.users import User
+from podwire.kinds.catalog import builtin_resources
+from podwire.kinds.schema import Schemas
+from podwire.kinds.schema.definitions import load
 from podwire.protocols.k8sapi.status import access_denied
-from podwire.protocols.storage import Item
 
 
-class AdmissionPlugin:
-    """Notes when it is asked; takes something, or refuses."""
+class Recording(AdmissionPlugin):
+    """Records its calls; refuses where it is told to."""
 
-    def __init__(self, name, notes, *, takes=False, refuses=False):
-        self.name, self.notes, self.takes, self.refuses = name, notes, takes, refuses
+    def __init__(self, name, notes, *, refuses=False):
+        self.name, self.notes, self.refuses = name, notes, refuses
 
     async def admit(self, operation):
         self.notes.append(f"{self.name} admits")
-        if self.takes:
-            operation.taken.append(Item(self.name, b"", 1, 1))
         if self.refuses:
             raise access_denied("no")
 
-    async def undo(self, _operation):
-        self.notes.append(f"{self.name} undoes")
+
+class Validating(AdmissionPlugin):
+    def __init__(self, notes):
+        self.notes = notes
+
+    async def validate(self, operation):
+        self.notes.append("validates")
 
 
-def operation():
+def operation(resource=None):
     obj = {"metadata": {"name": "a"}}
-    return Operation(verb="CREATE", resource=None, namespace="", obj=obj, old=None, user=User("jane"))
+    return Operation(verb="CREATE", resource=resource, namespace="", obj=obj, old=None, user=User("jane"))
 
 
 async def test_admission_plugins_are_called_in_order():
     notes = []
 
-    await Admission([AdmissionPlugin("first", notes), AdmissionPlugin("second", notes)]).admit(operation())
+    await Admission([Recording("first", notes), Validating(notes), Recording("second", notes)]).admit(operation())
 
     assert notes == ["first admits", "second admits"]
 
 
-async def test_after_a_refusal_allocations_are_released_in_reverse_order():
+async def test_a_refusal_ends_the_chain():
     notes = []
-    chain = [
-        AdmissionPlugin("first", notes, takes=True),
-        AdmissionPlugin("second", notes, refuses=True),
-        AdmissionPlugin("third", notes),
-    ]
+    chain = [Recording("first", notes, refuses=True), Recording("second", notes)]
 
     with pytest.raises(Exception, match="no"):
         await Admission(chain).admit(operation())
 
-    assert notes == ["first admits", "second admits", "third undoes", "second undoes", "first undoes"]
+    assert notes == ["first admits"]
 
 
-async def test_where_nothing_was_taken_nothing_is_given_back():
+async def test_validation_calls_only_plugins_that_validate():
     notes = []
 
-    with pytest.raises(Exception, match="no"):
-        await Admission([AdmissionPlugin("first", notes), AdmissionPlugin("second", notes, refuses=True)]).admit(
-            operation()
-        )
+    await Admission([Recording("first", notes), Validating(notes)]).validate(operation())
 
-    assert notes == ["first admits", "second admits"]
+    assert notes == ["validates"]
+
+
+async def test_reservations_are_undone_in_reverse_order_and_once():
+    notes = []
+    current = operation()
+
+    def reservation(name):
+        async def undo():
+            notes.append(f"{name} undone")
+
+        async def reserve():
+            notes.append(f"{name} reserved")
+            current.undos.append(undo)
+
+        return reserve
+
+    current.reservations += [reservation("address"), reservation("quota")]
+
+    await current.reserve()
+    await current.undo()
+    await current.undo()
+
+    assert notes == ["address reserved", "quota reserved", "quota undone", "address undone"]
 
 
 def test_an_operation_knows_its_name():
     assert operation().name == "a"
+
+
+def test_a_refusal_names_resource_and_object():
+    resources = {resource.name: resource for resource in builtin_resources(Schemas(load()))}
+
+    error = operation(resources["deployments"]).forbidden("for a reason")
+
+    assert error.message == 'deployments.apps "a" is forbidden: for a reason'
+    assert error.details == {"name": "a", "group": "apps", "kind": "deployments"}

@@ -5,8 +5,6 @@ import itertools
 
 import pytest
 
-from podwire.apiserver.write import creation
-
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
@@ -98,9 +96,9 @@ async def test_a_name_takes_precedence_over_generate_name(api):
     assert made["metadata"]["name"] == "one"
 
 
-async def test_a_generated_name_that_is_taken_is_drawn_again(api, monkeypatch, config):
+async def test_a_generated_name_that_is_taken_is_drawn_again(serve, config):
     drawn = itertools.chain(["web-aaaaa"] * 7, ["web-bbbbb"])
-    monkeypatch.setattr(creation, "generate_name", lambda _base, _random: next(drawn))
+    api = await serve(generate_name=lambda _base: next(drawn))
     await api.made(CONFIGS, config("web-aaaaa"))
 
     made = await api.made(CONFIGS, {"metadata": {"generateName": "web-"}})
@@ -108,9 +106,9 @@ async def test_a_generated_name_that_is_taken_is_drawn_again(api, monkeypatch, c
     assert made["metadata"]["name"] == "web-bbbbb"
 
 
-async def test_after_eight_collisions_a_generated_name_is_a_conflict(api, monkeypatch, config):
+async def test_after_eight_collisions_a_generated_name_is_a_conflict(serve, config):
     tried = []
-    monkeypatch.setattr(creation, "generate_name", lambda base, _random: tried.append(base) or "web-aaaaa")
+    api = await serve(generate_name=lambda base: tried.append(base) or "web-aaaaa")
     await api.made(CONFIGS, config("web-aaaaa"))
 
     reply = await api.post(CONFIGS, {"metadata": {"generateName": "web-"}})

@@ -1,17 +1,15 @@
 """The decision of the policies: a refusal, warnings for the client, audit records in the log."""
 
-import logging
 from dataclasses import dataclass, field
 
 import msgspec
 
+from podwire.apiserver.admission.audit import record
 from podwire.apiserver.admission.chain import Operation
 from podwire.apiserver.request import warning_headers
 from podwire.kinds.policies.evaluation import Failure, Outcome
 from podwire.kinds.policies.policy import Binding, Policy
 from podwire.protocols.k8sapi.status import ApiError, named, qualified
-
-_log = logging.getLogger("podwire.apiserver.audit")
 
 FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 
@@ -38,7 +36,7 @@ class Decision:
                 who = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
                 warning_headers.add(f"Validation failed for {who}: {failure.message}")
             if "Audit" in binding.actions:
-                _record(operation, {FAILURE: _audit_value(policy, binding, failure)})
+                record(operation, {FAILURE: _audit_value(policy, binding, failure)})
         for failure in outcome.broken:
             self._refuse(operation, policy, binding, failure)
         for key, value in outcome.annotations:
@@ -49,7 +47,7 @@ class Decision:
     def conclude(self, operation: Operation) -> None:
         """Raises the refusal, if there is one."""
         if self._annotations:
-            _record(operation, {key: ", ".join(values) for key, values in self._annotations.items()})
+            record(operation, {key: ", ".join(values) for key, values in self._annotations.items()})
         if self.refused is not None:
             raise self.refused
 
@@ -75,18 +73,3 @@ def _audit_value(policy: Policy, binding: Binding, failure: Failure) -> str:
         "validationActions": binding.actions,
     }
     return msgspec.json.encode([value]).decode()
-
-
-def _record(operation: Operation, annotations: dict[str, str]) -> None:
-    """Writes audit annotations to the server's log; there is no separate audit log."""
-    _log.info(
-        "admission policy audit annotations",
-        extra={
-            "annotations": annotations,
-            "operation": operation.verb,
-            "resource": qualified(operation.resource.name, operation.resource.group),
-            "object": operation.name,
-            "namespace": operation.namespace,
-            "user": operation.user.name,
-        },
-    )

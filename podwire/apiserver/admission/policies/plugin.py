@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
 from podwire.apiserver.admission.policies.attributes import RequestAttributes
 from podwire.apiserver.admission.policies.decision import Decision
 from podwire.apiserver.admission.policies.params import Misconfigured, Parameters
@@ -38,7 +38,7 @@ def bound(policies: Iterable[Policy], bindings: Iterable[Binding]) -> tuple[Boun
     return tuple(BoundPolicy(policy, tuple(by_policy[policy.name])) for policy in named if policy.name in by_policy)
 
 
-class Policies:
+class Policies(AdmissionPlugin):
     """Runs the policies that match a request."""
 
     def __init__(self, store: Store, registry: Registry) -> None:

@@ -1,4 +1,4 @@
-"""What a pod gets on its way in: an account with its token, a priority, tolerations for failing nodes."""
+"""ServiceAccount: the account of a pod, its token and its pull secrets."""
 
 import asyncio
 
@@ -8,12 +8,7 @@ from podwire.apiserver.limits import Limits
 
 PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-FAILURE_TAINTS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
-
-
-# --- accounts ---------------------------------------------------------------------------------------------------------
 
 
 async def test_a_pod_gets_the_default_account(api, pod):
@@ -137,106 +132,3 @@ async def test_a_mirror_pod_stays_as_it_is_and_has_no_account(api, pod):
     assert not {"serviceAccountName", "volumes"} & {*made["spec"]}
     assert refused.status == 403
     assert "a mirror pod may not reference service accounts" in refused.message
-
-
-# --- priorities -------------------------------------------------------------------------------------------------------
-
-
-async def test_without_a_class_the_priority_is_zero(api, pod):
-    made = await api.made(PODS, pod())
-
-    assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (0, "PreemptLowerPriority")
-    assert "priorityClassName" not in made["spec"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("system-node-critical", 2000001000), ("system-cluster-critical", 2000000000)]
-)
-async def test_the_systems_classes_are_there(api, pod, name, value):
-    made = await api.made("/api/v1/namespaces/default/pods", pod(priorityClassName=name))
-
-    assert made["spec"]["priority"] == value
-
-
-async def test_a_priority_class_sets_priority_and_preemption_policy(api, pod):
-    await api.made(CLASSES, {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"})
-
-    made = await api.made(PODS, pod(priorityClassName="high"))
-
-    assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (1000, "Never")
-
-
-async def test_the_lowest_of_the_default_classes_counts(api, pod):
-    for name, value in (("high", 1000), ("low", 10)):
-        await api.made(CLASSES, {"metadata": {"name": name}, "value": value, "globalDefault": True})
-
-    made = await api.made(PODS, pod())
-
-    assert (made["spec"]["priorityClassName"], made["spec"]["priority"]) == ("low", 10)
-
-
-async def test_a_class_that_is_not_there_is_forbidden(api, pod):
-    reply = await api.post(PODS, pod(priorityClassName="none"))
-
-    assert reply.status == 403
-    assert reply.message == 'pods "web" is forbidden: no PriorityClass with name none was found'
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        pytest.param(
-            {"priority": 7}, "the integer value of priority (7) must not be provided in pod spec", id="number"
-        ),
-        pytest.param(
-            {"preemptionPolicy": "Never"},
-            "the string value of PreemptionPolicy (Never) must not be provided",
-            id="policy",
-        ),
-    ],
-)
-async def test_a_pod_may_not_choose_its_priority_itself(api, pod, spec, said):
-    reply = await api.post(PODS, pod(**spec))
-
-    assert reply.status == 403
-    assert said in reply.message
-
-
-async def test_the_computed_priority_may_be_given(api, pod):
-    assert (await api.post(PODS, pod(priority=0, preemptionPolicy="PreemptLowerPriority"))).status == 201
-
-
-# --- tolerations ------------------------------------------------------------------------------------------------------
-
-
-def seconds(made):
-    return {
-        each["key"]: each.get("tolerationSeconds")
-        for each in made["spec"]["tolerations"]
-        if each.get("key") in FAILURE_TAINTS
-    }
-
-
-async def test_a_pod_may_stay_five_minutes_on_a_failing_node(api, pod):
-    made = await api.made(PODS, pod())
-
-    assert seconds(made) == dict.fromkeys(FAILURE_TAINTS, 300)
-    assert {(each["operator"], each["effect"]) for each in made["spec"]["tolerations"]} == {("Exists", "NoExecute")}
-
-
-@pytest.mark.parametrize(
-    ("toleration", "added"),
-    [
-        pytest.param({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}, 1, id="one"),
-        pytest.param({"operator": "Exists"}, 0, id="everything"),
-        pytest.param(
-            {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}, 2, id="other"
-        ),
-        pytest.param({"key": "example.com/x", "operator": "Exists"}, 2, id="something else"),
-    ],
-)
-async def test_a_pod_with_its_own_tolerations_is_left_alone(api, pod, toleration, added):
-    made = await api.made(PODS, pod(tolerations=[toleration]))
-
-    assert len(made["spec"]["tolerations"]) == 1 + added
-    assert toleration in made["spec"]["tolerations"]

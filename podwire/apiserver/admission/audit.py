@@ -1,0 +1,24 @@
+"""Audit annotations of admission, written to the server's log: there is no separate audit log."""
+
+import logging
+from collections.abc import Mapping
+
+from podwire.apiserver.admission.chain import Operation
+from podwire.protocols.k8sapi.status import qualified
+
+_log = logging.getLogger("podwire.apiserver.audit")
+
+
+def record(operation: Operation, annotations: Mapping[str, str]) -> None:
+    """Records annotations of one request."""
+    _log.info(
+        "admission audit annotations",
+        extra={
+            "annotations": dict(annotations),
+            "operation": operation.verb,
+            "resource": qualified(operation.resource.name, operation.resource.group),
+            "object": operation.name,
+            "namespace": operation.namespace,
+            "user": operation.user.name,
+        },
+    )
