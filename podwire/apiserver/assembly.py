@@ -14,6 +14,7 @@ from podwire.apiserver.admission.claim_status import ClaimStatusRights
 from podwire.apiserver.admission.device_claims import DeviceClaims
 from podwire.apiserver.admission.informers import Informers
 from podwire.apiserver.admission.namespaces import Namespaces
+from podwire.apiserver.admission.no_effect import NoEffectWarnings
 from podwire.apiserver.admission.plugins import AdmissionSettings, Dependencies, build_plugins
 from podwire.apiserver.admission.policies.informer import PolicyInformer
 from podwire.apiserver.admission.policies.plugin import Policies
@@ -69,6 +70,8 @@ class Settings:
     audit: Policy | None = None
     """What is recorded in the audit log; nothing without one."""
     audit_sink: Sink | None = None
+    reconciled: frozenset[tuple[str, str]] = frozenset()
+    """Group and resource of the kinds on which controllers of this cluster act; others may cause a warning."""
     generate_name: Callable[[str], str] = random_name
     """Returns a name for a generateName; tests hand in predictable ones."""
     kubelets: Kubelets | None = None
@@ -142,7 +145,18 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         registry=registry,
         schemas=schemas,
         identity=identity,
-        admission=_admission(given, ServiceAddresses(allocations, settings.service_network), identity.authorizer),
+        admission=_admission(
+            given,
+            ServiceAddresses(allocations, settings.service_network),
+            identity.authorizer,
+            NoEffectWarnings(
+                store=store,
+                clock=clock,
+                registry=registry,
+                informers=given.informers,
+                reconciled=settings.reconciled,
+            ),
+        ),
         clock=clock,
         limits=settings.limits,
         kubelets=settings.kubelets,
@@ -180,7 +194,9 @@ def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, authoriz
     return Identity(authenticator, authorizer, tokens)
 
 
-def _admission(given: Dependencies, addresses: ServiceAddresses, authorizer: Authorizer) -> Admission:
+def _admission(
+    given: Dependencies, addresses: ServiceAddresses, authorizer: Authorizer, warnings: NoEffectWarnings
+) -> Admission:
     """Returns the plugins in upstream's order, then what upstream does where it stores an object: always on."""
     return Admission(
         [
@@ -192,6 +208,7 @@ def _admission(given: Dependencies, addresses: ServiceAddresses, authorizer: Aut
             SigningRequesters(),
             RoleEscalation(authorizer, authorizer.roles),
             SigningRights(authorizer),
+            warnings,
         ]
     )
 

@@ -21,6 +21,7 @@ from podwire.cluster import tracing
 from podwire.cluster.apiserver_controllers import run_in_process
 from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.store_tap import tapped_store
+from podwire.controllers import RECONCILED
 from podwire.durable.files import write_durably
 from podwire.kinds.catalog import storage_prefixes
 from podwire.linux.fs.trust import make_directory
@@ -161,6 +162,7 @@ def _settings(options: Options, store: AnyStore, kubelets: Kubelets, audit_log: 
         audit=_audit_policy(options),
         audit_sink=audit_log.put if audit_log is not None else None,
         admission=options.admission,
+        reconciled=RECONCILED if options.controllers else frozenset(),
     )
 
 

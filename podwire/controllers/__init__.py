@@ -2,7 +2,7 @@
 
 from podwire.controllers.informer import MetadataInformer
 from podwire.controllers.limits import Limits
-from podwire.controllers.manager import run
+from podwire.controllers.manager import RECONCILED, run
 from podwire.controllers.ports import Absent, Complete, Feed, Present
 
-__all__ = ["Absent", "Complete", "Feed", "Limits", "MetadataInformer", "Present", "run"]
+__all__ = ["RECONCILED", "Absent", "Complete", "Feed", "Limits", "MetadataInformer", "Present", "run"]

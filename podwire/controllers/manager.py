@@ -10,7 +10,16 @@ from podwire.controllers.device_taint_eviction import DeviceEvictions
 from podwire.controllers.event_expiry import EventExpiry
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.graph import Graph
-from podwire.controllers.kinds import DEFINITIONS, KnownKinds
+from podwire.controllers.kinds import (
+    CLAIMS,
+    DEFINITIONS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    QUOTAS,
+    TAINT_RULES,
+    KnownKinds,
+)
 from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.namespace_defaults import NamespaceDefaults
@@ -23,6 +32,12 @@ from podwire.controllers.resource_quota import QuotaController
 from podwire.controllers.taint_eviction import Evictions
 from podwire.interfaces import Clock
 from podwire.protocols.k8sapi.client_side import Client
+
+RECONCILED: frozenset[tuple[str, str]] = frozenset(
+    resource_of(kind) for kind in (NAMESPACES, DEFINITIONS, EVENTS, NODES, QUOTAS, CLAIMS, TAINT_RULES)
+)
+"""The kinds on which these controllers act. The API server warns about others that need a controller: a new controller
+adds its kind here."""
 
 
 class Controller(Protocol):

@@ -96,6 +96,21 @@ def test_an_invalid_value_is_a_usage_error_and_is_named(capsys, given, words):
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "words"),
+    [
+        ("--enable-admission-plugins", "Nonsense", 'enable-admission-plugins plugin "Nonsense" is unknown'),
+        ("--disable-admission-plugins", "X", 'disable-admission-plugins plugin "X" is unknown'),
+        ("--admission-control-config-file", "/no/file", "/no/file: [Errno 2] No such file"),
+    ],
+)
+def test_wrong_settings_of_admission_are_named(capsys, flag, value, words):
+    code, _out, err = run_main(capsys, "apiserver", flag, value)
+    assert code == 1
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
 def test_user_errors_are_one_line(capsys, tmp_path):
     (tmp_path / "file").write_text("")
     code, out, err = run_main(capsys, "apiserver", "--data-dir", str(tmp_path / "file"), "--listen", "127.0.0.1:0")

@@ -30,9 +30,9 @@ def configured(data: bytes, read: Callable[[str], bytes], settings: AdmissionSet
     if not isinstance(plugins, list):
         raise BadConfiguration("plugins: must be a list")
     for index, plugin in enumerate(plugins):
-        name = plugin.get("name") if isinstance(plugin, Mapping) else None
+        name = str(plugin.get("name") if isinstance(plugin, Mapping) else plugin)
         if name not in PLUGINS:
-            raise BadConfiguration(f"plugins[{index}].name: no admission plugin is named {name!r}")
+            raise BadConfiguration(f'plugins[{index}].name: no admission plugin is named "{name}"')
         if name not in _PARSERS:
             raise BadConfiguration(f"plugins[{index}]: the plugin {name} has no configuration here")
         part = plugin.get("configuration")

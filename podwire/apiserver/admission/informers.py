@@ -74,3 +74,5 @@ class Informers:
         self.priority_classes = ObjectInformer(store, "priorityclasses")
         self.storage_classes = ObjectInformer(store, "storageclasses")
         self.ingress_classes = ObjectInformer(store, "ingressclasses")
+        self.csi_drivers = ObjectInformer(store, "csidrivers")
+        self.nodes = ObjectInformer(store, "minions")

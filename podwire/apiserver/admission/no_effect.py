@@ -1,0 +1,122 @@
+"""Warns about objects and fields that are accepted and have no effect in this cluster.
+
+The two tables say what would act on a kind or a field. A warning is left out where that exists: a controller of ours
+that is switched on, a stock kube-controller-manager (its lease is fresh), an ingress class, a CSI driver, the network
+plugin, or a node with another kubelet.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.informers import Informers
+from podwire.apiserver.ports import Store
+from podwire.apiserver.registry import Registry
+from podwire.apiserver.request import warning_headers
+from podwire.interfaces import Clock
+from podwire.kinds.resource import PREFIX
+from podwire.kinds.stored import Object, unpack
+from podwire.objects.times import parse
+from podwire.protocols.k8sapi.status import qualified
+
+GroupResource = tuple[str, str]
+
+CONTROLLER_MANAGER = f"{PREFIX}leases/kube-system/kube-controller-manager"
+LEASE_SECONDS = 60.0
+"""A lease that was renewed this long ago is held by nobody."""
+NETWORK_PLUGIN_GROUP = "net.podwire.dev"
+"""The network plugin installs custom resources of this group; it also enforces NetworkPolicies."""
+
+_NO_PODS = "no pods are created"
+KINDS: Mapping[GroupResource, str] = {
+    ("", "replicationcontrollers"): _NO_PODS,
+    ("apps", "replicasets"): _NO_PODS,
+    ("apps", "deployments"): _NO_PODS,
+    ("apps", "statefulsets"): _NO_PODS,
+    ("apps", "daemonsets"): _NO_PODS,
+    ("batch", "jobs"): _NO_PODS,
+    ("batch", "cronjobs"): "no jobs are created",
+    ("autoscaling", "horizontalpodautoscalers"): "nothing is scaled",
+    ("policy", "poddisruptionbudgets"): "its status is not updated, and evictions of its pods are refused",
+    ("networking.k8s.io", "ingresses"): "no traffic is routed",
+    ("networking.k8s.io", "networkpolicies"): "no traffic is filtered",
+    ("", "persistentvolumeclaims"): "no volume is provisioned or bound",
+    ("", "persistentvolumes"): "no claim is bound to it",
+    ("certificates.k8s.io", "certificatesigningrequests"): "no certificate is issued",
+}
+"""Kinds that need a controller, and what does not happen without it."""
+
+NOT_STOCK = frozenset({("networking.k8s.io", "ingresses"), ("networking.k8s.io", "networkpolicies")})
+"""Kinds on which a stock kube-controller-manager does not act."""
+
+POD_FIELDS = frozenset({"hostnameOverride", "schedulingGroup"})
+POD_SECURITY_FIELDS = frozenset({"fsGroupChangePolicy", "seLinuxChangePolicy", "seLinuxOptions"})
+CONTAINER_FIELDS = frozenset({"restartPolicyRules", "volumeDevices"})
+CONTAINER_SECURITY_FIELDS = frozenset({"seLinuxOptions"})
+"""Fields of pods that our kubelet does not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoEffectWarnings(AdmissionPlugin):
+    """Adds warnings to the answer of a creation."""
+
+    store: Store
+    clock: Clock
+    registry: Registry
+    informers: Informers
+    reconciled: frozenset[GroupResource] = field(default_factory=frozenset)
+    """The kinds on which components of this cluster act."""
+
+    async def validate(self, operation: Operation) -> None:
+        if operation.verb != "CREATE" or operation.subresource:
+            return
+        kind = (operation.resource.group, operation.resource.name)
+        if kind == ("", "pods"):
+            fields = list(unread_fields(operation.obj["spec"]))
+            if fields and not await self._other_kubelets():
+                for path in fields:
+                    warning_headers.add(f"{path}: has no effect, the kubelets of this cluster do not support it")
+        elif kind in KINDS and kind not in self.reconciled and not await self._acting(kind, operation.obj):
+            name = qualified(operation.resource.name, operation.resource.group)
+            warning_headers.add(f"no controller acts on {name} in this cluster: {KINDS[kind]}")
+
+    async def _acting(self, kind: GroupResource, obj: Object) -> bool:
+        """Returns whether something that is not ours acts on the object."""
+        spec = obj.get("spec") or {}
+        if kind == ("networking.k8s.io", "networkpolicies"):
+            return any(resource.group == NETWORK_PLUGIN_GROUP for resource in self.registry.resources)
+        if kind == ("networking.k8s.io", "ingresses"):
+            return await self.informers.ingress_classes.get(spec.get("ingressClassName") or "") is not None
+        if kind == ("", "persistentvolumeclaims") and await self._provisioned(spec.get("storageClassName") or ""):
+            return True
+        return kind not in NOT_STOCK and await self._controller_manager()
+
+    async def _provisioned(self, storage_class: str) -> bool:
+        class_ = await self.informers.storage_classes.get(storage_class)
+        return class_ is not None and await self.informers.csi_drivers.get(class_.get("provisioner", "")) is not None
+
+    async def _controller_manager(self) -> bool:
+        item = await self.store.get(CONTROLLER_MANAGER)
+        spec = unpack(item).get("spec") or {} if item else {}
+        renewed = spec.get("renewTime")
+        return bool(spec.get("holderIdentity") and renewed and self.clock.wall() - parse(renewed) < LEASE_SECONDS)
+
+    async def _other_kubelets(self) -> bool:
+        versions = [
+            str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
+            for node in await self.informers.nodes.all()
+        ]
+        return any(version and "podwire" not in version for version in versions)
+
+
+def unread_fields(spec: Object) -> Iterator[str]:
+    """Yields the paths of the fields of a pod's spec that our kubelet does not read."""
+    yield from (f"spec.{name}" for name in sorted(POD_FIELDS & spec.keys()))
+    context = spec.get("securityContext") or {}
+    yield from (f"spec.securityContext.{name}" for name in sorted(POD_SECURITY_FIELDS & context.keys()))
+    for part in ("initContainers", "containers", "ephemeralContainers"):
+        for index, container in enumerate(spec.get(part) or ()):
+            path = f"spec.{part}[{index}]"
+            yield from (f"{path}.{name}" for name in sorted(CONTAINER_FIELDS & container.keys()))
+            context = container.get("securityContext") or {}
+            yield from (f"{path}.securityContext.{name}" for name in sorted(CONTAINER_SECURITY_FIELDS & context.keys()))

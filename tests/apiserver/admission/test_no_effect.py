@@ -1,0 +1,133 @@
+"""Warnings about what is accepted and has no effect in this cluster."""
+
+import pytest
+
+from podwire.apiserver.admission.no_effect import KINDS, NETWORK_PLUGIN_GROUP, unread_fields
+from podwire.controllers import RECONCILED
+from podwire.nriplugins.network.resources import GROUP
+from podwire.objects.times import rfc3339
+from podwire.protocols.k8sapi.builtin import BUILTIN
+from tests.apiserver.support import CONFIGS, DEFINITIONS, PODS
+from tests.eventually import eventually_async
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+NETWORKING = "/apis/networking.k8s.io/v1"
+POLICIES = f"{NETWORKING}/namespaces/default/networkpolicies"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+POLICY = {"metadata": {"name": "deny"}, "spec": {"podSelector": {}}}
+
+
+async def warnings(api, url, body):
+    reply = await api.post(url, body)
+    assert reply.status == 201, reply.raw
+    return [text.removeprefix('299 - "').removesuffix('"') for text in reply.warnings]
+
+
+def claim(storage_class="gold"):
+    resources = {"requests": {"storage": "1Gi"}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": resources, "storageClassName": storage_class}
+    return {"metadata": {"generateName": "data-"}, "spec": spec}
+
+
+async def test_a_kind_without_a_controller_causes_a_warning(api, deployment, config):
+    assert await warnings(api, DEPLOYMENTS, deployment()) == [
+        "no controller acts on deployments.apps in this cluster: no pods are created"
+    ]
+    assert await warnings(api, CONFIGS, config("a")) == []
+
+
+async def test_a_kind_that_a_controller_reconciles_causes_none(serve, deployment):
+    api = await serve(reconciled=frozenset({("apps", "deployments")}))
+
+    assert await warnings(api, DEPLOYMENTS, deployment()) == []
+
+
+@pytest.mark.parametrize(("age", "warned"), [(5, False), (300, True)])
+async def test_a_running_controller_manager_acts(api, deployment, age, warned):
+    renewed = rfc3339(api.clock.wall() - age).replace("Z", ".000000Z")
+    lease = {"holderIdentity": "host", "leaseDurationSeconds": 15, "renewTime": renewed, "acquireTime": renewed}
+    await api.made(LEASES, {"metadata": {"name": "kube-controller-manager"}, "spec": lease})
+
+    assert bool(await warnings(api, DEPLOYMENTS, deployment())) is warned
+    assert await warnings(api, POLICIES, POLICY)
+
+
+async def test_the_network_plugin_enforces_policies(api, definition):
+    assert await warnings(api, POLICIES, POLICY) == [
+        "no controller acts on networkpolicies.networking.k8s.io in this cluster: no traffic is filtered"
+    ]
+    manifest = definition()
+    manifest["metadata"]["name"] = f"widgets.{GROUP}"
+    manifest["spec"]["group"] = GROUP
+    await api.made(DEFINITIONS, manifest)
+
+    async def unwarned():
+        named = {**POLICY, "metadata": {"generateName": "deny-"}}
+        return not await warnings(api, POLICIES, named)
+
+    assert await eventually_async(unwarned)
+    assert GROUP == NETWORK_PLUGIN_GROUP
+
+
+async def test_a_driver_provisions_volumes(api):
+    storage_class = {"metadata": {"name": "gold"}, "provisioner": "disk.example.com"}
+    await api.made("/apis/storage.k8s.io/v1/storageclasses", storage_class)
+    assert await warnings(api, CLAIMS, claim()) == [
+        "no controller acts on persistentvolumeclaims in this cluster: no volume is provisioned or bound"
+    ]
+
+    await api.made("/apis/storage.k8s.io/v1/csidrivers", {"metadata": {"name": "disk.example.com"}})
+
+    assert await warnings(api, CLAIMS, claim()) == []
+
+
+async def test_an_ingress_class_stands_for_a_controller(api):
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+
+    def ingress(name, **spec):
+        return {"metadata": {"name": name}, "spec": {"defaultBackend": backend, **spec}}
+
+    url = f"{NETWORKING}/namespaces/default/ingresses"
+    assert await warnings(api, url, ingress("a", ingressClassName="web"))
+    class_ = {"metadata": {"name": "web"}, "spec": {"controller": "example.com/x"}}
+    await api.made(f"{NETWORKING}/ingressclasses", class_)
+
+    assert await warnings(api, url, ingress("b", ingressClassName="web")) == []
+
+
+async def test_fields_of_pods_that_the_kubelet_does_not_read_cause_warnings(api, pod):
+    selinux = {"seLinuxOptions": {"level": "s0"}}
+    manifest = pod(securityContext={**selinux, "fsGroupChangePolicy": "Always"})
+
+    assert await warnings(api, PODS, manifest) == [
+        f"spec.securityContext.{name}: has no effect, the kubelets of this cluster do not support it"
+        for name in ("fsGroupChangePolicy", "seLinuxOptions")
+    ]
+
+
+async def test_another_kubelet_may_read_them(api, pod):
+    await api.made("/api/v1/nodes", {"metadata": {"name": "n"}})
+    info = {"kubeletVersion": "v1.36.0"}
+    await api.patch("/api/v1/nodes/n/status", {"status": {"nodeInfo": info}})
+
+    assert await warnings(api, PODS, pod(securityContext={"fsGroupChangePolicy": "Always"})) == []
+
+
+def test_unread_fields_are_named_by_path():
+    container = {"name": "c", "restartPolicyRules": [], "securityContext": {"seLinuxOptions": {}}}
+    assert list(
+        unread_fields({"hostnameOverride": "x", "containers": [{}, container], "initContainers": [container]})
+    ) == [
+        "spec.hostnameOverride",
+        "spec.initContainers[0].restartPolicyRules",
+        "spec.initContainers[0].securityContext.seLinuxOptions",
+        "spec.containers[1].restartPolicyRules",
+        "spec.containers[1].securityContext.seLinuxOptions",
+    ]
+
+
+def test_the_table_names_kinds_that_exist_and_that_no_controller_of_ours_reconciles():
+    served = {(kind.group, kind.resource) for kind in BUILTIN.all}
+    assert served >= KINDS.keys()
+    assert not RECONCILED & KINDS.keys()
