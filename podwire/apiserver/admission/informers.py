@@ -43,6 +43,8 @@ class ObjectInformer:
 
     async def _load(self) -> None:
         page = await self._store.list(self.prefix)
+        if self._watch is not None:  # another request has loaded it meanwhile
+            return
         objects: dict[str, dict[str, Object]] = defaultdict(dict)
         for item in page.items:
             namespace, name = self._place(item.key)

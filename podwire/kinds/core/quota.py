@@ -1,6 +1,6 @@
 """LimitRange and ResourceQuota: named resources with amounts that fit together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podwire.kinds.field_checks import IMMUTABLE, Errors, Object, named
@@ -47,6 +47,19 @@ _SCOPES = frozenset(
         "Terminating",
         "VolumeAttributesClass",
     }
+)
+_POD_RESOURCES = frozenset({"pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"})
+_SCOPE_RESOURCES: Mapping[str, frozenset[str]] = {
+    "BestEffort": frozenset({"pods"}),
+    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
+    **dict.fromkeys(
+        ("Terminating", "NotTerminating", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity"), _POD_RESOURCES
+    ),
+}
+"""The resources that a quota with a scope can limit."""
+_MUST_BE_EXISTS = (
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
 )
 _OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 _ORDERED = (
@@ -119,13 +132,44 @@ def validate_quota(obj: Object) -> list[FieldError]:
         if (name in COUNTED_NAMES or name.startswith("count/")) and value.nano % quantity.NANO:
             errors.append(invalid(path, amount, "must be an integer"))
     scopes = spec.get("scopes") or ()
-    for scope in scopes:
-        if scope not in _SCOPES:
-            errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
-    errors += [
-        invalid("spec.scopes", scopes, "conflicting scopes") for opposite in _OPPOSITES if opposite <= set(scopes)
-    ]
+    _scopes(scopes, "spec.scopes", "spec.scopes", scopes, spec, errors)
+    if (selector := spec.get("scopeSelector")) is not None:
+        _scope_selector(selector, spec, errors)
     return errors
+
+
+def _scopes(names: Sequence[str], path: str, name_path: str, shown: Any, spec: Object, errors: Errors) -> None:
+    """Checks that scopes exist, fit the limited resources, and do not exclude each other."""
+    standard = sorted(name for name in spec.get("hard") or () if name in _STANDARD)
+    for scope in names:
+        if scope not in _SCOPES:
+            errors.append(invalid(name_path, shown if path == name_path else scope, "unsupported scope"))
+        allowed = _SCOPE_RESOURCES.get(scope)
+        misfits = [name for name in standard if allowed is not None and name not in allowed]
+        errors += [invalid(path, shown, "unsupported scope applied to resource")] * len(misfits)
+    for opposite in _OPPOSITES:
+        if opposite <= set(names):
+            errors.append(invalid(path, spec.get("scopes"), "conflicting scopes"))
+
+
+def _scope_selector(selector: Object, spec: Object, errors: Errors) -> None:
+    path = "spec.scopeSelector.matchExpressions"
+    expressions = selector.get("matchExpressions") or ()
+    _scopes([item.get("scopeName", "") for item in expressions], path, f"{path}.scopeName", selector, spec, errors)
+    for item in expressions:
+        scope, operator, values = item.get("scopeName"), item.get("operator", ""), item.get("values") or []
+        if scope in _SCOPES - {"PriorityClass", "VolumeAttributesClass"} and operator != "Exists":
+            errors.append(invalid(f"{path}.operator", operator, _MUST_BE_EXISTS))
+        if operator in ("In", "NotIn"):
+            if not values:
+                detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                errors.append(required(f"{path}.values", detail))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                errors.append(invalid(f"{path}.values", values, detail))
+        else:
+            errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
 
 
 def validate_quota_update(new: Object, old: Object) -> list[FieldError]:
