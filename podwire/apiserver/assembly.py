@@ -138,6 +138,8 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         namespaces=Namespaces(store),
         informers=Informers(store),
         policies=policies,
+        authorizer=identity.authorizer,
+        registry=registry,
         settings=settings.admission,
     )
     engine = Engine.build(
@@ -148,7 +150,6 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         admission=_admission(
             given,
             ServiceAddresses(allocations, settings.service_network),
-            identity.authorizer,
             NoEffectWarnings(
                 store=store,
                 clock=clock,
@@ -194,15 +195,13 @@ def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, authoriz
     return Identity(authenticator, authorizer, tokens)
 
 
-def _admission(
-    given: Dependencies, addresses: ServiceAddresses, authorizer: Authorizer, warnings: NoEffectWarnings
-) -> Admission:
+def _admission(given: Dependencies, addresses: ServiceAddresses, warnings: NoEffectWarnings) -> Admission:
     """Returns the plugins in upstream's order, then what upstream does where it stores an object: always on."""
     return Admission(
         [
             *build_plugins(given),
             addresses,
-            ClaimStatusRights(authorizer),
+            ClaimStatusRights(given.authorizer),
             DeviceClaims(given.store),
             DefinitionFinalizer(),
             SigningRequesters(),

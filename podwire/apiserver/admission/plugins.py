@@ -14,6 +14,7 @@ from podwire.apiserver.admission.limit_ranges import LimitRanger
 from podwire.apiserver.admission.namespaces import NamespaceLifecycle, Namespaces
 from podwire.apiserver.admission.node_restriction import NodeRestriction
 from podwire.apiserver.admission.node_taints import TaintNodesByCondition
+from podwire.apiserver.admission.owner_references import OwnerReferencesPermissionEnforcement
 from podwire.apiserver.admission.pod_security.configuration import PodSecurityConfiguration
 from podwire.apiserver.admission.pod_security.plugin import PodSecurity
 from podwire.apiserver.admission.policies.plugin import Policies
@@ -22,8 +23,10 @@ from podwire.apiserver.admission.quotas import ResourceQuotas
 from podwire.apiserver.admission.runtime_classes import RuntimeClasses
 from podwire.apiserver.admission.service_accounts import ServiceAccounts
 from podwire.apiserver.admission.volume_expansion import PersistentVolumeClaimResize
+from podwire.apiserver.identity.authorization import Authorizer
 from podwire.apiserver.limits import Limits
 from podwire.apiserver.ports import Store
+from podwire.apiserver.registry import Registry
 from podwire.interfaces import Clock
 from podwire.kinds.quota.decision import LimitedResource
 
@@ -53,6 +56,8 @@ class Dependencies:
     namespaces: Namespaces
     informers: Informers
     policies: Policies
+    authorizer: Authorizer
+    registry: Registry
     settings: AdmissionSettings
 
 
@@ -91,7 +96,9 @@ PLUGINS: Mapping[str, Row] = {
     "ExtendedResourceToleration": Row(lambda _given: ExtendedResourceToleration(), default=False),
     "DefaultStorageClass": Row(lambda given: DefaultStorageClass(given.informers.storage_classes)),
     "StorageObjectInUseProtection": _MISSING,
-    "OwnerReferencesPermissionEnforcement": _OFF,
+    "OwnerReferencesPermissionEnforcement": Row(
+        lambda given: OwnerReferencesPermissionEnforcement(given.authorizer, given.registry), default=False
+    ),
     "PersistentVolumeClaimResize": Row(lambda given: PersistentVolumeClaimResize(given.informers.storage_classes)),
     "RuntimeClass": Row(lambda given: RuntimeClasses(given.store)),
     "CertificateApproval": _ALWAYS,
