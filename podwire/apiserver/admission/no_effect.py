@@ -111,12 +111,15 @@ class NoEffectWarnings(AdmissionPlugin):
 
 def unread_fields(spec: Object) -> Iterator[str]:
     """Yields the paths of the fields of a pod's spec that our kubelet does not read."""
-    yield from (f"spec.{name}" for name in sorted(POD_FIELDS & spec.keys()))
-    context = spec.get("securityContext") or {}
-    yield from (f"spec.securityContext.{name}" for name in sorted(POD_SECURITY_FIELDS & context.keys()))
+    yield from _present("spec", spec, POD_FIELDS)
+    if context := spec.get("securityContext"):
+        yield from _present("spec.securityContext", context, POD_SECURITY_FIELDS)
     for part in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(part) or ()):
-            path = f"spec.{part}[{index}]"
-            yield from (f"{path}.{name}" for name in sorted(CONTAINER_FIELDS & container.keys()))
-            context = container.get("securityContext") or {}
-            yield from (f"{path}.securityContext.{name}" for name in sorted(CONTAINER_SECURITY_FIELDS & context.keys()))
+            yield from _present(f"spec.{part}[{index}]", container, CONTAINER_FIELDS)
+            if context := container.get("securityContext"):
+                yield from _present(f"spec.{part}[{index}].securityContext", context, CONTAINER_SECURITY_FIELDS)
+
+
+def _present(path: str, holder: Object, fields: frozenset[str]) -> list[str]:
+    return [] if fields.isdisjoint(holder) else [f"{path}.{name}" for name in sorted(fields & holder.keys())]

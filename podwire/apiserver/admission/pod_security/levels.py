@@ -85,6 +85,8 @@ def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, list
     Invalid labels fail closed where they are enforced (restricted, latest) and open where they only inform. A namespace
     that enforces without saying what to warn about warns about at least what it enforces.
     """
+    if not any(name.startswith(PREFIX) for name in labels):
+        return defaults, []
     errors: list[FieldError] = []
     chosen: dict[str, LevelVersion] = {}
     for mode in MODES:
