@@ -205,8 +205,8 @@ def _admission(given: Dependencies, addresses: ServiceAddresses, warnings: NoEff
             DeviceClaims(given.store),
             DefinitionFinalizer(),
             SigningRequesters(),
-            RoleEscalation(authorizer, authorizer.roles),
-            SigningRights(authorizer),
+            RoleEscalation(given.authorizer, given.authorizer.roles),
+            SigningRights(given.authorizer),
             warnings,
         ]
     )

@@ -117,7 +117,8 @@ PLUGINS: Mapping[str, Row] = {
     ),
     "AlwaysDeny": _OFF,
 }
-"""In the order in which they run. The defaults are upstream's but for TaintNodesByCondition: our kubelets register with
+"""In the order in which they run. The defaults are upstream's but for two. NodeRestriction is on, as every installer of
+Kubernetes switches it on. TaintNodesByCondition is off: our kubelets register with
 the taint, and a node that somebody else creates (a simulated one) is usable without a controller that removes it."""
 
 
