@@ -7,7 +7,7 @@ import pytest
 
 from podwire import controllers
 from podwire.cluster.apiserver import Options, running
-from podwire.cluster.apiserver_controllers import StoreFeed
+from podwire.cluster.apiserver_controllers import IDENTITY, StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.controllers.kinds import CONFIG_MAPS, PODS, QUOTAS
 from podwire.protocols.k8sapi.client_side import Client
@@ -22,12 +22,13 @@ SOON = controllers.Limits(quota_delay=0.02, quota_settle=0.02)
 
 @pytest.fixture
 async def api(tmp_path):
-    """A client of a server whose controllers run."""
+    """A client of a server whose controllers run, with the rights that they have in a cluster."""
     options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
     async with running(options) as server:
-        client = Client(LoopbackHttp(server.assembled.server.handle, ADMIN))
+        handler = server.assembled.server.handle
+        client, worker = Client(LoopbackHttp(handler, ADMIN)), Client(LoopbackHttp(handler, IDENTITY))
         feed = StoreFeed(server.assembled.engine.store, server.assembled.engine.registry)
-        task = asyncio.create_task(controllers.run(client, feed, SystemClock(), root_ca="PEM", limits=SOON))
+        task = asyncio.create_task(controllers.run(worker, feed, SystemClock(), root_ca="PEM", limits=SOON))
         await eventually_async(lambda: exists(client, CONFIG_MAPS, "kube-root-ca.crt"))
         try:
             yield client

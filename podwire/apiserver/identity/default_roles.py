@@ -246,7 +246,7 @@ system:podwire:controllers
   delete,deletecollection,patch *: *
   create core: configmaps serviceaccounts
   create,patch,update core,events.k8s.io: events
-  update core: namespaces/finalize namespaces/status
+  update core: namespaces/finalize namespaces/status resourcequotas/status
   patch,update core: nodes nodes/status pods/status
   update core: pods/finalizers
   update apiextensions.k8s.io: customresourcedefinitions customresourcedefinitions/status
