@@ -4,6 +4,8 @@ import json
 import re
 from contextlib import ExitStack
 
+from tests.eventually import eventually
+
 POD = """
 apiVersion: v1
 kind: Pod
@@ -184,7 +186,7 @@ DESCRIBED = {
     "cm/colours": ["sky: ---- blue"],
     "secret/s": ["Type: Opaque", "word: 6 bytes"],
     "sa/default": ["Mountable secrets: <none>"],
-    "quota/q": ["pods 0 5"],
+    "quota/q": ["pods 1 5"],
     "job/j": ["Parallelism: 1", "Completions: 1"],
     "ingress/i": ["example.com", "/ front:80"],
     "pvc/claim": ["Status: Pending", "Access Modes:"],
@@ -240,7 +242,6 @@ apiVersion: v1
 kind: ResourceQuota
 metadata: {name: q}
 spec: {hard: {pods: 5}}
-status: {hard: {pods: 5}, used: {pods: 0}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -270,12 +271,7 @@ def test_describe_works_for_every_kind(kubectl, server):
         "count": 1,
     }
     server.rest("POST", f"/api/v1/namespaces/{kubectl.namespace}/events", event)
-    server.rest(
-        "PATCH",
-        f"/api/v1/namespaces/{kubectl.namespace}/resourcequotas/q/status",
-        {"status": {"hard": {"pods": "5"}, "used": {"pods": "0"}}},
-        Content_Type="application/merge-patch+json",
-    )
+    eventually(lambda: kubectl("get quota q -o jsonpath={.status.used.pods}") == "1")
     output = kubectl.together(*(f"describe {each}" for each in DESCRIBED))
     for (what, expected), text in zip(DESCRIBED.items(), output, strict=True):
         plain = " ".join(text.split())

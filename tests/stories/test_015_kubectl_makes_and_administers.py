@@ -29,7 +29,7 @@ MADE = {
     "create service nodeport outside --tcp=80": "service/outside created",
     "create service externalname other --external-name=example.com": "service/other created",
     "create service loadbalancer spread --tcp=80": "service/spread created",
-    "create quota small --hard=pods=3,services=2": "resourcequota/small created",
+    "create quota small --hard=pods=30,services=20": "resourcequota/small created",
     "create role reader --verb=get,list --resource=pods": "role.rbac.authorization.k8s.io/reader created",
     "create rolebinding readers --role=reader --user=bob": "rolebinding.rbac.authorization.k8s.io/readers created",
     "create job once --image=busybox -- true": "job.batch/once created",
