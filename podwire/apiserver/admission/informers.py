@@ -1,7 +1,8 @@
 """Caches of the objects that plugins consult with every write: decoded once, when they change.
 
 A lookup first applies the changes that the store has published since the last one. It therefore sees every write that
-this process has answered, and needs no task of its own.
+this process has answered, and needs no task of its own. Changes wait in the store's queue until somebody looks, so this
+is for kinds that rarely change or that are looked up often.
 """
 
 from collections import defaultdict
@@ -77,4 +78,3 @@ class Informers:
         self.storage_classes = ObjectInformer(store, "storageclasses")
         self.ingress_classes = ObjectInformer(store, "ingressclasses")
         self.csi_drivers = ObjectInformer(store, "csidrivers")
-        self.nodes = ObjectInformer(store, "minions")

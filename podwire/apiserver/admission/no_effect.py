@@ -102,9 +102,9 @@ class NoEffectWarnings(AdmissionPlugin):
         return bool(spec.get("holderIdentity") and renewed and self.clock.wall() - parse(renewed) < LEASE_SECONDS)
 
     async def _other_kubelets(self) -> bool:
+        nodes = map(unpack, (await self.store.list(f"{PREFIX}minions/")).items)
         versions = [
-            str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
-            for node in await self.informers.nodes.all()
+            str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "") for node in nodes
         ]
         return any(version and "podwire" not in version for version in versions)
 
