@@ -1,8 +1,7 @@
 """Controllers: garbage collection, namespaces, nodes, evictions, claims for devices. Speaks: k8sapi."""
 
 from podwire.controllers.informer import MetadataInformer
-from podwire.controllers.limits import Limits
 from podwire.controllers.manager import RECONCILED, run
 from podwire.controllers.ports import Absent, Complete, Feed, Present
 
-__all__ = ["RECONCILED", "Absent", "Complete", "Feed", "Limits", "MetadataInformer", "Present", "run"]
+__all__ = ["RECONCILED", "Absent", "Complete", "Feed", "MetadataInformer", "Present", "run"]

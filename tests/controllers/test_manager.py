@@ -11,6 +11,7 @@ from podwire.cluster.apiserver import Options, running
 from podwire.cluster.apiserver_controllers import StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.controllers.kinds import CONFIG_MAPS, DEFINITIONS, EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS, builtin
+from podwire.controllers.limits import Limits
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import Client, Propagation, Scope
 from podwire.protocols.k8sapi.kinds import Kind
@@ -402,7 +403,7 @@ def event(name: str, last: float) -> dict:
 
 
 async def test_events_are_forgotten_after_their_time_unless_they_are_repeated(parts, api):
-    async with at_work(parts, limits=controllers.Limits(event_ttl=0.5)):
+    async with at_work(parts, limits=Limits(event_ttl=0.5)):
         await api.create(event("repeated", time.time() + 5))
         await api.create(event("once", time.time()))
         await absent(api, EVENTS, "once")

@@ -10,6 +10,7 @@ from podwire.cluster.apiserver import Options, running
 from podwire.cluster.apiserver_controllers import IDENTITY, StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.controllers.kinds import CONFIG_MAPS, PODS, QUOTAS
+from podwire.controllers.limits import Limits
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
@@ -17,7 +18,7 @@ from podwire.transports.clock import SystemClock
 from tests.eventually import eventually_async
 
 ADMIN = Certificate("admin", ("system:masters",))
-SOON = controllers.Limits(quota_delay=0.02, quota_settle=0.02)
+SOON = Limits(quota_delay=0.02, quota_settle=0.02)
 
 
 @pytest.fixture
