@@ -17,7 +17,15 @@ import msgspec
 from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
 from podwire.apiserver.identity.authorization import Attributes, Authorizer
 from podwire.apiserver.identity.rbac import Roles
-from podwire.apiserver.identity.rules import EVERYTHING, Rule, describe, quoted, uncovered
+from podwire.apiserver.identity.rules import (
+    EVERYTHING,
+    MOST_COMBINATIONS,
+    Rule,
+    TooManyCombinations,
+    describe,
+    quoted,
+    uncovered,
+)
 from podwire.apiserver.identity.users import MASTERS, User
 from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.status import ApiError, access_denied, not_found, qualified
@@ -27,6 +35,10 @@ _ROLES = ("roles", "clusterroles")
 _BINDINGS = ("rolebindings", "clusterrolebindings")
 _REFERENCES = {"Role": "roles", "ClusterRole": "clusterroles"}
 _FREE = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
+_TOO_MANY = (
+    f"the rules have more than {MOST_COMBINATIONS} combinations of verbs, groups, resources and names, "
+    "which are not compared with the permissions of the user; write several roles"
+)
 _AGGREGATION = "must have cluster-admin privileges to use the aggregationRule"
 
 
@@ -78,7 +90,10 @@ class RoleEscalation(AdmissionPlugin):
         return self.authorizer.check(operation.user, attributes).allowed
 
     def _require(self, operation: Operation, rules: Sequence[Rule]) -> None:
-        missing = uncovered(self.roles.rules_of(operation.user, operation.namespace), rules)
+        try:
+            missing = uncovered(self.roles.rules_of(operation.user, operation.namespace), rules)
+        except TooManyCombinations:
+            raise _refused(operation, _TOO_MANY) from None
         if missing:
             raise _refused(operation, f"{_attempt(operation.user)}\n{describe(missing)}")
 

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from podwire.apiserver.identity.authorization import Attributes, Decision
 from podwire.apiserver.identity.default_policy import node_rules
 from podwire.apiserver.identity.node_graph import Related
-from podwire.apiserver.identity.rbac import RuleTable
-from podwire.apiserver.identity.rules import AccessRequest, Rule
+from podwire.apiserver.identity.rules import AccessRequest, Rule, RuleTable
 from podwire.apiserver.identity.users import User, node_name
 
 LEASE_NAMESPACE = "kube-node-lease"

@@ -8,13 +8,11 @@
 Merged tables are dropped when any role or binding changes, which is rare, and are rebuilt by the next request.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from podwire.apiserver.identity.rules import AccessRequest, Rule, below
+from podwire.apiserver.identity.rules import AccessRequest, Rule, RuleTable
 from podwire.apiserver.identity.users import ACCOUNT_PREFIX, User
 from podwire.kinds.resource import PREFIX
 
@@ -24,6 +22,8 @@ PLACES = (CLUSTER_ROLES, ROLES, CLUSTER_BINDINGS, BINDINGS)
 
 MOST_USERS = 4096
 """Merged tables that are kept; all are dropped when there are more."""
+LONGEST_USER = 16 * 1024
+"""Characters of a user's name and groups. Access reviews may name any; the tables of longer ones are not kept."""
 
 
 class _Role(msgspec.Struct, frozen=True):
@@ -45,14 +45,14 @@ class _Subject(msgspec.Struct, frozen=True):
             return f'{self.kind} "{self.name}/{self.namespace or namespace}"'
         return f'{self.kind} "{self.name}"'
 
-    def is_for(self, user: User, namespace: str) -> bool:
+    def is_for(self, name: str, groups: Collection[str], namespace: str) -> bool:
         match self.kind:
             case "User":
-                return self.name == user.name
+                return self.name == name
             case "Group":
-                return self.name in user.groups
+                return self.name in groups
             case "ServiceAccount":
-                return user.name == f"{ACCOUNT_PREFIX}{self.namespace or namespace}:{self.name}"
+                return name == f"{ACCOUNT_PREFIX}{self.namespace or namespace}:{self.name}"
             case _:
                 return False
 
@@ -72,17 +72,16 @@ class _Binding(msgspec.Struct, frozen=True, rename="camel"):
         """The storage key of the role."""
         return role_key(self.role_ref.kind, self.metadata.namespace, self.role_ref.name)
 
-    def reason(self, user: User) -> str:
+    def reason(self, user: str, groups: Collection[str]) -> str:
         """Returns upstream's words for the binding by which a user has a role; empty for other users."""
         namespace = self.metadata.namespace
-        subject = next((subject for subject in self.subjects or () if subject.is_for(user, namespace)), None)
-        if subject is None:
-            return ""
-        kind = "RoleBinding" if namespace else "ClusterRoleBinding"
-        name = f"{self.metadata.name}/{namespace}" if namespace else self.metadata.name
-        role = self.role_ref
-        to = subject.described(namespace)
-        return f'RBAC: allowed by {kind} "{name}" of {role.kind} "{role.name}" to {to}'
+        for subject in self.subjects or ():
+            if subject.is_for(user, groups, namespace):
+                kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+                name = f"{self.metadata.name}/{namespace}" if namespace else self.metadata.name
+                role, to = self.role_ref, subject.described(namespace)
+                return f'RBAC: allowed by {kind} "{name}" of {role.kind} "{role.name}" to {to}'
+        return ""
 
 
 def role_key(kind: str, namespace: str, name: str) -> str:
@@ -92,56 +91,6 @@ def role_key(kind: str, namespace: str, name: str) -> str:
 
 _read_role = msgspec.json.Decoder(_Role).decode
 _read_binding = msgspec.json.Decoder(_Binding).decode
-
-
-class _Grant(NamedTuple):
-    """The reason why something is allowed: for every name, or for some names only."""
-
-    always: str
-    names: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class RuleTable:
-    """Everything that rules allow, with the reason: of one user in the cluster or in one namespace."""
-
-    resources: dict[tuple[str, str, str], _Grant] = field(default_factory=dict)
-    paths: list[tuple[str, str, str]] = field(default_factory=list)
-    """Verb, path and reason."""
-
-    def add(self, rules: Iterable[Rule], reason: str) -> None:
-        for rule in rules:
-            for verb in rule.verbs:
-                self.paths.extend((verb, path, reason) for path in rule.paths)
-                for group in rule.api_groups:
-                    for resource in rule.resources:
-                        self._add((verb, group, resource), rule.resource_names, reason)
-
-    def _add(self, key: tuple[str, str, str], names: tuple[str, ...], reason: str) -> None:
-        grant = self.resources.get(key)
-        if grant is None:
-            grant = self.resources[key] = _Grant("" if names else reason, {})
-        elif not names and not grant.always:
-            self.resources[key] = _Grant(reason, grant.names)
-        for name in names:
-            grant.names.setdefault(name, reason)
-
-    def reason(self, asked: AccessRequest) -> str:
-        """Returns why something is allowed; empty if it is not."""
-        resource = asked.resource
-        if not resource:
-            allowed = (path for path in self.paths if path[0] in ("*", asked.verb) and below(asked.path, path[1]))
-            return next(allowed, ("", "", ""))[2]
-        _, slash, part = resource.partition("/")
-        alike = (resource, "*", f"*/{part}") if slash else (resource, "*")
-        find = self.resources.get
-        for verb in (asked.verb, "*"):
-            for group in (asked.group, "*"):
-                for word in alike:
-                    grant = find((verb, group, word))
-                    if grant is not None and (reason := grant.always or grant.names.get(asked.name, "")):
-                        return reason
-        return ""
 
 
 _Key = tuple[str, tuple[str, ...], str]
@@ -208,17 +157,20 @@ class Roles:
         key = (user.name, user.groups, namespace)
         table = self._tables.get(key)
         if table is None:
-            if len(self._tables) >= MOST_USERS:
-                self._tables.clear()
-            table = self._tables[key] = RuleTable()
+            table = RuleTable()
             for rules, reason in self._granted(user, namespace):
                 table.add(rules, reason)
+            if len(user.name) + sum(map(len, user.groups)) <= LONGEST_USER:
+                if len(self._tables) >= MOST_USERS:
+                    self._tables.clear()
+                self._tables[key] = table
         return table
 
     def _granted(self, user: User, namespace: str) -> Iterator[tuple[tuple[Rule, ...], str]]:
         """Yields the rules of each role that is bound to a user in a namespace, or cluster-wide, with the reason."""
+        groups = frozenset(user.groups)
         for binding in self._bindings.get(namespace, {}).values():
-            if reason := binding.reason(user):
+            if reason := binding.reason(user.name, groups):
                 yield self._rules.get(binding.role, ()), reason
 
 

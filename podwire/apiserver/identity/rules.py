@@ -1,9 +1,17 @@
-"""RBAC rules: what one rule allows, and whether rules cover others. Pure."""
+"""RBAC rules: what one rule allows, tables of what many allow, and whether rules cover others. Pure."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
+
+MOST_COMBINATIONS = 20_000
+"""Combinations of verbs, groups, resources and names of one rule that are put into a table, or of rules that are
+compared with others. A rule of three megabytes can have 10^15."""
+MOST_ENTRIES = 200_000
+"""Combinations in one table."""
 
 
 class AccessRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +34,12 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     resources: tuple[str, ...] = ()
     resource_names: tuple[str, ...] = ()
     paths: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
+
+    @property
+    def combinations(self) -> int:
+        """The number of rules with one verb, group, resource and name that together allow the same."""
+        resources = len(self.api_groups) * len(self.resources) * max(1, len(self.resource_names))
+        return len(self.verbs) * (resources + len(self.paths))
 
     def allows(self, asked: AccessRequest) -> bool:
         if not _named(asked.verb, self.verbs):
@@ -61,6 +75,67 @@ def below(path: str, given: str) -> bool:
     return path == given or (given.endswith("*") and path.startswith(given.rstrip("*")))
 
 
+class _Grant(NamedTuple):
+    """The reason why something is allowed: for every name, or for some names only."""
+
+    always: str
+    names: dict[str, str]
+
+
+@dataclass(slots=True)
+class RuleTable:
+    """Everything that rules allow, with the reason: of one user in the cluster or in one namespace."""
+
+    resources: dict[tuple[str, str, str], _Grant] = field(default_factory=dict)
+    paths: list[tuple[str, str, str]] = field(default_factory=list)
+    """Verb, path and reason."""
+    wide: list[tuple[Rule, str]] = field(default_factory=list)
+    """Rules with too many combinations for a table, which are matched one by one."""
+    size: int = 0
+
+    def add(self, rules: Iterable[Rule], reason: str) -> None:
+        for rule in rules:
+            count = rule.combinations
+            if count > MOST_COMBINATIONS or self.size + count > MOST_ENTRIES:
+                self.wide.append((rule, reason))
+                continue
+            self.size += count
+            for verb in rule.verbs:
+                self.paths.extend((verb, path, reason) for path in rule.paths)
+                for group in rule.api_groups:
+                    for resource in rule.resources:
+                        self._add((verb, group, resource), rule.resource_names, reason)
+
+    def _add(self, key: tuple[str, str, str], names: tuple[str, ...], reason: str) -> None:
+        grant = self.resources.get(key)
+        if grant is None:
+            grant = self.resources[key] = _Grant("" if names else reason, {})
+        elif not names and not grant.always:
+            self.resources[key] = _Grant(reason, grant.names)
+        for name in names:
+            grant.names.setdefault(name, reason)
+
+    def reason(self, asked: AccessRequest) -> str:
+        """Returns why something is allowed; empty if it is not."""
+        resource = asked.resource
+        if not resource:
+            allowed = (path for path in self.paths if path[0] in ("*", asked.verb) and below(asked.path, path[1]))
+            return next(allowed, ("", "", ""))[2] or self._among_wide(asked)
+        _, slash, part = resource.partition("/")
+        alike = (resource, "*", f"*/{part}") if slash else (resource, "*")
+        find = self.resources.get
+        for verb in (asked.verb, "*"):
+            for group in (asked.group, "*"):
+                for word in alike:
+                    grant = find((verb, group, word))
+                    if grant is not None and (reason := grant.always or grant.names.get(asked.name, "")):
+                        return reason
+        return self._among_wide(asked) if self.wide else ""
+
+    def _among_wide(self, asked: AccessRequest) -> str:
+        return next((reason for rule, reason in self.wide if rule.allows(asked)), "")
+
+
 def break_down(rules: Iterable[Rule]) -> Iterator[Rule]:
     """Yields rules with one verb, one group, one resource and at most one name each, which together allow the same."""
     for rule in rules:
@@ -74,21 +149,28 @@ def break_down(rules: Iterable[Rule]) -> Iterator[Rule]:
                 yield Rule(verbs=(verb,), paths=(path,))
 
 
-def uncovered(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """Returns the parts of the wanted rules that no single held rule covers."""
-    return [part for part in break_down(wanted) if not any(_covers(rule, part) for rule in held)]
+class TooManyCombinations(Exception):
+    """Rules that would take too long to compare."""
 
 
-def _covers(rule: Rule, part: Rule) -> bool:
-    """Returns whether a rule allows everything that a broken-down one does."""
-    if not _named(part.verbs[0], rule.verbs):
-        return False
-    if part.paths:
-        return any(below(part.paths[0], path) for path in rule.paths)
-    return (
-        _named(part.api_groups[0], rule.api_groups)
-        and any(_matches(part.resources[0], resource) for resource in rule.resources)
-        and (not rule.resource_names or bool(part.resource_names and part.resource_names[0] in rule.resource_names))
+def uncovered(held: Iterable[Rule], wanted: Sequence[Rule]) -> list[Rule]:
+    """Returns the parts of the wanted rules that no single held rule covers. Raises TooManyCombinations."""
+    if sum(rule.combinations for rule in wanted) > MOST_COMBINATIONS:
+        raise TooManyCombinations
+    table = RuleTable()
+    table.add(held, "held")
+    return [part for part in break_down(wanted) if not table.reason(_as_request(part))]
+
+
+def _as_request(part: Rule) -> AccessRequest:
+    """Returns a broken-down rule as a request: a rule covers the part exactly if it allows the request, since `*` in
+    the part is allowed by `*` alone."""
+    return AccessRequest(
+        verb=part.verbs[0],
+        group=next(iter(part.api_groups), ""),
+        resource=next(iter(part.resources), ""),
+        name=next(iter(part.resource_names), ""),
+        path=next(iter(part.paths), ""),
     )
 
 

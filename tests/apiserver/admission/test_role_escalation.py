@@ -176,3 +176,27 @@ async def test_a_service_account_with_all_rights_may_grant_them(api):
 
     url = f"{RBAC}/clusterroles"
     assert (await api.post(url, role("more", EVERYTHING), headers=account)).status == 201
+
+
+async def test_a_rule_with_billions_of_combinations_is_refused_at_once(bob):
+    api = await bob(WRITING)
+    many = [f"w{number}" for number in range(3_000)]
+    rule = {"verbs": many, "apiGroups": many, "resources": many}
+
+    reply = await api.post(f"{TEAM}/roles", role("wide", rule), user=BOB)
+
+    assert reply.status == 403
+    assert "more than 20000 combinations" in reply.message
+
+
+async def test_a_rule_with_billions_of_combinations_of_an_administrator_still_grants(api):
+    many = [f"w{number}" for number in range(2_000)]
+    rule = {"verbs": ["get", *many], "apiGroups": ["", *many], "resources": ["pods", *many]}
+    await api.made(f"{RBAC}/clusterroles", role("wide", rule))
+    await api.made(f"{RBAC}/clusterrolebindings", binding("wide", "wide"))
+
+    pods = "/api/v1/namespaces/default/pods"
+    reply = await answer_when(lambda: api.get(f"{pods}/none", user=BOB), lambda reply: reply.status == 404)
+
+    assert reply.status == 404
+    assert (await api.get(pods, user=BOB)).status == 403

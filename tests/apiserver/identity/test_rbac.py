@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from podwire.apiserver.identity.node_graph import PODS, VOLUMES
-from podwire.apiserver.identity.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES, Roles
+from podwire.apiserver.identity.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, MOST_USERS, ROLES, Roles
 from podwire.apiserver.identity.rules import AccessRequest, Rule
 from podwire.apiserver.identity.users import User, account_groups
 from podwire.protocols.k8sapi.server_side import Certificate
@@ -84,6 +84,23 @@ def test_deleted_roles_and_bindings_grant_nothing():
     roles.keep(CLUSTER_ROLES, [])
 
     assert not roles.allow(WEB, asked())
+
+
+def test_users_that_only_reviews_name_do_not_fill_the_memory():
+    roles = bound({"kind": "Group", "name": "system:authenticated"})
+    known = User("jane", groups=("system:authenticated",))
+    endless = User("jane", groups=("system:authenticated", *(f"group-{number:06}" for number in range(20_000))))
+
+    assert roles.allow(known, asked())
+    assert roles.allow(endless, asked())
+    assert cached(roles) == [known.groups]
+    for number in range(MOST_USERS + 1):
+        roles.allow(User(f"user-{number}"), asked())
+    assert len(cached(roles)) <= MOST_USERS
+
+
+def cached(roles):
+    return [groups for _, groups, _ in roles._tables]
 
 
 async def test_a_stored_object_that_cannot_be_read_grants_nothing_and_stops_nothing(api):
