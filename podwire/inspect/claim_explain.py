@@ -1,9 +1,11 @@
 """Explains the state of a claim: finds the cluster, the node to look at, and what is there."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 from podwire.cluster import tracing
@@ -18,6 +20,7 @@ from podwire.dradriver.names import CLAIMS, COMPONENT, DRIVER, EVENTS, PODS
 from podwire.dradriver.publish.sockets import sockets
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.kubeconfig import Access
+from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports import credentials, http_client
 
 BUSY_SECONDS = 5.0
@@ -101,9 +104,30 @@ def explain(cluster: Cluster, namespace: str, name: str, *, on: str = "") -> lis
 
 async def _read_objects(access: Access, namespace: str, name: str) -> ApiObjects:
     async with http_client.connect(access, user_agent=COMPONENT) as http:
-        client, within = Client(http), Scope(namespace=namespace)
+        client = Client(http)
         claim = await client.get(CLAIMS, name, namespace)
+        return await read_objects(client, claim, namespace)
+
+
+async def read_objects(client: Client, claim: Object, namespace: str) -> ApiObjects:
+    """Returns a claim with the pods and events of its namespace.
+
+    A driver may not list them: of the pods it reads those that use the claim, and events are left out.
+    """
+    within = Scope(namespace=namespace)
+    try:
         return ApiObjects(claim, (await client.list(PODS, within)).items, (await client.list(EVENTS, within)).items)
+    except ApiError as error:
+        if error.code != HTTPStatus.FORBIDDEN:
+            raise
+    reserved = (claim.get("status") or {}).get("reservedFor") or ()
+    owners = (owner for owner in claim["metadata"].get("ownerReferences") or () if owner.get("kind") == "Pod")
+    names = dict.fromkeys(reference["name"] for reference in (*reserved, *owners))
+    pods = []
+    for name in names:
+        with contextlib.suppress(ApiError):  # deleted meanwhile
+            pods.append(await client.get(PODS, name, namespace))
+    return ApiObjects(claim, pods, ())
 
 
 def choose_node(nodes: Sequence[Node], objects: ApiObjects, on: str) -> Node:

@@ -10,7 +10,8 @@ from podwire.cluster.up import state
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.state import NodeRecord, State
 from podwire.inspect import claim_explain
-from podwire.inspect.claim_explain import ApiObjects, NoCluster, Node, choose_node
+from podwire.inspect.claim_explain import ApiObjects, NoCluster, Node, choose_node, read_objects
+from podwire.protocols.k8sapi.status import ApiError, Reason
 
 NODES = tuple(Node(name=name, state=Path("/state")) for name in ("node-1", "node-2"))
 KUBECONFIG = """\
@@ -86,3 +87,26 @@ def test_it_finds_the_nodes_of_a_cluster_with_its_prefix(prefix):
 )
 def test_flags_and_the_pods_own_account_come_first(options, environ, named):
     assert claim_explain.has_access(options, environ) is named
+
+
+class Restricted:
+    """A client that may get pods and not list them, as a driver."""
+
+    async def list(self, _kind, _scope):
+        raise ApiError(Reason.FORBIDDEN, "pods is forbidden")
+
+    async def get(self, _kind, name, _namespace):
+        if name == "gone":
+            raise ApiError(Reason.NOT_FOUND, "gone")
+        return {"metadata": {"name": name}}
+
+
+async def test_with_the_identity_of_a_driver_the_pods_of_the_claim_are_read_one_by_one():
+    owner = {"kind": "Pod", "name": "owner"}
+    reserved = [{"name": "user"}, {"name": "gone"}]
+    claim = {"metadata": {"ownerReferences": [owner]}, "status": {"reservedFor": reserved}}
+
+    objects = await read_objects(Restricted(), claim, "default")
+
+    assert [pod["metadata"]["name"] for pod in objects.pods] == ["user", "owner"]
+    assert objects.events == ()
