@@ -2,7 +2,9 @@
 
 import argparse
 import os
+import signal
 from pathlib import Path
+from typing import NoReturn
 
 from podwire.cli.main import UserError
 from podwire.cluster import tracing
@@ -11,6 +13,7 @@ from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.state import BrokenState
 from podwire.durable.records import NewerFormat
+from podwire.linux import syscalls
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replaces this process by the program."""
+    """Replaces a process on the node by the program; this process waits for it, and passes signals on."""
     program = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if not program:
         raise UserError(f"name a program: `podwire node exec {arguments.node} -- ip link`")
@@ -53,5 +56,27 @@ def _enter(prefix: Path, name: str) -> Path:
     space = NodeNamespaces(layout, name)
     if not space.exists():
         raise UserError(f"the namespaces of {name} do not exist; `podwire up` creates them")
+    child = space.fork()
+    if child:
+        _wait_for(child)
+    syscalls.die_with_parent(signal.SIGKILL)
     space.enter()
     return Layout(Path("/")).trace_socket
+
+
+_RELAYED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+_OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
+"""A terminal sends them to both processes."""
+
+
+def _wait_for(child: int) -> NoReturn:
+    """Ends as the program on the node does."""
+    for number in _RELAYED if os.isatty(0) else (*_RELAYED, *_OF_TERMINALS):
+        signal.signal(number, lambda received, _frame: os.kill(child, received))
+    for number in _OF_TERMINALS if os.isatty(0) else ():
+        signal.signal(number, signal.SIG_IGN)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code if code >= 0 else 128 - code)

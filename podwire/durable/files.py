@@ -25,6 +25,7 @@ from podwire.linux.values import Path
 TEMPORARY = ".tmp"
 """The names of temporary files begin with a dot and end with this."""
 _numbers = count()
+_ATTEMPTS = 100
 
 
 class Durability(Enum):
@@ -62,9 +63,9 @@ def write_file(path: Path, data: bytes, mode: int = 0o600, *, durable: bool) -> 
     """`write_durably` or `replace_file`."""
     target = os.fspath(path)
     directory, name = os.path.split(target)
-    temporary = os.path.join(directory, f".{name}.{os.getpid()}-{next(_numbers)}{TEMPORARY}")
+    temporary = ""
     try:
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        temporary, file = _create_temporary(directory, name, mode)
         try:
             os.fchmod(file, mode)  # whatever the umask is
             write_all(file, data)
@@ -79,10 +80,20 @@ def write_file(path: Path, data: bytes, mode: int = 0o600, *, durable: bool) -> 
         else:
             rename_over(temporary, target)
     except OSError as error:
-        with suppress(OSError):
-            os.unlink(temporary)
+        if temporary:
+            with suppress(OSError):
+                os.unlink(temporary)
         raise errors.from_oserror(error, f"write {target}", {errno.ENOENT: errors.NoSuchPath}) from error
     return written
+
+
+def _create_temporary(directory: str, name: str, mode: int) -> tuple[str, int]:
+    """Creates a file that no other writer has; one in another PID namespace may have the number of this process."""
+    for _ in range(_ATTEMPTS):
+        path = os.path.join(directory, f".{name}.{os.getpid()}-{next(_numbers)}{TEMPORARY}")
+        with suppress(FileExistsError):
+            return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
 
 
 def rename_over(temporary: str, target: str) -> None:

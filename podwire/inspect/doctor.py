@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from podwire.linux import syscalls
@@ -72,6 +73,11 @@ def _in_new_network(work: Callable[[KernelNetwork], None] = lambda _: None) -> C
 
 def _network_namespaces() -> Finding:
     return _try("network namespaces", _in_new_network(), "a kernel with CONFIG_NET_NS, and CAP_SYS_ADMIN")
+
+
+def _pid_namespaces() -> Finding:
+    work = partial(syscalls.unshare, syscalls.NEWPID)
+    return _try("PID namespaces", work, "a kernel with CONFIG_PID_NS, and CAP_SYS_ADMIN")
 
 
 def _veth() -> Finding:
@@ -193,6 +199,7 @@ CHECKS: tuple[Check, ...] = (
     _root,
     _kernel,
     _network_namespaces,
+    _pid_namespaces,
     _veth,
     _bridge,
     _nft,

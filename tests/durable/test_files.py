@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from podwire.durable import files
 from podwire.durable.files import remove_durably, replace_file, sweep, why_unwritable, write_durably
 from podwire.linux import errors
 
@@ -101,6 +102,15 @@ def test_a_directory_without_a_writable_parent_is_explained(tmp_path):
     (tmp_path / "file").touch()
     assert why_unwritable(str(tmp_path / "new" / "deeper")) == ""
     assert why_unwritable(str(tmp_path / "file" / "new")) == f"{tmp_path}/file is not a directory"
+
+
+def test_a_writer_of_another_pid_namespace_with_the_same_number_is_not_in_the_way(tmp_path):
+    """Nodes have PID namespaces of their own and share the image store; a killed writer leaves its file, too."""
+    used = next(files._numbers)
+    for number in range(used + 1, used + 20):
+        (tmp_path / f".state.{os.getpid()}-{number}.tmp").touch()
+    write_durably(tmp_path / "state", b"one")
+    assert (tmp_path / "state").read_bytes() == b"one"
 
 
 def test_full_disk_leaves_the_old_file(on_small_disk):

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import select
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -46,7 +47,7 @@ def become(component: Component, layout: Layout, ready_pipe: int, close: Callabl
     code = 70
     try:
         close()
-        _detach(component.name)
+        _detach(component.name, ready_pipe)
         _log_to(layout.log(component.name))
         tag = _open_tag(layout.component_tags / component.name)
         os.environ.update(component.environment)
@@ -67,15 +68,19 @@ def become(component: Component, layout: Layout, ready_pipe: int, close: Callabl
         os._exit(code)
 
 
-def _detach(name: str) -> None:
-    """Starts a session, so that Ctrl-C of a terminal reaches the supervisor only; dies with the supervisor."""
-    parent = os.getppid()
+def _detach(name: str, ready_pipe: int) -> None:
+    """Starts a session, so that Ctrl-C of a terminal reaches the supervisor only; dies with the supervisor.
+
+    Whether the supervisor has just died is asked of the pipe that it reads: on a node, no process sees its parent.
+    """
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     syscalls.die_with_parent(signal.SIGKILL)
-    if os.getppid() != parent:
+    poll = select.poll()
+    poll.register(ready_pipe, 0)  # POLLERR is always reported
+    if poll.poll(0):
         os._exit(1)
     syscalls.set_name(f"pw-{name}")
 

@@ -67,11 +67,11 @@ class Removal:
     def _remove_own_pods(self) -> list[str]:
         present = [space for space in self.spaces if space.exists()]
         if present:
-            used = [space for space in present if (self.layout.home(space.name).state / "runtime").is_dir()]
+            used = [space for space in present if _has_run(self.layout.home(space.name))]
             return pod_removal.ours(
                 self.layout, [(nodes.runtime_on_node(self.layout, space.name), space) for space in used]
             )
-        if not (self.layout.state / "runtime").is_dir():
+        if not _has_run(self.layout):
             return []
         if self.state is None or not self.state.nodes[0].own:
             return pod_removal.ours(self.layout, [(nodes.runtime_on_host(self.layout), None)])
@@ -187,6 +187,12 @@ def _tried(name: str, step: Step) -> str:
     except (NotRemoved, StillThere, OSError) as error:
         return f"{name}: {error}"
     return ""
+
+
+def _has_run(home: Layout) -> bool:
+    """Whether a runtime has records; its directory exists from the start."""
+    records = home.state / "runtime"
+    return records.is_dir() and any(records.iterdir())
 
 
 def _remove_tree(layout: Layout, path: Path) -> None:

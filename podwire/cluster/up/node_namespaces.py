@@ -1,15 +1,17 @@
-"""The network and mount namespaces of a node: created once, pinned, and entered by everything that runs on the node.
+"""The network, mount and PID namespaces of a node: created once, pinned, and entered by everything on the node.
 
-They outlive all our processes: containers, shims and mounts live in them. `up` after a crash finds the same ones.
+They outlive all our processes: containers, shims and mounts live in them. `up` after a crash finds the same ones. The
+first process of the PID namespace, its init, belongs to nobody and ends with the node.
 """
 
 import contextlib
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeVar, cast
 
 from podwire.cluster.up import node_mounts
 from podwire.cluster.up.layout import Layout
@@ -17,8 +19,8 @@ from podwire.linux.errors import LinuxError, NoSuchMount, Refused
 from podwire.linux.fs.mounts import KernelMounts, mounted
 from podwire.linux.fs.trust import make_directory
 from podwire.linux.net.network import KernelNetwork
-from podwire.linux.proc import mount_namespaces
-from podwire.linux.proc.namespaces import KernelNamespaces, identity, in_thread
+from podwire.linux.proc import mount_namespaces, pid_namespaces
+from podwire.linux.proc.namespaces import KernelNamespaces, identity
 
 T = TypeVar("T")
 Work = Callable[[], None]
@@ -44,28 +46,40 @@ class NodeNamespaces:
         return self.layout.pin(self.name, "mnt")
 
     @property
+    def pid(self) -> Path:
+        """A cluster of a podwire without PID namespaces keeps none until it is created anew."""
+        return self.layout.pin(self.name, "pid")
+
+    @property
     def switch(self) -> Path:
         """The network namespace of the switch for simulated cards; not every node has one."""
         return self.layout.pin(self.name, "switch")
 
     def exists(self) -> bool:
-        """Whether both are pinned."""
-        return mount_namespaces.is_pinned(self.net, "net") and mount_namespaces.is_pinned(self.mnt, "mnt")
+        """Whether all are pinned, and processes can be created in them."""
+        if not (mount_namespaces.is_pinned(self.net, "net") and mount_namespaces.is_pinned(self.mnt, "mnt")):
+            return False
+        return not self._has_pids() or bool(pid_namespaces.members(self.pid))
+
+    def _has_pids(self) -> bool:
+        return mount_namespaces.is_pinned(self.pid, "pid")
 
     def inodes(self) -> set[tuple[str, int]]:
         """Returns the inodes of the existing ones."""
         inodes = set()
-        for kind in ("net", "mnt"):
+        for kind in ("net", "mnt", "pid"):
             with contextlib.suppress(LinuxError):
                 inodes.add((kind, identity(self.layout.pin(self.name, kind), kind)))
         return inodes
 
     def build(self, furnish: Work | None = None) -> None:
-        """Creates both; what a crash left incomplete is removed first. `furnish` adds mounts.
+        """Creates all; what a crash left incomplete is removed first. `furnish` adds mounts.
 
         1. A private mount for the pins.  2. The network namespace.  3. The mount namespace, by a child that lives in it
-        until it is pinned.
+        until it is pinned.  4. The PID namespace, by the init, a child of that child.
         """
+        if self._has_pids():
+            pid_namespaces.end(self.pid)
         self.remove()
         for source in node_mounts.sources(self.layout, self.name).values():
             mode = 0o700 if source.parent == self.layout.state else 0o755
@@ -77,22 +91,34 @@ class NodeNamespaces:
         _pin_mounts(self, furnish)
 
     def enter(self) -> None:
-        """Moves the calling process, which must have one thread, to the node."""
+        """Moves the calling process, which must have one thread and come from `fork`, to the node."""
         mount_namespaces.enter(net=self.net, mnt=self.mnt)
 
+    def fork(self) -> int:
+        """Like os.fork, with a child in the node's PID namespace. Raises NoSuchProcess when its init has ended."""
+        return pid_namespaces.fork_into(self.pid) if self._has_pids() else os.fork()
+
     def inside(self, work: Callable[[], T]) -> T:
-        """Runs a function on the node, in a thread of its own."""
-
-        def entered() -> T:
-            mount_namespaces.alone()
-            self.enter()
-            return work()
-
-        return in_thread(entered)
+        """Runs a function on the node, in a process of its own; its result or exception is pickled."""
+        reads, writes = os.pipe2(os.O_CLOEXEC)
+        child = self.fork()
+        if child == 0:
+            os.close(reads)
+            _answer(writes, self.enter, work)
+        os.close(writes)
+        with os.fdopen(reads, "rb") as pipe:
+            answer = pipe.read()
+        os.waitpid(child, 0)
+        if not answer:
+            raise NotBuilt(f"node {self.name}: a process that was to look at it was killed")
+        result, error = pickle.loads(answer)  # noqa: S301 - written by our own child
+        if error is not None:
+            raise error
+        return cast("T", result)
 
     def remove(self) -> None:
         """Unpins all; they end with their last process."""
-        for name, kind in (("mnt", "mnt"), ("net", "net"), ("switch", "net")):
+        for name, kind in (("mnt", "mnt"), ("pid", "pid"), ("net", "net"), ("switch", "net")):
             KernelNamespaces(self.net.parent, kind).remove(name)
         with contextlib.suppress(FileNotFoundError):
             self.net.parent.rmdir()
@@ -137,8 +163,27 @@ def _pin_mounts(space: NodeNamespaces, furnish: Work | None) -> None:
     raise NotBuilt(f"node {space.name}: {refused}")
 
 
+def _answer(writes: int, enter: Work, work: Callable[[], T]) -> NoReturn:
+    """Never returns: the rest is for the parent, outside of the node."""
+    try:
+        result, failure = None, None
+        try:
+            enter()
+            result = work()
+        except Exception as error:  # noqa: BLE001 - raised again by the parent
+            failure = error
+        with os.fdopen(writes, "wb") as pipe:
+            pipe.write(pickle.dumps((result, failure)))
+    finally:
+        os._exit(0)
+
+
 def _pin_one(space: NodeNamespaces, processors: set[int], furnish: Work | None) -> None:
-    """Forks a child that creates the namespace, pins it from here, and lets the child exit."""
+    """Forks a child that creates the namespaces, pins them from here, and lets the child exit.
+
+    The PID namespace is pinned first, so that a node with a mount namespace has one. If this process fails or is
+    killed, the child ends the init, which would otherwise live on without a name.
+    """
     reads, writes = os.pipe()
     go, goes = os.pipe()
     child = os.fork()
@@ -152,7 +197,9 @@ def _pin_one(space: NodeNamespaces, processors: set[int], furnish: Work | None) 
         reason = os.read(reads, 65536).decode("utf-8", "replace")
         if reason != "made":
             raise NotBuilt(f"node {space.name}: {reason or 'its mount namespace was not made'}")
+        mount_namespaces.pin(child, space.pid, "pid")
         mount_namespaces.pin(child, space.mnt)
+        os.write(goes, b"k")
     finally:
         os.close(reads)
         os.close(goes)
@@ -161,24 +208,23 @@ def _pin_one(space: NodeNamespaces, processors: set[int], furnish: Work | None) 
 
 def _live_in_it(space: NodeNamespaces, processors: set[int], furnish: Work | None, writes: int, go: int) -> NoReturn:
     """Never returns: the rest is for the parent, outside of the node."""
+    init = 0
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.sched_setaffinity(0, processors)
-        os.write(writes, _made(space, furnish).encode())
-        os.read(go, 1)
+        try:
+            mount_namespaces.enter(net=space.net)
+            mount_namespaces.unshare_mounts()
+            _furnish(space, furnish)
+            init = pid_namespaces.start_init()
+        except Exception as error:  # noqa: BLE001 - reported to the parent, which reports it to the user
+            os.write(writes, f"{type(error).__name__}: {error}".encode())
+        else:
+            os.write(writes, b"made")
+        if not os.read(go, 1) and init:
+            os.kill(init, signal.SIGKILL)
     finally:
         os._exit(0)
-
-
-def _made(space: NodeNamespaces, furnish: Work | None) -> str:
-    """Returns `made`, or an error message."""
-    try:
-        mount_namespaces.enter(net=space.net)
-        mount_namespaces.unshare_mounts()
-        _furnish(space, furnish)
-    except Exception as error:  # noqa: BLE001 - reported to the parent, which reports it to the user
-        return f"{type(error).__name__}: {error}"
-    return "made"
 
 
 def _furnish(space: NodeNamespaces, more: Work | None) -> None:

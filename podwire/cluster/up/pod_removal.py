@@ -50,7 +50,7 @@ def _fork(layout: Layout, work: Work, space: NodeNamespaces | None) -> tuple[int
     """Forks a process that may enter the node and use gRPC, which this process must not. Returns its pid and the pipe
     for its report."""
     reads, writes = os.pipe2(os.O_CLOEXEC)
-    child = os.fork()
+    child = os.fork() if space is None else space.fork()
     if child == 0:
         os.close(reads)
         _run_child(layout, work, space, writes)

@@ -190,7 +190,13 @@ class Supervisor:
     def _start(self, process: Process) -> None:
         component = process.component
         reads, writes = os.pipe2(os.O_CLOEXEC)
-        pid = os.fork()
+        try:
+            pid = os.fork() if component.node is None else component.node.fork()
+        except OSError as error:  # the node's init was killed, or the machine has no process left
+            os.close(reads)
+            os.close(writes)
+            self._plan_restart(process, lived=0.0, was_ready=False, detail=str(error))
+            return
         if pid == 0:
             child.become(component, self._layout, writes, lambda: self._close_for_child(reads))
         os.close(writes)
@@ -236,10 +242,13 @@ class Supervisor:
         if process.component.once and code == 0:
             process.done = process.ready = True
             return
+        detail = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+        self._plan_restart(process, lived=lived, was_ready=was_ready, detail=detail)
+
+    def _plan_restart(self, process: Process, *, lived: float, was_ready: bool, detail: str) -> None:
         process.ready = False
         process.restarts = process.restarts.exited(lived=lived, was_ready=was_ready)
         process.restart_at = time.monotonic() + process.restarts.backoff
-        detail = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
         self._emit(process.component.name, "died", detail, process)
 
     def _reap(self, process: Process) -> int:

@@ -13,12 +13,14 @@ from podwire.linux.values import Path
 _BIND = 4096
 
 
-def pin(process: int, path: Path) -> int:
-    """Keep the mount namespace of a process alive at a path, an empty file; its identity."""
+def pin(process: int, path: Path, kind: str = "mnt") -> int:
+    """Keep the mount namespace of a process (or the PID namespace of its children) at a path, an empty file; its
+    identity."""
     where = os.fspath(path)
     os.close(os.open(where, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444))
-    syscalls.mount(f"/proc/{process}/ns/mnt", where, None, _BIND, None)
-    return identity(where, "mnt")
+    name = "pid_for_children" if kind == "pid" else kind
+    syscalls.mount(f"/proc/{process}/ns/{name}", where, None, _BIND, None)
+    return identity(where, kind)
 
 
 def unshare_mounts() -> None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from podwire.linux import errors, syscalls
 from podwire.linux.values import Path, PinnedNamespace
 
-KINDS = {"net": syscalls.NEWNET, "ipc": syscalls.NEWIPC, "mnt": syscalls.NEWNS}
+KINDS = {"net": syscalls.NEWNET, "ipc": syscalls.NEWIPC, "mnt": syscalls.NEWNS, "pid": syscalls.NEWPID}
 _GET_TYPE = 0xB703  # ioctl NS_GET_NSTYPE
 _DETACH, _NOFOLLOW = 2, 8
 _BIND = 4096

@@ -204,6 +204,15 @@ def start_time(pid: int) -> int:
         raise errors.NoSuchProcess(errno.ESRCH, f"look at process {pid}") from error
 
 
+def has_ended(pid: int) -> bool:
+    """Whether a process is a zombie or gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
 def open_process(pid: int, started: int) -> int:
     """A descriptor of the very process that started then; never of one that got its number later. NoSuchProcess."""
     operation = f"open process {pid}"

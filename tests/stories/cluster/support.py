@@ -34,6 +34,7 @@ from podwire.protocols.k8sapi.watch import Object
 from podwire.runtime.images.build import ROOT_REFERENCE
 from podwire.transports import grpc_client
 from tests.eventually import eventually
+from tests.stories.pids import host_pid
 
 PODWIRE = Path(sys.executable).with_name("podwire")
 PREFIX, OWNER = "pwc-", "owner"
@@ -338,11 +339,16 @@ class Cluster:
                 answer = self.cri("ContainerStatus", container_id=container.id, verbose=True)
             except NotFound:
                 continue  # removed meanwhile
-            pid = int(answer.info.get("pid", "0")) if answer.status.state == pb.CONTAINER_RUNNING else 0
+            on_node = int(answer.info.get("pid", "0")) if answer.status.state == pb.CONTAINER_RUNNING else 0
+            pid = self._host_pid(on_node) if on_node else 0
             pod = answer.status.labels["io.kubernetes.pod.name"]
             meta = answer.status.metadata
             found.append(Life(pod, meta.name, meta.attempt, container.id, answer.status.state, pid))
         return found
+
+    def _host_pid(self, on_node: int) -> int:
+        """The number of a process on this machine; without a supervisor, the runtime is on no node."""
+        return host_pid(self.pid("runtime"), on_node) if self.layout.status.exists() else on_node
 
     def pids(self) -> dict[str, int]:
         """Of running containers, by their id."""
@@ -395,7 +401,8 @@ class Cluster:
         files = [str(path) for place in places for path in place.glob("*")]
         mounts = [mount for mount in self.node_mounts() if mount not in self.initial_mounts]
         mounts = [mount for mount in mounts if not mount.endswith("/runtime/containers")]
-        residents = [f"process {resident}: {command_of(resident)}" for resident in self.residents()]
+        others = [resident for resident in self.residents() if resident != host_pid(self.pid("kubelet"), 1)]
+        residents = [f"process {resident}: {command_of(resident)}" for resident in others]
         return [*files, *mounts, *residents, *self.leases(), *self.groups()]
 
     def leakcheck(self) -> list[dict[str, str]]:
@@ -474,13 +481,15 @@ def sweep(prefix: Path) -> None:
 
 
 def _shims_of(prefix: Path) -> set[tuple[str, int]]:
-    """The mount namespaces in which the prefix's state is what the node has at its standard place."""
+    """The mount namespaces, of shims or of a node's init, in which the prefix's state is at its standard place."""
     found = set()
-    wanted = (prefix / "var/lib/podwire").stat() if (prefix / "var/lib/podwire").exists() else None
+    state = prefix / "var/lib/podwire/runtime"
+    wanted = state.stat() if state.exists() else None
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if b"podwire-shim" in (path / "cmdline").read_bytes() and wanted is not None:
-                seen = (path / "root/var/lib/podwire").stat()
+            words = (path / "cmdline").read_bytes()
+            if (b"podwire-shim" in words or words.startswith(b"sleep")) and wanted is not None:
+                seen = (path / "root/var/lib/podwire/runtime").stat()
                 if (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino):
                     found.add(("mnt", of_process(int(path.name), "mnt")))
     return found

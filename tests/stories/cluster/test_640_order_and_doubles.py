@@ -115,7 +115,7 @@ def test_a_second_up_a_second_kubelet_and_a_second_scheduler_do_no_harm(cluster,
     pids = cluster.once(cluster.running(1))
     identities = "/var/lib/podwire/identities"
     words = [cluster.program, "kubelet", "--kubeconfig", f"{identities}/kubelet.kubeconfig", "--node-name", "node-1"]
-    node = ["nsenter", "-t", cluster.pid("kubelet"), "-n", "-m", "--"]
+    node = ["nsenter", "-t", cluster.pid("kubelet"), "-n", "-m", "-p", "--"]
     refused = subprocess.run([*map(str, [*node, *words])], capture_output=True, text=True, timeout=60, check=False)
     assert refused.returncode == 1
     assert "another kubelet uses /var/lib/kubelet" in refused.stderr

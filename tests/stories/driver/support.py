@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 import subprocess
 import urllib.error
 import urllib.request
@@ -22,6 +23,7 @@ from podwire.linux.proc.namespaces import visit
 from podwire.protocols.k8sapi.watch import Object
 from podwire.runtime.images.build import ROOT_REFERENCE
 from tests.stories.cluster import support as clusters
+from tests.stories.pids import program_of
 
 DRIVER, API = "net.podwire.dev", "resource.k8s.io/v1"
 ATTRIBUTES = f'device.attributes["{DRIVER}"]'
@@ -82,11 +84,12 @@ class Process:
 
     def signal(self, number: int) -> None:
         assert self._child is not None
-        self._child.send_signal(number)
+        os.kill(program_of(self._child.pid), number)
 
     def kill(self) -> None:
         if self._child is not None:
-            self._child.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(program_of(self._child.pid), signal.SIGKILL)
             self._child.wait()
             self._child = None
 
@@ -158,7 +161,7 @@ class Stage:
 
     def node(self, *words: object, given: str = "") -> str:
         """A program where the node's links and files are."""
-        entered = ["nsenter", "-t", str(self.cluster.pid("kubelet")), "-n", "-m", "--", *map(str, words)]
+        entered = ["nsenter", "-t", str(self.cluster.pid("kubelet")), "-n", "-m", "-p", "--", *map(str, words)]
         done = subprocess.run(entered, input=given, capture_output=True, text=True, check=False, timeout=PATIENCE)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout

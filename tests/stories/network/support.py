@@ -20,6 +20,7 @@ from podwire.nriplugins.network.manifests import Settings, manifests
 from podwire.protocols.k8sapi.watch import Object
 from podwire.runtime.images.build import ROOT_REFERENCE
 from tests.stories.cluster import support as clusters
+from tests.stories.pids import host_pid
 
 KUBECONFIG = "/var/lib/podwire/identities/nri-network.kubeconfig"
 PAGES = 9745
@@ -216,7 +217,8 @@ class Network:
         pod = self.cluster.eventually(running, f"{name} runs", lambda: self.events(bare) + self.plugin.log_tail())
         id_ = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("podwire://")
         answer = self.cluster.cri("ContainerStatus", container_id=id_, verbose=True)
-        peer = Peer(name, int(answer.info["pid"]), [address["ip"] for address in pod["status"]["podIPs"]])
+        pid = host_pid(self.cluster.pid("runtime"), int(answer.info["pid"]))
+        peer = Peer(name, pid, [address["ip"] for address in pod["status"]["podIPs"]])
         self._peers.append(peer)
         return peer
 
