@@ -71,8 +71,8 @@ try:
   podwire demo                                     see it work
   podwire up --detach                              start a cluster
   podwire down                                     remove it again
-  podwire apiserver --data-dir /tmp/pw --listen 127.0.0.1:6443
-  kubectl --kubeconfig /tmp/pw/kubeconfig get namespaces
+  podwire apiserver --data-dir /srv/pw --listen 127.0.0.1:6443
+  kubectl --kubeconfig /srv/pw/kubeconfig get namespaces
 """
 
 

@@ -33,7 +33,7 @@ PLUGINS = Path("/var/lib/podwire/cni/bin")
 EPILOG = """\
 examples:
   podwire up --detach                            one node, in the background
-  podwire up --detach --prefix /tmp/pw --nodes 3 three nodes, next to other clusters
+  podwire up --detach --prefix /srv/pw --nodes 3 three nodes, next to other clusters
   podwire up --hardware two-numa                 with simulated network cards and GPUs
   podwire up --runtime unix:///run/containerd/containerd.sock
 """

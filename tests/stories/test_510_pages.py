@@ -31,7 +31,7 @@ WITHOUT_PREFIX = (
 )
 """They speak of sockets that a machine has but once."""
 LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)#?([^)\s]*)\)")
-PREFIX = "/tmp/pw"
+PREFIX = "/srv/pw"
 """As the pages write it."""
 SOON = 80.0
 LOOKS = re.compile(
