@@ -13,6 +13,9 @@ from podwire.durable.records import NewerFormat
 from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.devices.settings import AT_ADMISSION, AT_START, DEFAULT
 from podwire.kubelet.devices.topology import BEST_EFFORT, POLICIES
+from podwire.kubelet.eviction.settings import EvictionSettings
+from podwire.kubelet.eviction.thresholds import DEFAULT as DEFAULT_THRESHOLDS
+from podwire.kubelet.eviction.thresholds import Threshold, parse_thresholds
 from podwire.kubelet.log_rotation import LogSettings
 from podwire.kubelet.node import default_name
 from podwire.objects import quantity
@@ -109,6 +112,21 @@ def _configure_limits(parser: argparse.ArgumentParser) -> None:
         help="processes and threads of a pod at most; -1 for no limit (default: %(default)s)",
     )
     group.add_argument(
+        "--eviction-hard",
+        type=_thresholds,
+        default=DEFAULT_THRESHOLDS,
+        metavar="SIGNAL<QUANTITY[,…]",
+        help="with less than this available, pods are evicted; empty for never (default: memory.available<100Mi,"
+        "nodefs.available<10%%,nodefs.inodesFree<5%%,imagefs.available<15%%,imagefs.inodesFree<5%%)",
+    )
+    group.add_argument(
+        "--eviction-pressure-transition-period",
+        type=seconds,
+        default=EvictionSettings().transition_period,
+        metavar="SECONDS",
+        help="how long a condition of pressure stays after it was last observed (default: %(default)s)",
+    )
+    group.add_argument(
         "--container-log-max-size",
         type=_bytes,
         default="10Mi",
@@ -191,6 +209,8 @@ def run(arguments: argparse.Namespace) -> int:
         tls_certificate=arguments.tls_cert_file,
         tls_key=arguments.tls_private_key_file,
         client_ca=arguments.client_ca_file,
+        eviction_hard=arguments.eviction_hard,
+        eviction=EvictionSettings(transition_period=arguments.eviction_pressure_transition_period),
         logs=LogSettings(max_size=arguments.container_log_max_size, max_files=arguments.container_log_max_files),
         devices=DeviceSettings(
             allocate=arguments.device_allocate,
@@ -234,6 +254,13 @@ def _networks(text: str) -> tuple[str, ...]:
 def _bytes(text: str) -> int:
     try:
         return quantity.parse(text).value()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _thresholds(text: str) -> tuple[Threshold, ...]:
+    try:
+        return parse_thresholds(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -15,6 +15,8 @@ from podwire.kubelet import Dependencies, Kubelet, KubeletPaths, KubeletSettings
 from podwire.kubelet.claims import ClaimSettings
 from podwire.kubelet.config.dns import DnsSettings, node_dns
 from podwire.kubelet.devices import DeviceSettings
+from podwire.kubelet.eviction.settings import EvictionSettings
+from podwire.kubelet.eviction.thresholds import DEFAULT, Threshold
 from podwire.kubelet.log_rotation import LogSettings
 from podwire.kubelet.node import NodeSettings
 from podwire.kubelet.server import KubeletMetrics
@@ -72,6 +74,8 @@ class Options:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None
+    eviction_hard: tuple[Threshold, ...] = DEFAULT
+    eviction: EvictionSettings = field(default_factory=EvictionSettings)
     logs: LogSettings = field(default_factory=LogSettings)
     devices: DeviceSettings = field(default_factory=DeviceSettings)
     claims: ClaimSettings = field(default_factory=ClaimSettings)
@@ -116,6 +120,7 @@ async def run(options: Options) -> None:
             node=_node(options),
             paths=KubeletPaths(root=options.root_dir, logs=options.pod_logs_dir),
             dns=await _dns(options),
+            eviction=options.eviction,
             logs=options.logs,
             devices=options.devices,
             claims=options.claims,
@@ -151,6 +156,7 @@ def _node(options: Options) -> NodeSettings:
         taints=options.taints,
         max_pods=options.max_pods,
         pod_pids=options.pod_pids,
+        thresholds=options.eviction_hard,
         port=options.port,
         directory=str(options.root_dir),
     )

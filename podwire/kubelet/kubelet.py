@@ -1,6 +1,7 @@
 """The kubelet: creates its parts and runs them, and watches the API server for the pods of this node."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from podwire.kubelet.devices.pod_resources import SOCKET as POD_RESOURCES
 from podwire.kubelet.devices.pod_resources import PodResources
 from podwire.kubelet.devices.recovery import restore
 from podwire.kubelet.events import ContainerEvents
+from podwire.kubelet.eviction.manager import EvictionManager
+from podwire.kubelet.eviction.settings import EvictionSettings
 from podwire.kubelet.images.puller import ImagePuller
 from podwire.kubelet.log_rotation import LogRotation, LogSettings
 from podwire.kubelet.node import Machine, NodeAgent, NodeLimits, NodeSettings
@@ -75,6 +78,7 @@ class KubeletSettings:
     dns: DnsSettings
     devices: DeviceSettings = field(default_factory=DeviceSettings)
     claims: ClaimSettings = field(default_factory=ClaimSettings)
+    eviction: EvictionSettings = field(default_factory=EvictionSettings)
     logs: LogSettings = field(default_factory=LogSettings)
     pod_limits: PodLimits = field(default_factory=PodLimits)
     status_limits: StatusLimits = field(default_factory=StatusLimits)
@@ -120,6 +124,10 @@ class Kubelet:
         self.pod_workers = PodWorkers(
             self._pod_dependencies(), wakeups, self.node, self._devices, self._claims, self._host
         )  # fmt: skip
+        self._eviction = EvictionManager(
+            cri, clock, outside.machine, recorder, self.node, settings.node, settings.paths,
+            self.pod_workers.evictable, settings.eviction,
+        )  # fmt: skip
         self._services_synced = asyncio.Event()
         self._pods_synced = asyncio.Event()
 
@@ -164,6 +172,7 @@ class Kubelet:
             ports=frozenset({("TCP", self._settings.node.port)}),
             listeners=machine.listeners() if has_host_ports(pod) else (),
             apparmor=self._apparmor,
+            pressures=self._eviction.pressures,
         )
 
     def _pids(self, pod: Pod) -> int:
@@ -187,6 +196,7 @@ class Kubelet:
             "runtime cache": self._cache.run(),
             "runtime health": self._health.run(),
             "log rotation": self._log_rotation.run(),
+            "eviction manager": self._run_eviction(),
             "network checks": self._network_checks.run(),
             "device manager": self._devices.run(),
             "device recovery": restore(self._devices, self._outside.cri),
@@ -210,6 +220,11 @@ class Kubelet:
         await self._devices.loaded.wait()
         await self._health.known.wait()
         await self.node.run()
+
+    async def _run_eviction(self) -> None:
+        """Starts when all pods are known: a node under pressure must not evict the first one that it sees."""
+        await self._pods_synced.wait()
+        await self._eviction.run()
 
     async def _run_plugin_manager(self) -> None:
         await self._devices.loaded.wait()
@@ -235,6 +250,8 @@ class Kubelet:
         await self._devices.loaded.wait()
         await self._claims.loaded.wait()
         await self.node.registered.wait()
+        with contextlib.suppress(OSError):  # repeated soon, and logged then
+            await self._eviction.look()  # pods are not admitted to a node under pressure
         scope = Scope(field_selector=f"spec.nodeName={self._settings.node.name}")
         async with self._outside.api.informer(PODS, scope) as informer:
             async for change in informer:

@@ -9,6 +9,7 @@ from podwire.kubelet import Kubelet, KubeletPaths, KubeletSettings
 from podwire.kubelet.claims import ClaimSettings
 from podwire.kubelet.config.dns import DnsSettings, node_dns
 from podwire.kubelet.devices import DeviceSettings
+from podwire.kubelet.eviction.settings import EvictionSettings
 from podwire.kubelet.node import NodeSettings
 from podwire.kubelet.plugin_manager import PluginLimits
 from podwire.kubelet.pods.limits import PodLimits
@@ -29,7 +30,7 @@ class Runtime:
 
     def __init__(self):
         self.sandboxes, self.containers, self.inside, self.configs = {}, {}, {}, {}
-        self.calls, self.fails, self.waits = [], {}, {}
+        self.calls, self.fails, self.waits, self.stats = [], {}, {}, {}
         self.called = asyncio.Condition()
         self._numbers, self._listeners = itertools.count(), []
 
@@ -82,6 +83,15 @@ class Runtime:
     def status(self, request):
         conditions = [pb.RuntimeCondition(type=each, status=True) for each in ("RuntimeReady", "NetworkReady")]
         return pb.StatusResponse(status=pb.RuntimeStatus(conditions=conditions))
+
+    def image_fs_info(self, request):
+        usage = pb.FilesystemUsage(fs_id=pb.FilesystemIdentifier(mountpoint="/"))
+        return pb.ImageFsInfoResponse(image_filesystems=[usage])
+
+    def container_stats(self, request):
+        """`stats` are by the name of a pod."""
+        pod = self.sandboxes[self.inside[request.container_id]].metadata.name
+        return pb.ContainerStatsResponse(stats=self.stats.get(pod, pb.ContainerStats()))
 
     def list_images(self, request):
         return pb.ListImagesResponse()
@@ -188,13 +198,14 @@ class World:
         self.kubelet, self.task = None, None
         self.plugin_limits = PluginLimits()
 
-    def start(self, claims=None, **settings):
+    def start(self, claims=None, eviction=None, **settings):
         settings = KubeletSettings(
             node=NodeSettings(name="n", addresses=("192.0.2.1",)),
             paths=KubeletPaths(root=self.root, logs=self.logs),
             dns=DnsSettings(cluster_servers=("10.96.0.10",), cluster_domain="cluster.local", node=node_dns("")),
             devices=DeviceSettings(**settings),
             claims=claims or ClaimSettings(),
+            eviction=eviction or EvictionSettings(),
             pod_limits=PodLimits(unreachable_retry=0.02, fault_retry=0.02, start_retry=0.1),
             plugin_limits=self.plugin_limits,
         )

@@ -2,6 +2,6 @@
 
 from podwire.kubelet.node.agent import NodeAgent
 from podwire.kubelet.node.conditions import Readiness, readiness
-from podwire.kubelet.node.settings import Machine, NodeLimits, NodeSettings, Thresholds, default_name
+from podwire.kubelet.node.settings import Machine, NodeLimits, NodeSettings, default_name
 
-__all__ = ["Machine", "NodeAgent", "NodeLimits", "NodeSettings", "Readiness", "Thresholds", "default_name", "readiness"]
+__all__ = ["Machine", "NodeAgent", "NodeLimits", "NodeSettings", "Readiness", "default_name", "readiness"]

@@ -53,6 +53,7 @@ class NodeAgent:
         self._runtime_version = ""
         self._images: tuple[ContainerImage, ...] = ()
         self._devices: Mapping[str, tuple[int, int] | None] = {}
+        self._pressures: frozenset[str] | None = None
         self._snapshot: NodeSnapshot | None = None
         self._facts: tuple[NodeSnapshot, NodeFacts] | None = None
         self._object: Object | None = None
@@ -78,6 +79,12 @@ class NodeAgent:
         reported at once."""
         if amounts != self._devices:
             self._devices = dict(amounts)
+            self._changed.set()
+
+    def set_pressures(self, conditions_: frozenset[str]) -> None:
+        """Set the conditions of pressure; a change is reported at once."""
+        if conditions_ != self._pressures:
+            self._pressures = conditions_
             self._changed.set()
 
     def set_runtime_version(self, name: str, version: str) -> None:
@@ -129,7 +136,7 @@ class NodeAgent:
                 raise
             await self._take_over(snapshot)
             return
-        self._record("Normal", "Starting", "Starting kubelet.")
+        self.record("Normal", "Starting", "Starting kubelet.")
         self._record_transitions(node["status"]["conditions"], ())
         self._reported = self._clock.monotonic()
         self._store(created)
@@ -139,11 +146,11 @@ class NodeAgent:
         patch = node_object.reconciled(stored, snapshot, self._settings)
         if patch is not None:
             stored = await self._api.patch(NODES, self._settings.name, patch)
-        self._record("Normal", "Starting", "Starting kubelet.")
+        self.record("Normal", "Starting", "Starting kubelet.")
         before = ((stored.get("status") or {}).get("nodeInfo") or {}).get("bootID", "")
         if before and before != snapshot.facts.boot_id:
             message = f"Node {self._settings.name} has been rebooted, boot id: {snapshot.facts.boot_id}"
-            self._record("Warning", "Rebooted", message)
+            self.record("Warning", "Rebooted", message)
         self._store(await self._report(stored, node_object.status(self._now(), self._settings)))
 
     async def _follow(self) -> None:
@@ -218,13 +225,14 @@ class NodeAgent:
         self._record_transitions(status["conditions"], (stored.get("status") or {}).get("conditions") or ())
         return sent
 
-    def _record(self, type_: str, reason: str, message: str) -> None:
+    def record(self, type_: str, reason: str, message: str) -> None:
+        """Record an event about this node."""
         name = self._settings.name
         self._recorder.tell(Reference(kind="Node", name=name, uid=name), type_, reason, message)
 
     def _record_transitions(self, conditions_: Sequence[Object], before: Sequence[Object]) -> None:
         for reason in conditions.events(conditions_, before):
-            self._record("Normal", reason, f"Node {self._settings.name} status is now: {reason}")
+            self.record("Normal", reason, f"Node {self._settings.name} status is now: {reason}")
 
     def _store(self, object_: Object) -> None:
         """Store the Node as the API has it; an older version that arrives late is ignored."""
@@ -256,6 +264,7 @@ class NodeAgent:
             runtime_version=self._runtime_version,
             images=self._images,
             devices=self._devices,
+            pressures=self._pressures,
         )
 
     def _time(self) -> str:

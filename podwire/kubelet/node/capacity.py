@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from podwire.kubelet.eviction.thresholds import reserved
 from podwire.kubelet.node.settings import NodeSettings
 from podwire.linux.machine import Facts, FreeResources
 from podwire.objects.quantity import NANO, Format, Quantity, parse
@@ -23,10 +24,10 @@ def allocatable(has: Mapping[str, str], settings: NodeSettings) -> dict[str, str
     """Capacity minus reservations, huge pages and eviction thresholds."""
     kept = {name: parse(str(amount)) for name, amount in settings.reserved.items()}
     huge = sum(parse(amount).value() for name, amount in has.items() if name.startswith("hugepages-"))
-    limits = settings.thresholds
+    sizes = {name: parse(has[name]).value() if name in has else 0 for name in (MEMORY, STORAGE)}
     more = {
-        MEMORY: huge + limits.memory,
-        STORAGE: int(parse(has[STORAGE]).value() * limits.disk) if STORAGE in has else 0,
+        MEMORY: huge + reserved(settings.thresholds, "memory.available", sizes[MEMORY]),
+        STORAGE: reserved(settings.thresholds, "nodefs.available", sizes[STORAGE]),
     }
     return {name: _less(amount, kept.get(name), more.get(name, 0)) for name, amount in has.items()}
 

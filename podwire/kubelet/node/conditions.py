@@ -1,14 +1,13 @@
 """Conditions of the node, from the status of the runtime and the resources of the machine. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from podwire.kubelet.node.settings import Thresholds
-from podwire.linux.machine import FreeResources
+from podwire.kubelet.eviction.thresholds import DISK, MEMORY, PIDS
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.k8sapi.watch import Object
 
-READY, MEMORY, DISK, PIDS = "Ready", "MemoryPressure", "DiskPressure", "PIDPressure"
+READY = "Ready"
 
 
 class Readiness(NamedTuple):
@@ -69,20 +68,10 @@ _WORDS = {
 }
 
 
-def pressures(left: FreeResources, limits: Thresholds) -> dict[str, bool]:
-    """By condition. A file system that creates inodes on demand does not run out of them."""
-    short_of_inodes = left.inodes_size > 0 and left.inodes < limits.inodes * left.inodes_size
-    return {
-        MEMORY: left.memory < limits.memory,
-        DISK: left.disk < limits.disk * left.disk_size or short_of_inodes,
-        PIDS: left.pids < limits.pids * left.pids_size,
-    }
-
-
-def conditions(runtime: Readiness, pressed: Mapping[str, bool]) -> list[Object]:
+def conditions(runtime: Readiness, pressed: Collection[str]) -> list[Object]:
     """Conditions without times."""
     pressures_ = [
-        _condition(type_, pressed[type_], *_WORDS[type_, pressed[type_]][:2]) for type_ in (MEMORY, DISK, PIDS)
+        _condition(type_, type_ in pressed, *_WORDS[type_, type_ in pressed][:2]) for type_ in (MEMORY, DISK, PIDS)
     ]
     if runtime.ready:
         return [*pressures_, _condition(READY, True, "KubeletReady", "kubelet is posting ready status")]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from podwire.kubelet.eviction.thresholds import met, observations, pressed_conditions
 from podwire.kubelet.node import conditions
 from podwire.kubelet.node.capacity import allocatable, capacity
 from podwire.kubelet.node.conditions import Readiness
@@ -29,6 +30,8 @@ class NodeSnapshot:
     images: tuple[ContainerImage, ...] = ()
     devices: Mapping[str, tuple[int, int] | None] = field(default_factory=dict)
     """By resource of device plugins: capacity and allocatable; None for one that is gone."""
+    pressures: frozenset[str] | None = None
+    """Conditions of pressure as the eviction manager sees them; None before its first look."""
 
 
 def labels(seen: NodeSnapshot, settings: NodeSettings) -> dict[str, str]:
@@ -44,7 +47,10 @@ def labels(seen: NodeSnapshot, settings: NodeSettings) -> dict[str, str]:
 def status(seen: NodeSnapshot, settings: NodeSettings) -> Object:
     """The status of this node, its conditions without times."""
     has = capacity(seen.facts, seen.left, settings)
-    pressed = conditions.pressures(seen.left, settings.thresholds)
+    pressed = seen.pressures
+    if pressed is None:
+        observed = observations(seen.facts.memory, seen.left)
+        pressed = pressed_conditions(met(settings.thresholds, observed))
     return {
         "addresses": [
             *({"type": "InternalIP", "address": address} for address in seen.addresses),

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from podwire.kubelet.eviction.thresholds import DEFAULT, Threshold
 from podwire.linux.machine import Facts, FreeResources
 from podwire.linux.net.listeners import Listener
 from podwire.linux.values import IP
 from podwire.objects.nodes import Taint
-
-MEBI = 1024**2
 
 
 class Machine(Protocol):
@@ -25,16 +24,6 @@ class Machine(Protocol):
     def listeners(self) -> frozenset[Listener]: ...
 
     def apparmor(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
-    """With less left, the node is under pressure. Memory in bytes, the others as shares of the whole."""
-
-    memory: int = 100 * MEBI
-    disk: float = 0.10
-    inodes: float = 0.05
-    pids: float = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +61,8 @@ class NodeSettings:
     """Quantities by resource that are reserved for the system and the kubelet."""
     directory: str = "/var/lib"
     """A directory on the disk that pods write to."""
-    thresholds: Thresholds = Thresholds()
+    thresholds: tuple[Threshold, ...] = DEFAULT
+    """Hard eviction thresholds."""
 
 
 def default_name() -> str:

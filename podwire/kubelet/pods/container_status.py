@@ -37,6 +37,8 @@ class StatusInputs:
     """By container name: the health of its devices."""
     failure: tuple[str, str] | None = None
     """Reason and message of a pod that has failed as a whole."""
+    disruption: str = ""
+    """Why the node ended the pod for its own sake; the message of a DisruptionTarget condition."""
 
 
 def container_status(pod: Pod, container: Container, observed: ObservedPod, inputs: StatusInputs) -> State:

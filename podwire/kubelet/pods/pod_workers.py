@@ -98,6 +98,9 @@ class PodWorkers:
             if uid in self._objects
         ]
 
+    def evictable(self) -> list[PodWorker]:
+        return list(self._workers.values())
+
     async def _run(self, worker: PodWorker) -> None:
         try:
             await worker.run()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from podwire.interfaces import Clock
 from podwire.kubelet.claims import ClaimsNotReady
@@ -168,6 +168,14 @@ class ContainerStates:
         self._recorder.tell(pod, WARNING, "BackOff", event, field_path=field_path(pod, container))
 
 
+class Eviction(NamedTuple):
+    """How an evicted pod ends."""
+
+    grace: int
+    disruption: str
+    """The message of its DisruptionTarget condition; empty if it was evicted for a limit of its own."""
+
+
 class PodState:
     def __init__(self, clock: Clock, recorder: Recorder, paths: KubeletPaths, limits: PodLimits) -> None:
         self._clock = clock
@@ -183,6 +191,16 @@ class PodState:
         self.rejected = False
         self.failure: tuple[str, str] | None = None
         """Why the pod as a whole has failed: reason and message."""
+        self.eviction: Eviction | None = None
+
+    def evict(self, message: str, grace: int, *, disruption: bool) -> None:
+        self.failure = ("Evicted", message)
+        self.eviction = Eviction(grace, message if disruption else "")
+
+    def kill_grace(self, pod: Pod) -> int:
+        """The grace period of containers that are killed while the API still wants the pod."""
+        given = pod.spec.termination_grace_period_seconds
+        return given if self.eviction is None else min(given, self.eviction.grace)
 
     def retry_now(self) -> None:
         """Somebody asked, by an annotation of the pod, that everything is tried again now."""

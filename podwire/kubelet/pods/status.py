@@ -96,6 +96,9 @@ def _conditions(
         containers,
         _condition("PodScheduled", True),
     ]
+    if inputs.disruption:
+        target = {"reason": "TerminationByKubelet", "message": inputs.disruption}
+        conditions.append({**_condition("DisruptionTarget", True), **target})
     return [_since(condition, pod, inputs.now) for condition in conditions]
 
 

@@ -69,6 +69,9 @@ class PodWorker:
         self._admit = admit
         self._woken = asyncio.Event()
         self.terminating = asyncio.Event()
+        self.content_removed = asyncio.Event()
+        """Nothing of the pod is on the node any more; set for an evicted pod before it is deleted from the API."""
+        self._interrupted = asyncio.Event()
         self._stale = not self._cache.current
         """The runtime must be asked; what the cache has of the pod may be old."""
         self._gone = False
@@ -99,6 +102,21 @@ class PodWorker:
         self._woken.set()
 
     def wake(self) -> None:
+        self._woken.set()
+
+    @property
+    def observed(self) -> ObservedPod:
+        return self._cache.observed(self.pod.uid)
+
+    @property
+    def active(self) -> bool:
+        """Whether the pod uses resources and is not being ended already."""
+        return self.admitted and not self.ended and not self.terminating.is_set() and self.state.failure is None
+
+    def evict(self, message: str, grace: int, *, disruption: bool) -> None:
+        """End the pod with the reason Evicted, whatever is being done for it, and remove all of it from the node."""
+        self.state.evict(message, grace, disruption=disruption)
+        self._interrupted.set()
         self._woken.set()
 
     def objects_changed(self) -> None:
@@ -152,21 +170,24 @@ class PodWorker:
             self._deps.objects.hold(self.pod)
             await self._live()
             await self._end()
+            self.content_removed.set()
 
     async def _live(self) -> None:
-        """Sync until the pod is to terminate, which cancels the sync that is under way."""
+        """Sync until the pod is to terminate, which cancels the sync that is under way; so does an eviction."""
         while not self.terminating.is_set():
             self._woken.clear()
-            terminating = asyncio.ensure_future(self.terminating.wait())
+            self._interrupted.clear()
+            interrupts = [asyncio.ensure_future(event.wait()) for event in (self.terminating, self._interrupted)]
             sync = asyncio.ensure_future(self._sync_or_retry())
             try:
-                await asyncio.wait((sync, terminating), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((sync, *interrupts), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                terminating.cancel()
+                for interrupt in interrupts:
+                    interrupt.cancel()
                 if not sync.done():
                     sync.cancel()
                     await asyncio.wait((sync,))
-            if not sync.cancelled():
+            if not sync.cancelled() and not self._interrupted.is_set():
                 await self._sleep(sync.result())
 
     async def _sync_or_retry(self) -> float | None:
@@ -199,6 +220,8 @@ class PodWorker:
 
     async def _sync(self) -> float | None:
         """1. Admission.  2. Look, plan, act, until there is nothing to do.  3. Returns the time of the next sync."""
+        if self.content_removed.is_set():
+            return None
         self._deps.objects.hold(self.pod)
         observed = await self._observe()
         if not self._admission(observed):
@@ -241,7 +264,21 @@ class PodWorker:
             if retry_at is not None:
                 wake_at = min(retry_at, wake_at or retry_at)
         self._report(observed)
+        evicted = self.state.eviction is not None or (self.pod.finished and self.pod.status.reason == "Evicted")
+        if released and evicted:
+            released = await self._remove_content(observed)
         return wake_at if released else self._clock.monotonic() + self._limits.fault_retry
+
+    async def _remove_content(self, observed: ObservedPod) -> bool:
+        """An evicted pod stays in the API for people to see; its containers, logs and volumes go at once."""
+        try:
+            await self._deps.termination.remove_pod(self.pod.uid, observed)
+        except OSError as error:
+            log.warning("cannot remove files of evicted pod", extra={"error": str(error)})
+            return False
+        self._cache.forget(self.pod.uid)
+        self.content_removed.set()
+        return True
 
     def _admission(self, observed: ObservedPod) -> bool:
         if self.state.admitted or observed.sandboxes or self.pod.finished:
@@ -273,7 +310,7 @@ class PodWorker:
     async def _act(self, actions: tuple[Action, ...], observed: ObservedPod) -> bool:
         """Returns whether everything worked."""
         worked, termination = True, self._deps.termination
-        grace = self.pod.spec.termination_grace_period_seconds
+        grace = self.state.kill_grace(self.pod)
         for action in actions:
             match action:
                 case RunSandbox(attempt):
@@ -355,7 +392,7 @@ class PodWorker:
         return observed.sandbox.ips if observed.sandbox is not None else ()
 
     def _report(self, observed: ObservedPod) -> None:
-        if self.pod.finished and not observed.containers:
+        if self.content_removed.is_set() or (self.pod.finished and not observed.containers):
             return  # the last status was reported, or belongs to the one who ended the pod
         known = self._deps.statuses.latest(self.pod.uid)
         pod = msgspec.structs.replace(self.pod, status=msgspec.convert(known, PodStatus)) if known else self.pod
@@ -371,6 +408,7 @@ class PodWorker:
             messages=self.state.containers.messages,
             devices=self._deps.allocation.device_statuses(self.pod, self.state),
             failure=self.state.failure,
+            disruption=self.state.eviction.disruption if self.state.eviction is not None else "",
         )
         status = pod_status(pod, observed, inputs)
         if status["phase"] == "Running" and known.get("phase", "Pending") == "Pending":

@@ -15,17 +15,20 @@ from contextlib import contextmanager
 from podwire.linux import errors
 from podwire.linux.values import Path
 
-_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_SAFELY = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NAMES: errors.Names = {errno.ENOENT: errors.NoSuchPath, errno.ENOTDIR: errors.NoSuchPath}
 
 
-def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """Open a regular file. NoSuchPath; WrongKind for a symlink, FIFO, socket, directory or device."""
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600, *, follow: bool = False) -> int:
+    """Open a regular file. NoSuchPath; WrongKind for a symlink, FIFO, socket, directory or device.
+
+    `follow`: symlinks are followed, for directories in which an operator may use them.
+    """
     where = os.fspath(path)
     operation = f"open {where}"
     truncate, flags = flags & os.O_TRUNC, flags & ~os.O_TRUNC  # not before the type is known
     try:
-        descriptor = os.open(where, flags | _SAFELY, mode)
+        descriptor = os.open(where, flags | _SAFELY | (0 if follow else os.O_NOFOLLOW), mode)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
             raise errors.WrongKind(error.errno, operation, "it is not a regular file") from error
@@ -42,18 +45,18 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int
 
 
 @contextmanager
-def opened_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> Iterator[int]:
+def opened_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600, *, follow: bool = False) -> Iterator[int]:
     """`open_regular`, closed at the end."""
-    descriptor = open_regular(path, flags, mode)
+    descriptor = open_regular(path, flags, mode, follow=follow)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def read_head(path: Path, most: int) -> bytes:
+def read_head(path: Path, most: int, *, follow: bool = False) -> bytes:
     """Read at most `most` bytes from the beginning of a file. Raises as open_regular."""
-    with opened_regular(path) as descriptor:
+    with opened_regular(path, follow=follow) as descriptor:
         return read_at(descriptor, 0, most)
 
 

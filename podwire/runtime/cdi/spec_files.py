@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from podwire.linux.fs.regular_files import read_head
 from podwire.runtime.cdi.names import BadDevice, check_device, check_kind
 
 SUFFIXES = (".json", ".yaml")
@@ -79,10 +80,10 @@ class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 def read(path: Path) -> File:
     """Reads a file. Raises BadDevice, OSError."""
-    if (size := path.stat().st_size) > MAX_BYTES:
-        raise BadDevice(f"is {size} bytes long; at most {MAX_BYTES} are allowed")
+    data = read_head(path, MAX_BYTES + 1, follow=True)  # a plugin's pod may write there: not a FIFO, not without end
+    if len(data) > MAX_BYTES:
+        raise BadDevice(f"is longer than {MAX_BYTES} bytes")
     try:
-        data = path.read_bytes()
         content = msgspec.json.decode(data) if path.suffix == ".json" else yaml.safe_load(data)
         file = msgspec.convert(content, File)
     except (msgspec.MsgspecError, yaml.YAMLError, UnicodeError, RecursionError) as error:

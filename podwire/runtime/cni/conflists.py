@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+from podwire.linux.fs.regular_files import read_head
 from podwire.protocols.cni.config import NetworkList, parse_list, parse_plugin, parse_single, with_plugins
 from podwire.protocols.cni.errors import CniError
 from podwire.protocols.cni.values import Object
@@ -141,8 +142,7 @@ def _in_folder(folder: Path) -> tuple[Object, ...]:
 
 
 def _bytes(path: Path) -> bytes:
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
+    data = read_head(path, MAX_BYTES + 1, follow=True)  # a network's pod may write there: not a FIFO
     if len(data) > MAX_BYTES:
         raise OSError(f"larger than {MAX_BYTES} bytes")
     return data

@@ -21,7 +21,7 @@ class Stats:
     clock: Clock
 
     def container(self, container: Container) -> pb.ContainerStats:
-        """Returns the statistics of a container; zeros when its cgroup is gone."""
+        """Returns the statistics of a container; only its layer when its cgroup is gone."""
         config, now = container.config, int(self.clock.wall() * 1e9)
         stats = pb.ContainerStats()
         stats.attributes.id = container.id
@@ -29,6 +29,7 @@ class Stats:
         stats.attributes.labels.update(dict(config.labels))
         stats.attributes.annotations.update(dict(config.annotations))
         stats.cpu.timestamp = stats.memory.timestamp = now
+        self._writable(container, stats.writable_layer, now)
         try:
             used = self.bundles.cgroups.usage(self.bundles.cgroup(container.id))
         except LinuxError:
@@ -39,7 +40,6 @@ class Stats:
         stats.memory.rss_bytes.value = used.rss or 0
         stats.memory.page_faults.value = used.page_faults or 0
         stats.memory.major_page_faults.value = used.major_page_faults or 0
-        self._writable(container, stats.writable_layer, now)
         return stats
 
     def _writable(self, container: Container, usage: pb.FilesystemUsage, now: int) -> None:
@@ -51,6 +51,13 @@ class Stats:
         except OSError:  # the container is being removed
             return
         usage.used_bytes.value, usage.inodes_used.value = used.used_bytes, used.inodes
+
+    def _processes(self, container: Container) -> int:
+        """Returns the number of its processes and threads; 0 when its cgroup is gone."""
+        try:
+            return self.bundles.cgroups.usage(self.bundles.cgroup(container.id)).pids or 0
+        except LinuxError:
+            return 0
 
     def sandbox(self, sandbox: Sandbox, containers: Sequence[Container]) -> pb.PodSandboxStats:
         """Returns the statistics of a pod: the sum of its containers, and its network."""
@@ -67,6 +74,8 @@ class Stats:
         linux.cpu.usage_core_nano_seconds.value = sum(part.cpu.usage_core_nano_seconds.value for part in parts)
         linux.memory.usage_bytes.value = sum(part.memory.usage_bytes.value for part in parts)
         linux.memory.working_set_bytes.value = sum(part.memory.working_set_bytes.value for part in parts)
+        linux.process.timestamp = now
+        linux.process.process_count.value = sum(self._processes(container) for container in running)
         if running and sandbox.record.network:
             _fill_network(linux.network, f"/proc/{running[0].record.pid}/net/dev")
         return stats

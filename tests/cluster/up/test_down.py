@@ -1,6 +1,8 @@
+import os
+
 import pytest
 
-from podwire.cluster.up.down import down
+from podwire.cluster.up.down import _remove_tree, down
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slot_claims import SlotClaims
 
@@ -23,3 +25,16 @@ def test_state_of_standalone_programs_is_not_removed(tmp_path, claims):
         each.touch()
     assert down(layout, claims) is False
     assert all(each.exists() for each in kept)
+
+
+def test_a_tree_deeper_than_a_recursion_is_removed(tmp_path):
+    """A container built it in its volume or its root file system."""
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    _remove_tree(tmp_path / "d")
+    assert list(tmp_path.iterdir()) == []

@@ -1,8 +1,11 @@
 """The Node object, from what the machine and the runtime say."""
 
+from dataclasses import replace
+
 import pytest
 
-from podwire.kubelet.node import NodeSettings, Readiness, Thresholds, conditions, node_object, readiness
+from podwire.kubelet.eviction.thresholds import DEFAULT, parse_thresholds
+from podwire.kubelet.node import NodeSettings, Readiness, conditions, node_object, readiness
 from podwire.kubelet.node.capacity import allocatable
 from podwire.kubelet.node.lease import lease, renewed
 from podwire.kubelet.node.node_object import NodeSnapshot
@@ -97,7 +100,8 @@ def test_a_node_that_is_not_ready_has_the_taint_beside_its_own():
     ],
 )
 def test_a_node_is_under_pressure_when_too_little_is_left(left, pressed):
-    found = node_object.status(seen(left=left), SETTINGS)["conditions"]
+    settings = replace(SETTINGS, thresholds=(*DEFAULT, *parse_thresholds("pid.available<1%")))
+    found = node_object.status(seen(left=left), settings)["conditions"]
     assert {each["type"] for each in found if each["status"] == "True"} == {"Ready", *pressed}
     assert all(
         ("Insufficient" in each["reason"] or "HasDiskPressure" in each["reason"]) == (each["type"] in pressed)
@@ -144,9 +148,7 @@ def test_a_runtime_without_conditions_is_not_ready():
 
 def test_the_time_of_a_change_stays_while_nothing_changes():
     before = node_object.node(seen(), SETTINGS, THEN)["status"]["conditions"]
-    said = conditions.conditions(
-        Readiness(False, "", "down"), {"MemoryPressure": False, "DiskPressure": False, "PIDPressure": False}
-    )
+    said = conditions.conditions(Readiness(False, "", "down"), ())
     after = {each["type"]: each for each in conditions.dated(said, before, NOW)}
     assert after["Ready"]["lastTransitionTime"] == NOW
     assert after["Ready"]["reason"] == "KubeletNotReady"
@@ -212,9 +214,7 @@ def test_the_largest_images_are_reported():
 
 
 def test_reserved_resources_are_not_allocatable():
-    settings = NodeSettings(
-        name="n1", reserved={"cpu": "500m", "memory": "1Gi"}, thresholds=Thresholds(memory=0, disk=0.0)
-    )
+    settings = NodeSettings(name="n1", reserved={"cpu": "500m", "memory": "1Gi"}, thresholds=())
     has = {"cpu": "4", "memory": "8Gi", "hugepages-2Mi": "2Gi", "ephemeral-storage": "1Gi", "pods": "110"}
     assert allocatable(has, settings) == {**has, "cpu": "3500m", "memory": "5Gi"}
 

@@ -70,3 +70,14 @@ def test_content_is_restored_in_place(tmp_path):
     path.chmod(0o777)
     write_in_place(path, b"content", 0o640)
     assert (path.read_bytes(), path.stat().st_ino, stat.S_IMODE(path.stat().st_mode)) == (b"content", inode, 0o640)
+
+
+def test_symlinks_are_followed_only_on_request(tmp_path):
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("file")
+    assert read_head(tmp_path / "link", 100, follow=True) == b"content"
+    with pytest.raises(errors.WrongKind):
+        read_head(tmp_path / "link", 100)
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(errors.WrongKind):
+        read_head(tmp_path / "fifo", 100, follow=True)

@@ -260,13 +260,16 @@ running_nodes: list[Node] = []
 
 
 @contextlib.contextmanager
-def running(images: Path, *flags: object, our_plugins: bool = False) -> Iterator[Node]:
+def running(
+    images: Path, *flags: object, our_plugins: bool = False, prepare: Callable[[Node], None] = lambda _: None
+) -> Iterator[Node]:
     """A node; at its end nothing of it is left, and no program has failed inside."""
     node = Node(images)
     running_nodes.append(node)
     try:
         if our_plugins:
             node.use_our_plugins()
+        prepare(node)
         node.start(*flags)
         yield node
         node.clean()

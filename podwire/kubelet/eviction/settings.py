@@ -1,0 +1,21 @@
+"""Settings of the eviction manager."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionSettings:
+    """Times in seconds. The thresholds are settings of the node, because they reduce what is allocatable."""
+
+    period: float = 10.0
+    """Between two looks at the node, unless the kernel reports memory pressure earlier."""
+    transition_period: float = 300.0
+    """A condition of pressure stays for this long after it was last observed, so that it does not flap."""
+    grace: int = 1
+    """Grace period of the containers of an evicted pod."""
+    cleanup: float = 30.0
+    """How long the next eviction waits until an evicted pod is removed from the node."""
+    call: float = 60.0
+    """Timeout of a call to the runtime: it may have to measure the layers of containers."""
+    rest: float = 20.0
+    """A pod is measured again no earlier than this many times the time that measuring it took."""

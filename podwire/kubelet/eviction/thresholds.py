@@ -1,0 +1,121 @@
+"""Eviction thresholds: parsed from `memory.available<100Mi,nodefs.available<10%`, compared with observations. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from podwire.linux.machine import FreeResources
+from podwire.objects.quantity import parse
+
+MEMORY, DISK, PIDS = "MemoryPressure", "DiskPressure", "PIDPressure"
+"""Conditions of the node."""
+
+
+class Signal(NamedTuple):
+    """An observable amount: the condition of the node when it is short, and the resource that is to be reclaimed."""
+
+    condition: str
+    resource: str
+
+
+SIGNALS: Mapping[str, Signal] = {
+    "memory.available": Signal(MEMORY, "memory"),
+    "nodefs.available": Signal(DISK, "ephemeral-storage"),
+    "nodefs.inodesFree": Signal(DISK, "inodes"),
+    "imagefs.available": Signal(DISK, "ephemeral-storage"),
+    "imagefs.inodesFree": Signal(DISK, "inodes"),
+    "pid.available": Signal(PIDS, "pids"),
+}
+"""In the order in which resources are reclaimed: memory first."""
+
+
+class Observation(NamedTuple):
+    available: int
+    capacity: int
+
+
+class Threshold(NamedTuple):
+    """With less than this available, pods are evicted."""
+
+    signal: str
+    amount: int | None = None
+    share: float = 0.0
+    """Of the capacity, if there is no amount."""
+
+    def of(self, capacity: int) -> int:
+        return int(capacity * self.share) if self.amount is None else self.amount
+
+
+DEFAULT = (
+    Threshold("memory.available", 100 * 1024**2),
+    Threshold("nodefs.available", None, 0.10),
+    Threshold("nodefs.inodesFree", None, 0.05),
+    Threshold("imagefs.available", None, 0.15),
+    Threshold("imagefs.inodesFree", None, 0.05),
+)
+"""Upstream's hard thresholds."""
+
+
+def parse_thresholds(text: str) -> tuple[Threshold, ...]:
+    """Raises ValueError, which names the wrong part. An empty text is no threshold: nothing is evicted."""
+    thresholds: dict[str, Threshold] = {}
+    for part in filter(None, text.split(",")):
+        signal, operator, value = part.partition("<")
+        if not operator:
+            raise ValueError(f"{part!r}: expected SIGNAL<QUANTITY or SIGNAL<PERCENT%")
+        if signal not in SIGNALS:
+            raise ValueError(f"unknown eviction signal {signal!r}: expected one of {', '.join(SIGNALS)}")
+        if signal in thresholds:
+            raise ValueError(f"eviction signal {signal} is given twice")
+        thresholds[signal] = _parse(signal, value)
+    return tuple(thresholds.values())
+
+
+def _parse(signal: str, value: str) -> Threshold:
+    if not value.endswith("%"):
+        amount = parse(value).value()
+        if amount < 0:
+            raise ValueError(f"eviction threshold {signal} must be positive: {value}")
+        return Threshold(signal, amount)
+    try:
+        share = float(value[:-1])
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 100:
+        raise ValueError(f"eviction threshold {signal} must be a percentage from 0 to below 100: {value}")
+    return Threshold(signal, None, share / 100)
+
+
+def observations(memory: int, node: FreeResources, images: FreeResources | None = None) -> dict[str, Observation]:
+    """`memory` is the capacity; `images` the file system of images and writable layers."""
+    observed = {
+        "memory.available": Observation(node.memory, memory),
+        "pid.available": Observation(node.pids, node.pids_size),
+        **_file_system("nodefs", node),
+    }
+    return observed if images is None else observed | _file_system("imagefs", images)
+
+
+def _file_system(name: str, left: FreeResources) -> dict[str, Observation]:
+    """A file system that creates inodes on demand does not run out of them."""
+    inodes = {f"{name}.inodesFree": Observation(left.inodes, left.inodes_size)} if left.inodes_size else {}
+    return {f"{name}.available": Observation(left.disk, left.disk_size), **inodes}
+
+
+def met(thresholds: Iterable[Threshold], observed: Mapping[str, Observation]) -> list[Threshold]:
+    """The thresholds that are passed, in the order in which they are handled."""
+    order = list(SIGNALS)
+    passed = [
+        threshold
+        for threshold in thresholds
+        if (seen := observed.get(threshold.signal)) and seen.available < threshold.of(seen.capacity)
+    ]
+    return sorted(passed, key=lambda threshold: order.index(threshold.signal))
+
+
+def pressed_conditions(passed: Iterable[Threshold]) -> frozenset[str]:
+    return frozenset(SIGNALS[threshold.signal].condition for threshold in passed)
+
+
+def reserved(thresholds: Iterable[Threshold], signal: str, capacity: int) -> int:
+    """The amount that is not allocatable to pods because of a threshold."""
+    return next((threshold.of(capacity) for threshold in thresholds if threshold.signal == signal), 0)
