@@ -42,6 +42,16 @@ async def test_an_etc_hosts_that_is_not_utf8_does_not_keep_a_container_from_rest
     assert hosts.read_text() == original
 
 
+async def test_plugins_register_beside_directories_deeper_than_a_recursion(world, root):
+    """The pod of a plugin can write to the directory of registration sockets."""
+    nest(root / "plugins_registry")
+    await world.stop()
+    world.start()
+    await world.make()
+    await world.running()
+    assert not world.task.done()
+
+
 @pytest.mark.parametrize("trap", ["symlink", "fifo"])
 def test_a_trap_in_place_of_the_termination_log_is_not_read(tmp_path, trap):
     secret, file = tmp_path / "secret", tmp_path / "message"
@@ -60,15 +70,19 @@ def test_the_containers_of_a_pod_share_twelve_kibibytes_of_messages(tmp_path):
     assert len(termination_message.read(Container(name="c"), file, "", 1).encode()) <= 4096
 
 
-async def test_a_pod_with_directories_deeper_than_a_recursion_is_deleted(world, root):
-    await world.make(volumes=[{"name": "v", "emptyDir": {}}])
-    uid = (await world.running())["metadata"]["uid"]
-    here = os.open(root / "pods" / uid / "volumes/kubernetes.io~empty-dir/v", os.O_RDONLY)
+def nest(directory):
+    here = os.open(directory, os.O_RDONLY)
     for _ in range(1500):
         os.mkdir("d", dir_fd=here)
         below = os.open("d", os.O_RDONLY, dir_fd=here)
         os.close(here)
         here = below
     os.close(here)
+
+
+async def test_a_pod_with_directories_deeper_than_a_recursion_is_deleted(world, root):
+    await world.make(volumes=[{"name": "v", "emptyDir": {}}])
+    uid = (await world.running())["metadata"]["uid"]
+    nest(root / "pods" / uid / "volumes/kubernetes.io~empty-dir/v")
     await world.delete()
     assert list((root / "pods").iterdir()) == []
