@@ -44,8 +44,9 @@ async def test_an_etc_hosts_that_is_not_utf8_does_not_keep_a_container_from_rest
 
 async def test_plugins_register_beside_directories_deeper_than_a_recursion(world, root):
     """The pod of a plugin can write to the directory of registration sockets."""
-    nest(root / "plugins_registry")
     await world.stop()
+    (root / "plugins_registry").mkdir(exist_ok=True)
+    nest(root / "plugins_registry")
     world.start()
     await world.make()
     await world.running()
