@@ -73,7 +73,7 @@ class LogRotation:
         """Rotate what is too large. Returns the seconds until the next look."""
         containers = [container for uid in self._cache.uids for container in self._cache.observed(uid).running]
         logs = [container for container in containers if container.log_path]
-        sizes = await asyncio.to_thread(_sizes, logs)
+        sizes = await asyncio.to_thread(_sizes, logs) if logs else []
         pause, now = self._settings.period, self._clock.monotonic()
         known, self._sizes = self._sizes, {}
         for container, size in zip(logs, sizes, strict=True):

@@ -168,7 +168,7 @@ class EvictionManager:
     def _look(self) -> Mapping[str, Observation]:
         left = self._machine.left(self._node_settings.directory)
         images = self._machine.left(self._image_directory) if self._image_directory else None
-        return observations(self._machine.facts().memory, left, images)
+        return observations(self._node.facts.memory, left, images)
 
     def _set_conditions(self, passed: Iterable[Threshold]) -> None:
         now = self._clock.monotonic()

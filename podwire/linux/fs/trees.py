@@ -199,7 +199,7 @@ class _Visited:
 class _Measuring:
     def __init__(self, most_entries: int) -> None:
         self.most_entries = most_entries
-        self.used = self.inodes = 0
+        self.used = self.inodes = self.entries = 0
         self.complete = True
         self.waiting = 0
         self.linked: set[int] = set()
@@ -209,7 +209,7 @@ class _Measuring:
         self._push(top)
         while self.levels:
             level = self.levels[-1]
-            if self.inodes > self.most_entries:
+            if self.entries > self.most_entries:
                 self.complete = False
                 return
             if not level.names:
@@ -245,9 +245,10 @@ class _Measuring:
         with os.scandir(descriptor) as entries:
             for entry in entries:
                 yield entry
-                if self.inodes % _PAUSE_AFTER == 0:
+                self.entries += 1  # names, not inodes: one file can have any number of them
+                if self.entries % _PAUSE_AFTER == 0:
                     time.sleep(_PAUSE_SECONDS)
-                if self.inodes > self.most_entries:
+                if self.entries > self.most_entries:
                     return
 
     def _count(self, state: os.stat_result) -> None:

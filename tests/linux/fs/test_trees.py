@@ -176,6 +176,24 @@ def test_a_tree_above_the_limit_is_incomplete(tree):
     assert tree_usage(tree, most_entries=50).complete
 
 
+def test_names_of_one_file_count_for_the_limit_and_its_blocks_once(tree):
+    (tree / "file").write_bytes(b"x" * 8192)
+    for number in range(50):
+        os.link(tree / "file", tree / str(number))
+    assert not tree_usage(tree, most_entries=20).complete
+    used = tree_usage(tree)
+    assert (used.inodes, used.complete) == (1, True)
+    assert used.used_bytes < 16384
+
+
+def test_names_that_are_not_utf8_are_measured_and_removed(tree):
+    (tree / os.fsdecode(b"\xff\xfe")).mkdir()
+    (tree / os.fsdecode(b"\xff\xfe") / os.fsdecode(b"\x80")).write_bytes(b"x")
+    assert tree_usage(tree).inodes == 2
+    remove_path(tree)
+    assert not tree.exists()
+
+
 def test_a_missing_tree_is_empty(tmp_path):
     assert tree_usage(tmp_path / "missing") == TreeUsage(0, 0, True)
     assert TreeUsage(1, 2, True) + TreeUsage(3, 4, False) == TreeUsage(4, 6, False)
