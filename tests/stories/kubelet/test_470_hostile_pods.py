@@ -25,7 +25,11 @@ def test_a_container_that_makes_its_etc_hosts_huge_restarts_and_the_kubelet_stay
     script = "if [ -f /v/again ]; then sleep 3600; fi; touch /v/again; truncate -s 2G /etc/hosts; exit 1"
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     node.make(pod(name, containers=[container("c", script, **mounts)], volumes=[{"name": "v", "emptyDir": {}}]))
-    node.eventually(lambda: node.get(f"pod {name}")["status"]["containerStatuses"][0]["restartCount"] == 1)
+
+    def restarts():
+        return [each["restartCount"] for each in node.get(f"pod {name}")["status"].get("containerStatuses", ())]
+
+    node.eventually(lambda: restarts() == [1], restarts)
     node.wait(f"pod/{name}", "condition=Ready")
     assert name in node.exec(name, "cat /etc/hosts")
     assert kubelet_peak(node) < 512 << 20

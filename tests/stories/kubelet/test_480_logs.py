@@ -46,12 +46,11 @@ def test_a_log_is_rotated_and_read_across_its_files(node, pod, container, name):
 
 def test_a_crash_loop_keeps_the_logs_of_two_instances(node, pod, container, name):
     node.make(pod(name, containers=[container("c", "echo hello")], restartPolicy="Always"))
-    for _ in range(3):
-        restarts = node.get(f"pod {name}")["status"].get("containerStatuses", [{}])[0].get("restartCount", 0)
-        node.eventually(
-            lambda seen=restarts: (
-                node.run(f"annotate pod {name} --overwrite podwire.dev/retry={seen}").returncode == 0
-                and node.get(f"pod {name}")["status"]["containerStatuses"][0]["restartCount"] > seen
-            )
-        )
+
+    def restarts():
+        return sum(each["restartCount"] for each in node.get(f"pod {name}")["status"].get("containerStatuses", ()))
+
+    for count in range(3):
+        node(f"annotate pod {name} --overwrite podwire.dev/retry={count}")
+        node.eventually(lambda seen=count: restarts() > seen, restarts)
     node.eventually(lambda: len(files(node, name)) <= 2, lambda: files(node, name))
