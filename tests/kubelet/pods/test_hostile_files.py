@@ -6,6 +6,7 @@ import resource
 import pytest
 
 from podwire.kubelet.pods import termination_message
+from podwire.linux.fs.trees import remove_path
 from podwire.objects.containers import Container
 
 GIBI = 1 << 30
@@ -47,10 +48,13 @@ async def test_plugins_register_beside_directories_deeper_than_a_recursion(world
     await world.stop()
     (root / "plugins_registry").mkdir(exist_ok=True)
     nest(root / "plugins_registry")
-    world.start()
-    await world.make()
-    await world.running()
-    assert not world.task.done()
+    try:
+        world.start()
+        await world.make()
+        await world.running()
+        assert not world.task.done()
+    finally:
+        remove_path(root / "plugins_registry/d")  # pytest cannot
 
 
 @pytest.mark.parametrize("trap", ["symlink", "fifo"])
