@@ -70,7 +70,7 @@ class ApiServer:
     async def handle(self, request: Request) -> Answer:
         """Returns the answer to a request; an error becomes a Status, never an exception."""
         notes, failed = _Notes(), False
-        with warning_headers.collected() as warnings, offload.per_request():
+        with warning_headers.collected() as warnings, offload.PerRequest():
             try:
                 answer = await self._answer(request, notes)
             except ApiError as error:
@@ -86,7 +86,8 @@ class ApiServer:
                 _log.exception("request handler failed", extra={"method": request.method, "path": request.path})
                 message = "Internal error occurred; the server's log has the details"
                 answer, failed = error_response(ApiError(Reason.INTERNAL_ERROR, message)), True
-        notes.headers += (("Warning", warning(text)) for text in truncate_warnings(warnings))
+        if warnings:
+            notes.headers += (("Warning", warning(text)) for text in truncate_warnings(warnings))
         answer = with_headers(answer, notes.headers)
         return answer if notes.audit is None else notes.audit.answered(answer, failed=failed)
 
@@ -130,7 +131,8 @@ class ApiServer:
             return await self._watch(function, call, flow)
         seats = self._flow_control.seats
         async with asyncio.timeout(self._limits.seconds):
-            await seats.acquire(flow.level, flow.flow)
+            if not seats.take_free(flow.level):
+                await seats.acquire(flow.level, flow.flow)
             try:
                 return await function(self._engine, call)
             finally:
@@ -230,6 +232,9 @@ def attributes_of(request: Request, target: Target, verb: str) -> Attributes:
 
 def with_headers(answer: Answer, headers: Sequence[tuple[str, str]]) -> Answer:
     """Adds headers to an answer; an upgrade has none of its own."""
+    if type(answer) is Response:  # as `replace` does, in a third of the time
+        together = (*answer.headers, *headers)
+        return Response(status=answer.status, body=answer.body, content_type=answer.content_type, headers=together)
     if not headers or isinstance(answer, Upgrade | Tunnel):
         return answer
     return replace(answer, headers=(*answer.headers, *headers))

@@ -137,10 +137,19 @@ class Seats:
                 turn.set_exception(too_many_requests())
         self._dispatch()
 
+    def take_free(self, level: Level) -> bool:
+        """Takes a seat if one is free and nobody waits for it; returns whether it did. `release` follows."""
+        if level.spec.exempt:
+            level.running += 1
+            return True
+        if level.waiting or not self._may_run(level):
+            return False
+        self._take(level)
+        return True
+
     async def acquire(self, level: Level, flow: str) -> None:
         """Takes a seat; waits for one if it must. Raises 429. `release` follows."""
-        if level.spec.exempt or (not level.waiting and self._may_run(level)):
-            self._take(level)
+        if self.take_free(level):
             return
         turn, queue = level.enqueue(flow)
         self._any_waiting = True

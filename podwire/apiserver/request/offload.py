@@ -9,10 +9,9 @@ A step that runs here works on values of its own request. It does not touch the 
 """
 
 import asyncio
-import contextlib
 import contextvars
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
@@ -28,14 +27,16 @@ _large: contextvars.ContextVar[bool] = contextvars.ContextVar("large", default=F
 _WORKER = ThreadPoolExecutor(1, thread_name_prefix="large requests")
 
 
-@contextlib.contextmanager
-def per_request() -> Iterator[None]:
+class PerRequest:
     """A request is small until `note_size` says otherwise; afterwards the caller's context is as it was."""
-    token = _large.set(False)
-    try:
-        yield
-    finally:
-        _large.reset(token)
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> None:
+        self._token = _large.set(False)
+
+    def __exit__(self, *_error: object) -> None:
+        _large.reset(self._token)
 
 
 def note_size(size: int) -> None:

@@ -64,7 +64,7 @@ async def answered_meanwhile(house, method: str, path: str, media: str, body: by
 
 def test_a_small_request_of_the_same_task_is_small_again(house):
     async def both() -> bool:
-        with offload.per_request():
+        with offload.PerRequest():
             offload.note_size(offload.LARGE + 1)
         return offload._large.get()
 
