@@ -185,8 +185,9 @@ class _Frames:
         self._resource = resource
         self._form = form
         self._first_table = True
+        renderer = Renderer(resource, form, request, 0)  # also for tables: a bad option is refused before the stream
         self._render: Callable[[Item], bytes] = (
-            self._table(request, clock) if form.shown is Shown.TABLE else Renderer(resource, form, request, 0).one
+            self._table(request, clock) if form.shown is Shown.TABLE else renderer.one
         )
         self._note = (resource.served_head, form) if form.shown is not Shown.TABLE else None
 
