@@ -1,4 +1,4 @@
-"""The priority levels and flow schemas of a new cluster, with upstream's names and numbers.
+"""The priority levels and flow schemas of a new cluster, with upstream's names and numbers, and one more schema.
 
 `exempt` and `catch-all` are mandatory: the server works with them even when they are deleted.
 """
@@ -59,6 +59,12 @@ def _anything(subjects: list[Object]) -> Object:
     return {"subjects": subjects, "resourceRules": [_ALL_RESOURCES], "nonResourceRules": [_ALL_PATHS]}
 
 
+def _components() -> list[Object]:
+    """podwire's own: the controllers inside the API server, and the drivers and plugins of nodes."""
+    drivers = ("system:podwire:gpu-driver", "system:podwire:network-driver", "system:podwire:nri-network")
+    return [*_users("system:podwire:controllers"), *_groups(*drivers)]
+
+
 _LEASES = ["coordination.k8s.io"], ["leases"]
 _PROBES: Object = {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/readyz", "/livez"]}
 _MANAGER, _SCHEDULER, _NODES = "system:kube-controller-manager", "system:kube-scheduler", "system:nodes"
@@ -92,6 +98,7 @@ _SCHEMAS: tuple[tuple[str, str, int, str, Object], ...] = (
     ("system-nodes", "system", 500, _BY_USER, _anything(_groups(_NODES))),
     ("kube-controller-manager", "workload-high", 800, _BY_NAMESPACE, _anything(_users(_MANAGER))),
     ("kube-scheduler", "workload-high", 800, _BY_NAMESPACE, _anything(_users(_SCHEDULER))),
+    ("podwire-components", "workload-high", 850, _BY_USER, _anything(_components())),
     ("kube-system-service-accounts", "workload-high", 900, _BY_NAMESPACE, _anything(_system_accounts())),
     ("service-accounts", "workload-low", 9000, _BY_USER, _anything(_groups("system:serviceaccounts"))),
     ("global-default", "global-default", 9900, _BY_USER, _anything(_groups(*_EVERYBODY))),

@@ -39,8 +39,8 @@ async def test_a_new_server_has_the_flow_schemas_and_priority_levels_of_upstream
     schemas, levels = await api.get(SCHEMAS), await api.get(LEVELS)
     assert schemas.names == [
         "catch-all", "exempt", "global-default", "kube-controller-manager", "kube-scheduler",
-        "kube-system-service-accounts", "probes", "service-accounts", "system-leader-election", "system-node-high",
-        "system-nodes",
+        "kube-system-service-accounts", "podwire-components", "probes", "service-accounts",
+        "system-leader-election", "system-node-high", "system-nodes",
     ]  # fmt: skip
     assert {level["metadata"]["name"]: level["spec"].get("limited", {}).get("nominalConcurrencyShares")
             for level in levels.body["items"]} == {

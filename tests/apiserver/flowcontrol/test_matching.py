@@ -47,6 +47,8 @@ PODS = Attributes(verb="list", resource="pods", namespace="n1")
         (NODE, PODS, "system", "system-nodes\0system:node:n1"),
         (account("kube-system", "x"), PODS, "workload-high", "kube-system-service-accounts\0n1"),
         (account("kube-system", "x"), LEASE, "leader-election", None),
+        (User("system:podwire:controllers", groups=(AUTHENTICATED,)), PODS, "workload-high", None),
+        (User("driver", groups=("system:podwire:gpu-driver",)), PODS, "workload-high", "podwire-components\0driver"),
         (account("n1", "x"), PODS, "workload-low", "service-accounts\0system:serviceaccount:n1:x"),
         (User("someone", groups=(AUTHENTICATED,)), PODS, "global-default", "global-default\0someone"),
         (User("nobody"), PODS, "catch-all", "catch-all\0nobody"),
