@@ -28,7 +28,7 @@ from podwire.apiserver.flowcontrol import FlowControl, WatchLimit
 from podwire.apiserver.flowcontrol.controller import Flow
 from podwire.apiserver.flowcontrol.watches import CountedChunks
 from podwire.apiserver.identity import reviews
-from podwire.apiserver.identity.authorization import Attributes
+from podwire.apiserver.identity.authorization import Attributes, forbidden
 from podwire.apiserver.identity.impersonation import impersonated
 from podwire.apiserver.identity.users import ANONYMOUS_USER, User
 from podwire.apiserver.read import selection
@@ -163,14 +163,11 @@ class ApiServer:
         return self._endpoints.answer(request)
 
     def _authorize(self, user: User, attributes: Attributes, notes: "_Notes") -> None:
-        try:
-            self._engine.identity.authorizer.require(user, attributes)
-        except ApiError as error:
-            if notes.audit is not None:
-                notes.audit.authorized(allowed=False, reason=error.message)
-            raise
+        decision = self._engine.identity.authorizer.check(user, attributes)
         if notes.audit is not None:
-            notes.audit.authorized(allowed=True)
+            notes.audit.authorized(allowed=decision.allowed, reason=decision.reason)
+        if not decision.allowed:
+            raise forbidden(user, attributes, decision.reason)
 
     def _begin_audit(self, request: Request, user: User | None, attributes: Attributes, notes: "_Notes") -> Request:
         """Begins the audit of a request; returns the request, whose body is recorded where the policy says so."""

@@ -151,7 +151,7 @@ class Entry:
 
         return replace(request, read=read)
 
-    def authorized(self, *, allowed: bool, reason: str = "") -> None:
+    def authorized(self, *, allowed: bool, reason: str) -> None:
         """Says what was decided; upstream's annotations."""
         self._annotations["authorization.k8s.io/decision"] = "allow" if allowed else "forbid"
         self._annotations["authorization.k8s.io/reason"] = reason
