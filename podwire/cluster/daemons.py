@@ -3,16 +3,12 @@
 import asyncio
 import gc
 import signal
-import sys
 from collections.abc import Awaitable, Collection
 
 import uvloop
 
 YOUNG = 5_000
 """New objects after which the garbage collector inspects the young generation: 1 ms at most."""
-
-SWITCH_SECONDS = 0.001
-"""After so long, a thread that works gives way to the event loop; the interpreter's own 5 ms add up in each request."""
 
 
 def tune_garbage_collector() -> None:
@@ -22,7 +18,6 @@ def tune_garbage_collector() -> None:
     any cycles, so that collecting less often costs nothing.
     """
     gc.freeze()
-    sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
     gc.enable()
 

@@ -1,6 +1,7 @@
 """Large bodies do not hold up other requests, and what is too much is refused before it is built."""
 
 import asyncio
+import sys
 
 import msgspec
 import pytest
@@ -69,6 +70,12 @@ def test_a_small_request_of_the_same_task_is_small_again(house):
         return offload._large.get()
 
     assert house.run(both()) is False
+
+
+def test_threads_are_switched_as_usual_after_a_large_request(house):
+    usual = sys.getswitchinterval()
+    house.refused("POST", MAPS, maps(20_000, "-/"))
+    assert sys.getswitchinterval() == usual
 
 
 @pytest.mark.parametrize(
