@@ -75,7 +75,7 @@ class ApiServer:
                 answer = await self._answer(request, notes)
             except ApiError as error:
                 answer = error_response(error)
-                if not notes.audited:  # refused before it was known what it is about
+                if self._audit is not None and not notes.audited:  # refused before it was known what it is about
                     self._begin_audit(request, notes.caller, _attributes_of(request), notes)
             except StorageError as error:
                 answer = error_response(_storage_error(error))
