@@ -54,6 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="store of the API server: sqlite://, memory:// or etcd://HOST:PORT[,…] (default: sqlite://)",
     )
     cluster.add_argument(
+        "--encryption-provider-config",
+        type=lambda path: Path(path).absolute(),
+        metavar="FILE",
+        help="EncryptionConfiguration of the API server; to be given at each start (default: none)",
+    )
+    cluster.add_argument(
         "--runtime",
         type=_runtime,
         metavar="RUNTIME",
@@ -96,6 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
             hardware=load(arguments.hardware) if arguments.hardware else None,
             checking=checking(arguments),
             network_driver=_network_driver(arguments.network_driver),
+            encryption_config=arguments.encryption_provider_config,
         )
         layout = layout_of(arguments.prefix)
         if launch.stop_for_more_nodes(layout, wanted):

@@ -11,6 +11,7 @@ from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.protocols.settings import BadConfig
 from podwire.runtime.images import ImageError, Images
 from podwire.runtime.images.build import BUSYBOX, ROOT_REFERENCE, build_root
 from podwire.store import BadUrl, CannotOpen
@@ -58,7 +59,7 @@ def _apiserver(prepared: Prepared) -> Component:
         work=work,
         needs=("trace",),
         environment=_environment(prepared),
-        troubles=(OSError, PkiError, BadUrl, CannotOpen),
+        troubles=(OSError, PkiError, BadUrl, BadConfig, CannotOpen),
     )
 
 
@@ -76,6 +77,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         store_url=prepared.state.store or None,
         kubeconfig=layout.kubeconfig,
         service_network=slot.services,
+        encryption_config=prepared.encryption_config,
         kubelet_authority=layout.state / "apiserver/pki/ca.crt",
         identities=(scheduling, *(identity for node in prepared.nodes for identity in _identities(node, host))),
         servings=tuple(_serving(node) for node in prepared.nodes),

@@ -42,6 +42,8 @@ class UpOptions:
     """URL of an OpenTelemetry collector; not saved either."""
     network_driver: NetworkDriver | None = None
     """Configuration of a network driver on each node; None for no driver. Not saved either."""
+    encryption_config: Path | None = None
+    """An EncryptionConfiguration for the API server. Not saved either: the store says which key is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class Prepared:
     checking: CheckSettings = DEFAULT_SETTINGS
     otlp: str = ""
     network_driver: NetworkDriver | None = None
+    encryption_config: Path | None = None
 
     @property
     def slot(self) -> Slot:
@@ -101,6 +104,7 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
         checking=wanted.checking,
         otlp=wanted.otlp,
         network_driver=wanted.network_driver,
+        encryption_config=wanted.encryption_config,
     )
     closed = host_network.to_forward(ipv6=ipv6)
     claims.note_forwarding(closed)  # recorded first: a crash in between leaves nothing on
