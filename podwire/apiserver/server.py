@@ -32,7 +32,7 @@ from podwire.apiserver.identity.authorization import Attributes, forbidden
 from podwire.apiserver.identity.impersonation import impersonated
 from podwire.apiserver.identity.users import ANONYMOUS_USER, User
 from podwire.apiserver.read import selection
-from podwire.apiserver.request import negotiation, offload, warning_headers
+from podwire.apiserver.request import audit_annotations, negotiation, offload, warning_headers
 from podwire.apiserver.request.call import Call, boolean_option
 from podwire.apiserver.request.endpoints import Endpoints, page_not_found
 from podwire.apiserver.request.response import error_response, truncate_warnings, warning
@@ -70,7 +70,11 @@ class ApiServer:
     async def handle(self, request: Request) -> Answer:
         """Returns the answer to a request; an error becomes a Status, never an exception."""
         notes, failed = _Notes(), False
-        with warning_headers.collected() as warnings, offload.PerRequest():
+        with (
+            warning_headers.collected() as warnings,
+            audit_annotations.Collected() as annotations,
+            offload.PerRequest(),
+        ):
             try:
                 answer = await self._answer(request, notes)
             except ApiError as error:
@@ -89,7 +93,10 @@ class ApiServer:
         if warnings:
             notes.headers += (("Warning", warning(text)) for text in truncate_warnings(warnings))
         answer = with_headers(answer, notes.headers)
-        return answer if notes.audit is None else notes.audit.answered(answer, failed=failed)
+        if notes.audit is None:
+            return answer
+        notes.audit.annotate(annotations)
+        return notes.audit.answered(answer, failed=failed)
 
     async def _answer(self, request: Request, notes: "_Notes") -> Answer:
         """Returns the answer; what else is known of the request goes into the notes."""

@@ -1,9 +1,10 @@
-"""Audit annotations of admission, written to the server's log: there is no separate audit log."""
+"""Audit annotations of admission: into the audit log, where one is configured, and into the server's own log."""
 
 import logging
 from collections.abc import Mapping
 
 from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.request import audit_annotations
 from podwire.protocols.k8sapi.status import qualified
 
 _log = logging.getLogger("podwire.apiserver.audit")
@@ -11,6 +12,7 @@ _log = logging.getLogger("podwire.apiserver.audit")
 
 def record(operation: Operation, annotations: Mapping[str, str]) -> None:
     """Records annotations of one request."""
+    audit_annotations.add(annotations)
     _log.info(
         "admission audit annotations",
         extra={

@@ -156,6 +156,10 @@ class Entry:
         self._annotations["authorization.k8s.io/decision"] = "allow" if allowed else "forbid"
         self._annotations["authorization.k8s.io/reason"] = reason
 
+    def annotate(self, annotations: Mapping[str, str]) -> None:
+        """Adds what admission says about the request."""
+        self._annotations.update(annotations)
+
     def answered(self, answer: Answer, *, failed: bool = False) -> Answer:
         """Records the answer; a stream or a conversation is complete when it ends. `failed`: an internal error."""
         if isinstance(answer, Response):

@@ -179,3 +179,17 @@ async def test_a_client_may_choose_the_id_of_its_events(audited):
     api, events = await audited({"level": "Metadata"})
     reply = await api.get(CONFIGS, user=USER, headers={"audit-id": "my-id"})
     assert (reply.headers["audit-id"], {event["auditID"] for event in events()}) == ("my-id", {"my-id"})
+
+
+async def test_annotations_of_admission_are_part_of_the_event(audited, pod):
+    api, events = await audited({"level": "Metadata"}, omitStages=["RequestReceived"])
+    label = "pod-security.kubernetes.io/audit"
+    await api.patch("/api/v1/namespaces/default", {"metadata": {"labels": {label: "baseline"}}})
+    events()
+
+    await api.made("/api/v1/namespaces/default/pods", pod(hostPID=True))
+
+    [event] = events()
+    assert event["annotations"]["pod-security.kubernetes.io/audit-violations"] == (
+        'would violate PodSecurity "baseline:latest": host namespaces (hostPID=true)'
+    )
