@@ -214,7 +214,7 @@ def test_a_second_start_honours_the_first_ones_certificates_and_tokens(start_ser
     assert server.access.ca.text == authority
     assert {each.name: each.read_bytes() for each in (server.data_dir / "pki").iterdir()} == keys
     assert _asked(server.url, MAPS, tls=admin) == 200
-    assert _asked(server.url, MAPS, authority=authority, token=token) == 200
+    assert _asked(server.url, "/api", authority=authority, token=token) == 200
     assert _asked(server.url, MAPS, authority=authority, token=f"{token[:-4]}AAAA") == 401
     assert _asked(server.url, MAPS, authority=authority) == 403
 
