@@ -1,6 +1,7 @@
 """Unique strings that stand for secrets, and the search for them in everything that a cluster leaves behind."""
 
 import base64
+import contextlib
 import os
 import re
 import stat
@@ -58,32 +59,42 @@ class Exempt:
         return re.fullmatch(self.pattern, path) is not None and re.search(self.only, what) is not None
 
 
-def files(root: Path, *more: Path) -> Iterator[Path]:
+def files(root: Path, below: Iterable[str] = (".",)) -> Iterator[Path]:
     """All regular files below some directories."""
-    for directory in (root, *more):
-        for folder, _, names in os.walk(directory):
+    for directory in below:
+        for folder, _, names in os.walk(root / directory):
             for name in names:
                 path = Path(folder, name)
-                if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST:
-                    yield path
+                with contextlib.suppress(OSError):  # removed meanwhile
+                    if stat.S_ISREG(path.lstat().st_mode) and path.stat().st_size <= LARGEST:
+                        yield path
 
 
-def holders(root: Path, canaries: Iterable[Canary], exempt: Iterable[Exempt]) -> list[str]:
-    """Files below a directory that have a canary and may not, or that others than root could read."""
-    wrong = []
-    for path in files(root):
-        try:
-            data = path.read_bytes()
-        except OSError:
-            continue  # removed meanwhile
-        name = str(path.relative_to(root))
-        present = [secret.what for secret in canaries if secret.is_in(data)]
-        misplaced = [what for what in present if not any(place.allows(name, what) for place in exempt)]
-        if misplaced:
-            wrong.append(f"{name} has {', '.join(misplaced)}")
-        elif present and not is_private(path, root):
-            wrong.append(f"{name} has {', '.join(present)}, and is not for root only")
-    return wrong
+class Search:
+    """Looks for canaries in files, and remembers which exceptions were needed."""
+
+    def __init__(self, canaries: Iterable[Canary], exempt: Iterable[Exempt]) -> None:
+        self._canaries, self._exempt = list(canaries), list(exempt)
+        self.unused = set(self._exempt)
+
+    def wrong(self, root: Path, below: Iterable[str] = (".",)) -> list[str]:
+        """Files that have a canary and may not, or that others than root could read."""
+        wrong = []
+        for path in files(root, below):
+            with contextlib.suppress(OSError):
+                data, name = path.read_bytes(), str(path.relative_to(root))
+                present = [secret.what for secret in self._canaries if secret.is_in(data)]
+                misplaced = [what for what in present if not self._allowed(name, what)]
+                if misplaced:
+                    wrong.append(f"{path} has {', '.join(misplaced)}")
+                elif present and not is_private(path, root):
+                    wrong.append(f"{path} has {', '.join(present)}, and is not for root only")
+        return wrong
+
+    def _allowed(self, name: str, what: str) -> bool:
+        places = [place for place in self._exempt if place.allows(name, what)]
+        self.unused.difference_update(places)
+        return bool(places)
 
 
 def is_private(path: Path, root: Path) -> bool:

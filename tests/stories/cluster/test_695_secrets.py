@@ -6,13 +6,14 @@ The cluster runs with its most verbose logs, a trace, and an OpenTelemetry colle
 import base64
 import contextlib
 import json
+import re
 import stat
 from pathlib import Path
 
 import pytest
 
 from podwire.runtime.images.build import ROOT_REFERENCE
-from tests.stories.cluster.canaries import Canary, Exempt, canary, holders
+from tests.stories.cluster.canaries import Canary, Exempt, Search, canary
 from tests.stories.cluster.telemetry import Telemetry
 
 pytestmark = pytest.mark.timeout(400)
@@ -26,11 +27,13 @@ EXEMPT = (
         "the annotations of the pod, which have what was applied",
         only="variable|header",
     ),
-    Exempt(r"var/lib/kubelet/pods/[^/]+/volumes/kubernetes\.io~(secret|projected)/.*", "the pod's volume, a tmpfs"),
+    Exempt(r"var/lib/kubelet/secrets/[^/]+/.*", "volumes of pods, on a tmpfs of the kubelet"),
     Exempt(r"var/lib/podwire/kubeconfig", "credentials of the administrator"),
     Exempt(r"var/lib/podwire/identities/.*", "credentials of a component"),
     Exempt(r"var/lib/podwire/apiserver/(pki/.*|kubeconfig)", "the cluster's keys"),
 )
+OF_THE_NODE = ("var/lib/podwire", "var/lib/kubelet", "var/log/pods", "run/podwire", "run/cdi", "etc/cni", "etc/cdi")
+"""Directories that are searched as the node has them, with its mounts."""
 TRACES = [
     ("secrets", "--color", "never"),
     ("secrets", "--brief"),
@@ -128,7 +131,7 @@ def test_secrets_are_only_where_they_belong(cluster, telemetry):
     keys = [
         Canary("a projected token", token.rpartition(".")[2]),
         Canary("the token of the service account", account.strip().rpartition(".")[2]),
-        *private_keys(cluster.layout.kubeconfig),
+        *private_keys(cluster.layout.state),
     ]
     secrets = [*planted.always, *keys]
     recorded = [*secrets, planted.plain, planted.header]
@@ -147,11 +150,21 @@ def test_secrets_are_only_where_they_belong(cluster, telemetry):
     logs = {f"log {path.name}": path.read_text(errors="replace") for path in cluster.layout.logs.glob("*.log")}
     assert any(" debug " in text for text in logs.values())
 
+    search, node = Search(recorded, EXEMPT), Path(f"/proc/{cluster.pid('kubelet')}/root")
     found = leaked(outputs | logs, recorded) + leaked(shown, secrets)
-    found += holders(cluster.prefix, recorded, EXEMPT) + open_keys(cluster.layout.state) + open_specs(cluster)
+    found += search.wrong(cluster.prefix) + search.wrong(node, OF_THE_NODE)
+    found += open_keys(cluster.layout.state) + open_specs(cluster)
     assert not found, "\n".join(found)
+    assert search.unused <= {EXEMPT[0]}, "an exception that is not needed; the store may be encrypted"
+    assert ("tmpfs", "/var/lib/kubelet/secrets") in mounts(cluster)
+
     cluster.delete_all()
-    assert [name for name in holders(cluster.prefix, [planted.string], ()) if ".db" not in name] == []
+    later = Search([planted.secret, planted.string, *keys[:2]], EXEMPT[:1])
+    cluster.eventually(
+        lambda: not later.wrong(cluster.prefix) + later.wrong(node, OF_THE_NODE),
+        "only the store has secrets of the pod",
+        lambda: "\n".join(later.wrong(cluster.prefix) + later.wrong(node, OF_THE_NODE)),
+    )
 
 
 def traced(cluster, *words: str) -> str:
@@ -208,15 +221,19 @@ def processes(cluster) -> dict[str, str]:
     return texts
 
 
-def private_keys(kubeconfig: Path) -> list[Canary]:
-    """The key of the administrator: a line of its PEM text."""
-    config = json.loads(kubeconfig.read_text()) if kubeconfig.read_text().startswith("{") else {}
-    data = config["users"][0]["user"]["client-key-data"] if config else _field(kubeconfig, "client-key-data")
-    return [Canary("the key of the administrator", base64.b64decode(data).decode().splitlines()[1])]
+def private_keys(state: Path) -> list[Canary]:
+    """All keys of the cluster: a line of the PEM text of each."""
+    texts = {path.name: path.read_text() for path in (state / "apiserver/pki").glob("*.key")}
+    for path in (state / "kubeconfig", *(state / "identities").glob("*.kubeconfig")):
+        [data] = re.findall(r"client-key-data\W+([\w+/=]+)", path.read_text())
+        texts[path.name] = base64.b64decode(data).decode()
+    return [Canary(f"the key in {name}", text.splitlines()[1]) for name, text in texts.items()]
 
 
-def _field(kubeconfig: Path, name: str) -> str:
-    return next(line.split(":", 1)[1].strip() for line in kubeconfig.read_text().splitlines() if f"{name}:" in line)
+def mounts(cluster) -> list[tuple[str, str]]:
+    """File system types and mount points of the node."""
+    lines = Path(f"/proc/{cluster.pid('kubelet')}/mounts").read_text().splitlines()
+    return [(kind, path) for _, path, kind, *_ in map(str.split, lines)]
 
 
 def open_keys(state: Path) -> list[str]:
