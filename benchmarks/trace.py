@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -38,11 +39,17 @@ def measure(seconds: float) -> Iterator[Figure]:
 
 def _cases() -> Iterator[tuple[str, bool, Callable[[Tapped], None]]]:
     body = msgspec.json.encode({"kind": "Pod", "metadata": {"uid": "x" * 36}, "spec": {"filler": ["word"] * 400}})
+    variables = [{"name": f"VARIABLE_{number}", "value": "value"} for number in range(20)]
+    spec = {"containers": [{"name": "web", "env": variables}], "filler": ["word"] * 250}
+    with_variables = msgspec.json.encode({"kind": "Pod", "metadata": {"uid": "x" * 36}, "spec": spec})
     run = pb.RunPodSandboxRequest()
     run.config.metadata.uid = "x" * 36
-    run.config.annotations.update({f"annotation-{each}": "value" for each in range(20)})
+    run.config.annotations.update({f"annotation-{number}": "value" for number in range(20)})
+    create = pb.CreateContainerRequest(pod_sandbox_id="x" * 64, sandbox_config=run.config)
+    for number in range(20):
+        create.config.envs.add(key=f"VARIABLE_{number}", value=b"value")
 
-    def http(tapped: Tapped) -> None:
+    def http(tapped: Tapped, body: bytes) -> None:
         asked = TappedRequest({"user-agent": "kubectl/v1.32"}, body)
         with tapped.call("POST /api/v1/namespaces/default/pods", asked) as passing:
             passing.answered(TappedExchange(asked, "application/json", body), "201")
@@ -55,10 +62,16 @@ def _cases() -> Iterator[tuple[str, bool, Callable[[Tapped], None]]]:
         with tapped.call("RunPodSandbox", run) as passing:
             passing.answered(pb.RunPodSandboxResponse(pod_sandbox_id="x" * 64))
 
+    def create_container(tapped: Tapped) -> None:
+        with tapped.call("CreateContainer", create) as passing:
+            passing.answered(pb.CreateContainerResponse(container_id="x" * 64))
+
     yield "nobody watches", False, cri
-    yield "POST of a pod (3 KB there, 3 KB back)", True, http
+    yield "POST of a pod (3 KB there, 3 KB back)", True, partial(http, body=body)
+    yield "POST of a pod with 20 variables, which are hidden", True, partial(http, body=with_variables)
     yield "the store keeps a pod", True, store
     yield "RunPodSandbox", True, cri
+    yield "CreateContainer with 20 variables, which are hidden", True, create_container
 
 
 def _cost(call: Callable[[Tapped], None], tapped: Tapped, seconds: float) -> float:

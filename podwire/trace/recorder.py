@@ -133,7 +133,7 @@ def _client_json(request: TappedRequest, position: Position) -> Any:
     if len(body) > MOST_BODY or not body.lstrip().startswith((b"{", b"[")):
         return {"cut": len(body)}
     shown = position.json(body)
-    return _text(body) if isinstance(shown, msgspec.Raw) else shown
+    return _text(bytes(shown)) if isinstance(shown, msgspec.Raw) else shown
 
 
 def _json(data: bytes, position: Position) -> Any:

@@ -31,8 +31,17 @@ _TOKENS = re.compile(r"/serviceaccounts/[^/]+/token$|/tokenreviews$")
 _FORWARDED = re.compile(r"/(?:pods|services|nodes)/[^/]+/proxy(?:/|$)")
 _STREAMED = re.compile(r"/pods/[^/]+/(?:exec|attach|portforward)$")
 
-_MARKS = (b'"env"', b"/env", b'"httpHeaders"', b"/httpHeaders", b"last-applied", b'"Secret', b"\\u00")
-"""A body without any of these has no secret at a position of its own; most bodies are passed on without decoding."""
+_MARKS = (b'"env"', b'"httpHeaders"', b"last-applied", b'"Secret', b"\\u00")
+"""A body without any of these, which is not a JSON patch, has no secret at a position of its own."""
+_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_VALUES = re.compile(rb'"(?:env|httpHeaders)"\s*+:\s*+\[([^\[\]"]*+(?:' + _TEXT + rb'[^\[\]"]*+)*+)\]', re.DOTALL)
+_VALUE = re.compile(rb'"value"\s*+:\s*+' + _TEXT, re.DOTALL)
+_COPY = re.compile(rb'"kubectl\.kubernetes\.io/last-applied-configuration"\s*+:\s*+' + _TEXT, re.DOTALL)
+_MANAGED = f'"f:{LAST_APPLIED}"'.encode()
+_HIDDEN_COPY = f'"{LAST_APPLIED}":"{HIDDEN}"'.encode()
+_HIDDEN_VALUE = f'"value":"{HIDDEN}"'.encode()
+_ESCAPED_NAME = re.compile(rb"\\u00[4-7]")
+"""A letter that need not be escaped: it may be one of a key."""
 
 _UNREADABLE = (msgspec.MsgspecError, RecursionError)
 """Errors for a body that is not JSON, or nested too deeply to be looked through."""
@@ -61,8 +70,11 @@ class Position:
         """Returns JSON without its secrets, or what was cut."""
         if self._is_forwarded:
             return {"cut": len(body)}
-        if not (self._is_secret or self._is_token or any(mark in body for mark in _MARKS)):
-            return msgspec.Raw(body)
+        if not (self._is_secret or self._is_token or body.lstrip().startswith(b"[")):
+            if not any(mark in body for mark in _MARKS):
+                return msgspec.Raw(body)
+            if (shown := _replaced(body)) is not None:
+                return msgspec.Raw(shown)
         try:
             return self._value(msgspec.json.decode(body))
         except _UNREADABLE:
@@ -74,6 +86,33 @@ class Position:
         if self._is_token and isinstance(value, dict):
             value = {name: _without_token(part) if name in ("spec", "status") else part for name, part in value.items()}
         return _visible(value)
+
+
+def _replaced(body: bytes) -> bytes | None:
+    """Returns the text of an object with its secrets replaced; None if only a parser can be sure that it finds all.
+
+    Most objects with secrets are pods with a few variables; this takes a fifth of the time that parsing takes.
+    """
+    if b'"Secret' in body or _ESCAPED_NAME.search(body):
+        return None
+    copies = body.count(b"last-applied") - body.count(_MANAGED)
+    if copies:
+        body, replaced = _COPY.subn(_HIDDEN_COPY, body)
+        if replaced != copies:
+            return None
+    lists = body.count(b'"env"') + body.count(b'"httpHeaders"')
+    if not lists:
+        return body
+    unsure = False
+
+    def hide(match: re.Match[bytes]) -> bytes:
+        nonlocal unsure
+        text, replaced = _VALUE.subn(_HIDDEN_VALUE, match[0])
+        unsure |= replaced != text.count(b'"value"')
+        return text
+
+    body, replaced = _VALUES.subn(hide, body)
+    return None if unsure or replaced != lists else body
 
 
 def _secret(value: Any) -> Any:

@@ -91,18 +91,22 @@ def _step(owner: str, field: FieldDescriptor) -> _Hide:
         empty: str | bytes = b"" if field.type == FieldDescriptor.TYPE_BYTES else HIDDEN
         return lambda message, hide: _scalar(message, name, empty, hide)
     if is_map:
-        return lambda message, hide: _each(getattr(message, name).values(), hide)
+        return lambda message, hide: _inner(getattr(message, name).values(), hide)
     if field.is_repeated:
-        return lambda message, hide: _each(getattr(message, name), hide)
-    return lambda message, hide: message.HasField(name) and _each((getattr(message, name),), hide)
+        return lambda message, hide: _inner(getattr(message, name), hide)
+    return lambda message, hide: message.HasField(name) and _inner((getattr(message, name),), hide)
 
 
-def _each(messages: Any, hide: bool) -> bool:
-    """Applies the steps of messages inside another one."""
+def _inner(messages: Any, hide: bool) -> bool:
+    """Applies the steps of the messages of one type inside another one; without `hide` only up to the first secret."""
     hidden = False
-    for message in messages:
-        for step in _steps(message.DESCRIPTOR):
+    for index, message in enumerate(messages):
+        if not index:
+            steps = _steps(message.DESCRIPTOR)
+        for step in steps:
             hidden |= step(message, hide)
+        if hidden and not hide:
+            return True
     return hidden
 
 

@@ -62,6 +62,11 @@ def exchanged(method, request, response):
     return sent(method, {"request": asked}) + sent(method, {"response": exchange}, "200")
 
 
+def readable(value, path):
+    """What is left of a body that is sent to a path."""
+    return msgspec.json.decode(msgspec.json.encode(Position(f"POST {path}").json(json.dumps(value).encode())))
+
+
 @pytest.mark.parametrize(
     ("method", "request_", "response"),
     [
@@ -111,14 +116,42 @@ def test_text_with_escaped_letters_is_searched_too():
 
 
 def test_names_and_ordinary_values_stay_readable():
-    shown = Position(f"POST {PODS}").json(json.dumps(POD).encode())
+    shown = readable(POD, PODS)
     assert shown["metadata"]["annotations"] == {LAST_APPLIED: HIDDEN, "mine": "shown"}
     assert shown["spec"]["containers"][0]["env"] == [{"name": "PLAIN", "value": HIDDEN}, CONTAINER["env"][1]]
     assert shown["spec"]["containers"][0]["command"] == CONTAINER["command"]
     assert (shown["spec"]["nodeName"], shown["status"]) == ("n1", {"phase": "Running"})
-    secret = Position(f"POST {SECRETS}").json(json.dumps(SECRET).encode())
+    secret = readable(SECRET, SECRETS)
     assert secret["data"] == {"password": HIDDEN}
     assert (secret["metadata"]["name"], secret["type"]) == ("s", "Opaque")
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        {"name": "value", "value": CANARY},
+        {"name": "A", "value": f'"]{CANARY}\\"["'},
+        {"name": "A", "value": [CANARY]},
+        {"name": "A", "value": 5, "other": [{"value": CANARY}]},
+        {"value": CANARY, "name": '"env":[{"value":"'},
+    ],
+    ids=["a variable called value", "quotes and brackets", "a list", "a list beside it", "a name like a list"],
+)
+def test_text_is_replaced_only_where_that_is_certain(variable):
+    pod = {"spec": {"containers": [{"env": [variable, {"name": "B", "value": CANARY}]}]}, "note": '"env": ["kept"]'}
+    shown = readable(pod, PODS)
+    assert CANARY not in json.dumps(shown) or "other" in variable
+    assert shown["note"] == pod["note"]
+    assert [entry["name"] for entry in shown["spec"]["containers"][0]["env"]] == [variable["name"], "B"]
+    spaced = json.dumps(pod, indent=2).encode()
+    assert msgspec.json.decode(msgspec.json.encode(Position(f"POST {PODS}").json(spaced))) == shown
+
+
+def test_applied_pod_keeps_the_names_of_managed_fields():
+    fields = {"f:metadata": {"f:annotations": {f"f:{LAST_APPLIED}": {}}}}
+    metadata = {"annotations": {LAST_APPLIED: json.dumps(POD)}, "managedFields": [{"fieldsV1": fields}]}
+    shown = readable({"kind": "Pod", "metadata": metadata}, PODS)
+    assert shown["metadata"] == {**metadata, "annotations": {LAST_APPLIED: HIDDEN}}
 
 
 def test_config_map_and_a_namespace_called_secrets_are_not_secret():
