@@ -3,7 +3,6 @@
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import yaml
@@ -90,13 +89,11 @@ def load(name: str) -> Flow:
     return Flow(
         name=data["flow"],
         participants=data["participants"],
-        lines=[_line(line) for line in data["steps"]],
+        lines=[
+            msgspec.convert(line, Note) if "note" in line else msgspec.convert(line, Step) for line in data["steps"]
+        ],
         also=msgspec.convert(data.get("also", []), list[Pattern]),
     )
-
-
-def _line(data: dict[str, Any]) -> Step | Note:
-    return msgspec.convert(data, Note) if "note" in data else msgspec.convert(data, Step)
 
 
 def _agrees(expected: str, actual: str) -> bool:

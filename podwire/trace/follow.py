@@ -76,7 +76,8 @@ class _Progress:
             self._pod, self._drawn, self._announced, self._participants = trace.pod, set(), False, set()
             yield plain(f"pod {trace.namespace}/{trace.name}")
         for moment in moments(trace):
-            key = _without_duration(moment) if isinstance(moment, Arrow) else moment
+            # An arrow is drawn once: it is known by its form before its call ended.
+            key = replace(moment, took=None) if isinstance(moment, Arrow) else moment
             if key not in self._drawn:
                 self._drawn.add(key)
                 yield from self._lanes(moment, trace)
@@ -95,8 +96,3 @@ class _Progress:
         self._participants = participants
         self._drawing = Drawing(in_order(participants), trace.origin, self._columns, colours=self._colours)
         return self._drawing.head()
-
-
-def _without_duration(arrow: Arrow) -> Arrow:
-    """Returns an arrow as it was before its call ended, so that it is drawn once."""
-    return replace(arrow, took=None)

@@ -186,7 +186,11 @@ def assigned(records: Iterable[Record]) -> list[Record]:
         if not record.is_event:
             calls[record.id].learn(record)
     _resolve_absent(calls.values())
-    return [record if record.is_event else _with_pod(record, calls[record.id].pod) for record in ordered]
+    pods = [record.pod if record.is_event else calls[record.id].pod for record in ordered]
+    return [
+        record if record.pod == pod else msgspec.structs.replace(record, pod=pod)
+        for record, pod in zip(ordered, pods, strict=True)
+    ]
 
 
 def _resolve_absent(calls: Collection[_Call]) -> None:
@@ -202,10 +206,6 @@ def _resolve_absent(calls: Collection[_Call]) -> None:
             call.pod = call.pod or last.get((call.namespace, call.name))
         else:
             last[call.namespace, call.name] = call.pod
-
-
-def _with_pod(record: Record, pod: str | None) -> Record:
-    return record if record.pod == pod else msgspec.structs.replace(record, pod=pod)
 
 
 def _text(record: Record, name: str) -> str:

@@ -84,7 +84,9 @@ class Position:
         if self._is_secret and not (isinstance(value, dict) and value.get("kind") == "Status"):
             return _secret(value)
         if self._is_token and isinstance(value, dict):
-            value = {name: _without_token(part) if name in ("spec", "status") else part for name, part in value.items()}
+            for name in ("spec", "status"):
+                if isinstance(part := value.get(name), dict) and part.get("token"):
+                    value[name] = {**part, "token": HIDDEN}
         return _visible(value)
 
 
@@ -132,10 +134,6 @@ def _secret(value: Any) -> Any:
         else:
             result[name] = hidden(part)
     return result
-
-
-def _without_token(value: Any) -> Any:
-    return {**value, "token": HIDDEN} if isinstance(value, dict) and value.get("token") else value
 
 
 def _visible(value: Any) -> Any:

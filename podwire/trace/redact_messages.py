@@ -86,8 +86,8 @@ def _step(owner: str, field: FieldDescriptor) -> _Hide:
         if is_map:
             return lambda message, hide: _values(getattr(message, name), hide)
         if field.is_repeated:
-            conceal = _assignment if (owner, name) in _ASSIGNMENTS else _word
-            return lambda message, hide: _words(getattr(message, name), conceal, hide)
+            are_assignments = (owner, name) in _ASSIGNMENTS
+            return lambda message, hide: _words(getattr(message, name), are_assignments, hide)
         empty: str | bytes = b"" if field.type == FieldDescriptor.TYPE_BYTES else HIDDEN
         return lambda message, hide: _scalar(message, name, empty, hide)
     if is_map:
@@ -118,18 +118,10 @@ def _scalar(message: Any, name: str, instead: str | bytes, hide: bool) -> bool:
     return True
 
 
-def _words(words: Any, conceal: Callable[[str], str], hide: bool) -> bool:
+def _words(words: Any, are_assignments: bool, hide: bool) -> bool:
     if hide:
-        words[:] = [conceal(word) for word in words]
+        words[:] = [f"{word.partition('=')[0]}={HIDDEN}" if are_assignments else HIDDEN for word in words]
     return bool(words)
-
-
-def _word(_word: str) -> str:
-    return HIDDEN
-
-
-def _assignment(word: str) -> str:
-    return f"{word.partition('=')[0]}={HIDDEN}"
 
 
 def _values(values: Any, hide: bool) -> bool:

@@ -33,12 +33,11 @@ def slowest(traces: Iterable[PodTrace]) -> str:
     starts = [(trace, {phase.name: phase.seconds for phase in phases(trace)}) for trace in traces]
     names = list(dict.fromkeys(name for _, own in starts for name in own))
     head = ("POD", "RUNNING AFTER", *(name.upper() for name in names))
-    rows = [(_ref(trace), milliseconds(trace.took), *(_phase(own, name) for name in names)) for trace, own in starts]
+    rows = [
+        (_ref(trace), milliseconds(trace.took), *(milliseconds(own.get(name)) for name in names))
+        for trace, own in starts
+    ]
     return _aligned([head, *rows])
-
-
-def _phase(own: dict[str, float], name: str) -> str:
-    return milliseconds(own.get(name))
 
 
 def compared(comparison: Diff, *, colours: bool = False) -> str:

@@ -14,7 +14,7 @@ from podwire.interfaces import Clock
 from podwire.nriplugins.network.kinds import CUSTOM
 from podwire.nriplugins.network.resources import Head
 from podwire.nriplugins.network.sandbox import Sandbox
-from podwire.nriplugins.network.status_report import Report, report_of, status_of
+from podwire.nriplugins.network.status_report import report_of, status_of
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import Client, ClientError
 from podwire.protocols.k8sapi.kinds import Kind
@@ -75,7 +75,7 @@ class Statuses:
         object_ = self._find(kind, namespace, name)
         if object_ is None:
             return True
-        status = status_of(object_, self._node, self._report(object_), rfc3339(self._clock.wall()))
+        status = status_of(object_, self._node, report_of(object_, self._pods()), rfc3339(self._clock.wall()))
         if status is None:
             return True
         patch: dict[str, Any] = {"metadata": {"resourceVersion": version_of(object_)}, "status": status}
@@ -94,6 +94,3 @@ class Statuses:
             )
             return False
         return True
-
-    def _report(self, object_: Object) -> Report:
-        return report_of(object_, self._pods())
