@@ -92,7 +92,8 @@ async def test_a_watch_can_resume_from_a_bookmark(config, quick):
     before = []
     while (frame := await first.next())["type"] != "BOOKMARK":
         before.append(frame["object"]["metadata"]["name"])
-    again = await quick.watch(f"{CONFIGS}?resourceVersion={frame['object']['metadata']['resourceVersion']}")
+    resumed = f"resourceVersion={frame['object']['metadata']['resourceVersion']}&timeoutSeconds=60"
+    again = await quick.watch(f"{CONFIGS}?{resumed}")
     await working
     after = [name for _, name in await again.told(len(names) - len(before))]
 
