@@ -102,6 +102,9 @@ def make_directory(path: Path, mode: int = 0o755, *, no_links_below: Path | None
                     os.mkdir(name, 0o700, dir_fd=at)
                 except FileExistsError:  # created meanwhile, by another process of ours
                     inner = open_beneath(at, name, _PATH, symlinks=False)
+                except OSError as error:  # name the whole path, not the part that the directory above was asked for
+                    error.filename = os.path.join("/", *names[:number])
+                    raise
                 else:
                     inner = open_beneath(at, name, _PATH, symlinks=False)
                     os.chmod(name, mode if number == len(names) else 0o755, dir_fd=at)  # whatever the umask is
