@@ -157,7 +157,10 @@ async def running(options: Options) -> AsyncIterator[Running]:
             parts.network,
             parts.events,
             parts.clock,
-            pb.RuntimeHandlerFeatures(recursive_read_only_mounts=parts.bundles.host.recursive_read_only),
+            pb.RuntimeHandlerFeatures(
+                recursive_read_only_mounts=parts.bundles.host.recursive_read_only,
+                user_namespaces=parts.bundles.host.user_namespaces,
+            ),
         )
         parts.events.describe = service.describe
         await _resume(parts, service, stack)
@@ -188,7 +191,7 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     network = _network(options)
     stack.push_async_callback(network.close)
     shims = _shims(options)
-    host = HostPrivileges(recursive_read_only=await asyncio.to_thread(_recursive_read_only, shims.runtime))
+    host = await asyncio.to_thread(_host, shims.runtime)
     bundles = _bundles(options, images, host)
     stack.callback(bundles.remove_cgroup_parent)
     if options.nri.socket is None:
@@ -196,7 +199,9 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     nri = build_nri(nri_options, bundles, lambda sandbox: events.sandbox(sandbox, "DELETED"))
     kernel = _kernel(options)
     records = open_records(options.state / "runtime/sandboxes", SandboxRecord)
-    sandboxes = Sandboxes(records, kernel, network, nri.hooks, events, clock, boot_id())
+    sandboxes = Sandboxes(
+        records, kernel, network, nri.hooks, events, clock, boot_id(), user_namespaces=host.user_namespaces
+    )
     of_containers = open_records(options.state / "runtime/containers", ContainerRecord)
     containers = Containers(of_containers, sandboxes, bundles, shims, nri.hooks, events, clock)
     return _Parts(images, network, shims, bundles, kernel, nri, sandboxes, containers, events, clock)
@@ -249,27 +254,45 @@ def _kernel(options: Options) -> SandboxKernel:
         KernelNamespaces(options.run / "podwire/ipcns", "ipc"),
         KernelMounts(),
         options.run / "podwire/shm",
+        KernelNamespaces(options.run / "podwire/userns", "user"),
     )
 
 
-def _recursive_read_only(runtime: str) -> bool:
-    """Whether mounts can be made read-only recursively: Linux 5.12, and crun 1.4 or runc 1.1."""
-    kernel = re.match(r"(\d+)\.(\d+)", os.uname().release)
+def _host(runtime: str) -> HostPrivileges:
+    """Returns what kernel and OCI runtime together support.
+
+    Recursive read-only mounts need Linux 5.12, and crun 1.4 or runc 1.1. User namespaces need mapped mounts of tmpfs
+    (Linux 6.3), and crun 1.8, which joins namespaces by path and maps mounts.
+    """
+    kernel = re.match(rb"(\d+)\.(\d+)", os.uname().release.encode())
     try:
         done = processes.run([runtime, "--version"], env={}, deadline=VERSION_SECONDS)
     except LinuxError:
-        return False
+        return HostPrivileges()
     version = re.search(rb"version (\d+)\.(\d+)", done.stdout)
     if kernel is None or version is None:
-        return False
-    needed = (1, 4) if Path(runtime).name == "crun" else (1, 1)
-    return (int(kernel[1]), int(kernel[2])) >= (5, 12) and (int(version[1]), int(version[2])) >= needed
+        return HostPrivileges()
+    linux, oci = ((int(match[1]), int(match[2])) for match in (kernel, version))
+    is_crun = Path(runtime).name == "crun"
+    return HostPrivileges(
+        recursive_read_only=linux >= (5, 12) and oci >= ((1, 4) if is_crun else (1, 1)),
+        user_namespaces=linux >= (6, 3) and is_crun and oci >= (1, 8) and Path("/proc/self/ns/user").exists(),
+    )
 
 
 def _bundles(options: Options, images: Images, host: HostPrivileges) -> Bundles:
     directory = options.state / "runtime/containers"
     devices = Registry([options.prefix / path for path in ("etc/cdi", "run/cdi")])
-    return Bundles(directory, images, _cgroups(), KernelMounts(), host, devices, options.cgroup_parent)
+    return Bundles(
+        directory,
+        images,
+        _cgroups(),
+        KernelMounts(),
+        host,
+        devices,
+        options.cgroup_parent,
+        options.run / "podwire/rootfs",
+    )
 
 
 def _cgroups() -> KernelCgroups:

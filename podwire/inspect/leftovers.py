@@ -61,13 +61,17 @@ def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _namespaces(options: Options) -> Iterator[Leftover]:
-    for kind, directory in (("netns", options.run / "netns"), ("ipcns", options.run / "podwire/ipcns")):
+    for kind, directory in (
+        ("netns", options.run / "netns"),
+        ("ipcns", options.run / "podwire/ipcns"),
+        ("userns", options.run / "podwire/userns"),
+    ):
         for path in directory.glob(f"{NETNS_PREFIX}*"):
             yield Leftover(kind, str(path), path.name.removeprefix(NETNS_PREFIX))
 
 
 def _mounts(options: Options) -> Iterator[Leftover]:
-    parents = (options.run / "podwire/shm", options.state / "runtime/containers")
+    parents = (options.run / "podwire/shm", options.run / "podwire/rootfs", options.state / "runtime/containers")
     for mount in mounted():
         for parent in parents:
             if Path(mount.target).is_relative_to(parent) and mount.target != str(parent):

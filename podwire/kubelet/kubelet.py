@@ -34,6 +34,7 @@ from podwire.kubelet.pods.runtime_cache import RuntimeCache
 from podwire.kubelet.pods.sandbox_start import SandboxStarter
 from podwire.kubelet.pods.status_manager import PODS, StatusManager
 from podwire.kubelet.pods.termination import PodTermination
+from podwire.kubelet.pods.user_ids import UserIds
 from podwire.kubelet.pods.wakeups import Wakeups
 from podwire.kubelet.ports import Cri, PluginSockets
 from podwire.kubelet.probes import NodeProber, Probes, Sockets
@@ -120,6 +121,7 @@ class Kubelet:
         self._events = ContainerEvents(recorder)
         self._probes = Probes(self._prober, clock, wakeups.probe_changed, self._events.record)
         self._statuses = StatusManager(api, settings.status_limits)
+        self._user_ids = UserIds(root / "pods")
         self._apparmor = outside.machine.apparmor()
         self.pod_workers = PodWorkers(
             self._pod_dependencies(), wakeups, self.node, self._devices, self._claims, self._host
@@ -139,6 +141,7 @@ class Kubelet:
             dns=self._settings.dns,
             facts=lambda: self.node.facts,
             services=lambda: list(self._services.objects.values()),
+            first_id=self._first_id,
             pids=self._pids,
         )
         images = ImagePuller(cri, clock, events.record)
@@ -174,6 +177,11 @@ class Kubelet:
             apparmor=self._apparmor,
             pressures=self._eviction.pressures,
         )
+
+    def _first_id(self, pod: Pod) -> int:
+        if pod.spec.host_users or not self._runtime.user_namespaces:
+            return 0
+        return self._user_ids.first(pod.uid)
 
     def _pids(self, pod: Pod) -> int:
         """The share of each container in the pod's limit; 0 for none. Only our runtime is known to accept one."""

@@ -38,6 +38,8 @@ class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True):
     network: str = ""
     """The path of its network namespace; empty for the node's own."""
     ipc: str = ""
+    user: str = ""
+    """The path of its user namespace; empty for the node's own."""
     addresses: tuple[str, ...] = ()
     attached: bool = False
     """CNI ADD may have been called, so that DEL is needed."""

@@ -8,7 +8,7 @@ import msgspec
 from podwire.kubelet.config.environment import ConfigError, expand
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.config.linux_resources import container_limits
-from podwire.kubelet.config.security import SECCOMP_ROOT, image_user, security_context
+from podwire.kubelet.config.security import SECCOMP_ROOT, id_mapping, image_user, security_context
 from podwire.kubelet.pods.observed import CONTAINER, HASH, NAME, NAMESPACE, RESTARTS, UID
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
@@ -37,14 +37,21 @@ def container_config(
     target: str = "",
     seccomp_root: str = SECCOMP_ROOT,
     pids: int = 0,
+    first_id: int = 0,
 ) -> pb.ContainerConfig:
     """Raises ConfigError.
 
     `annotations` are those of device plugins; `target` is the id of the container whose processes an ephemeral
     container shares; `log_path` is relative to the pod's log directory; `pids` limits processes and threads, unless
-    it is 0.
+    it is 0; `first_id` is the first id of the host that a pod with its own user namespace has.
     """
-    security = security_context(pod, container, image_user(image), target=target, seccomp_root=seccomp_root)
+    security = security_context(
+        pod, container, image_user(image), target=target, seccomp_root=seccomp_root, first_id=first_id
+    )
+    if not pod.spec.host_users:  # files of volumes have the owners that they have on the host
+        for mount in mounts:
+            mount.uidMappings.append(id_mapping(first_id))
+            mount.gidMappings.append(id_mapping(first_id))
     resources = container_limits(pod, container, node)
     if pids:
         resources.unified["pids.max"] = str(pids)

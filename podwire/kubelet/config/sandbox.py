@@ -20,6 +20,7 @@ def sandbox_config(
     cgroup_parent: str = "",
     seen: str = "",
     source: str = "api",
+    first_id: int = 0,
 ) -> pb.PodSandboxConfig:
     """Raises ConfigError. A pod on the node's network has the node's name; `hostname` is ignored."""
     annotations = {SOURCE: source, **({SEEN: seen} if seen else {}), **pod.metadata.annotations}
@@ -31,7 +32,7 @@ def sandbox_config(
         port_mappings=_ports(pod),
         labels={**pod.metadata.labels, NAME: pod.name, NAMESPACE: pod.namespace, UID: pod.uid},
         annotations=annotations,
-        linux=_linux(pod, cgroup_parent),
+        linux=_linux(pod, cgroup_parent, first_id),
     )
 
 
@@ -49,21 +50,21 @@ def _ports(pod: Pod) -> list[pb.PortMapping]:
     ]
 
 
-def _linux(pod: Pod, cgroup_parent: str) -> pb.LinuxPodSandboxConfig:
+def _linux(pod: Pod, cgroup_parent: str, first_id: int) -> pb.LinuxPodSandboxConfig:
     return pb.LinuxPodSandboxConfig(
         cgroup_parent=cgroup_parent,
-        security_context=_security(pod),
+        security_context=_security(pod, first_id),
         sysctls={sysctl.name: sysctl.value for sysctl in pod.spec.security_context.sysctls},
         resources=pod_limits_message(pod),
         overhead=overhead_message(pod),
     )
 
 
-def _security(pod: Pod) -> pb.LinuxSandboxSecurityContext:
+def _security(pod: Pod, first_id: int) -> pb.LinuxSandboxSecurityContext:
     """The sandbox always has the default seccomp profile: it needs no special system calls."""
     shared = pod.spec.security_context
     context = pb.LinuxSandboxSecurityContext(
-        namespace_options=namespaces(pod),
+        namespace_options=namespaces(pod, first_id),
         supplemental_groups=supplemental_groups(pod),
         supplemental_groups_policy=groups_policy(pod),
         privileged=any(container.security_context.privileged for container in pod.spec.every_container),

@@ -23,6 +23,8 @@ READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trig
 LAST_UID = 2**31 - 1
 APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 SECCOMP_ROOT = "/var/lib/kubelet/seccomp"
+POD_IDS = 65536
+"""Users, and groups, of a pod with its own user namespace."""
 
 _PROFILES: Mapping[str, pb.SecurityProfile.ProfileType] = {
     "RuntimeDefault": pb.SecurityProfile.RuntimeDefault,
@@ -46,7 +48,13 @@ def image_user(image: pb.Image) -> ImageUser:
 
 
 def security_context(
-    pod: Pod, container: Container, user: ImageUser, *, target: str = "", seccomp_root: str = SECCOMP_ROOT
+    pod: Pod,
+    container: Container,
+    user: ImageUser,
+    *,
+    target: str = "",
+    seccomp_root: str = SECCOMP_ROOT,
+    first_id: int = 0,
 ) -> pb.LinuxContainerSecurityContext:
     """`target` is the container whose processes an ephemeral one wants to see. Raises ConfigError."""
     _check_non_root(pod, container, user)
@@ -56,7 +64,7 @@ def security_context(
         privileged=bool(own.privileged),
         readonly_rootfs=bool(own.read_only_root_filesystem),
         no_new_privs=own.allow_privilege_escalation is False,
-        namespace_options=namespaces(pod),
+        namespace_options=namespaces(pod, first_id),
         supplemental_groups=supplemental_groups(pod),
         supplemental_groups_policy=groups_policy(pod),
         masked_paths=() if unmasked else MASKED,
@@ -87,17 +95,26 @@ def apparmor_profile(pod: Pod, container: Container) -> Profile | None:
     return Profile(type="Unconfined" if text == "unconfined" else "RuntimeDefault")
 
 
-def namespaces(pod: Pod) -> pb.NamespaceOption:
-    """Namespaces of the node and of the pod. Raises ConfigError for a user namespace, which is not supported."""
+def namespaces(pod: Pod, first_id: int = 0) -> pb.NamespaceOption:
+    """Namespaces of the node and of the pod. `first_id` is the first id of the host that a pod with its own user
+    namespace has; 0 means that the runtime does not support it. Raises ConfigError."""
     spec = pod.spec
-    if not spec.host_users:
+    if spec.host_users:
+        users = pb.UserNamespace(mode=pb.NODE)
+    elif first_id:
+        users = pb.UserNamespace(mode=pb.POD, uids=[id_mapping(first_id)], gids=[id_mapping(first_id)])
+    else:
         raise ConfigError("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
     return pb.NamespaceOption(
         network=pb.NODE if spec.host_network else pb.POD,
         pid=pb.NODE if spec.host_pid else pb.POD if spec.share_process_namespace else pb.CONTAINER,
         ipc=pb.NODE if spec.host_ipc else pb.POD,
-        userns_options=pb.UserNamespace(mode=pb.NODE),
+        userns_options=users,
     )
+
+
+def id_mapping(first_id: int) -> pb.IDMapping:
+    return pb.IDMapping(host_id=first_id, container_id=0, length=POD_IDS)
 
 
 def supplemental_groups(pod: Pod) -> tuple[int, ...]:

@@ -28,6 +28,8 @@ class RuntimeInfo:
     """Why pods cannot have a network now; empty when they can."""
     recursive_read_only: bool = False
     """Whether the runtime can make mounts read-only including everything that is mounted below them."""
+    user_namespaces: bool = False
+    """Whether the runtime supports pods with a user namespace of their own."""
 
 
 class RuntimeHealth:
@@ -95,6 +97,7 @@ class RuntimeHealth:
         self._runtime.recursive_read_only = any(
             handler.features.recursive_read_only_mounts for handler in response.runtime_handlers
         )
+        self._runtime.user_namespaces = any(handler.features.user_namespaces for handler in response.runtime_handlers)
         before, self._runtime.network_error = self._runtime.network_error, _network_error(response.status)
         if before and not self._runtime.network_error:
             self._wakeups.network_changed()

@@ -157,6 +157,7 @@ class ContainerStarter:
                 cdi_devices=tuple(dict.fromkeys((*options.cdi_devices, *claimed))),
                 annotations=options.annotations,
                 pids=self._node.pids(pod),
+                first_id=self._node.first_id(pod),
             )
         except (ConfigError, NotSynced, VolumesNotReady, OSError) as error:
             self._warn(pod, container, "Failed", f"Error: {error}")

@@ -61,6 +61,7 @@ class SandboxStarter:
             hostname=dns.kernel_name(pod, settings.cluster_domain),
             dns=dns.pod_dns(pod, settings)[0],
             log_directory=str(self._node.paths.pod_logs(pod.namespace, pod.name, pod.uid)),
+            first_id=self._node.first_id(pod),
         )
         config.annotations[OWNER] = self._node.paths.owner
         config.annotations.pop(DEVICES, None)  # a pod must not claim devices by an annotation of its own

@@ -24,7 +24,8 @@ _FLAGS = {
 }
 _PROPAGATION = {"unbindable": 1 << 17, "private": 1 << 18, "slave": 1 << 19, "shared": 1 << 20}
 _DETACH, _NOFOLLOW = 2, 8
-_AT_RECURSIVE, _ATTRIBUTE_READ_ONLY = 0x8000, 1
+_AT_RECURSIVE, _AT_EMPTY_PATH, _ATTRIBUTE_READ_ONLY, _ATTRIBUTE_MAPPED = 0x8000, 0x1000, 1, 0x100000
+_CLONE, _MOVE_EMPTY_PATH = 1, 4
 
 
 class KernelMounts:
@@ -51,6 +52,19 @@ class KernelMounts:
                 undo.callback(self.unmount, target, lazily=True)
                 self.make_read_only(target, recursive=recursive)
                 undo.pop_all()
+
+    def bind_mapped(self, source: Path, target: Path, user_namespace: int) -> None:
+        """Bind-mounts a directory with the owners that its files have in an open user namespace. Raises LinuxError."""
+        where = os.fspath(target).encode("utf-8", "surrogateescape")
+        what = os.fspath(source).encode("utf-8", "surrogateescape")
+        operation = f"mount {os.fspath(source)} with mapped owners"
+        tree = syscalls.syscall(syscalls.OPEN_TREE, operation, syscalls.AT_FDCWD, what, _CLONE | os.O_CLOEXEC)
+        try:
+            change = b"".join(word.to_bytes(8, "little") for word in (_ATTRIBUTE_MAPPED, 0, 0, user_namespace))
+            syscalls.syscall(syscalls.MOUNT_SETATTR, operation, tree, b"", _AT_EMPTY_PATH, change, len(change))
+            syscalls.syscall(syscalls.MOVE_MOUNT, operation, tree, b"", syscalls.AT_FDCWD, where, _MOVE_EMPTY_PATH)
+        finally:
+            os.close(tree)
 
     def make_read_only(self, target: Path, *, recursive: bool = False) -> None:
         """Makes a mount read-only, and with `recursive` all below it; other mounts of the same source are unchanged."""

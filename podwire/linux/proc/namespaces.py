@@ -15,7 +15,13 @@ from typing import TypeVar
 from podwire.linux import errors, syscalls
 from podwire.linux.values import Path, PinnedNamespace
 
-KINDS = {"net": syscalls.NEWNET, "ipc": syscalls.NEWIPC, "mnt": syscalls.NEWNS, "pid": syscalls.NEWPID}
+KINDS = {
+    "net": syscalls.NEWNET,
+    "ipc": syscalls.NEWIPC,
+    "mnt": syscalls.NEWNS,
+    "pid": syscalls.NEWPID,
+    "user": syscalls.NEWUSER,
+}
 _GET_TYPE = 0xB703  # ioctl NS_GET_NSTYPE
 _DETACH, _NOFOLLOW = 2, 8
 _BIND = 4096
@@ -115,14 +121,17 @@ class KernelNamespaces:
             raise errors.PathEscapes(errno.EXDEV, f"name a namespace {name!r}", "it must be one part of a path")
         return f"{self._directory}/{name}"
 
-    def create(self, name: str) -> PinnedNamespace:
-        """Make and pin one. A file that a crash left without a namespace is used again. NamespaceExists."""
+    def create(self, name: str, of_process: int = 0) -> PinnedNamespace:
+        """Make and pin one, or pin that of a process. A file that a crash left without a namespace is used again.
+        Raises NamespaceExists."""
         path = self.path(name)
         operation = f"make the {self._kind} namespace {path}"
 
         def pin() -> None:
-            syscalls.unshare(KINDS[self._kind])
-            syscalls.mount(f"/proc/thread-self/ns/{self._kind}", path, None, _BIND, None)
+            if not of_process:
+                syscalls.unshare(KINDS[self._kind])
+            process = of_process or "thread-self"
+            syscalls.mount(f"/proc/{process}/ns/{self._kind}", path, None, _BIND, None)
 
         try:
             os.makedirs(self._directory, mode=0o755, exist_ok=True)

@@ -13,6 +13,7 @@ import platform
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -27,6 +28,7 @@ from podwire.linux.errors import LinuxError, NoSuchMount
 from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.fs.overlay import mount_overlay
 from podwire.linux.fs.paths import open_in_root
+from podwire.linux.proc.namespaces import open_namespace
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import FailedPrecondition, Internal, InvalidArgument, NotFound
 from podwire.protocols.nri.oci.cdi import inject
@@ -40,8 +42,11 @@ from podwire.runtime.images.errors import NoSuchImage
 from podwire.runtime.spec import Container, Pod, build
 from podwire.runtime.spec.devices import has_more_than_defaults, parse_rules
 from podwire.runtime.spec.mounts import check_mounts
+from podwire.runtime.spec.user_namespaces import IdRange
 from podwire.runtime.spec.users import Accounts, User, user_of
 
+LOWER = "lower"
+"""The directory of a bundle in which layers are mounted with mapped owners, until the overlay is."""
 ACCOUNTS_BYTES = 1024 * 1024
 """Bytes of an image's passwd or group that are read."""
 
@@ -59,6 +64,8 @@ class ContainerPlan:
     """Paths of the host that are to be mounted."""
     links: Mapping[str, str]
     """Links of the host that move into its network namespace, and their names there."""
+    ids: IdRange | None = None
+    """The ids of its pod, with a user namespace of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +95,15 @@ class Bundles:
     devices: Registry
     cgroup_parent: str
     """The parent cgroup of containers whose pod names none; only our groups may be below it."""
+    mapped_roots: Path
+    """Where root file systems of pods with a user namespace are mounted: their root must reach them by path."""
     creating_cgroup: Lock = field(default_factory=Lock)
 
     def bundle(self, id_: str) -> Path:
         return self.directory / id_
+
+    def rootfs(self, id_: str, ids: IdRange | None) -> Path:
+        return (self.mapped_roots / id_ if ids else self.bundle(id_)) / "rootfs"
 
     def state(self, id_: str) -> Path:
         return self.bundle(id_) / "shim"
@@ -107,7 +119,7 @@ class Bundles:
         container = Container(
             id=id_,
             config=config,
-            rootfs=str(self.bundle(id_) / "rootfs"),
+            rootfs=str(self.rootfs(id_, pod.ids)),
             cgroup=self._group(pod.config, id_),
             entrypoint=image.config.entrypoint,
             command=image.config.cmd,
@@ -138,6 +150,7 @@ class Bundles:
             spec=spec,
             sources=tuple(mount.host_path for mount in config.mounts),
             links=links,
+            ids=pod.ids,
         )
 
     def _inject_devices(self, spec: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
@@ -170,9 +183,47 @@ class Bundles:
         for directory in (home, home / "rootfs", home / "shim"):
             private_directory(directory)
         writable = self.images.prepare(plan.id, plan.image)
+        if plan.ids:
+            self._own_root(plan.id, plan.ids, writable.upper)
         (home / "writable.json").write_bytes(msgspec.json.encode([str(writable.upper), str(writable.work)]))
         spec = with_compiled_seccomp(dict(plan.spec))
         replace_file(home / "config.json", msgspec.json.encode(spec))  # environment variables may be secrets
+
+    def _own_root(self, id_: str, ids: IdRange, upper: Path) -> None:
+        """Gives the root of a user namespace its root file system, and the way to it."""
+        self.mapped_roots.mkdir(mode=0o711, parents=True, exist_ok=True)
+        for directory in (self.mapped_roots, *self.mapped_roots.parents):
+            if not directory.stat().st_mode & stat.S_IXOTH:
+                raise FailedPrecondition(
+                    f"{directory}: the root of a user namespace cannot pass this directory, `chmod o+x` helps"
+                )
+        rootfs = self.rootfs(id_, ids)
+        for directory in (rootfs.parent, rootfs):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            os.chown(directory, ids.first, ids.first)
+        owner = upper.stat()
+        if owner.st_uid < ids.first:
+            os.chown(upper, ids.first + owner.st_uid, ids.first + owner.st_gid)
+
+    def _mount_root(self, id_: str, spec: Mapping[str, Any], layers: Sequence[Path]) -> None:
+        """Mounts the layers; for a user namespace each with mapped owners, so that they need not be copied."""
+        upper, work = self.writable(id_)
+        rootfs = spec["root"]["path"]
+        user = next((entry["path"] for entry in spec["linux"]["namespaces"] if entry["type"] == "user"), "")
+        if not user:
+            mount_overlay(rootfs, layers, upper=upper, work=work)
+            return
+        with ExitStack() as mounted:
+            namespace = open_namespace(user, "user")
+            mounted.callback(os.close, namespace)
+            mapped = []
+            for number, layer in enumerate(layers):
+                target = self.bundle(id_) / LOWER / str(number)
+                target.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.mounts.bind_mapped(layer, target, namespace)
+                mounted.callback(self.mounts.unmount, target, lazily=True)  # the overlay keeps them
+                mapped.append(target)
+            mount_overlay(rootfs, mapped, upper=upper, work=work)
 
     def _check_devices(self, spec: Mapping[str, Any]) -> None:
         """Refuses a container that could reach devices of the host because nothing keeps them from it."""
@@ -210,16 +261,16 @@ class Bundles:
         """Mounts the layers, creates the cgroup with its limits, and the log's directory."""
         self.unmount(id_)  # leftovers of an interrupted start
         home, group = self.bundle(id_), self._group(pod, id_)
-        upper, work = self.writable(id_)
         try:
             layers = self.images.layers_of(image_id)  # by id: a name may mean another image by now
             (home / "cgroup").write_text(group, encoding="utf-8")  # first: `unmount` looks there
             with self.creating_cgroup:  # the first cgroup below a parent enables the parent's controllers
                 self.cgroups.create(group)
             self.cgroups.limit(group, limits)
+            spec = self.spec(id_)
             if self.cgroups.limits_devices:
-                self.cgroups.limit_devices(group, parse_rules(self.spec(id_)))
-            mount_overlay(home / "rootfs", layers, upper=upper, work=work)
+                self.cgroups.limit_devices(group, parse_rules(spec))
+            self._mount_root(id_, spec, layers)
         except NoSuchImage as error:
             raise NotFound(f"config.image.image: {image_id!r} is not on this node") from error
         except LinuxError as error:
@@ -278,19 +329,20 @@ class Bundles:
         if group := self.cgroup(id_):
             self.cgroups.kill(group)
             self.cgroups.remove(group)
-        rootfs = self.bundle(id_) / "rootfs"
-        try:
-            while True:
-                self.mounts.unmount(rootfs, lazily=True)
-        except (NoSuchMount, FileNotFoundError):
-            pass
+        lower = (self.bundle(id_) / LOWER).glob("*")  # of an interrupted start
+        for target in (self.bundle(id_) / "rootfs", self.mapped_roots / id_ / "rootfs", *lower):
+            try:
+                while True:
+                    self.mounts.unmount(target, lazily=True)
+            except (NoSuchMount, FileNotFoundError):
+                pass
 
     def remove(self, id_: str) -> None:
         """Removes everything but the record."""
         self.unmount(id_)
         self.images.release(id_)
-        for name in ("rootfs", "shim"):
-            shutil.rmtree(self.bundle(id_) / name, ignore_errors=True)
+        for directory in (*(self.bundle(id_) / name for name in ("rootfs", "shim", LOWER)), self.mapped_roots / id_):
+            shutil.rmtree(directory, ignore_errors=True)
 
     def remove_cgroup_parent(self) -> None:
         """Removes the parent of all cgroups, if it is empty; runc makes one in systemd's tree, too."""
@@ -303,7 +355,8 @@ class Bundles:
         """Removes mounts, cgroups and writable layers that have no record."""
         for mounted in self.mounts.list():
             path = Path(mounted.target)
-            if path.name == "rootfs" and path.parent.parent == self.directory and path.parent.name not in known:
+            home = next((above for above in (self.directory, self.mapped_roots) if path.is_relative_to(above)), path)
+            if path != home and path.relative_to(home).parts[0] not in known:
                 self.mounts.unmount(path, lazily=True)
         for group in self.cgroups.below(self.cgroup_parent):
             if group.rpartition("/")[2] not in known:

@@ -22,6 +22,9 @@ class HostPrivileges:
     recursive_read_only: bool = False
     """Whether kernel and OCI runtime make mounts read-only with all mounts below them."""
 
+    user_namespaces: bool = False
+    """Whether they support pods with a user namespace of their own."""
+
     def apparmor_profiles(self) -> frozenset[str] | None:
         """Returns the AppArmor profiles that are loaded now; None without AppArmor."""
         return self.machine.apparmor_profiles()

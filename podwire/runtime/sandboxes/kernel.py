@@ -13,8 +13,10 @@ from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import NAMESPACED, KernelSysctls
 from podwire.linux.proc.namespaces import KernelNamespaces
+from podwire.linux.proc.user_namespaces import process_in_user_namespace
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
+from podwire.runtime.spec.user_namespaces import IdRange
 
 PREFIX = "podwire-"
 """Owner tag: the names of our namespaces begin with it."""
@@ -32,6 +34,7 @@ class SandboxKernel:
     ipcs: KernelNamespaces
     mounts: KernelMounts
     shm_directory: Path
+    users: KernelNamespaces
 
     def network(self, id_: str) -> str:
         """Returns the path at which the network namespace of a sandbox is pinned."""
@@ -40,9 +43,12 @@ class SandboxKernel:
     def ipc(self, id_: str) -> str:
         return self.ipcs.path(PREFIX + id_)
 
+    def user(self, id_: str) -> str:
+        return self.users.path(PREFIX + id_)
+
     def pinned(self) -> set[str]:
         """Returns the ids that have a pinned namespace. Names without our prefix belong to others."""
-        namespaces = [*self.networks.list(), *self.ipcs.list()]
+        namespaces = [*self.networks.list(), *self.ipcs.list(), *self.users.list()]
         return {pinned.name.removeprefix(PREFIX) for pinned in namespaces if pinned.name.startswith(PREFIX)}
 
     def is_pinned(self, network: str) -> bool:
@@ -52,18 +58,31 @@ class SandboxKernel:
     def shm(self, id_: str) -> Path:
         return self.shm_directory / id_
 
-    def make(self, id_: str, config: pb.PodSandboxConfig, *, network: bool, ipc: bool) -> None:
-        """Makes namespaces, shared memory and sysctls, and sets the loopback interface up."""
+    def make(
+        self, id_: str, config: pb.PodSandboxConfig, *, network: bool, ipc: bool, ids: IdRange | None = None
+    ) -> None:
+        """Makes namespaces, shared memory and sysctls, and sets the loopback interface up.
+
+        A pod with its own ids has a user namespace, which owns the others.
+        """
+        kinds = {"net": self.networks} if network else {}
+        kinds |= {"ipc": self.ipcs} if ipc else {}
+        if ids is None:
+            for namespaces in kinds.values():
+                namespaces.create(PREFIX + id_)
+        else:
+            with process_in_user_namespace(ids.first, ids.count, tuple(kinds)) as pid:
+                for namespaces in (*kinds.values(), self.users):
+                    namespaces.create(PREFIX + id_, pid)
         if network:
-            self.networks.create(PREFIX + id_)
             with KernelNetwork(self.network(id_)) as inside:
                 inside.links.change("lo", up=True)
-        if ipc:
-            self.ipcs.create(PREFIX + id_)
         private_directory(self.shm_directory)  # the tmpfs is for all users, of the pod and no others
         shm = self.shm(id_)
         shm.mkdir(mode=0o755, exist_ok=True)
-        self.mounts.mount("shm", shm, "tmpfs", ["nosuid", "noexec", "nodev", "mode=1777", f"size={SHM_BYTES}"])
+        owner = [f"uid={ids.first}", f"gid={ids.first}"] if ids else []
+        options = ["nosuid", "noexec", "nodev", "mode=1777", f"size={SHM_BYTES}", *owner]
+        self.mounts.mount("shm", shm, "tmpfs", options)
         self._set_sysctls(id_, config, network=network, ipc=ipc)
 
     def _set_sysctls(self, id_: str, config: pb.PodSandboxConfig, *, network: bool, ipc: bool) -> None:
@@ -79,6 +98,7 @@ class SandboxKernel:
         """Removes everything that can be removed. Returns the failures."""
         steps: list[Step] = [
             ("shared memory", lambda: self._remove_shm(id_)),
+            ("user namespace", lambda: self.users.remove(PREFIX + id_)),
             ("ipc namespace", lambda: self.ipcs.remove(PREFIX + id_)),
             ("network namespace", lambda: self.networks.remove(PREFIX + id_)),
         ]

@@ -56,6 +56,7 @@ from podwire.runtime.sandboxes.kernel import SandboxKernel
 from podwire.runtime.sandboxes.pod_files import write_pod_files
 from podwire.runtime.sandboxes.sandbox import Sandbox, attachment_of, pod_name
 from podwire.runtime.spec.build import NODE, Pod
+from podwire.runtime.spec.user_namespaces import requested_range
 from podwire.tasks.uncancelled import Uncancelled, to_completion
 
 _log = logging.getLogger("podwire.runtime.sandboxes")
@@ -86,7 +87,11 @@ class Sandboxes:
         clock: Clock,
         boot_id: str,
         limits: RuntimeLimits | None = None,
+        *,
+        user_namespaces: bool = False,
     ) -> None:
+        """`user_namespaces`: whether kernel and OCI runtime support those of pods."""
+        self._user_namespaces = user_namespaces
         self._records = records
         self._kernel = kernel
         self._network = network
@@ -120,6 +125,11 @@ class Sandboxes:
     async def run(self, request: pb.RunPodSandboxRequest) -> str:
         """RunPodSandbox. Idempotent: a retry after a timeout gets the sandbox that the first call makes or made."""
         check_sandbox(request.config)
+        if requested_range(request.config.linux.security_context.namespace_options) and not self._user_namespaces:
+            raise InvalidArgument(
+                "config.linux.security_context.namespace_options.userns_options: this node does not support user "
+                "namespaces; they need Linux 6.3 and crun"
+            )
         if request.runtime_handler not in HANDLERS:
             raise InvalidArgument(f"runtime_handler: {request.runtime_handler!r} must be one of {HANDLERS}")
         name = sandbox_name(request.config.metadata)
@@ -150,6 +160,7 @@ class Sandboxes:
             handler=request.runtime_handler,
             network="" if options.network == NODE else self._kernel.network(id_),
             ipc="" if options.ipc == NODE else self._kernel.ipc(id_),
+            user=self._kernel.user(id_) if requested_range(options) else "",
             attached=options.network != NODE,
             hooked="run",
         )
@@ -184,7 +195,8 @@ class Sandboxes:
     def _make(self, sandbox: Sandbox) -> None:
         """Makes the namespaces and files of a sandbox. Blocking."""
         id_, network, ipc = sandbox.id, bool(sandbox.record.network), bool(sandbox.record.ipc)
-        self._kernel.make(id_, sandbox.config, network=network, ipc=ipc)
+        ids = requested_range(sandbox.config.linux.security_context.namespace_options)
+        self._kernel.make(id_, sandbox.config, network=network, ipc=ipc, ids=ids)
         write_pod_files(record_directory(self._records, id_), sandbox.config)
 
     async def _undo_failed_run(
@@ -342,6 +354,8 @@ class Sandboxes:
             config=sandbox.config,
             network=sandbox.record.network,
             ipc=sandbox.record.ipc,
+            user=sandbox.record.user,
+            ids=requested_range(sandbox.config.linux.security_context.namespace_options),
             shm=str(self._kernel.shm(sandbox.id)),
             files={"/etc/hostname": str(directory / "hostname"), "/etc/resolv.conf": str(directory / "resolv.conf")},
         )

@@ -10,6 +10,7 @@ from podwire.runtime.spec.apparmor import apparmor_profile
 from podwire.runtime.spec.capabilities import capabilities
 from podwire.runtime.spec.mounts import bind, clean_path, kernel_mounts, requested_mounts, root_propagation
 from podwire.runtime.spec.seccomp import profile
+from podwire.runtime.spec.user_namespaces import IdRange, check_ids, requested_range
 from podwire.runtime.spec.users import Accounts, user_of
 
 VERSION = "1.0.2"
@@ -34,6 +35,10 @@ class Pod:
     network: str = ""
     ipc: str = ""
     shm: str = ""
+    user: str = ""
+    """Its user namespace, which owns the others."""
+    ids: IdRange | None = None
+    """The ids of the host that it has, with a user namespace of its own."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Paths in the container to paths on the host: /etc/hostname, /etc/resolv.conf."""
 
@@ -85,6 +90,7 @@ def build(pod: Pod, container: Container) -> dict[str, Any]:
 
 def _process(pod: Pod, container: Container, security: pb.LinuxContainerSecurityContext) -> dict[str, Any]:
     user = user_of(security, container.user, container.accounts)
+    check_ids(pod.ids, user.uid, user.gid, user.groups)
     process: dict[str, Any] = {
         "terminal": container.config.tty,
         "user": {"uid": user.uid, "gid": user.gid, "additionalGids": list(user.groups)},
@@ -139,19 +145,15 @@ def _text(value: bytes, field: str) -> str:
 
 
 def _mounts(pod: Pod, container: Container, *, privileged: bool) -> list[dict[str, Any]]:
-    requested = requested_mounts(container.config.mounts)
+    requested = requested_mounts(container.config.mounts, pod.ids)
     taken = {mount["destination"] for mount in requested}
     defaults = kernel_mounts(privileged=privileged, shm=pod.shm)
     mounts = [mount for mount in defaults if mount["destination"] not in taken]
+    mode = "ro" if container.config.linux.security_context.readonly_rootfs else "rw"
+    mapped = {"uidMappings": pod.ids.oci(), "gidMappings": pod.ids.oci()} if pod.ids else {}
     for path, source in pod.files.items():
         if path not in taken:
-            mounts.append(
-                bind(
-                    source,
-                    path,
-                    ["rprivate", "ro" if container.config.linux.security_context.readonly_rootfs else "rw"],
-                )
-            )
+            mounts.append({**bind(source, path, ["rprivate", mode]), **mapped})
     return mounts + requested
 
 
@@ -189,9 +191,11 @@ def _linux(pod: Pod, container: Container, security: pb.LinuxContainerSecurityCo
 
 def namespaces(pod: Pod, container: Container, options: pb.NamespaceOption) -> list[dict[str, str]]:
     """Returns the namespaces: new ones of the container, those of the pod; the node's are left out."""
-    if options.HasField("userns_options") and options.userns_options.mode != NODE:
-        raise InvalidArgument("linux.security_context.namespace_options.userns_options: not supported by podwire yet")
+    if options.HasField("userns_options") and requested_range(options) != pod.ids:
+        raise InvalidArgument("linux.security_context.namespace_options.userns_options: must be those of the pod")
     result = [{"type": "mount"}, {"type": "uts"}]
+    if pod.user:
+        result.append({"type": "user", "path": pod.user})
     if pod.network:
         result.append({"type": "network", "path": pod.network})
     if options.ipc == CONTAINER:

@@ -7,6 +7,7 @@ from typing import Any
 from podwire.linux.fs.values import Mount as HostMount
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
+from podwire.runtime.spec.user_namespaces import IdRange, mount_mappings
 
 Mount = dict[str, Any]
 
@@ -43,19 +44,18 @@ def _mount(destination: str, kind: str, source: str, options: list[str]) -> Moun
     return {"destination": destination, "type": kind, "source": source, "options": options}
 
 
-def requested_mounts(mounts: Iterable[pb.Mount]) -> list[Mount]:
+def requested_mounts(mounts: Iterable[pb.Mount], ids: IdRange | None = None) -> list[Mount]:
     """Returns the mounts of a CRI request, shallow ones first, so that a deeper one is not hidden."""
     by_depth = sorted(enumerate(mounts), key=lambda item: item[1].container_path.rstrip("/").count("/"))
-    return [_requested(number, mount) for number, mount in by_depth]
+    return [_requested(number, mount, ids) for number, mount in by_depth]
 
 
-def _requested(number: int, mount: pb.Mount) -> Mount:
+def _requested(number: int, mount: pb.Mount, ids: IdRange | None) -> Mount:
     field = f"mounts[{number}]"
     path = clean_path(mount.container_path, f"{field}.container_path")
     if mount.HasField("image"):
         raise InvalidArgument(f"{field}.image: image volumes are not supported by podwire yet")
-    if mount.uidMappings or mount.gidMappings:
-        raise InvalidArgument(f"{field}.uidMappings: mapped mounts are not supported by podwire yet")
+    mappings = mount_mappings(mount, ids, field)
     clean_path(mount.host_path, f"{field}.host_path")
     if mount.recursive_read_only and not mount.readonly:
         raise InvalidArgument(f"{field}.recursive_read_only: only a readonly mount can have it")
@@ -64,7 +64,7 @@ def _requested(number: int, mount: pb.Mount) -> Mount:
     if mount.recursive_read_only and mount.propagation != 0:
         raise InvalidArgument(f"{field}.recursive_read_only: only with private propagation")
     mode = "rro" if mount.recursive_read_only else "ro" if mount.readonly else "rw"
-    return bind(mount.host_path, path, [PROPAGATION[mount.propagation], mode])
+    return {**bind(mount.host_path, path, [PROPAGATION[mount.propagation], mode]), **mappings}
 
 
 def root_propagation(mounts: Iterable[pb.Mount]) -> str | None:

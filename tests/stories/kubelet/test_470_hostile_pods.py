@@ -81,3 +81,31 @@ def test_an_apparmor_profile_is_refused_by_a_kernel_without_apparmor(node, pod, 
     status = node.get(f"pod {name}")["status"]
     assert status["reason"] == "AppArmor"
     assert "Cannot enforce AppArmor: AppArmor is not enabled on the host" in status["message"]
+
+
+def test_root_of_a_pod_with_its_own_users_is_an_unprivileged_user_of_the_node(node, pod, container, name):
+    node.root.parents[2].chmod(0o711)  # as the directories above /run are
+    node.make(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name},
+            "stringData": {"key": "value"},
+        }
+    )
+    mounts = {"volumeMounts": [{"name": "e", "mountPath": "/e"}, {"name": "s", "mountPath": "/s"}]}
+    volumes = [{"name": "e", "emptyDir": {}}, {"name": "s", "secret": {"secretName": name, "defaultMode": 0o400}}]
+    for number in (1, 2):
+        node.make(pod(f"{name}-{number}", containers=[container("c", **mounts)], volumes=volumes, hostUsers=False))
+    firsts = set()
+    for number in (1, 2):
+        node.wait(f"pod/{name}-{number}", "condition=Ready")
+        inside, first, count = node.exec(f"{name}-{number}", "cat /proc/self/uid_map").split()
+        assert (inside, count) == ("0", "65536")
+        firsts.add(first)
+        assert node.exec(f"{name}-{number}", "cat /s/key; touch /e/x; stat -c %u /e/x /s/key /etc/hosts").split() == [
+            "value0", "0", "0",
+        ]  # fmt: skip
+        assert Path(f"/proc/{node.pid(f'{name}-{number}')}").stat().st_uid == int(first)
+    assert len(firsts) == 2
+    assert "0" not in firsts

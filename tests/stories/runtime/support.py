@@ -248,7 +248,7 @@ class Kubelet:
 
     def __init__(self, client: grpc_client.GrpcClient, runtime: Runtime) -> None:
         self._client = client
-        self._runtime = runtime
+        self.runtime = runtime
         self._count = 0
 
     async def __call__(self, method: str, request: Any = None, *, seconds: float = CALL_SECONDS, **fields: Any) -> Any:
@@ -268,7 +268,7 @@ class Kubelet:
         config = pb.PodSandboxConfig(
             metadata=pb.PodSandboxMetadata(name=name, uid=f"uid-{name}", namespace="default"),
             hostname=name,
-            log_directory=str(self._runtime.prefix / "logs" / name),
+            log_directory=str(self.runtime.prefix / "logs" / name),
             labels={"io.kubernetes.pod.name": name},
         )
         config.MergeFrom(pb.PodSandboxConfig(**fields))

@@ -1,10 +1,12 @@
 """Attacks on the isolation of containers: each of them succeeds against a runtime without the fix."""
 
+import asyncio
 import os
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -252,3 +254,25 @@ async def test_an_apparmor_profile_is_refused_by_a_kernel_without_apparmor(cri, 
     error = await cri.refused("CreateContainer", pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config)
     assert isinstance(error, InvalidArgument)
     assert "profile 'podwire-default' cannot be enforced: this kernel has no AppArmor" in str(error)
+
+
+async def test_a_local_user_without_its_token_cannot_use_a_stream(cri):
+    id_ = await cri.start(await cri.run())
+    url = urlsplit((await cri("Exec", container_id=id_, cmd=["sh"], stdin=True, stdout=True)).url)
+    directory, _, token = url.path.rpartition("/")
+    assert url.hostname == "127.0.0.1"
+    assert len(token) >= 22  # 128 bits
+    for path in (directory, f"{directory}/", f"{directory}/{'A' * len(token)}", "/"):
+        assert await answer(cri, url.port, path) == 404
+    assert await answer(cri, url.port, url.path) == 400  # the right one, without an upgrade: it is used now
+    assert await answer(cri, url.port, url.path) == 404
+
+
+async def answer(cri, port, path):
+    """The status of a GET, from the network of the runtime."""
+    code = (
+        f"import http.client as h; c = h.HTTPConnection('127.0.0.1', {port}, timeout=10); c.request('GET', {path!r}); "
+    )
+    words = cri.runtime.space.command(PYTHON, "-I", "-c", f"{code} print(c.getresponse().status)")
+    done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=True)
+    return int(done.stdout)
