@@ -84,7 +84,7 @@ def test_an_apparmor_profile_is_refused_by_a_kernel_without_apparmor(node, pod, 
 
 
 def test_root_of_a_pod_with_its_own_users_is_an_unprivileged_user_of_the_node(node, pod, container, name):
-    node.root.parents[2].chmod(0o711)  # as the directories above /run are
+    node.prefix.chmod(0o711)  # as the directories above /run are
     node.make(
         {
             "apiVersion": "v1",

@@ -270,9 +270,8 @@ async def test_a_local_user_without_its_token_cannot_use_a_stream(cri):
 
 async def answer(cri, port, path):
     """The status of a GET, from the network of the runtime."""
-    code = (
-        f"import http.client as h; c = h.HTTPConnection('127.0.0.1', {port}, timeout=10); c.request('GET', {path!r}); "
-    )
-    words = cri.runtime.space.command(PYTHON, "-I", "-c", f"{code} print(c.getresponse().status)")
+    code = f"import http.client; client = http.client.HTTPConnection('127.0.0.1', {port}, timeout=10)\n"
+    code += f"client.request('GET', {path!r}); print(client.getresponse().status)"
+    words = cri.runtime.space.command(PYTHON, "-I", "-c", code)
     done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=True)
     return int(done.stdout)
