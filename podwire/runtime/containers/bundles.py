@@ -138,7 +138,8 @@ class Bundles:
         )
         spec = build(pod, container)
         if any(mount.propagation or mount.recursive_read_only for mount in config.mounts):
-            check_mounts(config.mounts, self.mounts.list(), recursive_read_only=self.host.recursive_read_only)
+            recursive = self.host.recursive_read_only
+            check_mounts(config.mounts, self.mounts.list(), recursive_read_only=recursive, resolve=os.path.realpath)
         links = self._inject_devices(spec, [device.name for device in config.CDI_devices])
         if links and not pod.network:
             raise InvalidArgument("config.CDI_devices: net devices need a pod with a network namespace of its own")

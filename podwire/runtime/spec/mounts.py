@@ -1,7 +1,7 @@
 """The mounts of a container: kernel file systems, the pod's files, and the mounts of the request."""
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from podwire.linux.fs.values import Mount as HostMount
@@ -73,27 +73,33 @@ def root_propagation(mounts: Iterable[pb.Mount]) -> str | None:
     return next((kind for kind in ("rshared", "rslave") if kind in requested), None)
 
 
-def check_mounts(mounts: Iterable[pb.Mount], host: Iterable[HostMount], *, recursive_read_only: bool) -> None:
+def check_mounts(
+    mounts: Iterable[pb.Mount],
+    host: Iterable[HostMount],
+    *,
+    recursive_read_only: bool,
+    resolve: Callable[[str], str] = posixpath.normpath,
+) -> None:
     """Refuses mounts that would silently be less than they ask for. Raises InvalidArgument.
 
     Propagation needs a host path below a shared mount (for both ways) or a shared or slave one (to the container).
+    `resolve` follows the symlinks of the host.
     """
-    points = list(host)
+    points = sorted(host, key=lambda point: len(point.target), reverse=True)
     for number, mount in enumerate(mounts):
         field = f"mounts[{number}]"
         if mount.recursive_read_only and not recursive_read_only:
             raise InvalidArgument(f"{field}.recursive_read_only: not supported by this kernel and OCI runtime")
         if not mount.propagation:
             continue
-        path = posixpath.normpath(mount.host_path)
-        point = max((point for point in points if _is_below(path, point.target)), key=lambda point: len(point.target))
-        kinds = {word.partition(":")[0] for word in point.propagation}
+        path = resolve(mount.host_path)
+        point = next((point for point in points if _is_below(path, point.target)), None)
+        kinds = {word.partition(":")[0] for word in point.propagation} if point else set()
         if "shared" in kinds or (mount.propagation == TO_CONTAINER and "master" in kinds):
             continue
         required = "a shared or slave" if mount.propagation == TO_CONTAINER else "a shared"
-        raise InvalidArgument(
-            f"{field}.propagation: {path} is mounted on {point.target}, which is not {required} mount"
-        )
+        place = point.target if point else "/"
+        raise InvalidArgument(f"{field}.propagation: {path} is mounted on {place}, which is not {required} mount")
 
 
 def _is_below(path: str, directory: str) -> bool:

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podwire.linux.fs.values import Mount as HostMount
 from podwire.linux.proc.seccomp import compile_profile
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 from podwire.runtime.containers.seccomp import COMPILED, with_compiled_seccomp
 from podwire.runtime.spec.apparmor import apparmor_profile
 from podwire.runtime.spec.capabilities import ALL, DEFAULT, capabilities, capability_names
-from podwire.runtime.spec.mounts import clean_path, requested_mounts, root_propagation
+from podwire.runtime.spec.mounts import check_mounts, clean_path, requested_mounts, root_propagation
 from podwire.runtime.spec.seccomp import default_profile, parse_profile, profile
 from podwire.runtime.spec.seccomp_calls import REFUSED
 from podwire.runtime.spec.users import Accounts, User, user_of
@@ -295,3 +296,28 @@ def test_an_apparmor_profile_that_is_not_loaded_is_refused():
         apparmor_profile(apparmor(apparmor=LOCALHOST), {"other"})
     with pytest.raises(InvalidArgument, match="has no AppArmor"):
         apparmor_profile(apparmor(apparmor=LOCALHOST), None)
+
+
+def host_mount(target, *propagation):
+    return HostMount(1, 0, "0:1", "/", target, ("rw",), propagation, "tmpfs", "tmpfs", ())
+
+
+@pytest.mark.parametrize(
+    ("path", "propagation", "is_accepted"),
+    [
+        ("/x", 2, False), ("/x", 1, False), ("/x", 0, True), ("/run/x", 2, True), ("/run/x", 1, True),
+        ("/run/slave/x", 2, False), ("/run/slave/x", 1, True), ("/running", 2, False), ("/var/run/x", 2, True),
+    ],
+)  # fmt: skip
+def test_propagation_is_that_of_the_mount_below_which_a_path_is(path, propagation, is_accepted):
+    points = [host_mount("/"), host_mount("/run", "shared:1"), host_mount("/run/slave", "master:1")]
+    mounts = [pb.Mount(host_path=path, container_path="/x", propagation=propagation)]
+
+    def check():
+        check_mounts(mounts, points, recursive_read_only=True, resolve=lambda path: path.removeprefix("/var"))
+
+    if is_accepted:
+        check()
+        return
+    with pytest.raises(InvalidArgument, match="propagation"):
+        check()
