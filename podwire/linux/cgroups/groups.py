@@ -81,6 +81,10 @@ class KernelCgroups:
         except errors.LinuxError as error:
             raise type(error)(error.errno, operation) from error
 
+    def has(self, controller: str) -> bool:
+        """Whether some hierarchy has a controller."""
+        return controller in self._home
+
     @property
     def limits_devices(self) -> bool:
         """Whether some hierarchy can keep devices from a group."""

@@ -45,6 +45,8 @@ from podwire.runtime.spec.mounts import check_mounts
 from podwire.runtime.spec.user_namespaces import IdRange
 from podwire.runtime.spec.users import Accounts, User, user_of
 
+DEFAULT_PIDS = 16_384
+"""Processes and threads of a container whose kubelet sets no limit: a fork bomb must not take those of the node."""
 LOWER = "lower"
 """The directory of a bundle in which layers are mounted with mapped owners, until the overlay is."""
 ACCOUNTS_BYTES = 1024 * 1024
@@ -267,6 +269,8 @@ class Bundles:
             (home / "cgroup").write_text(group, encoding="utf-8")  # first: `unmount` looks there
             with self.creating_cgroup:  # the first cgroup below a parent enables the parent's controllers
                 self.cgroups.create(group)
+            if limits.pids is None and self.cgroups.has("pids"):
+                limits = limits._replace(pids=DEFAULT_PIDS)
             self.cgroups.limit(group, limits)
             spec = self.spec(id_)
             if self.cgroups.limits_devices:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 
@@ -275,3 +276,30 @@ async def answer(cri, port, path):
     words = cri.runtime.space.command(PYTHON, "-I", "-c", code)
     done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=True)
     return int(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("unified", "limit"), [({}, "16384"), ({"pids.max": "100"}, "100"), ({"pids.max": "max"}, "max")]
+)
+async def test_a_container_has_a_limit_of_processes(cri, shared, unified, limit):
+    config = cri.container_config()
+    config.linux.resources.unified.update(unified)
+    id_ = await cri.start(await cri.run(), config=config)
+    group = next(group for group in shared.groups() if group.endswith(id_))
+    files = [f"{tree.mount}/{group}/pids.max" for tree in KernelCgroups().trees if "pids" in tree.controllers]
+    if not files:
+        pytest.skip("no hierarchy has the pids controller")
+    assert [read(file) for file in files] == [limit]
+
+
+def read(path):
+    return Path(path).read_text().strip()
+
+
+async def test_a_fork_bomb_ends_at_the_limit(cri):
+    config = cri.container_config()
+    config.linux.resources.unified["pids.max"] = "50"
+    id_ = await cri.start(await cri.run(), config=config)
+    done = await cri.exec(id_, "i=0; while [ $i -lt 100 ]; do sleep 20 & i=$((i+1)); done; echo all")
+    assert b"can't fork" in done.stderr, done
+    assert (await cri.status(id_)).state == pb.CONTAINER_RUNNING
