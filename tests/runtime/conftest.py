@@ -38,6 +38,9 @@ class Kernel:
     def ipc(self, id_):
         return f"/ns/ipc/{id_}"
 
+    def user(self, id_):
+        return f"/user/{id_}"
+
     def shm(self, id_):
         return Path("/shm") / id_
 
@@ -47,7 +50,7 @@ class Kernel:
     def is_pinned(self, network):
         return network.rpartition("/")[2] in self.held
 
-    def make(self, id_, config, *, network, ipc):
+    def make(self, id_, config, *, network, ipc, ids=None):
         self.held.add(id_)
         if self.refuses:
             raise self.refuses
