@@ -88,7 +88,7 @@ def test_a_runtime_outage_is_reported_and_pods_keep_running(cluster, a_pod):
     cluster.up()
     cluster.apply(a_pod("one"), a_pod("two"))
     pids = cluster.once(cluster.running(2))
-    with without(cluster, "runtime", "images"):
+    with without(cluster, "runtime", "images/staging"):
         cluster.eventually(lambda: cluster.node().get("status") == "False", "the node is not ready")
         assert cluster.node()["reason"] == "KubeletNotReady"
         assert "container runtime is down" in cluster.node()["message"]
