@@ -15,12 +15,18 @@ from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
 from podwire.dradriver.config import Config as NetworkDriver
 from podwire.durable.records import NewerFormat
+from podwire.kubelet.eviction.thresholds import parse_thresholds
 from podwire.linux.proc.namespaces import open_namespace
 from podwire.nri.errors import NriError
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.cni import CheckSettings
 from podwire.transports.unix_sockets import CannotListen
+
+_THRESHOLDS = parse_thresholds(
+    "memory.available<100Mi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,imagefs.inodesFree<5%"
+)
+"""Lower than a kubelet's own: the disk of `up` is a workstation's, often nearly full, and not a node's alone."""
 
 
 def below_the_kubelet(prepared: Prepared, node: Node) -> list[Component]:
@@ -152,6 +158,7 @@ def _kubelet(node: Node, endpoint: str) -> Component:
         pod_cidrs=tuple(map(str, node.pod_ranges)),
         tls_certificate=inside.state / "kubelet/serving.crt",
         tls_key=inside.state / "kubelet/serving.key",
+        eviction_hard=_THRESHOLDS,
     )
 
     async def work(ready: Ready) -> None:
