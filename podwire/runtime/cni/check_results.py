@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from podwire.durable.files import replace_file
+from podwire.durable.files import replace_file, sweep
 from podwire.objects.times import rfc3339_micro
 from podwire.protocols.cni.errors import Code
 from podwire.runtime.cni.plugins import PluginFailed
@@ -115,6 +115,8 @@ class CheckResults:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        with contextlib.suppress(OSError):  # what cannot be removed does no harm
+            sweep(directory)  # a process that was killed may have left a temporary file
         self._latest = load_results(directory)
 
     def get(self, id_: str) -> LatestCheck | None:

@@ -1,9 +1,10 @@
-"""What CHECK found: what it means after what was found before, and how it is load_results."""
+"""Results of CHECK: what a finding means after the one before, and how results are stored and loaded."""
 
 import json
 
 import pytest
 
+from podwire.durable.files import TEMPORARY
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.runtime.cni.check_results import (
     CheckOutcome,
@@ -75,6 +76,13 @@ def test_results_survive_a_restart(tmp_path):
     again.remove("b")
     again.remove("b")
     assert list((tmp_path / "checks").iterdir()) == []
+
+
+def test_temporary_files_of_a_killed_process_are_removed_at_the_next_start(tmp_path):
+    CheckResults(tmp_path).record("a", None, 100.0)
+    (tmp_path / f".a.json.x{TEMPORARY}").write_bytes(b"{")
+    assert CheckResults(tmp_path).get("a") is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_report_has_times_and_the_plugins_error(tmp_path):
