@@ -30,6 +30,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--counts", metavar="FILE", help="write the counts to FILE, and the failed tests to FILE.failed")
 
 
+class FailureLog:
+    """Writes the name of each failed test at once, so that a run that is killed has told which ones failed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.write_text("", encoding="utf-8")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{report.nodeid}\n")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    file = config.getoption("--counts")
+    if file and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailureLog(Path(f"{file}.failed")))
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """`scripts/test` prints these counts in its last line, however the run ended."""
     file = config.getoption("--counts")
