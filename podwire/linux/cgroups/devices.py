@@ -7,7 +7,6 @@ for all devices starts anew, others add exceptions or take them away.
 import ctypes
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple
 
@@ -52,10 +51,12 @@ class DeviceRule(NamedTuple):
         return f"{self.kind} {major}:{minor} {self.access}"
 
 
-@dataclass
 class _Policy:
-    allowed: bool = True
-    exceptions: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    """The kernel's policy of a group: `allowed` or not, and the access that is the other way for some devices."""
+
+    def __init__(self) -> None:
+        self.allowed = True
+        self.exceptions: dict[tuple[str, int, int], int] = {}
 
     def add(self, rule: DeviceRule) -> None:
         if rule.is_for_all:

@@ -6,7 +6,6 @@ everything else of a start. A compiled filter can be handed to crun instead.
 
 import contextlib
 import ctypes
-import ctypes.util
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -36,5 +36,5 @@ def test_a_tree_deeper_than_a_recursion_is_removed(tmp_path):
         os.close(here)
         here = below
     os.close(here)
-    _remove_tree(tmp_path / "d")
+    _remove_tree(Layout(tmp_path), tmp_path / "d")
     assert list(tmp_path.iterdir()) == []
