@@ -191,7 +191,7 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     network = _network(options)
     stack.push_async_callback(network.close)
     shims = _shims(options)
-    host = await asyncio.to_thread(_host, shims.runtime)
+    host = await asyncio.to_thread(_host, shims.runtime, shims.root)
     bundles = _bundles(options, images, host)
     stack.callback(bundles.remove_cgroup_parent)
     if options.nri.socket is None:
@@ -258,7 +258,7 @@ def _kernel(options: Options) -> SandboxKernel:
     )
 
 
-def _host(runtime: str) -> HostPrivileges:
+def _host(runtime: str, root: Path) -> HostPrivileges:
     """Returns what kernel and OCI runtime together support.
 
     Recursive read-only mounts need Linux 5.12, and crun 1.4 or runc 1.1. User namespaces need mapped mounts of tmpfs
@@ -266,7 +266,8 @@ def _host(runtime: str) -> HostPrivileges:
     """
     kernel = re.match(rb"(\d+)\.(\d+)", os.uname().release.encode())
     try:
-        done = processes.run([runtime, "--version"], env={}, deadline=VERSION_SECONDS)
+        # crun creates the directory of its state even for this; by default that is one of the host's
+        done = processes.run([runtime, "--root", str(root), "--version"], env={}, deadline=VERSION_SECONDS)
     except LinuxError:
         return HostPrivileges()
     version = re.search(rb"version (\d+)\.(\d+)", done.stdout)

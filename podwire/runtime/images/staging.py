@@ -18,6 +18,7 @@ from pathlib import Path
 
 from podwire.durable import files
 from podwire.durable.locks import LockHeld, lock_directory, lock_file
+from podwire.linux import errors
 from podwire.linux.fs.trees import remove_tree
 from podwire.runtime.images.errors import StoreFull
 
@@ -92,7 +93,7 @@ class StoreDirectory:
         """Removes what crashes left in staging, and temporary files. Only within `exclusive`."""
         for path in self.staging.iterdir():
             if path.is_symlink() or not path.is_dir():
-                path.unlink()
+                path.unlink(missing_ok=True)
             elif _is_abandoned(path):
                 self._remove(path)
         for directory in ("blobs/sha256", "records", "references"):
@@ -107,8 +108,9 @@ class StoreDirectory:
 
 
 def _is_abandoned(path: Path) -> bool:
+    """Whether no process works in this directory; one that is removed just now has ended by itself."""
     try:
         lock_directory(path).close()
-    except LockHeld:
+    except (LockHeld, errors.NoSuchPath):
         return False
     return True

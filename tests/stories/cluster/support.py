@@ -113,7 +113,7 @@ class Cluster:
         """With `megabytes`, on a disk of its own of that size."""
         self.prefix = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
         if megabytes:
-            KernelMounts().mount("story", self.prefix, "tmpfs", [f"size={megabytes}m"])
+            KernelMounts().mount("story", self.prefix, "tmpfs", [f"size={megabytes}m", "mode=0755"])
         (self.prefix / OWNER).write_text(str(os.getpid()))
         self.layout = Layout(self.prefix)
         self.program = PODWIRE

@@ -128,7 +128,7 @@ def small_disk(own):
     """The runtime's state on a file system with little room; its images go there too."""
     held = own.state / "images"
     own.space.output("mount", "--bind", held, "/mnt")
-    own.space.output("mount", "-t", "tmpfs", "-o", "size=24m", "none", own.state)
+    own.space.output("mount", "-t", "tmpfs", "-o", "size=24m,mode=0755", "none", own.state)
     own.space.output("cp", "-a", "/mnt", held)
     own.space.output("umount", "/mnt")
 

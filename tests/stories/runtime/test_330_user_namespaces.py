@@ -68,7 +68,7 @@ async def test_root_of_the_pod_cannot_read_a_file_of_the_hosts_root(cri, shared,
 
 
 async def test_a_mapped_volume_has_the_owners_that_it_has_on_the_host(cri, shared, mapped):
-    volume = shared.prefix / "volume"
+    volume = shared.prefix / "mapped-volume"
     volume.mkdir()
     (volume / "file").write_text("x")
     os.chown(volume / "file", 1000, 1000)
