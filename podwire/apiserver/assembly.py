@@ -68,7 +68,7 @@ class Settings:
     checks: Mapping[str, Check] = field(default_factory=dict)
     """Health checks besides the server's own."""
     audit: Policy | None = None
-    """What is recorded in the audit log; nothing without one."""
+    """The audit log; without one, nothing is recorded."""
     audit_sink: Sink | None = None
     reconciled: frozenset[tuple[str, str]] = frozenset()
     """Group and resource of the kinds on which controllers of this cluster act; others may cause a warning."""

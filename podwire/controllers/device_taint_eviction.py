@@ -228,14 +228,14 @@ class DeviceEvictions:
         """Updates the status of a rule."""
         if (rule := self._rules.get(uid)) is None or (found := await self._find(TAINT_RULES, rule.name)) is None:
             return
-        told = device_taints.condition(rule, await self._effect(rule))
+        latest = device_taints.condition(rule, await self._effect(rule))
         status = found.get("status") or {}
         before = list(status.get("conditions") or ())
-        same: Object = next((condition for condition in before if condition.get("type") == told["type"]), {})
-        if told.items() <= {"message": "", **same}.items():
+        same: Object = next((condition for condition in before if condition.get("type") == latest["type"]), {})
+        if latest.items() <= {"message": "", **same}.items():
             return
-        others = [condition for condition in before if condition.get("type") != told["type"]]
-        now = {**told, "lastTransitionTime": rfc3339(self._clock.wall())}
+        others = [condition for condition in before if condition.get("type") != latest["type"]]
+        now = {**latest, "lastTransitionTime": rfc3339(self._clock.wall())}
         await self._api.replace({**found, "status": {**status, "conditions": [*others, now]}}, subresource="status")
 
     async def _effect(self, rule: DeviceTaintRule) -> Effect:

@@ -60,7 +60,7 @@ def progress(left: Iterable[PartialObject], failures: Sequence[str] = ()) -> Del
     return DeletionProgress(remaining=remaining, finalizers=finalizers, failures=failures)
 
 
-def conditions(told: DeletionProgress) -> list[dict[str, str]]:
+def conditions(progress: DeletionProgress) -> list[dict[str, str]]:
     """Returns the five conditions of a terminating namespace, without times."""
     rows = [
         ("NamespaceDeletionDiscoveryFailure", "", "ResourcesDiscovered", "All resources successfully discovered"),
@@ -72,14 +72,14 @@ def conditions(told: DeletionProgress) -> list[dict[str, str]]:
         ),
         (
             "NamespaceDeletionContentFailure",
-            "; ".join(told.failures),
-            "ContentDeletionFailed" if told.failures else "ContentDeleted",
+            "; ".join(progress.failures),
+            "ContentDeletionFailed" if progress.failures else "ContentDeleted",
             "All content successfully deleted, may be waiting on finalization",
         ),
         (
             "NamespaceContentRemaining",
-            _counted("Some resources are remaining: ", "{} has {} resource instances", told.remaining),
-            "SomeResourcesRemain" if told.remaining else "ContentRemoved",
+            _counted("Some resources are remaining: ", "{} has {} resource instances", progress.remaining),
+            "SomeResourcesRemain" if progress.remaining else "ContentRemoved",
             "All content successfully removed",
         ),
         (
@@ -87,9 +87,9 @@ def conditions(told: DeletionProgress) -> list[dict[str, str]]:
             _counted(
                 "Some content in the namespace has finalizers remaining: ",
                 "{} in {} resource instances",
-                told.finalizers,
+                progress.finalizers,
             ),
-            "SomeFinalizersRemain" if told.finalizers else "ContentHasNoFinalizers",
+            "SomeFinalizersRemain" if progress.finalizers else "ContentHasNoFinalizers",
             "All content-preserving finalizers finished",
         ),
     ]
@@ -103,12 +103,12 @@ def _counted(intro: str, row: str, counts: Mapping[str, int]) -> str:
     return intro + ", ".join(row.format(*count) for count in sorted(counts.items())) if counts else ""
 
 
-def with_conditions(namespace: Object, told: DeletionProgress, now: str) -> Object | None:
+def with_conditions(namespace: Object, progress: DeletionProgress, now: str) -> Object | None:
     """Returns the namespace with updated conditions; None when they are current."""
     status = namespace.get("status", {})
     before = {condition["type"]: condition for condition in status.get("conditions", ())}
     after, changed = dict(before), False
-    for condition in conditions(told):
+    for condition in conditions(progress):
         old = before.get(condition["type"], {})
         if any(old.get(name) != value for name, value in condition.items()):
             since = old.get("lastTransitionTime", now) if old.get("status") == condition["status"] else now

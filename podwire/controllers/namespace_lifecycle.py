@@ -110,9 +110,9 @@ class NamespaceLifecycle:
             found += [from_object(kind, item) for item in listing.items]
         return found
 
-    async def _set_conditions(self, namespace: Object, told: namespace_deletion.DeletionProgress) -> None:
-        changed = namespace_deletion.with_conditions(namespace, told, rfc3339(self._clock.wall()))
-        if changed is not None and told.remaining:
+    async def _set_conditions(self, namespace: Object, progress: namespace_deletion.DeletionProgress) -> None:
+        changed = namespace_deletion.with_conditions(namespace, progress, rfc3339(self._clock.wall()))
+        if changed is not None and progress.remaining:
             await self._api.replace(changed, subresource="status")
 
     async def _finalize(self, name: str) -> None:

@@ -52,8 +52,8 @@ def heartbeat(node: Object) -> str:
 def with_unknown_conditions(node: Object, now: str) -> Object | None:
     """Returns the node with its conditions set to Unknown; None if they are already."""
     known = conditions_of(node)
-    told = {each.get("type") for each in known}
-    never = [_never(type_, node, now) for type_ in REPORTED if type_ not in told]
+    known_types = {each.get("type") for each in known}
+    never = [_never(type_, node, now) for type_ in REPORTED if type_ not in known_types]
     changed = [_unknown(each, now) for each in known]
     if not never and changed == known:
         return None

@@ -135,8 +135,8 @@ class NodeLife:
             self._reports[name] = report
             self._record_heartbeat(name)
         if new:
-            told = f"Node {name} event: Registered Node {name} in Controller"
-            await self._recorder.record(node, NORMAL, "RegisteredNode", told)
+            message = f"Node {name} event: Registered Node {name} in Controller"
+            await self._recorder.record(node, NORMAL, "RegisteredNode", message)
 
     async def _is_unresponsive(self, name: str) -> bool:
         """Returns whether the heartbeat is overdue; reads the lease, because watch events may be late."""

@@ -153,8 +153,8 @@ class Evictions:
         if seen is None or seen.deleting:
             return
         about = {"apiVersion": "v1", "kind": "Pod", "metadata": _meta(seen)}
-        told = f"Cancelling deletion of Pod {seen.namespace}/{seen.name}"
-        await self._recorder.record(about, NORMAL, "TaintManagerEviction", told)
+        message = f"Cancelling deletion of Pod {seen.namespace}/{seen.name}"
+        await self._recorder.record(about, NORMAL, "TaintManagerEviction", message)
 
     async def _evict(self, pod: Object) -> None:
         meta = pod["metadata"]

@@ -21,7 +21,7 @@ class FilePool:
         self._devices: tuple[Device, ...] = ()
         self._why: str | None = None
 
-    def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
+    def learn(self, events: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
         """Files are not links."""
 
     def look(self, _view: View, _held: Collection[str] | None) -> None:

@@ -75,8 +75,8 @@ class InterfacePool:
         self._left_out: dict[str, str] = {}
         self._searched = self._dropped = False
 
-    def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
-        self._where.learn(told)
+    def learn(self, events: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
+        self._where.learn(events)
         if lost:
             self._where.doubt()
             self._searched = False

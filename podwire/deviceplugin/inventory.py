@@ -55,15 +55,15 @@ class Inventory:
             case Files():
                 return FilePool(pool, pool.source)
 
-    def look(self, told: Sequence[LinkEvent | NamespaceEnded] = (), *, lost: bool = False) -> None:
+    def look(self, events: Sequence[LinkEvent | NamespaceEnded] = (), *, lost: bool = False) -> None:
         """Reconciles all pools with the host. Raises LinuxError."""
-        self.learn(told, lost=lost)
+        self.learn(events, lost=lost)
         self.reconcile(self.view())
 
-    def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
+    def learn(self, events: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
         """Takes the events since the last look, and whether some were lost. A view is taken after this."""
         for pool in self._pools.values():
-            pool.learn(told, lost=lost)
+            pool.learn(events, lost=lost)
 
     def view(self) -> View:
         """Reads the host. Slow with many links, so it runs outside of the lock: devices are handed out meanwhile. One

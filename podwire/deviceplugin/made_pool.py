@@ -55,8 +55,8 @@ class MadePool:
         self._parent: Link | None = None
         self._searched = False
 
-    def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
-        self._where.learn(told)
+    def learn(self, events: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
+        self._where.learn(events)
         if lost:
             self._where.doubt()
             self._searched = False

@@ -41,7 +41,7 @@ class Pool(Protocol):
 
     settings: Settings
 
-    def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
+    def learn(self, events: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
         """Takes the events of links since the last look, and whether some were lost."""
         ...
 

@@ -58,10 +58,10 @@ class ServiceAddresses(AdmissionPlugin):
         if given == "None":
             spec.setdefault("clusterIPs", [given])
         elif given:
-            address, told = await self._given(operation, given), spec.get("clusterIPs") or [given]
-            for other in told[1:]:
+            address, requested = await self._given(operation, given), spec.get("clusterIPs") or [given]
+            for other in requested[1:]:
                 self._check_inside(operation, other)
-            spec["clusterIP"], spec["clusterIPs"] = address, [address if ip == given else ip for ip in told]
+            spec["clusterIP"], spec["clusterIPs"] = address, [address if ip == given else ip for ip in requested]
         elif not spec.get("clusterIPs"):
             await self._pick_address(spec, picked)
 

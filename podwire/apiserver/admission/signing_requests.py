@@ -13,13 +13,13 @@ class SigningRequesters(AdmissionPlugin):
             operation.obj["spec"] = operation.old["spec"]
             return
         user, spec = operation.user, operation.obj.setdefault("spec", {})
-        told = {
+        fields = {
             "username": user.name,
             "uid": user.uid,
             "groups": list(user.groups),
             "extra": {name: list(values) for name, values in user.extra.items()},
         }
-        for name, value in told.items():
+        for name, value in fields.items():
             spec.pop(name, None)
             if value:
                 spec[name] = value

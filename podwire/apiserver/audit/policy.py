@@ -121,12 +121,7 @@ class Policy:
         """`user` is None for a request whose authentication failed."""
         key = (
             user and (user.name, user.groups),
-            attributes.verb,
-            attributes.group,
-            attributes.resource,
-            attributes.subresource,
-            attributes.namespace,
-            attributes.path,
+            attributes.key,
             attributes.name if self._by_name else "",
         )
         decision = self._cache.get(key)

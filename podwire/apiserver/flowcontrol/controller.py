@@ -58,16 +58,7 @@ class FlowControl:
 
     def classify(self, user: User, attributes: Attributes) -> Flow:
         """Returns the flow of a request; the name of the object does not matter."""
-        key = (
-            user.name,
-            user.groups,
-            attributes.verb,
-            attributes.group,
-            attributes.resource,
-            attributes.subresource,
-            attributes.namespace,
-            attributes.path,
-        )
+        key = (user.name, user.groups, attributes.key)
         flow = self._cache.get(key)
         if flow is None:
             if len(self._cache) >= MOST_REMEMBERED:

@@ -33,6 +33,11 @@ class Attributes:
     fields: tuple[tuple[str, str], ...] = ()
     """Fields of the field selector that must equal a value."""
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The attributes that rules match, except the name of the object: a key for caches of decisions."""
+        return self.verb, self.group, self.resource, self.subresource, self.namespace, self.path
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:

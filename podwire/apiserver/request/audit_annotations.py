@@ -8,7 +8,7 @@ _ANNOTATIONS: ContextVar[dict[str, str] | None] = ContextVar("audit_annotations"
 
 
 class Collected:
-    """Collects the annotations of one request; every request enters it, so it is no generator."""
+    """Collects the annotations of one request; a class and not a generator, because every request enters it."""
 
     __slots__ = ("_annotations", "_token")
 

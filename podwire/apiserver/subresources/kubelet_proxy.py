@@ -138,12 +138,12 @@ def _refused(call: Call, answer: Response) -> ApiError:
 
 def _address(node: Object) -> str:
     """Returns the first address of the preferred type: a node may have one of each family."""
-    told = node.get("status", {}).get("addresses", [])
+    addresses = node.get("status", {}).get("addresses", [])
     for kind in ADDRESSES:
-        for address in told:
+        for address in addresses:
             if address.get("type") == kind and address.get("address"):
                 return str(address["address"])
-    name, known = node["metadata"]["name"], [address.get("type") for address in told]
+    name, known = node["metadata"]["name"], [address.get("type") for address in addresses]
     raise ApiError(Reason.INTERNAL_ERROR, f"no preferred addresses found for node {name}; known addresses: {known}")
 
 

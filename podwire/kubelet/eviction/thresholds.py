@@ -39,7 +39,7 @@ class Threshold(NamedTuple):
     signal: str
     amount: int | None = None
     share: float = 0.0
-    """Of the capacity, if there is no amount."""
+    """Share of the capacity; used when `amount` is None."""
 
     def of(self, capacity: int) -> int:
         return int(capacity * self.share) if self.amount is None else self.amount
@@ -56,7 +56,7 @@ DEFAULT = (
 
 
 def parse_thresholds(text: str) -> tuple[Threshold, ...]:
-    """Raises ValueError, which names the wrong part. An empty text is no threshold: nothing is evicted."""
+    """Parses `SIGNAL<VALUE,…`. An empty text turns eviction off. Raises ValueError, which names the wrong part."""
     thresholds: dict[str, Threshold] = {}
     for part in filter(None, text.split(",")):
         signal, operator, value = part.partition("<")

@@ -1,4 +1,4 @@
-"""What NodeRestriction refuses to kubelets and drivers, on a server."""
+"""NodeRestriction refuses writes of kubelets and drivers to objects of other nodes, on a server."""
 
 import base64
 
