@@ -6,12 +6,12 @@ messages mean is a table, wire.txt; each is compiled into functions, one per fie
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from podwire.protocols.k8sapi import protowire
 from podwire.protocols.k8sapi.codec import MAX_DEPTH, BadBody, survey
-from podwire.protocols.k8sapi.protowire import FIXED64, SIZED, VARINT, Convert, Fields, Object, Read, Store, fill, tag
+from podwire.protocols.k8sapi.protowire import FIXED64, SIZED, VARINT, Convert, Entry, Fields, Object, Read, Store, fill
 
 MAGIC = b"k8s\x00"
 
@@ -32,7 +32,8 @@ _VALUES: dict[str, Read] = {
     "Raw": protowire.raw,
 }
 _ITSELF = "="
-"""The name of a field whose value stands for its whole message."""
+"""The name of a field whose value stands for its whole message. Of several such fields the one with the highest
+number counts, as in upstream's JSON: a list of schemas before one schema, a schema before a boolean."""
 
 
 def decode(body: bytes) -> Object:
@@ -80,16 +81,18 @@ def _span(out: Object, _buffer: bytes, start: int, stop: int, _levels: int) -> N
     out["raw"] = (start, stop)
 
 
-_TYPE_META: Fields = {
-    tag(1, SIZED): protowire.single_text("apiVersion", keep=False),
-    tag(2, SIZED): protowire.single_text("kind", keep=False),
-}
-_ENVELOPE: Fields = {
-    tag(1, SIZED): _type_meta,
-    tag(2, SIZED): _span,
-    tag(3, SIZED): protowire.single_text("contentEncoding", keep=False),
-    tag(4, SIZED): protowire.single_text("contentType", keep=False),
-}
+_TYPE_META = Fields(
+    "TypeMeta",
+    (1, SIZED, "apiVersion", protowire.single_text("apiVersion", keep=False)),
+    (2, SIZED, "kind", protowire.single_text("kind", keep=False)),
+)
+_ENVELOPE = Fields(
+    "Unknown",
+    (1, SIZED, "typeMeta", _type_meta),
+    (2, SIZED, "raw", _span),
+    (3, SIZED, "contentEncoding", protowire.single_text("contentEncoding", keep=False)),
+    (4, SIZED, "contentType", protowire.single_text("contentType", keep=False)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +112,14 @@ class Message:
     """A message by its text in the table, compiled when it is first read."""
 
     package: str
+    name: str
     text: str
     _fields: Fields | None = None
 
     @property
     def fields(self) -> Fields:
         if self._fields is None:
-            self._fields = dict(_compiled(self))
+            self._fields = Fields(self.name, *_compiled(self))
         return self._fields
 
     def parsed(self) -> Iterator[Field]:
@@ -124,6 +128,11 @@ class Message:
             plain = token.removesuffix("?")
             form = plain[-2:] if plain.endswith(("[]", "{}")) else ""
             yield Field(int(number), name, plain.removesuffix(form), form, keep=plain == token)
+
+    @property
+    def is_value(self) -> bool:
+        """Whether the value of one of the fields stands for the whole message."""
+        return f" {_ITSELF} " in self.text
 
     def qualified(self, name: str) -> str:
         """The full name of a message that this one names: its own package's, or `package.Name` of version v1."""
@@ -153,47 +162,56 @@ def load_table() -> Table:
             if name.startswith("*"):
                 name = name.removeprefix("*")
                 table.kinds[api_version, name] = f"{package}.{name}"
-            table.messages[f"{package}.{name}"] = Message(package, text.strip())
+            table.messages[f"{package}.{name}"] = Message(package, name, text.strip())
     return table
 
 
-def _compiled(message: Message) -> Iterator[tuple[int, Store]]:
+def _compiled(message: Message) -> Iterator[Entry]:
     for parsed in message.parsed():
+        if parsed.name == _ITSELF:
+            parsed = replace(parsed, name=f"{_ITSELF}{parsed.number}")  # noqa: PLW2901
         if parsed.type in _NUMBERS:
             yield from _number_stores(parsed)
-            continue
-        key = tag(parsed.number, SIZED)
-        read = _VALUES.get(parsed.type) or _reader(load_table().messages[message.qualified(parsed.type)])
-        if parsed.name == "+":
-            yield key, _among_ours(load_table().messages[message.qualified(parsed.type)])
-        elif parsed.form == "[]":
-            yield key, protowire.listed(parsed.name, read)
-        elif parsed.form == "{}":
-            yield key, protowire.mapped(parsed.name, read)
-        elif parsed.type == "s":
-            yield key, protowire.single_text(parsed.name, keep=parsed.keep)
         else:
-            yield key, protowire.single(parsed.name, read, keep=parsed.keep)
+            yield parsed.number, SIZED, parsed.name, _store(message, parsed)
 
 
-def _number_stores(field: Field) -> Iterator[tuple[int, Store]]:
+def _number_stores(field: Field) -> Iterator[Entry]:
     """A list of numbers comes packed or one by one, as the writer likes."""
     wire, convert = _NUMBERS[field.type]
     if field.form:
-        yield tag(field.number, wire), protowire.number_listed(field.name, convert)
-        yield tag(field.number, SIZED), protowire.numbers_packed(field.name, convert)
+        yield field.number, wire, field.name, protowire.number_listed(field.name, convert)
+        yield field.number, SIZED, field.name, protowire.numbers_packed(field.name, convert)
     else:
-        yield tag(field.number, wire), protowire.number(field.name, convert, keep=field.keep)
+        yield field.number, wire, field.name, protowire.number(field.name, convert, keep=field.keep)
+
+
+def _store(message: Message, field: Field) -> Store:
+    read = _VALUES.get(field.type)
+    if read is None:
+        inner = load_table().messages[message.qualified(field.type)]
+        if field.name == "+":
+            return _among_ours(inner)
+        if not field.form and not inner.is_value:
+            return protowire.single_message(field.name, lambda: inner.fields, keep=field.keep)
+        read = _reader(inner)
+    if field.form == "[]":
+        return protowire.listed(field.name, read)
+    if field.form == "{}":
+        return protowire.mapped(field.name, read)
+    if field.type == "s":
+        return protowire.single_text(field.name, keep=field.keep)
+    return protowire.single(field.name, read, keep=field.keep)
 
 
 def _reader(message: Message) -> Read:
     """An object, or the value that stands for it."""
-    if f" {_ITSELF} " in message.text:
+    if message.is_value:
 
         def read_value(buffer: bytes, start: int, stop: int, levels: int) -> object:
             inner: Object = {}
             fill(inner, message.fields, buffer, start, stop, levels + 1)
-            return inner.get(_ITSELF)
+            return inner[max(inner)] if inner else None
 
         return read_value
 

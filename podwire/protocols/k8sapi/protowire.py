@@ -4,8 +4,12 @@ A message is a dict from tags (number and wire type) to functions that store a f
 come from. Nothing is copied before its length is checked against the message that it is in.
 
 `levels` is how deep a value may still be nested; what is too deep is refused before the stack is in danger.
-A buffer that ends too early shows as IndexError, a string that is not UTF-8 as UnicodeDecodeError: the door,
-protobuf.decode, makes a BadBody of them, so that no field pays for a check of its own.
+A buffer that ends too early shows as IndexError, a string that is not UTF-8 as UnicodeDecodeError: protobuf.decode
+makes a BadBody of them, so that no field pays for a check of its own.
+
+Damaged messages are refused as Go's generated decoders refuse them, or more strictly: a field whose wire type is not
+that of its number, a tag out of range, the end of a group, a field that is cut off. Fields of unknown numbers are
+skipped. An object that is given twice is merged; of a number or string given twice, the last one counts.
 """
 
 import base64
@@ -27,6 +31,9 @@ from podwire.protocols.k8sapi.codec import (
 
 VARINT, FIXED64, SIZED, FIXED32 = 0, 1, 2, 5
 """Wire types. 3 and 4 are groups, which no Kubernetes message has."""
+_END_GROUP = 4
+_HIGHEST_TAG = (1 << 32) - 1
+"""Field numbers have 29 bits."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DOUBLE = struct.Struct("<d")
@@ -34,14 +41,30 @@ _DOUBLE = struct.Struct("<d")
 Object = dict[str, Any]
 Store = Callable[..., None]
 """Puts a field into an object: store(out, buffer, start, stop, levels) if it has a size, else store(out, number)."""
-Fields = dict[int, Store]
+Entry = tuple[int, int, str, Store]
+"""Number, wire type, name and store function of a field."""
 Read = Callable[[bytes, int, int, int], Any]
 """The value in buffer[start:stop], which may have so many levels."""
 Convert = Callable[[Any], Any]
 
 
-def tag(number: int, wire: int) -> int:
-    return number << 3 | wire
+class Fields(dict[int, Store]):
+    """The fields of a message: store functions by tag (number and wire type), and names by number."""
+
+    def __init__(self, message: str, *entries: Entry) -> None:
+        super().__init__({number << 3 | wire: store for number, wire, _, store in entries})
+        self.message = message
+        self.names = {number: name for number, _, name, _ in entries}
+
+    def check_unknown(self, key: int) -> None:
+        """Raises BadBody for a tag that no field of this message has, unless its number is unknown, too."""
+        number, wire = key >> 3, key & 7
+        if wire == _END_GROUP:
+            raise BadBody(f"proto: {self.message}: wiretype end group for non-group")
+        if not number or key > _HIGHEST_TAG:
+            raise BadBody(f"proto: {self.message}: illegal tag {number} (wire type {wire})")
+        if number in self.names:
+            raise BadBody(f"proto: {self.message}: wrong wireType = {wire} for field {self.names[number]}")
 
 
 def fill(  # noqa: C901 -- the one loop that every byte goes through: a call per field would be a third of its time
@@ -56,8 +79,8 @@ def fill(  # noqa: C901 -- the one loop that every byte goes through: a call per
         if key > 127:
             key, at = varint(buffer, at - 1)
         store = fields.get(key)
-        if store is None and key < 8:
-            raise BadBody("a protobuf field has the number 0")
+        if store is None:
+            fields.check_unknown(key)
         wire = key & 7
         if wire == SIZED:
             size = buffer[at]
@@ -138,12 +161,14 @@ def raw(buffer: bytes, start: int, stop: int, levels: int) -> Any:
 def quantity(buffer: bytes, start: int, stop: int, _levels: int) -> str:
     inner: Object = {}
     fill(inner, _QUANTITY, buffer, start, stop, 1)
-    return inner.get("string") or "0"
+    return str(inner.get("string", "0"))
 
 
 def int_or_string(buffer: bytes, start: int, stop: int, _levels: int) -> int | str:
     inner: Object = {"type": 0, "intVal": 0, "strVal": ""}
     fill(inner, _INT_OR_STRING, buffer, start, stop, 1)
+    if inner["type"] not in (0, 1):
+        raise BadBody(f"an IntOrString in the protobuf message has the type {inner['type']}")
     value: int | str = inner["strVal"] if inner["type"] else inner["intVal"]
     return value
 
@@ -175,11 +200,31 @@ def _instant(buffer: bytes, start: int, stop: int) -> tuple[datetime, int]:
 
 
 def single(name: str, read: Read, *, keep: bool) -> Store:
-    """Stores a value unless it is None, or empty without `keep`: both mean unset."""
+    """Stores a value unless it is None, or empty without `keep`: both mean unset.
+
+    A second value is refused: Go merges the messages that some values are, such as an IntOrString, and no encoder
+    writes two.
+    """
 
     def store(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
+        if name in out:
+            raise BadBody(f"proto: field {name} is given twice")
         value = read(buffer, start, stop, levels - 1)
         if value or (keep and value is not None):
+            out[name] = value
+
+    return store
+
+
+def single_message(name: str, fields: Callable[[], "Fields"], *, keep: bool) -> Store:
+    """Stores a message, merged with the one that the field has already; an empty one without `keep` means unset."""
+
+    def store(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
+        value = out.get(name)
+        if value is None:
+            value = {}
+        fill(value, fields(), buffer, start, stop, levels - 1)
+        if value or keep:
             out[name] = value
 
     return store
@@ -191,6 +236,8 @@ def single_text(name: str, *, keep: bool) -> Store:
     def store(out: Object, buffer: bytes, start: int, stop: int, _levels: int) -> None:
         if keep or start < stop:
             out[name] = str(buffer[start:stop], "utf-8")
+        elif name in out:
+            del out[name]
 
     return store
 
@@ -199,6 +246,8 @@ def number(name: str, convert: Convert, *, keep: bool) -> Store:
     def store(out: Object, value: Any) -> None:
         if keep or value:
             out[name] = convert(value)
+        elif name in out:
+            del out[name]
 
     return store
 
@@ -234,7 +283,9 @@ def numbers_packed(name: str, convert: Convert) -> Store:
 
 def mapped(name: str, read: Read) -> Store:
     """An entry is a message: 1 is the key, 2 the value; a part that it lacks is empty."""
-    entry = {tag(1, SIZED): single_text("key", keep=True), tag(2, SIZED): single("value", read, keep=True)}
+    entry = Fields(
+        name, (1, SIZED, "key", single_text("key", keep=True)), (2, SIZED, "value", single("value", read, keep=True))
+    )
 
     def store(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
         pair: Object = {}
@@ -248,14 +299,16 @@ def mapped(name: str, read: Read) -> Store:
     return store
 
 
-_RAW: Fields = {tag(1, SIZED): single("raw", _json, keep=True)}
-_QUANTITY: Fields = {tag(1, SIZED): single_text("string", keep=False)}
-_INT_OR_STRING: Fields = {
-    tag(1, VARINT): number("type", integer, keep=True),
-    tag(2, VARINT): number("intVal", integer, keep=True),
-    tag(3, SIZED): single_text("strVal", keep=True),
-}
-_TIMESTAMP: Fields = {
-    tag(1, VARINT): number("seconds", integer, keep=True),
-    tag(2, VARINT): number("nanos", integer, keep=True),
-}
+_RAW = Fields("RawExtension", (1, SIZED, "raw", single("raw", _json, keep=True)))
+_QUANTITY = Fields("Quantity", (1, SIZED, "string", single_text("string", keep=True)))
+_INT_OR_STRING = Fields(
+    "IntOrString",
+    (1, VARINT, "type", number("type", integer, keep=True)),
+    (2, VARINT, "intVal", number("intVal", integer, keep=True)),
+    (3, SIZED, "strVal", single_text("strVal", keep=True)),
+)
+_TIMESTAMP = Fields(
+    "Timestamp",
+    (1, VARINT, "seconds", number("seconds", integer, keep=True)),
+    (2, VARINT, "nanos", number("nanos", integer, keep=True)),
+)

@@ -7,36 +7,7 @@ import pytest
 
 from podwire.protocols.k8sapi import protobuf
 from podwire.protocols.k8sapi.codec import BadBody
-
-
-def varint(value):
-    value &= 0xFFFF_FFFF_FFFF_FFFF
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def number(field, value):
-    return varint(field << 3) + varint(value)
-
-
-def sized(field, data):
-    return varint(field << 3 | 2) + varint(len(data)) + data
-
-
-def body(api_version, kind, raw):
-    type_meta = sized(1, api_version.encode()) + sized(2, kind.encode())
-    return protobuf.MAGIC + sized(1, type_meta) + sized(2, raw) + sized(3, b"") + sized(4, b"")
-
-
-def decoded(api_version, kind, raw):
-    found = protobuf.decode(body(api_version, kind, raw))
-    assert found.pop("apiVersion") == api_version
-    assert found.pop("kind") == kind
-    return found
+from tests.protocols.k8sapi.protobuf_writer import body, decoded, number, sized, varint
 
 
 @pytest.mark.parametrize("api_version", ["v1", "apps/v1", "meta.k8s.io/v1", "example.com/v1"])
@@ -160,13 +131,22 @@ POD = body("v1", "Pod", sized(1, sized(1, b"web")))
         pytest.param(body("v1", "Container", b""), "no kind", id="a message that is no kind"),
         pytest.param(POD + sized(3, b"gzip"), "contentEncoding 'gzip' is not supported", id="compressed"),
         pytest.param(POD + sized(4, b"application/json"), "contentType", id="JSON in the envelope"),
-        pytest.param(body("v1", "Pod", b"\x0b" * 10_000), "wire type 3", id="groups"),
-        pytest.param(body("v1", "Pod", b"\x0c"), "wire type 4", id="the end of a group"),
-        pytest.param(body("v1", "Pod", b"\x0f\x00"), "wire type 7", id="no wire type"),
-        pytest.param(body("v1", "Pod", b"\x02\x00"), "number 0", id="field 0"),
+        pytest.param(body("v1", "Pod", b"\x0b" * 10_000), "proto: Pod: wrong wireType = 3 for field metadata", id="groups"),
+        pytest.param(body("v1", "Pod", varint(99 << 3 | 3)), "wire type 3 is not supported", id="an unknown group"),
+        pytest.param(body("v1", "Pod", b"\x0c"), "proto: Pod: wiretype end group for non-group", id="the end of a group"),
+        pytest.param(body("v1", "Pod", b"\x0f\x00"), "proto: Pod: wrong wireType = 7 for field metadata", id="no wire type"),
+        pytest.param(body("v1", "Pod", varint(99 << 3 | 7)), "wire type 7", id="an unknown field without wire type"),
+        pytest.param(body("v1", "Pod", number(1, 5)), "proto: Pod: wrong wireType = 0 for field metadata", id="a number instead of a message"),
+        pytest.param(body("v1", "Pod", sized(1, number(1, 5))), "proto: ObjectMeta: wrong wireType = 0 for field name", id="a number instead of a string"),
+        pytest.param(body("v1", "Pod", sized(2, sized(4, b"30"))), "proto: PodSpec: wrong wireType = 2 for field terminationGracePeriodSeconds", id="a string instead of a number"),
+        pytest.param(body("v1", "Pod", sized(1, sized(11, number(1, 1)))), "proto: labels: wrong wireType = 0 for field key", id="a number as a key"),
+        pytest.param(body("v1", "Pod", b"\x82\x80\x80\x80\x10\x00"), "proto: Pod: illegal tag 536870912 (wire type 2)", id="a tag of 33 bits"),
+        pytest.param(body("v1", "Service", sized(2, sized(1, sized(4, number(1, 2))))), "IntOrString in the protobuf message has the type 2", id="IntOrString of no type"),
+        pytest.param(body("v1", "Service", sized(2, sized(1, sized(4, number(1, 0) + number(2, 80)) + sized(4, b"")))), "proto: field targetPort is given twice", id="two values"),
+        pytest.param(body("v1", "Pod", b"\x02\x00"), "proto: Pod: illegal tag 0 (wire type 2)", id="field 0"),
         pytest.param(body("v1", "Pod", b"\x0a\xff\xff\xff\xff\x07"), "longer than", id="a length of 2 GB"),
         pytest.param(body("v1", "Pod", b"\x0a" + b"\xff" * 9 + b"\x01"), "longer than", id="a length of 64 bits"),
-        pytest.param(body("v1", "Pod", b"\x08" + b"\x80" * 11), "longer than 64 bits", id="a number without end"),
+        pytest.param(body("v1", "Pod", b"\x98\x06" + b"\x80" * 11), "longer than 64 bits", id="a number without end"),
         pytest.param(body("v1", "Pod", b"\x0a\x05\x0a\x09x"), "", id="a field that is longer than its message"),
         pytest.param(body("v1", "Pod", sized(1, sized(1, b"\xff"))), "not UTF-8", id="no UTF-8"),
         pytest.param(body("v1", "Pod", varint(97 << 3 | 1) + bytes(7)), "", id="half a double"),
@@ -180,6 +160,26 @@ def test_an_invalid_body_is_rejected_with_a_reason(data, message):
     with pytest.raises(BadBody) as refused:
         protobuf.decode(data)
     assert message in refused.value.message
+
+
+TWICE = [
+    pytest.param("v1", "Pod", sized(1, sized(1, b"a")) + sized(1, sized(3, b"b")), {"metadata": {"name": "a", "namespace": "b"}}, id="messages"),
+    pytest.param("v1", "Pod", sized(1, sized(1, b"a") + sized(1, b"b")), {"metadata": {"name": "b"}}, id="strings"),
+    pytest.param("v1", "Pod", sized(1, sized(1, b"a") + sized(1, b"")), {}, id="the second string is empty"),
+    pytest.param("apps/v1", "Deployment", sized(2, number(5, 3) + number(5, 0)), {}, id="the second number is zero"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("api_version", "kind", "raw", "value"), TWICE)
+def test_of_a_field_given_twice_messages_are_merged_and_the_last_value_counts(api_version, kind, raw, value):
+    assert decoded(api_version, kind, raw) == value
+
+
+def test_a_schema_with_both_forms_has_the_one_that_upstream_writes():
+    """JSONSchemaPropsOrArray and JSONSchemaPropsOrBool have a field for each form."""
+    both = sized(24, sized(1, sized(5, b"string")) + sized(2, sized(5, b"number")))
+    assert schema_body(both) == {"items": [{"type": "number"}]}
+    assert schema_body(sized(30, sized(2, sized(5, b"x")) + number(1, 1))) == {"additionalProperties": {"type": "x"}}
 
 
 def test_nesting_ends_where_json_would_end():
