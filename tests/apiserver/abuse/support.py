@@ -62,8 +62,9 @@ class Failures(logging.Handler):
 class House:
     """The server, its store and its log; every method works until it has the whole answer."""
 
-    def __init__(self, pki: Pki, settings: Settings | None = None) -> None:
+    def __init__(self, pki: Pki, settings: Settings | None = None, *, stream_seconds: float = 60) -> None:
         self._runner = asyncio.Runner()
+        self._stream_seconds = stream_seconds
         self.log = Failures()
         self._logger = logging.getLogger("podwire")
         self._level = self._logger.level
@@ -108,7 +109,7 @@ class House:
         user: Certificate | None = ADMIN,
         **headers: str,
     ) -> Reply:
-        """One request; a body of bytes goes as it is, another as JSON. Streams are read until they end."""
+        """One request; a body of bytes goes as it is, another as JSON. Streams are read until they end, or so long."""
         data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
 
@@ -132,7 +133,11 @@ class House:
         headers = {name.lower(): value for name, value in answer.headers}
         warnings = tuple(value for name, value in answer.headers if name == "Warning")
         if isinstance(answer, Stream):
-            chunks = [chunk async for chunk in answer.chunks]
+            chunks: list[bytes] = []
+            async with contextlib.aclosing(answer.chunks) as stream:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._stream_seconds):
+                        chunks.extend([chunk async for chunk in stream])
             return Reply(answer.status, b"".join(chunks), headers, answer.content_type)
         return Reply(answer.status, answer.body, headers, answer.content_type, warnings)
 
