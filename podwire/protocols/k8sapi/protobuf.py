@@ -168,12 +168,11 @@ def load_table() -> Table:
 
 def _compiled(message: Message) -> Iterator[Entry]:
     for parsed in message.parsed():
-        if parsed.name == _ITSELF:
-            parsed = replace(parsed, name=f"{_ITSELF}{parsed.number}")  # noqa: PLW2901
-        if parsed.type in _NUMBERS:
-            yield from _number_stores(parsed)
+        field = replace(parsed, name=f"{_ITSELF}{parsed.number}") if parsed.name == _ITSELF else parsed
+        if field.type in _NUMBERS:
+            yield from _number_stores(field)
         else:
-            yield parsed.number, SIZED, parsed.name, _store(message, parsed)
+            yield field.number, SIZED, field.name, _store(message, field)
 
 
 def _number_stores(field: Field) -> Iterator[Entry]:
