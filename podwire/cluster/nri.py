@@ -58,7 +58,7 @@ def settings(options: Options, prefix: Path) -> Settings:
 
 def build(settings: Settings, bundles: Bundles, may_work: Callable[[Sandbox], None]) -> Nri:
     """Builds everything; nothing runs yet."""
-    updater = ContainerUpdater()
+    updater = ContainerUpdater(bundles.spec)
     host = Adaptation(settings, updater, runtime_name=NAME, runtime_version=__version__, tap=tracing.tap(RUNTIME))
     hooks = NriHooks(
         host,

@@ -41,7 +41,7 @@ from podwire.runtime.cri.image_service import ImageService
 from podwire.runtime.cri.runtime_service import RuntimeService
 from podwire.runtime.cri.stats import Stats
 from podwire.runtime.images import Images
-from podwire.runtime.records import ContainerRecord, SandboxRecord, open_records
+from podwire.runtime.records import ContainerRecord, LostRecords, SandboxRecord, open_records
 from podwire.runtime.sandboxes.kernel import SandboxKernel
 from podwire.runtime.sandboxes.lifecycle import Sandboxes
 from podwire.runtime.streaming.exec import ExecService
@@ -57,8 +57,9 @@ from podwire.transports.unix_client import UnixConnection
 
 _log = logging.getLogger("podwire.runtime")
 
-THREADS = 32
-"""Concurrent blocking calls into the kernel and the disk."""
+THREADS = min(32, 4 * (os.cpu_count() or 1) + 8)
+"""Concurrent blocking calls into the kernel and the disk. A thread that was started once stays; beyond a few for each
+processor they only wait for each other."""
 
 OCI_RUNTIMES = ("crun", "runc")
 GRACE = 2.0
@@ -188,7 +189,7 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     stack.enter_context(_lock(options.state))
     images = await asyncio.to_thread(lambda: Images(options.state / "images", owner=options.name))
     stack.callback(images.close)
-    network = _network(options)
+    network = await asyncio.to_thread(_network, options)
     stack.push_async_callback(network.close)
     shims = _shims(options)
     host = await asyncio.to_thread(_host, shims.runtime, shims.root)
@@ -198,11 +199,12 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
         private_directory(options.run / "nri")
     nri = build_nri(nri_options, bundles, lambda sandbox: events.sandbox(sandbox, "DELETED"))
     kernel = _kernel(options)
-    records = open_records(options.state / "runtime/sandboxes", SandboxRecord)
+    lost = LostRecords()
+    records = open_records(options.state / "runtime/sandboxes", SandboxRecord, lost)
     sandboxes = Sandboxes(
-        records, kernel, network, nri.hooks, events, clock, boot_id(), user_namespaces=host.user_namespaces
+        records, kernel, network, nri.hooks, events, clock, boot_id(), user_namespaces=host.user_namespaces, lost=lost
     )
-    of_containers = open_records(options.state / "runtime/containers", ContainerRecord)
+    of_containers = open_records(options.state / "runtime/containers", ContainerRecord, lost)
     containers = Containers(of_containers, sandboxes, bundles, shims, nri.hooks, events, clock)
     return _Parts(images, network, shims, bundles, kernel, nri, sandboxes, containers, events, clock)
 
@@ -316,8 +318,10 @@ def _cni_directories(options: Options) -> tuple[Path, ...]:
 def _network(options: Options) -> CniNetwork:
     conf_dir, *binaries = _cni_directories(options)
     conflists = Conflists(conf_dir)
-    plugins = Plugins(tuple(binaries), run=tracing.cni_run(tracing.tap(RUNTIME)))
-    return CniNetwork(conflists, plugins, options.state / "cni/cache")
+    cache = options.state / "cni/cache"
+    make_directory(cache, 0o700)
+    plugins = Plugins(tuple(binaries), run=tracing.cni_run(tracing.tap(RUNTIME)), state=cache.parent)
+    return CniNetwork(conflists, plugins, cache)
 
 
 def _checker(options: Options, network: CniNetwork, sandboxes: Sandboxes, clock: Clock) -> Checker:

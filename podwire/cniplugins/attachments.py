@@ -15,6 +15,7 @@ the directory, which may have 60 000 records. That is why this is not a `durable
 would add 3 % to the imports of each plugin process, and keep damaged files, which a plugin has nobody to show to.
 """
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -38,6 +39,7 @@ FORMAT = 1
 TAG_PREFIX = "podwire:"
 """Prefix of the aliases of our links."""
 LONGEST_ALIAS = 255
+LONGEST_FILE_NAME = 255
 _TEMPORARY = re.compile(r"\.[0-9a-f]{8}")
 
 
@@ -125,6 +127,9 @@ class Attachments:
         check_once(self._data)
         os.makedirs(self._data, mode=0o700, exist_ok=True)
         path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
+        if call.invocation.command == "ADD" and len(os.path.basename(path)) > LONGEST_FILE_NAME:
+            message = "network name, CNI_CONTAINERID and CNI_IFNAME together are longer than the name of a file"
+            raise CniError(Code.BAD_ENVIRONMENT, message)
         seconds = call.limits.lock
         try:
             lock = self._lock(path, seconds)
@@ -281,6 +286,10 @@ def _read(path: str) -> Record | None:
         with step("record"), open(path, "rb") as file:
             raw = loaded_object(file.read(), path)
     except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:  # ADD could not have written it
+            raise
         return None
     written = raw.get("format", FORMAT)
     if isinstance(written, int) and written > FORMAT:

@@ -421,9 +421,10 @@ def _signature(now: os.stat_result) -> tuple[int, int, int]:
 
 
 def _remove_tree(directory: str) -> None:
-    from shutil import rmtree  # noqa: PLC0415 - heavy, and only some stores need it
+    from podwire.linux.fs.trees import remove_path  # noqa: PLC0415 - only some stores need it
 
-    rmtree(directory, ignore_errors=True)
+    with suppress(OSError):  # a mount point in it is not crossed; `sweep` tries again
+        remove_path(directory)
 
 
 _MESSAGES = {

@@ -19,10 +19,10 @@ from podwire.linux.proc.processes import Finished, run
 from podwire.protocols.cni.config import NetworkList
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Object
-from podwire.protocols.cni.verbs import VERBS, is_id, is_ifname
+from podwire.protocols.cni.verbs import LONGEST_ID, VERBS, is_id, is_ifname
 from podwire.protocols.cni.versions import at_least
 from podwire.runtime.cni import Conflists, Plugins
-from podwire.runtime.cni.cache import AttachmentCache, CachedAttachment, manual_cache, valid_attachments
+from podwire.runtime.cni.cache import BY_HAND, AttachmentCache, CachedAttachment, manual_cache, valid_attachments
 from podwire.runtime.cni.chain import AddFailed, Chain, verified_netns
 from podwire.runtime.cni.gc_lock import LOCKS, GcLock
 from podwire.runtime.cni.plugins import PluginFailed
@@ -68,7 +68,8 @@ class Tool:
         if not is_id(options.network):
             raise CniError(Code.BAD_CONFIG, f"{options.network!r} is not a valid network name")
         self._options = options
-        self._chain = Chain(Plugins(options.bin_dirs, run=run))
+        self._plugins = Plugins(options.bin_dirs, run=run, state=options.state / BY_HAND)
+        self._chain = Chain(self._plugins)
         self._conflists = Conflists(options.conf_dir)
         self._exclusion = GcLock(options.state / LOCKS)
 
@@ -106,7 +107,7 @@ class Tool:
         return result
 
     def _undone(self, attached: CachedAttachment, failed: AddFailed) -> PluginFailed:
-        left = self._chain.delete(attached, failed.ran, attached.netns)
+        left = self._chain.undo_add(attached, failed)
         if not left:
             self._memory.remove(attached.id, attached.ifname)
             return failed.error
@@ -117,6 +118,7 @@ class Tool:
         attached = self._recorded(target)
         if attached is None:
             attached = _described(target, self.network(), 0)
+        self._plugins.kill_orphaned_calls(self._was_added)
         with self._exclusion.shared(attached.name):
             left = self._chain.delete(attached, attached.plugins, verified_netns(attached.netns, attached.netns_inode))
         if left:
@@ -174,14 +176,18 @@ class Tool:
         network = self.network()
         return network.version, self._chain.versions(network)
 
+    def _was_added(self, id_: str, ifname: str) -> bool:
+        attached = self._memory.get(id_, ifname)
+        return attached is not None and attached.result is not None
+
     def _recorded(self, target: Target) -> CachedAttachment | None:
         """Returns None without a readable record."""
         return self._memory.load().get((target.id, target.ifname))
 
 
 def _described(target: Target, network: NetworkList, inode: int) -> CachedAttachment:
-    if not is_id(target.id):
-        raise CniError(Code.BAD_ENVIRONMENT, f"{target.id!r} is not a valid CNI_CONTAINERID")
+    if not is_id(target.id) or len(target.id) > LONGEST_ID:
+        raise CniError(Code.BAD_ENVIRONMENT, f"{target.id[:LONGEST_ID]!r} is not a valid CNI_CONTAINERID")
     if not is_ifname(target.ifname):
         raise CniError(Code.BAD_ENVIRONMENT, f"{target.ifname!r} is not a valid CNI_IFNAME")
     return CachedAttachment(

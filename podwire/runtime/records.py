@@ -4,9 +4,16 @@ Each record is an append log, `DIRECTORY/ID/record.json`; other files of a sandb
 directory. Nothing is fsynced by `put`: namespaces, cgroups and processes end with the machine, and a writable layer
 without a record is swept. Only what must be released elsewhere (CNI) needs a record that survives a power loss;
 RunPodSandbox fsyncs it before it calls CNI.
+
+A lost record (damaged, empty, missing) costs its pod and no other: what the pod was asked to be is not known any more,
+so the next start removes it by what the kernel, the bundles and CNI's cache have of it, and the kubelet makes another.
+A running runtime writes the record again with its next change. A damaged file is kept in `runtime/damaged/` and logged
+once, and the condition RecordsIntact of the runtime's status says so until the next start.
 """
 
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,14 +22,20 @@ from google.protobuf.message import DecodeError, Message
 
 from podwire.durable import append_log
 from podwire.durable.codecs import json_codec
-from podwire.durable.layout import Layout
-from podwire.durable.records import NewerFormat, Records
+from podwire.durable.layout import QUARANTINED, Layout
+from podwire.durable.records import NewerFormat, Problem, Records
 from podwire.linux.cgroups.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
+
+_log = logging.getLogger("podwire.runtime.records")
 
 FORMAT = 2
 """1 had no envelope and no checksum."""
 FILE = "record.json"
+MOST_KEPT = 100
+"""Damaged files that are kept."""
+MOST_NAMED = 10
+"""Lost records that the status of the runtime names."""
 
 
 class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +101,32 @@ _MESSAGES: dict[type[msgspec.Struct], type[Message]] = {
 }
 
 
-def open_records(directory: Path, kind: type[Record]) -> Records[Record]:
-    """Returns the records of one kind, each in `DIRECTORY/ID/`."""
+@dataclass(slots=True)
+class LostRecords:
+    """The records that were lost since the start, for the status of the runtime."""
+
+    count: int = 0
+    named: list[str] = field(default_factory=list)
+
+    def add(self, kind: str, id_: str, error: str) -> None:
+        self.count += 1
+        if len(self.named) < MOST_NAMED:
+            self.named.append(f"{kind} {id_}: {error}")
+
+    def message(self) -> str:
+        """Says which; empty when none was lost."""
+        more = [f"and {self.count - len(self.named)} more"] if self.count > len(self.named) else []
+        return "; ".join([*self.named, *more])
+
+
+def open_records(directory: Path, kind: type[Record], lost: LostRecords | None = None) -> Records[Record]:
+    """Returns the records of one kind, each in `DIRECTORY/ID/`. Damaged ones are added to `lost`."""
+
+    def report(problem: Problem) -> None:
+        fields = {"key": problem.key, "path": problem.path, "error": problem.error}
+        _log.error("cannot use record of the runtime", extra=fields)
+        if lost is not None:
+            lost.add(kind.__name__.removesuffix("Record").lower(), problem.key, problem.error)
 
     def check(key: str, record: Record) -> None:
         if record.id != key:
@@ -107,6 +144,7 @@ def open_records(directory: Path, kind: type[Record]) -> Records[Record]:
         layout=Layout(file=FILE),
         append=True,
         check=check,
+        report=report,
         discard_empty=True,
     )
 
@@ -114,6 +152,21 @@ def open_records(directory: Path, kind: type[Record]) -> Records[Record]:
 def record_directory(records: Records[Record], id_: str) -> Path:
     """Returns the directory of one record, which holds the other files of its sandbox or container, too."""
     return Path(records.path(id_)).parent
+
+
+def keep_damaged(records: Records[Record], id_: str) -> None:
+    """Moves the damaged files of a sandbox or container, of which nothing else is left, out of its directory."""
+    directory = record_directory(records, id_)
+    aside = directory.parent.parent / "damaged"
+    for path in directory.glob(f"{FILE}{QUARANTINED}*"):
+        try:
+            aside.mkdir(mode=0o700, exist_ok=True)
+            if len(list(aside.iterdir())) < MOST_KEPT:
+                path.rename(aside / f"{directory.parent.name}-{id_}-{path.name}")
+            else:
+                path.unlink()
+        except OSError as error:
+            _log.error("cannot keep damaged record", extra={"path": str(path), "error": str(error)})
 
 
 def _migration(kind: type[Record]) -> Callable[[int, bytes], Record]:

@@ -41,13 +41,15 @@ def run(
     deadline: float,
     limit: int = OUTPUT_LIMIT,
     group: bool = True,
+    kill_group: bool = False,
 ) -> Finished:
     """Run a program to its end, in a process group of its own that dies with the deadline (seconds from now).
 
-    Without `group` it stays in the caller's process group, and the deadline kills the program alone.
+    Without `group` it stays in the caller's process group, and the deadline kills the program alone. With `kill_group`
+    the group dies with the program, in any case.
 
     NoSuchPath, NotPermitted when it cannot be started; DeadlinePassed, TooMuchOutput when it was killed for that.
-    Background processes that it leaves are not waited for.
+    Background processes that it leaves are not waited for. `limit` is that of both outputs together.
     """
     ends = [os.pipe() for _ in range(3)]
     theirs = ends[0][0], ends[1][1], ends[2][1]
@@ -63,13 +65,22 @@ def run(
             undo.callback(_kill, child, group=group)
             stdout, stderr = _converse(child, ours, stdin, monotonic() + deadline, limit, argv[0])
             undo.pop_all()
+        if kill_group:  # before the program is reaped: until then no other group can have its number
+            _kill_group(child)
         return Finished(reap(child), stdout, stderr)
 
 
 def _kill(child: Child, *, group: bool) -> None:
-    with suppress(ProcessLookupError):
-        (os.killpg if group else os.kill)(child.pid, signal.SIGKILL)
+    if group:
+        _kill_group(child)
+    else:
+        send_signal(child.pidfd, signal.SIGKILL)
     reap(child)
+
+
+def _kill_group(child: Child) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def spawn(
@@ -139,6 +150,7 @@ def _converse(child: Child, files: list[int], stdin: bytes, until: float, limit:
         left = until - monotonic()
         ready = {file for file, _ in poll.poll(left * 1000)} if left > 0 else set()
         if not ready:
+            output.clear()  # the traceback keeps this frame, and with it what was read, until it is collected
             raise errors.DeadlinePassed(errno.ETIMEDOUT, f"run {name}")
         if write in ready and not (waiting := _feed(write, waiting)):
             poll.unregister(write)
@@ -146,9 +158,10 @@ def _converse(child: Child, files: list[int], stdin: bytes, until: float, limit:
             os.close(write)
         exited = child.pidfd in ready
         for read in reads if exited else ready & set(reads):  # after its end, all that it wrote is there
-            if not _take(read, output[read]) and not exited:
+            if not _take(read, output[read], limit) and not exited:
                 poll.unregister(read)
         if sum(map(len, output.values())) > limit:
+            output.clear()
             raise errors.TooMuchOutput(errno.EFBIG, f"run {name}", f"more than {limit} bytes")
     return bytes(output[reads[0]]), bytes(output[reads[1]])
 
@@ -174,9 +187,11 @@ def _feed(file: int, waiting: memoryview) -> memoryview:
         return waiting[:0]
 
 
-def _take(file: int, into: bytearray) -> bool:
-    """Read what is there, up to a round number of chunks; False at the end."""
+def _take(file: int, into: bytearray, limit: int) -> bool:
+    """Read what is there, up to a round number of chunks and one chunk more than the limit; False at the end."""
     for _ in range(64):
+        if len(into) > limit:
+            return True
         try:
             chunk = os.read(file, _CHUNK)
         except BlockingIOError:

@@ -9,6 +9,9 @@ from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object, loaded_object, taken, taken_list
 from podwire.protocols.cni.verbs import is_id, is_ifname
 
+LONGEST_NAME = 170
+"""Characters of a network's name: with a container id of 64 and an interface it makes the name of a file."""
+MOST_PLUGINS = 100
 PREV_RESULT_SINCE = "0.4.0"
 """From here on DEL and CHECK are told the final result of ADD, too."""
 
@@ -38,7 +41,7 @@ def parse_list(data: bytes, where: str = "network configuration") -> NetworkList
         raise CniError(Code.BAD_CONFIG, "plugins: empty")
     offered: list[object] = [raw.get("cniVersion") or versions.OLDEST, *taken_list(raw, "cniVersions", str)]
     return NetworkList(
-        name=checked_name(raw.get("name")),
+        name=_short(checked_name(raw.get("name"))),
         version=versions.newest(offered),
         plugins=plugins,
         disable_check=_flag(raw, "disableCheck"),
@@ -54,7 +57,7 @@ def parse_single(data: bytes, where: str = "network configuration") -> NetworkLi
         raise CniError(Code.BAD_CONFIG, "plugins: a list of plugins belongs into a .conflist")
     plugin = _checked_plugin(raw, "")
     return NetworkList(
-        checked_name(raw.get("name")), versions.newest([raw.get("cniVersion") or versions.OLDEST]), (plugin,)
+        _short(checked_name(raw.get("name"))), versions.newest([raw.get("cniVersion") or versions.OLDEST]), (plugin,)
     )
 
 
@@ -68,6 +71,8 @@ def with_plugins(network: NetworkList, more: tuple[Object, ...]) -> NetworkList:
     plugins = network.plugins + (() if network.only_inlined else more)
     if not plugins:
         raise CniError(Code.BAD_CONFIG, "plugins: missing, and no folder has any")
+    if len(plugins) > MOST_PLUGINS:
+        raise CniError(Code.BAD_CONFIG, f"plugins: {len(plugins)} are more than {MOST_PLUGINS}")
     return network._replace(plugins=plugins)
 
 
@@ -78,6 +83,13 @@ def checked_name(name: object) -> str:
         rule = "must be letters, digits, '_', '.' and '-', and begin with one of the first"
         raise CniError(Code.BAD_CONFIG, f"name: {name!r} {rule}" if name else "name: missing")
     return str(name)
+
+
+def _short(name: str) -> str:
+    """A network's name that can be part of the name of a file. Only for new networks: DEL takes any."""
+    if len(name) > LONGEST_NAME:
+        raise CniError(Code.BAD_CONFIG, f"name: {name[:20]}… is longer than {LONGEST_NAME} characters")
+    return name
 
 
 def checked_type(kind: object, where: str) -> str:

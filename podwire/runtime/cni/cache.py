@@ -22,6 +22,8 @@ _log = logging.getLogger("podwire.runtime.cni")
 
 FORMAT = 2
 """1 had no envelope and no checksum."""
+BY_HAND = "by-hand"
+"""The directory of attachments that `podwire cni add` made, below the state of CNI."""
 _SEPARATOR = "@"  # not allowed in the ids of CNI
 
 
@@ -117,7 +119,7 @@ class AttachmentCache:
 
 def manual_cache(state: Path, network: str) -> AttachmentCache:
     """The cache of what `podwire cni add` attached to one network, beside a runtime's own cache in the same state."""
-    return AttachmentCache(state / "by-hand" / network)
+    return AttachmentCache(state / BY_HAND / network)
 
 
 def _key(id_: str, ifname: str) -> str:

@@ -61,6 +61,11 @@ class Chain:
             failpoint(ADDED)
         return result or {}
 
+    def undo_add(self, attachment: CachedAttachment, failed: AddFailed) -> list[PluginFailed]:
+        """Calls DEL of the plugins that ran, when no process of their ADD is left. Returns the failures."""
+        self._plugins.kill_failed_add(attachment.id, attachment.ifname)
+        return self.delete(attachment, failed.ran, attachment.netns)
+
     def delete(self, attachment: CachedAttachment, plugins: Sequence[Object], netns: str) -> list[PluginFailed]:
         """Calls DEL of each plugin, the last first, whatever the others answer. Returns the failures."""
         network = attachment.network()
@@ -135,14 +140,21 @@ class Chain:
 
 
 def _result(kind: str, output: Object | None, version: str) -> Object:
-    """The result of ADD in the network's version; the plugin's own object, with unknown keys, where that fits."""
+    """The result of ADD in the network's version; the plugin's own object, with unknown keys, where that fits.
+
+    A plugin must answer in the version that it was asked in. Older ones answer in one of theirs, which is converted as
+    libcni does; a version that nobody knows has a meaning that nobody knows. Raises PluginFailed.
+    """
     try:
-        result = results.decode(output, version)
         if output is not None and output.get("cniVersion") == version:
+            results.decode(output, version)
             return output
-        return results.encode(result, version)
+        if output is not None:
+            versions.checked(output.get("cniVersion") or version)
+        return results.encode(results.decode(output, version), version)
     except CniError as error:
-        raise PluginFailed(kind, "ADD", f"printed an invalid result: {error}") from error
+        wrong = CniError(error.code, f"printed an invalid result: {error.msg}", error.details)
+        raise PluginFailed(kind, "ADD", wrong) from error
 
 
 def is_checkable(attachment: CachedAttachment) -> bool:

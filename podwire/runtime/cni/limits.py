@@ -10,12 +10,14 @@ class CniLimits:
     # One call of a plugin
     plugin: float = 60.0
     """After this time a plugin is killed."""
-    output: int = 4 << 20
-    """Bytes of stdout and stderr together."""
+    output: int = 1 << 20
+    """Bytes of stdout and stderr together; a plugin that writes more is killed."""
+    kill: float = 10.0
+    """From SIGKILL to the end of a plugin's process."""
     busy: float = 5.0
     """Wait for a program that is being written at this moment (ETXTBSY)."""
-    concurrent_pods: int = 32
-    """Pods for which plugins run at the same time; others wait."""
+    concurrent_pods: int = 16
+    """Pods for which plugins run at the same time; others wait. Each has a thread, which stays."""
 
     # Reconciler
     first_pause: float = 1.0

@@ -15,7 +15,8 @@ the others; all failures are reported, and the attachment leaves the cache when 
 it is `pending`: marked as leaving on disk, and retried by the reconciler.
 
 Locking: operations of one pod run one after the other (keyed lock), each to its end although its caller is cancelled,
-because a plugin must not be stopped halfway. GC excludes the other verbs of its network (gc_lock.py).
+because a plugin must not be stopped halfway. GC excludes the other verbs of its network (gc_lock.py). What a runtime
+that was killed has left running is killed before the first call (plugins.py).
 """
 
 import asyncio
@@ -99,6 +100,11 @@ class CniNetwork:
         self.on_attached: Callable[[str], None] = lambda _id: None
         self.on_detaching: Callable[[str], None] = lambda _id: None
         """Called from the event loop, before and after ADD, and before DEL."""
+        self._plugins.kill_orphaned_calls(self._was_added)  # before the first call of ours
+
+    def _was_added(self, id_: str, ifname: str) -> bool:
+        cached = self._cache.get(id_, ifname)
+        return cached is not None and cached.result is not None
 
     async def attach(self, pod: Attachment) -> tuple[str, ...]:
         """Attaches a pod to the default network. Returns its addresses, the preferred one first."""
@@ -210,7 +216,7 @@ class CniNetwork:
 
     def _undo_add(self, attachment: CachedAttachment, failed: AddFailed) -> PluginFailed:
         """Calls DEL of the plugins that ran. Returns the error of ADD, with those of DEL."""
-        failures = self._chain.delete(attachment, failed.ran, attachment.netns)
+        failures = self._chain.undo_add(attachment, failed)
         if failures:
             self._mark_leaving(attachment, failures)
             return failed.error.followed_by(failures)

@@ -10,7 +10,6 @@ Synchronous; called in worker threads. Every step is idempotent, and `remove` wo
 import contextlib
 import os
 import platform
-import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -28,6 +27,7 @@ from podwire.linux.errors import LinuxError, NoSuchMount
 from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.fs.overlay import mount_overlay
 from podwire.linux.fs.paths import open_in_root
+from podwire.linux.fs.trees import remove_path
 from podwire.linux.proc.namespaces import open_namespace
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import FailedPrecondition, Internal, InvalidArgument, NotFound
@@ -100,6 +100,13 @@ class Bundles:
     mapped_roots: Path
     """Where root file systems of pods with a user namespace are mounted: their root must reach them by path."""
     creating_cgroup: Lock = field(default_factory=Lock)
+
+    def ids(self) -> set[str]:
+        """Returns the ids of containers that have a directory."""
+        try:
+            return {path.name for path in self.directory.iterdir() if path.is_dir() and not path.is_symlink()}
+        except FileNotFoundError:
+            return set()
 
     def bundle(self, id_: str) -> Path:
         return self.directory / id_
@@ -347,7 +354,7 @@ class Bundles:
         self.unmount(id_)
         self.images.release(id_)
         for directory in (*(self.bundle(id_) / name for name in ("rootfs", "shim", LOWER)), self.mapped_roots / id_):
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_path(directory)
 
     def remove_cgroup_parent(self) -> None:
         """Removes the parent of all cgroups, if it is empty; runc makes one in systemd's tree, too."""

@@ -46,7 +46,7 @@ from podwire.runtime.cri.validation import check_container, new_id
 from podwire.runtime.hooks import ContainerDraft, Hooks
 from podwire.runtime.images import ImageError
 from podwire.runtime.limits import RuntimeLimits
-from podwire.runtime.records import ContainerRecord
+from podwire.runtime.records import ContainerRecord, keep_damaged
 from podwire.runtime.sandboxes.lifecycle import Sandboxes
 from podwire.runtime.sandboxes.sandbox import Sandbox
 
@@ -164,7 +164,7 @@ class Containers:
         """Undoes an interrupted CreateContainer."""
         await self._report_stopped(container, sandbox)
         await self._hooks.removed(sandbox, container)
-        await asyncio.to_thread(self._clear, container.record)
+        await asyncio.to_thread(self._clear, container.id)
 
     async def _report_stopped(self, container: Container, sandbox: Sandbox) -> None:
         """Sends NRI's StopContainer, once: the process is gone, or will never be."""
@@ -183,12 +183,13 @@ class Containers:
             raise FailedPrecondition(f"namespace_options.target_id: container {target.id} is not running")
         return target.record.pid
 
-    def _clear(self, record: ContainerRecord) -> None:
+    def _clear(self, id_: str) -> None:
         """Removes everything of a container, its record last."""
-        self._shim.delete(record.id)
-        self._bundles.remove(record.id)
+        self._shim.delete(id_)
+        self._bundles.remove(id_)
         failpoint(UNMOUNTED)
-        self._records.remove(record.id, Durability.PROCESS_DEATH)
+        keep_damaged(self._records, id_)
+        self._records.remove(id_, Durability.PROCESS_DEATH)
 
     async def start(self, container: Container) -> None:
         """StartContainer. A container that cannot be started is exited, with the reason."""
@@ -300,7 +301,7 @@ class Containers:
             await self._report_stopped(container, sandbox)
             await self._hooks.removed(sandbox, container)
             self._events.container(container.id, sandbox, "DELETED")
-            await asyncio.to_thread(self._clear, container.record)
+            await asyncio.to_thread(self._clear, container.id)
             self._containers.pop(container.id, None)
 
     async def _write(self, container: Container, **changes: Any) -> None:
@@ -318,10 +319,17 @@ class Containers:
 
     async def recover(self) -> None:
         """After a start: watches containers that run, and records the exit of those that ended meanwhile."""
+        records = await asyncio.to_thread(self._records.load)
+        lost = await asyncio.to_thread(self._bundles.ids) - set(records)  # their records are damaged or missing
+        orphans = {id_ for id_, record in records.items() if self._sandboxes.find(record.sandbox_id) is None}
+        damaged = await asyncio.to_thread(self._records.quarantined)
+        for id_ in lost - set(damaged):
+            if self._bundles.state(id_).exists():  # else it was being removed
+                self._sandboxes.lost.add("container", id_, "it has no record")
+        await asyncio.gather(*map(self._remove_orphan, lost | orphans))
         await asyncio.to_thread(self._records.sweep)
-        for record in (await asyncio.to_thread(self._records.load)).values():
-            if self._sandboxes.find(record.sandbox_id) is None:
-                await self._remove_orphan(record)
+        for record in records.values():
+            if record.id in orphans:
                 continue
             container = Container(record, pb.ContainerConfig.FromString(record.config))
             self._containers[record.id] = container
@@ -345,13 +353,13 @@ class Containers:
             elif container.record.state == "exited":
                 await self._report_stopped(container, sandbox)
 
-    async def _remove_orphan(self, record: ContainerRecord) -> None:
-        _log.warning("removing container without a sandbox", extra={"container": record.id})
+    async def _remove_orphan(self, id_: str) -> None:
+        """Removes a container whose record, or whose sandbox's record, is lost."""
+        _log.warning("removing orphaned container", extra={"container": id_})
         try:
-            await asyncio.to_thread(self._clear, record)
+            await asyncio.to_thread(self._clear, id_)
         except (ImageError, OSError) as error:
-            fields = {"container": record.id, "error": str(error)}
-            _log.error("cannot remove container without a sandbox", extra=fields)
+            _log.error("cannot remove orphaned container", extra={"container": id_, "error": str(error)})
 
     async def close(self) -> None:
         """Stops watching; containers go on."""

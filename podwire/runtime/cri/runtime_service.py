@@ -92,6 +92,9 @@ class RuntimeService:
         handlers = [pb.RuntimeHandler(name=name, features=self.features) for name in ("", NAME)]
         response = pb.StatusResponse(runtime_handlers=handlers)
         response.status.conditions.extend([pb.RuntimeCondition(type="RuntimeReady", status=True), network])
+        if lost := self.sandboxes.lost.message():
+            records = pb.RuntimeCondition(type="RecordsIntact", status=False, reason="RecordsLost", message=lost)
+            response.status.conditions.append(records)
         response.features.supplemental_groups_policy = True
         return response
 

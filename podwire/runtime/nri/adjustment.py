@@ -29,7 +29,7 @@ def apply_adjustment(
     for name in UNSUPPORTED:
         if any(field.name == name for field, _ in linux.ListFields()):
             raise InvalidArgument(f"adjust.linux.{name}: not supported by podwire's runtime")
-    limits = overlay_limits(draft.limits, linux.resources, "adjust.linux.resources")
+    limits = overlay_limits(draft.limits, linux.resources, "adjust.linux.resources", None)
     links = dict(draft.links)
     try:
         edits = cdi([device.name for device in adjust.CDI_devices]) if adjust.CDI_devices else {}

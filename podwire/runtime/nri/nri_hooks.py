@@ -11,6 +11,7 @@ from podwire.protocols.grpc_status import RpcError, Unavailable
 from podwire.protocols.nri import Event
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.names import PluginId
+from podwire.protocols.nri.oci import container_of
 from podwire.runtime.containers.container import Container
 from podwire.runtime.containers.lifecycle import Containers
 from podwire.runtime.hooks import ContainerDraft
@@ -122,7 +123,7 @@ class NriHooks:
     async def update(self, sandbox: Sandbox, container: Container, limits: Limits) -> Limits:
         message = self._message(container)
         resources = await self._host.update_container(pod_message(sandbox), message, from_limits(limits))
-        return overlay_limits(limits, resources, "update.linux.resources")
+        return overlay_limits(limits, resources, "update.linux.resources", message.linux.resources.devices)
 
     async def updated(self, sandbox: Sandbox, container: Container) -> None:
         await self._host.post_update_container(pod_message(sandbox), self._message(container))
@@ -139,7 +140,8 @@ class NriHooks:
 class ContainerUpdater:
     """Applies updates that plugins request by themselves (UpdateContainers)."""
 
-    def __init__(self) -> None:
+    def __init__(self, spec_of: Callable[[str], Mapping[str, Any]]) -> None:
+        self._spec_of = spec_of
         self.containers: Containers | None = None
         """Set once the runtime has its containers."""
 
@@ -153,7 +155,9 @@ class ContainerUpdater:
             _log.warning("plugin updated unknown container", extra={"container": update.container_id})
             return False
         try:
-            limits = overlay_limits(container.limits, update.linux.resources, "update.linux.resources")
+            requested = update.linux.resources
+            devices = container_of(self._spec_of(container.id)).linux.resources.devices if requested.devices else ()
+            limits = overlay_limits(container.limits, requested, "update.linux.resources", devices)
             await self.containers.set_limits(container, limits)
         except (RpcError, OSError) as error:
             fields = {"container": container.id, "error": str(error)}

@@ -1,6 +1,6 @@
 """Cgroup limits as NRI's LinuxResources, and back. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from google.protobuf.message import Message
@@ -53,11 +53,17 @@ def from_cri(resources: cri.LinuxContainerResources) -> pb.LinuxResources:
     return message
 
 
-def overlay_limits(limits: Limits, requested: pb.LinuxResources, where: str) -> Limits:
-    """Returns the limits with the requested resources. Raises InvalidArgument for what is unsupported."""
+def overlay_limits(
+    limits: Limits, requested: pb.LinuxResources, where: str, devices: Collection[pb.LinuxDeviceCgroup] | None
+) -> Limits:
+    """Returns the limits with the requested resources. Raises InvalidArgument for what is unsupported.
+
+    `devices` are the rules that are in force: a plugin may send them back with its update, and add none. None for an
+    adjustment, whose rules go into the specification.
+    """
     names = set(_set_fields(requested))
-    if where.startswith("adjust") or all(rule.allow for rule in requested.devices):
-        names.discard("devices")  # rules of an adjustment go into the specification; those of a creation stay in force
+    if devices is None or all(rule in devices for rule in requested.devices):
+        names.discard("devices")
     if unknown := sorted(names - SETTABLE):
         raise InvalidArgument(f"{where}.{unknown[0]}: not supported by podwire's runtime")
     changes: dict[str, Any] = {

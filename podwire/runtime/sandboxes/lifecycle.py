@@ -21,7 +21,8 @@ restart continues where the record says.
 
 A power loss may take a record that was not fsynced. Then only things that end with the machine were made: the fsync of
 step 2 comes before the first call of CNI. After a reboot a `ready` sandbox is `stopped` (another boot id), and DEL is
-called when it is stopped. Namespaces and cached attachments without a record are removed by `finish`.
+called when it is stopped. Namespaces and cached attachments without a record are removed by `finish`; so is
+what is left of a damaged one (records.py).
 """
 
 import asyncio
@@ -51,7 +52,7 @@ from podwire.runtime.cri.validation import check_sandbox, new_id, sandbox_name
 from podwire.runtime.hooks import Hooks
 from podwire.runtime.limits import RuntimeLimits
 from podwire.runtime.ports import Attachment, Network
-from podwire.runtime.records import SandboxRecord, record_directory
+from podwire.runtime.records import LostRecords, SandboxRecord, keep_damaged, record_directory
 from podwire.runtime.sandboxes.kernel import SandboxKernel
 from podwire.runtime.sandboxes.pod_files import write_pod_files
 from podwire.runtime.sandboxes.sandbox import Sandbox, attachment_of, pod_name
@@ -89,8 +90,10 @@ class Sandboxes:
         limits: RuntimeLimits | None = None,
         *,
         user_namespaces: bool = False,
+        lost: LostRecords | None = None,
     ) -> None:
         """`user_namespaces`: whether kernel and OCI runtime support those of pods."""
+        self.lost = lost or LostRecords()
         self._user_namespaces = user_namespaces
         self._records = records
         self._kernel = kernel
@@ -271,7 +274,7 @@ class Sandboxes:
                 return
             await self._hooks.remove_pod(sandbox)
             self._events.sandbox(sandbox, "DELETED")
-            await asyncio.to_thread(self._records.remove, sandbox.id, Durability.PROCESS_DEATH)
+            await asyncio.to_thread(self._forget, sandbox.id)
             self._sandboxes.pop(sandbox.id, None)
 
     async def _tear_down(self, sandbox: Sandbox) -> list[str]:
@@ -331,20 +334,36 @@ class Sandboxes:
                     await self._try_write(sandbox, state="stopped")
 
     async def finish(self) -> None:
-        """After a start: undoes interrupted RunPodSandbox calls, and removes orphaned attachments and namespaces."""
+        """After a start: undoes interrupted RunPodSandbox calls, and removes what is left of lost records.
+
+        All at the same time: one whose plugins hang must not delay the start of the runtime by more than one deadline.
+        """
         unfinished, self._unfinished = self._unfinished, []
-        for sandbox in unfinished:
-            await self._undo(sandbox, "the runtime was stopped during RunPodSandbox")
+        interrupted = "the runtime was stopped during RunPodSandbox"
+        await asyncio.gather(*(self._undo(sandbox, interrupted) for sandbox in unfinished))
         attached, pinned = await self._network.attached(), await asyncio.to_thread(self._kernel.pinned)
-        for id_ in (attached | pinned) - set(self._sandboxes):
-            _log.warning("removing orphaned sandbox", extra={"sandbox": id_})
-            failures = []
-            if id_ in attached:  # the id is enough: CNI has cached the rest
-                orphan = Attachment(id=id_, netns=self._kernel.network(id_), name="", namespace="", uid="")
-                failures = [failure] if (failure := await self._detach(orphan)) else []
-            if failures := failures or await asyncio.to_thread(self._kernel.remove, id_):
-                fields = {"sandbox": id_, "error": "; ".join(failures)}
-                _log.error("cannot remove orphaned sandbox", extra=fields)
+        damaged = set(await asyncio.to_thread(self._records.quarantined))
+        orphans = (attached | pinned | damaged) - set(self._sandboxes)
+        for id_ in orphans - damaged:
+            self.lost.add("sandbox", id_, "it has no record")
+        await asyncio.gather(*(self._remove_orphan(id_, attached=id_ in attached) for id_ in orphans))
+
+    async def _remove_orphan(self, id_: str, *, attached: bool) -> None:
+        """Removes what is left of a sandbox whose record is lost."""
+        _log.warning("removing orphaned sandbox", extra={"sandbox": id_})
+        failures = []
+        if attached:  # the id is enough: CNI has cached the rest
+            orphan = Attachment(id=id_, netns=self._kernel.network(id_), name="", namespace="", uid="")
+            failures = [failure] if (failure := await self._detach(orphan)) else []
+        if failures := failures or await asyncio.to_thread(self._kernel.remove, id_):
+            _log.error("cannot remove orphaned sandbox", extra={"sandbox": id_, "error": "; ".join(failures)})
+            return
+        await asyncio.to_thread(self._forget, id_)
+
+    def _forget(self, id_: str) -> None:
+        """Removes the record and its directory; damaged files are kept elsewhere."""
+        keep_damaged(self._records, id_)
+        self._records.remove(id_, Durability.PROCESS_DEATH)
 
     def pod(self, sandbox: Sandbox) -> Pod:
         """Returns what the specifications of its containers are built from."""

@@ -1,5 +1,6 @@
 """Programs and processes."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -97,6 +98,33 @@ def state(pid: int) -> bytes:
 def test_output_beyond_its_limit_ends_it():
     with pytest.raises(errors.TooMuchOutput, match="more than 1000 bytes"):
         shell("yes", limit=1000)
+
+
+def test_output_beyond_its_limit_is_freed_at_once():
+    """The error keeps a traceback, and that the frames: what was read must not wait for them."""
+    gc.disable()
+    try:
+        before = rss()
+        kept = []
+        for _ in range(20):
+            with pytest.raises(errors.TooMuchOutput) as raised:
+                shell("yes", limit=8 << 20)
+            kept.append(raised.value)
+        assert rss() - before < 80 << 20
+    finally:
+        gc.enable()
+
+
+def rss() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_background_processes_are_killed_with_the_group():
+    done = run(["sh", "-c", "sleep 60 & echo $!"], env=PATH, deadline=20, kill_group=True)
+    assert done.code == 0
+    until = time.monotonic() + 10
+    while state(int(done.stdout)) != b"Z":
+        assert time.monotonic() < until, "it lives on"
 
 
 def test_background_processes_are_not_waited_for(tmp_path):

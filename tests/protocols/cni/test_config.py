@@ -50,6 +50,7 @@ def test_the_highest_version_that_both_know_is_used(keys, version):
         pytest.param({"name": ...}, 7, "name: missing", id="no name"),
         pytest.param({"name": "../x"}, 7, "name", id="a path for a name"),
         pytest.param({"name": 5}, 6, "name", id="a number for a name"),
+        pytest.param({"name": "n" * 171}, 7, "longer than 170 characters", id="a long name"),
         pytest.param({"cniVersion": "9.9.9"}, 1, "9.9.9", id="a version of the future"),
         pytest.param({"cniVersion": "one"}, 6, "one", id="not a version"),
         pytest.param({"cniVersions": ["1.0"]}, 6, "1.0", id="no version among several"),

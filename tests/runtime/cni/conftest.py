@@ -68,9 +68,10 @@ class Node:
         """Plugins and verbs, in the order of the calls."""
         return [f"{each['plugin']} {each['verb']}" for each in self.calls()]
 
-    def cni(self, **values) -> CniNetwork:
+    def cni(self, state: Path | None = None, **values) -> CniNetwork:
         limits = CniLimits(**values)
-        return CniNetwork(Conflists(self.configs), Plugins([self.bin], limits), self.cache, limits=limits)
+        plugins = Plugins([self.bin], limits, state=state)
+        return CniNetwork(Conflists(self.configs), plugins, self.cache, limits=limits)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from podwire.protocols.cni.caller import VARIABLE, Caller
 from podwire.protocols.grpc_status import DeadlineExceeded, FailedPrecondition, InvalidArgument, Unavailable, Unknown
 
 REFUSAL = json.dumps({"cniVersion": "1.1.0", "code": 7, "msg": "no such range", "details": "10.9.0.0/16"})
@@ -49,6 +50,8 @@ async def test_the_environment_is_made_from_scratch(node, network, pod, monkeypa
     await network.attach(pod)
     [call] = node.calls()
     env = {key: value for key, value in call["env"].items() if key != "LC_CTYPE"}  # Python's own
+    caller = Caller.parse(env.pop(VARIABLE))
+    assert (caller.pid, caller.call) == (os.getpid(), 1)
     assert env == {
         "CNI_COMMAND": "ADD",
         "CNI_CONTAINERID": "c0ffee",
@@ -228,6 +231,8 @@ async def test_the_cache_is_readable_by_root_only(node, network, pod):
             {"stdout": '{"ips": [{"address": "10.1.0.3/24", "interface": 4}]}'}, "no interface 4", id="no link"
         ),
         pytest.param({"stdout": '{"ips": 7}'}, "list", id="wrong types"),
+        pytest.param({"stdout": '{"cniVersion": "9.9.9"}'}, "code 1: .*9.9.9 is not supported", id="no such version"),
+        pytest.param({"stdout": '{"cniVersion": "new"}'}, "code 6: .*'new' is not a version", id="not a version"),
         pytest.param({"stdout": "[" * 100_000}, "invalid JSON", id="depth"),
         pytest.param({"stdout": "x" * (5 << 20)}, "more than", id="five megabytes"),
     ],
@@ -306,6 +311,22 @@ async def test_a_missing_plugin_makes_the_network_not_ready(node, network):
     assert "plugin absent does not exist in" in network.not_ready_reason()
     node.network("one")
     assert network.not_ready_reason() == ""
+
+
+async def test_a_network_name_that_is_too_long_makes_the_network_not_ready(node, network, pod):
+    node.network("one", name="n" * 190)
+    assert "longer than 170 characters" in network.not_ready_reason()
+    with pytest.raises(Unavailable, match="longer than 170 characters"):
+        await network.attach(pod)
+    node.network("one", name="n" * 170)
+    await network.attach(pod)
+    await network.detach(pod)
+    assert await network.attached() == set()
+
+
+async def test_a_network_of_too_many_plugins_is_refused(node, network):
+    node.network(*["one"] * 101)
+    assert "plugins: 101 are more than 100" in network.not_ready_reason()
 
 
 async def test_without_a_network_attach_fails_with_the_reason(node, network, pod):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from podwire.cniplugins.install import install
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.protocols.cni.config import VALID_ATTACHMENTS
-from podwire.protocols.grpc_status import DeadlineExceeded
+from podwire.protocols.grpc_status import DeadlineExceeded, FailedPrecondition
 from podwire.runtime.cni import Reconciler
 from podwire.runtime.ports import Attachment
 
@@ -135,6 +136,102 @@ async def test_a_hanging_plugin_is_killed_with_its_children_for_each_verb(node, 
 
 
 _ADDED = """[ $CNI_COMMAND != ADD ] || echo '{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/24"}]}';"""
+
+
+LEAVING = """#!/bin/sh
+cat >/dev/null
+SESSION sleep 600 >/dev/null 2>&1 &
+echo $! >>$0.pids
+"""
+"""Answers nothing with exit code 0, and leaves a child."""
+
+
+@pytest.mark.parametrize("session", ["", "setsid"])
+async def test_children_of_a_failed_add_do_not_pile_up(node, pod, session):
+    program = node.plugin("leaves", LEAVING.replace("SESSION", session))
+    node.network("leaves")
+    network = node.cni()
+    for _ in range(3):
+        with pytest.raises(FailedPrecondition, match="no address"):
+            await network.attach(pod)
+    children = [int(line) for line in program.with_name("leaves.pids").read_text().split()]
+    assert len(children) == 6, "one of each ADD and DEL"
+    await until(lambda: not any(map(_lives, children[::2])))
+    if not session:
+        await until(lambda: not any(map(_lives, children)))
+    for child in filter(_lives, children):  # those of DEL, which succeeded, in sessions of their own
+        os.kill(child, signal.SIGKILL)
+    await network.close()
+
+
+ORPHANED = """#!/bin/sh
+cat >/dev/null
+echo $CNI_COMMAND $$ >>"$0.calls"
+[ $CNI_COMMAND = ADD ] || exit 0
+setsid sh -c 'echo child $$ >>"$0.calls"; while [ ! -e "$0.open" ]; do sleep 0.05; done; >"$0.lease"' "$0"
+"""
+CALLER = """
+import asyncio, sys
+from pathlib import Path
+from podwire.runtime.cni import CniNetwork, Conflists, Plugins
+from podwire.runtime.ports import Attachment
+configs, programs, cache, netns = sys.argv[1:]
+network = CniNetwork(Conflists(Path(configs)), Plugins([Path(programs)], state=Path(cache)), Path(cache))
+asyncio.run(network.attach(Attachment(id="c0ffee", netns=netns, name="a", namespace="default", uid="a")))
+"""
+
+
+def attaching(node):
+    """Another process that attaches a pod."""
+    words = [sys.executable, "-c", CALLER, node.configs, node.bin, node.cache, "/proc/self/ns/net"]
+    return subprocess.Popen(list(map(str, words)))
+
+
+async def test_an_add_does_not_outlive_the_del_of_the_next_runtime(node, pod):
+    """The caller is killed while ADD waits; what it started must not take anything when DEL has released all."""
+    program = node.plugin("orphaned", ORPHANED)
+    calls, gate, lease = (program.with_name(f"orphaned.{name}") for name in ("calls", "open", "lease"))
+    node.network("orphaned")
+    node.cache.mkdir()
+    caller = attaching(node)
+    await until(lambda: calls.exists() and "child" in calls.read_text())
+    pids = [int(line.split()[1]) for line in calls.read_text().splitlines()]
+    assert len(pids) == 2
+    assert all(map(_lives, pids))
+    other = node.cni(state=node.cache)
+    assert all(map(_lives, pids)), "their caller lives: it is not our call"
+    caller.kill()
+    caller.wait()
+    network = node.cni(state=node.cache)
+    assert not any(map(_lives, pids))
+    await network.detach(pod)
+    gate.touch()
+    await asyncio.sleep(0.2)
+    assert not lease.exists()
+    assert await network.attached() == set()
+    await other.close()
+    await network.close()
+
+
+DAEMON = """#!/bin/sh
+cat >/dev/null
+[ $CNI_COMMAND = ADD ] || exit 0
+setsid sh -c 'echo $$ >$0.pid; exec sleep 600' $0 >/dev/null 2>&1 &
+while [ ! -s $0.pid ]; do sleep 0.01; done
+"""
+
+
+async def test_a_daemon_that_a_successful_add_left_is_spared(node, pod):
+    """Such a plugin starts it on purpose, in a session of its own: it is spared also by the next runtime."""
+    program = node.plugin("daemon", f"{DAEMON}{_ADDED}\n")
+    node.network("daemon")
+    node.cache.mkdir()
+    assert await asyncio.to_thread(attaching(node).wait) == 0
+    pid = int(program.with_name("daemon.pid").read_text())
+    network = node.cni(state=node.cache)
+    assert _lives(pid)
+    os.kill(pid, signal.SIGKILL)
+    await network.close()
 
 
 async def test_the_deadline_of_a_plugin_is_that_of_its_ipam_too(node, tmp_path):

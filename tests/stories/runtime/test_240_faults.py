@@ -175,6 +175,36 @@ async def test_pods_can_be_removed_while_the_disk_is_full(own, kubelet_of):
     own.stop()
 
 
+async def test_a_runtime_is_started_on_a_full_disk_and_lets_pods_go(own, kubelet_of):
+    small_disk(own)
+    own.start()
+    async with kubelet_of(own) as cri:
+        pods = [await cri.run() for _ in range(3)]
+        ids = [await cri.start(pod) for pod in pods]
+        pid = await cri.pid(ids[0])
+        own.kill()
+        own.space.output("sh", "-c", f"cat /dev/zero > {own.state}/filler 2> /dev/null || true")
+        own.start()
+        assert (await cri.status(ids[0])).state == pb.CONTAINER_RUNNING
+        assert await cri.pid(ids[0]) == pid
+        await cri("StopContainer", container_id=ids[0], timeout=2)
+        await cri("RemoveContainer", container_id=ids[0])
+        await cri("StopPodSandbox", pod_sandbox_id=pods[0].id)
+        await cri("RemovePodSandbox", pod_sandbox_id=pods[0].id)
+        await cri("StopPodSandbox", pod_sandbox_id=pods[1].id)
+        own.restart()
+        states = {item.id: item.state for item in (await cri("ListPodSandbox")).items}
+        assert states == {pods[1].id: pb.SANDBOX_NOTREADY, pods[2].id: pb.SANDBOX_READY}
+        await cri("RemovePodSandbox", pod_sandbox_id=pods[1].id)
+        await cri.remove(pods[2])
+        assert own.leases() == []
+        assert own.leaks() == []
+        own.space.output("rm", own.state / "filler")
+        await cri.remove(await cri.run())
+    assert own.stop() == 0
+    assert "Traceback" not in own.log.read_text()
+
+
 def files(pid):
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 

@@ -19,6 +19,7 @@ from podwire.failpoints import KNOWN
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import RpcError
 from tests.eventually import eventually_async
+from tests.stories.runtime.support import NETWORK
 
 SOAK = bool(os.environ.get("PODWIRE_SOAK"))
 SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
@@ -58,6 +59,46 @@ async def settle(cri):
         return not (await cri("ListPodSandbox")).items
 
     await eventually_async(gone, 20)
+
+
+LATE = """#!/bin/sh
+input=$(cat)
+if [ $CNI_COMMAND = ADD ] && [ -e "$0.slow" ]; then
+    : >"$0.begun"
+    setsid sh -c 'while [ ! -e "$0.open" ]; do sleep 0.05; done' "$0"
+fi
+printf '%s' "$input" | /usr/lib/cni/bridge
+"""
+
+
+async def test_an_add_does_not_go_on_after_the_runtime_that_called_it(own, kubelet_of):
+    """It would take a lease after the DEL of the next runtime, and nobody would ever release it."""
+    programs = own.prefix / "opt/cni/bin"
+    programs.mkdir(parents=True)
+    late = programs / "late"
+    late.write_text(LATE)
+    late.chmod(0o755)
+    own.plugins = [programs, *own.plugins]
+    own.configure({**NETWORK, "plugins": [{**NETWORK["plugins"][0], "type": "late"}]})
+    own.start()
+    async with kubelet_of(own) as cri:
+        kept = await cri.run()
+        slow, begun, gate = (Path(f"{late}.{name}") for name in ("slow", "begun", "open"))
+        slow.touch()
+        running = asyncio.create_task(cri.refused("RunPodSandbox", config=cri.pod_config("victim")))
+        await eventually_async(begun.exists, 10)
+        own.kill()
+        await running
+        slow.unlink()
+        own.start()
+        gate.touch()
+        assert [line for line in own.processes().values() if str(late) in line] == []
+        assert own.leases() == [kept.ip]
+        assert "killed plugin processes of a runtime that died" in own.log.read_text()
+        await cri.run(cri.pod_config("victim"))
+        await settle(cri)
+    assert own.stop() == 0
+    assert own.leaks() == []
 
 
 @pytest.mark.parametrize("point", SAMPLE)

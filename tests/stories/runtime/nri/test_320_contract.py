@@ -9,6 +9,7 @@ import pytest
 from podwire.nri import Adjustment, Updates
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import FailedPrecondition, RpcError
+from podwire.protocols.nri import nri_pb2 as nri
 from tests.eventually import eventually_async
 
 POD = ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"]
@@ -266,6 +267,25 @@ async def test_limits_are_set_by_plugins_at_create_at_update_and_unasked(seat):
     assert limit(group, "pids", "pids.max", "pids.max") == 79
     failed = await plugin.update_containers(Updates().set("nobody", pids_limit=1).set(id_, memory_swap=1))
     assert [each.container_id for each in failed] == ["nobody", id_]
+
+
+async def test_an_update_cannot_give_devices_and_may_repeat_those_of_the_container(seat):
+    cri, plugin, _ = seat
+    id_ = await cri.start(await cri.run(), name="app")
+    in_force = plugin.last_calls["PostStartContainer"][1].linux.resources.devices
+    assert in_force
+    repeated = nri.ContainerUpdate(container_id=id_)
+    repeated.linux.resources.devices.extend(in_force)
+    assert await plugin.update_containers(Updates([repeated])) == []
+    added = nri.ContainerUpdate(container_id=id_)
+    rule = added.linux.resources.devices.add(allow=True, type="b", access="rwm")
+    rule.major.value, rule.minor.value = 7, 0
+    assert [update.container_id for update in await plugin.update_containers(Updates([added]))] == [id_]
+    plugin.answers["UpdateContainer"] = Updates([added])
+    error = await cri.refused(
+        "UpdateContainerResources", container_id=id_, linux=pb.LinuxContainerResources(cpu_shares=300)
+    )
+    assert "devices" in str(error)
 
 
 def limit(group, controller, old, new):
