@@ -6,36 +6,39 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from benchmarks import scale
 from benchmarks.api import KUBE
 from benchmarks.figures import Figure, Peer
 from benchmarks.machine import CannotMeasure, on_core
 from benchmarks.server import TOKEN, Server, serving
 from benchmarks.workload import NAMESPACE, PODS, pod
 
-WATCHERS = 100
-RATE = 50
 PEERS = {"p50": Peer(KUBE, 6, 1.0), "p99": Peer(KUBE, 9, 1.0)}
+CROWDS = ((100, 50, PEERS), (500, 250, dict.fromkeys(("p50", "p99", "write p50"))))
+"""Watchers, changes a second, and what is told of them."""
 
 
 def measure(seconds: float) -> Iterator[Figure]:
-    with serving() as server:
-        server.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        server.call("POST", PODS, pod("pod-0"))
-        told = _watchers(server, seconds)
-    for name, peer in PEERS.items():
-        yield Figure(
-            group=f"{WATCHERS} watchers of a Pod that changes {RATE} times a second",
-            what=f"sent → seen, {name}",
-            value=told[name],
-            unit=" ms",
-            peer=peer,
-        )
+    for watchers, rate, peers in CROWDS:
+        with serving() as server:
+            server.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            server.call("POST", PODS, pod("pod-0"))
+            told = _watchers(server, watchers, rate, seconds)
+        for name, peer in peers.items():
+            yield Figure(
+                group=f"{watchers} watchers of a Pod that changes {rate} times a second",
+                what=name if name.startswith("write") else f"sent → seen, {name}",
+                value=told[name],
+                unit=" ms",
+                peer=peer,
+            )
+    yield from scale.mixed_watches()
 
 
-def _watchers(server: Server, seconds: float) -> dict[str, float]:
+def _watchers(server: Server, watchers: int, rate: int, seconds: float) -> dict[str, float]:
     """In a process of their own, so that the clients do not wait for each other's Python."""
     command = [*on_core(-1), sys.executable, "-m", "benchmarks.watchers"]
-    numbers = [str(server.port), str(WATCHERS), str(RATE), str(max(1.0, seconds))]
+    numbers = [str(server.port), str(watchers), str(rate), str(max(1.0, seconds))]
     done = subprocess.run(
         [*command, *numbers], capture_output=True, text=True, check=False, env={**os.environ, "BENCH_TOKEN": TOKEN}
     )

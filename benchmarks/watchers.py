@@ -14,6 +14,7 @@ import ssl
 import statistics
 import sys
 import time
+from collections import deque
 from typing import cast
 
 import uvloop
@@ -58,15 +59,17 @@ def _head(method: str, path: str) -> bytes:
     return f"{method} {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n".encode()
 
 
-async def patch(port: int, context: ssl.SSLContext, rate: float, seconds: float) -> int:
-    """Patch at a steady rate, late or not; the number of patches."""
+async def patch(port: int, context: ssl.SSLContext, rate: float, seconds: float, took: list[float]) -> int:
+    """Patch at a steady rate, late or not; the number of patches. `took` gets the milliseconds of each."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-    answers = asyncio.create_task(_drain(reader))
+    sent: deque[float] = deque()
+    answers = asyncio.create_task(_drain(reader, sent, took))
     begin, count = time.perf_counter(), int(rate * seconds)
     for number in range(count):
         await asyncio.sleep(begin + number / rate - time.perf_counter())
         body = b'{"metadata":{"annotations":{"bench-sent":"%d"}}}' % time.perf_counter_ns()
         head = _head("PATCH", f"{PODS}/pod-0") + b"Content-Type: application/merge-patch+json\r\n"
+        sent.append(time.perf_counter())
         writer.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
     await asyncio.sleep(SETTLE)
     writer.close()
@@ -74,9 +77,11 @@ async def patch(port: int, context: ssl.SSLContext, rate: float, seconds: float)
     return count
 
 
-async def _drain(reader: asyncio.StreamReader) -> None:
-    while await reader.read(1 << 16):
-        pass
+async def _drain(reader: asyncio.StreamReader, sent: deque[float], took: list[float]) -> None:
+    """Read the answers, which come in the order of the requests."""
+    while data := await reader.read(1 << 16):
+        now = time.perf_counter()
+        took += [(now - sent.popleft()) * 1e3 for _ in range(data.count(b"HTTP/1.1 "))]
 
 
 async def main(port: int, watchers: int, rate: float, seconds: float) -> dict[str, float]:
@@ -89,17 +94,19 @@ async def main(port: int, watchers: int, rate: float, seconds: float) -> dict[st
         status = await watcher.opened
         if b" 200 " not in status:
             raise SystemExit(f"watch: {status.decode()}")
-    await patch(port, context, rate, 0.5)
+    took: list[float] = []
+    await patch(port, context, rate, 0.5, took)
     ages.clear()
+    took.clear()
     gc.freeze()
     gc.disable()  # the clients' pauses are not the server's
-    sent = await patch(port, context, rate, seconds)
+    sent = await patch(port, context, rate, seconds, took)
     for wire in wires:
         wire.close()
     if len(ages) != sent * watchers:
         raise SystemExit(f"{sent} patches to {watchers} watchers, but {len(ages)} events were seen")
     cuts = statistics.quantiles(ages, n=100)
-    return {"p50": cuts[49], "p99": cuts[98], "max": max(ages)}
+    return {"p50": cuts[49], "p99": cuts[98], "max": max(ages), "write p50": statistics.median(took)}
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from podwire.protocols.k8sapi.server_side import Answer, Request
-from podwire.protocols.storage import Item, Page, Watch
+from podwire.protocols.storage import Condition, Item, Page, Watch
 
 Query = Sequence[tuple[str, str]]
 
@@ -61,6 +61,16 @@ class Store(Protocol):
         """Returns the revision of the deletion, durable when it returns. Raises Stale."""
         ...
 
-    def watch(self, prefix: str, *, after: int) -> Watch:
-        """Returns a watch on changes under `prefix` above revision `after`. Gone is raised here or by `next`."""
+    async def select(self, prefix: str, conditions: Sequence[Condition], *, scope: str) -> Page | None:
+        """Returns the present items under `scope`, itself under `prefix`, that meet all conditions, in order.
+
+        None when the store has no index to answer that from: then the caller lists and reads.
+        """
+        ...
+
+    def watch(self, prefix: str, *, after: int, trigger: Condition | None = None) -> Watch:
+        """Returns a watch on changes under `prefix` above revision `after`. Gone is raised here or by `next`.
+
+        With a trigger, changes whose item meets that condition neither now nor before may be left out.
+        """
         ...

@@ -1,7 +1,9 @@
 """Tap point between the API server and its store: records writes."""
 
+from collections.abc import Sequence
+
 from podwire.interfaces import Tap
-from podwire.protocols.storage import Item, Page, Watch
+from podwire.protocols.storage import Condition, Item, Page, Watch
 from podwire.store import AnyStore
 from podwire.trace.participants import API_SERVER, STORE
 from podwire.transports.tapped import Stored, Tapped
@@ -45,8 +47,11 @@ class _TappedStore:
         with self._tapped.call(f"delete {key}", Stored()):
             return await self._store.delete(key, expected=expected)
 
-    def watch(self, prefix: str, *, after: int) -> Watch:
-        return self._store.watch(prefix, after=after)
+    async def select(self, prefix: str, conditions: Sequence[Condition], *, scope: str) -> Page | None:
+        return await self._store.select(prefix, conditions, scope=scope)
+
+    def watch(self, prefix: str, *, after: int, trigger: Condition | None = None) -> Watch:
+        return self._store.watch(prefix, after=after, trigger=trigger)
 
     async def compact(self, revision: int) -> None:
         await self._store.compact(revision)

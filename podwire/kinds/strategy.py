@@ -77,6 +77,10 @@ class SelectableField:
         value: Any = obj
         for part in self.path:
             value = value.get(part) if isinstance(value, Mapping) else None
+        return self.shown(value)
+
+    def shown(self, value: Any) -> str:
+        """Returns the text of the field's value; None is a field that is not set."""
         if value is None:
             return self.absent
         if isinstance(value, bool):

@@ -14,10 +14,13 @@ increasing and never reused. Readers see the state at a revision; watchers get e
     └── StoreUnavailable write or read: no answer; a write may or may not have happened
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
+
+Derived = TypeVar("Derived")
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -38,15 +41,72 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 class Change:
     """One step of the log. `item` is None for a deletion, `previous` None for a creation.
 
-    Every watcher is handed the same Change, so what one reader derives from it (`notes`) serves all;
-    the store itself never looks in there.
+    Every watcher is handed the same Change, so what one reader derives from it (`notes`) serves all. A change may stay
+    in a history for hours, and what was derived from it is many times its size: the notes exist only from `share` to
+    `unshare`, which the store calls around the time in which most watchers read it.
     """
 
     revision: int
     key: str
     item: Item | None
     previous: Item | None
-    notes: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    notes: dict[Any, Any] | None = field(default=None, compare=False, repr=False)
+
+    def share(self) -> None:
+        object.__setattr__(self, "notes", {})
+
+    def unshare(self) -> None:
+        object.__setattr__(self, "notes", None)
+
+    def derived(self, name: Any, derive: Callable[[], Derived]) -> Derived:
+        """Returns what `derive` returns, called once for all readers while the change is shared."""
+        if self.notes is None:
+            return derive()
+        if name not in self.notes:
+            self.notes[name] = derive()
+        value: Derived = self.notes[name]
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A text of every item under a prefix, by which a store finds items and chooses the watches that want a change.
+
+    Two fields with the same name read the same text.
+    """
+
+    name: str
+    read: Callable[[Item], str] = field(compare=False, repr=False)
+    """Called with any item under the prefix; must not raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A field, and the text that it must have or must not have."""
+
+    field: Field
+    text: str
+    equal: bool = True
+
+    def accepts(self, text: str) -> bool:
+        return (text == self.text) is self.equal
+
+
+def has_texts(item: Item, conditions: Iterable[Condition]) -> bool:
+    """Returns whether an item meets all conditions; each field is read once."""
+    texts: dict[str, str] = {}
+    for condition in conditions:
+        name = condition.field.name
+        if name not in texts:
+            texts[name] = condition.field.read(item)
+        if not condition.accepts(texts[name]):
+            return False
+    return True
+
+
+def text_of(change: Change, item: Item, field: Field) -> str:
+    """Returns a field's text of an item of a change, read once for all readers while the change is shared."""
+    return change.derived((item.revision, field.name), lambda: field.read(item))
 
 
 @dataclass(frozen=True, slots=True)

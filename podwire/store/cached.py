@@ -2,8 +2,18 @@
 
 from collections.abc import Sequence
 
-from podwire.protocols.storage import Change, Item, Page, StorageError, StoreUnavailable, TooLarge, Watch
+from podwire.protocols.storage import (
+    Change,
+    Condition,
+    Item,
+    Page,
+    StorageError,
+    StoreUnavailable,
+    TooLarge,
+    Watch,
+)
 from podwire.store.broadcast import QUEUE, Broadcaster
+from podwire.store.field_index import FieldIndexes
 from podwire.store.history import Window
 from podwire.store.versions import Versions
 
@@ -26,6 +36,7 @@ class CachedStore:
     def __init__(self, versions: Versions, *, keep: Window, queue: int = QUEUE) -> None:
         self._versions = versions
         self._broadcaster = Broadcaster(versions.history, queue=queue)
+        self._indexes = FieldIndexes(versions)
         self._keep = keep
         self._until_shrink = SHRINK_EVERY
         self._closed = False
@@ -49,10 +60,15 @@ class CachedStore:
         self._refuse_when_closed()
         return self._versions.page(prefix, at=at, after=after, limit=limit)
 
-    def watch(self, prefix: str, *, after: int) -> Watch:
+    async def select(self, prefix: str, conditions: Sequence[Condition], *, scope: str) -> Page | None:
+        """The present items under `scope` that meet all conditions, by the indexes of `prefix`."""
+        self._refuse_when_closed()
+        return await self._indexes.select(prefix, conditions, scope)
+
+    def watch(self, prefix: str, *, after: int, trigger: Condition | None = None) -> Watch:
         """Changes under `prefix` (or of one key, when it does not end in '/') above `after`; raises Gone."""
         self._refuse_when_closed()
-        return self._broadcaster.subscribe(prefix, after)
+        return self._broadcaster.subscribe(prefix, after, trigger)
 
     def _publish(self, changes: Sequence[Change]) -> None:
         """Makes changes visible: first to readers, then to watchers."""

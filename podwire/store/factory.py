@@ -5,10 +5,11 @@ sqlite:// or nothing                        a file in the data directory
 etcd://HOST:PORT[,HOST:PORT…][?OPTIONS]     options: prefix=/registry, ca=FILE, cert=FILE and key=FILE for TLS
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from podwire.protocols.storage import Item, Page, Watch
+from podwire.protocols.storage import Condition, Item, Page, Watch
 from podwire.store.encryption import PLAIN, Encryption
 from podwire.store.errors import BadUrl
 from podwire.store.memory import MemoryStore
@@ -35,7 +36,9 @@ class AnyStore(Protocol):
 
     async def delete(self, key: str, *, expected: int) -> int: ...
 
-    def watch(self, prefix: str, *, after: int) -> Watch: ...
+    async def select(self, prefix: str, conditions: Sequence[Condition], *, scope: str) -> Page | None: ...
+
+    def watch(self, prefix: str, *, after: int, trigger: Condition | None = None) -> Watch: ...
 
     async def compact(self, revision: int) -> None: ...
 

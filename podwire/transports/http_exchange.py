@@ -6,7 +6,9 @@ Every exception of a handler becomes a Status, never a traceback.
 import asyncio
 import gzip
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
@@ -72,7 +74,7 @@ class Exchanges:
             return closing(error)
         answer = await self._ask(asked)
         if isinstance(answer, Stream):
-            return await self._stream(request, answer)
+            return await self._stream(request, compressed(asked, answer) if answer.whole else answer)
         if isinstance(answer, Upgrade):
             return await self._upgrade(request, asked, answer)
         if isinstance(answer, Tunnel):
@@ -267,6 +269,26 @@ async def _whole(asked: Request, answer: Response, *, last: bool) -> web.StreamR
             headers = (*headers, ("Content-Encoding", "gzip"))
             body = await asyncio.to_thread(gzip.compress, body, 1)
     return WholeReply(answer.status, (("Content-Type", answer.content_type), *headers), body, last=last)
+
+
+def compressed(asked: Request, stream: Stream) -> Stream:
+    """Compresses a long body for a client that accepts it, in a thread, chunk by chunk."""
+    headers = (*stream.headers, ("Vary", "Accept-Encoding"))
+    if not takes_gzip(asked.headers.get("accept-encoding", "")):
+        return replace(stream, headers=headers)
+    return replace(stream, headers=(*headers, ("Content-Encoding", "gzip")), chunks=_gzipped(stream.chunks))
+
+
+async def _gzipped(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    compressor = zlib.compressobj(1, wbits=zlib.MAX_WBITS | 16)
+    try:
+        async for chunk in chunks:
+            if part := await asyncio.to_thread(compressor.compress, chunk):
+                yield part
+        yield compressor.flush()
+    finally:
+        if (close := getattr(chunks, "aclose", None)) is not None:
+            await close()
 
 
 def takes_gzip(accepted: str) -> bool:

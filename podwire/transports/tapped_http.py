@@ -94,12 +94,13 @@ class _CallScope:
 
 
 class _Chunks:
-    """Chunks of a stream, each reported as it passes; closing them ends the call, whether or not it had begun."""
+    """Chunks of a stream, each event reported as it passes; closing them ends the call, whether or not it had begun."""
 
     def __init__(self, chunks: AsyncIterator[bytes], call: Call, asked: TappedRequest, answer: Stream) -> None:
         self._chunks = chunks
         self._call = call
         self._ended = False
+        self._events = not answer.whole
         call.answered(TappedExchange(asked, answer.content_type, b""), str(answer.status))
 
     def __aiter__(self) -> "_Chunks":
@@ -114,7 +115,8 @@ class _Chunks:
         except BaseException as error:  # the tap is told how the stream ended, cancellation included
             self._end(error)
             raise
-        self._call.event(chunk)
+        if self._events:
+            self._call.event(chunk)
         return chunk
 
     async def aclose(self) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from podwire.apiserver import Assembled
-from podwire.protocols.k8sapi.server_side import Answer, BodyTooLarge, Certificate, Request, Stream
+from podwire.protocols.k8sapi.server_side import Answer, BodyTooLarge, Certificate, Request, Response, Stream
 from podwire.protocols.storage import Item, Page
 from podwire.store.memory import MemoryStore
 from tests.eventually import eventually_async
@@ -182,6 +182,9 @@ class Api:
 
     async def call(self, method: str, url: str, body: Any = None, **rest: Any) -> Reply:
         answer = await self.ask(method, url, body, **rest)
+        if isinstance(answer, Stream) and answer.whole:
+            whole = b"".join([chunk async for chunk in answer.chunks])
+            answer = Response(status=answer.status, body=whole, headers=answer.headers)
         assert not isinstance(answer, Stream), f"{method} {url} streams"
         headers = {name.lower(): value for name, value in answer.headers}
         warnings = [value for name, value in answer.headers if name == "Warning"]

@@ -318,6 +318,27 @@ async def test_large_bodies_are_compressed_for_clients_that_accept_it(served, se
         assert await response.read() == body[:1000]
 
 
+async def test_a_long_body_in_chunks_is_compressed_for_clients_that_accept_it(served, session):
+    parts = [b"%d " % number * 10_000 for number in range(20)]
+
+    async def handler(_request: Request) -> Stream:
+        async def chunks() -> AsyncIterator[bytes]:
+            for part in parts:
+                yield part
+
+        return Stream(chunks=chunks(), whole=True)
+
+    server = await served(handler)
+    async with session.get(url(server, "/"), headers={"Accept-Encoding": "gzip"}) as response:
+        assert response.headers["Content-Encoding"] == "gzip"
+        assert response.headers["Vary"] == "Accept-Encoding"
+        compressed = await response.read()
+        assert gzip.decompress(compressed) == b"".join(parts)
+    async with session.get(url(server, "/"), headers={"Accept-Encoding": "identity"}) as response:
+        assert "Content-Encoding" not in response.headers
+        assert await response.read() == b"".join(parts)
+
+
 async def test_a_head_request_gets_the_length_but_no_body(served):
     server = await served(hello)
     answer = await raw(server, b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")

@@ -5,7 +5,7 @@ out managedFields, encoding, writing) is done where the records go, in the threa
 """
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -165,6 +165,10 @@ class Entry:
         if isinstance(answer, Response):
             self.record(PANIC if failed else COMPLETE, answer)
             return replace(answer, headers=(*answer.headers, (HEADER, self.id)))
+        if isinstance(answer, Stream) and answer.whole:
+            self.event["responseStatus"] = {"metadata": {}, "code": answer.status}
+            chunks = CountedChunks(self._read_whole(answer), self._end)
+            return replace(answer, chunks=chunks, headers=(*answer.headers, (HEADER, self.id)))
         self.record(STARTED, answer)
         if isinstance(answer, Stream):
             chunks = CountedChunks(answer.chunks, self._end)
@@ -176,6 +180,16 @@ class Entry:
             await release()
 
         return replace(answer, release=release_and_record)
+
+    async def _read_whole(self, answer: Stream) -> AsyncIterator[bytes]:
+        """Yields the chunks of a long body; the event of its end has the body, if the policy wants that."""
+        parts = []
+        async for chunk in answer.chunks:
+            if self._decision.level is Level.REQUEST_RESPONSE:
+                parts.append(chunk)
+            yield chunk
+        self._ended = True
+        self.record(COMPLETE, Response(status=answer.status, body=b"".join(parts), content_type=answer.content_type))
 
     def _end(self) -> None:
         if not self._ended:

@@ -3,14 +3,14 @@
 import asyncio
 import base64
 import binascii
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from podwire.apiserver.limits import Limits
 from podwire.apiserver.ports import Store
 from podwire.apiserver.read import selection as select
-from podwire.apiserver.read.selection import Selection, View
+from podwire.apiserver.read.selection import Selection
 from podwire.apiserver.request.call import Call, integer_option, revision_option
 from podwire.apiserver.request.response import ListMeta
 from podwire.protocols.k8sapi.codec import MAX_INT
@@ -26,6 +26,7 @@ from podwire.protocols.k8sapi.status import (
     not_found,
 )
 from podwire.protocols.storage import Gone, Item, NotYet, Page
+from podwire.tasks.slices import in_slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +72,17 @@ async def list_(store: Store, call: Call, limits: Limits) -> Listing:
     paging = _paging(request, resource.scope(call.namespace))
     if paging.at is None:
         await wait_for_revision(store, revision_option(request) or 0, limits)
-    if paging.at is None and paging.after is None and (one := _key_of_name(call, selection)):
+    if paging.at is None and paging.after is None and (one := key_of_name(call, selection)):
         return await _list_one(store, one, selection)
+    scope = resource.scope(call.namespace)
     try:
         if selection.everything:
-            return await _list_all(store, resource.scope(call.namespace), paging)
-        return await _list_selected(store, resource.scope(call.namespace), selection, paging, limits.scan_keys)
+            return await _list_all(store, scope, paging)
+        if paging.at is None and selection.fields and (page := await _select(store, call, selection)) is not None:
+            return _cut(page, scope, paging)
+        return await _list_selected(store, scope, selection, paging, limits.scan_keys)
     except Gone as error:
-        raise _expired(paging, resource.scope(call.namespace)) from error
+        raise _expired(paging, scope) from error
     except NotYet as error:
         raise too_large(error.revision, error.current) from error
 
@@ -108,19 +112,33 @@ def too_large(revision: int, current: int) -> ApiError:
     )
 
 
-def _key_of_name(call: Call, selection: Selection) -> str:
+def key_of_name(call: Call, selection: Selection) -> str:
     """Returns the only storage key that a selection by name can match; '' when it may be in any namespace."""
     everywhere = call.resource.kind.namespaced and not call.namespace
-    if everywhere or not selection.narrow or "/" in selection.narrow:
+    if everywhere or not selection.name or "/" in selection.name:
         return ""
-    return call.resource.key(call.namespace, selection.narrow)
+    return call.resource.key(call.namespace, selection.name)
+
+
+async def present(store: Store, call: Call, selection: Selection) -> tuple[list[Item], int]:
+    """Returns the selected objects as they are now, and the revision of that."""
+    if one := key_of_name(call, selection):
+        listing = await _list_one(store, one, selection)
+        return listing.items, listing.meta.revision
+    page = await _select(store, call, selection) if selection.fields else None
+    if page is None:
+        page = await store.list(call.resource.scope(call.namespace))
+        if selection.everything:
+            return list(page.items), page.revision
+        return [item async for item in in_slices(page.items) if selection.picks(item)], page.revision
+    return list(page.items), page.revision
 
 
 async def _list_one(store: Store, key: str, selection: Selection) -> Listing:
     """Lists by metadata.name as a get: no scan, regardless of the namespace's size."""
     revision = store.revision
     item = await store.get(key)
-    items = [item] if item is not None and selection.picks(View(item)) else []
+    items = [item] if item is not None and selection.picks(item) else []
     return Listing(items, ListMeta(max(revision, *(item.revision for item in items), 0)))
 
 
@@ -129,20 +147,39 @@ async def _list_all(store: Store, scope: str, paging: Paging) -> Listing:
     return Listing(list(page.items), _meta(page, scope, page.items[-1] if page.more else None))
 
 
+async def _select(store: Store, call: Call, selection: Selection) -> Page | None:
+    """Returns the selected objects by the store's indexes; None when it has none."""
+    scope = call.resource.scope(call.namespace)
+    page = await store.select(call.resource.prefix, selection.fields, scope=scope)
+    if page is None or selection.labels is None:
+        return page
+    items = [item async for item in in_slices(page.items) if selection.picks_labels(item)]
+    return replace(page, items=tuple(items))
+
+
+def _cut(page: Page, scope: str, paging: Paging) -> Listing:
+    """Returns the part of a selection that a client asked for."""
+    items = [item for item in page.items if paging.after is None or item.key > paging.after]
+    if not paging.limit or len(items) <= paging.limit:
+        return Listing(items, ListMeta(page.revision))
+    items = items[: paging.limit]
+    return Listing(items, _meta(page, scope, items[-1], count=False))
+
+
 async def _list_selected(store: Store, scope: str, selection: Selection, paging: Paging, scan_keys: int) -> Listing:
     """Scans page by page, all at the first page's revision, until the limit is reached."""
-    found: list[Item] = []
+    items: list[Item] = []
     after, at = paging.after, paging.at
     while True:
         page = await store.list(scope, at=at, after=after, limit=scan_keys if paging.limit else 0)
         at = page.revision
-        for item in page.items:
-            if paging.limit and len(found) == paging.limit:
-                return Listing(found, _meta(page, scope, found[-1], count=False))
-            if selection.picks(View(item)):
-                found.append(item)
+        async for item in in_slices(page.items):
+            if paging.limit and len(items) == paging.limit:
+                return Listing(items, _meta(page, scope, items[-1], count=False))
+            if selection.picks(item):
+                items.append(item)
         if not page.more:
-            return Listing(found, ListMeta(page.revision))
+            return Listing(items, ListMeta(page.revision))
         after = page.items[-1].key
 
 

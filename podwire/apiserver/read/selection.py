@@ -1,67 +1,53 @@
 """Label and field selectors of list, watch and deletecollection, as one predicate over stored bytes."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
+from podwire.apiserver.read.fields import field_of
 from podwire.kinds import stored
 from podwire.kinds.resource import Resource
-from podwire.kinds.stored import Object
-from podwire.kinds.strategy import EVERY_KIND, SelectableField
+from podwire.kinds.strategy import EVERY_KIND
 from podwire.objects.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import bad_request
-from podwire.protocols.storage import Change, Item
+from podwire.protocols.storage import Change, Condition, Item, has_texts, text_of
 
 SELECTOR_LIMIT = 64 * 1024
 
 
-class View:
-    """A stored object as selectors see it, decoded lazily and once."""
-
-    __slots__ = ("_labels", "_obj", "item")
-
-    def __init__(self, item: Item) -> None:
-        self.item = item
-        self._labels: Mapping[str, str] | None = None
-        self._obj: Object | None = None
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        if self._labels is None:
-            self._labels = stored.labels(self.item.value)
-        return self._labels
-
-    @property
-    def obj(self) -> Object:
-        if self._obj is None:
-            self._obj = stored.unpack(self.item)
-        return self._obj
-
-
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selects objects. `narrow` is the one requested name, so that nothing else need be read; `unpack` converts objects
-    whose fields differ from their stored form."""
+    """Selects objects by labels and by fields, both read from stored bytes."""
 
     labels: LabelSelector | None = None
-    fields: FieldSelector | None = None
-    narrow: str = ""
-    unpack: Callable[[Item], Object] | None = None
-    readers: Mapping[str, SelectableField] = field(default_factory=dict)
-    """The fields that the resource lets clients select by, by name."""
+    fields: tuple[Condition, ...] = ()
+    name: str = ""
+    """The one requested name, so that nothing else need be read."""
+    namespace: str = ""
+    """The one requested namespace, of a list or watch of all."""
 
     @property
     def everything(self) -> bool:
-        return self.labels is None and self.fields is None
+        return self.labels is None and not self.fields
 
-    def picks(self, view: View) -> bool:
+    @property
+    def trigger(self) -> Condition | None:
+        """A condition that names the one text of a field which all selected objects have."""
+        return next((condition for condition in self.fields if condition.equal), None)
+
+    def picks(self, item: Item) -> bool:
         """Returns whether a stored object is selected."""
-        if self.labels is not None and not self.labels.matches(view.labels):
+        return self.picks_labels(item) and has_texts(item, self.fields)
+
+    def picks_labels(self, item: Item) -> bool:
+        return self.labels is None or self.labels.matches(stored.labels(item.value))
+
+    def picks_of(self, change: Change, item: Item) -> bool:
+        """`picks` of an item of a change; what is read of it serves all watches."""
+        if self.labels is not None and not self.labels.matches(
+            change.derived((item.revision, "labels"), lambda: stored.labels(item.value))
+        ):
             return False
-        if self.fields is None:
-            return True
-        return self.fields.matches(_Values(self.unpack(view.item) if self.unpack else view.obj, self.readers))
+        return all(condition.accepts(text_of(change, item, condition.field)) for condition in self.fields)
 
 
 def of(request: Request, resource: Resource) -> Selection:
@@ -71,14 +57,12 @@ def of(request: Request, resource: Resource) -> Selection:
         return Selection()
     if len(label_text) > SELECTOR_LIMIT or len(field_text) > SELECTOR_LIMIT:
         raise bad_request(f"selector is longer than {SELECTOR_LIMIT} characters")
-    readers = {reader.name: reader for reader in (*EVERY_KIND, *resource.selectable)}
-    fields = _fields(field_text, readers) if field_text else None
+    selector = _parsed(field_text)
     return Selection(
         _labels(label_text) if label_text else None,
-        fields,
-        (fields and fields.exact("metadata.name")) or "",
-        resource.unpack if resource.as_read else None,
-        readers,
+        _conditions(selector, resource),
+        selector.exact("metadata.name") or "",
+        (selector.exact("metadata.namespace") or "") if resource.kind.namespaced else "",
     )
 
 
@@ -89,15 +73,22 @@ def _labels(text: str) -> LabelSelector:
         raise bad_request(f"unable to parse requirement: {error}") from error
 
 
-def _fields(text: str, readers: Mapping[str, SelectableField]) -> FieldSelector:
+def _parsed(text: str) -> FieldSelector:
     try:
-        selector = parse_fields(text)
+        return parse_fields(text)
     except ValueError as error:
         raise bad_request(str(error)) from error
+
+
+def _conditions(selector: FieldSelector, resource: Resource) -> tuple[Condition, ...]:
+    selectable = {field.name: field for field in (*EVERY_KIND, *resource.selectable)}
     for requirement in selector.requirements:
-        if requirement.field not in readers:
+        if requirement.field not in selectable:
             raise bad_request(f"field label not supported: {requirement.field}")
-    return selector
+    return tuple(
+        Condition(field_of(resource, selectable[requirement.field]), requirement.value, requirement.equal)
+        for requirement in selector.requirements
+    )
 
 
 def exact_fields(text: str) -> tuple[tuple[str, str], ...]:
@@ -108,23 +99,6 @@ def exact_fields(text: str) -> tuple[tuple[str, str], ...]:
     except ValueError:
         return ()
     return tuple((requirement.field, requirement.value) for requirement in requirements if requirement.equal)
-
-
-class _Values(Mapping[str, str]):
-    """An object's fields by dotted path, as the strings that field selectors compare."""
-
-    def __init__(self, obj: Mapping[str, Any], readers: Mapping[str, SelectableField]) -> None:
-        self._obj = obj
-        self._readers = readers
-
-    def __getitem__(self, name: str) -> str:
-        return self._readers[name].text(self._obj)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 def transition(change: Change, selection: Selection) -> str:
@@ -138,12 +112,9 @@ def transition(change: Change, selection: Selection) -> str:
 def _picked(change: Change, selection: Selection, item: Item | None) -> bool:
     if item is None or selection.everything:
         return item is not None
-    if selection.narrow and not named(change.key, selection.narrow):
+    if selection.name and not named(change.key, selection.name):
         return False
-    view = change.notes.get(item.revision)
-    if view is None:
-        view = change.notes[item.revision] = View(item)
-    return selection.picks(view)
+    return selection.picks_of(change, item)
 
 
 def named(key: str, name: str) -> bool:

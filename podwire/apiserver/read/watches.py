@@ -16,12 +16,13 @@ import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from podwire.apiserver.limits import Limits
 from podwire.apiserver.ports import Store
 from podwire.apiserver.read import selection as select
-from podwire.apiserver.read.lists import wait_for_revision
-from podwire.apiserver.read.selection import Selection, View
+from podwire.apiserver.read.lists import key_of_name, present, wait_for_revision
+from podwire.apiserver.read.selection import Selection
 from podwire.apiserver.request.call import Call, boolean_option, integer_option, revision_option
 from podwire.apiserver.request.negotiation import Form, Shown
 from podwire.apiserver.request.response import Renderer
@@ -31,11 +32,17 @@ from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi.server_side import Request, Stream
 from podwire.protocols.k8sapi.status import ApiError, Reason, forbidden, invalid_object, not_supported
 from podwire.protocols.storage import Change, Gone, Item, SlowWatcher, StorageError, Watch
+from podwire.tasks.slices import in_slices
 
 _log = logging.getLogger("podwire.apiserver.read.watches")
 
 CHUNK = 256 * 1024
 """Bytes of frames that are sent together; also the most that a slow reader of a large collection holds in memory."""
+
+FEW = 16
+"""Changes that are sent as one chunk, whatever their size."""
+
+Queued = TypeVar("Queued")
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -119,22 +126,27 @@ async def _chunks(
     store: Store, call: Call, options: WatchOptions, frames: "_Frames", clock: Clock, limits: Limits
 ) -> AsyncGenerator[bytes, None]:
     """Yields 1. the initial state, if requested, 2. changes and bookmarks until the lifetime is over."""
-    scope = call.resource.scope(call.namespace)
     after = store.revision if options.after is None else options.after
     if options.initial:
-        page = await store.list(scope)
-        after = page.revision
-        present = [item for item in page.items if options.selection.everything or options.selection.picks(View(item))]
+        items, after = await present(store, call, options.selection)
         call.initialized()
-        for chunk in _chunked(frames.event("ADDED", item) for item in present):
+        items.reverse()
+        async for chunk in _chunked(frames.event("ADDED", item) for item in _popped(items)):
             yield chunk
         if options.initial_bookmark:
             yield frames.bookmark(after, initial_end=True)
     call.initialized()
-    with contextlib.closing(store.watch(scope, after=after)) as subscription:
+    with contextlib.closing(_subscribe(store, call, options.selection, after)) as subscription:
         async with contextlib.aclosing(_live(subscription, options, frames, clock, limits)) as live:
             async for chunk in live:
                 yield chunk
+
+
+def _subscribe(store: Store, call: Call, selection: Selection, after: int) -> Watch:
+    """Watches the one key that a selection by name can match, else the changes that meet one of its conditions."""
+    if one := key_of_name(call, selection):
+        return store.watch(one, after=after)
+    return store.watch(call.resource.scope(call.namespace), after=after, trigger=selection.trigger)
 
 
 async def _live(
@@ -151,25 +163,40 @@ async def _live(
             yield frames.bookmark(subscription.revision)
             due = min(now + limits.bookmark_every, last) if now < last else end
             continue
-        try:
-            async with asyncio.timeout(due - now):
-                changes = await subscription.next()
-        except TimeoutError:
+        if not (changes := subscription.drain()):
+            try:
+                async with asyncio.timeout(due - now):
+                    changes = await subscription.next()
+            except TimeoutError:
+                continue
+        if len(changes) <= FEW:
+            chunk = b"".join([frames.change(change, options.selection) for change in changes])
+            changes = []
+            if chunk:
+                yield chunk
             continue
-        for chunk in _chunked(frames.change(change, options.selection) for change in changes):
+        changes.reverse()
+        async for chunk in _chunked(frames.change(change, options.selection) for change in _popped(changes)):
             yield chunk
 
 
-def _chunked(frames: Iterable[bytes]) -> Iterator[bytes]:
-    """Joins frames into chunks; no more is prepared than the client reads."""
+def _popped(queue: list[Queued]) -> Iterator[Queued]:
+    """Yields the last one first, and lets go of each: what a client has been sent is not kept until the rest is."""
+    while queue:
+        yield queue.pop()
+
+
+async def _chunked(frames: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Joins frames into chunks; no more is prepared than the client reads. Yields to other tasks between chunks."""
     ready: list[bytes] = []
     size = 0
-    for frame in frames:
+    async for frame in in_slices(frames):
         ready.append(frame)
         size += len(frame)
         if size >= CHUNK:
             yield b"".join(ready)
             ready, size = [], 0
+            await asyncio.sleep(0)
     if size:
         yield b"".join(ready)
 
@@ -201,11 +228,7 @@ class _Frames:
             return b""
         if self._note is None:
             return self.event(kind, _shown(change, kind))
-        note = (*self._note, kind)
-        frame: bytes | None = change.notes.get(note)
-        if frame is None:
-            frame = change.notes[note] = self.event(kind, _shown(change, kind))
-        return frame
+        return change.derived((*self._note, kind), lambda: self.event(kind, _shown(change, kind)))
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         metadata: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}

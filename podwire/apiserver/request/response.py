@@ -1,6 +1,7 @@
 """Renders answers in the negotiated form: object, Table or metadata; single, listed or watched."""
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,14 +10,21 @@ import msgspec
 from podwire.apiserver.request.negotiation import Form, Shown
 from podwire.kinds import stored
 from podwire.kinds.resource import Resource
-from podwire.protocols.k8sapi.server_side import Request, Response
+from podwire.protocols.k8sapi.server_side import Request, Response, Stream
 from podwire.protocols.k8sapi.status import ApiError, bad_request
 from podwire.protocols.storage import Item
+from podwire.tasks.slices import in_slices
 
 GO_TRUE = ("1", "t", "T", "true", "TRUE", "True")
 INCLUDE = ("None", "Metadata", "Object")
 WARNINGS_LENGTH, WARNING_LENGTH = 4096, 256
 """Characters of all warnings together, and of each one when these are exceeded; upstream's numbers."""
+
+CHUNK = 256 * 1024
+"""Bytes of a list that are sent together."""
+
+STREAM_ITEMS, STREAM_BYTES = 100, 2 << 20
+"""Lists of more than so many items, and bytes as stored, are sent in chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +60,49 @@ class Renderer:
 
     def many(self, items: Sequence[Item], meta: ListMeta) -> bytes:
         """Renders a list."""
+        head, render, tail = self.list_parts(meta)
+        return b"%b%b%b" % (head, b",".join(map(render, items)), tail)
+
+    async def streamed(self, items: list[Item], meta: ListMeta) -> AsyncIterator[bytes]:
+        """Renders a list in chunks, so that it is never in memory as a whole, and other tasks run in between.
+
+        Takes the items away as they are rendered: an object that changes meanwhile is not kept for the slow reader.
+        """
+        head, render, tail = self.list_parts(meta)
+        ready, size = [head], 0
+        items.reverse()
+        async for rendered in in_slices(render(items.pop()) for _ in range(len(items))):
+            ready.append(rendered)
+            ready.append(b",")
+            size += len(rendered)
+            if size >= CHUNK and items:
+                yield b"".join(ready)
+                ready, size = [], 0
+                await asyncio.sleep(0)
+        if ready[-1] == b",":
+            ready.pop()
+        yield b"".join([*ready, tail])
+
+    def list_parts(self, meta: ListMeta) -> tuple[bytes, Callable[[Item], bytes], bytes]:
+        """Returns the beginning of a list, the function that renders each item, and the end."""
+        kind, render = self._resource.kind, self._resource.serve
         if self._form.shown is Shown.TABLE:
-            return self.table(items, meta.encode())
+            return self._table_head(meta.encode(), columns=True), self._row, b"]}"
         if self._form.shown is Shown.METADATA:
             head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%b"' % self._form.version.encode()
-            each: Iterable[bytes] = map(self._partial, items)
+            render = self._partial
         else:
-            kind = self._resource.kind
             head = b'{"kind":"%b","apiVersion":"%b"' % (kind.list_kind.encode(), kind.api_version.encode())
-            each = map(self._resource.serve, items)
-        return b'%b,"metadata":%b,"items":[%b]}' % (head, meta.encode(), b",".join(each))
+        return b'%b,"metadata":%b,"items":[' % (head, meta.encode()), render, b"]}"
 
     def table(self, items: Iterable[Item], meta: bytes, *, columns: bool = True) -> bytes:
         """Renders a Table; within a watch only the first one has columns."""
-        rows = b",".join(map(self._row, items))
+        return b"%b%b]}" % (self._table_head(meta, columns=columns), b",".join(map(self._row, items)))
+
+    def _table_head(self, meta: bytes, *, columns: bool) -> bytes:
         definitions = stored.encode(self._resource.columns()) if columns else b"null"
         head = b'{"kind":"Table","apiVersion":"meta.k8s.io/%b"' % self._form.version.encode()
-        return b'%b,"metadata":%b,"columnDefinitions":%b,"rows":[%b]}' % (head, meta, definitions, rows)
+        return b'%b,"metadata":%b,"columnDefinitions":%b,"rows":[' % (head, meta, definitions)
 
     def _single_table(self, item: Item) -> bytes:
         return self.table([item], stored.encode({"resourceVersion": str(item.revision)}))
@@ -117,6 +151,14 @@ def warning(text: str) -> str:
     plain = "".join(character if character.isprintable() and character.isascii() else "?" for character in text)
     escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{escaped}"'
+
+
+def list_answer(request: Request, renderer: Renderer, items: list[Item], meta: ListMeta) -> Response | Stream:
+    """Returns a list: whole, or in chunks if it is long. An indented one is whole."""
+    long = len(items) > STREAM_ITEMS and sum(len(item.value) for item in items) > STREAM_BYTES
+    if not long or request.option("pretty") in GO_TRUE:
+        return answer(request, renderer.many(items, meta))
+    return Stream(chunks=renderer.streamed(items, meta), whole=True)
 
 
 def error_response(error: ApiError) -> Response:

@@ -8,7 +8,7 @@ from podwire.apiserver.read import lists, watches
 from podwire.apiserver.request import bodies, offload
 from podwire.apiserver.request.bodies import Body
 from podwire.apiserver.request.call import Call, WriteOptions, boolean_option, integer_option, write_options
-from podwire.apiserver.request.response import Renderer, answer
+from podwire.apiserver.request.response import Renderer, answer, list_answer
 from podwire.apiserver.write import patches, server_side_apply
 from podwire.apiserver.write.deletion import Deleted, DeleteOptions, options_of
 from podwire.apiserver.write.updates import Write, another_uid
@@ -48,7 +48,7 @@ async def get(engine: Engine, call: Call) -> Answer:
 async def list_(engine: Engine, call: Call) -> Answer:
     listing = await lists.list_(engine.store, call, engine.limits)
     renderer = Renderer(call.resource, call.form, call.request, engine.clock.wall())
-    return answer(call.request, renderer.many(listing.items, listing.meta))
+    return list_answer(call.request, renderer, listing.items, listing.meta)
 
 
 async def watch(engine: Engine, call: Call) -> Answer:

@@ -78,6 +78,8 @@ class Stream:
     status: int = 200
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
+    whole: bool = False
+    """The chunks are one long body, such as a list, and not events that come over time."""
 
 
 class Socket(Protocol):

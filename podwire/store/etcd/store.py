@@ -7,7 +7,18 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
-from podwire.protocols.storage import Gone, Item, KeyExists, NotYet, Page, Stale, StorageError, StoreUnavailable, Watch
+from podwire.protocols.storage import (
+    Condition,
+    Gone,
+    Item,
+    KeyExists,
+    NotYet,
+    Page,
+    Stale,
+    StorageError,
+    StoreUnavailable,
+    Watch,
+)
 from podwire.store.broadcast import QUEUE, Broadcaster
 from podwire.store.cached import refuse_too_large
 from podwire.store.encryption import PLAIN, Encryption
@@ -134,10 +145,14 @@ class EtcdStore:
         remove = pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=self._layout.raw(key)))
         return (await self._txn(key, expected, [remove])).header.revision
 
-    def watch(self, prefix: str, *, after: int) -> Watch:
+    async def select(self, prefix: str, conditions: Sequence[Condition], *, scope: str) -> Page | None:  # noqa: ARG002
+        """None: reads are etcd's own, and it has no index."""
+        return None
+
+    def watch(self, prefix: str, *, after: int, trigger: Condition | None = None) -> Watch:
         """Changes under `prefix` (or of one key, when it does not end in '/') above `after`; raises Gone."""
         self._refuse_when_closed()
-        return self._broadcaster.subscribe(prefix, after)
+        return self._broadcaster.subscribe(prefix, after, trigger)
 
     async def compact(self, revision: int) -> None:
         """Compacts below `revision`, here and in etcd."""

@@ -7,7 +7,7 @@ import pytest
 
 from podwire.apiserver.audit.log_file import encoded
 from podwire.apiserver.audit.policy import policy_of
-from podwire.protocols.k8sapi.server_side import Certificate
+from podwire.protocols.k8sapi.server_side import Certificate, Stream
 from podwire.store.memory import MemoryStore
 from tests.apiserver.support import ADMIN, CONFIGS
 
@@ -193,3 +193,37 @@ async def test_annotations_of_admission_are_part_of_the_event(audited, pod):
     assert event["annotations"]["pod-security.kubernetes.io/audit-violations"] == (
         'would violate PodSecurity "baseline:latest": host namespaces (hostPID=true)'
     )
+
+
+@pytest.mark.parametrize("level", ["Metadata", "RequestResponse"])
+async def test_a_list_that_is_sent_in_chunks_is_recorded_when_it_has_ended(audited, config, level):
+    api, events = await audited({"level": level})
+    for number in range(110):
+        await api.made(CONFIGS, config(f"c{number}", x="y" * 20_000))
+    events()
+
+    answer = await api.ask("GET", CONFIGS)
+    assert isinstance(answer, Stream)
+    assert [each["stage"] for each in events()] == ["RequestReceived"]
+    body = b"".join([chunk async for chunk in answer.chunks])
+    await answer.chunks.aclose()
+
+    [complete] = events()
+    assert (complete["stage"], complete["responseStatus"]["code"]) == ("ResponseComplete", 200)
+    assert complete.get("responseObject") == (msgspec.json.decode(body) if level == "RequestResponse" else None)
+
+
+async def test_a_list_that_its_client_leaves_is_recorded_once(audited, config):
+    api, events = await audited({"level": "Metadata"})
+    for number in range(110):
+        await api.made(CONFIGS, config(f"c{number}", x="y" * 20_000))
+    events()
+
+    answer = await api.ask("GET", CONFIGS)
+    await anext(answer.chunks)
+    await answer.chunks.aclose()
+
+    assert [(each["stage"], each.get("responseStatus", {}).get("code")) for each in events()] == [
+        ("RequestReceived", None),
+        ("ResponseComplete", 200),
+    ]

@@ -1,0 +1,36 @@
+import asyncio
+import time
+
+from podwire.tasks.slices import in_slices
+
+
+async def test_other_tasks_run_while_a_long_loop_goes_on():
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(count())
+    items = []
+    async for item in in_slices(range(64), seconds=0.001):
+        time.sleep(0.0005)  # noqa: ASYNC251 - the work of the loop
+        items.append(item)
+    other.cancel()
+    assert items == list(range(64))
+    assert turns >= 3
+
+
+async def test_a_short_loop_is_not_interrupted():
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        turns += 1
+
+    other = asyncio.create_task(count())
+    assert [item async for item in in_slices(range(100), seconds=60)] == list(range(100))
+    assert turns == 0
+    await other
