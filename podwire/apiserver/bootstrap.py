@@ -13,7 +13,7 @@ from podwire.apiserver.identity.default_policy import Default
 from podwire.apiserver.identity.role_aggregation import RoleAggregation
 from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.write.updates import Write
-from podwire.kinds.flowcontrol import defaults as flow_defaults
+from podwire.kinds.builtin.flowcontrol import defaults as flow_defaults
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object, pack, unpack
 from podwire.objects.times import rfc3339

@@ -1,16 +1,13 @@
-"""The built-in resources: each kind of the table joined with its schema, Strategy and conversion."""
+"""The built-in resources: each kind of the table joined with its schema and Strategy."""
 
 from functools import partial
 
 from podwire.kinds.apply.builtin import builtin_types
-from podwire.kinds.autoscaling import from_v2, to_v2
-from podwire.kinds.core.event import from_core, to_core
-from podwire.kinds.dra import versions
-from podwire.kinds.resource import PREFIX, Conversion, Resource, storage_prefix
+from podwire.kinds.resource import PREFIX, Resource, storage_prefix
 from podwire.kinds.schema import Schemas
 from podwire.kinds.stored import Object
 from podwire.kinds.strategies import strategy_of
-from podwire.kinds.strategy import Strategy
+from podwire.kinds.strategy import Conversion, Strategy
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import FieldError
@@ -18,8 +15,7 @@ from podwire.protocols.k8sapi.status import FieldError
 
 def builtin_resources(schemas: Schemas) -> list[Resource]:
     """Returns the resources that are served from the start."""
-    converted = _conversions()
-    return [_resource(kind, schemas, converted.get(kind)) for kind in BUILTIN.all]
+    return [_resource(kind, schemas) for kind in BUILTIN.all]
 
 
 def storage_prefixes(name: str) -> list[str]:
@@ -55,11 +51,12 @@ def storage_prefixes(name: str) -> list[str]:
     return sorted(prefixes)
 
 
-def _resource(kind: Kind, schemas: Schemas, conversion: Conversion | None) -> Resource:
+def _resource(kind: Kind, schemas: Schemas) -> Resource:
     shape = schemas.shape(kind.api_version, kind.kind)
     if shape is None:
         raise LookupError(f"the installed schemas lack {kind.api_version} {kind.kind}")
     strategy = strategy_of(kind)
+    conversion = strategy.conversions.get(kind.version)
     as_stored = conversion if conversion is not None and conversion.validated_as_stored else None
     return Resource(
         kind=kind,
@@ -95,26 +92,3 @@ def _update_as_stored(
     strategy: Strategy, conversion: Conversion, new: Object, old: Object, subresource: str
 ) -> list[FieldError]:
     return strategy.errors_on_update(conversion.to_stored(new), conversion.to_stored(old), subresource)
-
-
-def _builtin(api_version: str, kind: str) -> Kind:
-    builtin = BUILTIN.of_kind(api_version, kind)
-    if builtin is None:
-        raise LookupError(f"the table of kinds lacks {api_version} {kind}")
-    return builtin
-
-
-def _conversions() -> dict[Kind, Conversion]:
-    """Returns the conversions of the kinds that are stored in another version."""
-    return {
-        _builtin("events.k8s.io/v1", "Event"): Conversion(_builtin("v1", "Event"), to_core, from_core),
-        _builtin("autoscaling/v1", "HorizontalPodAutoscaler"): Conversion(
-            _builtin("autoscaling/v2", "HorizontalPodAutoscaler"), to_v2, from_v2
-        ),
-        **{
-            _builtin(f"{versions.GROUP}/{version}", kind): Conversion(
-                _builtin(f"{versions.GROUP}/v1", kind), to_v1, from_v1, validated_as_stored=True
-            )
-            for version, kind, to_v1, from_v1 in versions.conversions()
-        },
-    }

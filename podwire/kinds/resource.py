@@ -10,7 +10,7 @@ from podwire.kinds.apply.ownership import Version
 from podwire.kinds.apply.types import DEDUCED, Type
 from podwire.kinds.shape import Report, Shape
 from podwire.kinds.stored import Object
-from podwire.kinds.strategy import CUSTOM, SelectableField, Strategy
+from podwire.kinds.strategy import CUSTOM, Conversion, SelectableField, Strategy
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import FieldError
 from podwire.protocols.storage import Item
@@ -23,17 +23,6 @@ def storage_prefix(kind: Kind, strategy: Strategy) -> str:
     if strategy is CUSTOM:
         return f"{PREFIX}{kind.group}/{kind.resource}/"
     return f"{PREFIX}{strategy.stored_as or kind.resource}/"
-
-
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """A kind that is stored in the form of another version."""
-
-    stored: Kind
-    to_stored: Callable[[Object], Object]
-    from_stored: Callable[[Object], Object]
-    validated_as_stored: bool = False
-    """Defaults and validation are those of the stored version, as are field names in errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

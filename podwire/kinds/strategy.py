@@ -2,7 +2,7 @@
 
 The names follow k8s.io/apiserver/pkg/registry/rest (RESTCreateStrategy, RESTUpdateStrategy, RESTDeleteStrategy); the
 order of the calls is in the docstrings of `apiserver`'s create, update and delete. A kind's module fills in what
-differs from the defaults below; `strategies.py` lists all of them.
+differs from the defaults below; `strategies.py` finds it.
 """
 
 import time
@@ -92,6 +92,17 @@ def selectable(name: str, *, stored: str = "", absent: str = "") -> SelectableFi
     return SelectableField(name, tuple((stored or name).split(".")), absent)
 
 
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A version of a kind that is stored in the form of another version."""
+
+    stored: Kind
+    to_stored: Callable[[Object], Object]
+    from_stored: Callable[[Object], Object]
+    validated_as_stored: bool = False
+    """Defaults and validation are those of the stored version, as are field names in errors."""
+
+
 EVERY_KIND = (selectable("metadata.name"), selectable("metadata.namespace"))
 """Fields of every kind that a fieldSelector may name."""
 
@@ -109,6 +120,8 @@ class Strategy:
     """Finalizers in the metadata must be qualified names or the well-known ones."""
     stored_as: str = ""
     """The storage key below /registry/ where it is not the resource's name; the keys are upstream's."""
+    conversions: Mapping[str, Conversion] = field(default_factory=dict)
+    """By version, for versions that are not stored as they are."""
 
     # Defaults, on every write
     parts: Parts = field(default_factory=dict)

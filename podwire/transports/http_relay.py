@@ -23,8 +23,7 @@ from podwire.protocols.k8sapi.server_side import Request, Response, Socket, Stre
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.streaming import spdy as spdy_frames
 from podwire.protocols.streaming import upgrading
-from podwire.protocols.streaming.channels import CLOSE, PROTOCOLS, V5
-from podwire.protocols.streaming.remote_command import Channel
+from podwire.protocols.streaming.channels import CLOSE, PROTOCOLS, V5, Channel
 from podwire.transports import http_upgrade_client, spdy_client
 from podwire.transports.http_client import keepalive_socket
 from podwire.transports.http_websocket_client import MAX_REFUSAL, FarSocket, HandshakeRefused, dial, raise_for_refusal

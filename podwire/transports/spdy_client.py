@@ -10,8 +10,7 @@ from contextlib import AsyncExitStack
 
 from podwire.interfaces import ByteStream
 from podwire.protocols.streaming import spdy
-from podwire.protocols.streaming.channels import CLOSE, V4, V5
-from podwire.protocols.streaming.remote_command import Channel
+from podwire.protocols.streaming.channels import CLOSE, V4, V5, Channel
 from podwire.transports import http_upgrade_client
 
 READ = 64 * 1024

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from podwire.interfaces import ByteStream
 from podwire.protocols.streaming import outcome, spdy
-from podwire.protocols.streaming.channels import CLOSE, V4, V5, half_close
-from podwire.protocols.streaming.remote_command import Channel
+from podwire.protocols.streaming.channels import CLOSE, V4, V5, Channel, half_close
 
 V3, V2 = "v3.channel.k8s.io", "v2.channel.k8s.io"
 VERSIONS = (V4, V3, V2)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podwire.kinds import autoscaling
+from podwire.kinds.builtin.autoscaling import horizontal_pod_autoscaler
 
 EVENTS = "/api/v1/namespaces/default/events"
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -191,12 +191,12 @@ def test_an_autoscaler_that_goes_to_the_old_version_and_back_is_the_same(spec, a
     metadata = {"name": "h", **({"annotations": annotations} if annotations else {})}
     obj = {"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2", "metadata": metadata, "spec": spec}
 
-    assert autoscaling.to_v2(autoscaling.from_v2(obj)) == obj
+    assert horizontal_pod_autoscaler.to_v2(horizontal_pod_autoscaler.from_v2(obj)) == obj
 
 
 @pytest.mark.parametrize("text", ["nonsense", "{}", "7", '"x"'])
 def test_a_handwritten_annotation_does_no_harm(text):
-    metadata = {"name": "h", "annotations": {"autoscaling.alpha.kubernetes.io/metrics": text}}
+    metadata = {"name": "h", "annotations": {"horizontal_pod_autoscaler.alpha.kubernetes.io/metrics": text}}
     obj = {"apiVersion": "autoscaling/v1", "metadata": metadata, "spec": {"maxReplicas": 3}}
 
-    assert autoscaling.to_v2(obj)["spec"] == {"maxReplicas": 3}
+    assert horizontal_pod_autoscaler.to_v2(obj)["spec"] == {"maxReplicas": 3}

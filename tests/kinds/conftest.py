@@ -67,6 +67,6 @@ def edit():
 @pytest.fixture
 def errors_of(spoiled):
     """A function: what creating the spoiled pod answers."""
-    from podwire.kinds.pod import validate
+    from podwire.kinds.builtin.core.pod import validate
 
     return lambda changes: [str(error) for error in validate.create(spoiled(changes))]

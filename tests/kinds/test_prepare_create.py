@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwire.kinds.pod.qos import qos_class
+from podwire.kinds.builtin.core.pod.qos import qos_class
 from podwire.kinds.strategies import strategy_of
 from podwire.kinds.strategy import CUSTOM
 from podwire.protocols.k8sapi.builtin import BUILTIN

@@ -1,14 +1,38 @@
-"""The table of strategies covers the built-in kinds, and the answers that differ from the defaults are upstream's."""
+"""Every built-in kind has one strategy, and the answers that differ from the defaults are upstream's."""
 
 import pytest
 
-from podwire.kinds.strategies import STRATEGIES, strategy_of
-from podwire.kinds.strategy import CUSTOM
+from podwire.kinds.builtin.apps import deployment
+from podwire.kinds.builtin.core.pod import strategy as pod
+from podwire.kinds.strategies import STRATEGIES, join_strategies, strategy_of
+from podwire.kinds.strategy import CUSTOM, Strategy
 from podwire.protocols.k8sapi.builtin import BUILTIN
 
 
-def test_every_built_in_kind_has_one_strategy():
-    assert {*STRATEGIES} == {(kind.group, kind.kind) for kind in BUILTIN.all}
+def test_the_strategy_of_a_kind_is_found_in_its_module():
+    assert STRATEGIES["apps", "Deployment"] is deployment.DEPLOYMENT
+    assert STRATEGIES["", "Pod"] is pod.POD
+
+
+def test_a_kind_without_rules_has_the_default_strategy():
+    assert STRATEGIES["", "Binding"] == Strategy(group="", kind="Binding")
+
+
+def test_a_strategy_of_a_kind_that_the_table_lacks_is_refused():
+    with pytest.raises(LookupError, match="the table of kinds lacks Deploymnet of group 'apps'"):
+        join_strategies(BUILTIN.all, [Strategy(group="apps", kind="Deploymnet")])
+
+
+def test_a_second_strategy_of_a_kind_is_refused():
+    again = Strategy(group="apps", kind="Deployment")
+    with pytest.raises(LookupError, match="Deployment of group 'apps' has two strategies"):
+        join_strategies(BUILTIN.all, [deployment.DEPLOYMENT, deployment.DEPLOYMENT, again])
+
+
+def test_conversions_belong_to_versions_that_are_served():
+    served = {(kind.group, kind.kind, kind.version) for kind in BUILTIN.all}
+    converted = {(*key, version) for key, strategy in STRATEGIES.items() for version in strategy.conversions}
+    assert converted <= served
 
 
 @pytest.mark.parametrize("kind", BUILTIN.all, ids=lambda kind: f"{kind.api_version}/{kind.kind}")

@@ -6,8 +6,7 @@ import contextlib
 import pytest
 
 from podwire.protocols.streaming import spdy
-from podwire.protocols.streaming.channels import half_close
-from podwire.protocols.streaming.remote_command import Channel
+from podwire.protocols.streaming.channels import Channel, half_close
 from podwire.transports.http_websocket_client import HandshakeRefused
 from podwire.transports.spdy_client import dial
 

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from podwire.protocols.streaming import outcome, spdy
-from podwire.protocols.streaming.channels import half_close
-from podwire.protocols.streaming.remote_command import Channel
+from podwire.protocols.streaming.channels import Channel, half_close
 from podwire.transports.spdy_server import V2, V3, V4, Frames, SpdyLimits, SpdySocket
 
 PING = bytes.fromhex("80030006 00 000004 00000001")

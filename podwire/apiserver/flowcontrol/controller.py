@@ -13,8 +13,8 @@ from podwire.apiserver.identity.authorization import Attributes
 from podwire.apiserver.identity.users import SYSTEM, User
 from podwire.apiserver.read.informer import follow
 from podwire.apiserver.write.updates import Write
-from podwire.kinds.flowcontrol import defaults
-from podwire.kinds.flowcontrol.strategy import dangling
+from podwire.kinds.builtin.flowcontrol import defaults
+from podwire.kinds.builtin.flowcontrol.strategy import dangling
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
 from podwire.objects.times import rfc3339

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from podwire.kinds.pod.qos import BEST_EFFORT, qos_class
+from podwire.kinds.builtin.core.pod.qos import BEST_EFFORT, qos_class
 
 Object = Mapping[str, Any]
 Requirement = Mapping[str, Any]

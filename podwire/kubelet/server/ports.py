@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from podwire.protocols.k8sapi.server_side import Request, Response, Tunnel, Upgrade
-from podwire.protocols.streaming.remote_command import Channel
+from podwire.protocols.streaming.channels import Channel
 
 
 class Conversations(Protocol):

@@ -29,7 +29,7 @@ from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Stre
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.prometheus import CONTENT_TYPE
 from podwire.protocols.streaming import portforward, spdy, upgrading
-from podwire.protocols.streaming.remote_command import Channel
+from podwire.protocols.streaming.channels import Channel
 
 OFFER_SECONDS = 30.0
 OUR_RUNTIME = "podwire"

@@ -1,7 +1,8 @@
-"""CEL's types, as values. What the library makes of them is `environment`'s business."""
+"""CEL's types and functions, as values. What the library makes of them is `environment`'s business."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +60,27 @@ def optional(inner: Type) -> Type:
 def struct(fields: Iterable[tuple[str, Type]]) -> Type:
     """An object whose fields are known; to select another is an error of compilation."""
     return Type("object", fields=tuple(fields))
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One overload. `compute` is given and gives Python values, opaque ones included; ValueError is an evaluation
+    error. Overloads whose parameters differ only within lists or maps are one at run time: they share `compute`."""
+
+    name: str
+    parameters: tuple[Type, ...]
+    returns: Type
+    compute: Callable[..., Any]
+    member: bool = True
+    optional: bool = False
+    """Gives an optional: none for what is empty, such as an empty list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """How values of an opaque type are kept: as texts that are equal when the values are."""
+
+    type: Type
+    python: tuple[Any, ...]
+    text: Callable[[Any], str]
+    value: Callable[[str], Any]

@@ -2,9 +2,8 @@
 
 In `sub`, `name:verb/verb>Kind` is a subresource, with the kind it takes where that is not the resource's own.
 
-`kinds/strategies.py` is a second table of the same kinds, on purpose: this one is what clients and servers of the API
-share (names, scope, verbs), and a client must not load rules, defaults and schemas with it; `protocols` may not import
-`kinds`. The two name the same kinds, one with and one without versions; `tests/kinds/test_strategies.py` compares them.
+This is the one table of kinds. Clients and servers share what it says (names, scope, verbs), and a client does not load
+rules, defaults and schemas with it: those of a kind that has any are below `kinds/builtin`.
 """
 
 from podwire.protocols.k8sapi.kinds import ALL_VERBS, Kind, Kinds, Subresource

@@ -66,5 +66,9 @@ class Kinds:
         self.all: tuple[Kind, ...] = tuple(kinds)
         self._by_kind: Mapping[tuple[str, str], Kind] = {(kind.api_version, kind.kind): kind for kind in self.all}
 
+    def __getitem__(self, key: tuple[str, str]) -> Kind:
+        """Returns a kind by apiVersion and kind. Raises KeyError."""
+        return self._by_kind[key]
+
     def of_kind(self, api_version: str, kind: str) -> Kind | None:
         return self._by_kind.get((api_version, kind))

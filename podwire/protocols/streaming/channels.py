@@ -1,5 +1,6 @@
-"""Messages with a channel in their first byte, and in v5 the word that a channel is done."""
+"""Exec and attach: channels, the streams that a client asks for, and messages with a channel in their first byte."""
 
+import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,25 @@ CLOSE = 255
 
 CHUNK = 32 * 1024
 """Bytes of data in one message of ours; peers read into buffers of this size."""
+
+
+class Channel(enum.IntEnum):
+    STDIN = 0
+    STDOUT = 1
+    STDERR = 2
+    ERROR = 3
+    """The outcome, at the end."""
+    RESIZE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams:
+    """The connected streams. A terminal has no separate stderr."""
+
+    stdin: bool = False
+    stdout: bool = False
+    stderr: bool = False
+    tty: bool = False
 
 
 class Violation(Exception):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from podwire.protocols.streaming import channels, outcome, terminal
-from podwire.protocols.streaming.remote_command import Channel, Streams
+from podwire.protocols.streaming.channels import Channel, Streams
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from podwire.protocols.grpc_status import (
     ResourceExhausted,
 )
 from podwire.protocols.k8sapi.server_side import Socket
-from podwire.protocols.streaming.remote_command import Streams
+from podwire.protocols.streaming.channels import Streams
 from podwire.runtime.containers.bundles import Bundles
 from podwire.runtime.containers.container import Container
 from podwire.runtime.containers.shim import ShimClient

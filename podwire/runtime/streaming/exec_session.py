@@ -9,9 +9,8 @@ from pathlib import Path
 
 from podwire.linux.proc.terminals import set_window_size
 from podwire.protocols.k8sapi.server_side import Socket
-from podwire.protocols.streaming.channels import Violation
+from podwire.protocols.streaming.channels import Streams, Violation
 from podwire.protocols.streaming.outcome import Exited, Failed
-from podwire.protocols.streaming.remote_command import Streams
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
 from podwire.runtime.ports import ConsoleSocket, ListenConsole

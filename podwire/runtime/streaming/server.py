@@ -11,8 +11,7 @@ from podwire.interfaces import ByteStream, Clock
 from podwire.protocols.grpc_status import ResourceExhausted
 from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Socket, Tunnel, Upgrade
 from podwire.protocols.streaming import spdy, upgrading
-from podwire.protocols.streaming.channels import PROTOCOLS
-from podwire.protocols.streaming.remote_command import Channel, Streams
+from podwire.protocols.streaming.channels import PROTOCOLS, Channel, Streams
 from podwire.runtime.limits import RuntimeLimits
 from podwire.transports.spdy_server import VERSIONS, Frames, SpdySocket
 

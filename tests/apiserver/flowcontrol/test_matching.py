@@ -6,7 +6,7 @@ from podwire.apiserver.flowcontrol import FlowControl, Seats
 from podwire.apiserver.flowcontrol.matching import read_flow_schema
 from podwire.apiserver.identity.authorization import Attributes
 from podwire.apiserver.identity.users import ANONYMOUS_USER, AUTHENTICATED, MASTERS, User, account_groups
-from podwire.kinds.flowcontrol import defaults
+from podwire.kinds.builtin.flowcontrol import defaults
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from podwire.dradriver.inventory.devices import (
     split,
     tainted,
 )
-from podwire.kinds.dra import resource_slice as validation
+from podwire.kinds.builtin.resource import resource_slice as validation
 from podwire.linux.net.sysfs import Hardware, Rdma
 from podwire.linux.values import Link
 

@@ -1,6 +1,6 @@
 import pytest
 
-from podwire.kinds.pod import validate as pods
+from podwire.kinds.builtin.core.pod import validate as pods
 
 A = "metadata.annotations"
 COST = "controller.kubernetes.io/pod-deletion-cost"

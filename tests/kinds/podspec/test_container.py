@@ -285,7 +285,7 @@ EPHEMERAL_CASES = {
 
 @pytest.mark.parametrize(("added", "expected"), EPHEMERAL_CASES.values(), ids=EPHEMERAL_CASES)
 def test_an_ephemeral_container_has_few_fields(added, expected, pod, spoiled):
-    from podwire.kinds.pod.validate import update_ephemeral_containers
+    from podwire.kinds.builtin.core.pod.validate import update_ephemeral_containers
 
     new = spoiled({"spec.ephemeralContainers": [added]})
     assert [str(error) for error in update_ephemeral_containers(new, pod)] == expected

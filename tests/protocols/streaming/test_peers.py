@@ -18,9 +18,8 @@ from kubernetes.stream import portforward, stream
 
 from podwire.protocols.k8sapi.server_side import Request, Response, Socket, Upgrade
 from podwire.protocols.streaming import portforward as forwarding
-from podwire.protocols.streaming.channels import PROTOCOLS
+from podwire.protocols.streaming.channels import PROTOCOLS, Streams
 from podwire.protocols.streaming.outcome import Exited
-from podwire.protocols.streaming.remote_command import Streams
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
 from podwire.transports.http_server import serve

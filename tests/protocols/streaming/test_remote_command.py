@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.protocols.streaming.channels import PROTOCOLS, V4, V5, Violation
+from podwire.protocols.streaming.channels import PROTOCOLS, V4, V5, Streams, Violation
 from podwire.protocols.streaming.client_side import ClientSide, Stderr, Stdout
 from podwire.protocols.streaming.outcome import Exited
-from podwire.protocols.streaming.remote_command import Streams
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
 

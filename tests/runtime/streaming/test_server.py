@@ -6,7 +6,7 @@ import pytest
 
 from podwire.protocols.grpc_status import ResourceExhausted
 from podwire.protocols.k8sapi.server_side import Request, Response, Tunnel, Upgrade
-from podwire.protocols.streaming.remote_command import Streams
+from podwire.protocols.streaming.channels import Streams
 from podwire.runtime.limits import RuntimeLimits
 from podwire.runtime.streaming.server import StreamHandler, StreamingServer, TargetGone, session_handler
 

@@ -9,8 +9,7 @@ import pytest
 
 from podwire.linux.proc.namespaces import visit
 from podwire.protocols.streaming import outcome, spdy
-from podwire.protocols.streaming.channels import half_close
-from podwire.protocols.streaming.remote_command import Channel
+from podwire.protocols.streaming.channels import Channel, half_close
 from podwire.transports.http_upgrade_client import FarBytes
 from podwire.transports.http_websocket_client import HandshakeRefused
 from podwire.transports.spdy_client import FarStreams

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 
 from podwire.objects import names
-from podwire.protocols.cel.functions.function import Function, Opaque
 from podwire.protocols.cel.functions.urls import parse_url
-from podwire.protocols.cel.types import FORMAT, STRING, list_of
+from podwire.protocols.cel.types import FORMAT, STRING, Function, Opaque, list_of
 
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)

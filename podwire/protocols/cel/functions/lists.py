@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from podwire.protocols.cel.functions.function import Function
-from podwire.protocols.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, list_of
+from podwire.protocols.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, Function, list_of
 
 _SUMMED = (INT, DOUBLE, DURATION)
 _ORDERED = (INT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface
 
-from podwire.protocols.cel.functions.function import Function, Opaque
-from podwire.protocols.cel.types import BOOL, CIDR, INT, IP, STRING
+from podwire.protocols.cel.types import BOOL, CIDR, INT, IP, STRING, Function, Opaque
 
 Address = IPv4Address | IPv6Address
 Interface = IPv4Interface | IPv6Interface

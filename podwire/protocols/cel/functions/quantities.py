@@ -1,8 +1,7 @@
 """The quantity library."""
 
 from podwire.objects.quantity import NANO, Quantity
-from podwire.protocols.cel.functions.function import Function, Opaque
-from podwire.protocols.cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING
+from podwire.protocols.cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING, Function, Opaque
 
 OPAQUE = Opaque(QUANTITY, (Quantity,), lambda quantity: str(quantity.nano), lambda text: Quantity(int(text)))
 

@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from podwire.protocols.cel.functions.function import Function
-from podwire.protocols.cel.types import INT, STRING, list_of
+from podwire.protocols.cel.types import INT, STRING, Function, list_of
 
 
 class Engine(Protocol):

@@ -3,8 +3,7 @@
 import re
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
-from podwire.protocols.cel.functions.function import Function, Opaque
-from podwire.protocols.cel.types import BOOL, STRING, URL, list_of, map_of
+from podwire.protocols.cel.types import BOOL, STRING, URL, Function, Opaque, list_of, map_of
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")

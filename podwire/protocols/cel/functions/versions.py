@@ -4,8 +4,7 @@ import re
 from functools import total_ordering
 from typing import NamedTuple
 
-from podwire.protocols.cel.functions.function import Function, Opaque
-from podwire.protocols.cel.types import BOOL, INT, SEMVER, STRING
+from podwire.protocols.cel.types import BOOL, INT, SEMVER, STRING, Function, Opaque
 
 _NUMBER = r"(0|[1-9][0-9]*)"
 _FORM = re.compile(

@@ -1,0 +1,170 @@
+"""The kinds of admissionregistration.k8s.io.
+
+Those that this server does not execute are rejected, so that nobody believes that they hold. Stored ones can be read
+and deleted, and changed while they are being deleted: otherwise a finalizer would keep them forever."""
+
+from functools import partial
+from typing import Any
+
+from podwire.kinds.builtin.admissionregistration import validating_binding, validating_policy
+from podwire.kinds.field_checks import Object
+from podwire.kinds.strategy import Strategy, as_on_create
+from podwire.kinds.tables import UNSET, Json, Row, age_of, count, name_of, part, selector_text, text
+from podwire.protocols.k8sapi.status import FieldError, forbidden
+
+HTTPS = 443
+
+
+def default_webhooks(obj: dict[str, Any]) -> None:
+    mutating = obj.get("kind") == "MutatingWebhookConfiguration"
+    for webhook in obj.get("webhooks") or ():
+        webhook.setdefault("failurePolicy", "Fail")
+        _match(webhook)
+        webhook.setdefault("timeoutSeconds", 10)
+        if mutating:
+            webhook.setdefault("reinvocationPolicy", "Never")
+        service = webhook.setdefault("clientConfig", {}).get("service")
+        if service is not None:
+            service.setdefault("port", HTTPS)
+        _scope(webhook.get("rules"))
+
+
+def _match(part: dict[str, Any]) -> None:
+    part.setdefault("matchPolicy", "Equivalent")
+    part.setdefault("namespaceSelector", {})
+    part.setdefault("objectSelector", {})
+
+
+def _scope(rules: list[dict[str, Any]] | None) -> None:
+    for rule in rules or ():
+        rule.setdefault("scope", "*")
+
+
+def default_policy(obj: dict[str, Any]) -> None:
+    obj["spec"].setdefault("failurePolicy", "Fail")
+    _constraints(obj["spec"].get("matchConstraints"))
+
+
+def default_binding(obj: dict[str, Any]) -> None:
+    _constraints(obj["spec"].get("matchResources"))
+
+
+def _constraints(resources: dict[str, Any] | None) -> None:
+    if resources is not None:
+        _match(resources)
+        _scope(resources.get("resourceRules"))
+        _scope(resources.get("excludeResourceRules"))
+
+
+def _reject(field: str, what: str, _obj: Object) -> list[FieldError]:
+    return [forbidden(field, f"{what} not executed by this API server, so that they would have no effect")]
+
+
+def _reject_update(field: str, what: str, new: Object, _old: Object) -> list[FieldError]:
+    return [] if (new.get("metadata") or {}).get("deletionTimestamp") else _reject(field, what, new)
+
+
+def webhooks_row(obj: Json, now: float) -> list[Any]:
+    return [name_of(obj), count(obj, "webhooks"), age_of(obj, now)]
+
+
+def _policy_row(rules: str) -> Row:
+    def policy(obj: Json, now: float) -> list[Any]:
+        spec = part(obj, "spec")
+        params = part(spec, "paramKind")
+        param_kind = f"{text(params, 'apiVersion')}/{text(params, 'kind')}" if params else UNSET
+        return [name_of(obj), count(spec, rules), param_kind, age_of(obj, now)]
+
+    return policy
+
+
+def binding_row(obj: Json, now: float) -> list[Any]:
+    spec = part(obj, "spec")
+    return [name_of(obj), text(spec, "policyName"), _params(part(spec, "paramRef")), age_of(obj, now)]
+
+
+def _params(reference: Json) -> str:
+    if named := text(reference, "name"):
+        return f"{text(reference, 'namespace', '*')}/{named}"
+    return selector_text(reference, "selector", empty=UNSET)
+
+
+def _not_executed(kind: str, field: str, what: str, **more: Any) -> Strategy:
+    return Strategy(
+        group="admissionregistration.k8s.io",
+        kind=kind,
+        qualified_finalizers=False,
+        allow_unconditional_update=False,
+        counts_generation=True,
+        validate_create=partial(_reject, field, what),
+        validate_update=partial(_reject_update, field, what),
+        **more,
+    )
+
+
+MUTATING_WEBHOOKS = _not_executed(
+    "MutatingWebhookConfiguration",
+    "webhooks",
+    "mutating admission webhooks are",
+    default=default_webhooks,
+    columns="Name|Webhooks#|Age",
+    row=webhooks_row,
+)
+
+VALIDATING_WEBHOOKS = _not_executed(
+    "ValidatingWebhookConfiguration",
+    "webhooks",
+    "validating admission webhooks are",
+    default=default_webhooks,
+    columns="Name|Webhooks#|Age",
+    row=webhooks_row,
+)
+
+MUTATING_POLICY = _not_executed(
+    "MutatingAdmissionPolicy",
+    "spec.mutations",
+    "mutating admission policies are",
+    parts={"spec": {}},
+    default=default_policy,
+    columns="Name|Mutations#|ParamKind|Age",
+    row=_policy_row("mutations"),
+)
+
+MUTATING_BINDING = _not_executed(
+    "MutatingAdmissionPolicyBinding",
+    "spec.policyName",
+    "mutating admission policies are",
+    parts={"spec": {}},
+    default=default_binding,
+    columns="Name|PolicyName|ParamRef|Age",
+    row=binding_row,
+)
+
+VALIDATING_POLICY = Strategy(
+    group="admissionregistration.k8s.io",
+    kind="ValidatingAdmissionPolicy",
+    qualified_finalizers=False,
+    parts={"spec": {}, "status": {}},
+    default=default_policy,
+    allow_unconditional_update=False,
+    counts_generation=True,
+    validate_create=validating_policy.create,
+    validate_update=as_on_create(validating_policy.create),
+    validate_subresources={"status": validating_policy.update_status},
+    columns="Name|Validations#|ParamKind|Age",
+    row=_policy_row("validations"),
+)
+
+VALIDATING_BINDING = Strategy(
+    group="admissionregistration.k8s.io",
+    kind="ValidatingAdmissionPolicyBinding",
+    qualified_finalizers=False,
+    parts={"spec": {}},
+    default=default_binding,
+    allow_unconditional_update=False,
+    counts_generation=True,
+    validate_create=validating_binding.create,
+    validate_update=as_on_create(validating_binding.create),
+    columns="Name|PolicyName|ParamRef|Age",
+    row=binding_row,
+)

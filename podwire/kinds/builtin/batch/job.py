@@ -1,0 +1,215 @@
+"""Job: how many pods run to their end, and how often they are tried."""
+
+from typing import Any
+
+from podwire.kinds.builtin.apps.template import MISMATCH, container_cells, selector_matches
+from podwire.kinds.field_checks import Choice, Errors, Object, label_selector, non_negative, unchanged
+from podwire.kinds.podspec import validation
+from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
+from podwire.kinds.strategy import Strategy, selectable
+from podwire.kinds.tables import Json, age_of, condition, is_deleted, moment, name_of, number, part, selector_text
+from podwire.objects.times import human_duration
+from podwire.protocols.k8sapi.status import FieldError, invalid, required
+
+MOST_PARALLEL_INDEXES = 100_000
+_COMPLETION_MODES = Choice(("NonIndexed", "Indexed"))
+_ENDING = Choice(("OnFailure", "Never"))
+_REPLACEMENTS = Choice(("Failed", "TerminatingOrFailed"))
+_COUNTS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+_KEPT = (
+    "selector",
+    "template",
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
+
+ENDLESS = 2**31 - 1
+
+
+def validate_create(obj: Object) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    errors = job_spec(spec, "spec")
+    selector = spec.get("selector")
+    if selector is None:
+        errors.append(required("spec.selector"))
+    label_selector(selector, "spec.selector", errors)
+    given = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if not selector_matches(selector, given or {}):
+        errors.append(invalid("spec.template.metadata.labels", given, MISMATCH))
+    return errors
+
+
+def validate_update(new: Object, old: Object) -> list[FieldError]:
+    """Rejects changes of the pods that a Job runs; scheduling fields may change while it is suspended and not
+    started."""
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    if spec == before:
+        return []
+    errors = validate_create(new)
+    indexed = spec.get("completionMode") == "Indexed"
+    resized = indexed and spec.get("completions") == spec.get("parallelism")
+    if not resized:
+        unchanged(spec.get("completions"), before.get("completions"), "spec.completions", errors)
+    movable = before.get("suspend") and not (old.get("status") or {}).get("startTime")
+    for field in _KEPT:
+        if field == "template" and movable:
+            unchanged(_unmoved(spec), _unmoved(before), "spec.template", errors)
+        else:
+            unchanged(spec.get(field), before.get(field), f"spec.{field}", errors)
+    return errors
+
+
+def _unmoved(spec: Object) -> Object:
+    """Returns the template without what may change before the Job starts."""
+    template = spec.get("template") or {}
+    pod = dict(template.get("spec") or {})
+    for field in ("nodeSelector", "affinity", "tolerations", "schedulingGates", "topologySpreadConstraints"):
+        pod.pop(field, None)
+    return {"spec": pod}
+
+
+def job_spec(spec: Object, path: str) -> list[FieldError]:
+    errors: Errors = []
+    for field in _COUNTS:
+        non_negative(spec.get(field) or 0, f"{path}.{field}", errors)
+    if (mode := spec.get("completionMode")) is not None:
+        _COMPLETION_MODES.check(mode, f"{path}.completionMode", errors)
+    _indexes(spec, path, errors)
+    if (policy := spec.get("podReplacementPolicy")) is not None:
+        _REPLACEMENTS.check(policy, f"{path}.podReplacementPolicy", errors)
+    template = spec.get("template") or {}
+    errors += validation.validate_template(template, f"{path}.template")
+    _restart_policy(spec, (template.get("spec") or {}).get("restartPolicy"), path, errors)
+    return errors
+
+
+def _indexes(spec: Object, path: str, errors: Errors) -> None:
+    if spec.get("completionMode") == "Indexed":
+        if spec.get("completions") is None:
+            errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+        if (spec.get("parallelism") or 0) > MOST_PARALLEL_INDEXES:
+            detail = f"must be less than or equal to {MOST_PARALLEL_INDEXES} when completion mode is Indexed"
+            errors.append(invalid(f"{path}.parallelism", spec["parallelism"], detail))
+    else:
+        for field in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
+            if spec.get(field) is not None:
+                errors.append(invalid(f"{path}.{field}", spec[field], "requires indexed completion mode"))
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+
+
+def _restart_policy(spec: Object, policy: str | None, path: str, errors: Errors) -> None:
+    place = f"{path}.template.spec.restartPolicy"
+    if policy in (None, "", "Always"):
+        errors.append(required(place, 'valid values: "OnFailure", "Never"'))
+    elif spec.get("podFailurePolicy") and policy == "OnFailure":
+        detail = 'only "Never" is supported when podFailurePolicy is specified'
+        errors.append(invalid(place, policy, detail))
+    else:
+        _ENDING.check(policy, place, errors)
+
+
+def default(obj: dict[str, Any]) -> None:
+    spec = obj["spec"]
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", ENDLESS if spec.get("backoffLimitPerIndex") is not None else 6)
+    labels = spec["template"]["metadata"].get("labels")
+    if labels and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+    spec.setdefault("manualSelector", False)
+    default_failure_policy(spec)
+    default_template(spec["template"])
+
+
+def default_failure_policy(spec: dict[str, Any]) -> None:
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            if not pattern.get("status"):
+                pattern["status"] = "True"
+
+
+def prepare_create(obj: dict[str, Any]) -> None:
+    """Gives a Job a selector by its uid, unless manualSelector is set."""
+    spec, metadata = obj["spec"], obj["metadata"]
+    if spec.get("manualSelector"):
+        return
+    labels = spec["template"]["metadata"].setdefault("labels", {})
+    for prefix in ("", "batch.kubernetes.io/"):
+        labels.setdefault(f"{prefix}job-name", metadata.get("name", ""))
+        labels.setdefault(f"{prefix}controller-uid", metadata.get("uid", ""))
+    matched = spec.setdefault("selector", {}).setdefault("matchLabels", {})
+    matched.setdefault("batch.kubernetes.io/controller-uid", metadata.get("uid", ""))
+
+
+def row(obj: Json, now: float) -> list[Any]:
+    spec = part(obj, "spec")
+    return [
+        name_of(obj),
+        _job_status(obj),
+        _completions(obj),
+        _job_duration(part(obj, "status"), now),
+        age_of(obj, now),
+        *container_cells(part(spec, "template")),
+        selector_text(spec, "selector"),
+    ]
+
+
+def _job_status(obj: Json) -> str:
+    def holds(kind: str) -> bool:
+        return condition(part(obj, "status"), kind).get("status") == "True"
+
+    for kind in ("Complete", "Failed"):
+        if holds(kind):
+            return kind
+    if is_deleted(obj):
+        return "Terminating"
+    if holds("Suspended"):
+        return "Suspended"
+    return "FailureTarget" if holds("FailureTarget") else "Running"
+
+
+def _completions(obj: Json) -> str:
+    spec, succeeded = part(obj, "spec"), number(part(obj, "status"), "succeeded")
+    if "completions" in spec:
+        return f"{succeeded}/{number(spec, 'completions')}"
+    parallelism = number(spec, "parallelism")
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _job_duration(status: Json, now: float) -> str:
+    started = moment(status, "startTime")
+    if started is None:
+        return ""
+    ended = moment(status, "completionTime")
+    return human_duration((now if ended is None else ended) - started)
+
+
+JOB = Strategy(
+    group="batch",
+    kind="Job",
+    parts={"spec": POD_TEMPLATE, "status": {}},
+    default=default,
+    prepare_create=prepare_create,
+    counts_generation=True,
+    validate_create=validate_create,
+    validate_update=validate_update,
+    selectable=(selectable("status.successful", stored="status.succeeded", absent="0"),),
+    columns="Name|Status|Completions|Duration|Age|Containers*|Images*|Selector*",
+    row=row,
+)

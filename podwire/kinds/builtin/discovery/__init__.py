@@ -1,0 +1,1 @@
+"""The kind of discovery.k8s.io."""

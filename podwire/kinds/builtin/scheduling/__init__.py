@@ -1,0 +1,1 @@
+"""The kind of scheduling.k8s.io."""

@@ -1,0 +1,196 @@
+"""Kinds of several groups that are little more than a table."""
+
+from typing import Any
+
+from podwire.kinds.builtin.admissionregistration.strategy import HTTPS
+from podwire.kinds.builtin.apps.template import container_cells
+from podwire.kinds.field_checks import Object
+from podwire.kinds.podspec import validation
+from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
+from podwire.kinds.strategy import Strategy, selectable
+from podwire.kinds.tables import (
+    NONE,
+    Json,
+    age_of,
+    condition,
+    elements,
+    label_text,
+    name_of,
+    named_row,
+    number,
+    part,
+    shown,
+    strings,
+    text,
+)
+from podwire.objects import names
+from podwire.objects.times import human_duration
+from podwire.protocols.k8sapi.status import FieldError
+
+
+def component_status_row(obj: Json, _now: float) -> list[Any]:
+    healthy = condition(obj, "Healthy")
+    state = "Unknown" if not healthy else "Healthy" if healthy.get("status") == "True" else "Unhealthy"
+    return [name_of(obj), state, text(healthy, "message"), text(healthy, "error")]
+
+
+COMPONENT_STATUS = Strategy(
+    group="", kind="ComponentStatus", columns="Name|Status|Message|Error", row=component_status_row
+)
+
+
+SERVICE_ACCOUNT = Strategy(group="", kind="ServiceAccount", returns_deleted=True, columns="Name|Age", row=named_row)
+
+
+def validate_pod_template(obj: Object) -> list[FieldError]:
+    return validation.validate_template(obj.get("template") or {}, "template")
+
+
+def default_pod_template(obj: dict[str, Any]) -> None:
+    default_template(obj["template"])
+
+
+def pod_template_row(obj: Json, _now: float) -> list[Any]:
+    containers, images = container_cells(part(obj, "template"))
+    return [name_of(obj), containers, images, label_text(part(obj, "template", "metadata"), "labels")]
+
+
+POD_TEMPLATE_STRATEGY = Strategy(
+    group="",
+    kind="PodTemplate",
+    parts=POD_TEMPLATE,
+    default=default_pod_template,
+    counts_generation=True,
+    validate_create=validate_pod_template,
+    returns_deleted=True,
+    columns="Name|Containers|Images|Pod Labels",
+    row=pod_template_row,
+)
+
+
+def controller_revision_row(obj: Json, now: float) -> list[Any]:
+    return [name_of(obj), _controller(obj), number(obj, "revision"), age_of(obj, now)]
+
+
+def _controller(obj: Json) -> str:
+    for owner in elements(part(obj, "metadata"), "ownerReferences"):
+        if owner.get("controller") is True:
+            group = text(owner, "apiVersion").rpartition("/")[0]
+            kind = ".".join(filter(None, (text(owner, "kind"), group)))
+            return f"{kind.lower()}/{text(owner, 'name')}"
+    return NONE
+
+
+CONTROLLER_REVISION = Strategy(
+    group="apps",
+    kind="ControllerRevision",
+    columns="Name|Controller|Revision|Age",
+    row=controller_revision_row,
+)
+
+
+def runtime_class_row(obj: Json, now: float) -> list[Any]:
+    return [name_of(obj), text(obj, "handler"), age_of(obj, now)]
+
+
+RUNTIME_CLASS = Strategy(
+    group="node.k8s.io",
+    kind="RuntimeClass",
+    allow_create_on_update=True,
+    allow_unconditional_update=False,
+    columns="Name|Handler|Age",
+    row=runtime_class_row,
+)
+
+
+def service_cidr_row(obj: Json, now: float) -> list[Any]:
+    return [name_of(obj), ",".join(strings(part(obj, "spec"), "cidrs")), age_of(obj, now)]
+
+
+def ip_address_row(obj: Json, _now: float) -> list[Any]:
+    parent = part(obj, "spec", "parentRef")
+    resource = ".".join(filter(None, (text(parent, "resource"), text(parent, "group")))).lower()
+    place = filter(None, (text(parent, "namespace"), text(parent, "name")))
+    return [name_of(obj), "/".join((resource, *place)) if parent else NONE]
+
+
+IP_ADDRESS = Strategy(
+    group="networking.k8s.io",
+    kind="IPAddress",
+    check_name=names.canonical_ip,
+    parts={"spec": {}},
+    columns="Name|ParentRef",
+    row=ip_address_row,
+)
+
+
+SERVICE_CIDR = Strategy(
+    group="networking.k8s.io",
+    kind="ServiceCIDR",
+    parts={"spec": {}, "status": {}},
+    columns="Name|CIDRs|Age",
+    row=service_cidr_row,
+)
+
+
+def default_api_service(obj: dict[str, Any]) -> None:
+    if (service := obj["spec"].get("service")) is not None:
+        service.setdefault("port", HTTPS)
+
+
+def api_service_row(obj: Json, now: float) -> list[Any]:
+    service = part(obj, "spec", "service")
+    place = f"{text(service, 'namespace')}/{text(service, 'name')}" if service else "Local"
+    available = condition(part(obj, "status"), "Available")
+    state = shown(available, "status", "Unknown")
+    if state != "True" and available:
+        state = f"{state} ({text(available, 'reason')})"
+    return [name_of(obj), place, state, age_of(obj, now)]
+
+
+API_SERVICE = Strategy(
+    group="apiregistration.k8s.io",
+    kind="APIService",
+    check_name=names.path_segment,
+    qualified_finalizers=False,
+    stored_as="apiregistration.k8s.io/apiservices",
+    parts={"spec": {}, "status": {}},
+    default=default_api_service,
+    allow_unconditional_update=False,
+    columns="Name|Service|Available|Age",
+    row=api_service_row,
+)
+
+
+def signing_request_row(obj: Json, now: float) -> list[Any]:
+    spec = part(obj, "spec")
+    lasting = human_duration(number(spec, "expirationSeconds")) if "expirationSeconds" in spec else NONE
+    return [
+        name_of(obj),
+        age_of(obj, now),
+        text(spec, "signerName", NONE),
+        text(spec, "username"),
+        lasting,
+        _signing_state(part(obj, "status")),
+    ]
+
+
+def _signing_state(status: Json) -> str:
+    met = {text(entry, "type") for entry in elements(status, "conditions")}
+    states = ["Denied" if "Denied" in met else "Approved" if "Approved" in met else "Pending"]
+    if "Failed" in met:
+        states.append("Failed")
+    if status.get("certificate"):
+        states.append("Issued")
+    return ",".join(states)
+
+
+SIGNING_REQUEST = Strategy(
+    group="certificates.k8s.io",
+    kind="CertificateSigningRequest",
+    check_name=names.path_segment,
+    parts={"spec": {}, "status": {}},
+    selectable=(selectable("spec.signerName"),),
+    columns="Name|Age|SignerName|Requestor|RequestedDuration|Condition",
+    row=signing_request_row,
+)
