@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 from podwire.kubelet.pods.observed import ObservedContainer
 from podwire.kubelet.ports import Cri
 from podwire.kubelet.server.file_watch import LEFT, FileEvents, FileWatches
+from podwire.kubelet.server.limits import ServerLimits
 from podwire.kubelet.server.log_files import LogFiles
 from podwire.kubelet.server.log_lines import LogOptions, Renderer
 from podwire.protocols.cri import cri_pb2 as pb
@@ -15,18 +17,13 @@ from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import NotFound, RpcError
 from podwire.protocols.k8sapi.status import bad_request
 
-STATUS_SECONDS = 10.0
-
-CLOSED_PAUSES = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Pauses of polling after a writer closed the log: its container has exited and the runtime will report it in a moment,
-or the log is being rotated and the new file will exist in a moment. Afterwards the next event is awaited."""
-
 
 class Logs:
     """Reads logs; all followers share one inotify descriptor."""
 
-    def __init__(self, cri: Cri) -> None:
+    def __init__(self, cri: Cri, limits: ServerLimits) -> None:
         self._cri = cri
+        self._limits = limits
         self._watches = FileWatches()
 
     def close(self) -> None:
@@ -45,7 +42,7 @@ class Logs:
         renderer = Renderer(options)
         with (
             contextlib.closing(files),
-            contextlib.closing(_Following(files, self._watches, id_, self._ended)) as coming,
+            contextlib.closing(_Following(files, self._watches, id_, self._ended, self._limits.log_closed)) as coming,
         ):
             if options.follow:
                 await coming.begin()
@@ -56,15 +53,15 @@ class Logs:
                 if renderer.full or not options.follow or not await coming.more():
                     return
 
-    async def _ended(self, id_: str) -> bool:
-        """Whether a container has exited; if the runtime fails to answer, it is asked again after the next event."""
+    async def _ended(self, id_: str) -> bool | None:
+        """Whether a container has exited; None if the runtime does not answer."""
         request = pb.ContainerStatusRequest(container_id=id_)
         try:
-            answer = await self._cri.call(methods.CONTAINER_STATUS, request, timeout=STATUS_SECONDS)
+            answer = await self._cri.call(methods.CONTAINER_STATUS, request, timeout=self._limits.status)
         except NotFound:
             return True
         except RpcError:
-            return False
+            return None
         return answer.status.state not in (pb.CONTAINER_RUNNING, pb.CONTAINER_CREATED)
 
 
@@ -72,12 +69,18 @@ class _Following:
     """Waits for more of a log, across rotations, until the container has exited."""
 
     def __init__(
-        self, files: LogFiles, watches: FileWatches, id_: str, ended: Callable[[str], Awaitable[bool]]
+        self,
+        files: LogFiles,
+        watches: FileWatches,
+        id_: str,
+        ended: Callable[[str], Awaitable[bool | None]],
+        closed_pauses: Sequence[float],
     ) -> None:
         self._files = files
         self._watches = watches
         self._id = id_
         self._ended = ended
+        self._closed_pauses = closed_pauses
         self._stack = contextlib.ExitStack()
         self._events = FileEvents()
         self._complete = False
@@ -88,11 +91,14 @@ class _Following:
         """Watch the current file before asking whether it is complete, so that no change is missed."""
         self._stack.close()
         self._events = self._stack.enter_context(self._watches.of(self._files.descriptor))
-        self._complete = await self._is_complete()
+        await self._check_complete()
 
-    async def _is_complete(self) -> bool:
-        """Whether the current file will not grow any more: the log was rotated, or the container has exited."""
-        return await asyncio.to_thread(self._files.is_replaced) or await self._ended(self._id)
+    async def _check_complete(self) -> None:
+        """The current file does not grow any more when the log was rotated, or the container has exited."""
+        complete = await asyncio.to_thread(self._files.is_replaced) or await self._ended(self._id)
+        self._complete = bool(complete)
+        if complete is None:
+            self._pauses = itertools.chain(self._pauses, self._closed_pauses[-1:])
 
     def close(self) -> None:
         self._stack.close()
@@ -107,9 +113,9 @@ class _Following:
         pause = next(self._pauses, None)
         mask = await self._events.next(pause)
         if mask & LEFT:
-            self._pauses = iter(CLOSED_PAUSES)
+            self._pauses = iter(self._closed_pauses)
         elif mask:
             self._pauses = iter(())
         if mask & LEFT or pause is not None:
-            self._complete = await self._is_complete()
+            await self._check_complete()
         return True

@@ -16,10 +16,15 @@ class KubeletMetrics:
 
     def __init__(self) -> None:
         self._starts = Histogram(START_BUCKETS)
+        self._damaged = 0
 
     def pod_started(self, seconds: float) -> None:
         """Observe the seconds from the first sight of a pod until all its containers run."""
         self._starts.observe(seconds)
+
+    def record_damaged(self) -> None:
+        """Count a record of the kubelet that was found damaged."""
+        self._damaged += 1
 
     def text(self, pods: Iterable[ObservedPod]) -> str:
         """All metrics."""
@@ -34,6 +39,7 @@ class KubeletMetrics:
             *family("kubelet_running_pods", "Pods that have a running sandbox", [((), ready)]),
             *family("kubelet_running_containers", "Containers by their state", containers),
             *timing("kubelet_pod_start_sli_duration_seconds", "From seeing a pod to all of it running", self._starts),
+            *family("podwire_kubelet_damaged_records_total", "Records found damaged", [((), self._damaged)]),
             *_process(),
         ]
         return "\n".join(lines) + "\n"

@@ -5,17 +5,22 @@
 Errors are plain text, as the API server and curl expect them of a kubelet.
 """
 
+import asyncio
+import errno
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
+from google.protobuf.message import Message
 
 from podwire.interfaces import Clock
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.ports import Cri, PodLister
 from podwire.kubelet.server import routes, summary, targets
 from podwire.kubelet.server.auth import Reviewer
+from podwire.kubelet.server.limits import ServerLimits
 from podwire.kubelet.server.log_lines import options_of
 from podwire.kubelet.server.logs import Logs
 from podwire.kubelet.server.metrics import KubeletMetrics
@@ -24,16 +29,25 @@ from podwire.kubelet.server.routes import Route, Target
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
-from podwire.protocols.grpc_status import InvalidArgument, RpcError
+from podwire.protocols.grpc_methods import Unary
+from podwire.protocols.grpc_status import InvalidArgument, RpcError, Unavailable
 from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Stream
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.prometheus import CONTENT_TYPE
 from podwire.protocols.streaming import portforward, spdy, upgrading
 from podwire.protocols.streaming.channels import Channel
+from podwire.tasks.backoff import Pauses
 
-OFFER_SECONDS = 30.0
+log = logging.getLogger(__name__)
+
 OUR_RUNTIME = "podwire"
 TEXT = "text/plain; charset=utf-8"
+NOT_REACHABLE = "the container runtime of this node is not reachable; try again when it is back"
+
+RequestT = TypeVar("RequestT", bound=Message)
+OfferT = TypeVar("OfferT", pb.ExecResponse, pb.AttachResponse)
+"""A response with the URL of a streaming server."""
+ResponseT = TypeVar("ResponseT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +71,9 @@ class KubeletServer:
         reviewer: Reviewer,
         meter: KubeletMetrics,
         clock: Clock,
+        limits: ServerLimits | None = None,
     ) -> None:
+        self._limits = limits or ServerLimits()
         self._host = host
         self._lister = pods
         self._cri = cri
@@ -65,7 +81,7 @@ class KubeletServer:
         self._reviewer = reviewer
         self._meter = meter
         self._clock = clock
-        self._logs = Logs(cri)
+        self._logs = Logs(cri, self._limits)
         self._answers: Mapping[str, Callable[[Request, Target], Awaitable[Answer]]] = {
             "logs": self._log,
             "exec": self._exec,
@@ -114,25 +130,24 @@ class KubeletServer:
             raise bad_request("you must specify at least 1 command")
         asked = pb.ExecRequest(container_id=container.id, cmd=command, **_streams(request))
         require_upgrade(request, "exec")
-        offered = await _translate(self._cri.call(methods.EXEC, asked, timeout=OFFER_SECONDS))
-        return await self._stream(offered.url, request)
+        return await self._retried(lambda: self._stream(methods.EXEC, asked, request))
 
     async def _attach(self, request: Request, target: Target) -> Answer:
         container = targets.to_enter(*self._pod(target), target.container)
         asked = pb.AttachRequest(container_id=container.id, **_streams(request))
         require_upgrade(request, "attach")
-        offered = await _translate(self._cri.call(methods.ATTACH, asked, timeout=OFFER_SECONDS))
-        return await self._stream(offered.url, request)
+        return await self._retried(lambda: self._stream(methods.ATTACH, asked, request))
 
-    async def _stream(self, url: str, request: Request) -> Answer:
+    async def _stream(self, method: Unary[RequestT, OfferT], asked: RequestT, request: Request) -> Answer:
         """A client of SPDY is passed through, since every runtime supports it.
 
         A WebSocket is forwarded to our own runtime as one, and to others as SPDY, which can signal the end of input.
         Another runtime may be started while this kubelet runs, so its name is asked for each time.
         """
+        url = (await self._cri.call(method, asked, timeout=self._limits.call)).url
         if upgrading.wants_spdy(request.headers):
             return await self._conversations.tunnel(url, request)
-        version = await _translate(self._cri.call(methods.VERSION, pb.VersionRequest(), timeout=OFFER_SECONDS))
+        version = await self._cri.call(methods.VERSION, pb.VersionRequest(), timeout=self._limits.call)
         foreign = version.runtime_name != OUR_RUNTIME
         return await self._conversations.conversation(url, request, _channels(request) if foreign else ())
 
@@ -142,10 +157,37 @@ class KubeletServer:
         require_upgrade(request, "port-forward")
         in_spdy = upgrading.wants_spdy(request.headers) or upgrading.tunnelled(request.headers)
         asked = pb.PortForwardRequest(pod_sandbox_id=sandbox, port=() if in_spdy else _ports(request))
-        offered = await _translate(self._cri.call(methods.PORT_FORWARD, asked, timeout=OFFER_SECONDS))
-        if in_spdy:
-            return await self._conversations.tunnel(offered.url, request)
-        return await self._conversations.conversation(offered.url, request)
+
+        async def forward() -> Answer:
+            offered = await self._cri.call(methods.PORT_FORWARD, asked, timeout=self._limits.call)
+            if in_spdy:
+                return await self._conversations.tunnel(offered.url, request)
+            return await self._conversations.conversation(offered.url, request)
+
+        return await self._retried(forward)
+
+    async def _retried(self, work: Callable[[], Awaitable[ResponseT]]) -> ResponseT:
+        """The result of work that starts nothing unless it reaches the runtime, which may be restarting. ApiError."""
+        pauses, loop = Pauses(*self._limits.pauses), asyncio.get_running_loop()
+        until = loop.time() + self._limits.reach
+        while True:
+            try:
+                return await work()
+            except InvalidArgument as error:
+                raise bad_request(str(error)) from error
+            except Unavailable as error:
+                unreachable: Exception = error
+            except RpcError as error:
+                raise ApiError(Reason.INTERNAL_ERROR, f"container runtime error: {error}") from error
+            except ApiError as error:  # its streaming server
+                if not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.ECONNREFUSED:
+                    raise
+                unreachable = error
+            pause = pauses.next()
+            if loop.time() + pause > until:
+                log.info("cannot reach the container runtime", extra={"error": str(unreachable)})
+                raise ApiError(Reason.SERVICE_UNAVAILABLE, NOT_REACHABLE) from unreachable
+            await asyncio.sleep(pause)
 
     async def _healthz(self, _request: Request, _target: Target) -> Answer:
         return Response(status=200, body=b"ok", content_type=TEXT)
@@ -164,15 +206,21 @@ class KubeletServer:
 
     async def _summary(self, _request: Request, _target: Target) -> Answer:
         """By containers, if the runtime does not implement statistics of pods (containerd 1.6)."""
-        by_pods, by_containers = pb.ListPodSandboxStatsRequest(), pb.ListContainerStatsRequest()
+
+        async def by_pods() -> Answer:
+            request = pb.ListPodSandboxStatsRequest()
+            listed = await self._cri.call(methods.LIST_POD_SANDBOX_STATS, request, timeout=self._limits.call)
+            return _json(summary.of(self._host.node, listed.stats))
+
+        async def by_containers() -> Answer:
+            request = pb.ListContainerStatsRequest()
+            listed = await self._cri.call(methods.LIST_CONTAINER_STATS, request, timeout=self._limits.call)
+            return _json(summary.of_containers(self._host.node, listed.stats))
+
         try:
-            counted = await self._cri.call(methods.LIST_POD_SANDBOX_STATS, by_pods, timeout=OFFER_SECONDS)
+            return await by_pods()
         except RpcError:
-            containers = await _translate(
-                self._cri.call(methods.LIST_CONTAINER_STATS, by_containers, timeout=OFFER_SECONDS)
-            )
-            return _json(summary.of_containers(self._host.node, containers.stats))
-        return _json(summary.of(self._host.node, counted.stats))
+            return await self._retried(by_containers)
 
 
 def _streams(request: Request) -> dict[str, bool]:
@@ -205,19 +253,6 @@ def require_upgrade(request: Request, what: str) -> None:
     """Called after the request is validated, so that its errors are reported first."""
     if not (upgrading.wants_websocket(request.headers) or upgrading.wants_spdy(request.headers)):
         raise bad_request(f"{what} requires an upgrade to WebSocket or {spdy.PROTOCOL}")
-
-
-ResponseT = TypeVar("ResponseT")
-
-
-async def _translate(call: Awaitable[ResponseT]) -> ResponseT:
-    """The runtime's response; its errors become ApiErrors."""
-    try:
-        return await call
-    except InvalidArgument as error:
-        raise bad_request(str(error)) from error
-    except RpcError as error:
-        raise ApiError(Reason.INTERNAL_ERROR, f"container runtime error: {error}") from error
 
 
 def _json(value: object) -> Response:

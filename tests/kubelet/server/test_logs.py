@@ -5,11 +5,13 @@ import contextlib
 
 import pytest
 
+from podwire.kubelet.server.limits import ServerLimits
 from podwire.kubelet.server.log_lines import LogOptions
 from podwire.kubelet.server.logs import Logs
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Unavailable
 from podwire.protocols.k8sapi.status import ApiError
+from tests.eventually import eventually_async
 
 SOON = 30.0
 
@@ -47,7 +49,7 @@ def writer(tmp_path):
 @pytest.fixture
 async def reader(runtime, writer, seen):
     """`async with reader(follow=True) as log`: what a reader gets of the writer's log."""
-    logs = Logs(runtime)
+    logs = Logs(runtime, ServerLimits(log_closed=(0.02, 0.1)))
 
     class Reader:
         def __init__(self, chunks):
@@ -170,6 +172,19 @@ async def test_a_runtime_that_does_not_answer_ends_nothing(reader, writer, runti
         runtime.refuses, runtime.state = None, pb.CONTAINER_EXITED
         writer.close()
         assert await log.rest() == "a\n"
+
+
+async def test_the_end_of_a_container_is_noticed_although_its_runtime_was_away_for_long(reader, writer, runtime):
+    async with reader(follow=True) as log:
+        writer.say("a")
+        await log.until("a\n")
+        runtime.refuses, runtime.state = Unavailable("it is being restarted"), pb.CONTAINER_EXITED
+        rest = asyncio.create_task(log.rest())
+        before = len(runtime.asked)
+        writer.close()
+        await eventually_async(lambda: len(runtime.asked) > before + 3)
+        runtime.refuses = None
+        assert await rest == "a\n"
 
 
 async def test_many_follow_one_log_and_leave_one_by_one(reader, writer, runtime):

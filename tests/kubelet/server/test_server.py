@@ -1,11 +1,15 @@
 """The server as a function: what a path leads to, and what is said when it leads nowhere."""
 
+import asyncio
+import errno
+
 import msgspec
 import pytest
 
 from podwire.kubelet.server import Host, KubeletMetrics, KubeletServer, summary
+from podwire.kubelet.server.limits import ServerLimits
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.protocols.grpc_status import InvalidArgument, Unavailable
+from podwire.protocols.grpc_status import Internal, InvalidArgument, Unavailable
 from podwire.protocols.k8sapi.server_side import Request, Stream, Tunnel, Upgrade
 from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.transports.clock import SystemClock
@@ -63,7 +67,8 @@ def conversations():
 @pytest.fixture
 def server(book, runtime, conversations, doorman):
     host = Host(node="n1", settings={"port": 10250})
-    opened = KubeletServer(host, book, runtime, conversations, doorman, KubeletMetrics(), SystemClock())
+    limits = ServerLimits(reach=0.5, pauses=(0.01, 0.05))
+    opened = KubeletServer(host, book, runtime, conversations, doorman, KubeletMetrics(), SystemClock(), limits)
     yield opened
     opened.close()
 
@@ -229,13 +234,56 @@ async def test_an_invalid_request_is_rejected_before_the_runtime_is_called(
     ("error", "said"),
     [
         (InvalidArgument("tty: no"), (400, "tty: no")),
-        (Unavailable("gone"), (500, "container runtime error: gone")),
+        (Internal("no pty"), (500, "container runtime error: no pty")),
     ],
 )
 async def test_a_runtime_that_refuses_is_quoted(get, book, pod, seen, runtime, error, said):
     book.put(pod(), seen())
     runtime.refuses = error
     assert told(await get("/attach/default/web/main", headers=UPGRADE, output="1")) == said
+    assert len(runtime.asked) == 1
+
+
+STREAMS = [
+    ("/exec/default/web/main", {"output": "1", "command": ["id"]}),
+    ("/attach/default/web/main", {"output": "1"}),
+    ("/portForward/default/web", {"port": "80"}),
+]
+
+
+@pytest.mark.parametrize(("path", "query"), STREAMS)
+async def test_a_runtime_that_restarts_is_called_again(get, book, pod, seen, runtime, path, query):
+    book.put(pod(), seen())
+    runtime.refuses = Unavailable("failed to connect to all addresses; last error: UNKNOWN: unix:/run/x.sock")
+    asyncio.get_running_loop().call_later(0.1, setattr, runtime, "refuses", None)
+    assert isinstance(await get(path, headers=UPGRADE, **query), Upgrade)
+
+
+@pytest.mark.parametrize(("path", "query"), STREAMS)
+async def test_a_runtime_that_is_away_is_named_and_its_grpc_error_is_not_shown(
+    get, book, pod, seen, runtime, path, query
+):
+    book.put(pod(), seen())
+    runtime.refuses = Unavailable("failed to connect to all addresses; last error: UNKNOWN: unix:/run/x.sock")
+    said = (503, "the container runtime of this node is not reachable; try again when it is back")
+    assert told(await get(path, headers=UPGRADE, **query)) == said
+
+
+async def test_a_streaming_server_that_is_away_is_asked_for_again(get, book, pod, seen, runtime, conversations):
+    """The runtime ends between its answer and the connection to the URL in it, and the next one has another URL."""
+    book.put(pod(), seen())
+    connect = conversations.conversation
+    refused = ApiError(Reason.UNKNOWN, "error dialing backend", code=500)
+    refused.__cause__ = ConnectionRefusedError(errno.ECONNREFUSED, "connection refused")
+
+    async def refuse_once(*args):
+        conversations.conversation = connect
+        runtime.url = "http://127.0.0.1:2/exec/other"
+        raise refused
+
+    conversations.conversation = refuse_once
+    assert isinstance(await get("/exec/default/web/main", headers=UPGRADE, output="1", command=["id"]), Upgrade)
+    assert conversations.urls == ["http://127.0.0.1:2/exec/other"]
 
 
 async def test_pods_as_clients_see_them(get, book, pod):
