@@ -65,6 +65,10 @@ class Cluster:
     def delete(self, names: Sequence[str], *, grace: int | None = None, wait: bool = True) -> Done:
         return Done(**self._ask(do="delete", names=names, grace=grace, wait=wait))
 
+    def replace(self, waiting: str, ends: str, *, after: float) -> float:
+        """From the DELETE of a pod until one that waited for its address is Running."""
+        return Done(**self._ask(do="replace", waiting=waiting, ends=ends, after=after)).each[0]
+
     def usage(self) -> dict[str, dict[str, float]]:
         """Returns the usage of each kind of process; see benchmarks.pod_client."""
         found: dict[str, dict[str, float]] = self._ask(do="usage")

@@ -88,6 +88,19 @@ class Pods:
         """Returns how long each pod took from its DELETE until it was gone."""
         return await asyncio.gather(*(self._delete(name, grace) for name in names))
 
+    async def replace(self, waiting: str, ends: str, *, after: float) -> list[float]:
+        """A pod for which there is no address waits for `after` seconds, then another one is deleted. Returns how long
+        it took from that DELETE until the first one was Running."""
+        starting = asyncio.create_task(self._start(pod(waiting, token=False)))
+        await asyncio.sleep(after)
+        if starting.done():
+            raise ValueError(f"{waiting} did not have to wait for an address")
+        begin = time.perf_counter()
+        seen = self._running[waiting]
+        await self._delete(ends, 0)
+        await starting
+        return [seen.result() - begin]
+
     async def _start(self, wanted: dict[str, Any]) -> float:
         seen = self._running[wanted["metadata"]["name"]] = asyncio.get_running_loop().create_future()
         begin = time.perf_counter()
@@ -183,6 +196,8 @@ async def _obey(pods: Pods, order: dict[str, Any], patterns: Sequence[str]) -> d
         case "make":
             await pods.make(order["objects"])
             return {}
+        case "replace":
+            taken = await pods.replace(order["waiting"], order["ends"], after=order["after"])
         case "delete":
             taken = await pods.delete(order["names"], grace=order["grace"])
         case _:

@@ -15,6 +15,7 @@ from benchmarks.figures import MEASURED, Figure, Peer
 from benchmarks.machine import CannotMeasure
 from benchmarks.pod_steps import Step, average, steps
 from benchmarks.runtimes import has_containerd, reference_plugins
+from benchmarks.server import PODWIRE
 from podwire.trace.pod_trace import PodTraces
 from podwire.trace.segments import Reader
 
@@ -38,6 +39,20 @@ IN_A_ROW = 22.0
 IDLE = 6.0
 """For each second that a measurement may take: pods, pods, pods and seconds. With five, the node is full in the end."""
 COLD_STARTS = 3
+ADDRESSES = 3
+BACK_OFF = 4.0
+"""By then a pod without a sandbox has tried three times and would try again three seconds later."""
+FEW_ADDRESSES = f"""
+import ipaddress, json, pathlib
+(path,) = pathlib.Path("/etc/cni/net.d").glob("*.conflist")
+network = json.loads(path.read_text())
+(ipam,) = [plugin["ipam"] for plugin in network["plugins"] if "ipam" in plugin]
+for (part,) in ipam["ranges"]:
+    first = ipaddress.ip_network(part["subnet"])[200]
+    part.update(rangeStart=str(first), rangeEnd=str(first + {ADDRESSES - 1}))
+path.write_text(json.dumps(network))
+"""
+"""Leaves the network so many addresses for new pods."""
 
 
 @dataclass(slots=True)
@@ -86,6 +101,7 @@ def measure(seconds: float) -> Iterator[Figure]:
             yield from on_containerd(singly, together, count)
         yield from breakdown(parts)
         yield from in_a_row(_full(ours, max(4, round(IN_A_ROW * seconds))))
+        yield from freed(_exhausted(ours, max(2, round(seconds))))
 
 
 def _has_containerd() -> bool:
@@ -161,6 +177,26 @@ def _full(cluster: Cluster, count: int) -> list[float]:
     times = [cluster.start([name]).all for name in names]
     cluster.delete(names, grace=0)
     return times
+
+
+def _exhausted(cluster: Cluster, rounds: int) -> list[float]:
+    """The node has few addresses, and one pod more than those: it waits until another one ends."""
+    cluster.on_node(PODWIRE[0], "-c", FEW_ADDRESSES)
+    names = cluster.names(ADDRESSES)
+    cluster.start(names)
+    taken = []
+    for _ in range(rounds):
+        (waiting,) = cluster.names(1)
+        taken.append(cluster.replace(waiting, names.pop(0), after=BACK_OFF))
+        names.append(waiting)
+    cluster.delete(names, grace=0)
+    return taken
+
+
+def freed(times: Sequence[float]) -> Iterator[Figure]:
+    what = "freed address → the pod that waited for it Running, p50"
+    value = statistics.median(times) * 1e3
+    yield Figure(group="Pods, no address left", what=what, value=value, unit=" ms")
 
 
 def one_at_a_time(times: Times) -> Iterator[Figure]:
