@@ -34,7 +34,10 @@ def self_signed(path: Path, name: str, addresses: Sequence[str], *, now: datetim
 
 def _is_valid(path: Path, names: list[x509.GeneralName], now: datetime) -> bool:
     try:
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        content = path.read_bytes()
+        certificate = x509.load_pem_x509_certificate(content)
+        if serialization.load_pem_private_key(content, None).public_key() != certificate.public_key():
+            return False
         alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, x509.ExtensionNotFound):
         return False

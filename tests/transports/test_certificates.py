@@ -48,3 +48,13 @@ def test_an_unreadable_certificate_is_replaced(path):
     path.write_text("nonsense")
     self_signed(path, "n1", [])
     assert isinstance(server_context(path, path), ssl.SSLContext)
+
+
+def test_a_certificate_without_its_key_is_replaced(path):
+    """As a full disk may have left it."""
+    content = self_signed(path, "n1", []).read_bytes()
+    certificate = content.index(b"-----BEGIN CERTIFICATE")
+    end = content.index(b"-----END CERTIFICATE-----", certificate) + len(b"-----END CERTIFICATE-----\n")
+    path.write_bytes(content[certificate:end])
+    self_signed(path, "n1", [])
+    assert isinstance(server_context(path, path), ssl.SSLContext)
