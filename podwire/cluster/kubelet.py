@@ -113,6 +113,7 @@ async def run(options: Options) -> None:
             machine=KernelMachine(),
             sockets=ProbeSockets(),
             pod_started=meter.pod_started,
+            record_damaged=meter.record_damaged,
             network_files=lambda: changes_below(options.cni_dirs),
             plugins=PluginSockets(tap),
         )

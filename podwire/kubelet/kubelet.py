@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from podwire.interfaces import Clock
 from podwire.kubelet.claims import ClaimManager, ClaimSettings
 from podwire.kubelet.config.dns import DnsSettings
+from podwire.kubelet.damaged_state import DamagedState
 from podwire.kubelet.devices import DeviceManager, DeviceSettings
 from podwire.kubelet.devices.pod_resources import SOCKET as POD_RESOURCES
 from podwire.kubelet.devices.pod_resources import PodResources
@@ -25,12 +26,14 @@ from podwire.kubelet.plugin_manager import Handler, PluginLimits, PluginManager
 from podwire.kubelet.pods.admission import Host, has_host_ports
 from podwire.kubelet.pods.allocation import PodAllocation
 from podwire.kubelet.pods.container_start import ContainerStarter
+from podwire.kubelet.pods.creating_calls import CreatingCalls
 from podwire.kubelet.pods.dependencies import PodDependencies
 from podwire.kubelet.pods.limits import PodLimits, RuntimeLimits, StatusLimits
 from podwire.kubelet.pods.network_checks import NetworkChecks
 from podwire.kubelet.pods.node_context import NodeContext
 from podwire.kubelet.pods.pod_workers import PodWorkers
 from podwire.kubelet.pods.runtime_cache import RuntimeCache
+from podwire.kubelet.pods.sandbox_queue import SandboxQueue
 from podwire.kubelet.pods.sandbox_start import SandboxStarter
 from podwire.kubelet.pods.status_manager import PODS, StatusManager
 from podwire.kubelet.pods.termination import PodTermination
@@ -70,6 +73,8 @@ class Dependencies:
     network_files: Callable[[], AsyncIterator[None]]
     """Yields whenever CNI configurations or plugins have changed."""
     plugins: PluginSockets
+    record_damaged: Callable[[], None] = lambda: None
+    """Called once for each record that is found damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +103,14 @@ class Kubelet:
         self._wakeups = wakeups = Wakeups()
         self._recorder = recorder = Recorder(api, clock, component="kubelet", host=settings.node.name)
         self.node = NodeAgent(api, clock, outside.machine, settings.node, recorder, settings.node_limits)
-        self._devices = DeviceManager(outside.plugins, root, settings.devices, wakeups, self.node.set_devices)
+        self._damaged = damaged = DamagedState(self.node.record, outside.record_damaged)
+        self._devices = DeviceManager(
+            outside.plugins, root, settings.devices, wakeups, self.node.set_devices, damaged.report
+        )
         name = settings.node.name
-        self._claims = ClaimManager(api, outside.plugins, root, name, settings.claims, wakeups, recorder)
+        self._claims = ClaimManager(
+            api, outside.plugins, root, name, settings.claims, wakeups, recorder, damaged.report
+        )  # fmt: skip
         handlers: dict[str, Handler] = {DEVICE_PLUGIN: self._devices.registry, DRA_PLUGIN: self._claims.drivers}
         self._plugins = PluginManager(outside.plugins, root / "plugins_registry", handlers, settings.plugin_limits)
         self._objects = ReferencedObjects(api, wakeups.objects_changed)
@@ -108,6 +118,7 @@ class Kubelet:
         self._runtime = RuntimeInfo()
         limits = settings.runtime_limits
         self._health = RuntimeHealth(cri, self.node, wakeups, self._runtime, limits)
+        self._creating_calls = CreatingCalls(cri)
         self._network_checks = NetworkChecks(cri, recorder, wakeups.pod, limits)
         self._cache = RuntimeCache(
             cri, settings.paths.owner, wakeups, self._health, self._network_checks, limits
@@ -121,7 +132,7 @@ class Kubelet:
         self._events = ContainerEvents(recorder)
         self._probes = Probes(self._prober, clock, wakeups.probe_changed, self._events.record)
         self._statuses = StatusManager(api, settings.status_limits)
-        self._user_ids = UserIds(root / "pods")
+        self._user_ids = UserIds(root / "pods", self._cache.first_id, damaged.report)
         self._apparmor = outside.machine.apparmor()
         self.pod_workers = PodWorkers(
             self._pod_dependencies(), wakeups, self.node, self._devices, self._claims, self._host
@@ -145,13 +156,16 @@ class Kubelet:
             pids=self._pids,
         )
         images = ImagePuller(cri, clock, events.record)
-        sandboxes = SandboxStarter(api, cri, recorder, node, self._devices, self._claims, limits)
+        calls, queue = self._creating_calls, SandboxQueue(self._wakeups.sandbox_freed)
+        sandboxes = SandboxStarter(api, calls, recorder, node, self._devices, self._claims, limits)
         return PodDependencies(
             clock=clock,
             recorder=recorder,
             node=node,
             runtime=self._runtime,
             cache=self._cache,
+            creating_calls=calls,
+            sandbox_queue=queue,
             objects=self._objects,
             volumes=self._volumes,
             probes=self._probes,
@@ -159,11 +173,12 @@ class Kubelet:
             allocation=PodAllocation(clock, recorder, self._devices, self._claims),
             sandboxes=sandboxes,
             containers=ContainerStarter(
-                cri, clock, events, node, sandboxes, images, self._objects, self._volumes, self._devices,
+                cri, calls, clock, events, node, sandboxes, images, self._objects, self._volumes, self._devices,
                 self._claims, self._prober, limits,
             ),
             termination=PodTermination(
-                cri, clock, events, node, self._cache, self._volumes, self._devices, self._claims, self._prober, limits
+                cri, clock, events, node, self._cache, self._volumes, self._devices, self._claims, self._prober,
+                queue, limits,
             ),
             pod_started=self._outside.pod_started,
             limits=limits,
@@ -192,6 +207,7 @@ class Kubelet:
 
     async def run(self) -> None:
         """Work until cancelled; if one part fails, all stop. Raises NewerFormat before anything starts."""
+        self._damaged.start()
         await asyncio.to_thread(self._devices.load)
         await asyncio.to_thread(self._claims.load)
         parts = {
@@ -221,6 +237,7 @@ class Kubelet:
                 for name, part in parts.items():
                     group.create_task(part, name=name)
         finally:
+            await self._creating_calls.close()
             await self._volumes.close()
 
     async def _run_node(self) -> None:

@@ -168,11 +168,10 @@ def _list_sockets(directory: Path) -> set[_Socket]:
     """All sockets below a directory, except hidden ones."""
     sockets = set()
     for parent in directories_below(directory, hidden=False):
-        for path in Path(parent).iterdir():
-            try:
-                status = path.lstat()
-            except OSError:
-                continue
-            if not path.name.startswith(".") and stat.S_ISSOCK(status.st_mode):
-                sockets.add(_Socket(path, status.st_ino, status.st_ctime_ns))
+        with contextlib.suppress(OSError):  # it was removed meanwhile, which is a change, too
+            for path in Path(parent).iterdir():
+                with contextlib.suppress(OSError):
+                    status = path.lstat()
+                    if not path.name.startswith(".") and stat.S_ISSOCK(status.st_mode):
+                        sockets.add(_Socket(path, status.st_ino, status.st_ctime_ns))
     return sockets

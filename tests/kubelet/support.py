@@ -12,7 +12,7 @@ from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.eviction.settings import EvictionSettings
 from podwire.kubelet.node import NodeSettings
 from podwire.kubelet.plugin_manager import PluginLimits
-from podwire.kubelet.pods.limits import PodLimits
+from podwire.kubelet.pods.limits import PodLimits, RuntimeLimits
 from podwire.kubelet.pods.observed import UID
 from podwire.kubelet.pods.status_manager import PODS
 from podwire.protocols.cri import cri_pb2 as pb
@@ -20,22 +20,31 @@ from podwire.protocols.grpc_status import NotFound
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.watch import Added, Deleted, Updated
+from podwire.tasks.uncancelled import Uncancelled
 
 SOON = 30.0
 EVENTS = BUILTIN.of_kind("v1", "Event")
 
 
 class Runtime:
-    """Sandboxes and containers in memory; `fails` and `waits` are by the name of a call."""
+    """Sandboxes and containers in memory; `fails` and `waits` are by the name of a call.
+
+    As in a real runtime, a call goes on when its caller has left.
+    """
 
     def __init__(self):
         self.sandboxes, self.containers, self.inside, self.configs = {}, {}, {}, {}
         self.calls, self.fails, self.waits, self.stats = [], {}, {}, {}
         self.called = asyncio.Condition()
+        self._working = Uncancelled()
         self._numbers, self._listeners = itertools.count(), []
 
     async def call(self, method, request, *, timeout):  # noqa: ASYNC109 - the port's own name
-        name = method.name.rpartition("/")[2]
+        task = self._working.start(self._answer(method.name.rpartition("/")[2], request))
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await self._working.result(task)
+
+    async def _answer(self, name, request):
         self.calls.append(name)
         await self._tell_of_calls()
         if name in self.waits:
@@ -133,6 +142,7 @@ class Runtime:
             id=id_, metadata=config.metadata, labels=config.labels, annotations=config.annotations,
             network=pb.PodSandboxNetworkStatus(ip="10.0.0.9"), runtime_handler=request.runtime_handler,
         )  # fmt: skip
+        self.tell(id_)
         return pb.RunPodSandboxResponse(pod_sandbox_id=id_)
 
     def stop_pod_sandbox(self, request):
@@ -197,6 +207,8 @@ class World:
         self.outside, self.root, self.logs = outside, root, logs
         self.kubelet, self.task = None, None
         self.plugin_limits = PluginLimits()
+        self.pod_limits = PodLimits(unreachable_retry=0.02, fault_retry=0.02, start_retry=0.1, orphan_retry=0.1)
+        self.runtime_limits = RuntimeLimits(relist=0.1)
 
     def start(self, claims=None, eviction=None, **settings):
         settings = KubeletSettings(
@@ -206,7 +218,8 @@ class World:
             devices=DeviceSettings(**settings),
             claims=claims or ClaimSettings(),
             eviction=eviction or EvictionSettings(),
-            pod_limits=PodLimits(unreachable_retry=0.02, fault_retry=0.02, start_retry=0.1),
+            pod_limits=self.pod_limits,
+            runtime_limits=self.runtime_limits,
             plugin_limits=self.plugin_limits,
         )
         self.kubelet = Kubelet(self.outside, settings)

@@ -6,8 +6,9 @@ claim that a pod uses is prepared and recorded again; of the others `salvage` ke
 A file that was written by a newer podwire stops the kubelet (`NewerFormat`) and is not touched.
 """
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -15,12 +16,14 @@ import msgspec
 from podwire.durable.codecs import json_codec
 from podwire.durable.files import Durability
 from podwire.durable.layout import Layout
-from podwire.durable.records import NewerFormat, Records
+from podwire.durable.records import NewerFormat, Problem, Records
 from podwire.kubelet import checkpoint_format0
 from podwire.kubelet.claims.claim_info import ClaimInfo
 from podwire.linux.errors import LinuxError
 from podwire.objects.names import dns_subdomain
 from podwire.tasks.uncancelled import thread_to_completion
+
+log = logging.getLogger(__name__)
 
 FORMAT = 2
 _FIELD = rb'"%s":"([a-z0-9.-]{1,253})"'
@@ -33,7 +36,7 @@ class NotWritten(OSError):
 class ClaimCheckpoint:
     """The caller holds the claim's lock while it changes a record."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, report: Callable[[Problem], None] | None = None) -> None:
         self._files = Records(
             directory,
             json_codec(ClaimInfo),
@@ -41,6 +44,7 @@ class ClaimCheckpoint:
             migrate=migrate,
             layout=Layout(suffix=""),
             check=_check,
+            report=report,
             directory_mode=0o750,
         )
         self._claims: dict[str, ClaimInfo] = {}
@@ -50,9 +54,11 @@ class ClaimCheckpoint:
         """What could be salvaged of quarantined files, until drivers have unprepared the claims."""
 
     def load(self) -> None:
-        """Read everything. Blocks. Raises NewerFormat, LinuxError."""
+        """Read everything. Blocks. Raises NewerFormat. A record that cannot be read is as good as a damaged one."""
         self._files.sweep()
-        self._claims = {key: claim for key in sorted(self._files.keys()) if (claim := self._files.get(key)) is not None}
+        self._claims = self._files.load()
+        for key in set(self._files.keys()) - self._claims.keys():
+            self.damaged[key] = salvage(key, b"")
         for key, paths in self._files.quarantined().items():
             try:
                 data = Path(paths[0]).read_bytes()
@@ -66,6 +72,15 @@ class ClaimCheckpoint:
 
     def of_pod(self, uid: str) -> list[ClaimInfo]:
         return [claim for claim in self._claims.values() if claim.used_by(uid)]
+
+    async def note(self, claim: ClaimInfo) -> None:
+        """Write a record that says less than the one before: a pod uses the claim no more, or a driver has unprepared
+        it. A full disk must not prevent that: the next kubelet repeats what the earlier record says."""
+        try:
+            await self.put(claim)
+        except NotWritten as error:
+            log.warning("cannot record the release of a claim", extra={"claim": claim.name, "error": str(error)})
+            self._claims[claim.uid] = claim
 
     async def put(self, claim: ClaimInfo, durability: Durability = Durability.POWER_LOSS) -> None:
         """Write a record unless it is unchanged. Raises NotWritten.

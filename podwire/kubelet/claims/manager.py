@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from podwire.durable.records import Problem
 from podwire.kubelet.claims import pod_claims, required_plugins, status
 from podwire.kubelet.claims.checkpoint import ClaimCheckpoint
 from podwire.kubelet.claims.claim_info import ClaimInfo, ClaimUser
@@ -48,14 +49,16 @@ class ClaimManager:
         settings: ClaimSettings,
         wakeups: Wakeups,
         recorder: Recorder,
+        report: Callable[[Problem], None] | None = None,
     ) -> None:
+        """`report` is called when a record is damaged, in any thread."""
         self._api = api
         self._settings = settings
         self._wakeups = wakeups
         self._recorder = recorder
-        self._checkpoint = ClaimCheckpoint(root / "claims")
+        self._checkpoint = ClaimCheckpoint(root / "claims", report)
         self.drivers = Drivers(sockets, settings, self._connection_changed, self._health_changed)
-        self._preparation = ClaimPreparation(self._checkpoint, self.drivers, boot_id())
+        self._preparation = ClaimPreparation(self._checkpoint, self.drivers, boot_id(), settings.hand_over)
         self._slices = ResourceSlices(api, node, self.drivers.connected, settings)
         self._watches = ClaimWatches(api, wakeups.claim_changed)
         self._drivers_changed = asyncio.Event()
@@ -70,12 +73,15 @@ class ClaimManager:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.drivers.run(self.loaded), name="DRA drivers")
-            group.create_task(self._slices.run(), name="ResourceSlices of drivers that are gone")
-            group.create_task(self._watches.run(), name="claims that pods wait for")
-            group.create_task(self._reconcile(), name="claims of pods that are gone")
-            group.create_task(self._unprepare_damaged(), name="claims whose records are damaged")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.drivers.run(self.loaded), name="DRA drivers")
+                group.create_task(self._slices.run(), name="ResourceSlices of drivers that are gone")
+                group.create_task(self._watches.run(), name="claims that pods wait for")
+                group.create_task(self._reconcile(), name="claims of pods that are gone")
+                group.create_task(self._unprepare_damaged(), name="claims whose records are damaged")
+        finally:
+            await self._preparation.close()
 
     async def _reconcile(self) -> None:
         while True:

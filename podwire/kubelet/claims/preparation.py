@@ -22,6 +22,7 @@ from podwire.kubelet.claims.plan import PreparePlan, UnpreparePlan, plan_prepare
 from podwire.kubelet.claims.responses import DriverResults
 from podwire.objects.claims import ResourceClaim
 from podwire.tasks.keyed_locks import KeyedLocks
+from podwire.tasks.uncancelled import Uncancelled
 
 NOTED = declare("claims.noted", "it is on disk that a pod uses its claims; no driver was asked yet")
 ANSWERED = declare("claims.prepared", "all drivers have prepared a pod's claims; that is not recorded yet")
@@ -44,14 +45,34 @@ class DriverCalls(Protocol):
 class ClaimPreparation:
     """`boot` is the boot id of the machine: what drivers have prepared since then exists, whichever kubelet asked."""
 
-    def __init__(self, checkpoint: ClaimCheckpoint, drivers: DriverCalls, boot: str) -> None:
+    def __init__(self, checkpoint: ClaimCheckpoint, drivers: DriverCalls, boot: str, hand_over: float = 2.0) -> None:
         self._checkpoint = checkpoint
         self._drivers = drivers
         self._boot = boot
+        self._hand_over = hand_over
         self._locks = KeyedLocks()
+        self._uncancelled = Uncancelled()
+
+    async def close(self) -> None:
+        """Leave calls in flight: the next kubelet repeats them."""
+        await self._uncancelled.drain(0.0)
 
     async def prepare(self, user: ClaimUser, claims: Sequence[ResourceClaim]) -> None:
-        """Raises ClaimsNotReady."""
+        """Raises ClaimsNotReady.
+
+        A pod may be deleted meanwhile: the claims stay locked until their drivers have answered, so that a driver is
+        not asked to unprepare what it is about to prepare. A driver that hangs is waited for only `hand_over` seconds.
+        """
+        preparing = self._uncancelled.start(self._prepare(user, claims))
+        try:
+            error = await self._uncancelled.result(preparing)
+        finally:
+            if not preparing.done():
+                asyncio.get_running_loop().call_later(self._hand_over, preparing.cancel)
+        if error is not None:
+            raise error
+
+    async def _prepare(self, user: ClaimUser, claims: Sequence[ResourceClaim]) -> ClaimsNotReady | None:
         async with self._locks.hold(*(claim.uid for claim in claims)):
             plan = plan_prepare(user, claims, self._checkpoint.claims, self._boot)
             try:
@@ -59,10 +80,11 @@ class ClaimPreparation:
                 failpoint(NOTED)
                 failures = await self._ask_prepare(plan)
             except NotWritten as error:
-                raise ClaimsNotReady(f"checkpoint ResourceClaim state: {error}") from error
+                return ClaimsNotReady(f"checkpoint ResourceClaim state: {error}")
             if failures:
-                raise ClaimsNotReady("; ".join(failures))
+                return ClaimsNotReady("; ".join(failures))
             failpoint(WRITTEN)
+        return None
 
     async def _ask_prepare(self, plan: PreparePlan) -> list[str]:
         results = await _by_driver({name: self._drivers.prepare(name, claims) for name, claims in plan.batches.items()})
@@ -85,7 +107,7 @@ class ClaimPreparation:
         async with self._locks.hold(*used):
             plan = plan_unprepare(uid, self._checkpoint.of_pod(uid))
             try:
-                await gather(self._checkpoint.put(claim) for claim in (*plan.kept, *plan.leaving))
+                await gather(self._checkpoint.note(claim) for claim in (*plan.kept, *plan.leaving))
                 failpoint(LEAVING)
                 failures = await self._ask_unprepare(plan)
             except NotWritten as error:
@@ -102,7 +124,7 @@ class ClaimPreparation:
         failpoint(LET_GO)
         for claim in plan.leaving:
             rest = claim.without_drivers(name for name, result in results.items() if claim.uid in result.done)
-            await (self._checkpoint.put(rest) if rest.drivers else self._checkpoint.remove(rest.uid))
+            await (self._checkpoint.note(rest) if rest.drivers else self._checkpoint.remove(rest.uid))
         return _failures(results)
 
     async def unprepare_damaged(self, uid: str, drivers: Iterable[str]) -> None:

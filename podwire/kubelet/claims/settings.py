@@ -7,6 +7,8 @@ from dataclasses import dataclass
 class ClaimSettings:
     call: float = 45.0
     """Timeout of one call to a driver."""
+    hand_over: float = 2.0
+    """How long the end of a pod waits for drivers that are preparing its claims, before they are asked to unprepare."""
     slow: float = 5.0
     """Until an event says which drivers a pod waits for."""
     slices: float = 30.0

@@ -8,12 +8,12 @@ and is not touched.
 
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from podwire.durable.codecs import json_codec
 from podwire.durable.layout import Layout
-from podwire.durable.records import Records
+from podwire.durable.records import Problem, Records
 from podwire.failpoints import declare, failpoint
 from podwire.kubelet import checkpoint_format0
 from podwire.kubelet.devices.pod_devices import PodDevices
@@ -38,14 +38,15 @@ class NotWritten(OSError):
 
 
 class DeviceCheckpoint:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, report: Callable[[Problem], None] | None = None) -> None:
         self._files = Records(
             directory, json_codec(PodDevices), format=FORMAT, migrate=_migrate_pod, layout=LAYOUT, check=_check,
-            ignore=(RESOURCES,), directory_mode=0o750,
+            ignore=(RESOURCES,), report=report, directory_mode=0o750,
         )  # fmt: skip
         self._names = Records(
-            directory, json_codec(list[str]), format=FORMAT, migrate=_migrate_names, layout=LAYOUT, directory_mode=0o750
-        )
+            directory, json_codec(list[str]), format=FORMAT, migrate=_migrate_names, layout=LAYOUT, report=report,
+            directory_mode=0o750,
+        )  # fmt: skip
         self._pods: dict[str, PodDevices] = {}
         self._holders: dict[str, dict[str, str]] = {}
         """By resource and device id: the uid of the pod."""

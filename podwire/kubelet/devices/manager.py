@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from podwire.durable.records import Problem
 from podwire.kubelet.devices import pod_devices
 from podwire.kubelet.devices.allocator import ContainerAllocator
 from podwire.kubelet.devices.checkpoint import DeviceCheckpoint, NotWritten
@@ -45,12 +46,14 @@ class DeviceManager:
         settings: DeviceSettings,
         wakeups: Wakeups,
         publish: Callable[[Amounts], None],
+        report: Callable[[Problem], None] | None = None,
     ) -> None:
-        """`publish` updates the Node's capacity and allocatable."""
+        """`publish` updates the Node's capacity and allocatable. `report` is called when a record is damaged, in any
+        thread."""
         self._settings = settings
         self._wakeups = wakeups
         self._publish = publish
-        self._checkpoint = DeviceCheckpoint(root / "devices")
+        self._checkpoint = DeviceCheckpoint(root / "devices", report)
         self.registry = DevicePluginRegistry(
             sockets,
             root / "device-plugins",

@@ -1,6 +1,5 @@
 """Starts a container in the sandbox of its pod: the action behind StartContainer."""
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +13,11 @@ from podwire.kubelet.config.environment import ConfigError, environment, needs
 from podwire.kubelet.devices import DeviceManager, DevicesNotReady
 from podwire.kubelet.events import ContainerEvents
 from podwire.kubelet.images.puller import ImageError, ImagePuller
+from podwire.kubelet.pods.creating_calls import CreatingCalls
 from podwire.kubelet.pods.hooks import FAILED_POST_START, HookFailed, run_hook
 from podwire.kubelet.pods.limits import PodLimits
 from podwire.kubelet.pods.node_context import NodeContext
-from podwire.kubelet.pods.observed import ObservedPod
+from podwire.kubelet.pods.observed import OWNER, ObservedPod
 from podwire.kubelet.pods.sandbox_start import SandboxStarter
 from podwire.kubelet.pods.status import pod_ips
 from podwire.kubelet.ports import Cri
@@ -32,6 +32,7 @@ from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import RpcError
 from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
 from podwire.protocols.k8sapi.watch import Object
+from podwire.tasks.uncancelled import thread_to_completion
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class ContainerStarter:
     def __init__(
         self,
         cri: Cri,
+        calls: CreatingCalls,
         clock: Clock,
         events: ContainerEvents,
         node: NodeContext,
@@ -74,6 +76,7 @@ class ContainerStarter:
         limits: PodLimits,
     ) -> None:
         self._cri = cri
+        self._calls = calls
         self._clock = clock
         self._events = events
         self._node = node
@@ -97,7 +100,7 @@ class ContainerStarter:
             pod_sandbox_id=sandbox.id, config=config, sandbox_config=self._sandboxes.config(pod, sandbox.attempt)
         )
         try:
-            response = await self._cri.call(methods.CREATE_CONTAINER, request, timeout=self._limits.runtime_call)
+            response = await self._calls.call(pod.uid, methods.CREATE_CONTAINER, request, self._limits.runtime_call)
         except RpcError as error:
             self._warn(pod, container, "Failed", f"Error: {error}")
             raise CannotStart("CreateContainerError", str(error), self._soon()) from error
@@ -106,7 +109,7 @@ class ContainerStarter:
         id_ = response.container_id
         try:
             start = pb.StartContainerRequest(container_id=id_)
-            await self._cri.call(methods.START_CONTAINER, start, timeout=self._limits.runtime_call)
+            await self._calls.call(pod.uid, methods.START_CONTAINER, start, self._limits.runtime_call)
         except RpcError as error:
             self._warn(pod, container, "Failed", f"Error: {error}")
             raise CannotStart("RunContainerError", str(error), created=True) from error
@@ -155,7 +158,7 @@ class ContainerStarter:
                 seccomp_root=str(self._node.paths.root / "seccomp"),
                 devices=options.devices,
                 cdi_devices=tuple(dict.fromkeys((*options.cdi_devices, *claimed))),
-                annotations=options.annotations,
+                annotations={**options.annotations, OWNER: self._node.paths.owner},
                 pids=self._node.pids(pod),
                 first_id=self._node.first_id(pod),
             )
@@ -192,7 +195,7 @@ class ContainerStarter:
         etc_hosts = paths.etc_hosts(pod.uid)
         message = paths.termination_message(pod.uid, container.name, attempt)
         log_directory = paths.pod_logs(pod.namespace, pod.name, pod.uid) / container.name
-        await asyncio.to_thread(_write_files, etc_hosts, hosts, message, log_directory)
+        await thread_to_completion(_write_files, etc_hosts, hosts, message, log_directory)
         if "/etc/hosts" not in taken:
             mounts.append(pb.Mount(container_path="/etc/hosts", host_path=str(etc_hosts)))
         if container.termination_message_path and container.termination_message_path not in taken:

@@ -7,9 +7,11 @@ from podwire.interfaces import Clock
 from podwire.kubelet.node.runtime_health import RuntimeInfo
 from podwire.kubelet.pods.allocation import PodAllocation
 from podwire.kubelet.pods.container_start import ContainerStarter
+from podwire.kubelet.pods.creating_calls import CreatingCalls
 from podwire.kubelet.pods.limits import PodLimits
 from podwire.kubelet.pods.node_context import NodeContext
 from podwire.kubelet.pods.runtime_cache import RuntimeCache
+from podwire.kubelet.pods.sandbox_queue import SandboxQueue
 from podwire.kubelet.pods.sandbox_start import SandboxStarter
 from podwire.kubelet.pods.status_manager import StatusManager
 from podwire.kubelet.pods.termination import PodTermination
@@ -28,6 +30,8 @@ class PodDependencies:
     node: NodeContext
     runtime: RuntimeInfo
     cache: RuntimeCache
+    creating_calls: CreatingCalls
+    sandbox_queue: SandboxQueue
     objects: ReferencedObjects
     volumes: VolumeManager
     probes: Probes

@@ -27,6 +27,8 @@ class PodLimits:
     """For RunPodSandbox, which a CNI plugin may delay."""
     runtime_call: float = 120.0
     """For every other call to the runtime that changes something; StopContainer gets the grace period on top."""
+    hand_over: float = 2.0
+    """At least this long the end of a pod waits for calls in flight that create something for it."""
     forced_grace: int = 1
     """Grace period of a pod that was deleted from the API without waiting for this kubelet."""
     grace_after_hook: int = 2
@@ -49,7 +51,9 @@ class RuntimeLimits:
     call: float = 10.0
     """For a call that only reads."""
     relist: float = 1.0
-    """Between two listings of a runtime that sends no events."""
+    """Between two listings of a runtime that sends no events; with events, until it is listed after a pod's end."""
+    audit: float = 60.0
+    """Between two listings of a runtime that sends events: they are also a check that no event was lost."""
     after_action: float = 0.1
     """Until a pod is listed again after an action, with such a runtime: a container may have exited at once."""
     reconnect: tuple[float, float] = (0.1, 1.0)

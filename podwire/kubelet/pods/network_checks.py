@@ -100,4 +100,6 @@ class NetworkChecks:
         if change is None:
             return
         self._recorder.tell(pod, *change)
+        for gone in [known for known in self._failures if self._pod(known) is None]:
+            del self._failures[gone]
         self._failures[uid] = {sandbox: change[2]} if change[1] == FAILED else {}

@@ -10,7 +10,7 @@ CONTAINER = "io.kubernetes.container.name"
 """Labels of every sandbox and container, by which the kubelet finds those of a pod."""
 
 OWNER = "podwire.dev/kubelet"
-"""Owner tag, an annotation of every sandbox: the root directory of the kubelet that created it."""
+"""Owner tag, an annotation of every sandbox and container: the root directory of the kubelet that created it."""
 
 HASH, RESTARTS = "io.kubernetes.container.hash", "io.kubernetes.container.restartCount"
 """Annotations of a container."""
@@ -28,6 +28,8 @@ class Sandbox:
     created_at: int = 0
     ips: tuple[str, ...] = ()
     host_network: bool = False
+    first_id: int = 0
+    """The first id of its user namespace; 0 if it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +104,7 @@ def observe_sandbox(status: pb.PodSandboxStatus) -> Sandbox:
         created_at=status.created_at,
         ips=tuple(ip for ip in ips if ip),
         host_network=status.linux.namespaces.options.network == pb.NODE,
+        first_id=next((mapping.host_id for mapping in status.linux.namespaces.options.userns_options.uids), 0),
     )
 
 

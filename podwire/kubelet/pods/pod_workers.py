@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -45,7 +45,10 @@ class PodWorkers:
         self._claims = claims
         self._host = host
         self._objects: dict[str, Object] = {}
-        self._orphans: set[str] = set()
+        self._unreadable: set[str] = set()
+        """Uids of pods that the API has and this kubelet cannot read: they have no worker and are not orphans."""
+        self._removals: dict[str, asyncio.Task[None]] = {}
+        """By uid of an orphaned pod, or id of a container without a sandbox."""
         self._tasks = asyncio.TaskGroup()
         self._synced = False
 
@@ -63,6 +66,7 @@ class PodWorkers:
             pod = pods.read(object_)
         except msgspec.ValidationError as error:
             log.warning("cannot read pod", extra={"pod": object_["metadata"].get("name"), "error": str(error)})
+            self._unreadable.add(object_["metadata"].get("uid", ""))
             return
         self._objects[pod.uid] = object_
         self._deps.statuses.update(pod, object_)
@@ -75,9 +79,13 @@ class PodWorkers:
 
     def absent(self, object_: Object) -> None:
         """The API does not have this pod any more."""
-        worker = self._workers.get(object_["metadata"].get("uid", ""))
+        uid = object_["metadata"].get("uid", "")
+        worker = self._workers.get(uid)
         if worker is not None:
             worker.deleted()
+        elif uid in self._unreadable:
+            self._unreadable.discard(uid)
+            self._wakeups.orphans_possible()
 
     def synced(self) -> None:
         """All pods have been reported: what the runtime or the disk has beyond them is orphaned."""
@@ -102,12 +110,16 @@ class PodWorkers:
         return list(self._workers.values())
 
     async def _run(self, worker: PodWorker) -> None:
+        uid = worker.pod.uid
         try:
+            if uid in self._removals:  # the API had forgotten the pod, and has it again
+                await asyncio.wait((self._removals[uid],))
             await worker.run()
         finally:
-            self._workers.pop(worker.pod.uid, None)
-            self._objects.pop(worker.pod.uid, None)
+            self._workers.pop(uid, None)
+            self._objects.pop(uid, None)
             self._wakeups.resources_freed()
+            self._deps.cache.audit()
 
     def _admit(self, pod: Pod) -> Rejection | None:
         """A pod that does not fit only because others are still terminating waits instead of failing."""
@@ -130,30 +142,57 @@ class PodWorkers:
         """Start the removal of what the runtime, the disk or a checkpoint has of pods that the API does not have."""
         if not self._synced or not self._deps.cache.complete.is_set():
             return  # `synced` and the first listing of the runtime ask for the check again
-        known = self._deps.cache.uids | self._deps.volumes.uids() | self._devices.uids | self._claims.uids
-        unowned, self._wakeups.unowned = self._wakeups.unowned, set()
-        orphans = (known | unowned) - self._workers.keys()
-        for uid in orphans - self._orphans:
-            self._orphans.add(uid)
-            self._tasks.create_task(self._remove_orphan(uid), name=f"orphan {uid}")
+        known = self._deps.cache.uids | self._left_on_node()
+        orphans = (known | self._wakeups.unowned) - self._workers.keys() - self._unreadable
+        self._wakeups.unowned &= self._removals.keys()  # looked at again after the removal that is under way
+        for uid in orphans - self._removals.keys():
+            self._remove(uid, self._remove_orphan(uid), name=f"orphan {uid}")
+        for id_ in self._deps.cache.strays - self._removals.keys():
+            self._remove(id_, self._remove_stray(id_), name=f"container {id_}")
         if not orphans:
             self._claims.check_damaged(worker.pod for worker in self._workers.values())
 
+    def _remove(self, key: str, removal: Coroutine[None, None, None], *, name: str) -> None:
+        """Begin a removal. Its own events may be of a pod that has come back: look again when it has ended."""
+
+        def ended(_task: object) -> None:
+            del self._removals[key]
+            if key in self._wakeups.unowned:
+                self._wakeups.orphans_possible()
+
+        self._removals[key] = self._tasks.create_task(removal, name=name)
+        self._removals[key].add_done_callback(ended)
+
     async def _remove_orphan(self, uid: str) -> None:
-        """Remove everything of a pod that was deleted while no kubelet ran."""
-        termination = self._deps.termination
-        try:
-            while uid not in self._workers:
-                try:
-                    observed = await self._deps.cache.refresh(uid)
-                    await termination.stop_sandboxes(observed)
-                    await termination.remove_pod(uid, observed)
-                    await self._deps.cache.refresh(uid)
-                except (RpcError, OSError) as error:
-                    log.info("cannot remove orphaned pod yet", extra={"uid": uid, "error": str(error)})
-                    await asyncio.sleep(self._deps.limits.orphan_retry)
-                else:
-                    log.info("removed orphaned pod", extra={"uid": uid})
+        """Remove everything of a pod that the API does not have, until nothing is left: it was deleted while no kubelet
+        ran, or the runtime completed a call for it after its end."""
+        retry = False
+        while uid not in self._workers:
+            if retry:
+                await asyncio.sleep(self._deps.limits.orphan_retry)
+            try:
+                observed = await self._deps.cache.refresh(uid)
+                if not observed.sandboxes and uid not in self._left_on_node():
                     return
-        finally:
-            self._orphans.discard(uid)
+                retry = True
+                await self._deps.termination.stop_sandboxes(observed)
+                await self._deps.termination.remove_pod(uid, observed)
+                log.info("removed orphaned pod", extra={"uid": uid})
+            except (RpcError, OSError) as error:
+                retry = True
+                log.info("cannot remove orphaned pod yet", extra={"uid": uid, "error": str(error)})
+
+    def _left_on_node(self) -> set[str]:
+        """Pods that have directories, devices or claims."""
+        return self._deps.volumes.uids() | self._devices.uids | self._claims.uids
+
+    async def _remove_stray(self, id_: str) -> None:
+        """Remove a container that has no sandbox. The next listing shows whether it is gone."""
+        try:
+            await self._deps.termination.remove_stray(id_)
+        except RpcError as error:
+            log.info("cannot remove container without sandbox", extra={"container": id_, "error": str(error)})
+            await asyncio.sleep(self._deps.limits.orphan_retry)
+        else:
+            log.info("removed container without sandbox", extra={"container": id_})
+        self._deps.cache.audit()

@@ -64,17 +64,24 @@ class RuntimeCache:
         self._deferred: dict[str, dict[str, pb.ContainerEventResponse]] = {}
         """The last event about each sandbox of pods that are being refreshed: the answer may include its change."""
         self._action = asyncio.Event()
+        self._audit_requested = asyncio.Event()
         self._containers_in_status = True
         """Whether PodSandboxStatus includes the containers' statuses (CRI of Kubernetes 1.26 and later)."""
         self._listening = False
         self._logged_no_events = False
         self._listed = False
         """The runtime was listed since the last connection."""
+        self.strays: set[str] = set()
+        """Containers of this kubelet without a sandbox, in the last listing."""
         self.complete = asyncio.Event()
         """The runtime was listed at least once."""
 
     def observed(self, uid: str) -> ObservedPod:
         return self._pods.get(uid, NOTHING)
+
+    def first_id(self, uid: str) -> int:
+        """The first user id of a pod with a user namespace, by its sandboxes; 0 if there is none."""
+        return next((sandbox.first_id for sandbox in self.observed(uid).sandboxes if sandbox.first_id), 0)
 
     @property
     def uids(self) -> set[str]:
@@ -89,6 +96,10 @@ class RuntimeCache:
         """Everything of the pod was removed."""
         self._pods.pop(uid, None)
         self._acted_on.discard(uid)
+
+    def audit(self) -> None:
+        """Have the runtime listed soon: an event may have been reported to a worker that was about to end."""
+        self._audit_requested.set()
 
     async def refresh(self, uid: str) -> ObservedPod:
         """Ask the runtime for the present state of one pod. Raises RpcError."""
@@ -146,6 +157,8 @@ class RuntimeCache:
             await asyncio.wait((reading,), timeout=self._limits.relist)
             if not reading.done():
                 await self._list()
+                self._network_checks.check_all(self._pods)
+            await self._audit(reading)
             await reading
         except Unimplemented:
             self._listening = False
@@ -157,6 +170,20 @@ class RuntimeCache:
             self._listening = False
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+    async def _audit(self, reading: "asyncio.Task[None]") -> None:
+        """List the runtime from time to time, and soon after pods have ended: once for all that end together."""
+        while not reading.done():
+            requested = asyncio.ensure_future(self._audit_requested.wait())
+            try:
+                tasks = (reading, requested)
+                await asyncio.wait(tasks, timeout=self._limits.audit, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                requested.cancel()
+            await asyncio.wait((reading,), timeout=self._limits.relist)
+            if not reading.done():
+                self._audit_requested.clear()
+                await self._list()
 
     async def _read(self, events: AsyncIterator[pb.ContainerEventResponse]) -> None:
         async for event in events:
@@ -221,15 +248,18 @@ class RuntimeCache:
 
     async def _list(self) -> None:
         """Report the pods whose lists of ids and states differ from the cache, including those that are gone."""
+        containers = await self._list_containers(None)  # first: the sandbox of each is older, so it is listed, or gone
         sandboxes = await self._list_sandboxes(None)
-        containers = await self._list_containers(None)
         uids = {sandbox.id: sandbox.metadata.uid for sandbox in sandboxes}
         listed: dict[str, set[IdAndState]] = {uid: set() for uid in (*self._pods, *uids.values())}
         for sandbox in sandboxes:
             listed[uids[sandbox.id]].add((sandbox.id, sandbox.state))
+        self.strays = set()
         for container in containers:
             if container.pod_sandbox_id in uids:
                 listed[uids[container.pod_sandbox_id]].add((container.id, container.state))
+            elif self._owns(container.annotations):
+                self.strays.add(container.id)
         for uid, states in listed.items():
             if states == self.observed(uid).states:
                 continue
@@ -241,8 +271,6 @@ class RuntimeCache:
         self.complete.set()
         self._connection.connected()
         self._wakeups.orphans_possible()
-        if self._listening:  # once for each connection; a runtime without events is listed all the time
-            self._network_checks.check_all(self._pods)
 
     def _store(self, uid: str, now: ObservedPod) -> ObservedPod:
         if now == NOTHING:

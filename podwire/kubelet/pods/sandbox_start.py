@@ -1,6 +1,5 @@
 """Runs the sandbox of a pod: the action behind RunSandbox."""
 
-import asyncio
 from pathlib import Path
 
 from podwire.failpoints import declare, failpoint
@@ -9,10 +8,10 @@ from podwire.kubelet.config import dns
 from podwire.kubelet.config.sandbox import sandbox_config
 from podwire.kubelet.devices import DeviceManager
 from podwire.kubelet.devices.pod_devices import ANNOTATION as DEVICES
+from podwire.kubelet.pods.creating_calls import CreatingCalls
 from podwire.kubelet.pods.limits import PodLimits
 from podwire.kubelet.pods.node_context import NodeContext
 from podwire.kubelet.pods.observed import OWNER
-from podwire.kubelet.ports import Cri
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
@@ -21,6 +20,7 @@ from podwire.protocols.k8sapi.client_side.events import WARNING
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
+from podwire.tasks.uncancelled import thread_to_completion
 
 RUNTIME_CLASSES = Kind(
     group="node.k8s.io", version="v1", resource="runtimeclasses", kind="RuntimeClass", namespaced=False
@@ -37,7 +37,7 @@ class SandboxStarter:
     def __init__(
         self,
         api: Client,
-        cri: Cri,
+        calls: CreatingCalls,
         recorder: Recorder,
         node: NodeContext,
         devices: DeviceManager,
@@ -45,7 +45,7 @@ class SandboxStarter:
         limits: PodLimits,
     ) -> None:
         self._api = api
-        self._cri = cri
+        self._calls = calls
         self._recorder = recorder
         self._node = node
         self._devices = devices
@@ -72,16 +72,16 @@ class SandboxStarter:
         return config
 
     async def run(self, pod: Pod, attempt: int) -> str:
-        """Returns the id of the new sandbox. Raises RpcError, NoHandler, ConfigError, NameTooLong."""
+        """Returns the id of the new sandbox. Raises RpcError, NoHandler, ConfigError, NameTooLong, OSError."""
         _, missing = dns.pod_dns(pod, self._node.dns)
         if missing:
             self._recorder.tell(pod, WARNING, "MissingClusterDNS", missing)
         for message in dns.omitted(pod, self._node.dns):
             self._recorder.tell(pod, WARNING, "DNSConfigForming", message)
         config = self.config(pod, attempt)
-        await asyncio.to_thread(Path(config.log_directory).mkdir, 0o755, parents=True, exist_ok=True)
+        await thread_to_completion(_make_directories, self._node.paths.pod(pod.uid), Path(config.log_directory))
         request = pb.RunPodSandboxRequest(config=config, runtime_handler=await self._handler(pod))
-        response = await self._cri.call(methods.RUN_POD_SANDBOX, request, timeout=self._limits.run_sandbox)
+        response = await self._calls.call(pod.uid, methods.RUN_POD_SANDBOX, request, self._limits.run_sandbox)
         failpoint(SANDBOX_RUN)
         return response.pod_sandbox_id
 
@@ -96,3 +96,9 @@ class SandboxStarter:
             raise NoHandler(f"failed to lookup RuntimeClass {name}: {error}") from error
         handler: str = runtime_class["handler"]
         return handler
+
+
+def _make_directories(pod: Path, logs: Path) -> None:
+    """The pod's own directory comes first and is removed last: it tells a later kubelet that there may be logs."""
+    pod.mkdir(mode=0o750, parents=True, exist_ok=True)
+    logs.mkdir(mode=0o755, parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from podwire.kubelet.pods.limits import PodLimits
 from podwire.kubelet.pods.node_context import NodeContext
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
 from podwire.kubelet.pods.runtime_cache import RuntimeCache
+from podwire.kubelet.pods.sandbox_queue import SandboxQueue
 from podwire.kubelet.pods.status import pod_ips
 from podwire.kubelet.ports import Cri
 from podwire.kubelet.probes import Prober
@@ -29,6 +30,7 @@ from podwire.protocols.cri import methods
 from podwire.protocols.grpc_methods import Unary
 from podwire.protocols.grpc_status import NotFound
 from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
+from podwire.tasks.uncancelled import thread_to_completion
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class PodTermination:
         devices: DeviceManager,
         claims: ClaimManager,
         prober: Prober,
+        queue: SandboxQueue,
         limits: PodLimits,
     ) -> None:
         self._cri = cri
@@ -62,6 +65,7 @@ class PodTermination:
         self._devices = devices
         self._claims = claims
         self._prober = prober
+        self._queue = queue
         self._limits = limits
 
     async def kill_container(
@@ -111,6 +115,7 @@ class PodTermination:
 
     async def stop_sandbox(self, id_: str) -> None:
         await self._call(methods.STOP_POD_SANDBOX, pb.StopPodSandboxRequest(pod_sandbox_id=id_))
+        self._queue.freed()
 
     async def remove_sandbox(self, id_: str) -> None:
         """Remove a sandbox with its containers."""
@@ -121,6 +126,11 @@ class PodTermination:
         await self._call(methods.REMOVE_CONTAINER, pb.RemoveContainerRequest(container_id=container.id))
         message = self._node.paths.termination_message(uid, container.name, container.attempt)
         await asyncio.to_thread(_remove_container_files, Path(container.log_path), message)
+
+    async def remove_stray(self, id_: str) -> None:
+        """Remove a container that has no sandbox."""
+        await self.stop_container(id_, 0)
+        await self._call(methods.REMOVE_CONTAINER, pb.RemoveContainerRequest(container_id=id_))
 
     async def _call(self, method: Unary[Any, Any], request: Any, grace: int = 0) -> None:
         try:
@@ -147,14 +157,13 @@ class PodTermination:
             await self.remove_sandbox(sandbox.id)
         await self._claims.release(uid)
         await self._devices.release(uid)
-        await self._volumes.remove(uid)
-        await asyncio.to_thread(self._remove_files, uid)
+        await thread_to_completion(self._remove_logs, uid)
+        await self._volumes.remove(uid)  # with the pod's directory, which is removed last
         failpoint(REMOVED)
 
-    def _remove_files(self, uid: str) -> None:
+    def _remove_logs(self, uid: str) -> None:
         for directory in self._node.paths.logs.glob(f"*_{uid}"):
             remove_path(directory)
-        remove_path(self._node.paths.pod(uid))
 
 
 def _remove_container_files(container_log: Path, message: Path) -> None:

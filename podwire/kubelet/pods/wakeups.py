@@ -9,6 +9,7 @@ costs one look and is never wrong.
     objects_changed    ReferencedObjects                   pods that use the object    containers, volumes
     probe_changed      Probes                              the pod                     -
     network_changed    RuntimeHealth, CNI directories      every pod                   its sandbox
+    sandbox_freed      SandboxQueue (one was stopped)      the first that waits        its sandbox
     devices_changed    DeviceManager                       pods that wait for devices  sandbox, containers
     device_changed     DeviceManager                       the pod (status, event)     -
     claims_changed     ClaimManager                        pods that wait for claims   sandbox, containers, claims
@@ -82,6 +83,10 @@ class Wakeups:
 
     def network_changed(self) -> None:
         for worker in self.workers.values():
+            worker.network_changed()
+
+    def sandbox_freed(self, uid: str) -> None:
+        if (worker := self.workers.get(uid)) is not None:
             worker.network_changed()
 
     def devices_changed(self) -> None:

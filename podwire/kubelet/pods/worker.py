@@ -167,6 +167,7 @@ class PodWorker:
             stack.callback(self._deps.statuses.forget, self.pod.uid)
             stack.callback(self._deps.probes.forget, self.pod.uid)
             stack.callback(self._deps.objects.release, self.pod.uid)
+            stack.callback(self._deps.sandbox_queue.succeeded, self.pod.uid)
             self._deps.objects.hold(self.pod)
             await self._live()
             await self._end()
@@ -187,8 +188,31 @@ class PodWorker:
                 if not sync.done():
                     sync.cancel()
                     await asyncio.wait((sync,))
+            await self._hand_over()
+            self._deps.sandbox_queue.unused(self.pod.uid)
             if not sync.cancelled() and not self._interrupted.is_set():
                 await self._sleep(sync.result())
+
+    async def _hand_over(self) -> None:
+        """A sync that was cancelled may have left calls in flight that create something for the pod: wait for them, but
+        not longer than the grace period, which may be shortened meanwhile."""
+        calls, began = self._deps.creating_calls, self._clock.monotonic()
+        while in_flight := calls.of_pod(self.pod.uid):
+            self._stale = True
+            self._woken.clear()
+            if self.terminating.is_set():
+                grace = self.state.grace_period(self.pod, gone=self._gone, adopted=False)
+            else:
+                grace = self.state.kill_grace(self.pod)
+            left = max(float(grace), self._limits.hand_over) - (self._clock.monotonic() - began)
+            if left <= 0:
+                calls.abandon(self.pod.uid)
+                return
+            woken = asyncio.ensure_future(self._woken.wait())
+            try:
+                await asyncio.wait((*in_flight, woken), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                woken.cancel()
 
     async def _sync_or_retry(self) -> float | None:
         """Returns the time of the next sync. An error over one pod must not end the work for all others.
@@ -221,6 +245,7 @@ class PodWorker:
     async def _sync(self) -> float | None:
         """1. Admission.  2. Look, plan, act, until there is nothing to do.  3. Returns the time of the next sync."""
         if self.content_removed.is_set():
+            await self._remove_late_sandboxes()
             return None
         self._deps.objects.hold(self.pod)
         observed = await self._observe()
@@ -279,6 +304,14 @@ class PodWorker:
         self._cache.forget(self.pod.uid)
         self.content_removed.set()
         return True
+
+    async def _remove_late_sandboxes(self) -> None:
+        """The runtime may have completed a call for an evicted pod after everything of the pod was removed."""
+        observed = await self._observe()
+        if observed.sandboxes:
+            await self._deps.termination.stop_sandboxes(observed)
+            await self._deps.termination.remove_pod(self.pod.uid, observed)
+            self._cache.forget(self.pod.uid)
 
     def _admission(self, observed: ObservedPod) -> bool:
         if self.state.admitted or observed.sandboxes or self.pod.finished:
@@ -343,16 +376,21 @@ class PodWorker:
             volumes.cancel()
 
     async def _create_sandbox(self, attempt: int) -> bool:
+        queue = self._deps.sandbox_queue
+        queue.begin(self.pod.uid)
         try:
             id_ = await self._deps.sandboxes.run(self.pod, attempt)
             self._stale = False  # until an event reports a later change
             await self._cache.refresh_sandbox(self.pod.uid, id_)
-        except (RpcError, ConfigError, NameTooLong, NoHandler) as error:
+        except (RpcError, ConfigError, NameTooLong, NoHandler, OSError) as error:
             message = f"Failed to create pod sandbox: {error}"
             self._recorder.tell(self.pod, WARNING, "FailedCreatePodSandBox", message)
             self.state.sandbox.failed()
+            if queue.failed(self.pod.uid):
+                self.state.sandbox.retry_now()
             self._stale = True
             return False
+        queue.succeeded(self.pod.uid)
         self.state.sandbox.succeeded()
         return True
 

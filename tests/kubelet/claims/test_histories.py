@@ -131,6 +131,7 @@ async def history(directory, moods, full, deaths):
         for each in await asyncio.gather(*works, return_exceptions=True):
             if isinstance(each, Exception):
                 raise each
+        await kubelet.close()
         for _ in range(3):
             await asyncio.sleep(0)
     assert drivers.prepared == set()

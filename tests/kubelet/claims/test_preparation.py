@@ -239,6 +239,27 @@ async def test_a_pod_that_goes_while_its_driver_hangs_leaves_nothing(world, dra_
     assert "RunPodSandbox" not in world.runtime.calls
 
 
+async def test_a_driver_is_not_asked_to_unprepare_what_it_is_about_to_prepare(world, dra_driver, claims):
+    """A pod is deleted while its claim is prepared: a driver that served both calls at once could prepare last."""
+    driver = dra_driver()
+    gate, order, unprepare = dra_driver.gate(), [], driver.unprepare
+
+    def prepare(claim):
+        gate.wait(30)
+        order.append("prepared")
+        return []
+
+    driver.prepare = prepare
+    driver.unprepare = lambda claim: order.append("unprepared") or unprepare(claim)
+    await asyncio.to_thread(driver.start)
+    await claims.make()
+    await claims.pod()
+    await asyncio.to_thread(eventually, lambda: driver.calls)
+    asyncio.get_running_loop().call_later(0.3, gate.set)
+    await world.delete()
+    assert order == ["prepared", "unprepared"]
+
+
 async def test_a_shared_claim_is_unprepared_with_the_last_pod(world, dra_driver, claims):
     driver = await asyncio.to_thread(dra_driver().start)
     await claims.make()

@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from podwire.kubelet.config.environment import ConfigError
 from podwire.kubelet.pods.user_ids import UserIds
 
 
@@ -27,10 +26,29 @@ def test_ids_of_a_removed_pod_are_free_again(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"uidMappings": [], "gidMappings": []}', "[" * 10_000])
-def test_damaged_ids_are_an_error_and_are_never_given_again(tmp_path, content):
+def test_damaged_ids_are_recovered_from_the_runtime_and_never_given_to_another_pod(tmp_path, content):
+    problems = []
+    ids = UserIds(tmp_path, {"a": 65536}.get, problems.append)
+    ids.first("a")
+    (tmp_path / "a/userns").write_text(content)
+    assert ids.first("b") == 131072
+    assert ids.first("a") == 65536
+    assert [problem.path for problem in problems] == [str(tmp_path / "a/userns")]
+
+
+@pytest.mark.parametrize("content", ["", "nonsense"])
+def test_damaged_ids_of_a_pod_that_the_runtime_does_not_have_are_free(tmp_path, content):
     ids = UserIds(tmp_path)
     ids.first("a")
     (tmp_path / "a/userns").write_text(content)
-    for uid in ("a", "b"):
-        with pytest.raises(ConfigError, match="a/userns"):
-            ids.first(uid)
+    assert ids.first("b") == 65536
+    assert ids.first("a") == 131072
+
+
+def test_something_else_in_place_of_the_file_is_damage_too(tmp_path):
+    (tmp_path / "a/userns").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/userns").symlink_to("/dev/zero")
+    problems = []
+    assert UserIds(tmp_path, report=problems.append).first("c") == 65536
+    assert len(problems) == 2

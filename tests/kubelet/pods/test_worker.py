@@ -102,6 +102,7 @@ async def test_a_pod_can_be_deleted_during_any_call(world, call):
     world.runtime.waits[call] = asyncio.Event()
     await world.make()
     await world.runtime.until(call)
+    asyncio.get_running_loop().call_later(0.2, world.runtime.waits.pop(call).set)
     await world.delete()
     assert (world.runtime.sandboxes, world.runtime.containers) == ({}, {})
 
