@@ -45,10 +45,12 @@ ANY_SCHEMA: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": 
 class DefinitionFinalizer(AdmissionPlugin):
     """Adds the finalizer that protects a definition's objects to every new definition."""
 
+    verbs = frozenset({"CREATE"})
+    resources = frozenset({("apiextensions.k8s.io", "customresourcedefinitions")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.verb == "CREATE" and operation.is_for("apiextensions.k8s.io", "customresourcedefinitions"):
-            metadata = operation.obj["metadata"]
-            metadata["finalizers"] = list(dict.fromkeys([*metadata.get("finalizers", []), CLEANUP]))
+        metadata = operation.obj["metadata"]
+        metadata["finalizers"] = list(dict.fromkeys([*metadata.get("finalizers", []), CLEANUP]))
 
 
 class CustomResources:

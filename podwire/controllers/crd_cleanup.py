@@ -1,6 +1,7 @@
 """CRD cleanup: a deleted definition takes its instances with it, and is released when they are gone."""
 
 import logging
+from typing import ClassVar
 
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import DEFINITIONS
@@ -67,6 +68,8 @@ def released(definition: Object) -> Object:
 
 class DefinitionCleanup:
     """Reconciles a definition when its deletion begins, and again when its last instance is gone."""
+
+    resources: ClassVar = None
 
     def __init__(self, api: Client, graph: Graph, clock: Clock) -> None:
         self._api = api

@@ -5,6 +5,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from typing import ClassVar
 
 import msgspec
 
@@ -43,6 +44,8 @@ _EVENT_REASON = "DeviceTaintManagerEviction"
 class DeviceEvictions:
     """Evicts pods by device taints. While no device has such a taint and no rule adds one, claims and pods are not
     read."""
+
+    resources: ClassVar = frozenset(map(resource_of, (SLICES, TAINT_RULES, CLAIMS, PODS)))
 
     def __init__(self, api: Client, graph: Graph, clock: Clock, limits: Limits = DEFAULT) -> None:
         self._api = api

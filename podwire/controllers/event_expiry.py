@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from typing import Any
+from typing import Any, ClassVar
 
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import EVENTS
@@ -31,6 +31,8 @@ def last_seen(event: Object) -> float:
 
 class EventExpiry:
     """Checks each event when it would expire if it had not been repeated."""
+
+    resources: ClassVar = frozenset(map(resource_of, (EVENTS,)))
 
     def __init__(self, api: Client, graph: Graph, clock: Clock, ttl: float = DEFAULT.event_ttl) -> None:
         self._api = api

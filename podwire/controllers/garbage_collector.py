@@ -7,7 +7,7 @@ made again.
 
 import logging
 from collections import OrderedDict
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ REMEMBERED = 4096
 
 class Collector:
     """Deletes objects whose owners are gone."""
+
+    resources: ClassVar = None
 
     def __init__(self, api: Client, graph: Graph, kinds: KnownKinds) -> None:
         self._api = api

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from podwire.controllers.crd_cleanup import DefinitionCleanup
@@ -41,6 +41,11 @@ adds its kind here."""
 
 
 class Controller(Protocol):
+    @property
+    def resources(self) -> frozenset[tuple[str, str]] | None:
+        """The resources whose changes it is told of; None: all."""
+        ...
+
     def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
         """Called for each change: created (`before` None), updated, or deleted (`now` None); the graph is already
         updated."""
@@ -72,7 +77,7 @@ async def run(api: Client, feed: Feed, clock: Clock, *, root_ca: str, limits: Li
         DeviceEvictions(api, graph, clock, limits),
         QuotaController(api, graph, kinds, clock, limits),
     ]
-    follower = _Dispatcher(graph, kinds, collector, controllers, limits)
+    follower = Dispatcher(graph, kinds, collector, controllers, limits)
     async with asyncio.TaskGroup() as parts:
         parts.create_task(feed.follow(follower.notify), name="feed")
         for controller in controllers:
@@ -80,14 +85,16 @@ async def run(api: Client, feed: Feed, clock: Clock, *, root_ca: str, limits: Li
 
 
 @dataclass(frozen=True, slots=True)
-class _Dispatcher:
-    """Updates the graph, then calls the controllers."""
+class Dispatcher:
+    """Updates the graph, then calls the controllers that the resource concerns."""
 
     graph: Graph
     kinds: KnownKinds
     collector: Collector
     controllers: Sequence[Controller]
     limits: Limits
+    concerned: dict[tuple[str, str], Sequence[Controller]] = field(default_factory=dict)
+    """The controllers of each resource that was met."""
 
     def notify(self, tidings: FeedEvent) -> None:
         match tidings:
@@ -104,10 +111,20 @@ class _Dispatcher:
 
     def _changed(self, before: PartialObject | None, now: PartialObject | None) -> None:
         latest = now or before
-        if latest is not None and latest.resource == resource_of(DEFINITIONS):
+        if latest is None:
+            return
+        resource = latest.resource
+        if resource == resource_of(DEFINITIONS):
             self._refresh_kinds()
             asyncio.get_running_loop().call_later(self.limits.kinds_announced_after, self._refresh_kinds)
-        for controller in self.controllers:
+        concerned = self.concerned.get(resource)
+        if concerned is None:
+            concerned = self.concerned[resource] = [
+                controller
+                for controller in self.controllers
+                if controller.resources is None or resource in controller.resources
+            ]
+        for controller in concerned:
             controller.on_change(before, now)
 
     def _refresh_kinds(self) -> None:

@@ -1,7 +1,6 @@
 """The metadata that controllers keep of every object."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -69,9 +68,9 @@ class _Claim(msgspec.Struct):
     status: _ClaimStatus = msgspec.field(default_factory=_ClaimStatus)
 
 
-@dataclass(frozen=True, slots=True)
-class PartialObject:
-    """The last known metadata of one object."""
+class PartialObject(msgspec.Struct, frozen=True, gc=False):
+    """The last known metadata of one object. There is one for every object of a cluster, and none is part of a cycle:
+    the garbage collector need not know it."""
 
     kind: Kind
     metadata: Metadata
@@ -96,7 +95,7 @@ class PartialObject:
 
     @property
     def resource(self) -> tuple[str, str]:
-        return resource_of(self.kind)
+        return self.kind.group_resource
 
     @property
     def owners(self) -> tuple[Owner, ...]:
@@ -126,7 +125,7 @@ class PartialObject:
 
 def resource_of(kind: Kind) -> tuple[str, str]:
     """Group and resource: the same for all versions of a kind."""
-    return kind.group, kind.resource
+    return kind.group_resource
 
 
 _decode: Callable[[bytes], _Object | _Pod | _Claim] = msgspec.json.Decoder(_Object).decode

@@ -1,5 +1,7 @@
 """Creates the service account `default` and the ConfigMap `kube-root-ca.crt` in every active namespace."""
 
+from typing import ClassVar
+
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from podwire.controllers.metadata import PartialObject, resource_of
@@ -24,16 +26,20 @@ def root_ca(namespace: str, pem: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: pem}}
 
 
+_KEPT = frozenset({(resource_of(SERVICE_ACCOUNTS), ACCOUNT), (resource_of(CONFIG_MAPS), CONFIG_MAP)})
+
+
 def concerns(seen: PartialObject) -> str:
     """Returns the namespace to reconcile when this object changes; '' for none."""
     if seen.resource == resource_of(NAMESPACES):
         return seen.name
-    kept = {(resource_of(SERVICE_ACCOUNTS), ACCOUNT), (resource_of(CONFIG_MAPS), CONFIG_MAP)}
-    return seen.namespace if (seen.resource, seen.name) in kept else ""
+    return seen.namespace if (seen.resource, seen.name) in _KEPT else ""
 
 
 class NamespaceDefaults:
     """Creates both in every namespace that is not being deleted, and restores them."""
+
+    resources: ClassVar = frozenset(map(resource_of, (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS)))
 
     def __init__(self, api: Client, graph: Graph, pem: str) -> None:
         self._api = api

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from typing import ClassVar
 
 from podwire.controllers import namespace_deletion
 from podwire.controllers.graph import Graph
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 class NamespaceLifecycle:
     """Reconciles a namespace when it begins to terminate, and again when its pods or its last object are gone."""
+
+    resources: ClassVar = None
 
     def __init__(self, api: Client, graph: Graph, kinds: KnownKinds, clock: Clock) -> None:
         self._api = api

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from podwire.controllers import node_health
 from podwire.controllers.event_recorder import EventRecorder
@@ -34,6 +35,8 @@ class NodeLife:
     A renewed lease or a new report in the node's status is a heartbeat. Its time is read from our own clock; times that
     others write do not matter. While the API cannot be reached, missing heartbeats do not count.
     """
+
+    resources: ClassVar = frozenset(map(resource_of, (NODES, LEASES)))
 
     def __init__(self, api: Client, graph: Graph, clock: Clock, taints: Taints, limits: Limits = DEFAULT) -> None:
         self._api = api

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from podwire.controllers.disruption import with_disruption_target
 from podwire.controllers.graph import Graph
@@ -63,6 +64,8 @@ def failed(pod: Object, now: str) -> Object | None:
 
 class PodGc:
     """Sweeps some time after pods have changed or a node was deleted: once for all changes in that time."""
+
+    resources: ClassVar = frozenset(map(resource_of, (NODES, PODS)))
 
     def __init__(self, api: Client, graph: Graph, clock: Clock, limits: Limits = DEFAULT) -> None:
         self._api = api

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from podwire.controllers import claim_rules
 from podwire.controllers.event_recorder import EventRecorder
@@ -32,6 +33,8 @@ class DeviceClaims:
 
     Pods without claims are recognized once, from the feed or by reading them.
     """
+
+    resources: ClassVar = frozenset(map(resource_of, (PODS, CLAIMS, TEMPLATES)))
 
     def __init__(self, api: Client, graph: Graph, clock: Clock) -> None:
         self._api = api

@@ -7,6 +7,7 @@ recalculation. The write names the version that was read, so a charge in between
 
 import asyncio
 from collections.abc import Sequence
+from typing import ClassVar
 
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import QUOTAS, KnownKinds, preferred
@@ -30,6 +31,8 @@ Ref = tuple[str, str]
 class QuotaController:
     """Recalculates a quota at once when it is new, soon after objects of its namespace were deleted, later after they
     have changed, and from time to time."""
+
+    resources: ClassVar = None
 
     def __init__(self, api: Client, graph: Graph, kinds: KnownKinds, clock: Clock, limits: Limits = DEFAULT) -> None:
         self._api = api

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from podwire.controllers.disruption import disrupt
 from podwire.controllers.event_recorder import EventRecorder
@@ -53,6 +54,8 @@ class Evictions:
 
     A pod never moves, so a pod on a node without such taints is not checked again until its node gets one.
     """
+
+    resources: ClassVar = frozenset(map(resource_of, (PODS,)))
 
     def __init__(self, api: Client, graph: Graph, clock: Clock) -> None:
         self._api = api

@@ -3,6 +3,7 @@
 import re
 import time
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:Z|([+-])(\d\d):(\d\d))",
@@ -17,7 +18,13 @@ YEAR = 365 * DAY
 
 def rfc3339(seconds: float) -> str:
     """Whole seconds: creationTimestamp and every other Time."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return _formatted(int(seconds // 1))
+
+
+@lru_cache(maxsize=16)
+def _formatted(second: int) -> str:
+    """Cached, because many writes happen in one second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 def rfc3339_micro(seconds: float) -> str:

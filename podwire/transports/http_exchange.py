@@ -129,6 +129,11 @@ class Exchanges:
                 raise BodyTooLarge(limit)
             if not request.body_exists:
                 return b""
+            if request.content.is_eof():  # all of it came with the head, as of almost every request
+                data = request.content.read_nowait()
+                if len(data) > limit:
+                    raise BodyTooLarge(limit)
+                return data
             if "expect" in headers:
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 request.writer.output_size = 0

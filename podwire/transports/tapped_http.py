@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+import msgspec
+
 from podwire.interfaces import Tap
 from podwire.protocols.k8sapi.client_side import Incoming, Reply
 from podwire.protocols.k8sapi.client_side.http import Http, Query
@@ -47,7 +49,7 @@ def tapped_handler(handler: Handler, tap: Tap | None, callee: str) -> Handler:
 
         call = tapped.call(title(request), asked, caller=request.headers.get("user-agent", ""))
         with _CallScope(call) as scope:
-            answer = await handler(replace(request, read=read))
+            answer = await handler(msgspec.structs.replace(request, read=read))
             if isinstance(answer, Stream):
                 scope.keep_open()
                 return replace(answer, chunks=_Chunks(answer.chunks, call, asked, answer))

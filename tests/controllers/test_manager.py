@@ -10,8 +10,12 @@ from podwire import controllers
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.apiserver_controllers import StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
+from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import CONFIG_MAPS, DEFINITIONS, EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS, builtin
 from podwire.controllers.limits import Limits
+from podwire.controllers.manager import Dispatcher
+from podwire.controllers.metadata import Metadata, PartialObject, resource_of
+from podwire.controllers.ports import Present
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import Client, Propagation, Scope
 from podwire.protocols.k8sapi.kinds import Kind
@@ -37,6 +41,29 @@ class Counted:
     def __getattr__(self, name: str):
         self.calls.append(name)
         return getattr(self._client, name)
+
+
+class Noting:
+    """A controller that notes what it is told of."""
+
+    def __init__(self, *kinds: Kind) -> None:
+        self.resources = frozenset(map(resource_of, kinds)) or None
+        self.names: list[str] = []
+
+    def on_change(self, before, now) -> None:
+        self.names.append((now or before).name)
+
+
+def test_a_controller_is_told_of_its_resources_only():
+    everything, of_secrets = Noting(), Noting(SECRETS)
+    dispatcher = Dispatcher(Graph(), None, None, [everything, of_secrets], Limits())
+    secret, pod = (PartialObject(kind, Metadata(name=kind.resource, uid=kind.resource)) for kind in (SECRETS, PODS))
+
+    for seen in (secret, pod, secret):
+        dispatcher.notify(Present(seen))
+
+    assert everything.names == ["secrets", "pods", "secrets"]
+    assert of_secrets.names == ["secrets", "secrets"]
 
 
 @pytest.fixture

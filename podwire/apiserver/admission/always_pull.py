@@ -5,7 +5,7 @@ Without it a pod may run a private image that another pod's credentials have bro
 
 from collections.abc import Iterator
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.status import not_supported
 
@@ -14,6 +14,9 @@ ALWAYS = "Always"
 
 class AlwaysPullImages(AdmissionPlugin):
     """Sets the pull policy of containers and image volumes."""
+
+    verbs = WRITES
+    resources = frozenset({("", "pods")})
 
     async def admit(self, operation: Operation) -> None:
         if _concerned(operation):
@@ -34,7 +37,7 @@ class AlwaysPullImages(AdmissionPlugin):
 
 
 def _concerned(operation: Operation) -> bool:
-    if operation.verb not in ("CREATE", "UPDATE") or operation.subresource or not operation.is_for("", "pods"):
+    if operation.subresource:
         return False
     if operation.old is None:
         return True

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from podwire.apiserver.admission.chain import Operation
-from podwire.apiserver.request import audit_annotations
+from podwire.apiserver.request import context
 from podwire.protocols.k8sapi.status import qualified
 
 _log = logging.getLogger("podwire.apiserver.audit")
@@ -12,7 +12,7 @@ _log = logging.getLogger("podwire.apiserver.audit")
 
 def record(operation: Operation, annotations: Mapping[str, str]) -> None:
     """Records annotations of one request."""
-    audit_annotations.add(annotations)
+    context.annotate(annotations)
     _log.info(
         "admission audit annotations",
         extra={

@@ -1,7 +1,10 @@
 """The admission chain, and the operation that each plugin sees."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
 
 from podwire.apiserver.identity.authentication import User
 from podwire.kinds.resource import Resource
@@ -9,10 +12,10 @@ from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.status import ApiError, access_denied, qualified
 
 Step = Callable[[], Awaitable[None]]
+GroupResource = tuple[str, str]
 
 
-@dataclass(slots=True, kw_only=True)
-class Operation:
+class Operation(msgspec.Struct, kw_only=True, eq=False):
     """One write in progress. Plugins may change `obj` while they admit it.
 
     What a plugin takes elsewhere (an address, a share of a quota) is taken by a step in `reservations`: these run once
@@ -33,8 +36,8 @@ class Operation:
     dry_run: bool = False
     namespace_object: Object | None = None
     """The namespace of the object, once a plugin has read it; nobody may change it."""
-    reservations: list[Step] = field(default_factory=list)
-    undos: list[Step] = field(default_factory=list)
+    reservations: list[Step] = []
+    undos: list[Step] = []
 
     def is_for(self, group: str, resource: str) -> bool:
         return self.resource.name == resource and self.resource.group == group
@@ -59,10 +62,22 @@ class Operation:
         return access_denied(message, resource=resource.name, name=name, group=resource.group)
 
 
+WRITES = frozenset({"CREATE", "UPDATE"})
+MOST_STEPS = 10_000
+"""Kinds and verbs whose plugins are remembered."""
+
+
 class AdmissionPlugin:
-    """Base of all plugins; a plugin implements one of the two methods or both, and refuses by raising an ApiError."""
+    """Base of all plugins; a plugin implements one of the two methods or both, and refuses by raising an ApiError.
+
+    It is called for its verbs on its resources only; a write of another kind does not know that it exists.
+    """
 
     __slots__ = ()
+
+    verbs: ClassVar[frozenset[str]] = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+    resources: ClassVar[frozenset[GroupResource] | None] = None
+    """None: those of every kind."""
 
     async def admit(self, operation: Operation) -> None:
         """Completes or changes the object, before it is validated."""
@@ -75,15 +90,39 @@ class Admission:
     """All plugins in order: those that admit run before validation, those that validate after it."""
 
     def __init__(self, plugins: Sequence[AdmissionPlugin]) -> None:
-        self._admitting = [plugin.admit for plugin in plugins if type(plugin).admit is not AdmissionPlugin.admit]
-        self._validating = [
-            plugin.validate for plugin in plugins if type(plugin).validate is not AdmissionPlugin.validate
-        ]
+        self._plugins = tuple(plugins)
+        self._steps: dict[tuple[str, str, str], _Steps] = {}
 
     async def admit(self, operation: Operation) -> None:
-        for admit in self._admitting:
+        for admit in self._steps_of(operation).admit:
             await admit(operation)
 
     async def validate(self, operation: Operation) -> None:
-        for validate in self._validating:
+        for validate in self._steps_of(operation).validate:
             await validate(operation)
+
+    def _steps_of(self, operation: Operation) -> "_Steps":
+        resource = operation.resource
+        key = (operation.verb, resource.group, resource.name)
+        steps = self._steps.get(key)
+        if steps is None:
+            if len(self._steps) >= MOST_STEPS:
+                self._steps.clear()
+            plugins = [
+                plugin
+                for plugin in self._plugins
+                if operation.verb in plugin.verbs and (plugin.resources is None or key[1:] in plugin.resources)
+            ]
+            steps = self._steps[key] = _Steps(
+                [plugin.admit for plugin in plugins if type(plugin).admit is not AdmissionPlugin.admit],
+                [plugin.validate for plugin in plugins if type(plugin).validate is not AdmissionPlugin.validate],
+            )
+        return steps
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The plugins that are called for a verb on a resource."""
+
+    admit: Sequence[Callable[[Operation], Awaitable[None]]]
+    validate: Sequence[Callable[[Operation], Awaitable[None]]]

@@ -24,8 +24,10 @@ class ClaimStatusRights(AdmissionPlugin):
 
     authorizer: Authorizer
 
+    resources = frozenset({(GROUP, "resourceclaims")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.subresource != "status" or not operation.is_for(GROUP, "resourceclaims"):
+        if operation.subresource != "status":
             return
         old, new = (operation.old or {}).get("status") or {}, operation.obj.get("status") or {}
         if any(old.get(part) != new.get(part) for part in ("allocation", "reservedFor")):

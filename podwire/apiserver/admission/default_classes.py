@@ -20,9 +20,11 @@ class DefaultStorageClass(AdmissionPlugin):
 
     classes: ObjectInformer
 
+    verbs = frozenset({"CREATE"})
+    resources = frozenset({("", "persistentvolumeclaims")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.verb == "CREATE" and operation.is_for("", "persistentvolumeclaims"):
-            _set_default(operation.obj, "storageClassName", STORAGE_CLASS, await self.classes.all(), STORAGE_MARKS)
+        _set_default(operation.obj, "storageClassName", STORAGE_CLASS, await self.classes.all(), STORAGE_MARKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,11 @@ class DefaultIngressClass(AdmissionPlugin):
 
     classes: ObjectInformer
 
+    verbs = frozenset({"CREATE"})
+    resources = frozenset({("networking.k8s.io", "ingresses")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.verb == "CREATE" and operation.is_for("networking.k8s.io", "ingresses"):
-            _set_default(operation.obj, "ingressClassName", INGRESS_CLASS, await self.classes.all(), INGRESS_MARKS)
+        _set_default(operation.obj, "ingressClassName", INGRESS_CLASS, await self.classes.all(), INGRESS_MARKS)
 
 
 def _set_default(obj: Object, field: str, annotation: str, classes: Iterable[Object], marks: Sequence[str]) -> None:

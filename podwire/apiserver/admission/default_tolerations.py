@@ -1,6 +1,6 @@
 """DefaultTolerationSeconds: a pod stays five minutes on a failing node unless it has tolerations of its own."""
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.kinds.stored import Object
 
 TOLERATION_SECONDS = 300
@@ -10,8 +10,11 @@ FAILURE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachabl
 class DefaultTolerations(AdmissionPlugin):
     """Adds the two tolerations that are missing."""
 
+    verbs = WRITES
+    resources = frozenset({("", "pods")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.verb == "DELETE" or operation.subresource or not operation.is_for("", "pods"):
+        if operation.subresource:
             return
         spec = operation.obj["spec"]
         tolerations = spec.get("tolerations", [])

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.ports import Store
 from podwire.kinds.resource import PREFIX
 from podwire.kinds.stored import Object, unpack
@@ -21,9 +21,10 @@ class DeviceClaims(AdmissionPlugin):
 
     store: Store
 
+    verbs = WRITES
+    resources = frozenset({(GROUP, "resourceclaims"), (GROUP, "resourceclaimtemplates")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.resource.group != GROUP or operation.verb == "DELETE":
-            return
         if operation.subresource == "status" and operation.is_for(GROUP, "resourceclaims"):
             forget_released(operation.obj, operation.old or {})
         path = admin_access(operation)
@@ -43,7 +44,7 @@ def admin_access(operation: Operation) -> str:
         granted = (index for index, result in enumerate(_results(operation.obj)) if result.get("adminAccess"))
         index = None if before else next(granted, None)
         return "" if index is None else f"status.allocation.devices.results[{index}].adminAccess"
-    if operation.verb != "CREATE" or operation.resource.name not in ("resourceclaims", "resourceclaimtemplates"):
+    if operation.verb != "CREATE":
         return ""
     conversion = operation.resource.conversion
     obj = conversion.to_stored(operation.obj) if conversion else operation.obj

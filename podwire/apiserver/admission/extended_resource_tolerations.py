@@ -3,15 +3,18 @@
 Operators taint nodes with special hardware by the name of its resource, so that only pods that need it land there.
 """
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.kinds.podspec.resource_rules import is_extended
 
 
 class ExtendedResourceToleration(AdmissionPlugin):
     """Adds a toleration for each extended resource in the requests of containers."""
 
+    verbs = WRITES
+    resources = frozenset({("", "pods")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.verb not in ("CREATE", "UPDATE") or operation.subresource or not operation.is_for("", "pods"):
+        if operation.subresource:
             return
         spec = operation.obj["spec"]
         names = {

@@ -1,13 +1,16 @@
 """DenyServiceExternalIPs (off by default): services get no new externalIPs, with which a user can intercept traffic."""
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 
 
 class DenyServiceExternalIPs(AdmissionPlugin):
     """Refuses addresses that the service does not have yet."""
 
+    verbs = WRITES
+    resources = frozenset({("", "services")})
+
     async def validate(self, operation: Operation) -> None:
-        if operation.verb not in ("CREATE", "UPDATE") or operation.subresource or not operation.is_for("", "services"):
+        if operation.subresource:
             return
         before = set(((operation.old or {}).get("spec") or {}).get("externalIPs") or ())
         if set(operation.obj["spec"].get("externalIPs") or ()) - before:

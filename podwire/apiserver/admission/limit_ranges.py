@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.admission.informers import ObjectInformer
 from podwire.kinds.podspec.resource_totals import Amounts, amounts, pod_limits, pod_requests
 from podwire.kinds.stored import Object
@@ -17,6 +17,9 @@ class LimitRanger(AdmissionPlugin):
     """Applies all limit ranges of a namespace, by name."""
 
     ranges: ObjectInformer
+
+    verbs = WRITES
+    resources = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 
     async def admit(self, operation: Operation) -> None:
         if operation.is_for("", "pods") and _concerned(operation):
@@ -39,8 +42,7 @@ def _concerned(operation: Operation) -> bool:
         return False
     if operation.is_for("", "pods"):
         return (operation.verb, operation.subresource) in (("CREATE", ""), ("UPDATE", "resize"))
-    claim = operation.is_for("", "persistentvolumeclaims")
-    return claim and operation.verb in ("CREATE", "UPDATE") and not operation.subresource
+    return not operation.subresource
 
 
 def set_defaults(pod: Object, limit_range: Object) -> None:

@@ -47,13 +47,15 @@ class NamespaceLifecycle(AdmissionPlugin):
 
     namespaces: Namespaces
 
+    verbs = frozenset({"CREATE", "DELETE"})
+
     async def admit(self, operation: Operation) -> None:
         if operation.verb == "DELETE":
             if operation.is_for("", "namespaces") and operation.name in UNDELETABLE:
                 why = f'namespaces "{operation.name}" is forbidden: this namespace may not be deleted'
                 raise access_denied(why, resource="namespaces", name=operation.name)
             return
-        if operation.verb != "CREATE" or not operation.resource.kind.namespaced:
+        if not operation.resource.kind.namespaced:
             return
         namespace = operation.namespace_object = await self.namespaces.get(operation.namespace)
         if namespace is None:

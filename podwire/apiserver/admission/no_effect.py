@@ -8,18 +8,16 @@ plugin, or a node with another kubelet.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import AdmissionPlugin, GroupResource, Operation
 from podwire.apiserver.admission.informers import Informers
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry
-from podwire.apiserver.request import warning_headers
+from podwire.apiserver.request import context
 from podwire.interfaces import Clock
 from podwire.kinds.resource import PREFIX
 from podwire.kinds.stored import Object, unpack
 from podwire.objects.times import parse
 from podwire.protocols.k8sapi.status import qualified
-
-GroupResource = tuple[str, str]
 
 CONTROLLER_MANAGER = f"{PREFIX}leases/kube-system/kube-controller-manager"
 LEASE_SECONDS = 60.0
@@ -67,18 +65,21 @@ class NoEffectWarnings(AdmissionPlugin):
     reconciled: frozenset[GroupResource] = field(default_factory=frozenset)
     """The kinds on which components of this cluster act."""
 
+    verbs = frozenset({"CREATE"})
+    resources = frozenset({("", "pods"), *KINDS})
+
     async def validate(self, operation: Operation) -> None:
-        if operation.verb != "CREATE" or operation.subresource:
+        if operation.subresource:
             return
         kind = (operation.resource.group, operation.resource.name)
         if kind == ("", "pods"):
             fields = list(unread_fields(operation.obj["spec"]))
             if fields and not await self._other_kubelets():
                 for path in fields:
-                    warning_headers.add(f"{path}: has no effect, the kubelets of this cluster do not support it")
-        elif kind in KINDS and kind not in self.reconciled and not await self._acting(kind, operation.obj):
+                    context.warn(f"{path}: has no effect, the kubelets of this cluster do not support it")
+        elif kind not in self.reconciled and not await self._acting(kind, operation.obj):
             name = qualified(operation.resource.name, operation.resource.group)
-            warning_headers.add(f"no controller acts on {name} in this cluster: {KINDS[kind]}")
+            context.warn(f"no controller acts on {name} in this cluster: {KINDS[kind]}")
 
     async def _acting(self, kind: GroupResource, obj: Object) -> bool:
         """Returns whether something that is not ours acts on the object."""

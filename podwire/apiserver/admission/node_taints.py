@@ -8,8 +8,11 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 class TaintNodesByCondition(AdmissionPlugin):
     """Adds the taint that the node lifecycle controller removes when the node is ready."""
 
+    verbs = frozenset({"CREATE"})
+    resources = frozenset({("", "nodes")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.verb != "CREATE" or operation.subresource or not operation.is_for("", "nodes"):
+        if operation.subresource:
             return
         spec = operation.obj.setdefault("spec", {})
         taints = spec.get("taints") or []

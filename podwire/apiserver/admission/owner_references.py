@@ -6,7 +6,7 @@ allowed to set that owner's finalizers.
 
 from dataclasses import dataclass
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.identity.authorization import Attributes, Authorizer
 from podwire.apiserver.registry import Registry
 from podwire.kinds.stored import Object
@@ -22,9 +22,9 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
     authorizer: Authorizer
     registry: Registry
 
+    verbs = WRITES
+
     async def validate(self, operation: Operation) -> None:
-        if operation.verb not in ("CREATE", "UPDATE"):
-            return
         kind = operation.resource.kind
         if (kind.group, kind.resource, operation.subresource) == PODS_STATUS:
             return

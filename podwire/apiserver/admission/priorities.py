@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.admission.informers import ObjectInformer
 from podwire.kinds.stored import Object
 
@@ -17,8 +17,11 @@ class Priorities(AdmissionPlugin):
 
     classes: ObjectInformer
 
+    verbs = WRITES
+    resources = frozenset({("", "pods"), (GROUP, "priorityclasses")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.verb == "DELETE" or operation.subresource or not operation.is_for("", "pods"):
+        if operation.subresource or not operation.is_for("", "pods"):
             return
         spec = operation.obj["spec"]
         if operation.old is not None:
@@ -42,7 +45,7 @@ class Priorities(AdmissionPlugin):
 
     async def validate(self, operation: Operation) -> None:
         """Refuses a second default class."""
-        if operation.verb == "DELETE" or not operation.is_for(GROUP, "priorityclasses"):
+        if not operation.is_for(GROUP, "priorityclasses"):
             return
         default = default_class(await self.classes.all()) if operation.obj.get("globalDefault") else None
         if default is not None and (operation.old is None or default["metadata"]["name"] != operation.name):

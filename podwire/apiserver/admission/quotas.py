@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.admission.informers import ObjectInformer
 from podwire.apiserver.ports import Store
 from podwire.interfaces import Clock
@@ -39,8 +39,10 @@ class ResourceQuotas(AdmissionPlugin):
     limited: Sequence[LimitedResource] = ()
     locks: KeyedLocks = field(default_factory=KeyedLocks)
 
+    verbs = WRITES
+
     async def validate(self, operation: Operation) -> None:
-        if operation.verb not in ("CREATE", "UPDATE") or not operation.namespace:
+        if not operation.namespace:
             return
         quotas = await self.quotas.all(operation.namespace)
         if not quotas and not self.limited:

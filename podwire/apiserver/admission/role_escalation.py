@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.identity.authorization import Attributes, Authorizer
 from podwire.apiserver.identity.rbac import Roles
 from podwire.apiserver.identity.rules import (
@@ -49,14 +49,17 @@ class RoleEscalation(AdmissionPlugin):
     authorizer: Authorizer
     roles: Roles
 
+    verbs = WRITES
+    resources = frozenset((GROUP, name) for name in (*_ROLES, *_BINDINGS))
+
     async def admit(self, operation: Operation) -> None:
-        if operation.resource.group != GROUP or operation.verb == "DELETE" or MASTERS in operation.user.groups:
+        if MASTERS in operation.user.groups:
             return
         if operation.old is not None and _free(operation.obj) == _free(operation.old):
             return
         if operation.resource.name in _ROLES:
             self._check_role(operation)
-        elif operation.resource.name in _BINDINGS:
+        else:
             self._check_binding(operation)
 
     def _check_role(self, operation: Operation) -> None:

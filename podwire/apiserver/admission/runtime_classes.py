@@ -17,8 +17,11 @@ class RuntimeClasses(AdmissionPlugin):
 
     store: Store
 
+    verbs = frozenset({"CREATE"})
+    resources = frozenset({("", "pods")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.verb != "CREATE" or operation.subresource or not operation.is_for("", "pods"):
+        if operation.subresource:
             return
         spec = operation.obj["spec"]
         name = spec.get("runtimeClassName")

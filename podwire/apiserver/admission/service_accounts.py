@@ -28,9 +28,10 @@ class ServiceAccounts(AdmissionPlugin):
     wait: float
     """Seconds to wait for the default account of a new namespace, which a controller creates."""
 
+    verbs = frozenset({"CREATE"})
+    resources = frozenset({("", "pods")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.verb != "CREATE" or not operation.is_for("", "pods"):
-            return
         spec = operation.obj["spec"]
         if MIRROR in operation.obj["metadata"].get("annotations", {}):
             if spec.get("serviceAccountName"):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from podwire.apiserver.admission import service_types
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.admission.service_allocations import ADDRESSES, NODE_PORTS, ServiceAllocations, allocated_to
 from podwire.kinds.stored import Object
 from podwire.objects.names import is_ip
@@ -35,8 +35,11 @@ class ServiceAddresses(AdmissionPlugin):
     network: Network
     _random: random.Random = field(default_factory=random.Random)
 
+    verbs = WRITES
+    resources = frozenset({("", "services")})
+
     async def admit(self, operation: Operation) -> None:
-        if not operation.is_for("", "services") or operation.subresource or operation.verb == "DELETE":
+        if operation.subresource:
             return
         spec = operation.obj.setdefault("spec", {})
         if operation.old is not None:

@@ -1,14 +1,15 @@
 """CertificateSigningRequest: records the requesting user, regardless of the body, and keeps the spec immutable."""
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 
 
 class SigningRequesters(AdmissionPlugin):
     """Writes the user into new requests; an update keeps the whole spec, because a signer relies on it."""
 
+    verbs = WRITES
+    resources = frozenset({("certificates.k8s.io", "certificatesigningrequests")})
+
     async def admit(self, operation: Operation) -> None:
-        if operation.verb == "DELETE" or not operation.is_for("certificates.k8s.io", "certificatesigningrequests"):
-            return
         if operation.old is not None:
             operation.obj["spec"] = operation.old["spec"]
             return

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.identity.authorization import Attributes, Authorizer
 from podwire.apiserver.identity.users import MASTERS
 from podwire.kinds.stored import Object
@@ -26,9 +26,10 @@ class SigningRights(AdmissionPlugin):
 
     authorizer: Authorizer
 
+    verbs = WRITES
+    resources = frozenset({(GROUP, RESOURCE)})
+
     async def validate(self, operation: Operation) -> None:
-        if not operation.is_for(GROUP, RESOURCE):
-            return
         match operation.verb, operation.subresource:
             case "CREATE", "":
                 _check_subject(operation)

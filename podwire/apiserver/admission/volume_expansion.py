@@ -20,10 +20,11 @@ class PersistentVolumeClaimResize(AdmissionPlugin):
 
     classes: ObjectInformer
 
+    verbs = frozenset({"UPDATE"})
+    resources = frozenset({("", "persistentvolumeclaims")})
+
     async def validate(self, operation: Operation) -> None:
-        if operation.old is None or operation.verb != "UPDATE" or operation.subresource:
-            return
-        if not operation.is_for("", "persistentvolumeclaims"):
+        if operation.old is None or operation.subresource:
             return
         if _size(operation.obj) <= _size(operation.old):
             return

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
+
 from podwire.apiserver.audit.policy import (
     COMPLETE,
     LEVEL_NAMES,
@@ -149,7 +151,7 @@ class Entry:
             self._body = await request.read(limit)
             return self._body
 
-        return replace(request, read=read)
+        return msgspec.structs.replace(request, read=read)
 
     def authorized(self, *, allowed: bool, reason: str) -> None:
         """Says what was decided; upstream's annotations."""
@@ -164,7 +166,7 @@ class Entry:
         """Records the answer; a stream or a conversation is complete when it ends. `failed`: an internal error."""
         if isinstance(answer, Response):
             self.record(PANIC if failed else COMPLETE, answer)
-            return replace(answer, headers=(*answer.headers, (HEADER, self.id)))
+            return msgspec.structs.replace(answer, headers=(*answer.headers, (HEADER, self.id)))
         if isinstance(answer, Stream) and answer.whole:
             self.event["responseStatus"] = {"metadata": {}, "code": answer.status}
             chunks = CountedChunks(self._read_whole(answer), self._end)

@@ -12,14 +12,15 @@ A new cluster binds health and version to anonymous users, and discovery and rev
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from podwire.apiserver.identity.rbac import Roles
 from podwire.apiserver.identity.rules import EVERYTHING, AccessRequest, Rule
 from podwire.apiserver.identity.users import MASTERS, User
 from podwire.protocols.k8sapi.status import ApiError, access_denied, qualified
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attributes:
+class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     """The attributes of a request. `resource` is empty for non-resource requests, which have a `path`."""
 
     verb: str

@@ -1,7 +1,8 @@
 """Decodes request bodies: media type, kind check, schema, unknown fields by `fieldValidation`."""
 
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from podwire.apiserver.request import offload
 from podwire.kinds.resource import Resource
@@ -19,13 +20,12 @@ YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
-@dataclass(slots=True)
-class Body:
+class Body(msgspec.Struct):
     """A decoded body that was not checked against a schema; `warnings` become Warning headers."""
 
     value: Any
-    duplicates: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    duplicates: list[str] = []
+    warnings: list[str] = []
 
 
 async def read(request: Request) -> bytes:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.request.negotiation import Form
 from podwire.apiserver.write.field_managers import FieldManager, manager_name
@@ -21,8 +23,7 @@ _INTEGER = re.compile("[-+]?[0-9]{1,19}", re.ASCII)
 def _nothing() -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """A user's verb on a resource, and the form of the answer."""
 
     request: Request
@@ -57,8 +58,13 @@ class WriteOptions:
     field_validation: str = "Warn"
 
 
+_NO_OPTIONS = WriteOptions()
+
+
 def write_options(request: Request, options_kind: str) -> WriteOptions:
     """Reads and checks the options; `options_kind` (CreateOptions, …) is named in errors."""
+    if not request.query:
+        return _NO_OPTIONS
     errors = []
     dry_run = [value for value in request.query.get("dryRun", []) if value]
     if any(value != "All" for value in dry_run):

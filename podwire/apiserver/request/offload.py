@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from podwire.apiserver.request import context
 from podwire.protocols.k8sapi.status import ApiError
 
 LARGE = 16 * 1024
@@ -27,37 +28,25 @@ SWITCH_SECONDS = 0.001
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
-_large: contextvars.ContextVar[bool] = contextvars.ContextVar("large", default=False)
 _WORKER = ThreadPoolExecutor(1, thread_name_prefix="large requests")
 
 
-class PerRequest:
-    """A request is small until `note_size` says otherwise; afterwards the caller's context is as it was."""
-
-    __slots__ = ("_token",)
-
-    def __enter__(self) -> None:
-        self._token = _large.set(False)
-
-    def __exit__(self, *_error: object) -> None:
-        _large.reset(self._token)
-
-
 def note_size(size: int) -> None:
-    """Called with the size of everything that the request will be worked on with."""
+    """Called with the size of everything that the request will be worked on with: it is small until then."""
     if size > LARGE:
-        _large.set(True)
+        context.note_large()
 
 
 async def run(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
     """Returns the function's result: called here for a small request, in the worker for a large one."""
-    if not _large.get():
+    request = context.current()
+    if request is None or not request.large:
         return function(*args, **kwargs)
-    context = contextvars.copy_context()
+    variables = contextvars.copy_context()
 
     def call() -> Result:
         try:
-            return context.run(function, *args, **kwargs)
+            return variables.run(function, *args, **kwargs)
         except ApiError as error:
             # A hundred thousand field errors that no answer shows are freed here, not later on the loop.
             traceback.clear_frames(error.__traceback__)

@@ -130,11 +130,10 @@ def answer(request: Request, body: bytes, *, status: int = 200, warnings: Sequen
     """Returns a JSON answer, indented if the client asks for that."""
     if request.query and request.option("pretty") in GO_TRUE:
         body = msgspec.json.format(body, indent=2) + b"\n"
-    return Response(
-        status=status,
-        body=body,
-        headers=tuple(("Warning", warning(text)) for text in truncate_warnings(warnings)),
-    )
+    if not warnings:
+        return Response(status=status, body=body)
+    headers = tuple(("Warning", warning(text)) for text in truncate_warnings(warnings))
+    return Response(status=status, body=body, headers=headers)
 
 
 def truncate_warnings(warnings: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from podwire.apiserver.read import lists, watches
 from podwire.apiserver.request import bodies, offload
 from podwire.apiserver.request.bodies import Body
 from podwire.apiserver.request.call import Call, WriteOptions, boolean_option, integer_option, write_options
+from podwire.apiserver.request.negotiation import Shown
 from podwire.apiserver.request.response import Renderer, answer, list_answer
 from podwire.apiserver.write import patches, server_side_apply
 from podwire.apiserver.write.deletion import Deleted, DeleteOptions, options_of
@@ -37,8 +38,11 @@ APPLY_ATTEMPTS = 5
 
 def show(engine: Engine, call: Call, item: Item, *, status: int = 200, body: Body | None = None) -> Response:
     """One object as the client wants to see it."""
-    renderer = Renderer(call.resource, call.form, call.request, engine.clock.wall())
-    return answer(call.request, renderer.one(item), status=status, warnings=body.warnings if body else ())
+    if call.form.shown is Shown.OBJECT:  # as almost always
+        shown = call.resource.serve(item)
+    else:
+        shown = Renderer(call.resource, call.form, call.request, engine.clock.wall()).one(item)
+    return answer(call.request, shown, status=status, warnings=body.warnings if body else ())
 
 
 async def get(engine: Engine, call: Call) -> Answer:

@@ -1,8 +1,9 @@
 """scale: the replicas of any kind that has them, as an autoscaling/v1 Scale."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.request import bodies
@@ -97,7 +98,8 @@ async def _apply(engine: Engine, call: Call, options: WriteOptions) -> Answer:
     server_side_apply.require_manager(call.request)
     resource = _as_scale(engine)
     data = await bodies.read(call.request)
-    config = server_side_apply.configuration(data, replace(call, resource=resource), options.field_validation).value
+    of_scale = msgspec.structs.replace(call, resource=resource)
+    config = server_side_apply.configuration(data, of_scale, options.field_validation).value
     whole: Object = {"kind": call.resource.kind.kind, "apiVersion": call.resource.kind.api_version, "metadata": {}}
     if (replicas := (config.get("spec") or {}).get("replicas")) is not None:
         whole = scaled(whole, call.resource.scale.wanted, _counted(call, replicas))

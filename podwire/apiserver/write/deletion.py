@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.ports import Store
@@ -58,8 +60,7 @@ def options_of(body: Object) -> DeleteOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True):
     """The result of a deletion: `item` as it is now or last was; `gone` when it is deleted."""
 
     item: Item

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
+
+import msgspec
 
 from podwire.apiserver.registry import Registry
 from podwire.interfaces import Clock
@@ -29,8 +31,7 @@ MANAGED_FIELDS = "managedFields"
 LONGEST_NAME = 128
 
 
-@dataclass(frozen=True, slots=True)
-class FieldManager:
+class FieldManager(msgspec.Struct, frozen=True):
     """The manager of written fields, and the subresource through which they are written."""
 
     name: str
@@ -45,7 +46,10 @@ def manager_name(manager: str, user_agent: str) -> str:
     """Returns the requested manager, else the program that sent the request: `kubectl/v1.36 …` is kubectl."""
     if manager:
         return manager
-    return "".join(character for character in user_agent.partition("/")[0] if character.isprintable())[:LONGEST_NAME]
+    program = user_agent.partition("/")[0]
+    if not program.isprintable():
+        program = "".join(character for character in program if character.isprintable())
+    return program[:LONGEST_NAME]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ class Tracker:
         return obj, written(done.managed)
 
     def _now(self) -> str:
-        return _format_time(int(self.clock.wall()))
+        return rfc3339(self.clock.wall())
 
     def _view(self, resource: Resource) -> View:
         return View(resource.version, partial(self._other, resource), changing=resource.custom)
@@ -120,12 +124,6 @@ class Tracker:
 
 def _updater(api_version: str, field_manager: FieldManager) -> Manager:
     return Manager.of(field_manager.name, UPDATE, api_version, field_manager.subresource)
-
-
-@lru_cache(maxsize=4)
-def _format_time(second: int) -> str:
-    """Formats a time; cached, because many writes happen in one second."""
-    return rfc3339(second)
 
 
 def _applied(

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -42,8 +42,7 @@ WITHOUT_GENERATION = ("status", "approval", "finalize", "binding")
 _NOT_SPEC = ("metadata", "kind", "apiVersion")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One update: the change, its subresource and its user.
 
     `whole`: the client sent the whole object, so its name must be in it, its uid is a precondition, and some kinds must
@@ -164,7 +163,7 @@ def _as_shown(write: Write, operation: Operation, old: Object) -> Operation:
     if write.shown_as is None:
         return operation
     part, view = write.shown_as
-    return replace(operation, obj=view(operation.obj), old=view(old), subresource=part)
+    return msgspec.structs.replace(operation, obj=view(operation.obj), old=view(old), subresource=part)
 
 
 def finished(resource: Resource, obj: Object) -> bool:

@@ -10,7 +10,6 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -37,12 +36,11 @@ class BadBody(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(msgspec.Struct, frozen=True):
     """A decoded body, and the paths of keys that were given more than once (`spec.containers[0].image`)."""
 
     value: Any
-    duplicates: list[str] = field(default_factory=list)
+    duplicates: list[str] = []
 
 
 def decode_json(body: bytes, *, max_depth: int = MAX_DEPTH) -> Decoded:

@@ -1,7 +1,7 @@
 """A kind as discovery announces it: names, scope, verbs, subresources. For clients and servers."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from podwire.protocols.k8sapi.paths import Target
 
@@ -35,10 +35,15 @@ class Kind:
     subresources: tuple[Subresource, ...] = ()
     listed_as: str = ""
     """The kind of a list of them, where that is not the kind and `List`."""
+    api_version: str = field(init=False, repr=False, compare=False)
+    group_resource: tuple[str, str] = field(init=False, repr=False, compare=False)
+    """The same for all versions of a kind."""
 
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+    def __post_init__(self) -> None:
+        """Computed once: every request asks for these, several times."""
+        set_field = object.__setattr__
+        set_field(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
+        set_field(self, "group_resource", (self.group, self.resource))
 
     @property
     def list_kind(self) -> str:

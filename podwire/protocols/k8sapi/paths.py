@@ -1,11 +1,11 @@
 """Kubernetes URLs: which resource, in which namespace, which name, which subresource. Pure; used by both sides."""
 
-from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """The target of a resource URL. The core group is ''."""
 
     group: str
@@ -42,18 +42,22 @@ def parse(path: str) -> Target | None:
 
     Raises BadPath for a URL under a group and version that can point at no resource.
     """
-    segments = [_unquoted(part) for part in path.removeprefix("/").removesuffix("/").split("/")]
+    segments = path.removeprefix("/").removesuffix("/").split("/")
+    if "%" in path:
+        segments = [_unquoted(part) for part in segments]
     if segments[0] == "api" and len(segments) > 2:
         group, version, rest = "", segments[1], segments[2:]
     elif segments[0] == "apis" and len(segments) > 3:
         group, version, rest = segments[1], segments[2], segments[3:]
     else:
         return None
-    for segment in segments:
-        _check(segment)
+    if "%" in path or "\x00" in path or not _FORBIDDEN.isdisjoint(segments):
+        for segment in segments:
+            _check(segment)
     return _resource(group, version, rest)
 
 
+_FORBIDDEN = frozenset({"", ".", ".."})
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
@@ -77,7 +81,7 @@ def _resource(group: str, version: str, rest: list[str]) -> Target:
 
 
 def _check(segment: str) -> None:
-    if segment in ("", ".", "..") or "/" in segment or "%" in segment or "\x00" in segment:
+    if segment in _FORBIDDEN or "/" in segment or "%" in segment or "\x00" in segment:
         raise BadPath(f"invalid path segment {segment!r}")
 
 

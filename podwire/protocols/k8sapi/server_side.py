@@ -4,8 +4,10 @@
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from podwire.interfaces import ByteStream
 
@@ -36,15 +38,14 @@ async def _nothing() -> None: ...
 def _untrusted() -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request. The body is read on demand, after authentication."""
 
     method: str
     path: str
     """As sent: percent-encoded, without the query."""
-    query: Mapping[str, list[str]] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, list[str]] = msgspec.field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Names in lower case."""
     certificate: Certificate | None = None
     peer: str = ""
@@ -60,8 +61,7 @@ class Request:
         return values[0] if values else default
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class Response(msgspec.Struct, frozen=True, kw_only=True):
     """A whole answer."""
 
     status: int

@@ -29,6 +29,7 @@ then checked again, so that it is never refused because of a write that may stil
 import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from podwire.durable.locks import FileLock, LockHeld, holder_pid, lock_file
@@ -136,7 +137,9 @@ class SqliteStore(CachedStore):
             self._loop.call_soon(self._submit_gathered)  # writes of one loop iteration share a transaction
         self._gathered.append(change)
         failpoint(ADMITTED)
-        await asyncio.wait((outcome,))  # the write goes on when its caller is cancelled
+        done = self._loop.create_future()
+        outcome.add_done_callback(partial(_wake, done))
+        await done  # and not `outcome`: the write goes on when its caller is cancelled
         if (error := outcome.result()) is not None:
             raise type(error)(*error.args)
         return change
@@ -159,6 +162,11 @@ class SqliteStore(CachedStore):
     def _compact(self, revision: int) -> None:
         superseded = self._versions.compact(revision)
         self._writer.compacted(self._versions.history.floor, superseded)
+
+
+def _wake(done: "asyncio.Future[None]", _outcome: _Outcome) -> None:
+    if not done.done():
+        done.set_result(None)
 
 
 def _lock(directory: Path) -> FileLock:

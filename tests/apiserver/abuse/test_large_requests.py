@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from podwire.apiserver.request import offload
+from podwire.apiserver.request.context import RequestContext
 from podwire.protocols.k8sapi import codec
 from podwire.protocols.k8sapi.server_side import Request
 from tests.apiserver.abuse.support import ADMIN
@@ -64,12 +65,14 @@ async def answered_meanwhile(house, method: str, path: str, media: str, body: by
 
 
 def test_a_small_request_of_the_same_task_is_small_again(house):
-    async def both() -> bool:
-        with offload.PerRequest():
+    async def both() -> tuple[bool, bool]:
+        with RequestContext() as first:
             offload.note_size(offload.LARGE + 1)
-        return offload._large.get()
+        with RequestContext() as second:
+            offload.note_size(offload.LARGE)
+        return first.large, second.large
 
-    assert house.run(both()) is False
+    assert house.run(both()) == (True, False)
 
 
 def test_threads_are_switched_as_usual_after_a_large_request(house):

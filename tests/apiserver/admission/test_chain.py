@@ -9,6 +9,8 @@ from podwire.kinds.schema import Schemas
 from podwire.kinds.schema.definitions import load
 from podwire.protocols.k8sapi.status import access_denied
 
+RESOURCES = {resource.name: resource for resource in builtin_resources(Schemas(load()))}
+
 
 class Recording(AdmissionPlugin):
     """Records its calls; refuses where it is told to."""
@@ -30,9 +32,14 @@ class Validating(AdmissionPlugin):
         self.notes.append("validates")
 
 
-def operation(resource=None):
+class OfPods(Validating):
+    verbs = frozenset({"CREATE", "UPDATE"})
+    resources = frozenset({("", "pods")})
+
+
+def operation(resource="configmaps", verb="CREATE"):
     obj = {"metadata": {"name": "a"}}
-    return Operation(verb="CREATE", resource=resource, namespace="", obj=obj, old=None, user=User("jane"))
+    return Operation(verb=verb, resource=RESOURCES[resource], namespace="", obj=obj, old=None, user=User("jane"))
 
 
 async def test_admission_plugins_are_called_in_order():
@@ -59,6 +66,27 @@ async def test_validation_calls_only_plugins_that_validate():
     await Admission([Recording("first", notes), Validating(notes)]).validate(operation())
 
     assert notes == ["validates"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "verb", "called"),
+    [
+        ("pods", "CREATE", True),
+        ("pods", "UPDATE", True),
+        ("pods", "DELETE", False),
+        ("pods", "CONNECT", False),
+        ("configmaps", "CREATE", False),
+        ("deployments", "CREATE", False),
+    ],
+)
+async def test_a_plugin_is_called_for_its_verbs_on_its_resources_only(resource, verb, called):
+    notes = []
+    chain = Admission([OfPods(notes)])
+
+    for _ in range(2):  # the second time it is remembered
+        await chain.validate(operation(resource, verb))
+
+    assert notes == ["validates"] * 2 * called
 
 
 async def test_reservations_are_undone_in_reverse_order_and_once():
@@ -89,9 +117,7 @@ def test_an_operation_knows_its_name():
 
 
 def test_a_refusal_names_resource_and_object():
-    resources = {resource.name: resource for resource in builtin_resources(Schemas(load()))}
-
-    error = operation(resources["deployments"]).forbidden("for a reason")
+    error = operation("deployments").forbidden("for a reason")
 
     assert error.message == 'deployments.apps "a" is forbidden: for a reason'
     assert error.details == {"name": "a", "group": "apps", "kind": "deployments"}

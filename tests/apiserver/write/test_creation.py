@@ -2,8 +2,11 @@
 
 import asyncio
 import itertools
+import uuid
 
 import pytest
+
+from podwire.apiserver.write.creation import Uids
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -24,6 +27,16 @@ async def test_a_new_object_gets_an_identity_and_its_first_version(api, config):
     assert metadata["uid"][14] == "4"
     assert int(metadata["resourceVersion"]) == api.store.revision
     assert (await api.get(f"{CONFIGS}/one")).raw == reply.raw
+
+
+def test_uids_are_random_uuids_of_version_four():
+    uids = [Uids().next() for _ in range(2)]
+    source = Uids()
+    uids += [source.next() for _ in range(3 * Uids.BATCH)]
+
+    assert len(set(uids)) == len(uids)
+    for uid in map(uuid.UUID, uids):
+        assert (uid.version, uid.variant) == (4, uuid.RFC_4122)
 
 
 async def test_server_set_fields_are_not_taken_from_the_body(api, config):

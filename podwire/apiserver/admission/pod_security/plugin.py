@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from podwire.apiserver.admission import audit
-from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.admission.namespaces import Namespaces
 from podwire.apiserver.admission.pod_security.configuration import PodSecurityConfiguration
 from podwire.apiserver.admission.pod_security.evaluation import detail, evaluate, reasons
 from podwire.apiserver.admission.pod_security.levels import MODES, PREFIX, Level, LevelVersion, Policy, policy_of
 from podwire.apiserver.admission.pod_security.results import Violation
 from podwire.apiserver.ports import Store
-from podwire.apiserver.request import warning_headers
+from podwire.apiserver.request import context
 from podwire.kinds.resource import PREFIX as STORED
 from podwire.kinds.stored import Object, unpack
 from podwire.protocols.k8sapi.status import ApiError, Reason, invalid_object
@@ -47,9 +47,10 @@ class PodSecurity(AdmissionPlugin):
     namespaces: Namespaces
     configuration: PodSecurityConfiguration
 
+    verbs = WRITES
+    resources = frozenset({("", "pods"), ("", "namespaces"), *TEMPLATES})
+
     async def validate(self, operation: Operation) -> None:
-        if operation.verb not in ("CREATE", "UPDATE"):
-            return
         kind = (operation.resource.group, operation.resource.name)
         if kind == ("", "pods"):
             if operation.subresource not in IGNORED_SUBRESOURCES:
@@ -58,7 +59,7 @@ class PodSecurity(AdmissionPlugin):
             return
         elif kind in TEMPLATES:
             await self._controller(operation, TEMPLATES[kind])
-        elif kind == ("", "namespaces"):
+        else:
             await self._namespace(operation)
 
     async def _pod(self, operation: Operation) -> None:
@@ -108,7 +109,7 @@ class PodSecurity(AdmissionPlugin):
         if enforce and (violations := results[policy.enforce]):
             raise operation.forbidden(f'violates PodSecurity "{policy.enforce}": {detail(violations)}')
         if violations := results[policy.warn]:
-            warning_headers.add(f'would violate PodSecurity "{policy.warn}": {detail(violations)}')
+            context.warn(f'would violate PodSecurity "{policy.warn}": {detail(violations)}')
 
     async def _namespace(self, operation: Operation) -> None:
         """Checks the labels; pods that the new level would refuse are named in warnings."""
@@ -123,10 +124,10 @@ class PodSecurity(AdmissionPlugin):
             return
         if exempt:
             if not policy.privileged and not policy.equivalent(defaults):
-                warning_headers.add(exempt_warning(operation.name, policy, labels))
+                context.warn(exempt_warning(operation.name, policy, labels))
         elif operation.old is not None:
             for text in await self._existing_pods(operation.name, policy.enforce):
-                warning_headers.add(text)
+                context.warn(text)
 
     async def _existing_pods(self, namespace: str, policy: LevelVersion) -> list[str]:
         page = await self.store.list(f"{STORED}pods/{namespace}/")

@@ -6,7 +6,7 @@ import msgspec
 
 from podwire.apiserver.admission.audit import record
 from podwire.apiserver.admission.chain import Operation
-from podwire.apiserver.request import warning_headers
+from podwire.apiserver.request import context
 from podwire.kinds.policies.evaluation import Failure, Outcome
 from podwire.kinds.policies.policy import Binding, Policy
 from podwire.protocols.k8sapi.status import ApiError, named, qualified
@@ -34,7 +34,7 @@ class Decision:
                 self._refuse(operation, policy, binding, failure)
             if "Warn" in binding.actions:
                 who = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
-                warning_headers.add(f"Validation failed for {who}: {failure.message}")
+                context.warn(f"Validation failed for {who}: {failure.message}")
             if "Audit" in binding.actions:
                 record(operation, {FAILURE: _audit_value(policy, binding, failure)})
         for failure in outcome.broken:
