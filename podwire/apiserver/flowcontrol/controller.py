@@ -108,6 +108,13 @@ def _level_spec(obj: Mapping[str, Any]) -> LevelSpec:
     )
 
 
+def _unpack(resource: Resource, item: Item) -> Object:
+    """Returns an object to keep: without managedFields, which are most of it."""
+    obj = resource.unpack(item)
+    obj["metadata"].pop("managedFields", None)
+    return obj
+
+
 class FlowInformer:
     """Creates the objects of a new cluster, and keeps `FlowControl` like the store."""
 
@@ -122,7 +129,7 @@ class FlowInformer:
         """Loads everything once, before the server answers."""
         for resource in (self._levels, self._schemas):
             page = await self._engine.store.list(resource.prefix)
-            self._objects[resource.prefix] = {item.key: resource.unpack(item) for item in page.items}
+            self._objects[resource.prefix] = {item.key: _unpack(resource, item) for item in page.items}
         self._configure()
 
     async def run(self) -> None:
@@ -136,14 +143,14 @@ class FlowInformer:
 
         async def on_list(items: list[Item]) -> None:
             objects.clear()
-            objects.update((item.key, resource.unpack(item)) for item in items)
+            objects.update((item.key, _unpack(resource, item)) for item in items)
             await self._changed()
 
         async def on_change(change: Change) -> None:
             if change.item is None:
                 objects.pop(change.key, None)
             else:
-                objects[change.key] = resource.unpack(change.item)
+                objects[change.key] = _unpack(resource, change.item)
             await self._changed()
 
         await follow(self._engine.store, resource.prefix, on_list, on_change)

@@ -14,7 +14,7 @@ from podwire.apiserver.read.informer import follow
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.write.field_managers import FieldManager
 from podwire.apiserver.write.updates import Updater, Write
-from podwire.kinds.stored import Object, unpack
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.storage import Change, Item
 
@@ -28,7 +28,7 @@ class _Meta(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
 
 
-class _Role(msgspec.Struct, frozen=True, rename="camel"):
+class _Role(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     metadata: _Meta
     rules: list[dict[str, Any]] | None = None
     aggregation_rule: dict[str, list[dict[str, Any]]] | None = None
@@ -37,13 +37,16 @@ class _Role(msgspec.Struct, frozen=True, rename="camel"):
 _read = msgspec.json.Decoder(_Role).decode
 
 
-def _is_role(item: Item) -> bool:
-    """Whether a stored object has the form of a role; another one is ignored, and reported by the RBAC informer."""
+def _read_role(item: Item) -> Object | None:
+    """Returns the parts of a role that aggregation needs, which are a third of it.
+
+    An object that has not the form of a role is ignored, and reported by the RBAC informer.
+    """
     try:
-        _read(item.value)
+        role: Object = msgspec.to_builtins(_read(item.value))
     except msgspec.MsgspecError:
-        return False
-    return True
+        return None
+    return role
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +68,19 @@ class RoleAggregation:
 
     async def _on_list(self, items: list[Item]) -> None:
         self._roles.clear()
-        self._roles.update({item.key: unpack(item) for item in items if _is_role(item)})
+        self._roles.update({item.key: role for item in items if (role := _read_role(item)) is not None})
         await self._update()
 
     async def _on_change(self, change: Change) -> None:
-        if change.item is None or not _is_role(change.item):
-            self._roles.pop(change.key, None)
-        else:
-            self._roles[change.key] = unpack(change.item)
+        self._take(change.key, change.item)
         await self._update()
+
+    def _take(self, key: str, item: Item | None) -> None:
+        role = _read_role(item) if item is not None else None
+        if role is None:
+            self._roles.pop(key, None)
+        else:
+            self._roles[key] = role
 
     async def _update(self) -> None:
         """Writes the roles whose rules are not what they consist of."""
@@ -92,6 +99,6 @@ class RoleAggregation:
             run_policies=False,
         )
         try:
-            self._roles[key] = unpack(await self.updater.update(write))
+            self._take(key, await self.updater.update(write))
         except ApiError as error:
             _log.warning("cannot update an aggregated role", extra={"role": name, "error": error.message})
