@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from podwire.tasks.deadlines import Deadlines
-from tests.eventually import eventually
+from tests.eventually import eventually_async
 
 SOON = 0.02
 
@@ -75,7 +75,7 @@ async def test_without_open_calls_there_is_no_timer():
     deadlines = Deadlines(SOON)
     with deadlines.begin():
         pass
-    await eventually(lambda: deadlines._timer is None)
+    await eventually_async(lambda: deadlines._timer is None)
 
 
 def test_deadlines_work_on_another_event_loop_too():
