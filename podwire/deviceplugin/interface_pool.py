@@ -130,10 +130,18 @@ class InterfacePool:
 
     def _discover(self, candidates: dict[int, Candidate], view: View) -> None:
         wanted = {index: candidate for index, candidate in candidates.items() if wants(self._source, candidate)}
+        # A card that returns from a pod is listed before its event is read, and sysfs may not show its hardware yet: it
+        # is not another device.
+        away = {
+            (known.record.snapshot.name, known.record.snapshot.kind)
+            for known in self._known.values()
+            if known.link is None
+        }
         for index, key in ids(wanted).items():
-            if self._where.device_at(index) is not None or key in self._known:
-                continue
             one = wanted[index]
+            returns = (one.link.name, one.link.kind) in away
+            if self._where.device_at(index) is not None or key in self._known or returns:
+                continue
             why = reserved(one.link, view.uplinks) or self._unfit(index, key)
             if why:
                 if self._left_out.get(one.link.name) != why:

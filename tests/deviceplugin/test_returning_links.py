@@ -30,3 +30,29 @@ def test_link_that_returns_between_two_looks_is_restored(host, tmp_path, pool, l
         assert host.ip(f"link show {link}")[0]["mtu"] == 1234
         stock.look(travels.read())
         assert host.ip(f"link show {link}")[0]["mtu"] == 1500
+
+
+def test_card_that_returns_before_sysfs_shows_it_is_not_a_second_device(host, tmp_path):
+    host.ip("link add nic0 type veth peer name far0")
+    card = tmp_path / "sys/devices/pci0000:3a/0000:3b:00.0"
+    (card / "net/nic0").mkdir(parents=True)
+    (card / "subsystem").symlink_to(tmp_path / "sys/bus/pci")
+    (card / "net/nic0/device").symlink_to(card)
+    shown = tmp_path / "sys/class/net/nic0"
+    shown.parent.mkdir(parents=True)
+    shown.symlink_to(card / "net/nic0")
+    stock = Inventory(config({"pools": [NICS]}), state=tmp_path / "state", sysfs=tmp_path / "sys", cdi=tmp_path / "cdi")
+    with closing(stock), closing(LinkMoves()) as travels:
+        stock.look()
+        stock.held_by_pods({}, stock.asks())
+        stock.allocate("pool", ["0000:3b:00.0"])
+        pod = host.namespaces.create("pod").path
+        host.move_in("nic0", pod)
+        stock.look(travels.read())
+        shown.unlink()
+        host.move_out(pod, "eth0", "nic0")
+        stock.look()  # no event has been read
+        assert [device.id for device in stock.devices("pool")] == ["0000:3b:00.0"]
+        shown.symlink_to(card / "net/nic0")
+        stock.look(travels.read())
+        assert [device.id for device in stock.devices("pool")] == ["0000:3b:00.0"]

@@ -99,7 +99,11 @@ class CardReconciler:
                     _log.info("recreated simulated card", extra={"card": card.name})
                 near = node.links.list()
                 present = switch.names(far.links.list(), near, self._number())
-            self._show({link.name for link in near}, present, keep_old_names=keep_old_names)
+                # A card that moved meanwhile has no far end in this view, and must not be taken for another link.
+                stayed = {(link.ifindex, link.name) for link in near} & {
+                    (link.ifindex, link.name) for link in node.links.list()
+                }
+            self._show({name for _, name in stayed}, present, keep_old_names=keep_old_names)
             self._last_error = ""
         except OSError as error:
             if str(error) != self._last_error:

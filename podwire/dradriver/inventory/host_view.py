@@ -30,6 +30,9 @@ class View(NamedTuple):
     """Of those that can be offered."""
     left_out: Mapping[str, str]
     """The others by name, and why."""
+    unclear: frozenset[int] = frozenset()
+    """Of those that can be offered, the links that sysfs does not show although it shows others of this namespace: they
+    came, left or were renamed between the two readings, so their hardware is not known."""
 
 
 class Host:
@@ -61,15 +64,19 @@ class Host:
             index: self._facts(choice, links, addresses.get(index, ()))._replace(programs=programs[index])
             for index, choice in choices.items()
         }
-        return View(links, facts, left_out)
+        unknown = frozenset(index for index, choice in choices.items() if not self._shows(choice.link))
+        is_ours = any(link.name != "lo" and index not in unknown and self._shows(link) for index, link in links.items())
+        return View(links, facts, left_out, unknown if is_ours else frozenset())
+
+    def _shows(self, link: Link) -> bool:
+        return self._sysfs.knows(link.name, link.ifindex, link.mac)
 
     def hardware(self, link: Link) -> Hardware:
-        known = self._sysfs.knows(link.name, link.ifindex, link.mac)
-        return self._sysfs.hardware(link.name) if known else Hardware()
+        return self._sysfs.hardware(link.name) if self._shows(link) else Hardware()
 
     def _facts(self, choice: Choice, links: Mapping[int, Link], addresses: tuple[Interface, ...]) -> Facts:
         link, hardware = choice.link, self.hardware(choice.link)
-        known = bool(hardware.pci) or self._sysfs.knows(link.name, link.ifindex, link.mac)
+        known = bool(hardware.pci) or self._shows(link)
         speed = self._sysfs.speed(link.name) if known else None
         facts = Facts(
             link=link,

@@ -2,11 +2,24 @@
 
 A device that a claim holds stays in the inventory as it was, wherever its link is. Looks are synchronous, one at a
 time; their results can be read from any thread.
+
+A look is not atomic: links move between namespaces while their listing, their files in sysfs and their netlink events
+are read. A device has the same name in every look all the same, because a link that these three disagree about is not
+named anew:
+
+| the listing has a link | and | then it is |
+|---|---|---|
+| with the PCI device of a held device | events still say that it is in a pod | the held device |
+| with the MAC address of a held virtual device | the same, and it has just appeared | left out for this look |
+| that was a device of hardware | sysfs does not show it | the same device, as it was |
+| that is new | sysfs does not show it, and shows others | left out, up to `patience` |
+
+The last three are looked at again soon.
 """
 
 import logging
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +27,7 @@ from typing import Any
 from msgspec import structs
 
 from podwire.dradriver.claims.allocations import Device
-from podwire.dradriver.inventory.config import Config
+from podwire.dradriver.inventory.config import Config, Shared
 from podwire.dradriver.inventory.devices import GONE, NO_CARRIER, Facts, attributes, entry, published, tainted
 from podwire.dradriver.inventory.filter import Filter
 from podwire.dradriver.inventory.health import Condition, Health, HealthTracker
@@ -24,7 +37,7 @@ from podwire.dradriver.inventory.subscribers import Subscribers
 from podwire.interfaces import Clock
 from podwire.linux.net.link_locations import LinkLocations
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded, no_carrier
-from podwire.linux.net.sysfs import Sysfs
+from podwire.linux.net.sysfs import Hardware, Sysfs
 from podwire.linux.values import Link
 
 _log = logging.getLogger("podwire.dradriver")
@@ -72,6 +85,8 @@ class Inventory:
         self._searched: set[str] = set()
         """Devices that were searched in all namespaces and not found."""
         self._mentioned: set[tuple[str, str]] = set()
+        self._unclear: dict[int, float] = {}
+        """Links of the host that sysfs does not show, by index, and since when."""
         self._looked = False
         self.subscribers = Subscribers()
 
@@ -118,8 +133,7 @@ class Inventory:
             if held is None:
                 known = self._known.get(name)
                 if device is not None:
-                    entry_ = listed or {"name": name, "attributes": {}}
-                    known = Known(device=structs.replace(device, ifindex=0), listed=entry_)
+                    known = Known(device=structs.replace(device, ifindex=0), listed=listed or _listed_from(device))
                 if known is None:
                     raise LookupError(name)
                 held = self._held[name] = _Held(known, {known.device.mac})
@@ -154,18 +168,19 @@ class Inventory:
             view = self._host.look(self.config)
             self._locations.present(view.links)
             self._never_offered = frozenset(index for index, link in view.links.items() if is_never_offered(link))
-            on_host = self._find_held(view)
+            moving = self._still_unclear(view.unclear)
+            on_host = self._find_held(view, moving)
             self._on_host = {name: view.links[index] for name, index in on_host.items()}
             self._left_out = dict(view.left_out)
             before = self._known
-            self._known = self._held_devices(view, on_host) | self._free_devices(view, on_host)
+            self._known = self._held_devices(view, on_host) | self._free_devices(view, on_host, moving)
             self._search()
             for name in before.keys() - self._known.keys():
                 self._locations.forget(name)
             first, self._looked = not self._looked, True
             self._list(first=first)
             self._logged = {key: why for key, why in self._logged.items() if key in self._mentioned}
-            return self._health_tracker.waits(self._clock.monotonic())
+            return 0.0 if moving else self._health_tracker.waits(self._clock.monotonic())
 
     def changes(self) -> AsyncIterator[None]:
         """`async for _ in inventory.changes()`: at once, and whenever devices or their health change."""
@@ -184,22 +199,43 @@ class Inventory:
         found = (self._locations.away(name) for name in list(self._held))
         return frozenset(each.place for each in found if each is not None and each.place is not None)
 
-    def _find_held(self, view: View) -> dict[str, int]:
-        """Finds the links of held devices on the host, by their followed moves, else by their identity."""
-        found: dict[str, int] = {}
-        for index in view.links:
+    def _still_unclear(self, unclear: Collection[int]) -> set[int]:
+        """Returns the links whose hardware may still become known; those that wait for longer than the patience have
+        none."""
+        now = self._clock.monotonic()
+        self._unclear = {index: self._unclear.get(index, now) for index in unclear}
+        return {index for index, since in self._unclear.items() if now - since < self.config.patience}
+
+    def _find_held(self, view: View, moving: set[int]) -> dict[str, int]:
+        """Finds the links of held devices on the host, by their followed moves, else by their identity.
+
+        Adds links to `moving` that may be held devices whose events were not read yet.
+        """
+        on_host: dict[str, int] = {}
+        for index, link in view.links.items():
             key = self._locations.device_at(index)
             held = self._held.get(key) if isinstance(key, str) else None
             # An index is reused after its link is gone; a link of another kind is another link.
-            if held is not None and view.links[index].kind == held.known.device.kind:
-                found[str(key)] = index
+            if held is not None and link.kind == held.known.device.kind:
+                on_host[str(key)] = index
         for name, held in self._held.items():
+            if name in on_host:
+                continue
+            free = (link for link in view.links.values() if link.ifindex not in on_host.values())
+            same = [link for link in free if self._is_same(link, held) and not self._is_another(link.ifindex, name)]
+            same.sort(key=lambda link: link.mac not in held.macs)
             away = self._locations.away(name)
-            if name not in found and (away is None or away.place is None):
-                free = (link for link in view.links.values() if link.ifindex not in found.values())
-                same = next((each.ifindex for each in free if self._is_same(each, held)), None)
-                found |= {name: same} if same is not None else {}
-        return found
+            if same and (held.known.device.hardware.pci or away is None or away.place is None):
+                on_host[name] = same[0].ifindex
+            else:
+                moving |= {link.ifindex for link in same if self._locations.is_newcomer(link.ifindex)}
+        return on_host
+
+    def _is_another(self, ifindex: int, name: str) -> bool:
+        """Whether a link of the host is known to be another device: ports and representors of a card share its PCI
+        address."""
+        key = self._locations.device_at(ifindex)
+        return key is not None and key != name and key in self._known
 
     def _is_same(self, link: Link, held: _Held) -> bool:
         device = held.known.device
@@ -207,8 +243,8 @@ class Inventory:
             return False
         if device.shared:  # it never leaves the host; one of the same name replaces it
             return link.name == device.link
-        if device.hardware.pci:
-            hardware = self._host.hardware(link)
+        hardware = self._host.hardware(link) if device.hardware.pci else Hardware()
+        if hardware.pci:
             return hardware.pci == device.hardware.pci and hardware.port == device.hardware.port
         return link.mac in held.macs
 
@@ -226,10 +262,17 @@ class Inventory:
                 self._locations.at_home(name, index)
         return found
 
-    def _free_devices(self, view: View, on_host: Mapping[str, int]) -> dict[str, Known]:
-        free = {index: fact for index, fact in view.facts.items() if index not in on_host.values()}
-        names = labels({index: (each.link.name, each.hardware) for index, each in free.items()}, self._held)
+    def _free_devices(self, view: View, on_host: Mapping[str, int], moving: set[int]) -> dict[str, Known]:
         found = {}
+        for index in moving:
+            name = self._locations.device_at(index)
+            if isinstance(name, str) and name in self._known and name not in self._held and index in view.facts:
+                found[name] = self._known[name]
+                self._on_host[name] = view.links[index]
+        free = {index: fact for index, fact in view.facts.items() if index not in {*on_host.values(), *moving}}
+        names = labels(
+            {index: (facts.link.name, facts.hardware) for index, facts in free.items()}, {*self._held, *found}
+        )
         for index, facts in free.items():
             name = names.get(index, "")
             why = self._filter.why_not(attributes(facts)) if name else "another device has its name"
@@ -301,6 +344,15 @@ class Inventory:
             _log.warning(message, extra=facts | {"error": error})
         elif recovered:
             _log.info(recovered, extra=facts)
+
+
+def _listed_from(device: Device) -> Object:
+    """The slice entry of a device whose published entry was lost, as far as its record tells."""
+    link = Link(0, device.link, device.kind, device.mac, device.mtu, up=True, state="up")
+    facts = Facts(link=link, hardware=device.hardware, place=device.hardware, parent_mtu=device.parent_mtu)
+    if device.shared:
+        facts = facts._replace(parent=Shared(interface=device.link))
+    return entry(device.name, facts, published(attributes(facts))[0])
 
 
 def _device(name: str, facts: Facts) -> Device:

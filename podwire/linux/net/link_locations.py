@@ -58,6 +58,10 @@ class LinkLocations:
         """Whether events of a link of the host matter: it is a device, or was one at the last listing."""
         return ifindex in self._home or ifindex in self._missed
 
+    def is_newcomer(self, ifindex: int) -> bool:
+        """Whether a link appeared between the last listings, so that the event with its origin may still come."""
+        return any(ifindex in newcomers for newcomers in self._newcomers)
+
     def away(self, key: Key) -> Elsewhere | None:
         return self._away.get(key)
 
@@ -119,5 +123,5 @@ class LinkLocations:
 
     def _returning(self, ifindex: int, key: Key) -> None:
         """Notes the index of a link that returns to the host; an index that the host already had is another link's."""
-        if ifindex not in self._indices or any(ifindex in newcomer for newcomer in self._newcomers):
+        if ifindex not in self._indices or self.is_newcomer(ifindex):
             self._home.setdefault(ifindex, key)

@@ -1,6 +1,7 @@
 """A host's links as devices: looked at, followed, held while pods have them. With the kernel's own links."""
 
 import asyncio
+import contextlib
 import logging
 from ipaddress import ip_address, ip_interface, ip_network
 
@@ -9,6 +10,7 @@ import pytest
 from podwire.dradriver.inventory.config import Shared
 from podwire.dradriver.inventory.devices import GONE, NO_CARRIER
 from podwire.dradriver.inventory.link_watch import LinkWatch
+from podwire.linux.net.link_moves import LinkMoves
 from podwire.linux.net.monitor import NEXT_HOP, Changed
 from podwire.linux.values import Bridge, Ifb, Macvlan, Route, Veth
 from podwire.protocols.settings import BadConfig
@@ -262,6 +264,85 @@ def test_after_a_restart_prepared_devices_on_the_host_are_listed_unchanged(host,
     second.release(name, "claim-1")
     second.look()
     assert names(second) == []
+
+
+@pytest.mark.parametrize("on_pci", [True, False], ids=["hardware", "software"])
+def test_held_device_that_returns_before_its_events_are_read_has_no_second_name(host, on_pci):
+    pod = host.made("pod")
+    index = cable(host, "eth1")
+    if on_pci:
+        host.on_pci("eth1", "0000:3b:00.0")
+    inventory = host.inventory(patience=600.0)
+    inventory.look()
+    before = names(inventory)
+    inventory.hold(before[0], "claim-1")
+    with contextlib.closing(LinkMoves(host.netns)) as moves:
+        host.links.move("eth1", pod, "net1")
+        inventory.look(moves.read())
+        assert inventory.find(before[0]).ifindex == 0
+        host.opened("pod").links.move("net1", host.netns, "eth1" if on_pci else "odd")
+        inventory.look()  # the listing has the link, and no event has been read
+        assert names(inventory) == before
+        assert inventory.look(moves.read()) is None
+    assert names(inventory) == before
+    assert inventory.find(before[0]).ifindex == index
+
+
+def test_device_keeps_its_name_while_sysfs_does_not_show_its_link(host):
+    cable(host, "eth1")
+    cable(host, "eth2")
+    host.on_pci("eth1", "0000:3b:00.0")
+    host.on_pci("eth2", "0000:3b:00.1")
+    inventory = host.inventory(patience=600.0)
+    inventory.look()
+    before = inventory.devices()
+    shown = host.sysfs / "class/net/eth1"
+    target = shown.readlink()
+    shown.unlink()
+    assert inventory.look() == 0.0, "it is looked at again soon"
+    assert inventory.devices() == before
+    shown.symlink_to(target)
+    assert inventory.look() is None
+    assert inventory.devices() == before
+
+
+def test_new_link_is_offered_once_sysfs_shows_it(host):
+    cable(host, "eth1")
+    host.on_pci("eth1", "0000:3b:00.0")
+    inventory = host.inventory(patience=600.0)
+    inventory.look()
+    cable(host, "eth2")
+    inventory.look()
+    assert names(inventory) == ["pci-0000-3b-00-0"]
+    host.on_pci("eth2", "0000:3b:00.1")
+    inventory.look()
+    assert names(inventory) == ["pci-0000-3b-00-0", "pci-0000-3b-00-1"]
+
+
+async def test_link_that_sysfs_never_shows_is_offered_by_its_name(host, running, told):
+    cable(host, "eth1")
+    host.on_pci("eth1", "0000:3b:00.0")
+    inventory = host.inventory(patience=0.2)
+    async with running(inventory):
+        cable(host, "eth2")
+        await told(inventory, lambda: names(inventory) == ["eth2", "pci-0000-3b-00-0"])
+
+
+def test_representor_of_a_card_in_a_pod_is_not_taken_for_the_card(host):
+    pod = host.made("pod")
+    cable(host, "p0")
+    cable(host, "rep0")
+    host.on_pci("p0", "0000:3b:00.0")
+    host.on_pci("rep0", "0000:3b:00.0", again=True)
+    inventory = host.inventory()
+    inventory.look()
+    assert names(inventory) == ["pci-0000-3b-00-0", "rep0"]
+    inventory.hold("pci-0000-3b-00-0", "claim-1")
+    with contextlib.closing(LinkMoves(host.netns)) as moves:
+        host.links.move("p0", pod, "net1")
+        inventory.look(moves.read())
+    assert names(inventory) == ["pci-0000-3b-00-0", "rep0"]
+    assert inventory.find("pci-0000-3b-00-0").ifindex == 0
 
 
 async def test_carrier_is_watched_on_the_host_and_in_pods(host, running, told):
