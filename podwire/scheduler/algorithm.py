@@ -51,7 +51,7 @@ def choose(pod: PodInfo, snapshot: Snapshot) -> Chosen | Unschedulable:
     retry_on = NOTHING
     for filter_, _node, _reasons in failed:
         retry_on |= filter_.retry_on
-    reasons = Counter(reason for _filter, _node, told in failed for reason in told)
+    reasons = Counter(reason for _filter, _node, of_node in failed for reason in of_node)
     return Unschedulable(_message(pod, snapshot, _histogram(reasons), _details(pod, snapshot, failed)), retry_on)
 
 
@@ -79,12 +79,12 @@ def _histogram(reasons: Counter[str]) -> str:
 
 def _details(pod: PodInfo, snapshot: Snapshot, failed: Sequence[_Failed]) -> str:
     """Returns what filters add to their reasons, in sentences."""
-    told = [
-        each.explain(pod, snapshot, nodes)
-        for each in FILTERS
-        if each.explain is not None and (nodes := [node for filter_, node, _ in failed if filter_ is each])
+    sentences = [
+        filter_.explain(pod, snapshot, nodes)
+        for filter_ in FILTERS
+        if filter_.explain is not None and (nodes := [node for by, node, _reasons in failed if by is filter_])
     ]
-    return " ".join(text for text in told if text)
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _message(pod: PodInfo, snapshot: Snapshot, why: str, details: str = "") -> str:

@@ -17,7 +17,7 @@ from podwire.objects import nodes
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.nodes import Node
 from podwire.protocols.k8sapi.client_side import EVERYWHERE, Client, ClientError, Scope
-from podwire.protocols.k8sapi.client_side.events import EVENTS_V1, NORMAL, WARNING
+from podwire.protocols.k8sapi.client_side.events import EVENTS_V1, NORMAL, WARNING, Reference
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
@@ -231,17 +231,20 @@ class Scheduler:
                 self._report(info, pending_reason)
 
     def _deallocate_unusable(self, info: PodInfo) -> None:
-        """Deallocates a claim whose devices exclude the pod's nodes, unless other pods use it."""
+        """Deallocates a claim whose devices exclude the pod's nodes or do not exist, unless other pods use it."""
         if info.pod.spec.resource_claims and (claim := claims.to_deallocate(info, self._snapshot)) is not None:
-            self._start(f"deallocate {claim.ref}", self._deallocate(claim))
+            why = claims.why_in_vain(claim, self._snapshot.claims) or "its devices exclude nodes that the pod needs"
+            self._start(f"deallocate {claim.ref}", self._deallocate(claim, why))
 
-    async def _deallocate(self, claim: ResourceClaim) -> None:
+    async def _deallocate(self, claim: ResourceClaim, why: str) -> None:
         try:
             await self._claims.deallocate(claim)
         except (ApiError, ClientError) as error:
             log.info("cannot deallocate a claim", extra={"claim": claim.ref, "error": str(error)})
         else:
-            log.info("claim was deallocated", extra={"claim": claim.ref})
+            log.info("claim was deallocated", extra={"claim": claim.ref, "error": why})
+            reference = Reference(CLAIMS.kind, claim.name, claim.namespace, claim.uid, CLAIMS.api_version)
+            self._recorder.tell(reference, WARNING, "Deallocated", why, action="Scheduling")
 
     async def _bind(self, info: PodInfo, node: str, decisions: Sequence[ClaimDecision]) -> None:
         pod = info.pod

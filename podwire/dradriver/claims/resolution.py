@@ -88,7 +88,8 @@ def resolve_allocations(claim: ResourceClaim, pod: PodRef, node: NodeView) -> tu
             raise Refused(f"{field}.adminAccess", "an interface cannot be shared with its owner for adminAccess")
         device = node.find(result.device)
         if device is None:
-            raise Refused(f"{field}.device", f"{result.device} is not a device of this node")
+            help_ = "the pod starts when the device is back; delete the pod to get another device"
+            raise Refused(f"{field}.device", f"{result.device} is not a device of this node any more; {help_}")
         allocation = Allocation(
             claim=ClaimRef(namespace=claim.namespace, name=claim.name, uid=claim.uid),
             pod=pod,

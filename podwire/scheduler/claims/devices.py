@@ -167,6 +167,14 @@ class Inventory:
             near = self._near[node] = sorted((*self._local.get(node, ()), *self._wide), key=_by_key)
         return near
 
+    def lacks(self, identity: Identity) -> bool:
+        """Whether a device does not exist although all slices of its pool are known; a pool without slices may be
+        about to be published again."""
+        if self._stale:
+            self._refresh()
+        pool = self._pools.get(identity[:2])
+        return pool is not None and not pool.problem and all(device.identity != identity for device in pool.devices)
+
     def _refresh(self) -> None:
         for key in self._stale:
             names = self._names.get(key)

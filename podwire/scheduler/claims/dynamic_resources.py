@@ -35,6 +35,8 @@ def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected | Non
         return Rejected(str(error), quiet=True)
     except Unsatisfiable as error:
         return Rejected(str(error))
+    if (gone := _allocated_in_vain(pod, claims, snapshot.claims)) is not None:
+        return Rejected(why_in_vain(gone, snapshot.claims))
     return _node_filter(claims, snapshot.claims)
 
 
@@ -120,17 +122,39 @@ def _rank(request: Request, picks: Picks) -> int:
 
 
 def to_deallocate(pod: PodInfo, snapshot: Snapshot) -> ResourceClaim | None:
-    """Returns an allocated claim whose devices exclude nodes and which no other pod uses."""
+    """Returns an allocated claim which no other pod uses, and whose devices exclude nodes or do not exist."""
     try:
         claims = pod_claims.of_pod(pod.pod, snapshot.claims)
     except (NotYet, Unsatisfiable):
         return None
+    if (gone := _allocated_in_vain(pod, claims, snapshot.claims)) is not None:
+        return gone
     for claim in claims.allocated:
-        consumers = claim.claim.status.reserved_for
-        alone = all(one.is_pod and one.uid == pod.pod.uid for one in consumers)
-        if alone and claim.usable and not all(node.node and claim.usable(node.node) for node in snapshot.nodes):
+        excludes = claim.usable and not all(node.node and claim.usable(node.node) for node in snapshot.nodes)
+        if excludes and _is_alone(pod, claim.claim):
             return claim.claim
     return None
+
+
+def _is_alone(pod: PodInfo, claim: ResourceClaim) -> bool:
+    return all(consumer.is_pod and consumer.uid == pod.pod.uid for consumer in claim.status.reserved_for)
+
+
+def _allocated_in_vain(pod: PodInfo, claims: PodClaims, claim_cache: ClaimCache) -> ResourceClaim | None:
+    """Returns a claim of this pod alone that is allocated a device which does not exist: no driver could prepare it."""
+    for claim in (allocated.claim for allocated in claims.allocated):
+        if _is_alone(pod, claim) and why_in_vain(claim, claim_cache):
+            return claim
+    return None
+
+
+def why_in_vain(claim: ResourceClaim, claim_cache: ClaimCache) -> str:
+    """Why no driver can prepare a claim; empty when one can."""
+    for device in claim.allocated:
+        if claim_cache.inventory.lacks(device.identity):
+            where = f"{device.device} of pool {device.driver}/{device.pool}"
+            return f"resourceclaim {claim.ref} was allocated device {where}, which does not exist"
+    return ""
 
 
 def explain(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> str:

@@ -301,6 +301,24 @@ def test_a_claim_that_others_use_too_is_not_taken_away_from_them(words):
     assert dynamic_resources.to_deallocate(pod_of("nic"), snapshot_of(idle, "n2")) is None
 
 
+def test_claim_is_deallocated_only_if_its_pool_is_whole_and_lacks_the_device(words):
+    present, gone = words.slice("n1", [words.device("a")]), words.slice("n1", [words.device("b")])
+    status = words.allocated("a", node="n1")
+    other = {"resource": "pods", "name": "other", "uid": "uid-other"}
+    incomplete = {**gone, "spec": {**gone["spec"], "pool": {**gone["spec"]["pool"], "resourceSliceCount": 2}}}
+    for slices_, consumers, expected in (
+        ([present], [], None),
+        ([], [], None),
+        ([incomplete], [], None),
+        ([gone], [other], None),
+        ([gone], [], "nic"),
+    ):
+        claim = words.claim("nic", status={**status, "reservedFor": consumers})
+        claim_cache = words.claim_cache(slices_=slices_, claims_=[claim])
+        deallocated = dynamic_resources.to_deallocate(pod_of("nic"), snapshot_of(claim_cache))
+        assert (deallocated and deallocated.name) == expected
+
+
 @pytest.mark.parametrize("resource", ["example.com/nic", "deviceclass.resource.kubernetes.io/nic"])
 def test_extended_resource_requests_are_answered_with_a_hint_to_claims(words, resource):
     class_ = words.class_("nic")

@@ -103,6 +103,22 @@ async def test_two_pods_share_a_claim_and_no_device_is_given_twice(devices, word
     assert sorted(names) == ["eth2", "eth3"]
 
 
+async def test_claim_with_a_device_that_no_longer_exists_is_allocated_another(devices, words):
+    await claim(devices, words, "nic")
+    status = words.allocated("eth7", node="n1")
+    await devices.api.patch(CLAIMS, "nic", {"status": status}, "default", subresource="status")
+    async with devices.scheduler():
+        await pod(devices, "web", "nic")
+        await devices.placed("web")
+        why = f"resourceclaim default/nic was allocated device eth7 of pool {words.DRIVER}/n1, which does not exist"
+        [event] = await devices.events("FailedScheduling")
+        assert why in event["note"]
+        [event] = await devices.events("Deallocated", name="nic")
+        assert (event["regarding"]["kind"], event["note"]) == ("ResourceClaim", why)
+    [result] = (await seen(devices, "nic"))["status"]["allocation"]["devices"]["results"]
+    assert result["device"] in ("eth2", "eth3")
+
+
 async def test_an_allocation_on_an_unusable_node_is_released_and_replaced(devices, words):
     await devices.node("n2", unschedulable=True)
     await devices.api.create(words.slice("n2", [words.device("eth9", mtu=1500)]))
