@@ -60,18 +60,18 @@ class Cluster:
         self.content = Content(self.model)
         for number in range(min(LOCAL, pods)):
             self.content.put(local(pod(number * NAMESPACES % pods)))
-        self.kernel.apply(self.content.wanted())
+        self.kernel.apply(self.content.desired())
 
     def admit(self, new: Pod) -> float:
         """A pod comes, and goes again; how long it took until it was protected, in milliseconds."""
         begun = time.perf_counter()
         self.model.put_pod(new)
         self.content.put(local(new))
-        self.kernel.apply(self.content.wanted())
+        self.kernel.apply(self.content.desired())
         took = (time.perf_counter() - begun) * 1e3
         self.content.remove(new.uid)
         self.model.remove_pod(new.uid)
-        self.kernel.apply(self.content.wanted())
+        self.kernel.apply(self.content.desired())
         return took
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ def _update(cluster: Cluster, seconds: float) -> Figure:
         one = pod(PODS + number * NAMESPACES)
         cluster.model.put_pod(one)
         cluster.content.put(local(one))
-    cluster.kernel.apply(cluster.content.wanted())
+    cluster.kernel.apply(cluster.content.desired())
     times: list[float] = []
     until, port = time.perf_counter() + seconds / 2, 1000
     while time.perf_counter() < until or len(times) < 10:
@@ -144,7 +144,7 @@ def _update(cluster: Cluster, seconds: float) -> Figure:
         manifest = {"metadata": {"namespace": "space-0", "name": "all"}, "spec": {"podSelector": {}, "ingress": [rule]}}
         begun = time.perf_counter()
         cluster.model.put_policy(policy_of(manifest))
-        cluster.kernel.apply(cluster.content.wanted())
+        cluster.kernel.apply(cluster.content.desired())
         times.append((time.perf_counter() - begun) * 1e3)
     p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
     what = "a policy that is changed → in the kernel"
@@ -231,7 +231,7 @@ def _path(policies: int) -> Iterator[tuple[_End, _End]]:
         for number in (0, NAMESPACES):
             bridged = LocalPod(uid=f"pod-{number}", ips=pod(number).ips, attachment=Attachment.BRIDGED, link="br0")
             cluster.content.put(bridged)
-        cluster.kernel.apply(cluster.content.wanted())
+        cluster.kernel.apply(cluster.content.desired())
         yield pair
         cluster.close()
 

@@ -19,12 +19,6 @@ from podwire.transports import mux_connection
 
 _log = logging.getLogger("podwire.nri.runner")
 
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 3.0
-"""Seconds between attempts; shorter than runtimes wait for a plugin that is being restarted."""
-STABLE = 10.0
-"""Seconds after which a connection counts as successful, so that pauses start anew."""
-
 _TEMPORARY = (Aborted, ResourceExhausted, Unavailable)
 """Errors of RegisterPlugin that may be gone at the next attempt."""
 
@@ -57,11 +51,11 @@ async def run(
     elif isinstance(identity.runtime, int):
         await _serve_once(stub(), identity.plugin, _inherited(identity.runtime))
     else:
-        pauses, clock = Pauses(FIRST_PAUSE, LONGEST_PAUSE), asyncio.get_running_loop().time
+        pauses, clock = Pauses(limits.first_pause, limits.longest_pause), asyncio.get_running_loop().time
         attempts = _Attempts(identity.plugin, identity.runtime)
         while True:
             began = clock()
-            if await attempts.serve(stub()) and clock() - began >= STABLE:
+            if await attempts.serve(stub()) and clock() - began >= limits.stable:
                 pauses.reset()
             await asyncio.sleep(pauses.next())
 

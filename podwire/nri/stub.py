@@ -51,6 +51,11 @@ class Limits:
     """For hooks that were cancelled at shutdown to be answered."""
     hook_share: float = 0.95
     """The share of the runtime's timeout that a hook has."""
+    first_pause: float = 0.1
+    longest_pause: float = 3.0
+    """Between attempts to connect; shorter than runtimes wait for a plugin that is being restarted."""
+    stable: float = 10.0
+    """After which a connection counts as successful, so that pauses start anew."""
 
 
 DEFAULT_LIMITS = Limits()

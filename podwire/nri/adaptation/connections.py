@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 128
 """Connections that may wait to be accepted."""
-_FIRST_RESTART, _LONGEST_RESTART = 0.5, 10.0
-"""Seconds before a required pre-installed plugin is started again."""
 
 
 class Connections:
@@ -141,14 +139,14 @@ class Connections:
     async def _supervise(self, plugin: PreinstalledPlugin, active_or_failed: Callable[[], None]) -> None:
         """Runs one plugin; a required one is started again, with back-off, when it ends."""
         clock = asyncio.get_running_loop().time
-        pauses = Pauses(_FIRST_RESTART, _LONGEST_RESTART)
+        pauses = Pauses(self._settings.first_restart, self._settings.longest_restart)
         while True:
             began = clock()
             await self._run(plugin, active_or_failed)
             active_or_failed()
             if not any(plugin.id.is_meant_by(name) for name in self._settings.required_plugins):
                 return
-            if clock() - began > _LONGEST_RESTART:
+            if clock() - began > self._settings.longest_restart:
                 pauses.reset()
             pause = pauses.next()
             log.info("restarting required NRI plugin", extra={"plugin": str(plugin.id), "seconds": pause})

@@ -56,6 +56,9 @@ class Settings:
     """The annotation whose value `true` exempts a pod from required plugins."""
     grace: float = 10.0
     """Seconds that a pod waits for a required plugin that is being restarted."""
+    first_restart: float = 0.5
+    longest_restart: float = 10.0
+    """Seconds before a required pre-installed plugin is started again."""
     plugins: dict[str, PluginSettings] = field(default_factory=dict)
     validator: ValidatorSettings = field(default_factory=ValidatorSettings)
 

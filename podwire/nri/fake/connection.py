@@ -25,9 +25,6 @@ from podwire.protocols.ttrpc import mux
 from podwire.protocols.ttrpc.sides import Answered, Answering, Asked, Asking, Refused, refuse
 from podwire.protocols.ttrpc.wire import Frame, Frames
 
-ASKED_WITHIN = 10.0
-"""Seconds in which the runtime shall answer what the plugin asks."""
-
 _METHODS = {method.name: method for method in methods.PLUGIN}
 
 
@@ -49,6 +46,7 @@ class Plugin(Protocol):
     script: Script
     rules: RuleQueue
     containers: dict[str, str]
+    answer_timeout: float
 
     def tell(self, **facts: Any) -> None: ...
 
@@ -201,7 +199,7 @@ class Connection:
             return
         request = pb.RegisterPluginRequest(plugin_name=script.name, plugin_idx=script.index, NRI_version=script.version)
         stream, frame = self._asking.request(
-            methods.RUNTIME_SERVICE, REGISTER, request.SerializeToString(), timeout=ASKED_WITHIN
+            methods.RUNTIME_SERVICE, REGISTER, request.SerializeToString(), timeout=self._plugin.answer_timeout
         )
         answered = self._awaited(stream)
         await self._do(rule.action, frames.request(rule.action, stream, frame))
@@ -216,15 +214,15 @@ class Connection:
             methods.RUNTIME_SERVICE,
             methods.UPDATE_CONTAINERS.name,
             request.SerializeToString(),
-            timeout=ASKED_WITHIN,
+            timeout=self._plugin.answer_timeout,
         )
         answered = self._awaited(stream)
         self._send(mux.pieces(mux.RUNTIME_SERVICE, frame))
         try:
-            async with asyncio.timeout(ASKED_WITHIN):
+            async with asyncio.timeout(self._plugin.answer_timeout):
                 answer = await answered
         except TimeoutError:
-            self._plugin.tell(event="updated", why=f"no answer within {ASKED_WITHIN:g} s")
+            self._plugin.tell(event="updated", why=f"no answer within {self._plugin.answer_timeout:g} s")
             return
         response = pb.UpdateContainersResponse.FromString(answer.payload)
         self._plugin.tell(event="updated", why=str(answer.error or ""), response=to_plain(response))

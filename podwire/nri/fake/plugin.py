@@ -16,8 +16,9 @@ Tell = Callable[[Mapping[str, Any]], None]
 class FakePlugin:
     """State that outlives a connection: used-up rules, the containers that were seen."""
 
-    def __init__(self, script: Script, tell: Tell) -> None:
-        self.script = script
+    def __init__(self, script: Script, tell: Tell, *, answer_timeout: float = 10.0) -> None:
+        """`answer_timeout` are the seconds in which the runtime shall answer what the plugin asks."""
+        self.script, self.answer_timeout = script, answer_timeout
         self.rules = RuleQueue(script)
         self.containers: dict[str, str] = {}
         """Ids by name, so that a script can name whom it updates."""

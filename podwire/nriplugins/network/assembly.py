@@ -11,7 +11,7 @@ from podwire.nriplugins.network.metrics import Meter
 from podwire.nriplugins.network.named_resources import NamedReader
 from podwire.nriplugins.network.plugin import NetworkPlugin
 from podwire.nriplugins.network.policy_enforcer import PolicyEnforcer, VerdictCount
-from podwire.nriplugins.network.ports import Trace
+from podwire.nriplugins.network.ports import DEFAULT_LIMITS, Limits, Trace
 from podwire.nriplugins.network.reconciler import NetworkReconciler
 from podwire.nriplugins.network.status_writer import Statuses
 from podwire.protocols.k8sapi.client_side import Client
@@ -78,15 +78,23 @@ def _verdict(verdicts: VerdictCount) -> tuple[Labels, float]:
     return labels, verdicts.packets
 
 
-def assemble(api: Client, clock: Clock, trace: Trace, *, node: str, netns: str | None = None) -> Parts:
+def assemble(
+    api: Client,
+    clock: Clock,
+    trace: Trace,
+    *,
+    node: str,
+    netns: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Parts:
     """Builds all parts; `netns` is the node's network namespace, by default the caller's own."""
     meter, events = Meter(), Recorder(api, clock, component=COMPONENT, host=node)
-    enforcer, statuses = PolicyEnforcer(netns), Statuses(api, clock, node)
+    enforcer, statuses = PolicyEnforcer(netns), Statuses(api, clock, node, limits)
     reconciler = NetworkReconciler(
         enforcer=enforcer, statuses=statuses, events=events, meter=meter, now=clock.monotonic
     )
-    informers = Informers(api, reconciler.on_change, clock.monotonic)
+    informers = Informers(api, reconciler.on_change, clock.monotonic, limits)
     statuses.look_up_in(lambda: (*reconciler.sandboxes.values(), *reconciler.refused.values()), informers.find)
-    reader = NamedReader(api, informers, trace, meter)
-    plugin = NetworkPlugin(reconciler, informers, reader, trace=trace, meter=meter, now=clock.monotonic)
+    reader = NamedReader(api, informers, trace, meter, limits)
+    plugin = NetworkPlugin(reconciler, informers, reader, trace=trace, meter=meter, now=clock.monotonic, limits=limits)
     return Parts(plugin, informers, reconciler, enforcer, statuses, events, meter)

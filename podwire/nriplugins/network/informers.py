@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from podwire.nriplugins.network.kinds import BUILT_IN, CUSTOM, DEFINITIONS, definition_of
-from podwire.nriplugins.network.ports import Now
+from podwire.nriplugins.network.ports import DEFAULT_LIMITS, Limits, Now
 from podwire.protocols.k8sapi.client_side import Client, Informer
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
@@ -17,8 +17,6 @@ from podwire.protocols.k8sapi.watch import Change, Deleted, Object, Synced, meta
 _log = logging.getLogger("podwire.nriplugins.network")
 
 NOT_FOUND = 404
-PAUSE = 1.0
-"""Seconds until a kind is listed again that has a definition and is not served yet."""
 
 OnChange = Callable[[Kind, Change], None]
 
@@ -26,8 +24,8 @@ OnChange = Callable[[Kind, Change], None]
 class Informers:
     """The caches. `on_change` is called for every change, in the event loop."""
 
-    def __init__(self, api: Client, on_change: OnChange, now: Now) -> None:
-        self._api, self._on_change, self._now = api, on_change, now
+    def __init__(self, api: Client, on_change: OnChange, now: Now, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._api, self._on_change, self._now, self._limits = api, on_change, now, limits
         self._caches: dict[Kind, Informer] = {}
         self._served = {definition_of(kind): asyncio.Event() for kind in CUSTOM}
         self._missing = {*BUILT_IN, *CUSTOM}
@@ -79,7 +77,7 @@ class Informers:
                 self._on_change(kind, Deleted(object_))
             _log.info("custom resource is not served yet", extra={"kind": kind.resource})
             self._listed(kind)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(self._limits.unserved)
 
     async def _follow_definitions(self) -> None:
         async with self._api.informer(DEFINITIONS) as informer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from podwire.nriplugins.network.informers import NOT_FOUND, Informers
 from podwire.nriplugins.network.kinds import MESHES, ROUTES
 from podwire.nriplugins.network.metrics import Meter
-from podwire.nriplugins.network.ports import Trace
+from podwire.nriplugins.network.ports import DEFAULT_LIMITS, Limits, Trace
 from podwire.nriplugins.network.resources import MESH, Pod, named
 from podwire.nriplugins.network.resources import ROUTES as ROUTE_NAMES
 from podwire.objects import names
@@ -17,8 +17,6 @@ from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object, version_of
 
 ANNOTATIONS = {ROUTES: ROUTE_NAMES, MESHES: MESH}
-DEADLINE = 0.3
-"""Seconds that a hook waits for the API server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +47,9 @@ class NamedReader:
     """Reads all resources that a pod names concurrently."""
 
     def __init__(
-        self, api: Client, informers: Informers, trace: Trace, meter: Meter, deadline: float = DEADLINE
+        self, api: Client, informers: Informers, trace: Trace, meter: Meter, limits: Limits = DEFAULT_LIMITS
     ) -> None:
-        self._deadline = deadline
+        self._deadline = limits.read
         self._api, self._informers, self._trace, self._meter = api, informers, trace, meter
 
     async def read(self, uid: str, pod: Pod) -> list[Read]:

@@ -9,18 +9,14 @@ from podwire.nriplugins.network.informers import Informers
 from podwire.nriplugins.network.kinds import CUSTOM, PODS, POLICIES
 from podwire.nriplugins.network.metrics import Meter
 from podwire.nriplugins.network.named_resources import NamedReader, Read, cached
-from podwire.nriplugins.network.ports import Now, Trace
+from podwire.nriplugins.network.ports import DEFAULT_LIMITS, Limits, Now, Trace
 from podwire.nriplugins.network.reconciler import NetworkReconciler
 from podwire.nriplugins.network.sandbox import Sandbox, sandbox_from
 from podwire.protocols.grpc_status import Unavailable
 
 _log = logging.getLogger("podwire.nriplugins.network")
 
-SYNCHRONIZE_WAIT = 1.0
-"""Seconds that Synchronize waits for the first pass; a runtime disconnects a plugin that answers too late."""
 _KINDS = {kind.kind: kind for kind in CUSTOM}
-LIST_WAIT = 1.5
-"""Seconds that a new pod waits for the informers' first lists; runtimes wait 2 s for a hook by default."""
 
 
 class NetworkPlugin(Plugin):
@@ -38,14 +34,15 @@ class NetworkPlugin(Plugin):
         trace: Trace,
         meter: Meter,
         now: Now,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._reconciler, self._informers, self._reader = reconciler, informers, reader
-        self._trace, self._meter, self._now = trace, meter, now
+        self._trace, self._meter, self._now, self._limits = trace, meter, now, limits
 
     async def synchronize(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> Updates | None:  # noqa: ARG002 - the hook's signature
         sandboxes = [sandbox for pod in pods if (sandbox := sandbox_from(pod, self.netns_of(pod))) is not None]
         await self._reconciler.synchronize_pods(sandboxes, self._pod_of)
-        if self._informers.complete.is_set() and not await self._reconciler.caught_up(SYNCHRONIZE_WAIT):
+        if self._informers.complete.is_set() and not await self._reconciler.caught_up(self._limits.synchronize):
             _log.info("existing pods are still being reconciled", extra={"pods": len(sandboxes)})
         return None
 
@@ -96,7 +93,7 @@ class NetworkPlugin(Plugin):
         if self._informers.complete.is_set():
             return
         try:
-            async with asyncio.timeout(LIST_WAIT):
+            async with asyncio.timeout(self._limits.lists):
                 await self._informers.complete.wait()
         except TimeoutError:
             missing = ", ".join(self._informers.missing)

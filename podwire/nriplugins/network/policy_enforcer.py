@@ -62,7 +62,7 @@ class _Ruleset:
     kernel: Kernel
 
     def reconcile(self) -> int:
-        return self.kernel.apply(self.content.wanted())
+        return self.kernel.apply(self.content.desired())
 
 
 class PolicyEnforcer:

@@ -1,7 +1,8 @@
-"""Interfaces that the network plugin is handed."""
+"""Interfaces and limits that the network plugin is handed."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -22,6 +23,26 @@ class Trace(Protocol):
         """An action of the plugin: a read from the cache, applying routes, policies, mesh."""
         ...
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds."""
+
+    synchronize: float = 1.0
+    """That Synchronize waits for the first pass; a runtime disconnects a plugin that answers too late."""
+    lists: float = 1.5
+    """That a new pod waits for the informers' first lists; runtimes wait 2 s for a hook by default."""
+    read: float = 0.3
+    """That a hook waits for the API server to answer."""
+    unserved: float = 1.0
+    """Until a kind is listed again that has a definition and is not served yet."""
+    status_debounce: float = 0.2
+    """Between two rounds of status writes: changes in between are written once."""
+    status_retry: float = 5.0
+    """Until a failed status write is tried again."""
+
+
+DEFAULT_LIMITS = Limits()
 
 Now = Callable[[], float]
 """Monotonic seconds."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from podwire.interfaces import Clock
 from podwire.nriplugins.network.kinds import CUSTOM
+from podwire.nriplugins.network.ports import DEFAULT_LIMITS, Limits
 from podwire.nriplugins.network.resources import Head
 from podwire.nriplugins.network.sandbox import Sandbox
 from podwire.nriplugins.network.status_report import report_of, status_of
@@ -23,18 +24,13 @@ from podwire.protocols.k8sapi.watch import Object, key_of, version_of
 
 _log = logging.getLogger("podwire.nriplugins.network")
 
-DEBOUNCE = 0.2
-"""Seconds between two rounds of writes: changes in between are written once."""
-RETRY = 5.0
-"""Seconds until a failed write is tried again."""
-
 Find = Callable[[Kind, str, str], Object | None]
 _KINDS = {kind.kind: kind for kind in CUSTOM}
 
 
 class Statuses:
-    def __init__(self, api: Client, clock: Clock, node: str) -> None:
-        self._api, self._clock, self._node = api, clock, node
+    def __init__(self, api: Client, clock: Clock, node: str, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._api, self._clock, self._node, self._limits = api, clock, node, limits
         self._pods: Callable[[], Iterable[Sandbox]] = tuple
         self._find: Find = lambda _kind, _namespace, _name: None
         self._due: OrderedDict[tuple[Kind, str, str], None] = OrderedDict()
@@ -62,11 +58,11 @@ class Statuses:
         while True:
             await self._filled.wait()
             self._filled.clear()
-            await asyncio.sleep(DEBOUNCE)
+            await asyncio.sleep(self._limits.status_debounce)
             due, self._due = self._due, OrderedDict()
             failed = [write for write in due if not await self._write(*write)]
             if failed:
-                await asyncio.sleep(RETRY)
+                await asyncio.sleep(self._limits.status_retry)
                 for write in failed:
                     self._mark(*write)
 

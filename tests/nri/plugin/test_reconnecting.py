@@ -8,8 +8,7 @@ import pytest
 
 from podwire.nri import Plugin, pb, run
 from podwire.nri.errors import BadStart, Refused
-from podwire.nri.runner import FIRST_PAUSE
-from podwire.nri.stub import Limits
+from podwire.nri.stub import DEFAULT_LIMITS, Limits
 from podwire.protocols.grpc_status import InvalidArgument, Unavailable
 from podwire.protocols.nri import methods
 
@@ -39,7 +38,7 @@ class Cleans(Plugin):
 async def test_a_plugin_waits_for_its_runtime_and_logs_once(runtime, living, caplog):
     caplog.set_level(logging.WARNING, RUNNING)
     async with living(Cleans()):
-        await asyncio.sleep(5 * FIRST_PAUSE)  # several tries
+        await asyncio.sleep(5 * DEFAULT_LIMITS.first_pause)  # several tries
         await runtime.listen()
         await (await runtime.peer()).welcome()
     said = [each for each in caplog.records if each.name == RUNNING]

@@ -13,6 +13,7 @@ from podwire.nriplugins.network.kinds import DEFINITIONS, PODS, ROUTES
 from podwire.nriplugins.network.manifests import Settings, manifests
 from podwire.nriplugins.network.metrics import Meter
 from podwire.nriplugins.network.named_resources import NamedReader
+from podwire.nriplugins.network.ports import Limits
 from podwire.nriplugins.network.resources import Pod
 from podwire.nriplugins.network.sandbox import Sandbox
 from podwire.nriplugins.network.status_writer import Statuses
@@ -123,7 +124,7 @@ async def test_named_resources_are_requested_then_taken_from_the_cache(api):
                 await asyncio.Event().wait()
 
         late = Silent()
-        found = await NamedReader(Mute(), informers, late, meter, deadline=0.01).read("uid", pod)
+        found = await NamedReader(Mute(), informers, late, meter, Limits(read=0.01)).read("uid", pod)
         version = informers.find(ROUTES, "default", "a")["metadata"]["resourceVersion"]
         assert ("own", f"read (cache, rv {version}) podroutes/a") in late.told
         assert ("own", "read (cache, rv -) podroutes/nobody") in late.told

@@ -60,7 +60,7 @@ Sets = Mapping[str, Mapping[bytes, Element]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredContent:
     """The requested content: not a copy, so apply it before the model changes again."""
 
     sets: Sets
@@ -140,7 +140,7 @@ class Content:
 
     # What follows.
 
-    def wanted(self) -> Wanted:
+    def desired(self) -> DesiredContent:
         """Computes all changes."""
         self._settle_classes()
         self._settle_pods()
@@ -151,7 +151,7 @@ class Content:
         touched = {name: frozenset(touched_keys) for name, touched_keys in self._touched.items()}
         since, self._touched = self._version, {}
         self._version += 1
-        return Wanted(self._sets, since, self._version, touched)
+        return DesiredContent(self._sets, since, self._version, touched)
 
     def _settle_classes(self) -> None:
         """Recomputes classes of changed policies; known ones keep their number, so that no pod changes its class."""

@@ -10,7 +10,7 @@ from podwire.linux.net.conntrack import KernelConntrack
 from podwire.linux.nft.table import KernelElements
 from podwire.linux.nft.values import Change, Counter, Element
 from podwire.linux.values import IP, Path
-from podwire.nriplugins.network.policy.content import SETS, VERDICTS, Wanted
+from podwire.nriplugins.network.policy.content import SETS, VERDICTS, DesiredContent
 from podwire.nriplugins.network.policy.elements import key_of
 from podwire.nriplugins.network.policy.program import NODE, TABLE, node_program, pod_program
 
@@ -68,7 +68,7 @@ class Kernel:
         self._elements.tables().delete(TABLE)
         self._version, self._applied = None, {name: {} for name in SETS}
 
-    def apply(self, content: Wanted) -> int:
+    def apply(self, content: DesiredContent) -> int:
         """Applies the content in one transaction; returns how many elements changed. Raises LinuxError.
 
         Connections of addresses that no local pod has any more are forgotten.
@@ -144,7 +144,7 @@ class Kernel:
             changes += _difference({name: current}, {name: requested})
         self._elements.change(*changes)
 
-    def _changes(self, content: Wanted) -> Iterator[Change]:
+    def _changes(self, content: DesiredContent) -> Iterator[Change]:
         if self._version is None or self._version != content.since:
             yield from _difference(self._applied, content.sets)
             return

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from podwire.linux import errors
 from podwire.linux.net.network import KernelNetwork, Parts
 from podwire.nriplugins.network.resources import Problem, Why
-from podwire.nriplugins.network.routes.plan import NOTHING, Changes, Plan, There, WantedRoute, WantedRule, diff
+from podwire.nriplugins.network.routes.plan import NOTHING, Changes, KernelState, Plan, PlannedRoute, PlannedRule, diff
 
 
 class Outcome(NamedTuple):
@@ -18,10 +18,10 @@ class Outcome(NamedTuple):
     """All of the plan's, and what came up."""
 
 
-def read(network: KernelNetwork) -> There:
+def read(network: KernelNetwork) -> KernelState:
     links = {link.name: link.ifindex for link in network.links.list()}
     routes = (*network.routes.list(4, None), *network.routes.list(6, None))
-    return There(links, routes, (*network.rules.list(4), *network.rules.list(6)))
+    return KernelState(links, routes, (*network.rules.list(4), *network.rules.list(6)))
 
 
 def apply(network: KernelNetwork, plan: Plan) -> Outcome:
@@ -76,7 +76,7 @@ def _one_by_one(network: KernelNetwork, changes: Changes) -> list[Problem]:
     return problems
 
 
-def _tried(act: Callable[[], None], wanted: WantedRoute | WantedRule) -> list[Problem]:
+def _tried(act: Callable[[], None], wanted: PlannedRoute | PlannedRule) -> list[Problem]:
     try:
         act()
     except errors.LinuxError as error:

@@ -34,7 +34,7 @@ Place = tuple[Network, int, int]
 """Destination, table and metric: where the kernel keeps one route."""
 
 
-class WantedRoute(NamedTuple):
+class PlannedRoute(NamedTuple):
     route: Route
     """Without the number of its link, which is known by name only."""
     interface: str
@@ -42,7 +42,7 @@ class WantedRoute(NamedTuple):
     owners: tuple[Head, ...]
 
 
-class WantedRule(NamedTuple):
+class PlannedRule(NamedTuple):
     rule: Rule
     field: str
     owners: tuple[Head, ...]
@@ -52,8 +52,8 @@ class WantedRule(NamedTuple):
 class Plan:
     """Routes and rules of a pod with their owners, and the problems."""
 
-    routes: Mapping[Place, WantedRoute] = field(default_factory=dict)
-    rules: Mapping[Network, WantedRule] = field(default_factory=dict)
+    routes: Mapping[Place, PlannedRoute] = field(default_factory=dict)
+    rules: Mapping[Network, PlannedRule] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     def __bool__(self) -> bool:
@@ -64,7 +64,7 @@ class Plan:
 NOTHING = Plan()
 
 
-class There(NamedTuple):
+class KernelState(NamedTuple):
     """The state of a namespace: links by name, all routes and rules, also foreign ones."""
 
     links: Mapping[str, int]
@@ -78,9 +78,9 @@ class Changes:
 
     drop_rules: list[Rule] = field(default_factory=list)
     drop_routes: list[Route] = field(default_factory=list)
-    replace: list[WantedRoute] = field(default_factory=list)
-    add: list[WantedRoute] = field(default_factory=list)
-    add_rules: list[WantedRule] = field(default_factory=list)
+    replace: list[PlannedRoute] = field(default_factory=list)
+    add: list[PlannedRoute] = field(default_factory=list)
+    add_rules: list[PlannedRule] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -92,8 +92,8 @@ class Changes:
 def plan(pod: Pod, resources: Iterable[PodRoute | Broken]) -> Plan:
     """Plans one pod from all PodRoutes of its namespace."""
     chosen = concerning(pod, resources, ROUTES)
-    routes: dict[Place, WantedRoute] = {}
-    rules: dict[Network, WantedRule] = {}
+    routes: dict[Place, PlannedRoute] = {}
+    rules: dict[Network, PlannedRule] = {}
     problems = missing(pod, chosen, ROUTES, KIND)
     for resource in chosen:
         if isinstance(resource, Broken):
@@ -104,7 +104,7 @@ def plan(pod: Pod, resources: Iterable[PodRoute | Broken]) -> Plan:
     return Plan(routes, rules, tuple(problems))
 
 
-def _routes(resource: PodRoute, taken: dict[Place, WantedRoute]) -> list[Problem]:
+def _routes(resource: PodRoute, taken: dict[Place, PlannedRoute]) -> list[Problem]:
     problems = []
     for index, way in enumerate(resource.ways):
         for at, destination in enumerate(way.destinations):
@@ -119,7 +119,7 @@ def _routes(resource: PodRoute, taken: dict[Place, WantedRoute]) -> list[Problem
                 protocol=PROTOCOL,
             )
             where = f"spec.routes[{index}].destinations[{at}]"
-            wanted = WantedRoute(route, resource.interface, where, (resource.head,))
+            wanted = PlannedRoute(route, resource.interface, where, (resource.head,))
             other = taken.setdefault(place(route), wanted)
             if other[:2] != wanted[:2]:
                 reason = f"{destination} goes {_way(other)}, as {other.owners[0]} says, which is older"
@@ -129,16 +129,16 @@ def _routes(resource: PodRoute, taken: dict[Place, WantedRoute]) -> list[Problem
     return problems
 
 
-def _way(wanted: WantedRoute) -> str:
+def _way(wanted: PlannedRoute) -> str:
     via = f"via {wanted.route.gateway} " if wanted.route.gateway else ""
     return f"{via}by {wanted.interface}"
 
 
-def _rules(resource: PodRoute, pod: Pod, taken: dict[Network, WantedRule]) -> list[Problem]:
+def _rules(resource: PodRoute, pod: Pod, taken: dict[Network, PlannedRule]) -> list[Problem]:
     problems = []
     own = [ip_network(ip) for ip in pod.ips] if resource.own else []
     for source in dict.fromkeys((*resource.sources, *own)):
-        wanted = WantedRule(_rule(source, resource.table), "spec.sources", (resource.head,))
+        wanted = PlannedRule(_rule(source, resource.table), "spec.sources", (resource.head,))
         other = taken.setdefault(source, wanted)
         if other.rule != wanted.rule:
             reason = f"{source} looks into table {other.rule.table}, as {other.owners[0]} says, which is older"
@@ -159,7 +159,7 @@ def place(route: Route) -> Place:
     return route.destination, route.table, route.metric or _DEFAULT_METRIC[route.destination.version]
 
 
-def diff(plan: Plan, state: There) -> Changes:
+def diff(plan: Plan, state: KernelState) -> Changes:
     """The changes from the state to the plan; equal entries stay."""
     changes = Changes()
     ours = {place(route): route for route in state.routes if route.protocol == PROTOCOL}

@@ -139,7 +139,7 @@ class NodeWithPods:
         for each in PODS.values():
             self.add(model, content, each)
         kernel = Kernel(self.node)
-        kernel.apply(content.wanted())
+        kernel.apply(content.desired())
         return model, content, kernel
 
     def add(self, model, content, pod: Pod) -> None:
@@ -150,7 +150,7 @@ class NodeWithPods:
         content.put(LocalPod(uid=pod.uid, ips=ips, attachment=attachment, link=link))
 
     def settle(self) -> int:
-        return self.kernel.apply(self.content.wanted())
+        return self.kernel.apply(self.content.desired())
 
     @contextmanager
     def policies(self, *manifests) -> Iterator[None]:

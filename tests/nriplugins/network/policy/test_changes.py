@@ -243,7 +243,7 @@ def test_no_forbidden_packet_gets_through_in_the_first_moment(world):
         for _ in range(5):
             protected.clear()
             world.add(world.model, world.content, known)
-            world.kernel.apply(world.content.wanted())
+            world.kernel.apply(world.content.desired())
             protected.set()
             with listening(world, "web", 7300) as inner, listening(world, "job", 7300) as outer:
                 before = world.drops()
@@ -269,7 +269,7 @@ def test_a_restarted_process_changes_nothing(world):
         for each in world.content.locals.values():
             content.put(each)
         restarted = Kernel(world.node)
-        assert restarted.apply(content.wanted()) == 0
+        assert restarted.apply(content.desired()) == 0
         restarted.close()
         assert not agreed(world, "db", "web")
 

@@ -259,7 +259,7 @@ def inside(world, name):
     )
     content.put(replace(local, attachment=Attachment.INSIDE, link="eth0"))
     try:
-        kernel.apply(content.wanted())
+        kernel.apply(content.desired())
         world.settle()
         yield content, kernel
     finally:
@@ -292,7 +292,7 @@ def test_a_pod_without_a_link_to_the_node_is_filtered_in_its_namespace(
         for each in [*world.content.locals]:
             world.content.remove(each)
         world.settle()
-        kernel.apply(content.wanted())
+        kernel.apply(content.desired())
         node, world.kernel = world.kernel, kernel
         try:
             for family in (4, 6):
@@ -306,7 +306,7 @@ def test_an_isolated_pod_reaches_itself_inside(world):
     with inside(world, "web") as (content, kernel), world.policies(DENY):
         world.content.remove("web")
         world.settle()
-        kernel.apply(content.wanted())
+        kernel.apply(content.desired())
         assert content.isolated("web")
         with visit(world.paths["web"]):
             for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):

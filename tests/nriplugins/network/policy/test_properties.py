@@ -314,7 +314,7 @@ class Changing:
         content = Content(self.model)
         for each in self.content.locals.values():
             content.put(each)
-        return content.wanted()
+        return content.desired()
 
 
 def packets():
@@ -337,8 +337,8 @@ def test_documentation_explanation_and_sets_agree(steps, sent):
     changing = Changing()
     for each in steps:
         changing.take(*each)
-        changing.content.wanted()
-    looked = Looked(changing.content.wanted().sets)
+        changing.content.desired()
+    looked = Looked(changing.content.desired().sets)
     for (source, destination), protocol, number in sent:
         expected = changing.paper.may(source, destination, protocol, number)
         told = explain(changing.model, source, destination, number, protocol)
@@ -352,7 +352,7 @@ def test_incremental_content_equals_recomputed_content(steps):
     changing = Changing()
     for each in steps:
         changing.take(*each)
-        kept = changing.content.wanted()
+        kept = changing.content.desired()
         assert kept.sets == changing.anew().sets
         assert all(key == key_of(element) for elements in kept.sets.values() for key, element in elements.items())
 
@@ -374,8 +374,8 @@ def test_the_kernel_matches_the_model_after_any_changes(kernel, steps):
     for each, at_once in steps:
         changing.take(*each)
         if at_once:
-            kernel.apply(changing.content.wanted())
-    wanted = changing.content.wanted()
+            kernel.apply(changing.content.desired())
+    wanted = changing.content.desired()
     kernel.apply(wanted)
     assert kernel.content() == wanted.sets
 

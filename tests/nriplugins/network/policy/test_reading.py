@@ -143,15 +143,15 @@ def test_a_range_that_cuts_another_changes_both():
         content.put(LocalPod(uid=name, ips=model.pods[name].ips))
         rule = {"ports": [{"port": first, "endPort": first + 99}]}
         model.put_policy(policy_of(policy({"podSelector": {"matchLabels": {"app": name}}, "ingress": [rule]}, name)))
-        wanted = content.wanted().sets
+        wanted = content.desired().sets
     assert len(wanted["segments"]) == 3
     assert len(wanted["ranged"]) == 4
     anew = Content(model)
     for each in content.locals.values():
         anew.put(each)
-    assert anew.wanted().sets == wanted
+    assert anew.desired().sets == wanted
     model.remove_policy("shop", "two")
-    assert len(content.wanted().sets["segments"]) == len(wanted["ranged"]) == 1
+    assert len(content.desired().sets["segments"]) == len(wanted["ranged"]) == 1
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from podwire.linux.values import Route
 from podwire.nriplugins.network.resources import ROUTES, Head, Pod, Why
 from podwire.nriplugins.network.routes import plan, read
-from podwire.nriplugins.network.routes.plan import NOTHING, PROTOCOL, Plan, There, diff, place
+from podwire.nriplugins.network.routes.plan import NOTHING, PROTOCOL, KernelState, Plan, diff, place
 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
 WEB = Pod("default", "web", labels={"app": "web"}, ips=(ip_address("10.1.0.5"), ip_address("fd01::5")))
@@ -165,12 +165,12 @@ def done(there, changes):
     """What a namespace is after these changes."""
     gone = {place(each) for each in changes.drop_routes} | {place(each.route) for each in changes.replace}
     kept = [each for each in there.routes if place(each) not in gone]
-    return There(LINKS, (*kept, *(each.route for each in (*changes.replace, *changes.add))), ())
+    return KernelState(LINKS, (*kept, *(each.route for each in (*changes.replace, *changes.add))), ())
 
 
 @given(RESOURCES, RESOURCES)
 def test_from_any_state_to_any_other_and_then_nothing_more(before, after):
-    there = done(There(LINKS, (), ()), diff(plan(WEB, before), There(LINKS, (), ())))
+    there = done(KernelState(LINKS, (), ()), diff(plan(WEB, before), KernelState(LINKS, (), ())))
     wanted = plan(WEB, after)
     reached = done(there, diff(wanted, there))
     assert {place(each) for each in reached.routes} == set(wanted.routes)
@@ -187,7 +187,7 @@ def test_the_order_in_which_resources_are_known_does_not_matter(resources, rando
 
 def test_a_foreign_route_is_neither_changed_nor_deleted():
     other = Route(ip_network("10.20.0.0/16"), ip_address("10.1.0.9"), 2, protocol=4)
-    changes = diff(plan(WEB, [resource()]), There(LINKS, (other,), ()))
+    changes = diff(plan(WEB, [resource()]), KernelState(LINKS, (other,), ()))
     assert len(changes) == 0
     [trouble] = changes.problems
     assert "somebody else made (protocol 4)" in trouble.reason
