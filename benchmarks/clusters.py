@@ -54,6 +54,10 @@ class Cluster:
         """With the name of a template, each has a claim from it."""
         return Done(**self._ask(do="start", names=names, token=token, claim=claim))
 
+    def hand_over(self, owner: str, follower: str, *, claim: str) -> Done:
+        """A pod with the template's only device is deleted; the other pod waits for it."""
+        return Done(**self._ask(do="hand over", owner=owner, follower=follower, claim=claim))
+
     def on_node(self, *command: str) -> None:
         """A program where the node's links are."""
         _run(

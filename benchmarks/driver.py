@@ -39,7 +39,7 @@ Arrows = Mapping[str, Sequence[Arrow]]
 
 
 @dataclass(slots=True)
-class KeyedLocks:
+class Turns:
     """Results of pods that ran one after the other, by kind of claim."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: {NONE: [], MOVED: [], MADE: []})
@@ -47,6 +47,8 @@ class KeyedLocks:
     """The kind of claim, by name of the pod."""
     moves: list[float] = field(default_factory=list)
     """Seconds that the kernel needed to move a link, measured in parallel."""
+    hand_overs: list[float] = field(default_factory=list)
+    """Seconds from the end of a pod until the next pod runs with its device."""
 
 
 def measure(seconds: float) -> Iterator[Figure]:
@@ -63,6 +65,8 @@ def measure(seconds: float) -> Iterator[Figure]:
     bare_move = statistics.median(turns.moves) * 1e3
     yield from within(arrows, bare_move)
     yield from started(turns.seconds, bare_move)
+    freed = statistics.median(turns.hand_overs) * 1e3
+    yield Figure(group=GROUP, what="device freed → next pod Running, p50", value=freed, unit=" ms")
 
 
 def _lay(cluster: Cluster) -> None:
@@ -97,8 +101,8 @@ def template(kind: str) -> dict[str, object]:
     }
 
 
-def _take_turns(cluster: Cluster, rounds: int) -> KeyedLocks:
-    turns = KeyedLocks()
+def _take_turns(cluster: Cluster, rounds: int) -> Turns:
+    turns = Turns()
     for _ in range(rounds):
         for kind, taken in turns.seconds.items():
             names = cluster.names(1)
@@ -107,6 +111,11 @@ def _take_turns(cluster: Cluster, rounds: int) -> KeyedLocks:
             cluster.delete(names)
             time.sleep(REST)
         turns.moves += moves(1)
+        owner, follower = cluster.names(2)
+        cluster.start([owner], token=False, claim=MOVED)
+        turns.hand_overs.extend(cluster.hand_over(owner, follower, claim=MOVED).each)
+        cluster.delete([follower])
+        time.sleep(REST)
     return turns
 
 

@@ -56,6 +56,11 @@ def runs(object_: Object) -> bool:
     return status.get("phase") == "Running" and bool(status.get("podIP")) and ready
 
 
+def is_unschedulable(object_: Object) -> bool:
+    conditions = (object_.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable" for each in conditions)
+
+
 class Pods:
     """Makes and removes pods, and knows when the watch showed what."""
 
@@ -63,6 +68,7 @@ class Pods:
         self._client = client
         self._running: dict[str, asyncio.Future[float]] = {}
         self._gone: dict[str, asyncio.Future[float]] = {}
+        self._unschedulable: dict[str, asyncio.Future[float]] = {}
 
     async def watch(self, opened: Callable[[], object]) -> None:
         watching = await self._client.watch(PODS, Scope(namespace=NAMESPACE))
@@ -74,6 +80,8 @@ class Pods:
                 _settle(self._gone, name, now)
             elif runs(frame.object):
                 _settle(self._running, name, now)
+            elif is_unschedulable(frame.object):
+                _settle(self._unschedulable, name, now)
         raise ConnectionError("the watch ended")
 
     async def make(self, objects: Sequence[Object]) -> None:
@@ -100,6 +108,18 @@ class Pods:
         await self._delete(ends, 0)
         await starting
         return [seen.result() - begin]
+
+    async def hand_over(self, owner: str, follower: str, *, claim: str) -> float:
+        """Deletes a pod whose device another pod waits for; returns how long that took to be Running from the moment
+        when the first pod was gone."""
+        waiting = self._unschedulable[follower] = asyncio.get_running_loop().create_future()
+        started = self._running[follower] = asyncio.get_running_loop().create_future()
+        await self._client.create(pod(follower, token=False, claim=claim))
+        await _moment(waiting)
+        gone = self._gone[owner] = asyncio.get_running_loop().create_future()
+        await self._client.delete(PODS, owner, NAMESPACE)
+        freed = await _moment(gone)
+        return await _moment(started) - freed
 
     async def _start(self, wanted: dict[str, Any]) -> float:
         seen = self._running[wanted["metadata"]["name"]] = asyncio.get_running_loop().create_future()
@@ -193,6 +213,8 @@ async def _obey(pods: Pods, order: dict[str, Any], patterns: Sequence[str]) -> d
     match order["do"]:
         case "start":
             taken = await pods.start(order["names"], token=order["token"], claim=order["claim"])
+        case "hand over":
+            taken = [await pods.hand_over(order["owner"], order["follower"], claim=order["claim"])]
         case "make":
             await pods.make(order["objects"])
             return {}
