@@ -12,7 +12,7 @@ from podwire import nri
 from podwire.cluster import tracing
 from podwire.cluster.health_endpoints import answer_health
 from podwire.dradriver.addresses.address_store import AddressStore
-from podwire.dradriver.addresses.manager import AddressManager, LeaseLimits
+from podwire.dradriver.addresses.manager import AddressManager, LeaseLimits, held_in
 from podwire.dradriver.attach.attachments import Attachments
 from podwire.dradriver.attach.netns_pins import NetnsPins
 from podwire.dradriver.claims.cdi import CdiFiles, install_hook
@@ -132,7 +132,9 @@ def assemble(client: Client, options: Options, lock: InstanceLock | None = None)
     inventory = Inventory(sysfs=Sysfs(options.sysfs), clock=clock, config=options.config.offering)
     make_directory(state, 0o700)
     attachments = Attachments(state, boot=options.boot)
-    store = AddressStore(state / "addresses", options.config.pools)
+    store = AddressStore(
+        state / "addresses", options.config.pools, recorded=lambda: tuple(held_in(attachments.records()))
+    )
     addresses = AddressManager(store, attachments, state / "leases", options.lease_limits)
     devices = PreparedDevices(inventory, attachments, records=state / "records", listed=state / "listed")
     cdi = CdiFiles(options.cdi, install_hook(state / "bin"), kept=state / "cdi")

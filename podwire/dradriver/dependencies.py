@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from podwire.dradriver.addresses.address_store import AddressesUnavailable
 from podwire.dradriver.addresses.assignments import Exhausted
 from podwire.dradriver.addresses.dhcp_client import NoLease
 from podwire.dradriver.addresses.manager import AddressManager
@@ -27,7 +26,6 @@ from podwire.tasks.keyed_locks import KeyedLocks
 EXPECTED_ERRORS = (
     Refused,
     Exhausted,
-    AddressesUnavailable,
     NewerFormat,
     NoLease,
     AttachFailed,

@@ -21,6 +21,7 @@ The host is not changed before step 4. A failure up to there is reported in the 
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,7 @@ from typing import Any, Protocol
 from podwire import logs
 from podwire.dradriver.attach.pods import PodAttacher
 from podwire.dradriver.attach.records import PREPARED
-from podwire.dradriver.claims.allocations import ClaimRef, PodRef, Refused
+from podwire.dradriver.claims.allocations import Allocation, ClaimRef, PodRef, Refused
 from podwire.dradriver.claims.cdi import device_id
 from podwire.dradriver.claims.character_devices import is_character_device
 from podwire.dradriver.claims.resolution import (
@@ -150,8 +151,11 @@ def _prepare_response(pb: ModuleType, results: Mapping[str, ResolvedClaim | str]
 class DraHooks:
     """Implements NodeClaims. Every claim is answered by itself: one that fails does not affect the others."""
 
-    def __init__(self, dependencies: Dependencies, pods: PodAttacher) -> None:
-        self._dependencies, self._pods = dependencies, pods
+    def __init__(self, dependencies: Dependencies, pods: PodAttacher, *, patience: float = 5.0) -> None:
+        """`patience` are the seconds that a claim waits for the claim that had its device before."""
+        self._dependencies, self._pods, self._patience = dependencies, pods, patience
+        self._unprepared = asyncio.Event()
+        """Set, and replaced, whenever a claim was unprepared."""
         self._fsyncs = ThreadPoolExecutor(FSYNCS, "podwire-fsync")
         """fsync takes long and must not use up the threads that do the other work."""
 
@@ -242,6 +246,7 @@ class DraHooks:
             # before the host is changed.
             pod_read = asyncio.create_task(self._check_pod(pod)) if claim.is_new else None
             try:
+                await self._wait_until_free(allocations)
                 await asyncio.to_thread(dependencies.devices.reserve, allocations)
                 addresses = await asyncio.to_thread(dependencies.addresses.reserve, allocations)
             finally:
@@ -259,6 +264,14 @@ class DraHooks:
                 await dependencies.addresses.lease(claim.ref.uid)
                 await asyncio.to_thread(self._write_files, claim)
         self._pods.expect(pod.uid)
+
+    async def _wait_until_free(self, allocations: Sequence[Allocation]) -> None:
+        """A pod that is deleted without grace is gone from the API server before its sandbox has ended, and its device
+        is allocated to the next pod at once. That pod waits here rather than for the kubelet's next attempt."""
+        with contextlib.suppress(TimeoutError):  # `prepare` names the claim that has it
+            async with asyncio.timeout(self._patience):
+                while self._dependencies.devices.are_held_by_others(allocations):
+                    await self._unprepared.wait()
 
     def _write_files(self, claim: ResolvedClaim) -> None:
         failpoint(RECORDED)
@@ -312,6 +325,8 @@ class DraHooks:
             await asyncio.to_thread(dependencies.files.remove, claim)
         await asyncio.to_thread(self._discard_damaged, claim.uid)
         await asyncio.to_thread(dependencies.devices.sync_claim, claim.uid)
+        self._unprepared.set()
+        self._unprepared = asyncio.Event()
 
     def _restore_devices(self, claim_uid: str, pods: set[str]) -> None:
         attachments = self._dependencies.attachments
@@ -322,7 +337,13 @@ class DraHooks:
                 self._dependencies.pins.unpin(pod_uid)
 
     def _discard_damaged(self, claim_uid: str) -> None:
-        for damaged in self._dependencies.damaged.list(claim_uid):
-            self._dependencies.damaged.discard(damaged)
-            if not self._dependencies.attachments.of_pod(damaged.pod_uid):
-                self._dependencies.pins.unpin(damaged.pod_uid)
+        """Recovers the links of damaged records before the pods' namespaces end, then removes the records."""
+        dependencies, orphans = self._dependencies, self._dependencies.attachments.orphans
+        for damaged in dependencies.damaged.list(claim_uid):
+            pin = dependencies.pins.list().get(damaged.pod_uid, "")
+            for orphan in (*orphans.on_host(), *(orphans.in_pod(pin) if pin else ())):
+                if orphan.claim_uid == claim_uid and orphans.recover(orphan):
+                    dependencies.reports.link_recovered(orphan.device)
+            dependencies.damaged.discard(damaged)
+            if not dependencies.attachments.of_pod(damaged.pod_uid):
+                dependencies.pins.unpin(damaged.pod_uid)

@@ -13,6 +13,7 @@ from podwire.dradriver.attach.pods import PodAttacher
 from podwire.dradriver.attach.records import ATTACHED, Record
 from podwire.dradriver.claims.allocations import Allocation, ClaimRef
 from podwire.dradriver.claims.character_device_plugin import CharacterDevices, PodResources
+from podwire.dradriver.claims.claim_reconciler import ClaimReconciler
 from podwire.dradriver.claims.prepared_devices import PreparedDevices
 from podwire.dradriver.claims.resolution import ResolvedClaim
 from podwire.dradriver.dependencies import Dependencies
@@ -44,6 +45,10 @@ class DriverLimits:
     """At shutdown, for pods whose claims are prepared to be attached."""
     final_writes: float = 1.0
     """At shutdown, for statuses and events that are not written yet."""
+    freed: float = 5.0
+    """That a claim waits for the claim that had its device before to be unprepared."""
+    reconcile: float = 30.0
+    """Between two comparisons of the records with the API server's claims and pods."""
     link_watch: LinkWatchLimits = field(default_factory=LinkWatchLimits)
     nri: NriLimits = field(default_factory=NriLimits)
 
@@ -74,7 +79,10 @@ class Driver:
         self._registration = Registration(parts.sockets.dra, parts.publisher.publish_now)
         self._chardev = CharacterDevices(parts.attachments, parts.kubelet, parts.sockets.chardev)
         self._pods = PodAttacher(parts.dependencies)
-        self._hooks = DraHooks(parts.dependencies, self._pods)
+        self._hooks = DraHooks(parts.dependencies, self._pods, patience=parts.limits.freed)
+        self._reconciler = ClaimReconciler(
+            parts.dependencies, self._pods, self._hooks.unprepare, parts.limits.reconcile
+        )
         self.plugin = NetworkDriverPlugin(parts.attachments, self._pods, parts.answer_lock, parts.limits.nri)
         self._serving = False
         self._observe()
@@ -142,6 +150,7 @@ class Driver:
             group.create_task(self._dependencies.reports.events.run(), name="events")
             group.create_task(parts.addresses.run(), name="leases")
             group.create_task(self._follow_leases(), name="leases in pods")
+            group.create_task(self._reconciler.run(), name="orphaned claims")
             await self._serve()
 
     async def _release_leftovers(self) -> None:
@@ -234,6 +243,10 @@ class Driver:
             "prepared_devices": ("Devices that claims have", [((), len(records))]),
             "attached_devices": ("Devices that are in pods", [((), attached)]),
             "damaged_records": ("Records that could not be read", [((), len(damaged))]),
+            "recovered_links": (
+                "Links that were brought back although their records were lost",
+                [((), self._dependencies.reports.recovered)],
+            ),
             "statuses_waiting": (
                 "Claims whose status is not written yet",
                 [((), self._dependencies.reports.statuses.pending)],

@@ -99,7 +99,7 @@ class NetworkDriverPlugin(Plugin):
 
     async def _detach(self, pod: pb.PodSandbox) -> None:
         """Never fails the end of a pod: devices that are not restored now are restored by NodeUnprepareResources."""
-        if not self._pods.has_claims(pod.uid):
+        if not self._pods.has_claims(pod.uid) and not self._pods.has_orphans(pod.uid):
             return
         try:
             await self._complete(self._pods.detach(self._sandbox(pod)))

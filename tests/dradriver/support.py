@@ -47,6 +47,15 @@ def alone(work):
     in_thread(run)
 
 
+def fill(directory):
+    """Leaves no byte free on the disk of a directory; returns the file that takes all of it."""
+    filler = directory / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    return filler
+
+
 class MemoryNode:
     async def update_containers(self, updates):
         return []

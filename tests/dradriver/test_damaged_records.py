@@ -67,3 +67,27 @@ async def test_whole_link_of_a_damaged_record_survives_its_pod(driver_node):
         assert "ifalias" not in link
         assert list((node.root / "state/netns").iterdir()) == []
         await node.offered("lan1")
+
+
+async def test_damaged_boot_file_does_not_keep_the_driver_from_starting(driver_node):
+    node = driver_node
+    node.veth("lan1")
+    (node.root / "state").mkdir(mode=0o700)
+    (node.root / "state/boot").write_bytes(b"\xff\x00")
+    async with node.driving():
+        claim, sandbox = await node.attached("lan1", interface={"name": "net1"})
+        await node.host.stop_pod_sandbox(sandbox)
+        assert await node.kubelet.unprepare(claim) == [""]
+
+
+async def test_published_device_whose_copy_is_damaged_is_described_from_the_record(driver_node):
+    node = driver_node
+    node.veth("lan1")
+    async with node.driving():
+        listed = await node.offered("lan1")
+        await node.attached("lan1", interface={"name": "net1"})
+    (node.root / "state/listed/lan1.json").write_bytes(b"{")
+    async with node.driving():
+        again = await node.offered("lan1")
+        for name in ("interface", "kind", "mac", "mtu", "shared", "virtual"):
+            assert again["attributes"][name] == listed["attributes"][name]

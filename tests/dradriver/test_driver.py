@@ -9,6 +9,7 @@ import pytest
 from podwire.dradriver.addresses.pools import parse_pools
 from podwire.dradriver.attach.attachments import Attachments
 from podwire.dradriver.config import Config
+from podwire.dradriver.driver import DriverLimits
 from podwire.dradriver.inventory.config import config
 from podwire.dradriver.names import DRIVER
 from podwire.durable import files
@@ -198,7 +199,7 @@ async def test_devices_of_other_drivers_in_a_claim_are_ignored(driver_node):
 async def test_a_device_is_prepared_for_one_claim_and_one_pod(driver_node):
     node = driver_node
     node.veth("lan1")
-    async with node.driving():
+    async with node.driving(limits=DriverLimits(linger=0.05, freed=0.05)):
         await node.offered("lan1")
         pod, other = await node.pod(), await node.pod("other")
         claim = await node.claim("lan1", pods=[pod], interface=NET1)

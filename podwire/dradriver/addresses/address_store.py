@@ -2,13 +2,14 @@
 
 One file, replaced atomically, under a file lock that other instances of the driver take, too: during a rolling update
 both assign addresses, and never the same. An assignment is written before it is returned. It survives every process; a
-power loss may take it, and then `reconcile` restores it from the records of prepared claims, which are fsynced.
+power loss or damage may take it, and then it is restored from the records of prepared claims, which are fsynced.
 """
 
 import errno
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.dradriver.addresses import assignments
@@ -22,11 +23,16 @@ from podwire.durable.files import Durability
 from podwire.durable.locks import LockHeld, lock_file
 from podwire.durable.records import NewerFormat, Records
 from podwire.failpoints import declare, failpoint
+from podwire.linux.errors import OutOfResources
 
 _log = logging.getLogger("podwire.dradriver")
 
-LOCK_SECONDS = 10.0
-"""How long to wait for another instance that holds the lock; kubelets retry."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressLimits:
+    lock: float = 10.0
+    """Seconds to wait for another instance that holds the lock; kubelets retry."""
+
 
 CHOSEN = declare("addresses.chosen", "addresses are chosen for a claim, and not written")
 WRITTEN = declare("addresses.written", "a claim's addresses are written, and not returned")
@@ -37,18 +43,27 @@ _FORMAT = 2
 _CODEC = json_codec(Assignments)
 
 
-class AddressesUnavailable(Exception):
-    """The assignments were damaged. To start anew while the driver works could assign an address twice; a restart of
-    the driver restores them from the records."""
-
-
 class AddressStore:
-    def __init__(self, directory: Path | str, pools: Mapping[str, Pool], *, lock_seconds: float = LOCK_SECONDS) -> None:
+    def __init__(
+        self,
+        directory: Path | str,
+        pools: Mapping[str, Pool],
+        *,
+        recorded: Callable[[], Sequence[Assignment]] = tuple,
+        limits: AddressLimits | None = None,
+    ) -> None:
+        """`recorded` returns the addresses that records of prepared claims have: damaged assignments are made anew from
+        these, and from what this instance assigned. Another instance has no call in flight meanwhile, see instances.
+        """
         self._directory = Path(directory)
         self._records: Records[Assignments] = Records(
             self._directory, _CODEC, format=_FORMAT, migrate=_migrate, ignore=("lock",)
         )
-        self._pools, self._lock_seconds = dict(pools), lock_seconds
+        self._pools, self._recorded, self._limits = dict(pools), recorded, limits or AddressLimits()
+        self._assigned: dict[Key, Assignment] = {}
+        """By this instance, and not released."""
+        self._unreleased: set[str] = set()
+        """Claims whose release could not be written, because the disk was full; it is part of the next change."""
 
     def reserve(
         self, key: Key, *, pool: str = "", families: Sequence[int] = (), wanted: Sequence[Interface] = ()
@@ -65,12 +80,22 @@ class AddressStore:
             after, given = assignments.assign(before, demand)
             return after
 
-        self._change(decide, self._read)
+        self._unreleased.discard(key.claim.uid)
+        after = self._change(decide)
+        assigned = assignments.found(after, key)
+        if assigned is not None:
+            self._assigned[key] = assigned
         return given
 
     def release(self, claim_uid: str) -> None:
-        """Releases everything that a claim has, if anything."""
-        self._change(lambda before: assignments.without(before, {claim_uid}), self._read)
+        """Releases everything that a claim has, if anything. A full disk does not keep a claim from being unprepared:
+        the release is written with the next change, or by `reconcile` after a restart."""
+        self._assigned = {key: assigned for key, assigned in self._assigned.items() if key.claim.uid != claim_uid}
+        self._unreleased.add(claim_uid)
+        try:
+            self._change(lambda before: before)
+        except OutOfResources as error:
+            _log.warning("cannot write released addresses yet", extra={"error": str(error)})
 
     def reconcile(self, live: Collection[str], known: Sequence[Assignment]) -> tuple[Assignment, ...]:
         """Releases the addresses of claims that are not `live`, adds what is `known` of the others; returns what was
@@ -85,7 +110,7 @@ class AddressStore:
             released = tuple(held for held in before.held if held.uid not in live)
             return assignments.with_known(assignments.without(before, {held.uid for held in released}), known)
 
-        self._change(decide, lambda: self._records.get(_KEY) or Assignments())
+        self._change(decide)
         return released
 
     def held(self) -> tuple[Assignment, ...]:
@@ -104,28 +129,31 @@ class AddressStore:
                 raise Refused("interface.addressPool", f"pool {name} has no IPv{family} addresses")
         return pool
 
-    def _change(self, decide: Callable[[Assignments], Assignments], read: Callable[[], Assignments]) -> None:
+    def _change(self, decide: Callable[[Assignments], Assignments]) -> Assignments:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            lock = lock_file(self._directory / "lock", wait=self._lock_seconds, name="network-driver")
+            lock = lock_file(self._directory / "lock", wait=self._limits.lock, name="network-driver")
         except LockHeld as error:
             raise TimeoutError(errno.ETIMEDOUT, str(error)) from None
         with lock:
-            before = read()
-            after = decide(before)
+            before, released = self._read(), frozenset(self._unreleased)
+            after = decide(assignments.without(before, released))
             if after is not before:
                 failpoint(CHOSEN)
                 self._records.put(_KEY, after, Durability.PROCESS_DEATH)
                 failpoint(WRITTEN)
+            self._unreleased -= released
+        return after
 
     def _read(self) -> Assignments:
-        """Raises AddressesUnavailable, NewerFormat."""
+        """Returns the assignments; damaged ones are made anew. Raises NewerFormat."""
         present = self._records.get(_KEY)
         if present is not None:
             return present
-        if paths := self._records.quarantined().get(_KEY):
-            raise AddressesUnavailable(f"the assigned addresses were damaged (see {paths[-1]}); restart the driver")
-        return Assignments()
+        restored = assignments.with_known(Assignments(), [*self._recorded(), *self._assigned.values()])
+        if restored.held:
+            _log.warning("restored missing assignments of addresses", extra={"addresses": len(restored.held)})
+        return restored
 
 
 def _migrate(_format: int, data: bytes) -> Assignments:

@@ -77,7 +77,7 @@ class AddressManager:
     def reserve(self, allocations: Sequence[Allocation]) -> dict[Key, tuple[Interface, ...]]:
         """Reserves what claims name and what pools give; an allocation without either keeps its link's. Blocks.
 
-        Raises Refused, Exhausted, AddressesUnavailable, OSError.
+        Raises Refused, Exhausted, OSError.
         """
         reserved = {}
         for allocation in allocations:

@@ -14,12 +14,13 @@ from pathlib import Path
 from msgspec import structs
 
 from podwire.dradriver.addresses.keys import Key, key_of
-from podwire.dradriver.attach import made_links, preparation
+from podwire.dradriver.attach import preparation
 from podwire.dradriver.attach.executor import LinkGone, StepExecutor, StepFailed
 from podwire.dradriver.attach.link_match import find_link
+from podwire.dradriver.attach.orphans import OrphanedLinks
 from podwire.dradriver.attach.plan import addresses as addresses_of
 from podwire.dradriver.attach.plan import change, inverse, plan
-from podwire.dradriver.attach.records import ATTACHED, ATTACHING, OWN_NAME, PREPARED, TAG, DeviceRecords, Record, Terms
+from podwire.dradriver.attach.records import ATTACHED, ATTACHING, PREPARED, DeviceRecords, Record, Terms
 from podwire.dradriver.claims.allocations import Allocation, ClaimRef, PodRef, Refused
 from podwire.dradriver.parameters.settings import Interface
 from podwire.durable.files import Durability
@@ -27,7 +28,6 @@ from podwire.failpoints import declare, failpoint
 from podwire.linux import errors
 from podwire.linux.net.addresses import KernelAddresses
 from podwire.linux.net.link_attributes import DetailedLinks
-from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.namespace_handle import NamespaceHandle
 from podwire.linux.proc.processes import boot_id
 
@@ -82,6 +82,7 @@ class Attachments:
         self._records.begin(self.boot)
         self._host = NamespaceHandle()
         self._host.ethtool  # noqa: B018 - opened now, before threads share it
+        self.orphans = OrphanedLinks(self._host, self._records, state / "listed")
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -228,7 +229,7 @@ class Attachments:
             try:
                 self._record_restored(noted, self._undo(record, pod))
             except StepFailed as second:
-                self._records.advance(noted.at(failure=f"{noted.failure or error}; then {second}"))
+                self._note(noted.at(failure=f"{noted.failure or error}; then {second}"))
                 _log.error(
                     "cannot restore device after failed attach",
                     extra={"device": record.allocation.device.name, "error": str(second)},
@@ -256,8 +257,16 @@ class Attachments:
     def _record_restored(self, record: Record, lost: tuple[str, ...]) -> Record:
         failpoint(BACK)
         restored = record.at(stage=PREPARED, netns="", identity="", ifindex=0, lost=(*record.lost, *lost))
-        self._records.advance(restored)
+        self._note(restored)
         return restored
+
+    def _note(self, record: Record) -> None:
+        """Writes progress on the way back. A full disk does not keep a pod from ending: what the record does not say is
+        read from the kernel again, because every step can be repeated."""
+        try:
+            self._records.advance(record)
+        except errors.OutOfResources as error:
+            _log.warning("cannot write progress of restored device", extra={"error": str(error)})
 
     def detach(self, pod_uid: str, netns: str | None = None) -> tuple[Record, ...]:
         """Restores the pod's devices on the host; `lost` of a record says what could not be. Raises RestoreFailed."""
@@ -276,7 +285,7 @@ class Attachments:
                 done.append(record if record.stage == PREPARED else self._restore_one(record, netns, final))
             except StepFailed as error:
                 failed.append(f"device {record.allocation.device.name}: {error}")
-                self._records.advance(record.at(failure=str(error)))
+                self._note(record.at(failure=str(error)))
         if failed:
             raise RestoreFailed("; ".join(failed))
         return tuple(reversed(done))
@@ -329,20 +338,11 @@ class Attachments:
         Restores the devices of pods that are gone; attaches those of running pods that do not have all of them.
         """
         changed: list[Record] = []
-        self._delete_orphans()
         for pod_uid in {record.allocation.pod.uid for record in self._records.all()} | set(
             self._records.pods_attached()
         ):
             changed += self._reconcile(pod_uid, live.get(pod_uid))
         return tuple(changed)
-
-    def _delete_orphans(self) -> None:
-        """Deletes interfaces that were made for claims without a record."""
-        links = KernelLinks(self._host.netlink).list()
-        tags = {record.tag for record in self._records.all()}  # read after the links: a record exists before its link
-        for link in links:
-            if OWN_NAME.fullmatch(link.name) and link.alias.startswith(TAG) and link.alias not in tags:
-                made_links.delete_tagged(self._host, link.name, link.alias)
 
     def _reconcile(self, pod_uid: str, netns: str | None) -> list[Record]:
         before = self._records.of_pod(pod_uid)
@@ -351,7 +351,7 @@ class Attachments:
                 self._attach_pod(pod_uid, netns)
             except (AttachFailed, RestoreFailed, Refused, errors.LinuxError) as error:
                 _log.error("cannot attach devices after missed hooks", extra={"pod": pod_uid, "error": str(error)})
-        else:
+        elif netns is None or not self.orphans.in_pod(netns):  # a pod whose records are lost goes on with what it has
             try:
                 self._detach_pod(pod_uid, None)
             except RestoreFailed as error:

@@ -33,11 +33,15 @@ class NetnsPins:
         """Removes the pin, if there is one."""
         self._namespaces.remove(pod_uid)
 
+    def list(self) -> dict[str, str]:
+        """The paths of all pins, by pod."""
+        return {pin.name: self._namespaces.path(pin.name) for pin in self._namespaces.list()}
+
     def keep_only(self, pods: Collection[str]) -> None:
         """Removes the pins of all other pods; after a boot they are files that pin nothing."""
-        for pin in self._namespaces.list():
-            if pin.name not in pods:
-                self.unpin(pin.name)
+        for pod_uid in self.list():
+            if pod_uid not in pods:
+                self.unpin(pod_uid)
 
     def _pinned(self, path: str) -> int:
         try:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from podwire.dradriver.addresses.keys import Key, key_of
 from podwire.dradriver.attach.attachments import Attached, AttachFailed
+from podwire.dradriver.attach.orphans import Orphan
 from podwire.dradriver.attach.records import ATTACHED, PREPARED, Record
 from podwire.dradriver.claims.allocations import Allocation, PodRef, Refused, by_claim
 from podwire.dradriver.dependencies import EXPECTED_ERRORS, Dependencies, allocations_in
@@ -61,10 +62,20 @@ class PodAttacher:
         self._awaited: set[str] = set()
         """Pods whose claims are prepared, and whose sandboxes will come soon."""
         self._changed = asyncio.Event()
+        self._running: set[str] | None = None
+        """Pods with claims whose sandboxes run; None until a runtime has listed its sandboxes."""
+        self._with_orphans: set[str] = set()
+        """Running pods that have links whose records are lost, see orphans."""
+        self.synchronized = asyncio.Event()
+        """Set when a runtime has listed its sandboxes; cleared by the task that waits for it."""
 
     def has_claims(self, pod_uid: str) -> bool:
         """Whether anything is prepared for a pod; hooks return at once for all other pods."""
         return bool(self._dependencies.attachments.of_pod(pod_uid))
+
+    def has_orphans(self, pod_uid: str) -> bool:
+        """Whether a running pod has links whose records are lost."""
+        return pod_uid in self._with_orphans
 
     def expect(self, pod_uid: str) -> None:
         """The pod's claims are prepared, so its sandbox will come soon."""
@@ -77,6 +88,10 @@ class PodAttacher:
         self._awaited.discard(pod_uid)
         self._changed.set()
 
+    def may_run(self, pod_uid: str, *, attached: bool) -> bool:
+        """Whether a sandbox of a pod may be running. While no runtime is known, one that has devices may."""
+        return attached if self._running is None else pod_uid in self._running
+
     async def idle(self) -> None:
         """Waits until every awaited pod has its devices."""
         while self._awaited:
@@ -88,6 +103,8 @@ class PodAttacher:
 
         When another instance works for longer than a hook may take, it may have attached the devices meanwhile.
         """
+        if self._running is not None:
+            self._running.add(sandbox.pod.uid)
         lock = self._dependencies.instance_lock
         try:
             async with lock.held(lock.limits.hook):
@@ -142,7 +159,13 @@ class PodAttacher:
         dependencies, pod = self._dependencies, sandbox.pod
         if self._sandboxes.get(pod.uid, sandbox.id) != sandbox.id:
             return
+        if self._running is not None:
+            self._running.discard(pod.uid)
         lock = dependencies.instance_lock
+        if self.has_orphans(pod.uid):
+            self._with_orphans.discard(pod.uid)
+            orphans = await asyncio.to_thread(dependencies.attachments.orphans.in_pod, sandbox.netns)
+            await self._recover(orphans, lock.limits.hook)
         async with lock.held(lock.limits.hook), dependencies.locks.hold(f"pod {pod.uid}"):
             allocations = allocations_in(dependencies.attachments.of_pod(pod.uid))
             if not allocations:
@@ -209,6 +232,7 @@ class PodAttacher:
         """Catches up after the driver was down: detaches pods that ended, attaches those that wait for devices."""
         dependencies = self._dependencies
         running = {sandbox.pod.uid: sandbox for sandbox in sandboxes if _existing(sandbox.netns)}
+        self._running = set(running)
         records = dependencies.attachments.records()
         pods = {record.allocation.pod.uid for record in records}
         async with dependencies.instance_lock.held(), dependencies.locks.hold(*(f"pod {uid}" for uid in pods)):
@@ -219,15 +243,42 @@ class PodAttacher:
                 await self._attach(running[uid], is_new=uid in unfinished)
             except NotAttached as error:
                 _log.warning("cannot attach devices of running pod", extra={"pod": uid, "error": str(error)})
+        self.synchronized.set()
 
     def _reconcile(self, running: Mapping[str, str]) -> None:
-        dependencies = self._dependencies
+        """Keeps the pins of all namespaces that devices are in, also those without records."""
+        dependencies, orphans = self._dependencies, self._dependencies.attachments.orphans
         pods = {record.allocation.pod.uid for record in dependencies.attachments.records()}
         pins = {uid: dependencies.pins.pin(uid, netns) for uid, netns in running.items() if uid in pods}
-        dependencies.attachments.reconcile(pins)
+        dependencies.attachments.reconcile({**running, **pins})
+        self._with_orphans = {uid for uid, netns in running.items() if orphans.in_pod(netns)}
         records = dependencies.attachments.records()
-        in_pods = {record.allocation.pod.uid for record in records if record.stage != PREPARED}
-        dependencies.pins.keep_only(in_pods | {damaged.pod_uid for damaged in dependencies.damaged.list()})
+        in_use = {record.allocation.pod.uid for record in records if record.stage != PREPARED}
+        in_use |= {damaged.pod_uid for damaged in dependencies.damaged.list()}
+        dependencies.pins.keep_only(
+            in_use | {uid for uid, pin in dependencies.pins.list().items() if orphans.in_pod(pin)}
+        )
+
+    async def recover_orphans(self) -> None:
+        """Brings back links that have a tag and no record: on the host (hardware leaves a pod by itself), and in pinned
+        namespaces of pods that are gone. Raises OSError."""
+        dependencies, orphans = self._dependencies, self._dependencies.attachments.orphans
+        await self._recover(await asyncio.to_thread(orphans.on_host))
+        pins = await asyncio.to_thread(dependencies.pins.list)
+        recorded = {record.allocation.pod.uid for record in dependencies.attachments.records()}
+        for pod_uid in pins.keys() - recorded:
+            if not self.may_run(pod_uid, attached=True):
+                await self._recover(await asyncio.to_thread(orphans.in_pod, pins[pod_uid]))
+                if not any(damaged.pod_uid == pod_uid for damaged in dependencies.damaged.list()):
+                    dependencies.pins.unpin(pod_uid)
+
+    async def _recover(self, orphans: Sequence[Orphan], patience: float | None = None) -> None:
+        dependencies = self._dependencies
+        for orphan in orphans:
+            claim = f"claim {orphan.claim_uid}"
+            async with dependencies.instance_lock.held(patience), dependencies.locks.hold(claim):
+                if await asyncio.to_thread(dependencies.attachments.orphans.recover, orphan):
+                    dependencies.reports.link_recovered(orphan.device)
 
     async def report_health(self, unhealthy: Mapping[str, str]) -> None:
         """Takes the messages of all unhealthy devices; pods and claims that have a device whose health changed get an

@@ -191,10 +191,10 @@ class DeviceRecords(Records[Record]):
         self.sweep()
         path = self._attached.parent / "boot"
         try:
-            known = path.read_text(encoding="ascii")
+            known = path.read_bytes()
         except FileNotFoundError:
-            known = ""
-        if known != boot:
+            known = b""
+        if known != boot.encode():
             for pod_uid in self.pods_attached():
                 self.clear_attached(pod_uid)
             write_durably(path, boot.encode())

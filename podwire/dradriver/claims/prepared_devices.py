@@ -28,8 +28,6 @@ from podwire.tasks.debounce import debounced_reader
 _log = logging.getLogger("podwire.dradriver")
 
 _MASK = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE | inotify.ONLY_DIRECTORY
-QUIET_SECONDS = 0.1
-"""Debounce of changes in the records' directory; this instance's own records are held already."""
 Hold = tuple[str, str]
 """A device's name, and the uid of a claim that holds it."""
 _PUBLISHED = json_codec(dict[str, Any])
@@ -38,8 +36,12 @@ _PUBLISHED = json_codec(dict[str, Any])
 class PreparedDevices:
     """The inventory, and which of its devices claims hold. Blocks but for `run`; called by any thread."""
 
-    def __init__(self, inventory: Inventory, attachments: Attachments, *, records: Path, listed: Path) -> None:
-        self._inventory, self._attachments, self._directory = inventory, attachments, records
+    def __init__(
+        self, inventory: Inventory, attachments: Attachments, *, records: Path, listed: Path, quiet: float = 0.1
+    ) -> None:
+        """`quiet` are the seconds by which changes in the records' directory are debounced; this instance's own records
+        are held already."""
+        self._inventory, self._attachments, self._directory, self._quiet = inventory, attachments, records, quiet
         self._listed: Records[dict[str, Any]] = Records(
             listed, _PUBLISHED, format=1, migrate=lambda _format, data: _PUBLISHED.decode(data)
         )
@@ -68,6 +70,12 @@ class PreparedDevices:
                 if (name, claim) not in self._held:
                     self._inventory.hold(name, claim)
                     self._held.add((name, claim))
+
+    def are_held_by_others(self, allocations: Sequence[Allocation]) -> bool:
+        """Whether other claims hold whole devices of these."""
+        claims = {allocation.device.name: allocation.claim.uid for allocation in allocations if not allocation.share_id}
+        with self._lock:
+            return any(claims.get(name, claim) != claim for name, claim in self._held)
 
     def sync_claim(self, claim_uid: str) -> None:
         """Holds what the claim's records name, and releases the rest of what it held: preparing ended."""
@@ -107,7 +115,7 @@ class PreparedDevices:
                 watch.read()
                 changed.set()
 
-            with debounced_reader(watch.fileno(), QUIET_SECONDS, read):
+            with debounced_reader(watch.fileno(), self._quiet, read):
                 while True:
                     _watch(watch, self._directory)
                     await asyncio.to_thread(self._sync_if_changed)

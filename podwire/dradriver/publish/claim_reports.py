@@ -15,6 +15,7 @@ from podwire.dradriver.publish.events import (
     IS_ATTACHED,
     LEASE_LOST,
     LEASE_REGAINED,
+    LINK_RECOVERED,
     PREPARE_FAILED,
     RECORD_DAMAGED,
     UNHEALTHY,
@@ -31,6 +32,8 @@ class ClaimReports:
         self.statuses, self.events = statuses, events
         self._unhealthy: Mapping[str, str] = {}
         """Messages by device."""
+        self.recovered = 0
+        """Links that were recovered although their records were lost."""
 
     def prepare_failed(self, claim: ClaimRef, devices: Sequence[tuple[str, str, str]], error: str) -> None:
         """`devices` are pool, name and share of each; none when the status already says that a pod has them.
@@ -109,6 +112,12 @@ class ClaimReports:
             self.events.report([allocation.claim, allocation.pod], WARNING, UNHEALTHY, text)
         else:
             self.events.report([allocation.claim, allocation.pod], NORMAL, HEALTHY, f"{device} is well again")
+
+    def link_recovered(self, device: str) -> None:
+        """Its claim is known by nothing but a uid, so the event is the node's."""
+        self.recovered += 1
+        message = f"the record of device {device} was lost; its link is on the host again, without its other settings"
+        self.events.report_node(WARNING, LINK_RECOVERED, message)
 
     def record_damaged(self, damaged: DamagedRecord) -> None:
         self.events.report(damaged.references(), WARNING, RECORD_DAMAGED, damaged.message)

@@ -21,12 +21,20 @@ from podwire.tasks.backoff import Pauses
 _log = logging.getLogger("podwire.dradriver")
 
 READY, NETWORK_READY = "Ready", "NetworkReady"
-WRITE_DELAY = 0.005
-"""Seconds before a status is written: the call that attaches the device is answered first."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 LONGEST_MESSAGE = 4096
 _RETRIED = frozenset({408, 409, 429})
 """Client errors that another attempt may not meet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusLimits:
+    """Seconds."""
+
+    delay: float = 0.005
+    """Before a status is written: the call that attaches the device is answered first."""
+    first_pause: float = 0.1
+    longest_pause: float = 10.0
+    """Between attempts to write a status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +127,8 @@ def _identity(device: Object) -> tuple[str, str, str]:
 class Statuses:
     """Statuses that wait to be written."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client, self._clock = client, clock
+    def __init__(self, client: Client, clock: Clock, limits: StatusLimits | None = None) -> None:
+        self._client, self._clock, self._limits = client, clock, limits or StatusLimits()
         self._queued: dict[str, tuple[ClaimRef, tuple[DeviceState, ...]]] = {}
         self._busy: set[str] = set()
         self._filled, self._idle = asyncio.Event(), asyncio.Event()
@@ -146,14 +154,14 @@ class Statuses:
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._filled.wait()
-                await asyncio.sleep(WRITE_DELAY)
+                await asyncio.sleep(self._limits.delay)
                 self._filled.clear()
                 for uid in self._queued.keys() - self._busy:
                     self._busy.add(uid)
                     group.create_task(self._write(uid), name=f"status of claim {uid}")
 
     async def _write(self, uid: str) -> None:
-        pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
+        pauses = Pauses(self._limits.first_pause, self._limits.longest_pause)
         try:
             while (queued := self._queued.pop(uid, None)) is not None:
                 if await self._apply(*queued):

@@ -14,12 +14,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from podwire.dradriver.addresses.address_store import AddressesUnavailable, AddressStore
+from podwire.dradriver.addresses.address_store import AddressLimits, AddressStore
 from podwire.dradriver.addresses.assignments import Exhausted
 from podwire.dradriver.addresses.keys import Key
 from podwire.dradriver.addresses.pools import parse_pools
 from podwire.dradriver.claims.allocations import ClaimRef, Refused
 from podwire.durable.records import NewerFormat
+from podwire.linux import syscalls
+from tests.dradriver.support import fill
 
 POOLS = parse_pools(
     {
@@ -41,7 +43,7 @@ def texts(given):
 
 @pytest.fixture
 def addresses(tmp_path):
-    return AddressStore(tmp_path / "state", POOLS, lock_seconds=0.3)
+    return AddressStore(tmp_path / "state", POOLS, limits=AddressLimits(lock=0.3))
 
 
 def test_a_key_gets_one_address_of_each_set_and_the_same_again(addresses, tmp_path):
@@ -171,15 +173,33 @@ def test_claims_that_are_gone_give_everything_back(addresses):
     addresses.release("uid-nobody")
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"version":1,"held":[{}]}'])
-def test_damaged_assignments_are_quarantined_and_nothing_is_assigned(addresses, tmp_path, damage):
-    addresses.reserve(key("a"), pool="lab")
-    (tmp_path / "state" / "addresses.json").write_bytes(damage)
-    with pytest.raises(AddressesUnavailable, match=r"addresses\.json"):
-        addresses.reserve(key("b"), pool="lab")
-    assert (tmp_path / "state" / "addresses.json.damaged").read_bytes() == damage
-    with pytest.raises(AddressesUnavailable):
-        addresses.reserve(key("b"), pool="lab")
+@pytest.mark.parametrize("damage", [None, b"", b"{", b'{"version":1,"held":[{}]}'])
+def test_damaged_assignments_are_made_anew_and_no_address_is_assigned_twice(addresses, tmp_path, damage):
+    earlier = addresses.reserve(key("a"), pool="lab")  # by an instance that wrote a record and ended
+    known = addresses.held()
+    store = AddressStore(tmp_path / "state", POOLS, recorded=lambda: known)
+    in_flight = store.reserve(key("b"), pool="lab")  # there is no record yet
+    file = tmp_path / "state" / "addresses.json"
+    file.unlink() if damage is None else file.write_bytes(damage)
+    assert store.reserve(key("c"), pool="lab") not in (earlier, in_flight)
+    assert store.reserve(key("b"), pool="lab") == in_flight
+    assert [each.name for each in store.held()] == ["a", "b", "c"]
+    if damage is not None:
+        assert (tmp_path / "state" / "addresses.json.damaged").read_bytes() == damage
+
+
+def test_release_on_a_full_disk_succeeds_and_is_written_later(tmp_path, alone):
+    def work():
+        syscalls.mount("tmpfs", str(tmp_path), "tmpfs", 0, "size=64k")
+        store = AddressStore(tmp_path / "state", POOLS)
+        given = store.reserve(key("a"), pool="lab")
+        filler = fill(tmp_path)
+        store.release("uid-a")
+        filler.unlink()
+        store.reserve(key("b"), wanted=given)
+        assert [each.name for each in store.held()] == ["b"]
+
+    alone(work)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"version":1,"held":[{}]}'])

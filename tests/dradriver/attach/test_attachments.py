@@ -316,7 +316,9 @@ def test_interface_of_an_unknown_claim_is_deleted(host):
     for each in (host.state / "records" / "pod-uid").iterdir():
         if "br0" in each.name:
             each.unlink()
-    host.attachments().reconcile({})
+    attachments = host.attachments()
+    attachments.reconcile({})
+    assert [attachments.orphans.recover(orphan) for orphan in attachments.orphans.on_host()] == [False]
     host.settled(before)
 
 
