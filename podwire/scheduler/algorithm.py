@@ -52,7 +52,8 @@ def choose(pod: PodInfo, snapshot: Snapshot) -> Chosen | Unschedulable:
     for filter_, _node, _reasons in failed:
         retry_on |= filter_.retry_on
     reasons = Counter(reason for _filter, _node, of_node in failed for reason in of_node)
-    return Unschedulable(_message(pod, snapshot, _histogram(reasons), _details(pod, snapshot, failed)), retry_on)
+    histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    return Unschedulable(_message(pod, snapshot, histogram, _details(pod, snapshot, failed)), retry_on)
 
 
 _Failed = tuple[Filter, NodeInfo, Sequence[str]]
@@ -71,10 +72,6 @@ def _filter_nodes(
         else:
             fitting.append(node)
     return fitting, failed
-
-
-def _histogram(reasons: Counter[str]) -> str:
-    return ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
 
 
 def _details(pod: PodInfo, snapshot: Snapshot, failed: Sequence[_Failed]) -> str:

@@ -10,13 +10,14 @@ from podwire.objects import node_affinity, taints
 from podwire.objects.nodes import Node, Taint
 from podwire.scheduler import inter_pod_affinity, topology_spread
 from podwire.scheduler.claims import dynamic_resources as claims
-from podwire.scheduler.claims import extended_resources
 from podwire.scheduler.framework import ANYTHING, NOTHING, ClusterEvent, Filter, NodeFilter, Rejected
 from podwire.scheduler.pod_info import HostPort, PodInfo
 from podwire.scheduler.resource_requests import PODS
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_IMPLICIT = "deviceclass.resource.kubernetes.io/"
+"""Begins the extended resource that every DeviceClass has."""
 _ANY = "0.0.0.0"  # the host address that means all of them
 
 
@@ -73,6 +74,20 @@ def node_resources_fit(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter:
     return node_filter
 
 
+def explain_extended_resources(pod: PodInfo, snapshot: Snapshot, _nodes: Sequence[NodeInfo]) -> str:
+    """Extended resources that map to a DeviceClass are not turned into claims by this scheduler."""
+    names = [
+        (class_.name, resource)
+        for class_ in snapshot.claims.classes.values()
+        for resource in (_IMPLICIT + class_.name, class_.spec.extended_resource_name)
+    ]
+    return " ".join(
+        f"{resource} stands for DeviceClass {name}: this scheduler gives its devices to spec.resourceClaims only."
+        for name, resource in names
+        if resource and pod.requests.get(resource)
+    )
+
+
 def volume_binding(pod: PodInfo, _snapshot: Snapshot) -> Rejected | None:
     return Rejected(f"{pod.not_evaluated[0]} is not evaluated by this scheduler") if pod.not_evaluated else None
 
@@ -90,7 +105,7 @@ FILTERS = (
     Filter("TaintToleration", taint_toleration, _NODE),
     Filter("NodeAffinity", required_node_affinity, _NODE),
     Filter("NodePorts", node_ports, _NODE | _GONE),
-    Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE, extended_resources.explain),
+    Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE, explain_extended_resources),
     Filter("VolumeBinding", volume_binding, NOTHING),
     Filter("PodTopologySpread", topology_spread.node_filter, ANYTHING),
     Filter("InterPodAffinity", inter_pod_affinity.node_filter, ANYTHING),

@@ -1,7 +1,7 @@
 """InterPodAffinity: affinity and anti-affinity of the pod, and anti-affinity of existing pods towards it."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from podwire.scheduler.affinity_terms import Term
 from podwire.scheduler.framework import NodeFilter, Rejected
@@ -26,7 +26,12 @@ def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected | Non
     own = pod.terms
     if not forbidden_domains and not own.affinity and not own.anti_affinity:
         return None
-    affinity_domains = _domains(_nodes_with_matching_pods(snapshot, own.affinity), own.affinity)
+    affinity_domains = {
+        (term.topology_key, node.labels[term.topology_key])
+        for node in _nodes_with_matching_pods(snapshot, own.affinity)
+        for term in own.affinity
+        if term.topology_key in node.labels
+    }
     first = not affinity_domains and all(affinity_term.matches(pod.pod.metadata) for affinity_term in own.affinity)
     anti_affinity_domains = {
         (term.topology_key, node.labels[term.topology_key])
@@ -59,8 +64,8 @@ def _existing_anti_affinity(pod: PodInfo, snapshot: Snapshot) -> Domains:
     return {
         (term.topology_key, node.labels[term.topology_key])
         for node in snapshot.nodes
-        for there in node.with_affinity.values()
-        for term in there.terms.anti_affinity
+        for existing in node.with_affinity.values()
+        for term in existing.terms.anti_affinity
         if term.topology_key in node.labels and term.matches(pod.pod.metadata)
     }
 
@@ -74,11 +79,6 @@ def _nodes_with_matching_pods(snapshot: Snapshot, terms: Sequence[Term]) -> list
         for node in snapshot.nodes
         if any(all(term.matches(pod.pod.metadata) for term in terms) for pod in node.pods.values())
     ]
-
-
-def _domains(nodes: Iterable[NodeInfo], terms: Iterable[Term]) -> Domains:
-    keys = {term.topology_key for term in terms}
-    return {(key, node.labels[key]) for node in nodes for key in keys if key in node.labels}
 
 
 def _satisfied(terms: Sequence[Term], node: NodeInfo, affinity_domains: Domains, *, first: bool) -> bool:
@@ -98,25 +98,21 @@ def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequen
     """Scores the pod's preferred terms, and those of existing pods about it."""
     scores: Counter[tuple[str, str]] = Counter()
     for node in snapshot.nodes:
-        for there in node.pods.values() if pod.terms.preferred else node.with_affinity.values():
+        for existing in node.pods.values() if pod.terms.preferred else node.with_affinity.values():
             for term in pod.terms.preferred:
-                if term.matches(there.pod.metadata):
+                if term.matches(existing.pod.metadata):
                     _add_score(scores, node, term, term.weight)
-            _add_existing_preferences(scores, node, there, pod)
+            for term in existing.terms.preferred:
+                if term.supported and term.matches(pod.pod.metadata):
+                    _add_score(scores, node, term, term.weight)
+            for term in existing.terms.affinity:
+                if term.supported and term.matches(pod.pod.metadata):
+                    _add_score(scores, node, term, HARD_WEIGHT)
     if not scores:
         return None
     sums = [sum(scores[key, value] for key, value in node.labels.items() if (key, value) in scores) for node in nodes]
     least, most = min(sums), max(sums)
     return [100 * (total - least) // (most - least) if most > least else 0 for total in sums]
-
-
-def _add_existing_preferences(scores: Counter[tuple[str, str]], node: NodeInfo, there: PodInfo, pod: PodInfo) -> None:
-    for term in there.terms.preferred:
-        if term.supported and term.matches(pod.pod.metadata):
-            _add_score(scores, node, term, term.weight)
-    for term in there.terms.affinity:
-        if term.supported and term.matches(pod.pod.metadata):
-            _add_score(scores, node, term, HARD_WEIGHT)
 
 
 def _add_score(scores: Counter[tuple[str, str]], node: NodeInfo, term: Term, weight: int) -> None:

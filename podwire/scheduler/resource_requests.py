@@ -17,11 +17,8 @@ DEFAULT_REQUESTS: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 1024 * 1024}
 
 def amounts(quantities: Mapping[str, Any]) -> Resources:
     """Parses quantities; raises ValueError for an invalid one."""
-    return {name: _amount(name, quantity.parse(str(value))) for name, value in quantities.items()}
-
-
-def _amount(name: str, value: quantity.Quantity) -> int:
-    return value.milli() if name == CPU else value.value()
+    parsed = {name: quantity.parse(str(value)) for name, value in quantities.items()}
+    return {name: value.milli() if name == CPU else value.value() for name, value in parsed.items()}
 
 
 def pod_requests(pod: Pod, whole: Mapping[str, Any], *, silent: Mapping[str, int] | None = None) -> Resources:

@@ -25,7 +25,7 @@ def records(node):
 async def unprepared(node, link):
     await eventually_async(lambda: records(node) == [], explain=lambda: str(records(node)))
     assert [each["ifname"] for each in node.ip(f"link show dev {link}")] == [link]
-    assert list((node.root / "cdi").iterdir()) == []
+    await eventually_async(lambda: not list((node.root / "cdi").iterdir()))
 
 
 async def test_claim_and_pod_that_went_while_the_driver_was_down_are_unprepared_at_its_start(driver_node):

@@ -71,15 +71,11 @@ def _offered(subrequest: Subrequest, context: SearchContext) -> list[Candidate]:
     """Returns the devices whose expressions match or failed, in order."""
     found: list[Candidate] = []
     for pool in context.pools:
-        if not pool.problem:
-            found += _near(selectors.matching(pool, subrequest.selectors), pool, context.node)
+        if pool.problem or (pool.node and pool.node != context.node.name):
+            continue
+        devices = selectors.matching(pool, subrequest.selectors)
+        found += devices if pool.node else [device for device in devices if device.node_scope.includes(context.node)]
     return found
-
-
-def _near(devices: Sequence[Candidate], pool: Pool, node: Node) -> Sequence[Candidate]:
-    if pool.node:
-        return devices if pool.node == node.name else ()
-    return [device for device in devices if device.node_scope.includes(node)]
 
 
 class _Search:
@@ -103,10 +99,13 @@ class _Search:
     def _subrequest(self, claim: int, index: int, subrequest: Subrequest) -> bool:
         if subrequest.count == 0:
             return self._all(claim, index, subrequest)
-        capacity = MAX_DEVICES - len(self.picks[claim])
-        return subrequest.count <= capacity and self._next(
-            claim, index, subrequest, self._free(subrequest), subrequest.count, 0
-        )
+        if subrequest.count > MAX_DEVICES - len(self.picks[claim]):
+            return False
+        devices = _offered(subrequest, self._context)
+        if not subrequest.admin:
+            held, taken = self._context.allocated_devices.held, self._taken
+            devices = [device for device in devices if device.identity not in held and device.identity not in taken]
+        return self._next(claim, index, subrequest, devices, subrequest.count, 0)
 
     def _all(self, claim: int, index: int, subrequest: Subrequest) -> bool:
         """Allocates every matching device (allocationMode All); fails if one is missing or taken, or if there is
@@ -127,13 +126,6 @@ class _Search:
         while len(self.picks[claim]) > begun:
             self._give_back(claim)
         return False
-
-    def _free(self, subrequest: Subrequest) -> list[Candidate]:
-        devices = _offered(subrequest, self._context)
-        if subrequest.admin:
-            return devices
-        held, taken = self._context.allocated_devices.held, self._taken
-        return [device for device in devices if device.identity not in held and device.identity not in taken]
 
     def _next(
         self, claim: int, index: int, subrequest: Subrequest, devices: Sequence[Candidate], left: int, start: int

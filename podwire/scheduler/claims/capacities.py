@@ -25,7 +25,7 @@ def taken(candidate: Candidate, subrequest: Subrequest) -> Amounts | str:
     for name, capacity in candidate.capacity.items():
         amount = rounded(asked.get(name), capacity.nano, capacity.policy if candidate.shared else None)
         if amount is None or amount > capacity.nano:
-            return f"{capacity.name} {_format(capacity.nano)} < {_format(asked.get(name, capacity.nano))}"
+            return f"{capacity.name} {canonical(capacity.nano)} < {canonical(asked.get(name, capacity.nano))}"
         amounts[capacity.name] = amount
     return amounts
 
@@ -54,10 +54,11 @@ def lacking(candidate: Candidate, amounts: Amounts, held: Mapping[str, int]) -> 
     for capacity in candidate.capacity.values():
         left = capacity.nano - held.get(capacity.name, 0)
         if amounts.get(capacity.name, 0) > left:
-            return f"{capacity.name}: {_format(left)} left < {_format(amounts[capacity.name])}"
+            return f"{capacity.name}: {canonical(left)} left < {canonical(amounts[capacity.name])}"
     return ""
 
 
-def _format(nano: int) -> str:
+def canonical(nano: int) -> str:
+    """Writes an amount as the API server would."""
     form = quantity.Format.DECIMAL_SI if nano % (1024 * quantity.NANO) else quantity.Format.BINARY_SI
     return quantity.Quantity(nano, form).canonical()

@@ -21,7 +21,13 @@ def why_not(candidate: Candidate, subrequest: Subrequest, allocated_devices: All
     if isinstance(met, str):
         return met
     if not met:
-        return next(iter(_unmet(candidate, subrequest)), "does not match")
+        for expression in subrequest.selectors:
+            if selectors.evaluated(candidate, expression) is False:
+                text = " ".join(expression.split())
+                text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+                tree = selectors.program(expression).tree
+                return next(iter(_reasons(tree.root, candidate)), "") or f"does not match {text}"
+        return "does not match"
     if candidate.refused:
         return candidate.refused
     for taint in device_taints.untolerated(candidate.taints, subrequest.tolerations):
@@ -50,13 +56,6 @@ def apart(candidate: Candidate, subrequest: Subrequest, claim_requests: ClaimReq
         if constraints.concerns(constraint, subrequest.name) and (why := constraints.broken(constraint, (), candidate)):
             return why
     return ""
-
-
-def _unmet(candidate: Candidate, subrequest: Subrequest) -> Iterator[str]:
-    for expression in subrequest.selectors:
-        if selectors.evaluated(candidate, expression) is False:
-            tree = selectors.program(expression).tree
-            yield next(iter(_reasons(tree.root, candidate)), "") or f"does not match {_short(expression)}"
 
 
 def _reasons(node: Node, candidate: Candidate) -> Iterator[str]:
@@ -143,8 +142,3 @@ def _holds(own: Any, sign: str, wanted: Any) -> bool:
 
 def _format(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _short(expression: str) -> str:
-    text = " ".join(expression.split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

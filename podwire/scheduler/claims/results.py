@@ -8,13 +8,11 @@ from podwire.objects.claims import (
     AllocatedDevice,
     AllocatedDevices,
     Allocation,
-    DeviceConfig,
     ResourceClaim,
 )
 from podwire.objects.device_classes import DeviceClass
-from podwire.objects.quantity import Format, Quantity
 from podwire.scheduler.claims.allocator import Pick
-from podwire.scheduler.claims.capacities import Amounts
+from podwire.scheduler.claims.capacities import canonical
 
 FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"
 _NAME = "metadata.name"
@@ -44,16 +42,8 @@ def _result(pick: Pick, new_id: NewId) -> AllocatedDevice:
         admin_access=pick.subrequest.admin,
         tolerations=pick.subrequest.tolerations,
         share_id=new_id() if shared else None,
-        consumed_capacity=_quantities(pick.amounts or {}),
+        consumed_capacity={name: canonical(nano) for name, nano in (pick.amounts or {}).items()},
     )
-
-
-def _quantities(amounts: Amounts) -> dict[str, str | int | float]:
-    return {name: Quantity(nano, _form(nano)).canonical() for name, nano in amounts.items()}
-
-
-def _form(nano: int) -> Format:
-    return Format.DECIMAL_SI if nano % (1024 * 10**9) else Format.BINARY_SI
 
 
 def _of_classes(
@@ -75,12 +65,8 @@ def _of_classes(
 def _of_claim(claim: ResourceClaim, picks: Sequence[Pick]) -> Iterator[AllocatedConfig]:
     chosen = {name for pick in picks for name in (pick.subrequest.name, pick.subrequest.name.partition("/")[0])}
     for config in claim.spec.devices.config:
-        if _applies(config, chosen):
+        if not config.requests or not chosen.isdisjoint(config.requests):
             yield AllocatedConfig(source=FROM_CLAIM, requests=config.requests, opaque=config.opaque)
-
-
-def _applies(config: DeviceConfig, chosen: set[str]) -> bool:
-    return not config.requests or not chosen.isdisjoint(config.requests)
 
 
 def _node_selector(picks: Iterable[Pick], node: str) -> dict[str, Any] | None:
