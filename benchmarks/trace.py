@@ -50,7 +50,7 @@ def _cases() -> Iterator[tuple[str, bool, Callable[[Tapped], None]]]:
         create.config.envs.add(key=f"VARIABLE_{number}", value=b"value")
 
     def http(tapped: Tapped, body: bytes) -> None:
-        asked = TappedRequest({"user-agent": "kubectl/v1.32"}, body)
+        asked = TappedRequest({"user-agent": "kubectl/v1.32", "content-type": "application/json"}, body)
         with tapped.call("POST /api/v1/namespaces/default/pods", asked) as passing:
             passing.answered(TappedExchange(asked, "application/json", body), "201")
 

@@ -5,11 +5,10 @@ they are, and the collector decodes them. Secrets do not leave the process: thos
 (`redact`). A body that is too large is left out, but not the name of the object.
 """
 
-import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,7 +17,7 @@ from google.protobuf.message import Message
 from podwire.interfaces import Hop
 from podwire.linux.proc.processes import Finished
 from podwire.trace.record import MOST_DETAIL, Record, encode
-from podwire.trace.redact import Position, cni_configuration, cni_environment
+from podwire.trace.redact import Position, cni_configuration, cni_environment, position_of
 from podwire.trace.redact_messages import redacted
 from podwire.transports.tapped import Execution, Stored
 from podwire.transports.tapped_http import TappedExchange, TappedRequest
@@ -27,6 +26,8 @@ MOST_BODY = MOST_DETAIL // 2 - 512
 """Bytes of each body; a detail has up to two."""
 
 _JSON = "application/json"
+_ACCEPTED = ("200", "201")
+_BODIES = ("call", "request", "response")
 _KUBECTL = ("kubectl-command", "kubectl-flags", "kubectl-session")
 
 
@@ -40,59 +41,45 @@ class Recorder:
         self._numbers = itertools.count(1)
 
     def __call__(self, hop: Hop) -> None:
-        if not _is_recorded(hop):
+        carried, position = hop.detail, position_of(hop.method)
+        if "event" in carried:
+            if position.shows_events:
+                for line in carried["event"].splitlines():
+                    self._record(hop, position, {"event": _json(line, position)})
+        elif position.is_recorded:
+            detail = {name: value for name, value in carried.items() if name not in _BODIES}
+            if "request" in carried:
+                detail |= _request_detail(carried["request"], position)
+            if "response" in carried:
+                detail |= _response_detail(carried["response"], position, hop.outcome)
+            self._record(hop, position, detail)
+
+    def _record(self, hop: Hop, position: Position, detail: dict[str, Any]) -> None:
+        record = Record(
+            id=f"{self._sender}.{hop.detail['call']:x}",
+            seq=next(self._numbers),
+            time=time.time(),
+            caller=hop.caller,
+            callee=hop.callee,
+            method=position.method,
+            pod=hop.pod,
+            node=self._node,
+            outcome=hop.outcome,
+            detail=detail,
+        )
+        try:
+            data = encode(record)
+        except (UnicodeEncodeError, RecursionError):  # lost, and noticed by its sequence number
             return
-        now = time.time()
-        id_ = f"{self._sender}.{hop.detail['call']:x}"
-        position = Position(hop.method)
-        for detail in _details(hop, position):
-            record = Record(
-                id=id_,
-                seq=next(self._numbers),
-                time=now,
-                caller=hop.caller,
-                callee=hop.callee,
-                method=position.method,
-                pod=hop.pod,
-                node=self._node,
-                outcome=hop.outcome,
-                detail=detail,
-            )
-            with contextlib.suppress(UnicodeEncodeError, RecursionError):  # lost, and noticed by its sequence number
-                self._send(encode(record))
-
-
-def _is_recorded(hop: Hop) -> bool:
-    """HTTP is recorded only for resources; events of a stream only for pods."""
-    path = hop.method.partition(" ")[2].partition("?")[0]
-    if not path.startswith("/") or path.startswith("/registry/"):
-        return True
-    if "event" in hop.detail:
-        return path.endswith("/pods")
-    return path.startswith("/api/v1/") or (path.startswith("/apis/") and path.count("/") > 3)
-
-
-def _details(hop: Hop, position: Position) -> Iterator[dict[str, Any]]:
-    """Yields the content of the datagrams: one for each hop, one for each line of a stream."""
-    carried = hop.detail
-    if "event" in carried:
-        for line in carried["event"].splitlines():
-            yield {"event": _json(line, position)}
-        return
-    detail = {name: value for name, value in carried.items() if name not in ("call", "request", "response")}
-    if "request" in carried:
-        detail |= _request_detail(carried["request"], position)
-    if "response" in carried:
-        detail |= _response_detail(carried["response"], position)
-    yield detail
+        self._send(data)
 
 
 def _request_detail(request: object, position: Position) -> dict[str, Any]:
     match request:
-        case TappedRequest():
-            return {name.replace("-", "_"): request.headers[name] for name in _KUBECTL if name in request.headers}
         case Message():
             return {"message": _message(request)}
+        case TappedRequest():
+            return {name.replace("-", "_"): request.headers[name] for name in _KUBECTL if name in request.headers}
         case Stored():
             return {"object": _json(request.value, position)} if request.value else {}
         case Execution():
@@ -102,15 +89,15 @@ def _request_detail(request: object, position: Position) -> dict[str, Any]:
             return {}
 
 
-def _response_detail(response: object, position: Position) -> dict[str, Any]:
+def _response_detail(response: object, position: Position, outcome: str) -> dict[str, Any]:
     match response:
+        case Message():
+            return {"message": _message(response)}
         case TappedExchange():
-            detail = {"request": _client_json(response.asked, position)} if response.asked.body else {}
+            detail = {"request": _client_json(response.asked, position, outcome)} if response.asked.body else {}
             if response.body and response.content_type.startswith(_JSON):
                 detail["response"] = _json(response.body, position)
             return detail
-        case Message():
-            return {"message": _message(response)}
         case Finished():
             return {"code": response.code, "stdout": _text(response.stdout), "stderr": _text(response.stderr)}
         case _:
@@ -127,13 +114,19 @@ def _text(data: bytes) -> Any:
     return data.decode("utf-8", "replace") if len(data) <= MOST_BODY else {"cut": len(data)}
 
 
-def _client_json(request: TappedRequest, position: Position) -> Any:
-    """The body of a request: it may be anything, so that it is decoded here or by the collector, as text."""
+def _client_json(request: TappedRequest, position: Position, outcome: str) -> Any:
+    """The body of a request: it may be anything, so that it is decoded here or by the collector, as text.
+
+    JSON that the server has accepted is JSON, and is passed on like our own: the server has parsed it.
+    """
     body = request.body
     if len(body) > MOST_BODY or not body.lstrip().startswith((b"{", b"[")):
         return {"cut": len(body)}
     shown = position.json(body)
-    return _text(bytes(shown)) if isinstance(shown, msgspec.Raw) else shown
+    if not isinstance(shown, msgspec.Raw):
+        return shown
+    is_json = outcome in _ACCEPTED and request.headers.get("content-type", "").startswith(_JSON)
+    return shown if is_json else _text(bytes(shown))
 
 
 def _json(data: bytes, position: Position) -> Any:

@@ -19,6 +19,7 @@ Values of ConfigMaps, and commands in the specification of a pod, are not secret
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -31,8 +32,6 @@ _TOKENS = re.compile(r"/serviceaccounts/[^/]+/token$|/tokenreviews$")
 _FORWARDED = re.compile(r"/(?:pods|services|nodes)/[^/]+/proxy(?:/|$)")
 _STREAMED = re.compile(r"/pods/[^/]+/(?:exec|attach|portforward)$")
 
-_MARKS = (b'"env"', b'"httpHeaders"', b"last-applied", b'"Secret', b"\\u00")
-"""A body without any of these, which is not a JSON patch, has no secret at a position of its own."""
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _VALUES = re.compile(rb'"(?:env|httpHeaders)"\s*+:\s*+\[([^\[\]"]*+(?:' + _TEXT + rb'[^\[\]"]*+)*+)\]', re.DOTALL)
 _VALUE = re.compile(rb'"value"\s*+:\s*+' + _TEXT, re.DOTALL)
@@ -51,16 +50,33 @@ _NAMES_OF_SECRETS = frozenset({"apiVersion", "kind", "type", "immutable", "op", 
 """Fields of a Secret, or of an operation of a JSON patch, that have no content of it."""
 
 
+_LONGEST_KNOWN = 200
+"""Bytes of a method that is remembered."""
+
+
+def position_of(method: str) -> "Position":
+    """Returns the position of a method; a call has at least two hops with the same."""
+    return _remembered(method) if len(method) <= _LONGEST_KNOWN else Position(method)
+
+
 class Position:
     """The part of a position that the method of a call gives: `VERB PATH?QUERY`, or `verb KEY` for a store."""
 
-    __slots__ = ("_is_forwarded", "_is_secret", "_is_token", "method")
+    __slots__ = ("_is_forwarded", "_is_secret", "_is_token", "_needs_parser", "is_recorded", "method", "shows_events")
 
     def __init__(self, method: str) -> None:
         path, has_query, _ = method.partition(" ")[2].partition("?")
+        is_http = path.startswith("/") and not path.startswith("/registry/")
+        self.is_recorded = not is_http or path.startswith("/api/v1/")
+        """HTTP is recorded only for resources."""
+        if path.startswith("/apis/"):
+            self.is_recorded = path.count("/") > 3
+        self.shows_events = not is_http or path.endswith("/pods")
+        """Events of a stream are recorded only for pods."""
         self._is_secret = "/secrets" in path and _SECRETS.match(path) is not None
         self._is_token = "/token" in path and _TOKENS.search(path) is not None
         self._is_forwarded = "/proxy" in path and _FORWARDED.search(path) is not None
+        self._needs_parser = self._is_secret or self._is_token
         self.method = method
         """The method; for a request that is passed on to a node or pod, without its query: commands, passwords."""
         if has_query and (self._is_forwarded or _STREAMED.search(path)):
@@ -70,10 +86,9 @@ class Position:
         """Returns JSON without its secrets, or what was cut."""
         if self._is_forwarded:
             return {"cut": len(body)}
-        if not (self._is_secret or self._is_token or body.lstrip().startswith(b"[")):
-            if not any(mark in body for mark in _MARKS):
-                return msgspec.Raw(body)
-            if (shown := _replaced(body)) is not None:
+        if not self._needs_parser and (body[:1] == b"{" or not body.lstrip().startswith(b"[")):
+            shown = _replaced(body)
+            if shown is not None:
                 return msgspec.Raw(shown)
         try:
             return self._value(msgspec.json.decode(body))
@@ -90,31 +105,58 @@ class Position:
         return _visible(value)
 
 
+_remembered = lru_cache(256)(Position)
+
+
 def _replaced(body: bytes) -> bytes | None:
     """Returns the text of an object with its secrets replaced; None if only a parser can be sure that it finds all.
 
-    Most objects with secrets are pods with a few variables; this takes a fifth of the time that parsing takes.
+    Most objects have none; most of the others are pods with a few variables. A needle whose last byte is rare is found
+    faster, hence `"env`, of which `"env"` is one.
     """
-    if b'"Secret' in body or _ESCAPED_NAME.search(body):
+    if b'"Secret' in body or (b"\\" in body and _ESCAPED_NAME.search(body)):
         return None
-    copies = body.count(b"last-applied") - body.count(_MANAGED)
-    if copies:
+    if b"last-applied" in body:
+        copies = body.count(b"last-applied") - body.count(_MANAGED)
         body, replaced = _COPY.subn(_HIDDEN_COPY, body)
         if replaced != copies:
             return None
-    lists = body.count(b'"env"') + body.count(b'"httpHeaders"')
-    if not lists:
-        return body
-    unsure = False
+    shown: bytes | None = body
+    if b'"env' in body:
+        shown = _lists_replaced(body, b'"env"')
+    if shown is not None and b"httpHeaders" in shown:
+        shown = _lists_replaced(shown, b'"httpHeaders"')
+    return shown
 
-    def hide(match: re.Match[bytes]) -> bytes:
-        nonlocal unsure
-        text, replaced = _VALUE.subn(_HIDDEN_VALUE, match[0])
-        unsure |= replaced != text.count(b'"value"')
-        return text
 
-    body, replaced = _VALUES.subn(hide, body)
-    return None if unsure or replaced != lists else body
+_KEY, _MOST_LISTS, _LONGEST_LIST = 96, 64, 8192
+_lists: dict[bytes, tuple[bytes, bytes]] = {}
+"""Lists of values and what they become, by their first bytes. The object of a pod passes a dozen times while it starts,
+in requests, answers, writes and watch events, always with the same lists. They stay in this process, which has the
+objects anyway."""
+
+
+def _lists_replaced(body: bytes, name: bytes) -> bytes | None:
+    parts, end, start = [], 0, body.find(name)
+    while start >= 0:
+        key = body[start : start + _KEY]
+        text, hidden_text = _lists.get(key, (b"", b""))
+        if not text or not body.startswith(text, start):
+            match = _VALUES.match(body, start)
+            if match is None:
+                return None
+            text = match[0]
+            hidden_text, replaced = _VALUE.subn(_HIDDEN_VALUE, text)
+            if replaced != hidden_text.count(b'"value"'):
+                return None
+            if len(text) <= _LONGEST_LIST:
+                if len(_lists) >= _MOST_LISTS:
+                    _lists.clear()
+                _lists[key] = text, hidden_text
+        parts += (body[end:start], hidden_text)
+        end = start + len(text)
+        start = body.find(name, end)
+    return b"".join((*parts, body[end:]))
 
 
 def _secret(value: Any) -> Any:

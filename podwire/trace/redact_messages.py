@@ -45,26 +45,40 @@ FIELDS: dict[str, tuple[str, ...]] = {
 _ASSIGNMENTS = frozenset({(_NRI + "Container", "env"), (_NRI + "Hook", "env")})
 """Lists of NAME=VALUE."""
 
-_Hide = Callable[[Any, bool], bool]
-"""Returns whether a message has something to hide in one field; hides it, too, if the second argument is true."""
+_Hide = Callable[[Any, Any, bool], bool]
+"""Returns whether a message has something to hide in a field with this value; hides it, too, if the last argument is
+true."""
 
 
 def redacted(message: M) -> M:
     """Returns the message itself if nothing in it is secret, else a copy without its secrets."""
-    steps = _steps(message.DESCRIPTOR)
-    if not any(step(message, False) for step in steps):
+    if not _walk(message, False):
         return message
     copy = type(message)()
     copy.CopyFrom(message)
-    for step in steps:
-        step(copy, True)
+    _walk(copy, True)
     return copy
 
 
+def _walk(message: Any, hide: bool) -> bool:
+    """Applies the steps of a message to its fields that are set; without `hide` only up to the first secret."""
+    steps, hidden = _steps(message.DESCRIPTOR), False
+    if not steps:
+        return False
+    for field, value in message.ListFields():
+        step = steps.get(field.number)
+        if step is not None and step(message, value, hide):
+            if not hide:
+                return True
+            hidden = True
+    return hidden
+
+
 @cache
-def _steps(descriptor: Descriptor) -> tuple[_Hide, ...]:
+def _steps(descriptor: Descriptor) -> dict[int, _Hide]:
+    """Returns a step for each field that is a position or contains one, by its number."""
     owner = descriptor.full_name
-    return tuple(_step(owner, field) for field in descriptor.fields if _reaches(owner, field, frozenset()))
+    return {field.number: _step(owner, field) for field in descriptor.fields if _reaches(owner, field, frozenset())}
 
 
 def _reaches(owner: str, field: FieldDescriptor, above: frozenset[str]) -> bool:
@@ -78,60 +92,86 @@ def _reaches(owner: str, field: FieldDescriptor, above: frozenset[str]) -> bool:
 
 
 def _step(owner: str, field: FieldDescriptor) -> _Hide:
-    name = field.name
-    is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+    name, inner = field.name, field.message_type
+    is_map = inner is not None and inner.GetOptions().map_entry
     if name == "annotations" and is_map:
-        return lambda message, hide: _annotations(getattr(message, name), hide)
+        return _hide_annotations
     if name in FIELDS.get(owner, ()):
         if is_map:
-            return lambda message, hide: _values(getattr(message, name), hide)
+            return _hide_values
         if field.is_repeated:
-            are_assignments = (owner, name) in _ASSIGNMENTS
-            return lambda message, hide: _words(getattr(message, name), are_assignments, hide)
-        empty: str | bytes = b"" if field.type == FieldDescriptor.TYPE_BYTES else HIDDEN
-        return lambda message, hide: _scalar(message, name, empty, hide)
+            return _hide_assignments if (owner, name) in _ASSIGNMENTS else _hide_words
+        return _scalar_step(field)
     if is_map:
-        return lambda message, hide: _inner(getattr(message, name).values(), hide)
-    if field.is_repeated:
-        return lambda message, hide: _inner(getattr(message, name), hide)
-    return lambda message, hide: message.HasField(name) and _inner((getattr(message, name),), hide)
+        return lambda _message, value, hide: _any_walk(value.values(), hide)
+    if not field.is_repeated:
+        return lambda _message, value, hide: _walk(value, hide)
+    parts = [part for part in inner.fields if _reaches(inner.full_name, part, frozenset())]
+    if len(parts) == 1 and inner.full_name in FIELDS and parts[0].message_type is None and not parts[0].is_repeated:
+        return _list_step(parts[0])
+    return lambda _message, value, hide: _any_walk(value, hide)
 
 
-def _inner(messages: Any, hide: bool) -> bool:
-    """Applies the steps of the messages of one type inside another one; without `hide` only up to the first secret."""
+def _any_walk(messages: Any, hide: bool) -> bool:
     hidden = False
-    for index, message in enumerate(messages):
-        if not index:
-            steps = _steps(message.DESCRIPTOR)
-        for step in steps:
-            hidden |= step(message, hide)
-        if hidden and not hide:
-            return True
+    for message in messages:
+        if _walk(message, hide):
+            if not hide:
+                return True
+            hidden = True
     return hidden
 
 
-def _scalar(message: Any, name: str, instead: str | bytes, hide: bool) -> bool:
-    if not getattr(message, name):
-        return False
-    if hide:
-        setattr(message, name, instead)
-    return True
+def _shown_instead(field: FieldDescriptor) -> str | bytes:
+    return b"" if field.type == FieldDescriptor.TYPE_BYTES else HIDDEN
 
 
-def _words(words: Any, are_assignments: bool, hide: bool) -> bool:
+def _scalar_step(field: FieldDescriptor) -> _Hide:
+    name, instead = field.name, _shown_instead(field)
+
+    def step(message: Any, value: Any, hide: bool) -> bool:
+        if value and hide:
+            setattr(message, name, instead)
+        return bool(value)
+
+    return step
+
+
+def _list_step(field: FieldDescriptor) -> _Hide:
+    """A step for a list of messages with one secret each: of environment variables there are many."""
+    name, instead = field.name, _shown_instead(field)
+
+    def step(_message: Any, messages: Any, hide: bool) -> bool:
+        if not hide:
+            return any(getattr(message, name) for message in messages)
+        for message in messages:
+            if getattr(message, name):
+                setattr(message, name, instead)
+        return True
+
+    return step
+
+
+def _hide_words(_message: Any, words: Any, hide: bool) -> bool:
     if hide:
-        words[:] = [f"{word.partition('=')[0]}={HIDDEN}" if are_assignments else HIDDEN for word in words]
+        words[:] = [HIDDEN] * len(words)
     return bool(words)
 
 
-def _values(values: Any, hide: bool) -> bool:
+def _hide_assignments(_message: Any, words: Any, hide: bool) -> bool:
+    if hide:
+        words[:] = [f"{word.partition('=')[0]}={HIDDEN}" for word in words]
+    return bool(words)
+
+
+def _hide_values(_message: Any, values: Any, hide: bool) -> bool:
     if hide:
         for key in values:
             values[key] = HIDDEN
     return bool(values)
 
 
-def _annotations(annotations: Any, hide: bool) -> bool:
+def _hide_annotations(_message: Any, annotations: Any, hide: bool) -> bool:
     if LAST_APPLIED not in annotations:
         return False
     if hide:
