@@ -24,20 +24,27 @@ NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 async def fill(engine: Engine, *, authority_pem: str, service_address: str) -> None:
-    """Creates what is missing; existing objects stay as they are."""
+    """Creates what is missing; existing objects stay as they are.
+
+    Writes that come together share a transaction: first the namespaces, then what is in them and everything else.
+    """
     registry = engine.registry
-    for name in NAMESPACES:
-        await _ensure(engine, registry.builtin("", "namespaces"), "", {"metadata": {"name": name}})
-    for name, value in SYSTEM_PRIORITIES.items():
-        await _ensure(engine, registry.builtin("scheduling.k8s.io", "priorityclasses"), "", _priority(name, value))
-    await _ensure(engine, registry.builtin("", "configmaps"), "kube-system", _authentication(authority_pem))
-    await _ensure(engine, registry.builtin("", "services"), "default", _service(service_address))
-    await _reconcile_roles(engine)
-    await _ensure_flow_control(engine)
+    namespaces, priorities = (
+        registry.builtin("", "namespaces"),
+        registry.builtin("scheduling.k8s.io", "priorityclasses"),
+    )
+    await asyncio.gather(*(_ensure(engine, namespaces, "", {"metadata": {"name": name}}) for name in NAMESPACES))
+    await asyncio.gather(
+        *(_ensure(engine, priorities, "", _priority(name, value)) for name, value in SYSTEM_PRIORITIES.items()),
+        _ensure(engine, registry.builtin("", "configmaps"), "kube-system", _authentication(authority_pem)),
+        _ensure(engine, registry.builtin("", "services"), "default", _service(service_address)),
+        _reconcile_roles(engine),
+        _ensure_flow_control(engine),
+    )
 
 
 async def _ensure_flow_control(engine: Engine) -> None:
-    """Creates the priority levels and flow schemas, all at once: writes that come together share a transaction."""
+    """Creates the priority levels and flow schemas."""
     levels = engine.registry.builtin(flow_defaults.GROUP, "prioritylevelconfigurations")
     schemas = engine.registry.builtin(flow_defaults.GROUP, "flowschemas")
     objects = [(levels, level) for level in flow_defaults.priority_levels()]
@@ -49,9 +56,10 @@ async def advertise(engine: Engine, address: str, port: int) -> None:
     """Publishes the address at which pods reach the server; a loopback address is not published."""
     if ipaddress.ip_address(address).is_loopback:
         return
-    await _create_or_update(engine, engine.registry.builtin("", "endpoints"), _endpoints(address, port))
-    await _create_or_update(
-        engine, engine.registry.builtin("discovery.k8s.io", "endpointslices"), _slice(address, port)
+    registry = engine.registry
+    await asyncio.gather(
+        _create_or_update(engine, registry.builtin("", "endpoints"), _endpoints(address, port)),
+        _create_or_update(engine, registry.builtin("discovery.k8s.io", "endpointslices"), _slice(address, port)),
     )
 
 

@@ -1,6 +1,7 @@
 """Posts bytes to a URL with bounds on time and on the size of the answer, for untrusted peers."""
 
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
@@ -36,7 +37,11 @@ async def posting(
     """
     headers = {"Content-Type": content_type, "User-Agent": f"podwire/{__version__}"}
     timeout = aiohttp.ClientTimeout(total=seconds)
-    async with aiohttp.ClientSession(headers=headers, timeout=timeout, auto_decompress=False) as session:
+    context = ssl.create_default_context() if url.startswith("https:") else True  # aiohttp's own may have no CAs
+    connector = aiohttp.TCPConnector(ssl=context)
+    async with aiohttp.ClientSession(
+        connector=connector, headers=headers, timeout=timeout, auto_decompress=False
+    ) as session:
 
         async def post(body: bytes) -> Posted:
             try:

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -29,6 +30,28 @@ _log = logging.getLogger("podwire.up")
 LOG_BYTES = 16 << 20
 """A log that is longer than this at start is rotated."""
 TAIL = 15
+
+PRELOADED = (
+    "_strptime",
+    "cryptography.hazmat.backends.openssl.backend",
+    "encodings.idna",
+    "google.protobuf.descriptor_pb2",
+    "grpc._utilities",
+    "podwire.cniplugins.bandwidth.settings",
+    "podwire.cniplugins.bridge.check",
+    "podwire.cniplugins.bridge.links",
+    "podwire.cniplugins.host_device.settings",
+    "podwire.cniplugins.macvlan.settings",
+    "podwire.cniplugins.ptp.settings",
+    "podwire.cniplugins.tuning.settings",
+    "podwire.ipam.host_local",
+    "podwire.store.sqlite",
+    "podwire.trace.collector",
+    "podwire.trace.recorder",
+    "podwire.transports.datagrams",
+)
+"""Modules that components import when they need them. Imported before the fork, they are read once and are memory that
+all share."""
 
 Report = Callable[[Event], None]
 Supervise = Callable[[Prepared, FileLock, Report, Callable[[], list[int]]], bool]
@@ -82,7 +105,8 @@ def supervise(prepared: Prepared, lock: FileLock, report: Report, pipe: Callable
     """Runs the components until a signal; returns whether they came up. They inherit neither lock nor pipe."""
     layout = prepared.layout
     status = StatusWriter(layout)
-    gc.collect()
+    for module in PRELOADED:
+        importlib.import_module(module)
     gc.freeze()  # children share the memory of what is loaded, as long as no collection touches it
     return Supervisor(layout, components(prepared), report, status.write, lambda: [lock.fileno(), *pipe()]).run()
 

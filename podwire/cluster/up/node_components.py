@@ -3,17 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from podwire.cluster import cni_daemon, kubelet, network_driver, runtime, tracing
-from podwire.cluster.hardware import gpu_driver
+from podwire.cluster import cni_daemon, kubelet, runtime, tracing
 from podwire.cluster.hardware.profile import Profile
-from podwire.cluster.hardware.reconciler import CardReconciler
 from podwire.cluster.up import host_network
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
-from podwire.dradriver.config import Config as NetworkDriver
 from podwire.durable.records import NewerFormat
 from podwire.kubelet.eviction.thresholds import parse_thresholds
 from podwire.linux.proc.namespaces import open_namespace
@@ -22,6 +20,9 @@ from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.cni import CheckSettings
 from podwire.transports.unix_sockets import CannotListen
+
+if TYPE_CHECKING:
+    from podwire.dradriver.config import Config as NetworkDriver
 
 _THRESHOLDS = parse_thresholds(
     "memory.available<100Mi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,imagefs.inodesFree<5%"
@@ -70,6 +71,8 @@ def _cni(node: Node) -> Component:
 
 def _hardware(node: Node, profile: Profile) -> Component:
     """Reconciles the simulated network cards of the node."""
+    from podwire.cluster.hardware.reconciler import CardReconciler  # noqa: PLC0415 - only where there is hardware
+
     space = NodeNamespaces(node.layout, node.name)
     opened: list[int] = []
 
@@ -90,14 +93,18 @@ def _hardware(node: Node, profile: Profile) -> Component:
 
 def _gpus(node: Node, profile: Profile) -> Component:
     """The DRA driver of the simulated GPUs."""
+    from podwire.cluster.hardware import gpu_driver  # noqa: PLC0415 - only where there is hardware
+
     kubeconfig = node.inside.identity("gpu-driver")
     return _driver(
         node, "gpu-driver", lambda: gpu_driver.drive(profile, node.name, kubeconfig), (BadKubeconfig, CannotListen)
     )
 
 
-def _network_driver(node: Node, config: NetworkDriver) -> Component:
+def _network_driver(node: Node, config: "NetworkDriver") -> Component:
     """Publishes network interfaces of the node as DRA devices."""
+    from podwire.cluster import network_driver  # noqa: PLC0415 - a tenth of all modules, and few clusters have it
+
     options = network_driver.Options(
         node=node.name,
         kubeconfig=node.inside.identity("network-driver"),
