@@ -12,7 +12,7 @@ from podwire.apiserver.audit import Rotation
 from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import User
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, address, run_until_stopped
+from podwire.cli.options import add_certificate_lifetime, add_logging, address, run_until_stopped
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.daemons import tune_garbage_collector
 from podwire.protocols.settings import BadConfig
@@ -67,6 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="CA of the kubelets' serving certificates (default: accept any)",
     )
+    add_certificate_lifetime(parser)
     parser.add_argument(
         "--enable-admission-plugins",
         type=_names,
@@ -142,6 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
         audit_rotation=rotation,
         encryption_config=arguments.encryption_provider_config,
         kubelet_authority=arguments.kubelet_certificate_authority,
+        certificate_lifetime=arguments.certificate_lifetime,
         admission=admission,
     )
     try:

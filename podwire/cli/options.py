@@ -5,9 +5,11 @@ import ipaddress
 import math
 import os
 import platform
+import re
 import signal
 import sys
 from collections.abc import Coroutine
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,6 +26,8 @@ def add_logging(parser: argparse.ArgumentParser) -> None:
 
 
 NODE_NAME = "NODE_NAME"
+SHORTEST_LIFETIME, LONGEST_LIFETIME = timedelta(seconds=10), timedelta(days=3650)
+"""Of a certificate: at least some requests long, at most as long as the CA's."""
 
 
 def add_prefix(parser: argparse.ArgumentParser) -> None:
@@ -96,6 +100,25 @@ def seconds(text: str) -> float:
     if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return number
+
+
+def certificate_lifetime(text: str) -> timedelta:
+    """Parses a duration such as 8760h, 30m or 20s."""
+    match = re.fullmatch(r"(\d{1,9})([hms])", text)
+    lifetime = timedelta(seconds=int(match[1]) * {"h": 3600, "m": 60, "s": 1}[match[2]]) if match else timedelta()
+    if not SHORTEST_LIFETIME <= lifetime <= LONGEST_LIFETIME:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration between 10s and 87600h, such as 8760h or 30m")
+    return lifetime
+
+
+def add_certificate_lifetime(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    parser.add_argument(
+        "--certificate-lifetime",
+        type=certificate_lifetime,
+        default="8760h",
+        metavar="DURATION",
+        help="of all certificates but the CA's; they are renewed while the server runs (default: %(default)s)",
+    )
 
 
 def write_line(text: str, file: TextIO | None = None) -> None:

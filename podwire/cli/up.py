@@ -3,14 +3,15 @@
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from podwire import logs
 from podwire.cli.main import UserError
-from podwire.cli.options import add_prefix
+from podwire.cli.options import add_certificate_lifetime, add_prefix
 from podwire.cli.progress import progress
 from podwire.cli.runtime import add_checking, checking
 from podwire.cluster.hardware.profile import BadProfile
-from podwire.cluster.hardware.profile_yaml import load
+from podwire.cluster.hardware.profile_yaml import load as load_profile
 from podwire.cluster.up import launch, state, status_file
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.node_namespaces import NotBuilt
@@ -19,13 +20,14 @@ from podwire.cluster.up.slot_claims import NoSlot, SlotClaims
 from podwire.cluster.up.state import BrokenState
 from podwire.cluster.up.stop import StillThere
 from podwire.cluster.up.supervisor import Event
-from podwire.dradriver.config import Config as NetworkDriver
-from podwire.dradriver.config import load as load_network_driver
 from podwire.durable.locks import FileLock
 from podwire.durable.records import NewerFormat
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.images.build import ROOT_REFERENCE
 from podwire.trace.otlp_endpoint import BadEndpoint, endpoint
+
+if TYPE_CHECKING:
+    from podwire.dradriver.config import Config as NetworkDriver
 
 PLUGINS = Path("/var/lib/podwire/cni/bin")
 
@@ -59,6 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="EncryptionConfiguration of the API server; to be given at each start (default: none)",
     )
+    add_certificate_lifetime(cluster)
     cluster.add_argument(
         "--runtime",
         type=_runtime,
@@ -99,10 +102,11 @@ def run(arguments: argparse.Namespace) -> int:
             store=arguments.store,
             nodes=arguments.nodes,
             otlp=arguments.otlp or "",
-            hardware=load(arguments.hardware) if arguments.hardware else None,
+            hardware=load_profile(arguments.hardware) if arguments.hardware else None,
             checking=checking(arguments),
             network_driver=_network_driver(arguments.network_driver),
             encryption_config=arguments.encryption_provider_config,
+            certificate_lifetime=arguments.certificate_lifetime,
         )
         layout = layout_of(arguments.prefix)
         if launch.stop_for_more_nodes(layout, wanted):
@@ -120,11 +124,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(str(error)) from error
 
 
-def _network_driver(file: str | None) -> NetworkDriver | None:
+def _network_driver(file: str | None) -> "NetworkDriver | None":
     """Raises BadConfig, OSError."""
-    if not file:
-        return None if file is None else NetworkDriver()
-    return load_network_driver(Path(file))
+    if file is None:
+        return None
+    from podwire.dradriver.config import Config, load  # noqa: PLC0415 - only for those who want the driver
+
+    return load(Path(file)) if file else Config()
 
 
 def _runtime(text: str) -> str:

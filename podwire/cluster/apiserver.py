@@ -5,24 +5,28 @@ import contextlib
 import ipaddress
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from podwire.apiserver import Assembled, Pki, Settings, assemble, bootstrap
 from podwire.apiserver.admission.plugins import AdmissionSettings
 from podwire.apiserver.admission.service_addresses import Network
 from podwire.apiserver.audit import AuditLog, Rotation, read_policy
 from podwire.apiserver.audit.policy import Policy
+from podwire.apiserver.identity.pki import CERTIFICATE_LIFETIME, PkiError
 from podwire.apiserver.identity.users import MASTERS, User
 from podwire.apiserver.ports import Kubelets
 from podwire.cluster import tracing
 from podwire.cluster.apiserver_controllers import run_in_process
+from podwire.cluster.daemons import background
 from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.store_tap import tapped_store
 from podwire.controllers import RECONCILED
-from podwire.durable.files import write_durably
+from podwire.durable.files import replace_file
 from podwire.kinds.catalog import storage_prefixes
 from podwire.linux.fs.trust import make_directory
 from podwire.linux.machine import KernelMachine
@@ -41,6 +45,8 @@ T = TypeVar("T")
 _log = logging.getLogger("podwire.apiserver")
 
 LOOPBACK = "127.0.0.1"
+RENEWAL_CHECK = 3600.0
+"""Seconds between two looks at the certificates."""
 GRACE = 0.5
 """Seconds for requests in flight when the server stops."""
 
@@ -89,6 +95,8 @@ class Options:
     encryption_config: Path | None = None
     """An EncryptionConfiguration; without one, values are stored as they are."""
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
+    certificate_lifetime: timedelta = CERTIFICATE_LIFETIME
+    """All certificates but the CA's are renewed in the middle of it."""
     kubelet_authority: Path | None = None
     """The CA of the serving certificates of kubelets; without one, any is accepted, as upstream does."""
 
@@ -107,7 +115,8 @@ async def running(options: Options) -> AsyncIterator[Running]:
     """Runs an API server while the context is open.
 
     1. Keys and certificates.  2. The store.  3. The client for kubelets.  4. The server, with its first objects.
-    5. Listen.  6. Kubeconfigs and certificates.  7. Watches of the store, and the controllers.  Stop in reverse.
+    5. Listen.  6. Kubeconfigs and certificates.  7. Watches of the store, the controllers, and the renewal of
+    certificates.  Stop in reverse.
     """
     pki = await asyncio.to_thread(_open_pki, options)
     async with contextlib.AsyncExitStack() as stack:
@@ -130,7 +139,8 @@ async def running(options: Options) -> AsyncIterator[Running]:
         path = options.kubeconfig or options.data_dir / "kubeconfig"
         await asyncio.to_thread(_write_credentials, options, pki, http.port)
         controllers = [run_in_process(assembled)] if options.controllers else []
-        await stack.enter_async_context(background(assembled.run(), *controllers))
+        renewal = _renew_certificates(options, http.port)
+        await stack.enter_async_context(background(assembled.run(), renewal, *controllers))
         _log.info(
             "API server is serving",
             extra={"url": url, "store": options.store_url or "sqlite://", "kubeconfig": str(path)},
@@ -191,18 +201,6 @@ def _read(path: Path, read: Callable[[Path], T]) -> T:
         raise BadConfig(f"{path}: {error.key}".rstrip(": "), error.reason) from error
 
 
-@contextlib.asynccontextmanager
-async def background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs endless coroutines besides the body; one that fails ends the body, and the end of the body cancels them."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(work) for work in works]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-
-
 def _open_pki(options: Options) -> Pki:
     """Opens the server's keys, with a certificate for every name and address of the server."""
     make_directory(options.data_dir, 0o700)
@@ -210,11 +208,16 @@ def _open_pki(options: Options) -> Pki:
     addresses = [str(options.service_network[1])]
     hosts = (options.host, *options.also)
     addresses += [host for host in hosts if not ipaddress.ip_address(host).is_unspecified]
-    return Pki.open(options.data_dir / "pki", names=[socket.gethostname()], ips=addresses)
+    return Pki.open(
+        options.data_dir / "pki",
+        names=[socket.gethostname()],
+        ips=addresses,
+        lifetime=options.certificate_lifetime,
+    )
 
 
 async def _listen(assembled: Assembled, pki: Pki, host: str, port: int) -> HttpServer:
-    context = tls.server_context(certificate=pki.serving_certificate, key=pki.serving_key, client_ca=pki.authority_path)
+    context = tls.ServingContext(pki.serving_certificate, pki.serving_key, pki.authority_path)
     handler = assembled.server.handle
     tap = tracing.tap(API_SERVER)
     return await http_server.serve(handler, host=host, port=port, ssl_context=context, tap=tap, callee=API_SERVER)
@@ -224,6 +227,28 @@ def _url_host(host: str) -> str:
     if ipaddress.ip_address(host).is_unspecified:
         return "[::1]" if ":" in host else "127.0.0.1"
     return f"[{host}]" if ":" in host else host
+
+
+async def _renew_certificates(options: Options, port: int) -> None:
+    """Replaces certificates before they expire; their users notice the new files.
+
+    The server's own is renewed when it expires soon; those of components, kubelets and the administrator, which a start
+    issues, in the middle of their lifetime.
+    """
+    lifetime = options.certificate_lifetime.total_seconds()
+    renew_at = time.time() + lifetime / 2
+    while True:
+        await asyncio.sleep(min(RENEWAL_CHECK, lifetime / 10))
+        try:
+            pki = await thread_to_completion(_open_pki, options)
+            if time.time() < renew_at:
+                continue
+            await thread_to_completion(_write_credentials, options, pki, port)
+        except (OSError, PkiError) as error:
+            _log.warning("cannot renew certificates", extra={"error": str(error)})
+            continue
+        renew_at = time.time() + lifetime / 2
+        _log.info("certificates were renewed", extra={"lifetime": str(options.certificate_lifetime)})
 
 
 def _write_credentials(options: Options, pki: Pki, port: int) -> None:
@@ -251,6 +276,6 @@ def _write_kubeconfig(identity: Identity, pki: Pki, url: str) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replaces a file atomically and durably, readable by its owner only."""
+    """Replaces a file atomically, readable by its owner only; without fsync, because every start writes it anew."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_durably(path, data)
+    replace_file(path, data)

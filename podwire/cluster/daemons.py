@@ -1,9 +1,11 @@
 """Runs a daemon until it ends or a signal arrives, with a garbage collector that does not delay requests."""
 
 import asyncio
+import contextlib
 import gc
 import signal
-from collections.abc import Awaitable, Collection
+from collections.abc import AsyncIterator, Awaitable, Collection, Coroutine
+from typing import Any
 
 import uvloop
 
@@ -43,3 +45,15 @@ def run_until_stopped(work: Awaitable[None], signals: Collection[signal.Signals]
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
+
+
+@contextlib.asynccontextmanager
+async def background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs endless coroutines besides the body; one that fails ends the body, and the end of the body cancels them."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in works]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()

@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+import ssl
+import time
 from collections.abc import AsyncIterator, Collection
 from http import HTTPStatus
 from pathlib import Path
@@ -35,16 +37,32 @@ async def kubelet_proxy(
 
     `hosts` are the addresses that the API server listens on.
     """
-    certificate, key = pki.issue_client(KUBELET_CLIENT)
-    access = Access(
-        server="https://kubelet",
-        ca=Pem(file=str(authority)) if authority else Pem(),
-        certificate=Pem(certificate.decode()),
-        key=Pem(key.decode()),
-        verify=authority is not None,
-    )
-    async with relays(credentials.ssl_context(access)) as relay:
+    async with relays(_Identity(pki, authority).context) as relay:
         yield KubeletProxy(relay, hosts)
+
+
+class _Identity:
+    """The client certificate: issued when it is needed for the first time, and anew in the middle of its lifetime."""
+
+    def __init__(self, pki: Pki, authority: Path | None) -> None:
+        self._pki = pki
+        self._authority = authority
+        self._renew_at = 0.0
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext | None:
+        if (now := time.time()) >= self._renew_at:
+            certificate, key = self._pki.issue_client(KUBELET_CLIENT)
+            access = Access(
+                server="https://kubelet",
+                ca=Pem(file=str(self._authority)) if self._authority else Pem(),
+                certificate=Pem(certificate.decode()),
+                key=Pem(key.decode()),
+                verify=self._authority is not None,
+            )
+            self._context = credentials.ssl_context(access)
+            self._renew_at = now + self._pki.lifetime.total_seconds() / 2
+        return self._context
 
 
 class KubeletProxy:

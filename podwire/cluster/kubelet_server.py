@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-import ssl
+import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from podwire.cluster.daemons import background
 from podwire.kubelet.ports import Cri, PodLister
 from podwire.kubelet.server import Host, KubeletMetrics, KubeletServer, Reviewer
 from podwire.protocols.k8sapi.client_side import Client
@@ -17,8 +18,12 @@ from podwire.transports.certificates import self_signed
 from podwire.transports.clock import SystemClock
 from podwire.transports.http_relay import relays
 
+_log = logging.getLogger("podwire.kubelet")
+
 GRACE = 0.5
 """Seconds for requests in flight when the server stops."""
+RENEW_SECONDS = 3600.0
+"""How often a self-signed certificate is looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +49,7 @@ async def serving(how: Serving, book: PodLister, cri: Cri, api: Client, meter: K
     """Serves while the context is open; gives the port. Raises OSError when the port is taken."""
     clock = SystemClock()
     context = await asyncio.to_thread(_context, how)
-    async with relays() as relay:
+    async with relays() as relay, background(_renew(how)):
         reviewer = Reviewer(api, how.node, clock)
         server = KubeletServer(Host(node=how.node, settings=how.settings), book, cri, relay, reviewer, meter, clock)
         with contextlib.closing(server):
@@ -55,9 +60,23 @@ async def serving(how: Serving, book: PodLister, cri: Cri, api: Client, meter: K
                 await http.close(GRACE)
 
 
-def _context(how: Serving) -> ssl.SSLContext:
+def _context(how: Serving) -> tls.ServingContext:
     if how.certificate is not None:
         certificate, key = how.certificate, how.key or how.certificate
     else:
-        certificate = key = self_signed(how.root / "pki/kubelet.pem", how.node, how.node_ips)
-    return tls.server_context(certificate, key, how.client_ca.file or None, client_ca_data=how.client_ca.text or None)
+        certificate = key = _own_certificate(how)
+    return tls.ServingContext(certificate, key, how.client_ca.file or None, client_ca_data=how.client_ca.text or None)
+
+
+def _own_certificate(how: Serving) -> Path:
+    return self_signed(how.root / "pki/kubelet.pem", how.node, how.node_ips)
+
+
+async def _renew(how: Serving) -> None:
+    """Replaces the self-signed certificate before it expires; one that the operator names is theirs to replace."""
+    while how.certificate is None:
+        await asyncio.sleep(RENEW_SECONDS)
+        try:
+            await asyncio.to_thread(_own_certificate, how)
+        except OSError as error:
+            _log.warning("cannot renew serving certificate", extra={"error": str(error)})

@@ -137,7 +137,8 @@ objects anyway."""
 
 
 def _lists_replaced(body: bytes, name: bytes) -> bytes | None:
-    parts, end, start = [], 0, body.find(name)
+    parts: list[bytes] = []
+    end, start = 0, body.find(name)
     while start >= 0:
         key = body[start : start + _KEY]
         text, hidden_text = _lists.get(key, (b"", b""))

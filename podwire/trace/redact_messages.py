@@ -96,7 +96,7 @@ def _step(owner: str, field: FieldDescriptor) -> _Hide:
     is_map = inner is not None and inner.GetOptions().map_entry
     if name == "annotations" and is_map:
         return _hide_annotations
-    if name in FIELDS.get(owner, ()):
+    if name in FIELDS.get(owner, ()) or inner is None:
         if is_map:
             return _hide_values
         if field.is_repeated:

@@ -1,4 +1,4 @@
-"""Client credentials from files: kubeconfigs, keys, and tokens that are rotated while we run."""
+"""Client credentials from files: kubeconfigs, keys and tokens, which others rotate while we run."""
 
 import os
 import ssl
@@ -70,14 +70,47 @@ class TokenFile:
         self._token = ""
 
     def __call__(self) -> str:
-        try:
-            status = Path(self._path).stat()
-        except FileNotFoundError:
+        version = _version(self._path)
+        if version is None:
             return self._token  # being rotated; the previous token stays valid for a while
-        version = (status.st_ino, status.st_mtime_ns, status.st_size)
         if version != self._version:
             self._token, self._version = _read(self._path, self._path, "token").strip(), version
         return self._token
+
+
+class CredentialFiles:
+    """The files that an access is from: a kubeconfig and the certificates that it names. Others rotate them."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._versions = self._look()
+
+    def changed(self) -> Access | None:
+        """Returns the new access once after each change. Raises BadKubeconfig, and again until the files are usable."""
+        versions = self._look()
+        if versions == self._versions or None in versions.values():  # missing: being rotated
+            return None
+        access = load(self._access.file, context=self._access.context) if self._access.file else self._access
+        ssl_context(access)
+        self._access = access
+        self._versions = versions if self._paths() == versions.keys() else self._look()
+        return access
+
+    def _look(self) -> dict[str, tuple[int, int, int] | None]:
+        return {path: _version(path) for path in self._paths()}
+
+    def _paths(self) -> set[str]:
+        access = self._access
+        return {path for path in (access.file, access.certificate.file, access.key.file, access.ca.file) if path}
+
+
+def _version(path: str) -> tuple[int, int, int] | None:
+    """Returns a value that changes with the content of a file; None while it is missing."""
+    try:
+        status = Path(path).stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _text(pem: Pem, field: str) -> str:

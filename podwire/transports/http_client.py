@@ -5,8 +5,11 @@ Proxies and passwords from the environment are ignored.
 
 import asyncio
 import contextlib
+import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import ssl
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,9 +19,11 @@ from yarl import URL
 from podwire.interfaces import Tap
 from podwire.protocols.k8sapi.client_side import Http, Incoming, Interrupted, Reply, Unreachable
 from podwire.protocols.k8sapi.client_side.http import Query
-from podwire.protocols.k8sapi.kubeconfig import Access
-from podwire.transports.credentials import ssl_context, token_source
+from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig
+from podwire.transports.credentials import CredentialFiles, ssl_context, token_source
 from podwire.transports.tapped_http import TappedHttp
+
+log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 10.0
 
@@ -28,6 +33,9 @@ IDLE_SECONDS = 30.0
 MAX_IN_FLIGHT = 8
 """Requests in flight; others wait for an open connection, which is faster than another handshake. Streams do not
 count."""
+
+CHECK_SECONDS = 1.0
+"""How often a client looks for new credentials; only when it sends requests."""
 
 SILENCE_SECONDS = 30
 """A server that acknowledges nothing for this long is considered dead."""
@@ -39,29 +47,57 @@ async def connect(
 ) -> AsyncIterator[Http]:
     """Yields a client for this server and identity. Nothing is sent before the first request.
 
-    A tap receives every request; its caller is the user agent.
+    When the files of the access change, as at a rotation of certificates, later requests use the new ones. A tap
+    receives every request; its caller is the user agent.
     """
-    connector = aiohttp.TCPConnector(
-        limit=0, ssl=ssl_context(access) or True, keepalive_timeout=IDLE_SECONDS, socket_factory=keepalive_socket
-    )
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS, socket_factory=keepalive_socket)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     # Compressing the answers of a near server costs more than it saves, and would delay the frames of a watch.
     headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
+    credentials = _Credentials(access)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers) as session:
-        client = HttpClient(session, access.server, token_source(access), access.server_name)
+        client = HttpClient(session, credentials)
         yield client if tap is None else TappedHttp(client, tap, caller=user_agent, callee=callee)
+
+
+class _Credentials:
+    """The server and the identity of a client, as its files have them now.
+
+    A connection is used only by requests with the context with which it was made. So a new context means new
+    connections, and the old ones are closed when they have been idle for a while.
+    """
+
+    def __init__(self, access: Access) -> None:
+        """Raises BadKubeconfig."""
+        self._files = CredentialFiles(access)
+        self._checked = time.monotonic()
+        self._use(access)
+
+    def _use(self, access: Access) -> None:
+        self.context: ssl.SSLContext | bool = ssl_context(access) or True
+        self.server = access.server
+        self.server_name = access.server_name or None
+        self.token = token_source(access)
+
+    def refresh(self) -> None:
+        """Looks at the files, at most once a second; keeps what it has when the new ones are not usable."""
+        now = time.monotonic()
+        if now - self._checked < CHECK_SECONDS:
+            return
+        self._checked = now
+        try:
+            if (access := self._files.changed()) is not None:
+                self._use(access)
+        except BadKubeconfig as error:
+            log.warning("cannot use new credentials", extra={"error": str(error)})
 
 
 class HttpClient:
     """Implements podwire.protocols.k8sapi.client_side.Http."""
 
-    def __init__(
-        self, session: aiohttp.ClientSession, server: str, token: Callable[[], str], server_name: str = ""
-    ) -> None:
+    def __init__(self, session: aiohttp.ClientSession, credentials: _Credentials) -> None:
         self._session = session
-        self._server = server
-        self._token = token
-        self._server_name = server_name or None
+        self._credentials = credentials
         self._in_flight = asyncio.Semaphore(MAX_IN_FLIGHT)
 
     async def request(
@@ -80,17 +116,20 @@ class HttpClient:
     def _send(
         self, method: str, path: str, query: Query, headers: Mapping[str, str] | None, body: bytes
     ) -> Any:  # aiohttp's request context: awaitable and an async context manager
+        credentials = self._credentials
+        credentials.refresh()
         sent = dict(headers or {})
-        if token := self._token():
+        if token := credentials.token():
             sent["Authorization"] = f"Bearer {token}"
-        url = f"{self._server}{path}?{urlencode(query)}" if query else f"{self._server}{path}"
+        url = f"{credentials.server}{path}?{urlencode(query)}" if query else f"{credentials.server}{path}"
         return self._session.request(
             method,
             URL(url, encoded=True),
             headers=sent,
             data=body or None,
             allow_redirects=False,
-            server_hostname=self._server_name,
+            ssl=credentials.context,
+            server_hostname=credentials.server_name,
         )
 
 

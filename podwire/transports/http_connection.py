@@ -7,7 +7,9 @@ it are ever taken for a request (request smuggling).
 
 import asyncio
 import logging
+import math
 import socket
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -59,6 +61,7 @@ class Connection(web.RequestHandler):
         "_taken",
         "address",
         "certificate",
+        "certificate_end",
         "handshake",
         "last_used",
         "network",
@@ -88,13 +91,18 @@ class Connection(web.RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
         self._taken: Wire | None = None
         self.certificate: Certificate | None = None
+        self.certificate_end = math.inf
+        """When the client certificate ceases to be valid, in seconds since the epoch."""
         self.wire: asyncio.Transport | None = None
         """A second reference: aiohttp clears `transport` before the last bytes are sent."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.wire = self.transport
-        self.certificate = subject(transport.get_extra_info("peercert"))
+        presented = transport.get_extra_info("peercert")
+        self.certificate = subject(presented)
+        if presented:
+            self.certificate_end = ssl.cert_time_to_seconds(presented["notAfter"])
         if self.certificate is not None:
             self._connections.trust(self)
         _detect_dead_peer(transport.get_extra_info("socket"), self._limits.silence_seconds)

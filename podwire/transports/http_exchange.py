@@ -6,6 +6,7 @@ Every exception of a handler becomes a Status, never a traceback.
 import asyncio
 import gzip
 import logging
+import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -68,6 +69,8 @@ class Exchanges:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = connection_of(request)
         connection.used()
+        if connection.certificate_end < time.time():  # as upstream: checked with every request, not only once
+            return closing(ApiError(Reason.UNAUTHORIZED, "Unauthorized"))
         try:
             asked = self._read_head(request, connection)
         except ApiError as error:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -35,12 +35,14 @@ HEAD_SECONDS = 30.0
 CHUNK = 64 * 1024
 
 
+Contexts = Callable[[], ssl.SSLContext | None]
+"""Returns the TLS context for the next request: its credentials and its trust; None for the system's trust."""
+
+
 @contextlib.asynccontextmanager
-async def relays(
-    context: ssl.SSLContext | None = None, *, head_seconds: float = HEAD_SECONDS
-) -> AsyncIterator["Relay"]:
-    """Yields a relay whose credentials and trust are those of `context`."""
-    connector = aiohttp.TCPConnector(limit=0, ssl=context or True, socket_factory=keepalive_socket)
+async def relays(context: Contexts = lambda: None, *, head_seconds: float = HEAD_SECONDS) -> AsyncIterator["Relay"]:
+    """Yields a relay. A connection is used only by requests with the context with which it was made."""
+    connector = aiohttp.TCPConnector(limit=0, socket_factory=keepalive_socket)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     headers = {"User-Agent": "podwire", "Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(
@@ -55,7 +57,7 @@ class Relay:
     def __init__(
         self,
         session: aiohttp.ClientSession,
-        context: ssl.SSLContext | None = None,
+        context: Contexts = lambda: None,
         head_seconds: float = HEAD_SECONDS,
     ) -> None:
         self._session = session
@@ -67,7 +69,11 @@ class Relay:
         with self._backend_errors(f'{method.capitalize()} "{url}"', url):
             async with asyncio.timeout(self._head_seconds):
                 response = await self._session.request(
-                    method, URL(url, encoded=True), data=body or None, allow_redirects=False
+                    method,
+                    URL(url, encoded=True),
+                    data=body or None,
+                    allow_redirects=False,
+                    ssl=self._context() or True,
                 )
         content_type = response.headers.get("Content-Type", "text/plain")
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
@@ -93,7 +99,7 @@ class Relay:
                 if spdy:
                     far = await spdy_client.dial(url, spdy, seconds=self._head_seconds)
                 else:
-                    far = await dial(self._session, url, PROTOCOLS, seconds=self._head_seconds)
+                    far = await dial(self._session, url, PROTOCOLS, self._context(), seconds=self._head_seconds)
         except HandshakeRefused as refusal:
             return Response(status=refusal.status, body=refusal.body, content_type=refusal.content_type)
         if not far.protocol:
@@ -114,7 +120,7 @@ class Relay:
         versions = within or upgrading.versions(asked.headers)
         try:
             with self._backend_errors("error dialing backend", url):
-                far = await http_upgrade_client.dial(url, versions, seconds=self._head_seconds, context=self._context)
+                far = await http_upgrade_client.dial(url, versions, seconds=self._head_seconds, context=self._context())
         except HandshakeRefused as refusal:
             return Response(status=refusal.status, body=refusal.body, content_type=refusal.content_type)
         if within:

@@ -19,6 +19,7 @@ from podwire.transports.http_connection import Connection, HttpLimits
 from podwire.transports.http_connections import Connections
 from podwire.transports.http_exchange import Exchanges
 from podwire.transports.tapped_http import tapped_handler
+from podwire.transports.tls import ServingContext
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ async def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
-    ssl_context: ssl.SSLContext | None = None,
+    ssl_context: ssl.SSLContext | ServingContext | None = None,
     limits: HttpLimits | None = None,
     tap: Tap | None = None,
     callee: str = "podwire",
@@ -55,7 +56,11 @@ class HttpServer:
     """A listening server. The owner closes it."""
 
     def __init__(
-        self, handler: Handler, listener: socket.socket, ssl_context: ssl.SSLContext | None, limits: HttpLimits
+        self,
+        handler: Handler,
+        listener: socket.socket,
+        ssl_context: ssl.SSLContext | ServingContext | None,
+        limits: HttpLimits,
     ) -> None:
         self._listener = listener
         self._ssl = ssl_context
@@ -144,7 +149,7 @@ class HttpServer:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 peer,
-                ssl=self._ssl,
+                ssl=self._ssl.current() if isinstance(self._ssl, ServingContext) else self._ssl,
                 ssl_handshake_timeout=self._limits.head_seconds if self._ssl else None,
             )
         except OSError as error:  # ssl.SSLError and the handshake's time-out are OSErrors too

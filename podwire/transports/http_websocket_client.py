@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Iterable
 
 import aiohttp
@@ -64,7 +65,14 @@ async def raise_for_refusal(response: aiohttp.ClientResponse) -> None:
         raise HandshakeRefused(response.status, response.content_type, body)
 
 
-async def dial(session: aiohttp.ClientSession, url: str, protocols: Iterable[str], *, seconds: float) -> FarSocket:
+async def dial(
+    session: aiohttp.ClientSession,
+    url: str,
+    protocols: Iterable[str],
+    context: ssl.SSLContext | None = None,
+    *,
+    seconds: float,
+) -> FarSocket:
     """Opens a WebSocket to this URL. Raises HandshakeRefused, aiohttp's errors, and TimeoutError."""
     async with asyncio.timeout(seconds):
         response = await session.ws_connect(
@@ -72,5 +80,6 @@ async def dial(session: aiohttp.ClientSession, url: str, protocols: Iterable[str
             protocols=tuple(protocols),
             timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
             max_msg_size=MAX_MESSAGE,
+            ssl=context or True,
         )
     return FarSocket(response)

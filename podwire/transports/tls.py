@@ -3,10 +3,18 @@
 Both speak TLS 1.2 or newer and HTTP/1.1 only.
 """
 
+import logging
 import os
 import ssl
+import time
+from functools import partial
+
+log = logging.getLogger(__name__)
 
 Path = str | os.PathLike[str]
+
+CHECK_SECONDS = 1.0
+"""How often a server looks for a new certificate."""
 
 
 def server_context(
@@ -24,6 +32,38 @@ def server_context(
         context.load_verify_locations(client_ca, cadata=client_ca_data)
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
+
+
+class ServingContext:
+    """The context of a server whose certificate is replaced on the disk while it serves.
+
+    A key is replaced before its certificate, in two steps: a context is made from both and taken only if they fit.
+    """
+
+    def __init__(
+        self, certificate: Path, key: Path, client_ca: Path | None = None, *, client_ca_data: str | None = None
+    ) -> None:
+        """Raises OSError, of which ssl.SSLError is one."""
+        self._make = partial(server_context, certificate, key, client_ca, client_ca_data=client_ca_data)
+        self._files = (certificate, key)
+        self._versions = self._look()
+        self._context = self._make()
+        self._checked = time.monotonic()
+
+    def current(self) -> ssl.SSLContext:
+        """Returns the context for the next connection; looks at the files at most once a second."""
+        now = time.monotonic()
+        if now - self._checked >= CHECK_SECONDS:
+            self._checked = now
+            try:
+                if (versions := self._look()) != self._versions:
+                    self._context, self._versions = self._make(), versions
+            except OSError as error:  # being replaced
+                log.warning("cannot use new serving certificate", extra={"error": str(error)})
+        return self._context
+
+    def _look(self) -> list[tuple[int, int]]:
+        return [(status.st_ino, status.st_mtime_ns) for status in map(os.stat, self._files)]
 
 
 def client_context(

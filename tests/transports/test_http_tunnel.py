@@ -208,7 +208,7 @@ async def test_a_relay_passes_on_rejections_and_reports_an_unreachable_backend(r
 
 async def test_tls_to_a_plain_server_fails(served):
     url = (await served(echoing)).replace("http:", "https:")
-    async with relays(ssl.create_default_context()) as relay:
+    async with relays(ssl.create_default_context) as relay:
         with pytest.raises(ApiError, match="error dialing backend: tls: "):
             await relay.tunnel(url, asked(upgrade=SPDY))
 

@@ -4,7 +4,7 @@
     ca.key          P-256; signs the two below and every client certificate
     ca.crt          10 years
     apiserver.key   P-256
-    apiserver.crt   1 year; renewed at the start when it expires soon or its names have changed
+    apiserver.crt   1 year; renewed when it expires soon, or its names have changed
     sa.key          P-256; signs service-account tokens
 
 Crash order: a key is written before the certificate that is made from it, and each file is replaced atomically. A crash
@@ -75,10 +75,20 @@ class Pki:
     100 ms to generate against 0.02, and a signature 0.27 ms against 0.02. Verification is the slower side (0.07 ms), so
     it is cached.
     """
+    lifetime: timedelta = CERTIFICATE_LIFETIME
+    """Of all certificates but the authority's."""
 
     @classmethod
-    def open(cls, directory: Path, *, names: list[str], ips: list[str], now: datetime | None = None) -> Self:
-        """Reads the directory and creates what is missing. Raises PkiError."""
+    def open(
+        cls,
+        directory: Path,
+        *,
+        names: list[str],
+        ips: list[str],
+        now: datetime | None = None,
+        lifetime: timedelta = CERTIFICATE_LIFETIME,
+    ) -> Self:
+        """Reads the directory and creates what is missing or expires soon. Raises PkiError."""
         now = now or datetime.now(UTC)
         with _locked(directory):
             _check_format(directory)
@@ -88,6 +98,7 @@ class Pki:
                 authority=authority,
                 authority_key=key,
                 account_key=_key(directory / "sa.key"),
+                lifetime=lifetime,
             )
             pki._ensure_serving(_required_names(names, ips), now)
         return pki
@@ -154,7 +165,7 @@ class Pki:
         except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
             return False
         # A certificate cannot be valid for longer than the authority.
-        lasting = min(now + RENEW_BEFORE, self.authority.not_valid_after_utc)
+        lasting = min(now + min(RENEW_BEFORE, self.lifetime / 2), self.authority.not_valid_after_utc)
         return (
             current.public_key() == key.public_key()
             and current.not_valid_before_utc <= now
@@ -173,7 +184,7 @@ class Pki:
         identifier = self.authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         builder = (
             _builder(subject, self.authority.subject, key, now - BACKDATE)
-            .not_valid_after(min(now + CERTIFICATE_LIFETIME, self.authority.not_valid_after_utc))
+            .not_valid_after(min(now + self.lifetime, self.authority.not_valid_after_utc))
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)

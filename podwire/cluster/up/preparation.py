@@ -3,10 +3,13 @@
 import contextlib
 import socket
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from podwire.apiserver.identity.pki import CERTIFICATE_LIFETIME
 from podwire.cluster.hardware import node_setup
 from podwire.cluster.hardware.profile import Profile
 from podwire.cluster.up import conflist, host_network, node_mounts, node_routes, placement, state
@@ -16,12 +19,14 @@ from podwire.cluster.up.nodes import Node, objection, planned
 from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.cluster.up.slots import Slot, collisions
 from podwire.cluster.up.state import NodeRecord, State
-from podwire.dradriver.config import Config as NetworkDriver
 from podwire.linux.errors import NoSuchLink, UntrustedPath
 from podwire.linux.fs.trust import check_files, make_directory
 from podwire.linux.net.network import KernelNetwork
 from podwire.runtime.cni import CheckSettings
 from podwire.runtime.cni.check import DEFAULT_SETTINGS
+
+if TYPE_CHECKING:
+    from podwire.dradriver.config import Config as NetworkDriver
 
 
 class Refused(Exception):
@@ -40,10 +45,12 @@ class UpOptions:
     """CNI checks by our runtime. Not saved: each start may choose."""
     otlp: str = ""
     """URL of an OpenTelemetry collector; not saved either."""
-    network_driver: NetworkDriver | None = None
+    network_driver: "NetworkDriver | None" = None
     """Configuration of a network driver on each node; None for no driver. Not saved either."""
     encryption_config: Path | None = None
     """An EncryptionConfiguration for the API server. Not saved either: the store says which key is missing."""
+    certificate_lifetime: timedelta = CERTIFICATE_LIFETIME
+    """Not saved either: a start issues all certificates anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +66,9 @@ class Prepared:
     """Addresses of a node on the host itself."""
     checking: CheckSettings = DEFAULT_SETTINGS
     otlp: str = ""
-    network_driver: NetworkDriver | None = None
+    network_driver: "NetworkDriver | None" = None
     encryption_config: Path | None = None
+    certificate_lifetime: timedelta = CERTIFICATE_LIFETIME
 
     @property
     def slot(self) -> Slot:
@@ -105,6 +113,7 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
         otlp=wanted.otlp,
         network_driver=wanted.network_driver,
         encryption_config=wanted.encryption_config,
+        certificate_lifetime=wanted.certificate_lifetime,
     )
     closed = host_network.to_forward(ipv6=ipv6)
     claims.note_forwarding(closed)  # recorded first: a crash in between leaves nothing on

@@ -7,7 +7,7 @@ import base64
 import binascii
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -56,6 +56,10 @@ class Access:
     verify: bool = True
     server_name: str = ""
     """The name that the server's certificate must have, when it is not the host of `server`."""
+    file: str = field(default="", compare=False)
+    """The kubeconfig; read anew whenever it changes. Empty: there is none."""
+    context: str = field(default="", compare=False)
+    """The context of the kubeconfig; empty: its current one."""
 
 
 _REFUSED_USER = {
@@ -91,7 +95,8 @@ def parse(text: str, *, file: str, context: str = "") -> Access:
     user = config.entry("users", "user", user_name) if user_name else {}
     config.refuse(cluster, _REFUSED_CLUSTER, f"clusters[{cluster_name}].cluster")
     config.refuse(user, _REFUSED_USER, f"users[{user_name}].user")
-    return _access(config, chosen, cluster, user, names=(name, cluster_name, user_name))
+    access = _access(config, chosen, cluster, user, names=(name, cluster_name, user_name))
+    return replace(access, file=file, context=context)
 
 
 def _access(
