@@ -226,7 +226,7 @@ def test_project_dependencies_equal_the_runtime_requirements():
 def test_both_lock_files_are_complete_and_agree():
     runtime, development = locked("runtime.lock"), locked("dev.lock")
     for required, lock in ((requirements("runtime.in"), runtime), (requirements("dev.in"), development)):
-        assert {re.split("[=<>~!]", line)[0].lower() for line in required} <= set(lock)
+        assert {re.split("[=<>~!;]", line)[0].lower() for line in required} <= set(lock)
     assert {name: development.get(name) for name in runtime} == runtime
 
 
@@ -238,7 +238,7 @@ def test_every_locked_package_has_a_hash():
 
 def test_the_page_on_dependencies_names_each():
     text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
-    names = {re.split("[=<>~!]", line)[0] for line in requirements("runtime.in") | requirements("dev.in")}
+    names = {re.split("[=<>~!;]", line)[0] for line in requirements("runtime.in") | requirements("dev.in")}
     assert {name for name in names if f"`{name}`" not in text} == set()
 
 

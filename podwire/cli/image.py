@@ -1,18 +1,26 @@
-"""`podwire image`: images of this machine, imported from archives or built here."""
+"""`podwire image`: images of this machine, pulled from registries, imported from archives or built here."""
 
 import argparse
+import asyncio
 import json
 import shlex
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from podwire.cli.main import UserError
+from podwire.cluster.registries import DIRECTORY, hosts_finder, registry_client
 from podwire.linux.fs.trust import check_directory
-from podwire.runtime.images import Image, ImageError, Images
+from podwire.protocols.distribution import docker_config
+from podwire.runtime.images import Image, ImageError, Images, references
 from podwire.runtime.images.build import BUSYBOX, ROOT_REFERENCE, archive_root, build_root
+from podwire.runtime.images.pull import Puller, Transfer
+from podwire.runtime.images.registry import ANONYMOUS
 
 STORE = Path("var/lib/podwire/images")
+DOCKER_CONFIG = Path("~/.docker/config.json")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +28,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", help="List images")
     listing.add_argument("image", nargs="?", default="", help="only this name, repository or id")
     taking = verbs.add_parser("import", help="Import an OCI image layout or the output of `docker save`")
-    taking.add_argument("archive", type=Path, help="directory or tar file, plain or gzip")
+    taking.add_argument("archive", type=Path, help="directory or tar file, plain, gzip or zstd")
     taking.add_argument("--name", default="", help="name of the image, instead of the one in the archive")
+    pulling = verbs.add_parser("pull", help="Pull images from their registries")
+    pulling.add_argument("image", nargs="+", help="name, as in a pod: REGISTRY/PATH:TAG or REGISTRY/PATH@DIGEST")
+    pulling.add_argument(
+        "--docker-config", type=Path, metavar="FILE",
+        help="logins of registries, as `docker login` writes them (default: ~/.docker/config.json, if there is one)",
+    )  # fmt: skip
     removing = verbs.add_parser("remove", help="Remove images with all their names")
     removing.add_argument("image", nargs="+", help="name or id")
     building = verbs.add_parser("build-root", help="Build an image from this host's static busybox")
@@ -38,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     building.add_argument(
         "--archive", type=Path, metavar="FILE", help="write an archive for any runtime, instead of storing the image"
     )
-    for verb in (listing, taking, removing, building):
+    for verb in (listing, taking, pulling, removing, building):
         verb.add_argument(
             "--prefix",
             type=Path,
@@ -76,6 +90,56 @@ def _import(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
     return images.import_archive(arguments.archive, name=arguments.name)
 
 
+def _pull(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
+    """Pulls one image after the other, with a line of progress on standard error."""
+    config = arguments.docker_config or DOCKER_CONFIG.expanduser()
+    logins: Mapping[str, Mapping[str, Any]] = {}
+    if arguments.docker_config or config.is_file():
+        try:
+            logins = docker_config.parse_config(config.read_bytes())
+        except docker_config.BadConfig as error:
+            raise UserError(f"{config}: {error}") from error
+
+    async def pull_all() -> list[Image]:
+        async with registry_client() as http:
+            puller = Puller(images, http, hosts_finder(arguments.prefix / DIRECTORY))
+            try:
+                return [await pull_one(puller, name) for name in arguments.image]
+            finally:
+                puller.close()
+
+    async def pull_one(puller: Puller, name: str) -> Image:
+        fitting = docker_config.matching(references.parse(name).repository, logins.items())
+        line = ProgressLine(name)
+        try:
+            return await puller.pull(name, fitting[0] if fitting else ANONYMOUS, line.show)
+        finally:
+            line.end()
+
+    return asyncio.run(pull_all())
+
+
+class ProgressLine:
+    """One line on a terminal that says how far a pull is; nothing where standard error is a file."""
+
+    def __init__(self, name: str, seconds: float = 0.1) -> None:
+        self._name = name
+        self._seconds = seconds
+        self._shown = 0.0
+        self._wanted = sys.stderr.isatty()
+
+    def show(self, transfer: Transfer) -> None:
+        if self._wanted and time.monotonic() - self._shown >= self._seconds:
+            self._shown = time.monotonic()
+            layers = f"{transfer.layers_done} of {transfer.layers} layers"
+            done = f"{transfer.bytes_done / 1e6:.1f} of {transfer.bytes / 1e6:.1f} MB"
+            print(f"\r{self._name}: {layers}, {done}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._shown:
+            print(file=sys.stderr)
+
+
 def _remove(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
     """Returns the removed images; removes none if one of them does not exist."""
     found = {}
@@ -93,7 +157,7 @@ def _build_root(images: Images, arguments: argparse.Namespace) -> Sequence[Image
     return [build_root(images, arguments.name, arguments.busybox, arguments.words)]
 
 
-_VERBS = {"list": _list, "import": _import, "remove": _remove, "build-root": _build_root}
+_VERBS = {"list": _list, "import": _import, "pull": _pull, "remove": _remove, "build-root": _build_root}
 
 
 def _as_json(image: Image) -> dict[str, Any]:

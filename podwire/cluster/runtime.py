@@ -17,6 +17,7 @@ from podwire.cluster.nri import Nri as BuiltNri
 from podwire.cluster.nri import Options as Nri
 from podwire.cluster.nri import build as build_nri
 from podwire.cluster.nri import settings as nri_settings
+from podwire.cluster.registries import DIRECTORY, hosts_finder, registry_client
 from podwire.durable.files import private_directory
 from podwire.durable.locks import FileLock, LockHeld, lock_file
 from podwire.interfaces import Clock
@@ -41,6 +42,7 @@ from podwire.runtime.cri.image_service import ImageService
 from podwire.runtime.cri.runtime_service import RuntimeService
 from podwire.runtime.cri.stats import Stats
 from podwire.runtime.images import Images
+from podwire.runtime.images.pull import Puller
 from podwire.runtime.records import ContainerRecord, LostRecords, SandboxRecord, open_records
 from podwire.runtime.sandboxes.kernel import SandboxKernel
 from podwire.runtime.sandboxes.lifecycle import Sandboxes
@@ -169,7 +171,10 @@ async def running(options: Options) -> AsyncIterator[Running]:
         streaming = await http_server.serve(streaming_server.handle, host="127.0.0.1", port=0)
         stack.push_async_callback(streaming.close, GRACE)
         streaming_server.base_url = f"http://127.0.0.1:{streaming.port}"
-        handlers = {**service.handlers(), **ImageService(parts.images, parts.clock).handlers()}
+        http = await stack.enter_async_context(registry_client())
+        puller = Puller(parts.images, http, hosts_finder(options.prefix / DIRECTORY))
+        stack.callback(puller.close)
+        handlers = {**service.handlers(), **ImageService(parts.images, puller, parts.clock).handlers()}
         server = await grpc_server.serve(
             options.socket, methods.ALL, handlers, tap=tracing.cri_tap(), caller=KUBELET, callee=RUNTIME
         )

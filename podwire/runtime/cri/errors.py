@@ -10,11 +10,13 @@ from podwire.protocols.grpc_status import (
     Internal,
     InvalidArgument,
     NotFound,
+    PermissionDenied,
     ResourceExhausted,
     RpcError,
+    Unavailable,
 )
 from podwire.runtime.images import ImageError
-from podwire.runtime.images.errors import AmbiguousImage, BadReference, ImageInUse, NoSuchImage, StoreFull
+from podwire.runtime.images.errors import AmbiguousImage, BadReference, ImageInUse, NoSuchImage, PullFailed, StoreFull
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -30,6 +32,9 @@ _IMAGES: dict[type[ImageError], type[RpcError]] = {
 
 def rpc_error(error: ImageError | OSError) -> RpcError:
     """Returns the error for the caller. A full disk is temporary; other errors of the kernel are internal."""
+    if isinstance(error, PullFailed):
+        kind = NotFound if error.missing else PermissionDenied if error.denied else Unavailable
+        return kind(f"failed to pull image: {error}")
     if isinstance(error, ImageError):
         return _IMAGES.get(type(error), Internal)(f"image: {error}")
     named = from_oserror(error, "use the disk")

@@ -1,14 +1,18 @@
-"""The ImageService of CRI. Images come by import; there is no registry to pull from."""
+"""The ImageService of CRI."""
 
 import asyncio
+import base64
+import binascii
 from dataclasses import dataclass
 
 from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.distribution import Login
 from podwire.protocols.grpc_methods import Handler, UnaryHandler
-from podwire.protocols.grpc_status import InvalidArgument, NotFound
+from podwire.protocols.grpc_status import InvalidArgument
 from podwire.runtime.cri.errors import translate_errors
 from podwire.runtime.images import Image, Images
+from podwire.runtime.images.pull import Puller
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,7 @@ class ImageService:
     """Handlers by the calls' bare names."""
 
     images: Images
+    puller: Puller
     clock: Clock
 
     def handlers(self) -> dict[str, Handler]:
@@ -45,13 +50,10 @@ class ImageService:
         return pb.RemoveImageResponse()
 
     async def pull_image(self, request: pb.PullImageRequest) -> pb.PullImageResponse:
-        """Succeeds for an image that exists; others would have to come from a registry."""
-        image = await self._find(request.image)
-        if image is None:
-            raise NotFound(
-                f"image.image: {request.image.image!r} is not on this node, and podwire does not pull from registries; "
-                "import it with `podwire image import FILE`"
-            )
+        """Asks the registry anew each time; an image that was imported here is returned as it is."""
+        if not request.image.image:
+            raise InvalidArgument("image.image: must be given")
+        image = await self.puller.pull(request.image.image, _login(request.auth))
         return pb.PullImageResponse(image_ref=image.id)
 
     async def image_fs_info(self, _request: pb.ImageFsInfoRequest) -> pb.ImageFsInfoResponse:
@@ -65,6 +67,20 @@ class ImageService:
         if not spec.image:
             raise InvalidArgument("image.image: must be given")
         return await asyncio.to_thread(self.images.status, spec.image)
+
+
+def _login(auth: pb.AuthConfig) -> Login:
+    """Returns the credentials of a request. `auth` is base64 of user:password, as Docker's files have it."""
+    username, password = auth.username, auth.password
+    if auth.auth:
+        try:
+            username, colon, password = base64.b64decode(auth.auth, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            colon = ""
+        if not colon:
+            raise InvalidArgument("auth.auth: must be base64 of user:password")
+        password = password.rstrip("\0")
+    return Login(username, password, auth.identity_token, auth.registry_token)
 
 
 def image_message(image: Image) -> pb.Image:

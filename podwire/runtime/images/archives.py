@@ -1,4 +1,4 @@
-"""An archive of images as named files: a directory, a tar, or a tar in gzip; nothing is unpacked to look into it."""
+"""An archive of images as named files: a directory or a tar, plain or compressed. Looking into it unpacks nothing."""
 
 import contextlib
 import io
@@ -14,7 +14,7 @@ from podwire.runtime.images import tar
 from podwire.runtime.images.documents import check_compression
 from podwire.runtime.images.errors import BadImage, OverLimit
 from podwire.runtime.images.limits import Budget, Limits
-from podwire.runtime.images.streams import CHUNK, Gunzip, Pieces, compression
+from podwire.runtime.images.streams import CHUNK, Decompressed, Pieces, compression
 from podwire.runtime.images.tar import Kind
 
 _LINKS = 8
@@ -42,7 +42,7 @@ def read_document(archive: Archive, name: str, limits: Limits) -> bytes:
 
 @contextlib.contextmanager
 def opened(path: Path, scratch: Path, limits: Limits) -> Iterator[Archive]:
-    """Open an archive; one in gzip is first unpacked to the file `scratch`. Raises BadImage."""
+    """Open an archive; a compressed one is first unpacked to the file `scratch`. Raises BadImage."""
     descriptor = os.open(path, _READ)
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -67,7 +67,7 @@ def _plain(file: BinaryIO, scratch: Path, limits: Limits) -> Iterator[BinaryIO]:
         yield file
         return
     budget = Budget(limits)
-    unpacked = Gunzip(file, limits, "archive")
+    unpacked = Decompressed(file, packed, limits, "archive")
     with scratch.open("x+b", buffering=0) as plain:
         while chunk := unpacked.read(CHUNK):
             budget.take_data("archive", len(chunk))

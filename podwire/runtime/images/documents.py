@@ -164,8 +164,8 @@ def check_manifest(document: Document, limits: Limits, field: str) -> tuple[Desc
 
 
 def check_compression(name: str, field: str) -> None:
-    if name not in ("", "gzip"):
-        raise BadImage(field, f"{name} is not supported; gzip and plain tars are")
+    if name not in ("", "gzip", "zstd"):
+        raise BadImage(field, f"{name} is not supported; gzip, zstd and plain tars are")
 
 
 def check_layer_count(count: int, limits: Limits, field: str) -> None:

@@ -7,6 +7,7 @@ ImageError
 ├── AmbiguousImage     a short id that several images share
 ├── NoSuchImage        an image that does not exist
 ├── ImageInUse         containers run from it
+├── PullFailed         no host of the registry gave the image; says which and why
 └── StoreFull          the disk is full; nothing was stored
 """
 
@@ -59,3 +60,12 @@ class ImageInUse(ImageError):
 
 class StoreFull(ImageError):
     pass
+
+
+class PullFailed(ImageError):
+    """`missing`: the registry does not have it; `denied`: it wants other credentials."""
+
+    def __init__(self, reason: str, *, missing: bool = False, denied: bool = False) -> None:
+        super().__init__(reason)
+        self.missing = missing
+        self.denied = denied

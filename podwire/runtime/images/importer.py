@@ -49,6 +49,8 @@ class _Work:
     stage: Path
     limits: Limits
     budget: Budget
+    pulled: bool = False
+    """From a registry: layers that the store has already are not read to verify an archive."""
     staged: dict[str, Path] = field(default_factory=dict)
     descriptors: dict[tuple[str, str], Descriptor] = field(default_factory=dict)
 
@@ -59,18 +61,28 @@ def import_archive(store: Store, path: Path, name: str, limits: Limits, machine:
         (stage / "trash").mkdir()
         with archives.opened(path, stage / "archive", limits) as archive:
             images = _renamed(contents.find(archive, machine, limits), name)
-            work = _Work(archive, stage, limits, Budget(limits))
-            while True:
-                for image in images:
-                    _unpack_missing(store, work, image)
-                failpoint(UNPACKED)
-                _sync(stage)
-                failpoint(SYNCED)
-                with store.directory.exclusive():
-                    # An existing layer may have been removed with its image meanwhile.
-                    chains = {chain for image in images for chain in chain_ids(image.diff_ids)}
-                    if all(chain in work.staged or store.snapshots.has(chain) for chain in chains):
-                        return [_commit(store, work, image) for image in images]
+            return _import(store, _Work(archive, stage, limits, Budget(limits)), images)
+
+
+def import_pulled(store: Store, archive: Archive, image: ArchiveImage, limits: Limits) -> str:
+    """Imports an image that comes from a registry; only missing layers are read. Returns its id."""
+    with translate_full_disk(), store.directory.stage() as stage:
+        (stage / "trash").mkdir()
+        return _import(store, _Work(archive, stage, limits, Budget(limits), pulled=True), [image])[0]
+
+
+def _import(store: Store, work: _Work, images: list[ArchiveImage]) -> list[str]:
+    while True:
+        for image in images:
+            _unpack_missing(store, work, image)
+        failpoint(UNPACKED)
+        _sync(work.stage)
+        failpoint(SYNCED)
+        with store.directory.exclusive():
+            # An existing layer may have been removed with its image meanwhile.
+            chains = {chain for image in images for chain in chain_ids(image.diff_ids)}
+            if all(chain in work.staged or store.snapshots.has(chain) for chain in chains):
+                return [_commit(store, work, image) for image in images]
 
 
 def _renamed(images: list[ArchiveImage], name: str) -> list[ArchiveImage]:
@@ -86,7 +98,7 @@ def _unpack_missing(store: Store, work: _Work, image: ArchiveImage) -> None:
     for layer, seen in zip(image.layers, _seen(image), strict=True):
         chain = seen[0]
         if chain in work.staged or store.snapshots.has(chain):
-            if seen not in work.descriptors:
+            if not work.pulled and seen not in work.descriptors:
                 work.descriptors[seen] = layers.verify(work.archive, layer)
         else:
             home = work.stage / chain.removeprefix("sha256:")
@@ -125,7 +137,7 @@ def _commit(store: Store, work: _Work, image: ArchiveImage) -> str:
         store.records.put(record)
         failpoint(RECORDED)
         for name in (*image.names, *digests):
-            store.records.name(name, image_id)
+            store.records.name(name, image_id, pulled=work.pulled)
             failpoint(NAMED)
     except Exception:
         if is_new:  # an image without all of its names could not be found, nor removed

@@ -11,7 +11,7 @@ from podwire.runtime.images.contents import Layer
 from podwire.runtime.images.documents import LAYERS, OCI_LAYER, Descriptor, check_compression
 from podwire.runtime.images.errors import BadImage
 from podwire.runtime.images.limits import Budget, Limits
-from podwire.runtime.images.streams import Gunzip, Hashing, Pieces, Readable, compression
+from podwire.runtime.images.streams import Decompressed, Hashing, Pieces, Readable, compression
 from podwire.runtime.images.unpack import DiskUsage, unpack
 
 _BEGINNING = 16
@@ -39,7 +39,7 @@ def unpack_layer(
     packed = _packed(archive, layer)
     with contextlib.ExitStack() as held:
         raw = Hashing(held.enter_context(archive.open(layer.path)))
-        source: Readable = Gunzip(raw, limits, layer.path) if packed else raw
+        source: Readable = Decompressed(raw, packed, limits, layer.path) if packed else raw
         plain = Hashing(source)
         root, bin_, *below = (_directory(held, path) for path in (target, trash, *lowers))
         usage = unpack(Pieces(plain, layer.path), root, below, bin_, limits=limits, budget=budget, field=layer.path)
@@ -70,7 +70,7 @@ def _packed(archive: Archive, layer: Layer) -> str:
 
 def _checked(layer: Layer, raw: Hashing, packed: str) -> Descriptor:
     if layer.descriptor is None:
-        return Descriptor(media_type=OCI_LAYER + ("+gzip" if packed else ""), digest=raw.digest, size=raw.size)
+        return Descriptor(media_type=OCI_LAYER + (f"+{packed}" if packed else ""), digest=raw.digest, size=raw.size)
     if (raw.digest, raw.size) != (layer.descriptor.digest, layer.descriptor.size):
         raise BadImage(layer.path, f"is {raw.digest} with {raw.size} bytes, which does not match its descriptor")
     return layer.descriptor

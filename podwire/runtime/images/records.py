@@ -29,10 +29,11 @@ class ImageRecord(msgspec.Struct, frozen=True):
 
 
 class NamedImage(msgspec.Struct, frozen=True):
-    """A reference: a name, and the id of its image."""
+    """A reference: a name, the id of its image, and whether it came from a registry."""
 
     name: str
     id: str
+    pulled: bool = False
 
 
 _Type = TypeVar("_Type")
@@ -128,15 +129,20 @@ class StoreRecords:
 
     # References
 
-    def name(self, name: str, image_id: str) -> None:
+    def name(self, name: str, image_id: str, *, pulled: bool = False) -> None:
         """Lets a name mean this image, whatever it meant before."""
-        self._references.put(_reference_key(name), NamedImage(name, image_id))
+        self._references.put(_reference_key(name), NamedImage(name, image_id, pulled))
         self._references.discard_quarantined(_reference_key(name))
 
     def named(self, name: str) -> str | None:
         """Returns the id of the image that has a name."""
         reference = self._references.get(_reference_key(name))
         return reference.id if reference is not None else None
+
+    def was_imported(self, name: str) -> bool:
+        """Whether a name exists that came by import and not from a registry."""
+        reference = self._references.get(_reference_key(name))
+        return reference is not None and not reference.pulled
 
     def names(self) -> list[NamedImage]:
         return list(self._references.load().values())

@@ -12,12 +12,15 @@ from pathlib import Path
 
 from podwire.failpoints import declare, failpoint
 from podwire.runtime.images import documents, importer, references
+from podwire.runtime.images.archives import Archive
+from podwire.runtime.images.contents import ArchiveImage
 from podwire.runtime.images.directories import is_opaque
 from podwire.runtime.images.errors import AmbiguousImage, BadImage, BadReference, ImageInUse, NoSuchImage
 from podwire.runtime.images.image import Image, ImageConfig, image_config
 from podwire.runtime.images.limits import Limits
 from podwire.runtime.images.platforms import Machine, this_machine
 from podwire.runtime.images.records import DamagedFile, ImageRecord, StoreRecords
+from podwire.runtime.images.references import Reference
 from podwire.runtime.images.snapshots import Containers, Hold, Snapshots, Writable
 from podwire.runtime.images.staging import StoreDirectory
 
@@ -69,8 +72,8 @@ class Images:
         self._in_use = in_use
         self._owner = owner
         self._pinned = {str(references.parse(name)) for name in pinned}
-        self._limits = limits or Limits()
-        self._machine = machine or this_machine()
+        self.limits = limits or Limits()
+        self.machine = machine or this_machine()
         self._contents: dict[ImageRecord, _Content] = {}
         self._sweep()
         for problem in self.problems():
@@ -101,6 +104,14 @@ class Images:
         """Returns the image of a name, a digest reference, an id or a prefix of one. Raises AmbiguousImage."""
         image_id = self._resolve(reference)
         return self._image(image_id, self._names()) if image_id else None
+
+    def imported(self, reference: Reference) -> Image | None:
+        """Returns the image of a name that came by import and not from a registry."""
+        return self.status(str(reference)) if self._records.was_imported(str(reference)) else None
+
+    def present_layers(self, chains: Iterable[str]) -> set[str]:
+        """Returns those layers that are there already."""
+        return {chain for chain in chains if self._snapshots.has(chain)}
 
     def rootfs_layers(self, image: Image) -> Sequence[Path]:
         """Returns the `lowerdir`s of an image's overlayfs, the highest first.
@@ -151,12 +162,25 @@ class Images:
         """
         store = importer.Store(self._directory, self._records, self._snapshots)
         try:
-            ids = importer.import_archive(store, path, name, self._limits, self._machine)
+            ids = importer.import_archive(store, path, name, self.limits, self.machine)
         except Exception:
             self._sweep()
             raise
         names = self._names()
         return [image for image_id in dict.fromkeys(ids) if (image := self._image(image_id, names))]
+
+    def import_pulled(self, archive: Archive, image: ArchiveImage) -> Image:
+        """Imports an image of a registry, whose layers are the files of `archive`. Raises BadImage, StoreFull."""
+        store = importer.Store(self._directory, self._records, self._snapshots)
+        try:
+            image_id = importer.import_pulled(store, archive, image, self.limits)
+        except Exception:
+            self._sweep()
+            raise
+        pulled = self._image(image_id, self._names())
+        if pulled is None:
+            raise NoSuchImage(image_id)
+        return pulled
 
     def remove(self, reference: str) -> bool:
         """Removes an image with all its names, and layers that no other uses. Returns whether it existed.
@@ -227,7 +251,7 @@ class Images:
             with contextlib.suppress(BadReference):
                 if (named := self._records.named(str(references.parse(reference)))) is not None:
                     return named
-        if len(text) < self._limits.shortest_id:
+        if len(text) < self.limits.shortest_id:
             return None
         matching = [image_id for image_id in self._records.ids() if image_id.startswith(exact)]
         if len(matching) > 1:

@@ -1,6 +1,7 @@
 """Byte streams from an archive to a layer: hashing, decompression, reads of exact sizes."""
 
 import hashlib
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -10,6 +11,8 @@ from podwire.runtime.images.limits import Limits
 
 CHUNK = 1 << 18
 GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_WINDOW_LOG = 26
+"""The largest window of a zstd frame, 64 MiB: an image must not choose how much memory unpacking takes."""
 _OTHER_COMPRESSIONS = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ": "xz", b"BZh": "bzip2"}
 
 
@@ -49,44 +52,121 @@ class Hashing:
         return f"sha256:{self._hash.hexdigest()}"
 
 
-class Gunzip:
-    """A gzip stream of one or more members. Truncation, trailing data and decompression bombs are errors."""
+class _Broken(Exception):
+    """The compressed data is invalid."""
 
-    def __init__(self, source: Readable, limits: Limits, field: str) -> None:
+
+class Decompressed:
+    """A gzip or zstd stream of one or more members. Truncation, trailing data and decompression bombs are errors."""
+
+    def __init__(self, source: Readable, packed: str, limits: Limits, field: str) -> None:
         self._source = source
+        self._new_member = _MEMBERS[packed]
         self._limits = limits
         self._field = field
-        self._member = zlib.decompressobj(wbits=31)
-        self._pending = b""
+        self._packed = packed
+        self._member = self._new_member()
         self._between = False
         self._read = self._made = 0
 
     def read(self, limit: int) -> bytes:
         while True:
-            if not self._pending:
-                self._pending = self._source.read(CHUNK)
-                self._read += len(self._pending)
-                if not self._pending and not self._between:
-                    raise BadImage(self._field, "the gzip stream ends early")
-                if not self._pending:
+            if self._member.starved:
+                pending = self._source.read(CHUNK)
+                self._read += len(pending)
+                if not pending and not self._between:
+                    raise BadImage(self._field, f"the {self._packed} stream ends early")
+                if not pending:
                     return b""
+                self._between = False
+                self._member.feed(pending)
             made = self._inflate(limit)
             if made:
                 return made
 
     def _inflate(self, limit: int) -> bytes:
-        if self._between:
-            self._member, self._between = zlib.decompressobj(wbits=31), False
         try:
-            made = self._member.decompress(self._pending, limit)
-        except zlib.error as error:
-            raise BadImage(self._field, f"the gzip stream is broken ({error})") from error
-        self._between = self._member.eof
-        self._pending = self._member.unused_data if self._between else self._member.unconsumed_tail
+            made = self._member.inflate(limit)
+        except _Broken as error:
+            raise BadImage(self._field, f"the {self._packed} stream is broken ({error})") from error
         self._made += len(made)
         if self._made > max(self._limits.ratio_from, self._limits.ratio * self._read):
             raise OverLimit(self._field, f"grows to more than {self._limits.ratio} times its size")
+        if self._member.ended:
+            rest, self._member = self._member.rest, self._new_member()
+            self._member.feed(rest)
+            self._between = not rest
         return made
+
+
+class _Gzip:
+    """One member of a gzip stream. zlib returns input that it did not use yet; it is kept here."""
+
+    def __init__(self) -> None:
+        self._inflater = zlib.decompressobj(wbits=31)
+        self._pending = b""
+
+    @property
+    def starved(self) -> bool:
+        return not self._pending
+
+    @property
+    def ended(self) -> bool:
+        return self._inflater.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._inflater.unused_data
+
+    def feed(self, data: bytes) -> None:
+        self._pending += data
+
+    def inflate(self, limit: int) -> bytes:
+        try:
+            made = self._inflater.decompress(self._pending, limit)
+        except zlib.error as error:
+            raise _Broken(str(error)) from error
+        self._pending = self._inflater.unconsumed_tail
+        return made
+
+
+class _Zstd:
+    """One frame of a zstd stream. The library keeps input that it did not use yet."""
+
+    def __init__(self) -> None:
+        if sys.version_info >= (3, 14):
+            from compression import zstd  # noqa: PLC0415 - only for the few images that need it
+        else:
+            from backports import zstd  # noqa: PLC0415 - the same
+
+        self._error = zstd.ZstdError
+        self._inflater = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG})
+        self._pending = b""
+
+    @property
+    def starved(self) -> bool:
+        return not self._pending and (self._inflater.eof or self._inflater.needs_input)
+
+    @property
+    def ended(self) -> bool:
+        return self._inflater.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._inflater.unused_data
+
+    def feed(self, data: bytes) -> None:
+        self._pending += data
+
+    def inflate(self, limit: int) -> bytes:
+        pending, self._pending = self._pending, b""
+        try:
+            return self._inflater.decompress(pending, limit)
+        except self._error as error:
+            raise _Broken(str(error)) from error
+
+
+_MEMBERS: dict[str, type[_Gzip] | type[_Zstd]] = {"gzip": _Gzip, "zstd": _Zstd}
 
 
 class Pieces:

@@ -42,13 +42,12 @@ def test_archives_of_skopeo_are_imported(images, original, tmp_path, merged, tar
     assert merged(images.rootfs_layers(image), "ls; cat etc/motd") == "etc\nhigh"
 
 
-def test_zstd_layers_of_skopeo_are_refused_by_name(images, original, tmp_path):
-    from podwire.runtime.images import BadImage
-
+def test_zstd_layers_of_skopeo_are_imported(images, original, tmp_path, merged):
     skopeo("copy", "--dest-compress-format=zstd", "--dest-compress", f"oci:{original}", f"dir:{tmp_path}/zstd")
     skopeo("copy", f"dir:{tmp_path}/zstd", f"oci:{tmp_path}/copy:x")
-    with pytest.raises(BadImage, match="zstd is not supported"):
-        images.import_archive(tmp_path / "copy")
+    [image] = images.import_archive(tmp_path / "copy", name="example.test/zstd:1")
+    assert b"+zstd" in (tmp_path / "copy/blobs" / image.digests[0].partition("@")[2].replace(":", "/")).read_bytes()
+    assert merged(images.rootfs_layers(image), "ls; cat etc/motd") == "etc\nhigh"
 
 
 def test_skopeo_reads_an_image_as_we_do(images, original):

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from podwire.runtime.images import BadImage, Limits
 from podwire.runtime.images.errors import OverLimit
-from podwire.runtime.images.streams import CHUNK, Gunzip, Hashing, Pieces, compression
+from podwire.runtime.images.streams import CHUNK, Decompressed, Hashing, Pieces, compression
 
 
 def gunzip(data: bytes, limits: Limits | None = None) -> bytes:
-    stream = Gunzip(io.BytesIO(data), limits or Limits(), "layer")
+    stream = Decompressed(io.BytesIO(data), "gzip", limits or Limits(), "layer")
     return b"".join(iter(lambda: stream.read(CHUNK), b""))
 
 

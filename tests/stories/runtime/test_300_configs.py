@@ -200,5 +200,5 @@ async def test_a_missing_image_is_refused_with_the_runtimes_error(images):
     with pytest.raises(ImageError) as raised:
         await puller.ensure(pod, pod.spec.containers[0])
     assert raised.value.reason == "ErrImagePull"
-    assert "podwire does not pull from registries; import it with `podwire image import FILE`" in str(raised.value)
+    assert "failed to pull image: nowhere.test/none:1: nowhere.test: cannot connect" in str(raised.value)
     assert events[1] == ("Warning", "Failed", f'Failed to pull image "nowhere.test/none:1": {raised.value}')

@@ -1,0 +1,113 @@
+"""HTTP for the registry client, on aiohttp: any host, TLS by its own certificates, bodies in pieces, no redirects.
+
+Proxies and passwords from the environment are ignored. Importing this module loads aiohttp: not before the first pull.
+"""
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import aiohttp
+from yarl import URL
+
+from podwire import __version__
+from podwire.protocols.distribution.hosts import Tls
+from podwire.protocols.distribution.http import Interrupted, NotTls, Unreachable
+from podwire.transports.http_client import keepalive_socket
+
+CONNECT_SECONDS = 10.0
+SILENCE_SECONDS = 60.0
+"""Without a byte for this long, a connection counts as cut."""
+PIECE = 1 << 20
+"""Bytes that are read ahead of a slow disk."""
+
+
+@contextlib.asynccontextmanager
+async def open_client(*, silence: float = SILENCE_SECONDS) -> AsyncIterator["RegistryHttp"]:
+    connector = aiohttp.TCPConnector(limit=0, socket_factory=keepalive_socket)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
+    headers = {"User-Agent": f"podwire/{__version__}", "Accept-Encoding": "identity"}
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=timeout, headers=headers, auto_decompress=False, read_bufsize=PIECE
+    ) as session:
+        yield RegistryHttp(session)
+
+
+class RegistryHttp:
+    """Implements podwire.protocols.distribution.http.Http."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+        self._contexts: dict[Tls, ssl.SSLContext] = {}
+
+    async def request(
+        self, method: str, url: str, *, headers: Sequence[tuple[str, str]] = (), body: bytes = b"", tls: Tls
+    ) -> "_Response":
+        try:
+            response = await self._session.request(
+                method,
+                URL(url, encoded=True),
+                headers=list(headers),
+                data=body or None,
+                allow_redirects=False,
+                ssl=self._context(tls),
+            )
+        except aiohttp.ClientConnectorSSLError as error:
+            if "WRONG_VERSION_NUMBER" in str(error) or "RECORD_LAYER_FAILURE" in str(error):
+                raise NotTls(_words(error)) from error
+            raise Unreachable(_words(error)) from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL, ValueError) as error:
+            raise Unreachable(_words(error)) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Interrupted(_words(error)) from error
+        return _Response(response)
+
+    def _context(self, tls: Tls) -> ssl.SSLContext:
+        """Raises Unreachable for a certificate that cannot be read."""
+        if tls not in self._contexts:
+            context = ssl.create_default_context()
+            if not tls.verify:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            try:
+                for path in tls.ca:
+                    context.load_verify_locations(path)
+                for certificate, key in tls.client:
+                    context.load_cert_chain(certificate, key)
+            except (OSError, ssl.SSLError) as error:
+                raise Unreachable(f"cannot use the certificates {[*tls.ca, *tls.client]}: {error}") from error
+            self._contexts[tls] = context
+        return self._contexts[tls]
+
+
+class _Response:
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {name.lower(): value for name, value in self._response.headers.items()}
+
+    @property
+    def challenges(self) -> Sequence[str]:
+        return self._response.headers.getall("WWW-Authenticate", [])
+
+    async def read(self) -> bytes:
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Interrupted(_words(error)) from error
+
+    def close(self) -> None:
+        self._response.close()
+
+
+def _words(error: Exception) -> str:
+    """Returns aiohttp's words without its own objects in them."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect: {error.os_error.strerror or error.os_error}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,344 @@
+"""Pulls from registries on loopback: what succeeds, what is refused, and that a failure leaves nothing."""
+
+import asyncio
+import json
+import os
+
+import pytest
+
+from podwire.cluster.registries import hosts_finder
+from podwire.protocols.distribution import Host, Login
+from podwire.runtime.images import Images
+from podwire.runtime.images.errors import PullFailed
+from podwire.runtime.images.limits import Limits
+from podwire.runtime.images.pull import Puller
+from podwire.runtime.images.registry import PullLimits
+from podwire.transports.registry_http import open_client
+from tests.eventually import eventually_async
+from tests.runtime.images.fake_registry import GRANTED, INDEX, MANIFEST, FakeRegistry, basic
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other owners")
+
+QUICK = PullLimits(pause=0.01, longest_pause=0.02, attempts=4)
+BEARER = 'Bearer realm="http://HOST/token",service="reg",scope="repository:test/app:pull"'
+
+
+@pytest.fixture
+async def registry():
+    async with FakeRegistry().running() as registry:
+        yield registry
+
+
+@pytest.fixture
+async def http():
+    async with open_client(silence=2.0) as client:
+        yield client
+
+
+@pytest.fixture
+def puller(images, http, tmp_path):
+    puller = Puller(images, http, hosts_finder(tmp_path / "certs.d"), pulling=QUICK)
+    yield puller
+    puller.close()
+
+
+@pytest.fixture
+def made(kit):
+    low = kit.tar_of(kit.entry("etc/motd", b"low"), kit.entry("data", os.urandom(200_000)))
+    high = kit.tar_of(kit.entry("etc/motd", b"high"))
+    return kit.Made(low, high, name="", Cmd=["run"])
+
+
+def contents(images: Images) -> list[str]:
+    """Everything in the store but its own directories."""
+    root = images.fs_info().mountpoint
+    return sorted(
+        str(path) for path in root.rglob("*") if path.name != "lock" and path.parent != root and path.name != "sha256"
+    )
+
+
+async def test_a_pulled_image_has_its_tag_its_digest_and_its_layers(registry, puller, images, made, kit, merged):
+    registry.serve_image(made)
+    image = await puller.pull(f"{registry.host}/test/app:1")
+    assert image.id == kit.digest(made.config_blob)
+    assert image.names == (f"{registry.host}/test/app:1",)
+    assert image.digests == (f"{registry.host}/test/app@{kit.digest(made.manifest_blob)}",)
+    assert merged(images.rootfs_layers(image), "cat etc/motd") == "high"
+
+
+async def test_a_second_pull_reads_no_layer(registry, puller, made):
+    registry.serve_image(made)
+    await puller.pull(f"{registry.host}/test/app:1")
+    registry.asked.clear()
+    await puller.pull(f"{registry.host}/test/app:1")
+    assert [asked.split("/")[-2] for asked in registry.asked] == ["manifests", "blobs"]  # the tag's, and the config
+
+
+async def test_a_tag_that_moved_means_the_new_image(registry, puller, images, made, kit):
+    registry.serve_image(made)
+    before = await puller.pull(f"{registry.host}/test/app:1")
+    other = kit.Made(made.plain[0], name="", Cmd=["other"])
+    registry.serve_image(other)
+    after = await puller.pull(f"{registry.host}/test/app:1")
+    assert before.id != after.id == images.status(f"{registry.host}/test/app:1").id
+
+
+async def test_an_image_is_pulled_by_its_digest(registry, puller, made, kit):
+    registry.serve_image(made)
+    name = f"{registry.host}/test/app@{kit.digest(made.manifest_blob)}"
+    image = await puller.pull(name)
+    assert (image.names, image.digests) == ((), (name,))
+
+
+async def test_of_an_index_the_row_for_this_machine_is_pulled(registry, puller, images, made, kit):
+    registry.serve_image(made)
+    architecture = images.machine.architecture
+    rows = [
+        {**made.row, "digest": kit.digest(b"windows"), "platform": {"os": "windows", "architecture": architecture}},
+        {**made.row, "platform": {"os": "linux", "architecture": architecture}},
+    ]
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": rows}).encode()
+    registry.manifests["multi"] = (INDEX, index)
+    image = await puller.pull(f"{registry.host}/test/app:multi")
+    assert image.id == kit.digest(made.config_blob)
+    assert f"{registry.host}/test/app@{kit.digest(index)}" in image.digests
+
+
+async def test_an_index_without_this_machine_says_what_it_has(registry, puller, made):
+    rows = [{**made.row, "platform": {"os": "plan9", "architecture": "mips"}}]
+    registry.manifests["multi"] = (INDEX, json.dumps({"schemaVersion": 2, "manifests": rows}).encode())
+    with pytest.raises(PullFailed, match=r"nothing for linux/\w+ in the index; it has plan9/mips"):
+        await puller.pull(f"{registry.host}/test/app:multi")
+
+
+async def test_zstd_layers_are_unpacked(registry, puller, images, kit, merged):
+    from backports import zstd
+
+    plain = kit.tar_of(kit.entry("etc/motd", b"zstd"))
+    made = kit.Made(plain, name="", packed=False)
+    packed = zstd.compress(plain)
+    made.layers = [packed]
+    made.manifest["layers"] = [kit.described(packed, "application/vnd.oci.image.layer.v1.tar+zstd")]
+    registry.serve_image(made)
+    image = await puller.pull(f"{registry.host}/test/app:1")
+    assert merged(images.rootfs_layers(image), "cat etc/motd") == "zstd"
+
+
+async def test_a_cut_download_goes_on_where_it_ended(registry, puller, made):
+    registry.serve_image(made)
+    registry.cut_after = [0, 100, 1000, 70_000]
+    await puller.pull(f"{registry.host}/test/app:1")
+    assert not registry.cut_after
+
+
+async def test_a_registry_without_ranges_sends_a_cut_layer_again(registry, puller, made):
+    registry.serve_image(made)
+    registry.cut_after, registry.ignores_range = [0, 100, 1000, 70_000], True
+    await puller.pull(f"{registry.host}/test/app:1")
+
+
+async def test_busy_registries_are_asked_again(registry, puller, made):
+    registry.serve_image(made)
+    registry.statuses = [503, 429]
+    await puller.pull(f"{registry.host}/test/app:1")
+    assert registry.statuses == []
+
+
+SPOILED = {
+    "other bytes in a layer": ("digest mismatch", lambda served: served.layer(0, lambda data: data[:-1] + b"!")),
+    "more bytes in a layer": ("has more than the", lambda served: served.layer(0, lambda data: data + b"x")),
+    "fewer bytes in a layer": ("ended after", lambda served: served.layer(0, lambda data: data[:-9])),
+    "a layer is missing": ("404: BLOB_UNKNOWN", lambda served: served.registry.blobs.pop(served.digests[1])),
+    "another config": ("digest mismatch", lambda served: served.registry.blobs.update({served.config: b"{}"})),
+    "a manifest that is not JSON": ("is invalid", lambda served: served.manifest(b"{no")),
+    "a manifest without end": ("has more than 4194304 bytes", lambda served: served.manifest(b" " * (5 << 20))),
+    "no such tag": ("404: MANIFEST_UNKNOWN: manifest unknown", lambda served: served.registry.manifests.clear()),
+}
+
+
+class Served:
+    """An image at a registry, whose parts can be replaced by wrong ones."""
+
+    def __init__(self, registry, made, kit) -> None:
+        registry.serve_image(made)
+        self.registry = registry
+        self.digests = [kit.digest(layer) for layer in made.layers]
+        self.config = kit.digest(made.config_blob)
+
+    def layer(self, number, change) -> None:
+        self.registry.blobs[self.digests[number]] = change(self.registry.blobs[self.digests[number]])
+
+    def manifest(self, data) -> None:
+        self.registry.manifests["1"] = (MANIFEST, data)
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+async def test_what_is_wrong_is_named_and_leaves_nothing(registry, puller, images, made, kit, spoiled):
+    reason, spoil = SPOILED[spoiled]
+    spoil(Served(registry, made, kit))
+    with pytest.raises(PullFailed, match=reason) as raised:
+        await puller.pull(f"{registry.host}/test/app:1")
+    assert str(raised.value).startswith(f"{registry.host}/test/app:1: ")
+    assert contents(images) == []
+
+
+async def test_a_host_that_sends_another_range_is_refused(registry, puller, images, made):
+    registry.serve_image(made)
+    registry.cut_after, registry.shifts_range = [10, 1000, 1000, 1000], 5
+    with pytest.raises(PullFailed, match="another range"):
+        await puller.pull(f"{registry.host}/test/app:1")
+    assert contents(images) == []
+
+
+async def test_a_host_that_is_not_there_is_named(puller):
+    with pytest.raises(PullFailed, match=r"127\.0\.0\.1:9/test/app:1: 127\.0\.0\.1:9: cannot connect"):
+        await puller.pull("127.0.0.1:9/test/app:1")
+
+
+async def test_basic_credentials_are_sent_once_they_are_asked_for(registry, puller, made):
+    registry.serve_image(made)
+    registry.challenge, registry.accepts = 'Basic realm="r"', basic("ann", "secret")
+    await puller.pull(f"{registry.host}/test/app:1", Login("ann", "secret"))
+    assert registry.authorizations[0] == ""
+    assert set(registry.authorizations[1:]) == {basic("ann", "secret")}
+
+
+async def test_a_token_is_fetched_for_the_repository_with_the_password(registry, puller, made):
+    registry.serve_image(made)
+    registry.challenge, registry.accepts = BEARER, f"Bearer {GRANTED}"
+    await puller.pull(f"{registry.host}/test/app:1", Login("ann", "secret"))
+    [asked] = registry.token_requests
+    assert asked == {"service": "reg", "scope": "repository:test/app:pull", "authorization": basic("ann", "secret")}
+
+
+async def test_an_identity_token_is_exchanged_by_a_form(registry, puller, made):
+    registry.serve_image(made)
+    registry.challenge, registry.accepts = BEARER, f"Bearer {GRANTED}"
+    await puller.pull(f"{registry.host}/test/app:1", Login(identity_token="me"))
+    [asked] = registry.token_requests
+    assert (asked["grant_type"], asked["refresh_token"], asked["authorization"]) == ("refresh_token", "me", "")
+
+
+async def test_wrong_credentials_are_tried_once_and_not_shown(registry, puller, made):
+    registry.serve_image(made)
+    registry.challenge, registry.accepts = BEARER, "Bearer another"
+    with pytest.raises(PullFailed, match="401") as raised:
+        await puller.pull(f"{registry.host}/test/app:1", Login("ann", "secret"))
+    assert raised.value.denied
+    assert len(registry.asked) == 2
+    assert "secret" not in str(raised.value)
+    assert GRANTED not in str(raised.value)
+
+
+async def test_a_redirect_to_another_host_gets_no_credentials(registry, puller, made):
+    registry.serve_image(made)
+    registry.challenge, registry.accepts = 'Basic realm="r"', basic("ann", "secret")
+    async with FakeRegistry(blobs=registry.blobs).running() as other:
+        registry.redirect = f"http://{other.host}"
+        await puller.pull(f"{registry.host}/test/app:1", Login("ann", "secret"))
+        assert other.asked
+        assert set(other.authorizations) == {""}
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"), [("ftp://x", "redirects to"), ("file:///etc", "redirects to"), ("", "more than 5 redirects")]
+)
+async def test_odd_redirects_are_refused(registry, puller, made, target, reason):
+    registry.serve_image(made)
+    registry.redirect = target or f"http://{registry.host}"
+    with pytest.raises(PullFailed, match=reason):
+        await puller.pull(f"{registry.host}/test/app:1")
+
+
+async def test_mirrors_are_asked_first_without_credentials(registry, puller, made, tmp_path):
+    registry.serve_image(made)
+    async with FakeRegistry().running() as mirror:
+        mirror.serve_image(made)
+        folder = tmp_path / "certs.d" / f"127.0.0.1_{registry.port}_"
+        folder.mkdir(parents=True)
+        (folder / "hosts.toml").write_text(
+            f'server = "http://{registry.host}"\n[host."http://{mirror.host}"]\ncapabilities = ["pull"]\n'
+        )
+        registry.challenge, registry.accepts = 'Basic realm="r"', basic("ann", "secret")
+        await puller.pull(f"{registry.host}/test/app:1", Login("ann", "secret"))
+        assert {asked.split("/")[-2] for asked in registry.asked} == {"manifests"}  # only the tag's meaning
+        assert all(asked.endswith(f"?ns={registry.host}") for asked in mirror.asked)
+        assert set(mirror.authorizations) == {""}
+
+
+async def test_without_the_mirror_the_registry_serves(registry, puller, made, tmp_path):
+    registry.serve_image(made)
+    folder = tmp_path / "certs.d" / "_default"
+    folder.mkdir(parents=True)
+    (folder / "hosts.toml").write_text('[host."http://127.0.0.1:9"]\n')
+    await puller.pull(f"{registry.host}/test/app:1")
+
+
+async def test_a_wrong_hosts_file_is_named(puller, tmp_path):
+    folder = tmp_path / "certs.d" / "reg.test"
+    folder.mkdir(parents=True)
+    (folder / "hosts.toml").write_text('[host."https://m"]\nskip_verify = "yes"\n')
+    with pytest.raises(PullFailed, match=r'hosts\.toml: host\."https://m"\.skip_verify: must be true or false'):
+        await puller.pull("reg.test/app:1")
+
+
+async def test_pulls_of_one_image_at_once_are_one(registry, puller, made):
+    registry.serve_image(made)
+    registry.delay = 0.2
+    images = await asyncio.gather(*[puller.pull(f"{registry.host}/test/app:1") for _ in range(5)])
+    assert len({image.id for image in images}) == 1
+    assert len(registry.asked) == 1 + 1 + 2
+
+
+async def test_a_shared_pull_ends_with_its_last_waiter(registry, puller, images, made):
+    registry.serve_image(made)
+    registry.delay = 30
+    waiters = [asyncio.create_task(puller.pull(f"{registry.host}/test/app:1")) for _ in range(2)]
+    await eventually_async(lambda: registry.in_flight > 0)
+    waiters[0].cancel()
+    await asyncio.wait(waiters[:1])
+    assert not waiters[1].done()
+    waiters[1].cancel()
+    await asyncio.wait(waiters)
+    assert all(waiter.cancelled() for waiter in waiters)
+    assert contents(images) == []
+
+
+async def test_layers_come_in_parallel_up_to_the_limit(registry, puller, kit):
+    made = kit.Made(*[kit.tar_of(kit.entry(f"file{n}", b"x")) for n in range(6)], name="")
+    registry.serve_image(made)
+    registry.delay = 0.1
+    await puller.pull(f"{registry.host}/test/app:1")
+    assert registry.most_in_flight == QUICK.parallel
+
+
+async def test_an_imported_name_is_not_asked_for(registry, puller, images, made, kit, tmp_path):
+    made.annotations = {"io.containerd.image.name": f"{registry.host}/test/app:1"}
+    [imported] = images.import_archive(kit.write_directory(tmp_path / "archive", made.files()))
+    assert await puller.pull(f"{registry.host}/test/app:1") == imported
+    assert registry.asked == []
+
+
+async def test_progress_counts_what_has_to_come(registry, puller, made):
+    registry.serve_image(made)
+    seen = []
+    await puller.pull(
+        f"{registry.host}/test/app:1",
+        progress=lambda transfer: seen.append((transfer.layers_done, transfer.bytes_done, transfer.bytes)),
+    )
+    size = sum(map(len, made.layers))
+    assert seen[-1] == (2, size, size)
+
+
+async def test_a_layer_bomb_is_refused(registry, http, tmp_path, kit):
+    plain = kit.tar_of(kit.entry("zeros", bytes(4 << 20)))
+    made = kit.Made(plain, name="")
+    registry.serve_image(made)
+    images = Images(tmp_path / "small", limits=Limits(ratio_from=1 << 20, ratio=10))
+    puller = Puller(images, http, lambda registry: [Host(base=f"http://{registry}/v2")], pulling=QUICK)
+    try:
+        with pytest.raises(PullFailed, match="grows to more than 10 times its size"):
+            await puller.pull(f"{registry.host}/test/app:1")
+    finally:
+        puller.close()
+    assert contents(images) == []
