@@ -22,6 +22,7 @@ from podwire.linux.nft.table import TABLE, KernelElements
 from podwire.linux.proc import processes
 from podwire.linux.proc.mount_namespaces import of_process
 from podwire.nriplugins.network.policy.program import TABLE as POLICIES
+from podwire.runtime.containers.pod_cgroups import owner_of_group
 from podwire.runtime.records import FILE
 from podwire.runtime.sandboxes.kernel import PREFIX as NETNS_PREFIX
 
@@ -80,7 +81,7 @@ def _mounts(options: Options) -> Iterator[Leftover]:
 
 def _groups(options: Options) -> Iterator[Leftover]:
     for group in KernelCgroups().below(options.cgroup_parent):
-        yield Leftover("cgroup", group, group.removeprefix(f"{options.cgroup_parent}/").partition("/")[0])
+        yield Leftover("cgroup", group, owner_of_group(group.removeprefix(f"{options.cgroup_parent}/")))
 
 
 def _processes(options: Options) -> Iterator[Leftover]:

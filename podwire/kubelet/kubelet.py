@@ -198,12 +198,9 @@ class Kubelet:
             return 0
         return self._user_ids.first(pod.uid)
 
-    def _pids(self, pod: Pod) -> int:
-        """The share of each container in the pod's limit; 0 for none. Only our runtime is known to accept one."""
-        most = self._settings.node.pod_pids
-        if most <= 0 or self._runtime.name != OUR_RUNTIME:
-            return 0
-        return max(1, most // max(1, len(pod.spec.every_container)))
+    def _pids(self) -> int:
+        """The limit of processes of a pod; 0 for none. Only our runtime is known to accept one."""
+        return max(0, self._settings.node.pod_pids) if self._runtime.name == OUR_RUNTIME else 0
 
     async def run(self) -> None:
         """Work until cancelled; if one part fails, all stop. Raises NewerFormat before anything starts."""

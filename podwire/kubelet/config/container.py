@@ -36,14 +36,13 @@ def container_config(
     annotations: Mapping[str, str] | None = None,
     target: str = "",
     seccomp_root: str = SECCOMP_ROOT,
-    pids: int = 0,
     first_id: int = 0,
 ) -> pb.ContainerConfig:
     """Raises ConfigError.
 
     `annotations` are those of device plugins; `target` is the id of the container whose processes an ephemeral
-    container shares; `log_path` is relative to the pod's log directory; `pids` limits processes and threads, unless
-    it is 0; `first_id` is the first id of the host that a pod with its own user namespace has.
+    container shares; `log_path` is relative to the pod's log directory; `first_id` is the first id
+    of the host that a pod with its own user namespace has.
     """
     security = security_context(
         pod, container, image_user(image), target=target, seccomp_root=seccomp_root, first_id=first_id
@@ -52,9 +51,6 @@ def container_config(
         for mount in mounts:
             mount.uidMappings.append(id_mapping(first_id))
             mount.gidMappings.append(id_mapping(first_id))
-    resources = container_limits(pod, container, node)
-    if pids:
-        resources.unified["pids.max"] = str(pids)
     return pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name=container.name, attempt=attempt),
         image=pb.ImageSpec(image=image.id, user_specified_image=container.image),
@@ -72,7 +68,7 @@ def container_config(
         tty=container.tty,
         CDI_devices=[pb.CDIDevice(name=id_) for id_ in cdi_devices],
         stop_signal=_stop_signal(container),
-        linux=pb.LinuxContainerConfig(resources=resources, security_context=security),
+        linux=pb.LinuxContainerConfig(resources=container_limits(pod, container, node), security_context=security),
     )
 
 

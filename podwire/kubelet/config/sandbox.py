@@ -21,8 +21,12 @@ def sandbox_config(
     seen: str = "",
     source: str = "api",
     first_id: int = 0,
+    pids: int = 0,
 ) -> pb.PodSandboxConfig:
-    """Raises ConfigError. A pod on the node's network has the node's name; `hostname` is ignored."""
+    """Raises ConfigError. A pod on the node's network has the node's name; `hostname` is ignored.
+
+    `pids` limits the processes and threads of the pod, unless it is 0: the runtime makes a cgroup for the pod.
+    """
     annotations = {SOURCE: source, **({SEEN: seen} if seen else {}), **pod.metadata.annotations}
     return pb.PodSandboxConfig(
         metadata=pb.PodSandboxMetadata(name=pod.name, namespace=pod.namespace, uid=pod.uid, attempt=attempt),
@@ -32,7 +36,7 @@ def sandbox_config(
         port_mappings=_ports(pod),
         labels={**pod.metadata.labels, NAME: pod.name, NAMESPACE: pod.namespace, UID: pod.uid},
         annotations=annotations,
-        linux=_linux(pod, cgroup_parent, first_id),
+        linux=_linux(pod, cgroup_parent, first_id, pids),
     )
 
 
@@ -50,12 +54,15 @@ def _ports(pod: Pod) -> list[pb.PortMapping]:
     ]
 
 
-def _linux(pod: Pod, cgroup_parent: str, first_id: int) -> pb.LinuxPodSandboxConfig:
+def _linux(pod: Pod, cgroup_parent: str, first_id: int, pids: int) -> pb.LinuxPodSandboxConfig:
+    resources = pod_limits_message(pod)
+    if pids:
+        resources.unified["pids.max"] = str(pids)
     return pb.LinuxPodSandboxConfig(
         cgroup_parent=cgroup_parent,
         security_context=_security(pod, first_id),
         sysctls={sysctl.name: sysctl.value for sysctl in pod.spec.security_context.sysctls},
-        resources=pod_limits_message(pod),
+        resources=resources,
         overhead=overhead_message(pod),
     )
 

@@ -159,7 +159,6 @@ class ContainerStarter:
                 devices=options.devices,
                 cdi_devices=tuple(dict.fromkeys((*options.cdi_devices, *claimed))),
                 annotations={**options.annotations, OWNER: self._node.paths.owner},
-                pids=self._node.pids(pod),
                 first_id=self._node.first_id(pod),
             )
         except (ConfigError, NotSynced, VolumesNotReady, OSError) as error:

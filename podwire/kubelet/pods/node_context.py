@@ -20,5 +20,5 @@ class NodeContext:
     services: Callable[[], Sequence[Object]]
     first_id: Callable[[Pod], int] = lambda _: 0
     """The first id of the host that a pod with its own user namespace has; 0 if the runtime does not support it."""
-    pids: Callable[[Pod], int] = lambda _: 0
-    """The number of processes and threads that each container of a pod may have; 0 for no limit."""
+    pids: Callable[[], int] = lambda: 0
+    """The number of processes and threads that a pod may have; 0 for no limit."""

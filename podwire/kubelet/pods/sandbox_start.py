@@ -62,6 +62,7 @@ class SandboxStarter:
             dns=dns.pod_dns(pod, settings)[0],
             log_directory=str(self._node.paths.pod_logs(pod.namespace, pod.name, pod.uid)),
             first_id=self._node.first_id(pod),
+            pids=self._node.pids(),
         )
         config.annotations[OWNER] = self._node.paths.owner
         config.annotations.pop(DEVICES, None)  # a pod must not claim devices by an annotation of its own

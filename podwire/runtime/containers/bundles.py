@@ -23,7 +23,7 @@ import msgspec
 from podwire.durable.files import private_directory, replace_file
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.cgroups.values import Limits
-from podwire.linux.errors import LinuxError, NoSuchMount
+from podwire.linux.errors import LinuxError, NoSuchCgroup, NoSuchMount
 from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.fs.overlay import mount_overlay
 from podwire.linux.fs.paths import open_in_root
@@ -35,6 +35,7 @@ from podwire.protocols.nri.oci.cdi import inject
 from podwire.runtime.cdi import BadDevice, Registry, links_of
 from podwire.runtime.containers.devices import requested_devices
 from podwire.runtime.containers.host import HostPrivileges
+from podwire.runtime.containers.pod_cgroups import container_parent, owner_of_group, pod_limits
 from podwire.runtime.containers.seccomp import COMPILED, read_localhost_profile, with_compiled_seccomp
 from podwire.runtime.cri.resources import limits_of
 from podwire.runtime.images import Image, ImageError, Images
@@ -129,7 +130,7 @@ class Bundles:
             id=id_,
             config=config,
             rootfs=str(self.rootfs(id_, pod.ids)),
-            cgroup=self._group(pod.config, id_),
+            cgroup=self._group(pod.config, pod.id, id_),
             entrypoint=image.config.entrypoint,
             command=image.config.cmd,
             environment=image.config.env,
@@ -266,16 +267,23 @@ class Bundles:
         return spec
 
     def mount(
-        self, id_: str, image_id: str, pod: pb.PodSandboxConfig, config: pb.ContainerConfig, limits: Limits
+        self,
+        id_: str,
+        image_id: str,
+        sandbox_id: str,
+        pod: pb.PodSandboxConfig,
+        config: pb.ContainerConfig,
+        limits: Limits,
     ) -> MountedBundle:
         """Mounts the layers, creates the cgroup with its limits, and the log's directory."""
         self.unmount(id_)  # leftovers of an interrupted start
-        home, group = self.bundle(id_), self._group(pod, id_)
+        home, group = self.bundle(id_), self._group(pod, sandbox_id, id_)
         try:
             layers = self.images.layers_of(image_id)  # by id: a name may mean another image by now
             (home / "cgroup").write_text(group, encoding="utf-8")  # first: `unmount` looks there
             with self.creating_cgroup:  # the first cgroup below a parent enables the parent's controllers
                 self.cgroups.create(group)
+            self.limit_pod(sandbox_id, pod)
             if limits.pids is None and self.cgroups.has("pids"):
                 limits = limits._replace(pids=DEFAULT_PIDS)
             self.cgroups.limit(group, limits)
@@ -301,9 +309,26 @@ class Bundles:
             cgroup_files=tuple(self.cgroups.procs_files(group)),
         )
 
-    def _group(self, pod: pb.PodSandboxConfig, id_: str) -> str:
-        """Returns the name of a container's cgroup: below the parent that the kubelet made for its pod."""
-        return f"{pod.linux.cgroup_parent.strip('/') or self.cgroup_parent}/{id_}"
+    def _group(self, pod: pb.PodSandboxConfig, sandbox_id: str, id_: str) -> str:
+        """Returns the name of a container's cgroup."""
+        return f"{container_parent(pod, sandbox_id, self.cgroup_parent)}/{id_}"
+
+    def limit_pod(self, sandbox_id: str, pod: pb.PodSandboxConfig) -> None:
+        """Sets the limits of a pod's cgroup, if it has one of ours and a container was started in it."""
+        limits = pod_limits(pod)
+        if limits is not None and not self.cgroups.has("pids"):
+            limits = limits._replace(pids=None)
+        if limits is not None:
+            with contextlib.suppress(NoSuchCgroup):
+                self.cgroups.limit(container_parent(pod, sandbox_id, self.cgroup_parent), limits)
+
+    def remove_pod(self, sandbox_id: str, pod: pb.PodSandboxConfig) -> None:
+        """Removes the cgroup of a pod whose containers have ended. Idempotent."""
+        if pod_limits(pod) is not None:
+            group = container_parent(pod, sandbox_id, self.cgroup_parent)
+            self.cgroups.kill(group)
+            self.cgroups.remove(group)
+            self._remove_empty(group)
 
     def cgroup(self, id_: str) -> str:
         """Returns the container's cgroup; empty before it was started."""
@@ -357,21 +382,24 @@ class Bundles:
             remove_path(directory)
 
     def remove_cgroup_parent(self) -> None:
-        """Removes the parent of all cgroups, if it is empty; runc makes one in systemd's tree, too."""
-        mounts = {tree.mount for tree in self.cgroups.trees} | {"/sys/fs/cgroup/systemd"}
-        for mount in mounts:
-            with contextlib.suppress(OSError):
-                Path(mount, self.cgroup_parent).rmdir()
+        """Removes the parent of all cgroups, if it is empty."""
+        self._remove_empty(self.cgroup_parent)
 
-    def sweep(self, known: set[str]) -> None:
-        """Removes mounts, cgroups and writable layers that have no record."""
+    def _remove_empty(self, group: str) -> None:
+        """Removes a cgroup, if it is empty; runc makes one in systemd's tree, too."""
+        for mount in {tree.mount for tree in self.cgroups.trees} | {"/sys/fs/cgroup/systemd"}:
+            with contextlib.suppress(OSError):
+                Path(mount, group).rmdir()
+
+    def sweep(self, known: set[str], pods: set[str]) -> None:
+        """Removes mounts, cgroups and writable layers that have no record. `known` are containers, `pods` sandboxes."""
         for mounted in self.mounts.list():
             path = Path(mounted.target)
             home = next((above for above in (self.directory, self.mapped_roots) if path.is_relative_to(above)), path)
             if path != home and path.relative_to(home).parts[0] not in known:
                 self.mounts.unmount(path, lazily=True)
         for group in self.cgroups.below(self.cgroup_parent):
-            if group.rpartition("/")[2] not in known:
+            if owner_of_group(group.removeprefix(f"{self.cgroup_parent}/")) not in known | pods:
                 self.cgroups.kill(group)
                 self.cgroups.remove(group)
         for id_ in set(self.images.held()) - known:

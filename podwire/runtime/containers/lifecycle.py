@@ -213,7 +213,13 @@ class Containers:
     async def _start(self, container: Container, sandbox: Sandbox) -> Started:
         record = container.record
         mounted = await asyncio.to_thread(
-            self._bundles.mount, record.id, record.image_id, sandbox.config, container.config, container.limits
+            self._bundles.mount,
+            record.id,
+            record.image_id,
+            sandbox.id,
+            sandbox.config,
+            container.config,
+            container.limits,
         )
         failpoint(MOUNTED)
         if record.links:
@@ -288,6 +294,18 @@ class Containers:
             await asyncio.to_thread(self._bundles.update, container.id, limits)
         await self._write(container, config=container.config.SerializeToString(), limits=limits)
 
+    async def stop_all(self, sandbox: Sandbox) -> None:
+        """Kills the containers of a sandbox, and removes the cgroup that they share."""
+        stops = (self.stop(container, 0) for container in self.of(sandbox.id))
+        errors = [error for error in await asyncio.gather(*stops, return_exceptions=True) if error is not None]
+        if errors:
+            raise errors[0]
+        await asyncio.to_thread(self._bundles.remove_pod, sandbox.id, sandbox.config)
+
+    async def limit_pod(self, sandbox: Sandbox) -> None:
+        """Sets the limits that the containers of a sandbox share, after UpdatePodSandboxResources."""
+        await asyncio.to_thread(self._bundles.limit_pod, sandbox.id, sandbox.config)
+
     async def reopen_log(self, container: Container) -> None:
         await self._shim.reopen_log(self._bundles.state(container.id))
 
@@ -341,7 +359,8 @@ class Containers:
                 await self._unmount(container)  # leftovers of an interrupted start
             else:
                 await self._set_running(container, started, record.started_at or self._now())
-        await asyncio.to_thread(self._bundles.sweep, set(self._containers))
+        pods = {sandbox.id for sandbox in self._sandboxes}
+        await asyncio.to_thread(self._bundles.sweep, set(self._containers), pods)
 
     async def finish(self) -> None:
         """After a start, when NRI plugins are connected: undoes interrupted creations, and reports exits."""

@@ -22,14 +22,15 @@ def limits_of(resources: pb.LinuxContainerResources) -> Limits:
         cpu_quota=resources.cpu_quota or None,
         cpu_period=resources.cpu_period or None,
         memory=resources.memory_limit_in_bytes or None,
-        pids=_pids(resources.unified.get(PIDS)),
+        pids=check_pids(resources.unified.get(PIDS)),
         cpus=resources.cpuset_cpus or None,
         mems=resources.cpuset_mems or None,
         hugepages=tuple((pages.page_size, pages.limit) for pages in resources.hugepage_limits),
     )
 
 
-def _pids(text: str | None) -> int | None:
+def check_pids(text: str | None) -> int | None:
+    """Returns the limit of processes; None without one, -1 for none. Raises InvalidArgument."""
     if text is None:
         return None
     if text == "max":

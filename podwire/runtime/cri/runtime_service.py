@@ -113,14 +113,16 @@ class RuntimeService:
     async def update_pod_sandbox_resources(
         self, request: pb.UpdatePodSandboxResourcesRequest
     ) -> pb.UpdatePodSandboxResourcesResponse:
-        await self.sandboxes.update_resources(self.sandboxes.get(request.pod_sandbox_id), request)
+        sandbox = self.sandboxes.get(request.pod_sandbox_id)
+        await self.sandboxes.update_resources(sandbox, request)
+        await self.containers.limit_pod(sandbox)
         return pb.UpdatePodSandboxResourcesResponse()
 
     async def stop_pod_sandbox(self, request: pb.StopPodSandboxRequest) -> pb.StopPodSandboxResponse:
         """Stops the containers, then the sandbox; idempotent."""
         sandbox = self.sandboxes.find(request.pod_sandbox_id)
         if sandbox is not None:
-            await self.sandboxes.stop(sandbox, lambda: self._stop_containers(sandbox))
+            await self.sandboxes.stop(sandbox, partial(self.containers.stop_all, sandbox))
         return pb.StopPodSandboxResponse()
 
     async def finish_stops(self) -> None:
@@ -129,23 +131,17 @@ class RuntimeService:
         The kubelet sees that such a sandbox is not ready, and may have no reason to stop it again.
         """
         unfinished = [sandbox for sandbox in self.sandboxes if not sandbox.ready and sandbox.record.attached]
-        stops = (self.sandboxes.stop(sandbox, partial(self._stop_containers, sandbox)) for sandbox in unfinished)
+        stops = (self.sandboxes.stop(sandbox, partial(self.containers.stop_all, sandbox)) for sandbox in unfinished)
         for sandbox, outcome in zip(unfinished, await asyncio.gather(*stops, return_exceptions=True), strict=True):
             if isinstance(outcome, Exception):
                 fields = {"sandbox": sandbox.id, "error": str(outcome)}
                 _log.warning("cannot stop sandbox completely", extra=fields)
 
-    async def _stop_containers(self, sandbox: Sandbox) -> None:
-        stops = (self.containers.stop(container, 0) for container in self.containers.of(sandbox.id))
-        errors = [error for error in await asyncio.gather(*stops, return_exceptions=True) if error is not None]
-        if errors:
-            raise errors[0]
-
     async def remove_pod_sandbox(self, request: pb.RemovePodSandboxRequest) -> pb.RemovePodSandboxResponse:
         """Stops the sandbox if it is not stopped, and removes it with its containers; idempotent."""
         sandbox = self.sandboxes.find(request.pod_sandbox_id)
         if sandbox is not None:
-            await self.sandboxes.stop(sandbox, lambda: self._stop_containers(sandbox))
+            await self.sandboxes.stop(sandbox, partial(self.containers.stop_all, sandbox))
             for container in self.containers.of(sandbox.id):
                 await self.containers.remove(container)
             await self.sandboxes.remove(sandbox)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
+from podwire.runtime.cri.resources import PIDS, check_pids
 from podwire.runtime.spec.mounts import clean_path
 
 ID = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}\Z")
@@ -33,6 +34,7 @@ def check_sandbox(config: pb.PodSandboxConfig) -> None:
         raise InvalidArgument(f"config.hostname: {config.hostname!r} may hold letters, digits, '-' and '.' only")
     if ".." in (parent := config.linux.cgroup_parent).split("/") or "\x00" in parent:
         raise InvalidArgument(f"config.linux.cgroup_parent: {parent!r} must not contain '..'")
+    check_pids(config.linux.resources.unified.get(PIDS))
     if config.log_directory:
         clean_path(config.log_directory, "config.log_directory")
     _check_sizes(config.labels, "config.labels")

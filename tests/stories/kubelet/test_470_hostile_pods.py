@@ -64,9 +64,11 @@ def test_a_host_port_of_the_kubelet_is_refused(node, pod, container, name):
 
 def test_a_fork_bomb_ends_at_the_limit_of_its_pod(node, pod, container, name):
     script = "sleep 3600 & i=0; while [ $i -lt 500 ]; do sleep 3600 & i=$((i+1)); done; sleep 3600"
-    node.make(pod(name, containers=[container("c", script), container("other")]))
+    node.make(pod(f"{name}-other"))
+    node.wait(f"pod/{name}-other", "condition=Ready")
+    node.make(pod(name, containers=[container("c", script), container("d")]))
     node.eventually(lambda: "can't fork" in node.run(f"logs {name} -c c").stdout)
-    node.eventually(lambda: node.run(f"exec {name} -c other -- echo works").stdout == "works\n")
+    assert node.run(f"exec {name}-other -- echo works").stdout == "works\n"
     pods = node.cri("ListPodSandboxStats", filter={"label_selector": {"io.kubernetes.pod.name": name}}).stats
     assert [0 < stats.linux.process.process_count.value <= 64 for stats in pods] == [True]
 

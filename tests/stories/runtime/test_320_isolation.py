@@ -296,6 +296,53 @@ def read(path):
     return Path(path).read_text().strip()
 
 
+def pids_files(group):
+    return [Path(tree.mount, group, "pids.max") for tree in KernelCgroups().trees if "pids" in tree.controllers]
+
+
+async def test_the_containers_of_a_pod_share_its_limit_of_processes(own, kubelet_of):
+    own.start()
+    async with kubelet_of(own) as cri:
+        resources = pb.LinuxContainerResources(cpu_shares=77, unified={"pids.max": "40"})
+        pod = await cri.run(linux=pb.LinuxPodSandboxConfig(resources=resources))
+        first, second = await cri.start(pod, name="first"), await cri.start(pod, name="second")
+        group = f"{own.options.cgroup_parent}/pod-{pod.id}"
+        assert sorted(own.groups()) == sorted([group, f"{group}/{first}", f"{group}/{second}"])
+        if not (files := pids_files(group)):
+            pytest.skip("no hierarchy has the pids controller")
+        assert [read(file) for file in files] == ["40"]
+        fill = "i=0; while [ $i -lt 25 ]; do sleep 60 & i=$((i+1)); done; echo all"
+        assert (await cri.exec(first, fill)).stdout == b"all\n"
+        assert b"can't fork" in (await cri.exec(second, fill)).stderr
+        more = pb.LinuxContainerResources(unified={"pids.max": "90"})
+        await cri("UpdatePodSandboxResources", pod_sandbox_id=pod.id, resources=more)
+        assert [read(file) for file in files] == ["90"]
+        pid = await cri.pid(first)
+        enter_inner_group(f"{group}/{first}", pid)
+        own.restart()
+        assert await cri.pid(first) == pid
+        assert (await cri.status(first)).state == pb.CONTAINER_RUNNING
+        assert own.leakcheck() == (0, [])
+        await cri("StopPodSandbox", pod_sandbox_id=pod.id)
+        assert own.groups() == []
+        await cri.remove(pod)
+        error = await cri.refused("RunPodSandbox", config=cri.pod_config(linux=_with_pids("many")))
+        assert "pids.max" in str(error)
+    assert own.stop() == 0
+    assert own.leaks() == []
+
+
+def enter_inner_group(group, pid):
+    """As a container does that has its cgroups mounted."""
+    inner = Path(KernelCgroups().trees[0].mount, group, "inner")
+    inner.mkdir()
+    (inner / "cgroup.procs").write_text(str(pid))
+
+
+def _with_pids(text):
+    return pb.LinuxPodSandboxConfig(resources=pb.LinuxContainerResources(unified={"pids.max": text}))
+
+
 async def test_a_fork_bomb_ends_at_the_limit(cri):
     config = cri.container_config()
     config.linux.resources.unified["pids.max"] = "50"
