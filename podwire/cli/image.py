@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from podwire.runtime.images.pull import Puller, Transfer
 from podwire.runtime.images.registry import ANONYMOUS
 
 STORE = Path("var/lib/podwire/images")
+STANDARD_INPUT = Path("-")
+COPY_BYTES = 1 << 20
 DOCKER_CONFIG = Path("~/.docker/config.json")
 
 
@@ -28,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", help="List images")
     listing.add_argument("image", nargs="?", default="", help="only this name, repository or id")
     taking = verbs.add_parser("import", help="Import an OCI image layout or the output of `docker save`")
-    taking.add_argument("archive", type=Path, help="directory or tar file, plain, gzip or zstd")
+    taking.add_argument("archive", type=Path, help="directory or tar file, plain, gzip or zstd; - is standard input")
     taking.add_argument("--name", default="", help="name of the image, instead of the one in the archive")
     pulling = verbs.add_parser("pull", help="Pull images from their registries")
     pulling.add_argument("image", nargs="+", help="name, as in a pod: REGISTRY/PATH:TAG or REGISTRY/PATH@DIGEST")
@@ -73,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
             shown = _VERBS[arguments.verb](images, arguments)
         finally:
             images.close()
-    except (ImageError, OSError) as error:
+    except (ImageError, docker_config.BadConfig, OSError) as error:
         raise UserError(str(error)) from error
     if arguments.output == "json":
         print(json.dumps([_as_json(image) for image in shown], indent=2))
@@ -87,7 +90,15 @@ def _list(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
 
 
 def _import(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
-    return images.import_archive(arguments.archive, name=arguments.name)
+    if arguments.archive != STANDARD_INPUT:
+        return images.import_archive(arguments.archive, name=arguments.name, must_have_name=True)
+    if sys.stdin.isatty():
+        raise UserError("standard input is a terminal; pipe an archive into it, such as `docker save IMAGE`")
+    with images.stage() as stage:
+        archive = stage / "standard input"
+        with archive.open("xb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file, COPY_BYTES)
+        return images.import_archive(archive, name=arguments.name, must_have_name=True)
 
 
 def _pull(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:

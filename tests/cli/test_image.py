@@ -58,3 +58,33 @@ def test_an_archive_is_written_for_any_runtime_and_nothing_is_kept(image, tmp_pa
     image("build-root", *words[:-1], again)
     assert again.read_bytes() == archive.read_bytes()
     assert "NOT" in image("build-root", "--name", "NOT", "--archive", archive, fails=True)
+
+
+def test_an_archive_is_read_from_standard_input(image, tmp_path):
+    image("build-root", "--name", "localhost/piped:1", "--archive", tmp_path / "piped.tar")
+    prefix = tmp_path / "prefix"
+    with (tmp_path / "piped.tar").open("rb") as archive:
+        command = [PODWIRE, "image", "import", "-", "--prefix", str(prefix)]
+        done = subprocess.run(command, stdin=archive, capture_output=True, text=True, check=False)
+    assert "localhost/piped:1" in done.stdout, done.stderr
+    assert list((prefix / "var/lib/podwire/images/staging").iterdir()) == []
+
+
+def test_an_archive_without_a_name_asks_for_one(image, tmp_path):
+    image("build-root", "--name", "localhost/named:1", "--archive", tmp_path / "named.tar")
+    layout = tmp_path / "layout"
+    layout.mkdir()
+    subprocess.run(["tar", "-xf", tmp_path / "named.tar", "-C", layout], check=True)
+    index = json.loads((layout / "index.json").read_text())
+    for row in index["manifests"]:
+        del row["annotations"]
+    (layout / "index.json").write_text(json.dumps(index))
+    assert image("import", layout, fails=True).endswith("name it with --name NAME\n")
+    assert image("list") == "IMAGE  ID  SIZE\n"
+    assert "localhost/mine:2" in image("import", layout, "--name", "localhost/mine:2")
+
+
+def test_logins_that_cannot_be_read_are_one_line(image, tmp_path):
+    (tmp_path / "config.json").write_text('{"auths": {"127.0.0.1:9": {"auth": "c2VjcmV0"}}}')
+    words = image("pull", "127.0.0.1:9/a:1", "--docker-config", tmp_path / "config.json", fails=True)
+    assert words == "podwire image: auth: must be formatted as base64(username:password)\n"

@@ -55,12 +55,22 @@ class _Work:
     descriptors: dict[tuple[str, str], Descriptor] = field(default_factory=dict)
 
 
-def import_archive(store: Store, path: Path, name: str, limits: Limits, machine: Machine) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`name` replaces the name in the archive; `must_have_name` refuses images without one."""
+
+    name: str = ""
+    must_have_name: bool = False
+
+
+def import_archive(store: Store, path: Path, options: Options, limits: Limits, machine: Machine) -> list[str]:
     """Imports the images of an archive. Returns their ids. Raises BadImage, StoreFull."""
     with translate_full_disk(), store.directory.stage() as stage:
         (stage / "trash").mkdir()
         with archives.opened(path, stage / "archive", limits) as archive:
-            images = _renamed(contents.find(archive, machine, limits), name)
+            images = _renamed(contents.find(archive, machine, limits), options.name)
+            if options.must_have_name and not all(image.names for image in images):
+                raise BadImage("name", "the archive does not name its image; name it with --name NAME")
             return _import(store, _Work(archive, stage, limits, Budget(limits)), images)
 
 

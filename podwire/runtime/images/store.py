@@ -155,14 +155,17 @@ class Images:
 
     # Changing
 
-    def import_archive(self, path: Path, *, name: str = "") -> Sequence[Image]:
+    def import_archive(self, path: Path, *, name: str = "", must_have_name: bool = False) -> Sequence[Image]:
         """Imports the images of an OCI layout or of `docker save`; `name` replaces the name in the archive.
+
+        `must_have_name`: an archive with an image that nothing could refer to but its id is refused.
 
         Raises BadImage, BadReference, StoreFull; the failed image leaves nothing.
         """
         store = importer.Store(self._directory, self._records, self._snapshots)
         try:
-            ids = importer.import_archive(store, path, name, self.limits, self.machine)
+            options = importer.Options(name, must_have_name=must_have_name)
+            ids = importer.import_archive(store, path, options, self.limits, self.machine)
         except Exception:
             self._sweep()
             raise

@@ -145,7 +145,7 @@ class EtcdStore:
         remove = pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=self._layout.raw(key)))
         return (await self._txn(key, expected, [remove])).header.revision
 
-    async def select(self, prefix: str, conditions: Sequence[Condition], *, scope: str) -> Page | None:  # noqa: ARG002
+    async def select(self, prefix: str, conditions: Sequence[Condition], *, scope: str) -> Page | None:  # noqa: ARG002 - etcd has no index
         """None: reads are etcd's own, and it has no index."""
         return None
 
