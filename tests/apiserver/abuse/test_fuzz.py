@@ -100,6 +100,8 @@ class Fuzzer(Maker):
         super().__init__(seed)
         self.kind = kind
         self.wild = self.random.random() < 0.35
+        known = sample(kind)["metadata"]["name"] if kind in STORED else "sample"
+        self.name = known if self.random.random() < 0.6 else f"other-{self.random.randrange(5)}"
 
     def method(self) -> str:
         return self.random.choice(ODD_METHODS if self.wild else METHODS)
@@ -112,17 +114,26 @@ class Fuzzer(Maker):
     def user(self) -> Certificate | None:
         return self.random.choice(USERS) if self.wild else ADMIN
 
-    def path(self) -> str:
+    def path(self, method: str) -> str:
         pick, kind = self.random.choice, self.kind
-        name, namespace = pick(["sample", "sample", "sample", ""]), "default"
+        collection = kind.target(namespace="default").path()
         if self.wild:
-            name = pick([name, "", "absent", pick(["..", "%2e%2e", "a%2fb", "%00", "x" * 300, "ü"])])
-            namespace = pick(["default", "default", "default", "absent", "kube-system", "..", ""])
+            return self._wild_path()
+        if (method == "POST" and self.random.random() < 0.9) or (method in ("GET", "DELETE") and pick([0, 0, 1])):
+            return collection
+        parts = [part.name for part in kind.subresources]
+        part = f"/{pick(parts)}" if parts and self.random.random() < 0.25 else ""
+        return f"{collection}/{self.name}{part}"
+
+    def _wild_path(self) -> str:
+        pick, kind = self.random.choice, self.kind
+        name = pick(["sample", "", "", "absent", pick(["..", "%2e%2e", "a%2fb", "%00", "x" * 300, "ü"])])
+        namespace = pick(["default", "default", "default", "absent", "kube-system", "..", ""])
         parts = [part.name for part in kind.subresources]
         part = pick([*parts, "status", "scale", "nothing", "proxy/a/b", "exec"]) if self.random.random() < 0.3 else ""
         path = kind.target(namespace=namespace).path() + (f"/{name}" if name else "")
         path += f"/{part}" if part and name else ""
-        if self.wild and self.random.random() < 0.1:
+        if self.random.random() < 0.1:
             path = path.replace("/", pick(["//", "/./", "/../"]), 1) + pick(["/", "?", ";x", ""])
         return path
 
@@ -149,34 +160,66 @@ class Fuzzer(Maker):
             headers["user-agent"] = pick(TEXTS)
         return headers
 
-    def body(self, media: str) -> bytes:
-        how = self.random.random()
-        if how < 0.1:
+    def body(self, method: str, media: str) -> bytes:
+        if self.random.random() < 0.05:
             return self.random.randbytes(self.random.choice([0, 1, 7, 500]))
-        if media == PROTOBUF and self.kind in STORED:
-            return self.damaged(encoded(sample(self.kind)))
-        if how < 0.5 and self.kind in STORED:
-            value: Any = self.broken(sample(self.kind)) if how > 0.25 else sample(self.kind)
-            if how > 0.4:
-                value |= self.made_from_schema()
-        elif how < 0.6:
+        if self.wild and self.random.random() < 0.4:
             value = self.odd()
-        elif how < 0.75:
-            value = [
-                {"op": self.random.choice(["add", "remove", "replace", "move", "copy", "test", "x"]),
-                 "path": self.random.choice(["/metadata/labels", "/spec", "", "/a~1b", "/-", "x", "/metadata/name"]),
-                 "from": "/metadata", "value": self.odd()}
-                for _ in range(self.random.choice([1, 3]))
-            ]  # fmt: skip
+        elif "json-patch" in media:
+            value = [self.operation() for _ in range(self.random.choice([1, 3]))]
+        elif method == "DELETE":
+            value = {
+                self.random.choice(["gracePeriodSeconds", "propagationPolicy", "preconditions", "dryRun"]): self.odd()
+            }
+        elif "patch" in media:
+            value = self.partial()
         else:
-            value = {"metadata": {self.random.choice(["labels", "annotations", "finalizers", "x"]): self.odd()},
-                     "spec": self.odd(), "$patch": self.random.choice(["replace", "delete", "merge", 1])}  # fmt: skip
+            value = self.object()
+        if media == PROTOBUF:
+            good = self.kind in STORED and self.random.random() < 0.9
+            return self.damaged(encoded(sample(self.kind)) if good else b"k8s\x00" + self.random.randbytes(50))
         data = msgspec.json.encode(value)
         if "yaml" in media and self.random.random() < 0.5:
             data = yaml.safe_dump(value).encode("utf-8", "replace")
-        if media == PROTOBUF:
-            data = b"k8s\x00" + self.random.randbytes(self.random.choice([3, 50, 500]))
         return self.damaged(data) if self.random.random() < 0.1 else data
+
+    def object(self) -> dict[str, Any]:
+        """An object of the kind: valid, broken, or with values as the schema asks for."""
+        if self.kind not in STORED:
+            return {"metadata": {"name": self.name}} | self.made_from_schema()
+        obj = sample(self.kind)
+        obj["metadata"]["name"] = self.name
+        how = self.random.random()
+        if how < 0.4:
+            return self.broken(obj)
+        return obj | self.made_from_schema() if how < 0.7 else obj
+
+    def partial(self) -> dict[str, Any]:
+        """Some parts of an object, and directives of a strategic merge patch now and then."""
+        obj = self.broken(self.object()) if self.random.random() < 0.5 else self.object()
+        kept = {name: value for name, value in obj.items() if self.random.random() < 0.7}
+        if self.random.random() < 0.2:
+            kept["$patch"] = self.random.choice(["replace", "delete", "merge", 1])
+        if self.random.random() < 0.2:
+            kept["metadata"] = {self.random.choice(["labels", "annotations", "finalizers", "x"]): self.odd()}
+        return kept
+
+    def operation(self) -> dict[str, Any]:
+        pick = self.random.choice
+        places = [
+            "/metadata/labels",
+            "/spec",
+            "",
+            "/a~1b",
+            "/-",
+            "x",
+            "/metadata/name",
+            "/spec/-",
+            "/status",
+            "/data/0",
+        ]
+        return {"op": pick(["add", "remove", "replace", "move", "copy", "test", "x"]), "path": pick(places),
+                "from": pick(["/metadata", "/spec", "/spec/x"]), "value": self.odd()}  # fmt: skip
 
     def damaged(self, data: bytes) -> bytes:
         """Up to two bytes that are lost, added or replaced."""
@@ -229,11 +272,9 @@ def test_no_request_causes_an_internal_error(fuzzed_house, kind):
         fuzzer = Fuzzer(kind, zlib.crc32(label(kind).encode()) ^ seed)
         method = fuzzer.method()
         media = fuzzer.media(method)
-        path, query, headers = fuzzer.path(), fuzzer.query(), fuzzer.headers()
-        body = fuzzer.body(media) if fuzzer.random.random() < 0.8 else None
-        user = fuzzer.user()
-        if method == "POST" and not fuzzer.wild:
-            path = kind.target(namespace="default").path() if fuzzer.random.random() < 0.8 else path
+        path, query, headers, user = fuzzer.path(method), fuzzer.query(), fuzzer.headers(), fuzzer.user()
+        has_body = fuzzer.random.random() < (0.3 if method in ("GET", "DELETE") else 0.95)
+        body = fuzzer.body(method, media) if has_body else None
         reply = fuzzed_house.ask(method, path, body, media=media, query=query, user=user, **headers)
         request = (seed, method, path, query, media, headers, (body or b"")[:500])
         assert is_allowed(reply), (*request, reply.raw[:500])

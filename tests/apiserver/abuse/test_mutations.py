@@ -98,6 +98,8 @@ class Maker:
             places = [each for each in everywhere if each[1] not in ("name", "apiVersion", "kind", "metadata")]
             if not places or self.random.random() < 0.1:
                 places = everywhere
+            if not places:
+                break
             holder, key = self.random.choice(places)
             how = self.random.random()
             if how < 0.6:
