@@ -79,12 +79,10 @@ def annotations(given: Mapping[str, str], path: str, errors: Errors) -> None:
             errors.append(invalid(path, key, message))
         size += len(key) + len(value)
     # A character has at most four bytes: only sizes near the limit are measured.
-    if size * 4 > ANNOTATIONS_LIMIT and _bytes(given) > ANNOTATIONS_LIMIT:
-        errors.append(too_long(path, ANNOTATIONS_LIMIT))
-
-
-def _bytes(given: Mapping[str, str]) -> int:
-    return sum(len(key.encode()) + len(value.encode()) for key, value in given.items())
+    if size * 4 > ANNOTATIONS_LIMIT:
+        size = sum(len(key.encode()) + len(value.encode()) for key, value in given.items())
+        if size > ANNOTATIONS_LIMIT:
+            errors.append(too_long(path, ANNOTATIONS_LIMIT))
 
 
 def qualified_finalizer(name: str, path: str, errors: Errors) -> None:

@@ -26,11 +26,7 @@ def remove(of: Type, value: Any, fields: FieldSet) -> Any:
         return _members(members, value, fields) or None
     if (elements := elements_of(of, value)) is not None:
         return _elements(elements, value, fields) or None
-    return value if _is_scalar(value) else None
-
-
-def _is_scalar(value: Any) -> bool:
-    return not isinstance(value, dict | list)
+    return None if isinstance(value, dict | list) else value
 
 
 def _members(of: Members, value: dict[str, Any], fields: FieldSet) -> dict[str, Any]:

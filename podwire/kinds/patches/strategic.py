@@ -69,10 +69,11 @@ def _merge_member(merged: Object, key: str, value: Any, shape: Shape | None, pat
     here = _below(path, key)
     current = merged.get(key)
     member = shape.field(key) if shape else None
+    strategies = member.strategies if member else ()
     result: Any
-    if isinstance(value, dict) and isinstance(current, dict) and not _replaces(member):
+    if isinstance(value, dict) and isinstance(current, dict) and "replace" not in strategies:
         result = _merged_object(current, value, member.shape if member else None, here)
-    elif isinstance(value, list) and isinstance(current, list) and _merges(member):
+    elif isinstance(value, list) and isinstance(current, list) and "merge" in strategies:
         result = _merged_list(current, value, member, here)
     else:
         result = _taken(value)
@@ -91,14 +92,6 @@ def _directive(patch: Object, path: str) -> str:
     if directive not in ("merge", "replace", "delete"):
         raise PatchError(400, f"{path or 'the patch'}: unknown patch type: {directive}")
     return str(directive)
-
-
-def _replaces(member: Field | None) -> bool:
-    return member is not None and "replace" in member.strategies
-
-
-def _merges(member: Field | None) -> bool:
-    return member is not None and "merge" in member.strategies
 
 
 def _retained(original: Object, patch: Object, path: str) -> Object:

@@ -89,18 +89,15 @@ class Constraints:
         """Returns whether the selector matches the new object or the old one."""
         if self.objects.everything:
             return True
-        return any(obj is not None and self.objects.matches(_labels(obj)) for obj in objects)
+        return any(
+            obj is not None and self.objects.matches((obj.get("metadata") or {}).get("labels") or {}) for obj in objects
+        )
 
 
 def _ruled(rules: Sequence[Rule], target: Target, others: Sequence[Kind]) -> Kind | None:
     if any(candidate.matches(target, target.kind) for candidate in rules):
         return target.kind
     return next((kind for rule in rules for kind in others if rule.matches(target, kind)), None)
-
-
-def _labels(obj: Json) -> Mapping[str, str]:
-    labels: Mapping[str, str] = (obj.get("metadata") or {}).get("labels") or {}
-    return labels
 
 
 def constraints(resources: Json | None) -> Constraints:

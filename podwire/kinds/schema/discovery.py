@@ -95,7 +95,8 @@ class Discovery:
             case ("apis",):
                 document = self._group_list()
             case ("apis", group):
-                document = self._group(group) if group in self._groups else None
+                known = group in self._groups
+                document = {"kind": "APIGroup", "apiVersion": "v1", **self._group(group)} if known else None
             case ("api", version):
                 document = self._resource_list("", version)
             case ("apis", group, version) if group:  # the core group has no name and is under /api
@@ -116,13 +117,12 @@ class Discovery:
         return {"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": addresses}
 
     def _group_list(self) -> dict[str, Any]:
-        groups = [_without_kind(self._group(group)) for group in self._groups if group]
+        groups = [self._group(group) for group in self._groups if group]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
     def _group(self, group: str) -> dict[str, Any]:
         versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in self._versions(group)]
-        document = {"kind": "APIGroup", "apiVersion": "v1", "name": group}
-        return {**document, "versions": versions, "preferredVersion": versions[0]}
+        return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
     def _resource_list(self, group: str, version: str) -> dict[str, Any] | None:
         kinds = self._groups.get(group, {}).get(version)
@@ -166,10 +166,6 @@ class Discovery:
 
 def _sorted(kinds: Iterable[Kind]) -> list[Kind]:
     return sorted(kinds, key=lambda each: each.resource)
-
-
-def _without_kind(group: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if name not in ("kind", "apiVersion")}
 
 
 def _resources(kind: Kind) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ class Structs:
         if type_.name == "list":
             label, type_ = _Field.LABEL_REPEATED, type_.parameters[0]
             kind, message_name = self._element(type_)
-        elif type_.name == "map" and (entry := _entry_name(name)) not in _nested(message):
+        elif type_.name == "map" and (entry := _entry_name(name)) not in {one.name for one in message.nested_type}:
             label, kind = _Field.LABEL_REPEATED, _Field.TYPE_MESSAGE
             message_name = self._entry(message, entry, type_.parameters[1])
         else:
@@ -118,10 +118,6 @@ class Structs:
 def _entry_name(field: str) -> str:
     """The only name that protobuf takes for a map's entries; of two fields for which it is the same, one is loose."""
     return "".join(word[:1].upper() + word[1:] for word in field.split("_")) + "Entry"
-
-
-def _nested(message: Any) -> list[str]:
-    return [nested.name for nested in message.nested_type]
 
 
 def _plain(type_: Type) -> Type:

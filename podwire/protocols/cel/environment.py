@@ -157,7 +157,7 @@ def _computing(functions: Sequence[Function]) -> Callable[..., Any]:
     first = functions[0]
     if all(parameter.name in _PLAIN for parameter in (*first.parameters, first.returns)):
         return first.compute
-    by_types = {tuple(_name(parameter) for parameter in one.parameters): one for one in functions}
+    by_types = {tuple(_opaque_name(parameter) for parameter in one.parameters): one for one in functions}
 
     def computed(*args: Any) -> Any:
         messages = [getattr(argument, "DESCRIPTOR", None) for argument in args]
@@ -178,7 +178,7 @@ def _value(name: str, text: str) -> Any:
     return _OPAQUE[name].value(text)
 
 
-def _name(type_: Type) -> str:
+def _opaque_name(type_: Type) -> str:
     return type_.name if type_.name in _OPAQUE else ""
 
 

@@ -48,14 +48,16 @@ def read(message: Message, via: bytes = b"") -> Lease:
     seconds = reader(options.SECONDS, options.u32, 0)
     if server is None or not int(server) or not seconds:
         raise Malformed("neither a server nor a time" if not server else "a lease of no time")
-    _check_usable(message.yiaddr)
-    length = reader(options.MASK, options.prefix, options.class_prefix(message.yiaddr))
+    address = message.yiaddr
+    if not int(address) or address.is_multicast or address.is_loopback or int(address) == INFINITE:
+        raise Malformed(f"{address} is not a valid address for an interface")
+    length = reader(options.MASK, options.prefix, options.class_prefix(address))
     renew_after, rebind_after = _times(
         seconds, reader(options.T1, options.u32, None), reader(options.T2, options.u32, None)
     )
     mtu = reader(options.MTU, options.u16, None)
     return Lease(
-        address=IPv4Interface((message.yiaddr, length)),
+        address=IPv4Interface((address, length)),
         server=server,
         seconds=seconds,
         renew_after=renew_after,
@@ -68,11 +70,6 @@ def read(message: Message, via: bytes = b"") -> Lease:
         via=via,
         unreadable=tuple(reader.unreadable),
     )
-
-
-def _check_usable(address: IPv4Address) -> None:
-    if not int(address) or address.is_multicast or address.is_loopback or int(address) == INFINITE:
-        raise Malformed(f"{address} is not a valid address for an interface")
 
 
 def _routes(reader: Reader) -> tuple[Route, ...]:

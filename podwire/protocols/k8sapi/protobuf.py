@@ -43,23 +43,17 @@ def decode(body: bytes) -> Object:
     envelope: Object = {}
     try:
         fill(envelope, _ENVELOPE, body, len(MAGIC), len(body), MAX_DEPTH)
-        obj = _opened(body, envelope)
+        for name in ("contentEncoding", "contentType"):
+            if name in envelope:
+                raise BadBody(f"protobuf envelope: {name} {envelope[name]!r} is not supported")
+        obj: Object = {"apiVersion": envelope.get("apiVersion", ""), "kind": envelope.get("kind", "")}
+        start, stop = envelope.get("raw", (0, 0))
+        fill(obj, _message(obj["apiVersion"], obj["kind"]).fields, body, start, stop, MAX_DEPTH)
     except IndexError:
         raise BadBody("the protobuf message ends in the middle of a field") from None
     except UnicodeDecodeError:
         raise BadBody("a string in the protobuf message is not UTF-8") from None
     survey(obj)
-    return obj
-
-
-def _opened(body: bytes, envelope: Object) -> Object:
-    for name in ("contentEncoding", "contentType"):
-        if name in envelope:
-            raise BadBody(f"protobuf envelope: {name} {envelope[name]!r} is not supported")
-    api_version, kind = envelope.get("apiVersion", ""), envelope.get("kind", "")
-    obj: Object = {"apiVersion": api_version, "kind": kind}
-    start, stop = envelope.get("raw", (0, 0))
-    fill(obj, _message(api_version, kind).fields, body, start, stop, MAX_DEPTH)
     return obj
 
 
@@ -73,10 +67,6 @@ def _message(api_version: str, kind: str) -> "Message":
     return table.messages[name]
 
 
-def _type_meta(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
-    fill(out, _TYPE_META, buffer, start, stop, levels)
-
-
 def _span(out: Object, _buffer: bytes, start: int, stop: int, _levels: int) -> None:
     out["raw"] = (start, stop)
 
@@ -88,7 +78,7 @@ _TYPE_META = Fields(
 )
 _ENVELOPE = Fields(
     "Unknown",
-    (1, SIZED, "typeMeta", _type_meta),
+    (1, SIZED, "typeMeta", protowire.inlined(lambda: _TYPE_META)),
     (2, SIZED, "raw", _span),
     (3, SIZED, "contentEncoding", protowire.single_text("contentEncoding", keep=False)),
     (4, SIZED, "contentType", protowire.single_text("contentType", keep=False)),
@@ -190,7 +180,7 @@ def _store(message: Message, field: Field) -> Store:
     if read is None:
         inner = load_table().messages[message.qualified(field.type)]
         if field.name == "+":
-            return _among_ours(inner)
+            return protowire.inlined(lambda: inner.fields)
         if not field.form and not inner.is_value:
             return protowire.single_message(field.name, lambda: inner.fields, keep=field.keep)
         read = _reader(inner)
@@ -220,10 +210,3 @@ def _reader(message: Message) -> Read:
         return value
 
     return read_object
-
-
-def _among_ours(message: Message) -> Store:
-    def store(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
-        fill(out, message.fields, buffer, start, stop, levels)
-
-    return store

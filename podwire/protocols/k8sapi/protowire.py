@@ -230,6 +230,15 @@ def single_message(name: str, fields: Callable[[], "Fields"], *, keep: bool) -> 
     return store
 
 
+def inlined(fields: Callable[[], "Fields"]) -> Store:
+    """Stores the fields of a message among those of the one that it is in."""
+
+    def store(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
+        fill(out, fields(), buffer, start, stop, levels)
+
+    return store
+
+
 def single_text(name: str, *, keep: bool) -> Store:
     """As `single` does with `text`, for the most frequent field by far."""
 

@@ -34,18 +34,12 @@ def default(obj: dict[str, Any]) -> None:
         target = {"type": "Utilization", "averageUtilization": 80}
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     if (behavior := spec.get("behavior")) is not None:
-        behavior["scaleUp"] = {**_scale_up(), **(behavior.get("scaleUp") or {})}
-        behavior["scaleDown"] = {**_scale_down(), **(behavior.get("scaleDown") or {})}
-
-
-def _scale_up() -> dict[str, Any]:
-    pods = {"type": "Pods", "value": 4, "periodSeconds": 15}
-    percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
-    return {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [pods, percent]}
-
-
-def _scale_down() -> dict[str, Any]:
-    return {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
+        pods = {"type": "Pods", "value": 4, "periodSeconds": 15}
+        percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
+        up = {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [pods, percent]}
+        down = {"selectPolicy": "Max", "policies": [dict(percent)]}
+        behavior["scaleUp"] = {**up, **(behavior.get("scaleUp") or {})}
+        behavior["scaleDown"] = {**down, **(behavior.get("scaleDown") or {})}
 
 
 def row(obj: Json, now: float) -> list[Any]:

@@ -156,31 +156,22 @@ def _row(obj: Json, now: float, names: _Names) -> list[Any]:
     times = number(obj, names.times) or 1
     if isinstance(series := obj.get("series"), dict):
         last, times = since(series, "lastObservedTime", now), number(series, "count")
-    target = part(obj, names.target)
+    target, source = part(obj, names.target), part(obj, names.source)
+    kind, named_target = text(target, "kind").lower(), text(target, "name")
+    component = text(source, "component") or text(obj, names.reporter)
+    instance = text(source, "host") or text(obj, "reportingInstance")
     return [
         last,
         text(obj, "type"),
         text(obj, "reason"),
-        _target(target),
+        f"{kind}/{named_target}" if named_target else kind,
         text(target, "fieldPath"),
-        _source(obj, names),
+        f"{component}, {instance}" if instance else component,
         text(obj, names.message).strip(),
         first,
         times,
         name_of(obj),
     ]
-
-
-def _target(target: Json) -> str:
-    kind, named = text(target, "kind").lower(), text(target, "name")
-    return f"{kind}/{named}" if named else kind
-
-
-def _source(obj: Json, names: _Names) -> str:
-    source = part(obj, names.source)
-    component = text(source, "component") or text(obj, names.reporter)
-    instance = text(source, "host") or text(obj, "reportingInstance")
-    return f"{component}, {instance}" if instance else component
 
 
 def _renamed(obj: StoredObject, names: Mapping[str, str], api_version: str) -> StoredObject:

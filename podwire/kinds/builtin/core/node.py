@@ -125,12 +125,17 @@ def default(obj: dict[str, Any]) -> None:
 
 
 def row(obj: Json, now: float) -> list[Any]:
-    status = part(obj, "status")
-    info = part(status, "nodeInfo")
+    status, labels = part(obj, "status"), part(obj, "metadata", "labels")
+    info, ready = part(status, "nodeInfo"), condition(status, "Ready")
+    state = "Unknown" if not ready else "Ready" if ready.get("status") == "True" else "NotReady"
+    if part(obj, "spec").get("unschedulable") is True:
+        state = f"{state},SchedulingDisabled"
+    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
+    roles.add(text(labels, _ROLE_LABEL))
     return [
         name_of(obj),
-        _status_text(obj),
-        ",".join(_roles(part(obj, "metadata", "labels"))) or NONE,
+        state,
+        ",".join(sorted(roles - {""})) or NONE,
         age_of(obj, now),
         text(info, "kubeletVersion"),
         _address(status, "InternalIP"),
@@ -139,18 +144,6 @@ def row(obj: Json, now: float) -> list[Any]:
         text(info, "kernelVersion", UNKNOWN),
         text(info, "containerRuntimeVersion", UNKNOWN),
     ]
-
-
-def _status_text(obj: Json) -> str:
-    ready = condition(part(obj, "status"), "Ready")
-    state = "Unknown" if not ready else "Ready" if ready.get("status") == "True" else "NotReady"
-    return f"{state},SchedulingDisabled" if part(obj, "spec").get("unschedulable") is True else state
-
-
-def _roles(labels: Json) -> list[str]:
-    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
-    roles.add(text(labels, _ROLE_LABEL))
-    return sorted(roles - {""})
 
 
 def _address(status: Json, kind: str) -> str:

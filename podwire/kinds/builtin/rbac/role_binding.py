@@ -84,16 +84,17 @@ def binding_row(obj: Json, now: float) -> list[Any]:
     role, subjects = part(obj, "roleRef"), elements(obj, "subjects")
 
     def named(kind: str) -> str:
-        return ", ".join(_subject_text(subject) for subject in subjects if subject.get("kind") == kind)
+        return ", ".join(text(subject, "name") for subject in subjects if subject.get("kind") == kind)
 
-    reference = f"{text(role, 'kind')}/{text(role, 'name')}"
-    return [name_of(obj), reference, age_of(obj, now), named("User"), named("Group"), named("ServiceAccount")]
-
-
-def _subject_text(subject: Json) -> str:
-    if subject.get("kind") == "ServiceAccount":
-        return f"{text(subject, 'namespace')}/{text(subject, 'name')}"
-    return text(subject, "name")
+    accounts = (subject for subject in subjects if subject.get("kind") == "ServiceAccount")
+    return [
+        name_of(obj),
+        f"{text(role, 'kind')}/{text(role, 'name')}",
+        age_of(obj, now),
+        named("User"),
+        named("Group"),
+        ", ".join(f"{text(account, 'namespace')}/{text(account, 'name')}" for account in accounts),
+    ]
 
 
 ROLE_BINDING = Strategy(

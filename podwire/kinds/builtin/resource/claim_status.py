@@ -39,7 +39,14 @@ Reference = Callable[[str, str, Errors], None]
 def changes(new: Object, old: Object, reference: Reference, errors: Errors) -> None:
     status, before = new.get("status") or {}, old.get("status") or {}
     allocation = status.get("allocation")
-    _consumers(status, before, deleting=bool((new.get("metadata") or {}).get("deletionTimestamp")), errors=errors)
+    deleting = bool((new.get("metadata") or {}).get("deletionTimestamp"))
+    path, consumers = "status.reservedFor", status.get("reservedFor") or ()
+    distinct(consumers, MOST_CONSUMERS, _consumer, lambda each: each.get("uid"), path, errors)
+    if consumers and status.get("allocation") is None:
+        errors.append(forbidden(path, "may not be specified when `allocated` is not set"))
+    elif deleting and any(consumer not in (before.get("reservedFor") or ()) for consumer in consumers):
+        detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+        errors.append(forbidden(path, detail))
     if status.get("devices"):
         _devices(status, errors)
     if allocation is None:
@@ -48,16 +55,6 @@ def changes(new: Object, old: Object, reference: Reference, errors: Errors) -> N
         unchanged(allocation, before["allocation"], "status.allocation", errors)
     else:
         _allocation(allocation, reference, errors)
-
-
-def _consumers(status: Object, before: Object, *, deleting: bool, errors: Errors) -> None:
-    path, consumers = "status.reservedFor", status.get("reservedFor") or ()
-    distinct(consumers, MOST_CONSUMERS, _consumer, lambda each: each.get("uid"), path, errors)
-    if consumers and status.get("allocation") is None:
-        errors.append(forbidden(path, "may not be specified when `allocated` is not set"))
-    elif deleting and any(consumer not in (before.get("reservedFor") or ()) for consumer in consumers):
-        detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        errors.append(forbidden(path, detail))
 
 
 def _consumer(consumer: Object, path: str, errors: Errors) -> None:
@@ -109,7 +106,8 @@ def _key(device: Object) -> tuple[str, ...]:
 
 
 def _devices(status: Object, errors: Errors) -> None:
-    allocated = {_key(result) for result in _results(status)}
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    allocated = {_key(result) for result in results}
 
     def device(given: Object, path: str, item_errors: Errors) -> None:
         _identity(given, path, item_errors)
@@ -126,10 +124,6 @@ def _devices(status: Object, errors: Errors) -> None:
 
     devices = status["devices"]
     distinct(devices, len(devices), device, _key, "status.devices", errors)
-
-
-def _results(status: Object) -> tuple[Object, ...]:
-    return tuple(((status.get("allocation") or {}).get("devices") or {}).get("results") or ())
 
 
 def _network(data: Object, path: str, errors: Errors) -> None:

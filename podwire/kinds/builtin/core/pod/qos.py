@@ -1,6 +1,6 @@
 """The quality-of-service class of a pod, from what its containers ask for and are limited to."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from podwire.objects import quantity
@@ -13,16 +13,14 @@ def qos_class(pod: Mapping[str, Any]) -> str:
     spec = pod.get("spec") or {}
     if (resources := spec.get("resources")) and (resources.get("requests") or resources.get("limits")):
         return _class(resources)
-    classes = set(_classes(spec))
+    classes = {
+        _class(container.get("resources") or {})
+        for name in ("initContainers", "containers")
+        for container in spec.get(name) or ()
+    }
     if len(classes) > 1:
         return BURSTABLE
     return classes.pop() if classes else BEST_EFFORT
-
-
-def _classes(spec: Mapping[str, Any]) -> Iterator[str]:
-    for name in ("initContainers", "containers"):
-        for container in spec.get(name) or ():
-            yield _class(container.get("resources") or {})
 
 
 def _class(resources: Mapping[str, Any]) -> str:

@@ -59,32 +59,29 @@ def row(obj: Json, now: float) -> list[Any]:
         if container.get("restartPolicy") == "Always"
     }
     start = _start(spec, status, sidecars)
-    reason, ready, restarts = _reason(status), start.ready, start.restarts
+    reason, ready, restarts = text(status, "reason") or text(status, "phase"), start.ready, start.restarts
     if start.blocked:
         reason = start.blocked
+    elif condition(status, "PodScheduled").get("reason") == "SchedulingGated":
+        reason = "SchedulingGated"
     if not start.blocked or condition(status, "Initialized").get("status") == "True":
         restarts = start.sidecars
         reason, running = _containers(status, reason, restarts)
         ready += running
     if is_deleted(obj):
         reason = _ending(status, reason)
+    addresses = elements(status, "podIPs")
     return [
         name_of(obj),
         f"{ready}/{count(spec, 'containers') + len(sidecars)}",
         reason,
         restarts.shown(now),
         age_of(obj, now),
-        _address(status),
+        (text(addresses[0], "ip") if addresses else text(status, "podIP")) or NONE,
         text(spec, "nodeName", NONE),
         text(status, "nominatedNodeName", NONE),
         _gates(spec, status),
     ]
-
-
-def _reason(status: Json) -> str:
-    if condition(status, "PodScheduled").get("reason") == "SchedulingGated":
-        return "SchedulingGated"
-    return text(status, "reason") or text(status, "phase")
 
 
 def _start(spec: Json, status: Json, sidecars: set[str]) -> _Start:
@@ -144,12 +141,6 @@ def _ending(status: Json, reason: str) -> str:
     if status.get("reason") == "NodeLost":
         return "Unknown"
     return reason if status.get("phase") in _TERMINAL else "Terminating"
-
-
-def _address(status: Json) -> str:
-    addresses = elements(status, "podIPs")
-    first = text(addresses[0], "ip") if addresses else text(status, "podIP")
-    return first or NONE
 
 
 def _gates(spec: Json, status: Json) -> str:

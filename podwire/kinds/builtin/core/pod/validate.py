@@ -64,18 +64,13 @@ def _pod(metadata: Object, spec: Object) -> list[FieldError]:
         annotation_rules.values(annotations, spec, "metadata.annotations", errors)
     errors += validation.validate(spec, "spec", metadata)
     if not spec.get("serviceAccountName"):
-        _no_tokens(spec, errors)
+        for index, volume in enumerate(spec.get("volumes") or ()):
+            for position, source in enumerate((volume.get("projected") or _EMPTY).get("sources") or ()):
+                if "serviceAccountToken" in source:
+                    place = f"spec.volumes[{index}].projected.sources[{position}].serviceAccountToken"
+                    errors.append(forbidden(place, "must not be specified when serviceAccountName is not set"))
     non_negative(spec.get("terminationGracePeriodSeconds", 0), "spec.terminationGracePeriodSeconds", errors)
     return errors
-
-
-def _no_tokens(spec: Object, errors: Errors) -> None:
-    """Rejects projected tokens of a pod without a service account."""
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        for position, source in enumerate((volume.get("projected") or _EMPTY).get("sources") or ()):
-            if "serviceAccountToken" in source:
-                place = f"spec.volumes[{index}].projected.sources[{position}].serviceAccountToken"
-                errors.append(forbidden(place, "must not be specified when serviceAccountName is not set"))
 
 
 def _annotation_changes(new: Object, old: Object, *, judge_values: bool = True) -> list[FieldError]:

@@ -1,7 +1,6 @@
 """The cluster IPs of a Service and the families they are of."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from podwire.kinds.field_checks import Choice, Errors, Object, named, one_per_family
 from podwire.objects import names
@@ -69,14 +68,9 @@ def changes(spec: Object, before: Object, errors: Errors) -> None:
                 errors.append(invalid(f"{_PATH}[{index}]", new, "may not change once set"))
         return
     if old and not new:
-        errors.append(invalid(f"{_PATH}[0]", _shown(new), "primary clusterIP can not be unset"))
+        errors.append(invalid(f"{_PATH}[0]", None, "primary clusterIP can not be unset"))
     elif old and new[0] != old[0]:
         errors.append(invalid(f"{_PATH}[0]", new, "may not change once set"))
     if len(new) == 1 < len(old) and spec.get("ipFamilyPolicy") != "SingleStack":
         detail = "must be set to 'SingleStack' when releasing the secondary clusterIP"
         errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
-
-
-def _shown(addresses: list[str]) -> Any:
-    """None and not [] for a field that was left out, as Go shows it."""
-    return addresses or None
