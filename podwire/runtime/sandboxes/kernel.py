@@ -21,6 +21,8 @@ from podwire.runtime.spec.user_namespaces import IdRange
 PREFIX = "podwire-"
 """Owner tag: the names of our namespaces begin with it."""
 
+DEFAULT_SYSCTLS = {"net.ipv4.ping_group_range": "0 2147483647", "net.ipv4.ip_unprivileged_port_start": "0"}
+"""As containerd sets them: users without privileges may ping, and listen on any port of their own pod."""
 SHM_BYTES = 64 * 1024 * 1024
 
 Step = tuple[str, Callable[[], None]]
@@ -86,6 +88,8 @@ class SandboxKernel:
         self._set_sysctls(id_, config, network=network, ipc=ipc)
 
     def _set_sysctls(self, id_: str, config: pb.PodSandboxConfig, *, network: bool, ipc: bool) -> None:
+        if network:
+            KernelSysctls(self.network(id_)).write_present(DEFAULT_SYSCTLS)
         allowed = [name for name in NAMESPACED if (network if name.startswith("net") else ipc)]  # never the node's
         sysctls = KernelSysctls(self.network(id_) if network else None, self.ipc(id_) if ipc else None, allowed)
         for name, value in config.linux.sysctls.items():

@@ -350,3 +350,13 @@ async def test_a_fork_bomb_ends_at_the_limit(cri):
     done = await cri.exec(id_, "i=0; while [ $i -lt 100 ]; do sleep 20 & i=$((i+1)); done; echo all")
     assert b"can't fork" in done.stderr, done
     assert (await cri.status(id_)).state == pb.CONTAINER_RUNNING
+
+
+async def test_a_user_without_privileges_pings_and_listens_on_port_80(cri):
+    """Both need no capability in a pod of its own: containerd sets the same."""
+    config = with_python(cri.container_config())
+    config.linux.security_context.run_as_user.value = 1234
+    id_ = await cri.start(await cri.run(), config=config)
+    icmp = "socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP)"
+    code = f"import socket; {icmp}; socket.create_server(('127.0.0.1', 80)); print('done')"
+    assert await cri.said(id_, PYTHON, "-I", "-c", code) == "done\n"
