@@ -43,6 +43,7 @@ GROUPS = {
         Command("leakcheck", "podwire.cli.leakcheck", "List leftovers: resources that no pod uses any more"),
         Command("policy", "podwire.cli.policy", "Explain which NetworkPolicy allows or denies a connection"),
         Command("retry", "podwire.cli.retry", "Retry now whatever a pod is waiting for"),
+        Command("chaos", "podwire.cli.chaos", "Inject random faults into a cluster and check what must hold"),
         Command("failpoints", "podwire.cli.failpoints", "List the failpoints for fault injection in tests"),
     ),
     "components, each usable alone with any Kubernetes": (

@@ -1,6 +1,7 @@
 """The status file of a supervisor (its processes, since when, how many restarts), and the lock of a prefix."""
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from podwire.durable.locks import FileLock, LockHeld, holder_pid, lock_file
 from podwire.linux.errors import LinuxError, NoSuchProcess
 from podwire.linux.fs.trust import make_directory
 from podwire.linux.proc import processes
+
+_log = logging.getLogger("podwire.up")
 
 SUPERVISOR = "supervisor"
 
@@ -65,7 +68,8 @@ class StatusWriter:
         self._since = time.time()
         self._last: SupervisorStatus | None = None
 
-    def write(self, all_processes: Sequence[Process], up: bool) -> None:
+    def write(self, all_processes: Sequence[Process], up: bool) -> bool:
+        """Returns whether the file is current; it is not while the disk is full."""
         pid = os.getpid()
         status = SupervisorStatus(
             pid=pid,
@@ -74,9 +78,15 @@ class StatusWriter:
             up=up,
             components=tuple(_entry(process) for process in all_processes),
         )
-        if status != self._last:
+        if status == self._last:
+            return True
+        try:
             replace_file(self._path, msgspec.json.encode(status))
-            self._last = status
+        except OSError as error:
+            _log.warning("cannot write status file", extra={"path": str(self._path), "error": str(error)})
+            return False
+        self._last = status
+        return True
 
 
 def _entry(process: Process) -> ComponentEntry:

@@ -35,6 +35,8 @@ class Limits:
     longest_backoff: float = 5.0
     healthy: float = 10.0
     """Seconds after which a component that was ready counts as healthy: its next exit is a first one again."""
+    save_again: float = 1.0
+    """Seconds until a status that could not be saved is saved again."""
     unready_exits: int = 4
     """Consecutive exits without ever having been ready, after which the first start is given up."""
 
@@ -107,8 +109,8 @@ class Process:
 class Supervisor:
     """Runs components until a signal, or until one of them is hopeless before all were ready for the first time.
 
-    `report` receives events, `save_status` the processes and whether all were ready once. Components inherit none of
-    the descriptors of `private`.
+    `report` receives events, `save_status` the processes and whether all were ready once; it is called again while it
+    returns False. Components inherit none of the descriptors of `private`.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Supervisor:
         layout: Layout,
         components: Sequence[Component],
         report: Callable[[Event], None],
-        save_status: Callable[[Sequence[Process], bool], None],
+        save_status: Callable[[Sequence[Process], bool], bool],
         private: Callable[[], Iterable[int]] = tuple,
         limits: Limits = LIMITS,
     ) -> None:
@@ -133,6 +135,7 @@ class Supervisor:
         self._poll = select.poll()
         self._watched: dict[int, Callable[[], None]] = {}
         self._was_up = False
+        self._is_saved = True
         self._stop = False
 
     def run(self) -> bool:
@@ -141,7 +144,7 @@ class Supervisor:
             failure = ""
             while not self._stop and not failure:
                 self._start_due()
-                self._save_status(list(self._processes.values()), self._was_up)
+                self._is_saved = self._save_status(list(self._processes.values()), self._was_up)
                 self._wait()
                 failure = "" if self._was_up else self._failure()
                 self._note_up()
@@ -218,6 +221,8 @@ class Supervisor:
         times = [process.restart_at for process in self._processes.values() if process.restart_at is not None]
         if not self._was_up:
             times.append(self._begin + self._limits.ready)
+        if not self._is_saved:
+            times.append(time.monotonic() + self._limits.save_again)
         left = max(0.0, min(times) - time.monotonic()) * 1000 if times else None
         for descriptor, _ in self._poll.poll(None if left is None else left + 1):
             act = self._watched.get(descriptor)
@@ -270,7 +275,7 @@ class Supervisor:
     def _note_up(self) -> None:
         if not self._was_up and all(process.ready for process in self._processes.values()):
             self._was_up = True
-            self._save_status(list(self._processes.values()), self._was_up)
+            self._is_saved = self._save_status(list(self._processes.values()), self._was_up)
             self._emit("", "up", "")
 
     def _stop_all(self) -> None:

@@ -125,6 +125,21 @@ def test_a_component_that_is_killed_is_started_again(start):
     assert up.order().count("first") == 2
 
 
+def test_a_status_that_cannot_be_saved_does_not_end_the_cluster_and_is_saved_later(start):
+    up = start("good")
+    up.until("all up")
+    before, status = up.pid("first"), up.home / "run/podwire/components/status.json"
+    status.unlink()
+    (status / "in the way").mkdir(parents=True)
+    os.kill(before, signal.SIGKILL)
+    up.until("first", "ready")
+    (status / "in the way").rmdir()
+    status.rmdir()
+    eventually(status.exists, SECONDS)
+    assert up.pid("first") not in (0, before)
+    assert up.stop()[0] == 0
+
+
 def test_a_hopeless_start_is_given_up_and_logged(start, tmp_path):
     up = start("bad")
     up.until("all failed bad")

@@ -1,0 +1,190 @@
+"""Carries faults out: signals to the processes of a cluster, damage to its records, a full disk."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from podwire.cluster.chaos.history import History
+from podwire.cluster.chaos.plan import Fault, Step
+from podwire.cluster.up import component_processes, status_file
+from podwire.cluster.up.layout import Layout
+from podwire.linux.errors import NoSuchProcess
+from podwire.linux.fs.mounts import mounted
+from podwire.linux.proc import processes
+
+RECORDS = {
+    "runtime": ("runtime/sandboxes/*/record.json", "runtime/containers/*/record.json", "cni/cache/*"),
+    "kubelet": ("../kubelet/device-plugins/*", "../kubelet/claims/*"),
+    "network-driver": ("network-driver/records/*", "network-driver/addresses/*"),
+}
+"""By component: its records, relative to the directory of the state."""
+
+FILL = "chaos-fill"
+LARGEST_DISK = 1 << 30
+"""A larger file system is not filled: that takes long, and is probably not ours alone."""
+UP_SECONDS = 120.0
+
+
+class CannotRestart(Exception):
+    """`podwire up` failed after everything was killed; has its output."""
+
+
+class Faults:
+    """The faults of one cluster. `up` is the command that starts it again; empty if it is not ours to start."""
+
+    def __init__(self, layout: Layout, history: History, up: Sequence[str] = ()) -> None:
+        self._layout = layout
+        self._history = history
+        self._up = up
+        self._restarting = asyncio.Lock()
+        self._stopped: set[tuple[int, int]] = set()
+
+    def available(self, fault: Fault) -> str:
+        """Returns why a fault cannot be carried out here; empty if it can."""
+        if fault is Fault.KILL_ALL and not self._up:
+            return "the cluster was not started by this command, which therefore cannot start it again as it was"
+        if fault is Fault.DISK and not self._has_own_disk():
+            return f"{self._layout.state} is not on a file system of its own of at most {LARGEST_DISK >> 20} MiB"
+        return ""
+
+    async def carry_out(self, step: Step) -> None:
+        match step.action:
+            case Fault.KILL:
+                self._kill(step.pick)
+            case Fault.STOP:
+                await self._stop(step)
+            case Fault.KILL_ALL:
+                await self._kill_all()
+            case Fault.DAMAGE | Fault.REMOVE:
+                self._damage(step)
+            case Fault.DISK:
+                await self._fill(step.seconds)
+
+    def heal(self) -> None:
+        """Ends every fault that lasts."""
+        (self._layout.state / FILL).unlink(missing_ok=True)
+        for pid, ticks in [*self._stopped]:
+            self._signal(pid, ticks, signal.SIGCONT)
+        self._stopped.clear()
+
+    def is_up(self) -> bool:
+        """Whether all components are ready."""
+        status = status_file.read(self._layout)
+        return (
+            status is not None
+            and status_file.is_alive(status)
+            and status.up
+            and all(entry.ready for entry in status.components)
+        )
+
+    def _processes(self) -> list[tuple[str, int, int]]:
+        """Returns name, pid and start of the components that run."""
+        status = status_file.read(self._layout)
+        entries = status.components if status is not None else ()
+        return [(entry.name, entry.pid, entry.start_ticks) for entry in entries if entry.pid]
+
+    def _signal(self, pid: int, ticks: int, number: signal.Signals) -> bool:
+        """Sends a signal, unless the process has ended."""
+        try:
+            pidfd = processes.open_process(pid, ticks)
+        except NoSuchProcess:
+            return False
+        try:
+            processes.send_signal(pidfd, number)
+        finally:
+            os.close(pidfd)
+        return True
+
+    def _kill(self, pick: float, names: Sequence[str] = ()) -> None:
+        running = [process for process in self._processes() if not names or process[0] in names]
+        if running:
+            name, pid, ticks = running[int(pick * len(running))]
+            if self._signal(pid, ticks, signal.SIGKILL):
+                self._history.add(f"killed {name}, process {pid}")
+
+    async def _stop(self, step: Step) -> None:
+        if not (running := self._processes()):
+            return
+        name, pid, ticks = running[int(step.pick * len(running))]
+        if not self._signal(pid, ticks, signal.SIGSTOP):
+            return
+        self._stopped.add((pid, ticks))
+        self._history.add(f"stopped {name}, process {pid}, for {step.seconds:.1f} s")
+        await asyncio.sleep(step.seconds)
+        self._signal(pid, ticks, signal.SIGCONT)
+        self._stopped.discard((pid, ticks))
+        self._history.add(f"continued {name}, process {pid}")
+
+    async def _kill_all(self) -> None:
+        async with self._restarting:
+            status = status_file.read(self._layout)
+            if status is None or not self._signal(status.pid, status.start_ticks, signal.SIGKILL):
+                return
+            for _, pid, ticks in self._processes():
+                self._signal(pid, ticks, signal.SIGKILL)
+            self._history.add("killed the supervisor and all components")
+            while component_processes.components(self._layout):  # noqa: ASYNC110 - they are not our children
+                await asyncio.sleep(0.05)
+            code, output = await run(self._up)
+            if code:
+                raise CannotRestart(f"`podwire up` failed with exit code {code}:\n{output}")
+            self._history.add("started the cluster again")
+
+    def _damage(self, step: Step) -> None:
+        records = [(owner, path) for owner, paths in RECORDS.items() for path in self._files(paths)]
+        if not records:
+            return
+        owner, path = records[int(step.pick * len(records))]
+        shown = path.relative_to(self._layout.prefix)
+        if step.action is Fault.REMOVE:
+            path.unlink(missing_ok=True)
+            self._history.add(f"removed {shown}, a record of {owner}")
+        else:
+            with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
+                file.seek(path.stat().st_size // 2)
+                file.write(b"\0chaos\0")
+            self._history.add(f"damaged {shown}, a record of {owner}")
+        self._kill(0.0, [owner])
+
+    def _files(self, patterns: Sequence[str]) -> Iterator[Path]:
+        for pattern in patterns:
+            parent = self._layout.state.parent if pattern.startswith("../") else self._layout.state
+            yield from sorted(path for path in parent.glob(pattern.removeprefix("../")) if path.is_file())
+
+    def _has_own_disk(self) -> bool:
+        state = self._layout.state
+        size = os.statvfs(state).f_blocks * os.statvfs(state).f_frsize
+        own = [mount.target for mount in mounted() if Path(mount.target).is_relative_to(self._layout.prefix)]
+        return size <= LARGEST_DISK and any(state.is_relative_to(target) for target in own)
+
+    async def _fill(self, seconds: float) -> None:
+        path = self._layout.state / FILL
+        async with self._restarting:  # a cluster does not start on a full disk, and says so
+            self._history.add(f"filled the disk for {seconds:.1f} s")
+            with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(1 << 16))
+            await asyncio.sleep(seconds)
+            path.unlink(missing_ok=True)
+            self._history.add("freed the disk")
+
+
+async def run(words: Sequence[str]) -> tuple[int, str]:
+    """Runs a command of podwire to its end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "podwire.cli.main",
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    async with asyncio.timeout(UP_SECONDS):
+        output, _ = await process.communicate()
+    return process.returncode or 0, output.decode("utf-8", "replace")

@@ -1,0 +1,315 @@
+"""A run: rounds of pods and faults, each followed by a quiet time in which everything must come right again."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from podwire.cluster.chaos.faults import CannotRestart, Faults
+from podwire.cluster.chaos.history import History
+from podwire.cluster.chaos.model import Model, addresses, is_running
+from podwire.cluster.chaos.plan import MOST_PODS, Fault, Step, planned
+from podwire.objects import nodes as node_objects
+from podwire.protocols.k8sapi.client_side import Client, ClientError, Scope
+from podwire.protocols.k8sapi.client_side.calls import Patience
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.runtime.images.build import ROOT_REFERENCE
+from podwire.transports import credentials, http_client
+
+PODS = Kind(group="", version="v1", resource="pods", kind="Pod", namespaced=True)
+NODES = Kind(group="", version="v1", resource="nodes", kind="Node", namespaced=False)
+NAMESPACES = Kind(group="", version="v1", resource="namespaces", kind="Namespace", namespaced=False)
+ACCOUNTS = Kind(group="", version="v1", resource="serviceaccounts", kind="ServiceAccount", namespaced=True)
+CLAIMS = Kind(group="resource.k8s.io", version="v1", resource="resourceclaims", kind="ResourceClaim", namespaced=True)
+SLICES = Kind(group="resource.k8s.io", version="v1", resource="resourceslices", kind="ResourceSlice", namespaced=False)
+CLASSES = Kind(group="resource.k8s.io", version="v1", resource="deviceclasses", kind="DeviceClass", namespaced=False)
+TEMPLATE = CLASS = "chaos"
+GPUS = "gpu.podwire.dev"
+FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds."""
+
+    round: float = 10.0
+    """Pods and faults between two quiet times."""
+    quiet: float = 90.0
+    """Until everything is as it should be once the faults are over; a machine may be busy."""
+    list: float = 0.5
+    """Between two lists that are compared with the model."""
+    request: float = 5.0
+    """Until a request is repeated."""
+    retry: float = 0.1
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    seed: int
+    duration: float
+    faults: Collection[Fault]
+    kubeconfig: Path
+    leases: Callable[[], set[str]]
+    """Returns the addresses that are leased on the nodes."""
+    leftovers: Callable[[], list[str]]
+    """Returns resources on the machine that no pod uses."""
+    driver: str = GPUS
+    """Some pods claim a device of this driver, if it has published any."""
+    limits: Limits = LIMITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    rounds: int
+    pods: int
+    faults: int
+
+
+class Violation(Exception):
+    """A rule was violated: the lines say which."""
+
+    def __init__(self, what: str, lines: Collection[str]) -> None:
+        super().__init__("\n".join([what, *(f"  {line}" for line in lines)]))
+
+
+async def run(options: Options, faults: Faults, history: History) -> Result:
+    """Runs until the time is over. Raises Violation."""
+    access = credentials.load(options.kubeconfig)
+    async with http_client.connect(access, user_agent="podwire-chaos") as http:
+        patience = Patience(deadline=options.limits.request)
+        try:
+            return await Run(options, Client(http, patience=patience), faults, history).play()
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Returns the first exception of nested groups; a violation before others, which follow from it."""
+    violations, _ = group.split(Violation)
+    first = (violations or group).exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+class Run:
+    """One run in a namespace of its own."""
+
+    def __init__(self, options: Options, client: Client, faults: Faults, history: History) -> None:
+        self._options = options
+        self._client = client
+        self._faults = faults
+        self._history = history
+        self._limits = options.limits
+        self._model = Model()
+        self._namespace = f"chaos-{options.seed}"
+        self._devices = 0
+        self._number = 0
+        self._fault_count = 0
+
+    async def play(self) -> Result:
+        await self._set_up()
+        end, rounds = time.monotonic() + self._options.duration, 0
+        try:
+            while rounds == 0 or time.monotonic() < end:
+                rounds += 1
+                await self._round(rounds, min(self._limits.round, max(1.0, end - time.monotonic())))
+            await self._tear_down()
+        finally:
+            self._faults.heal()
+        return Result(rounds=rounds, pods=self._number, faults=self._fault_count)
+
+    # Steps
+
+    async def _round(self, number: int, seconds: float) -> None:
+        self._history.add(f"round {number}")
+        begin = time.monotonic()
+        async with self._observed(), asyncio.TaskGroup() as tasks:
+            for step in planned(self._options.seed, number, seconds, self._options.faults):
+                await asyncio.sleep(max(0.0, begin + step.at - time.monotonic()))
+                tasks.create_task(self._step(step))
+        self._faults.heal()
+        await self._quiet()
+
+    async def _step(self, step: Step) -> None:
+        if step.action == "create" and len(self._model.alive()) < MOST_PODS:
+            self._number += 1
+            await self._create(f"pod-{self._number}", with_claim=step.with_claim)
+        elif step.action in ("create", "delete"):  # what earlier rounds left counts, too
+            if pods := self._model.acknowledged():
+                await self._delete(pods[int(step.pick * len(pods))], step.grace)
+        else:
+            self._fault_count += 1
+            try:
+                await self._faults.carry_out(step)
+            except CannotRestart as error:
+                raise Violation("the cluster does not start any more", [str(error)]) from error
+
+    async def _create(self, name: str, *, with_claim: bool) -> None:
+        with_claim = with_claim and self._model.claimants() < self._devices
+        self._model.asked(name, claims=with_claim)
+        pod = _pod(name, self._namespace, with_claim=with_claim)
+        created = await self._until_answered(lambda: self._client.create(pod))
+        if created is None:  # it exists: an earlier request was carried out
+            created = await self._until_answered(lambda: self._client.get(PODS, name, self._namespace))
+        if created is not None:
+            self._model.created(name, created["metadata"]["uid"])
+            self._history.add(f"created {name}{' with a claim' if with_claim else ''}")
+
+    async def _delete(self, name: str, grace: int) -> None:
+        self._model.deleting(name)
+        self._history.add(f"deletes {name} with {grace} s of grace")
+        await self._until_answered(lambda: self._client.delete(PODS, name, self._namespace, grace_seconds=grace))
+
+    async def _until_answered(self, request: Callable[[], Any]) -> Any:
+        """Repeats a request until the server has answered; returns None for 404 and 409."""
+        end = time.monotonic() + self._limits.quiet
+        while time.monotonic() < end:
+            try:
+                return await request()
+            except ApiError as error:
+                if error.code in (404, 409):
+                    return None
+                if error.code < 429:
+                    raise Violation("a request was refused", [str(error)]) from error
+                last: Exception = error
+            except ClientError as error:
+                last = error
+            await asyncio.sleep(self._limits.retry)
+        raise Violation(f"a request was not answered for {self._limits.quiet:g} s", [str(last)])
+
+    # Checks
+
+    @contextlib.asynccontextmanager
+    async def _observed(self) -> AsyncIterator[None]:
+        """Compares lists with the model while the context is open."""
+        async with asyncio.TaskGroup() as tasks:
+            observing = tasks.create_task(self._observe_often())
+            yield
+            observing.cancel()
+
+    async def _observe_often(self) -> None:
+        while True:
+            await self._observe()
+            await asyncio.sleep(self._limits.list)
+
+    async def _observe(self) -> tuple[list[Any], list[Any]] | None:
+        """Lists pods and claims; returns None without an answer. Raises Violation."""
+        scope = Scope(namespace=self._namespace)
+        try:
+            claims = (await self._client.list(CLAIMS, scope)).items
+            pods = (await self._client.list(PODS, scope)).items
+        except (ApiError, ClientError):
+            return None
+        if wrong := self._model.observe(pods, claims):
+            raise Violation("the API server contradicts what it said before", wrong)
+        return [*pods], [*claims]
+
+    async def _quiet(self) -> None:
+        """Waits until everything is as it should be."""
+        end = time.monotonic() + self._limits.quiet
+        while waiting := await self._unfinished():
+            if time.monotonic() > end:
+                raise Violation(f"{self._limits.quiet:g} s after the last fault", waiting)
+            await asyncio.sleep(self._limits.list)
+        self._history.add(f"quiet: {len(self._model.alive())} pods run")
+
+    async def _unfinished(self) -> list[str]:
+        if not self._faults.is_up():
+            return ["a component is not ready"]
+        if (listed := await self._observe()) is None:
+            return ["the API server does not answer"]
+        pods, claims = listed
+        try:
+            return await self._differences(pods, claims)
+        except (ApiError, ClientError) as error:
+            return [f"the API server does not answer: {error}"]
+
+    async def _differences(self, pods: list[Any], claims: list[Any]) -> list[str]:
+        pressure = await self._under_pressure()
+        if waiting := self._model.unfinished(pods, claims, under_pressure=pressure):
+            return waiting
+        everybody = (await self._client.list(PODS)).items  # pods of others have addresses, too
+        leased = await asyncio.to_thread(self._options.leases)
+        own = addresses(pod for pod in pods if is_running(pod))
+        wrong = [f"address {address} is leased, and no pod has it" for address in sorted(leased - addresses(everybody))]
+        wrong += [f"address {address} of a pod is not leased" for address in sorted(own - leased)]
+        return wrong or await asyncio.to_thread(self._options.leftovers)
+
+    async def _under_pressure(self) -> bool:
+        nodes = [node_objects.read(node) for node in (await self._client.list(NODES)).items]
+        conditions = [condition for node in nodes if (condition := node.condition("DiskPressure")) is not None]
+        return any(condition.status == "True" for condition in conditions)
+
+    # Begin and end
+
+    async def _set_up(self) -> None:
+        await self._until_answered(lambda: self._client.create(_namespace(self._namespace)))
+        account = partial(self._client.get, ACCOUNTS, "default", self._namespace)
+        while await self._until_answered(account) is None:  # noqa: ASYNC110 - another program creates it
+            await asyncio.sleep(self._limits.retry)
+        slices = (await self._client.list(SLICES)).items
+        self._devices = sum(
+            len(item["spec"].get("devices") or ()) for item in slices if item["spec"]["driver"] == self._options.driver
+        )
+        for obj in (_device_class(self._options.driver), _template(self._namespace)) if self._devices else ():
+            await self._until_answered(partial(self._client.create, obj))
+        self._history.add(f"begin in namespace {self._namespace} with {self._devices} devices")
+
+    async def _tear_down(self) -> None:
+        for name in self._model.alive():
+            await self._delete(name, 0)
+        await self._quiet()
+        await self._until_answered(lambda: self._client.delete(NAMESPACES, self._namespace))
+        if self._devices:
+            await self._until_answered(lambda: self._client.delete(CLASSES, CLASS))
+
+
+def _namespace(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _device_class(driver: str) -> dict[str, Any]:
+    selector = {"cel": {"expression": f'device.driver == "{driver}"'}}
+    meta = {"name": CLASS}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": meta,
+        "spec": {"selectors": [selector]},
+    }
+
+
+def _template(namespace: str) -> dict[str, Any]:
+    devices = {"requests": [{"name": "device", "exactly": {"deviceClassName": CLASS}}]}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": TEMPLATE, "namespace": namespace},
+        "spec": {"spec": {"devices": devices}},
+    }
+
+
+def _pod(name: str, namespace: str, *, with_claim: bool) -> dict[str, Any]:
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": ROOT_REFERENCE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", FOREVER],
+    }
+    spec: dict[str, Any] = {"containers": [container], "dnsPolicy": "Default", "terminationGracePeriodSeconds": 5}
+    if with_claim:
+        container["resources"] = {"claims": [{"name": "device"}]}
+        spec["resourceClaims"] = [{"name": "device", "resourceClaimTemplateName": TEMPLATE}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
