@@ -54,6 +54,7 @@ class Runtime:
 
     socket: Path
     cgroup_parent: str
+    at: Island
 
 
 def reference_plugins() -> Path:
@@ -79,7 +80,7 @@ def podwire(plugins: Path) -> Iterator[Runtime]:
         finally:
             images.close()
         _configure(at)
-        runtime = Runtime(at.place / "cri.sock", at.cgroup_parent)
+        runtime = Runtime(at.place / "cri.sock", at.cgroup_parent, at)
         command = [*PODWIRE, "runtime", "--prefix", str(at.place), "--socket", str(runtime.socket)]
         at.start([*command, "--cni-bin-dir", str(plugins)], lambda: _listens(runtime.socket))
         yield runtime
@@ -106,7 +107,7 @@ def start_containerd(at: Island, plugins: Path, networks: Path) -> Runtime:
     binary, ctr, shim = (program(each) for each in CONTAINERD)
     config = at.place / "config.toml"
     config.write_text(CONFIG.format(place=at.place, pause=PAUSE, plugins=plugins, networks=networks), encoding="utf-8")
-    runtime = Runtime(at.place / "cri.sock", at.cgroup_parent)
+    runtime = Runtime(at.place / "cri.sock", at.cgroup_parent, at)
     # It looks for its shim on PATH.
     words = ["sh", "-c", 'PATH=$1:$PATH; shift; exec "$@"', "sh", str(Path(shim).parent), binary]
     at.start([*words, "--config", str(config)], lambda: _listens(runtime.socket))
