@@ -125,23 +125,19 @@ def _heard(asking: Asking, message: Message, via: bytes, xid: int) -> Asking | L
     if asking.server is not None and sender != asking.server.packed:
         return None
     if message.type is Type.NAK:
-        return _refused(asking, message, xid)
+        refusals = asking.refusals + (asking.stage is Stage.REQUESTING)
+        return replace(
+            asking,
+            stage=Stage.SELECTING,
+            xid=xid,
+            tries=0,
+            refusals=refusals,
+            wanted=None,
+            server=None,
+            refusal=_said(message),
+        )
     lease = leases.read(message, via) if message.type is Type.ACK else None
     return lease if lease is not None and lease.address.ip == asking.wanted else None
-
-
-def _refused(asking: Asking, message: Message, xid: int) -> Asking:
-    refusals = asking.refusals + (asking.stage is Stage.REQUESTING)
-    return replace(
-        asking,
-        stage=Stage.SELECTING,
-        xid=xid,
-        tries=0,
-        refusals=refusals,
-        wanted=None,
-        server=None,
-        refusal=_said(message),
-    )
 
 
 def _said(message: Message) -> str:

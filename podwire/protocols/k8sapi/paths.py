@@ -53,7 +53,8 @@ def parse(path: str) -> Target | None:
         return None
     if "%" in path or "\x00" in path or not _FORBIDDEN.isdisjoint(segments):
         for segment in segments:
-            _check(segment)
+            if segment in _FORBIDDEN or "/" in segment or "%" in segment or "\x00" in segment:
+                raise BadPath(f"invalid path segment {segment!r}")
     return _resource(group, version, rest)
 
 
@@ -78,11 +79,6 @@ def _resource(group: str, version: str, rest: list[str]) -> Target:
         name=name,
         subresource="/".join(below),
     )
-
-
-def _check(segment: str) -> None:
-    if segment in _FORBIDDEN or "/" in segment or "%" in segment or "\x00" in segment:
-        raise BadPath(f"invalid path segment {segment!r}")
 
 
 def _unquoted(segment: str) -> str:

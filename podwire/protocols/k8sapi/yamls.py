@@ -258,19 +258,15 @@ def _value(event: yaml.ScalarEvent) -> Any:
         if tag == "binary":
             return base64.b64decode("".join(text.split()), validate=True).decode()
         if tag in _TYPES:
-            return _typed(tag, text)
+            value = _resolved(text)
+            if type(value) not in _TYPES[tag]:
+                raise ValueError(f"cannot decode `{text}` as a !!{tag}")
+            return value
         return text if tag or not event.implicit[0] else _resolved(text)
     except (binascii.Error, UnicodeError):
         raise BadBody(f"{_line(event)}!!binary value contains invalid base64 data") from None
     except ValueError as error:
         raise BadBody(f"{_line(event)}{error}") from None
-
-
-def _typed(tag: str, text: str) -> Any:
-    value = _resolved(text)
-    if type(value) not in _TYPES[tag]:
-        raise ValueError(f"cannot decode `{text}` as a !!{tag}")
-    return value
 
 
 def _resolved(text: str) -> Any:
@@ -284,7 +280,11 @@ def _resolved(text: str) -> Any:
     if found := _INT.fullmatch(plain):
         return _integer(found[1], found[2])
     if _FLOAT.fullmatch(plain):
-        return _number(text, plain)
+        number = float(plain)
+        if math.isinf(number):  # what no float can hold stays a string
+            return text
+        # A whole number has no fraction in JSON, so 1.0 is 1
+        return int(number) if number.is_integer() and abs(number) <= 2**53 else number
     return text
 
 
@@ -296,16 +296,6 @@ def _integer(sign: str, digits: str) -> int:
     number = int(sign + digits, 8 if prefixed else 0)
     if not MIN_INT <= number <= MAX_INT:
         raise ValueError(f"number {sign}{digits} does not fit in 64 bits")
-    return number
-
-
-def _number(text: str, plain: str) -> Any:
-    """A whole number has no fraction in JSON, so 1.0 is 1; what no float can hold stays a string."""
-    number = float(plain)
-    if math.isinf(number):
-        return text
-    if number.is_integer() and abs(number) <= 2**53:
-        return int(number)
     return number
 
 

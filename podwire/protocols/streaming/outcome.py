@@ -91,18 +91,15 @@ class OutcomeReader:
         if len(self._seen) > MAX_STATUS:
             raise Violation(f"a status of more than {MAX_STATUS} bytes")
         try:
-            return _outcome(_decoder.decode(self._seen))
+            status = _decoder.decode(self._seen)
+            if status.status == "Success":
+                return Exited(0)
+            if status.reason == NON_ZERO and status.details is not None:
+                for cause in status.details.causes:
+                    if cause.reason == EXIT_CODE and _NUMBER.fullmatch(cause.message):
+                        return Exited(int(cause.message))
+            return Failed(status.message or status.reason or "the peer did not say why")
         except (msgspec.ValidationError, UnicodeDecodeError) as error:
             raise Violation(f"not a status: {error}") from error
         except msgspec.DecodeError:
             return None
-
-
-def _outcome(status: _Status) -> Outcome:
-    if status.status == "Success":
-        return Exited(0)
-    if status.reason == NON_ZERO and status.details is not None:
-        for cause in status.details.causes:
-            if cause.reason == EXIT_CODE and _NUMBER.fullmatch(cause.message):
-                return Exited(int(cause.message))
-    return Failed(status.message or status.reason or "the peer did not say why")

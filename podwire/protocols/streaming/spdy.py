@@ -14,8 +14,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from podwire.protocols.streaming.spdy_dictionary import DICTIONARY
-
 PROTOCOL = "SPDY/3.1"
 
 MAX_CONTROL = 64 * 1024
@@ -35,6 +33,31 @@ _LENGTH = 0xFFFFFF
 _BEFORE_BLOCK = {_SYN_STREAM: _SYN.size, _SYN_REPLY: _WORD.size, _HEADERS: _WORD.size}
 _SIZES = {**_BEFORE_BLOCK, _RST_STREAM: _PAIR.size, _PING: _WORD.size, _GOAWAY: _PAIR.size}
 """The least that a frame of each type has."""
+
+_METHODS = "options head post put delete trace"
+_NAMES = (
+    "accept accept-charset accept-encoding accept-language accept-ranges age allow authorization cache-control "
+    "connection content-base content-encoding content-language content-length content-location content-md5 "
+    "content-range content-type date etag expect expires from host if-match if-modified-since if-none-match if-range "
+    "if-unmodified-since last-modified location max-forwards pragma proxy-authenticate proxy-authorization range "
+    "referer retry-after server te trailer transfer-encoding upgrade user-agent vary via warning www-authenticate "
+    "method get status"
+)
+_LAST = ("200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin")
+_TAIL = (
+    "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
+    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized"
+    "403 Forbidden404 Not Found500 Internal Server Error501 Not Implemented503 Service Unavailable"
+    "Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMT"
+    "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,"
+    "publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
+)
+DICTIONARY = b"".join(
+    len(word).to_bytes(4, "big") + word.encode("ascii") for word in (*_METHODS.split(), *_NAMES.split(), *_LAST)
+) + _TAIL.encode("ascii")
+"""The words that both ends know before the first header is sent: what headers are deflated against. Version 3 of the
+specification, section 2.6.10.1: names and values with their lengths, as they stand in a header block, then a tail of
+numbers, phrases and dates without."""
 
 
 class SpdyError(Exception):

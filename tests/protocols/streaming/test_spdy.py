@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.protocols.streaming import spdy
-from podwire.protocols.streaming.spdy import Connection, Data, GoAway, Opened, Ping, Reset, SpdyError, Why
-from podwire.protocols.streaming.spdy_dictionary import DICTIONARY
+from podwire.protocols.streaming.spdy import DICTIONARY, Connection, Data, GoAway, Opened, Ping, Reset, SpdyError, Why
 
 RESET = bytes.fromhex("80030003 00 000008 00000005 00000003")
 SETTINGS = bytes.fromhex("80030004 00 000004 00000000")
