@@ -11,6 +11,7 @@ from benchmarks.api import KUBE
 from benchmarks.figures import Figure, Peer
 from benchmarks.machine import CannotMeasure, on_core
 from benchmarks.server import TOKEN, Server, serving
+from benchmarks.watchers import connections
 from benchmarks.workload import NAMESPACE, PODS, pod
 
 PEERS = {"p50": Peer(KUBE, 6, 1.0), "p99": Peer(KUBE, 9, 1.0)}
@@ -22,11 +23,11 @@ def measure(seconds: float) -> Iterator[Figure]:
     for watchers, rate, peers in CROWDS:
         with serving() as server:
             server.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-            server.call("POST", PODS, pod("pod-0"))
+            server.fill(PODS, (pod(f"pod-{number}") for number in range(connections(rate))))
             told = _watchers(server, watchers, rate, seconds)
         for name, peer in peers.items():
             yield Figure(
-                group=f"{watchers} watchers of a Pod that changes {rate} times a second",
+                group=f"{watchers} watchers of Pods that change {rate} times a second",
                 what=name if name.startswith("write") else f"sent → seen, {name}",
                 value=told[name],
                 unit=" ms",

@@ -10,7 +10,6 @@ import asyncio
 import gc
 import json
 import os
-import ssl
 import statistics
 import sys
 import time
@@ -26,8 +25,16 @@ MARK = b'"bench-sent":"'
 PATIENCE = 30.0
 """Seconds besides the measurement after which it counts as hung."""
 
+EVENTS_PER_SECOND = 5_000
+"""Fewer than these count as hung, too."""
+
 SETTLE = 1.0
 """Seconds in which the last events may arrive, and whatever is made on first use is made."""
+
+
+def connections(rate: float) -> int:
+    """How many pods are patched, each on a connection of its own: a connection answers one request at a time."""
+    return max(1, int(rate) // 25)
 
 
 class Watcher(asyncio.Protocol):
@@ -59,29 +66,47 @@ def _head(method: str, path: str) -> bytes:
     return f"{method} {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n".encode()
 
 
-async def patch(port: int, context: ssl.SSLContext, rate: float, seconds: float, took: list[float]) -> int:
-    """Patch at a steady rate, late or not; the number of patches. `took` gets the milliseconds of each."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-    sent: deque[float] = deque()
-    answers = asyncio.create_task(_drain(reader, sent, took))
+class Patcher:
+    """One connection that patches one pod; answers come in the order of the requests."""
+
+    def __init__(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._number = number
+        self._writer = writer
+        self._sent: deque[float] = deque()
+        self.took: list[float] = []
+        """Milliseconds of each request."""
+        self._answers = asyncio.create_task(self._read(reader))
+
+    def send(self) -> None:
+        body = b'{"metadata":{"annotations":{"bench-sent":"%d"}}}' % time.perf_counter_ns()
+        head = _head("PATCH", f"{PODS}/pod-{self._number}") + b"Content-Type: application/merge-patch+json\r\n"
+        self._sent.append(time.perf_counter())
+        self._writer.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(1 << 16):
+            now = time.perf_counter()
+            self.took += [(now - self._sent.popleft()) * 1e3 for _ in range(data.count(b"HTTP/1.1 "))]
+
+    def close(self) -> None:
+        self._answers.cancel()
+        self._writer.transport.abort()
+
+
+async def patch(patchers: list[Patcher], rate: float, seconds: float) -> int:
+    """Patch at a steady rate, late or not, each connection in its turn; the number of patches."""
     begin, count = time.perf_counter(), int(rate * seconds)
     for number in range(count):
         await asyncio.sleep(begin + number / rate - time.perf_counter())
-        body = b'{"metadata":{"annotations":{"bench-sent":"%d"}}}' % time.perf_counter_ns()
-        head = _head("PATCH", f"{PODS}/pod-0") + b"Content-Type: application/merge-patch+json\r\n"
-        sent.append(time.perf_counter())
-        writer.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+        patchers[number % len(patchers)].send()
     await asyncio.sleep(SETTLE)
-    writer.close()
-    await answers
     return count
 
 
-async def _drain(reader: asyncio.StreamReader, sent: deque[float], took: list[float]) -> None:
-    """Read the answers, which come in the order of the requests."""
-    while data := await reader.read(1 << 16):
-        now = time.perf_counter()
-        took += [(now - sent.popleft()) * 1e3 for _ in range(data.count(b"HTTP/1.1 "))]
+async def until_seen(ages: list[float], count: int) -> None:
+    """Until `PATIENCE` ends."""
+    while len(ages) < count:  # noqa: ASYNC110 - an Event would cost each mark of the measurement
+        await asyncio.sleep(0.05)
 
 
 async def main(port: int, watchers: int, rate: float, seconds: float) -> dict[str, float]:
@@ -94,13 +119,19 @@ async def main(port: int, watchers: int, rate: float, seconds: float) -> dict[st
         status = await watcher.opened
         if b" 200 " not in status:
             raise SystemExit(f"watch: {status.decode()}")
-    took: list[float] = []
-    await patch(port, context, rate, 0.5, took)
+    patchers = [
+        Patcher(number, *await asyncio.open_connection("127.0.0.1", port, ssl=context))
+        for number in range(connections(rate))
+    ]
+    await until_seen(ages, watchers * await patch(patchers, rate, 0.5))
     ages.clear()
-    took.clear()
     gc.freeze()
     gc.disable()  # the clients' pauses are not the server's
-    sent = await patch(port, context, rate, seconds, took)
+    sent = await patch(patchers, rate, seconds)
+    await until_seen(ages, watchers * sent)
+    took = [milliseconds for patcher in patchers for milliseconds in patcher.took]
+    for patcher in patchers:
+        patcher.close()
     for wire in wires:
         wire.close()
     if len(ages) != sent * watchers:
@@ -113,5 +144,6 @@ if __name__ == "__main__":
     port_, watchers_, rate_, seconds_ = sys.argv[1:]
     work = main(int(port_), int(watchers_), float(rate_), float(seconds_))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        told = runner.run(asyncio.wait_for(work, float(seconds_) + PATIENCE))
+        patience = PATIENCE + float(seconds_) * (1 + int(watchers_) * float(rate_) / EVENTS_PER_SECOND)
+        told = runner.run(asyncio.wait_for(work, patience))
     sys.stdout.write(json.dumps(told) + "\n")

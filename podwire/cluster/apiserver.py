@@ -27,7 +27,9 @@ from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.store_tap import tapped_store
 from podwire.controllers import RECONCILED
 from podwire.durable.files import replace_file
+from podwire.kinds import stored
 from podwire.kinds.catalog import storage_prefixes
+from podwire.linux.errors import OutOfResources
 from podwire.linux.fs.trust import make_directory
 from podwire.linux.machine import KernelMachine
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
@@ -121,7 +123,9 @@ async def running(options: Options) -> AsyncIterator[Running]:
     pki = await asyncio.to_thread(_open_pki, options)
     async with contextlib.AsyncExitStack() as stack:
         audit_log = await stack.enter_async_context(_audit_log(options))
-        opened = await open_store(options.store_url, options.data_dir / "store", _encryption(options))
+        opened = await open_store(
+            options.store_url, options.data_dir / "store", _encryption(options), stored.is_being_deleted
+        )
         store = tapped_store(opened, tracing.tap(API_SERVER))
         stack.push_async_callback(store.close)
         proxy = kubelet_proxy(pki, options.kubelet_authority, (options.host, *options.also))
@@ -137,7 +141,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
         await bootstrap.advertise(assembled.engine, await asyncio.to_thread(_reached_at, options), http.port)
         url = f"https://{_url_host(options.host)}:{http.port}"
         path = options.kubeconfig or options.data_dir / "kubeconfig"
-        await asyncio.to_thread(_write_credentials, options, pki, http.port)
+        await asyncio.to_thread(_write_first_credentials, options, pki, http.port)
         controllers = [run_in_process(assembled)] if options.controllers else []
         renewal = _renew_certificates(options, http.port)
         await stack.enter_async_context(background(assembled.run(), renewal, *controllers))
@@ -258,10 +262,29 @@ def _write_credentials(options: Options, pki: Pki, port: int) -> None:
     )
     for serving in options.servings:
         certificate, key = pki.issue_server(serving.name, names=[serving.name], ips=serving.ips)
+        before = serving.key.read_bytes() if serving.key.exists() else b""
         _write(serving.key, key)
-        _write(serving.certificate, certificate)
+        try:
+            _write(serving.certificate, certificate)
+        except OutOfResources:  # the disk is full: the present key and certificate are a pair
+            _write(serving.key, before)
+            raise
     for identity in (*options.identities, admin):
         _write_kubeconfig(identity, pki, f"https://{_url_host(identity.host or options.host)}:{port}")
+
+
+def _write_first_credentials(options: Options, pki: Pki, port: int) -> None:
+    """Writes kubeconfigs and certificates at the start; on a full disk, those of the last start stay."""
+    try:
+        _write_credentials(options, pki, port)
+    except OutOfResources as error:
+        kubeconfigs = [
+            options.kubeconfig or options.data_dir / "kubeconfig",
+            *(each.kubeconfig for each in options.identities),
+        ]
+        if not all(path.exists() for path in (*kubeconfigs, *(serving.certificate for serving in options.servings))):
+            raise
+        _log.warning("cannot renew credentials and keeps the present ones", extra={"error": str(error)})
 
 
 def _write_kubeconfig(identity: Identity, pki: Pki, url: str) -> None:

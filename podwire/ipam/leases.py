@@ -128,7 +128,10 @@ class Leases:
             lease = self._entries.lease(owner)
             had = None if lease is None else lease.addresses
             if had is None:
-                nameless = self._inspect() == _NAMELESS
+                try:
+                    nameless = self._inspect() == _NAMELESS
+                except OSError:  # a full disk takes no notes, and must not prevent a release: all entries are searched
+                    nameless = True
                 had = self._of(owner)
                 if had is None and not nameless and not self._entries.has_mirror(owner):
                     return ()

@@ -65,6 +65,22 @@ def metadata_bytes(item_value: bytes, revision: int) -> bytes:
     return b'{"resourceVersion":"%d",%b' % (revision, raw[1:]) if revision else raw
 
 
+class _Deletion(msgspec.Struct):
+    deletionTimestamp: str | None = None  # noqa: N815 - the name on the wire
+
+
+class _Deletable(msgspec.Struct):
+    metadata: _Deletion
+
+
+_decode_deletion = msgspec.json.Decoder(_Deletable).decode
+
+
+def is_being_deleted(item: Item) -> bool:
+    """Returns whether a stored object has a deletion timestamp."""
+    return _decode_deletion(item.value).metadata.deletionTimestamp is not None
+
+
 class _Labels(msgspec.Struct):
     labels: dict[str, str] = {}
 

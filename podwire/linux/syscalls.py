@@ -20,7 +20,7 @@ NEWNS, NEWIPC, NEWNET, FS = 0x00020000, 0x08000000, 0x40000000, 0x00000200
 NEWUSER, NEWPID = 0x10000000, 0x20000000
 NSFS_MAGIC = 0x6E736673
 _SET_PDEATHSIG, _SET_NAME = 1, 15
-_CLOEXEC, _EXCHANGE = 4, 2
+_CLOEXEC, _EXCHANGE, _KEEP_SIZE = 4, 2, 1
 _NO_EXCHANGE = frozenset({errno.ENOENT, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
@@ -61,6 +61,12 @@ def exchange(one: str, other: str) -> bool:
     if ctypes.get_errno() in _NO_EXCHANGE:
         return False
     raise errors.from_errno(ctypes.get_errno(), f"exchange {one} and {other}")
+
+
+def preallocate(descriptor: int, offset: int, length: int) -> None:
+    """Reserves disk space for a part of a file, beyond its end too, without changing its size. OutOfResources."""
+    result = _libc.fallocate(descriptor, _KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length))
+    _checked(result, "reserve disk space")
 
 
 def die_with_parent(number: int) -> None:

@@ -148,7 +148,6 @@ class Broadcaster:
         self._shared_size = 0
         self._to_wake: deque[Subscription] = deque()
         self._wakes_left = WAKE
-        self._turn_is_due = False
 
     def subscribe(self, prefix: str, after: int, trigger: Condition | None = None) -> Subscription:
         """Returns a watch on changes under `prefix` above `after`, starting with the history; raises Gone.
@@ -168,14 +167,20 @@ class Broadcaster:
         """Delivers changes that were just appended to the history."""
         for change in changes:
             self._share(change)
-            slow = [subscriber for subscriber in self._receivers(change) if not subscriber.push(change)]
+            slow = [
+                subscriber
+                for prefix in _prefixes(change.key)
+                for subscriber in self._subscribers.get(prefix, ())
+                if not subscriber.push(change)
+            ]
+            if self._triggered:
+                slow += [subscriber for subscriber in self._triggered_by(change) if not subscriber.push(change)]
             for subscriber in slow:
                 behind = SlowWatcher(f"the watch on {subscriber.prefix} fell {self.queue} changes behind")
                 self.end(subscriber, behind, drop=True)
 
-    def _receivers(self, change: Change) -> Iterator[Subscription]:
+    def _triggered_by(self, change: Change) -> Iterator[Subscription]:
         for prefix in _prefixes(change.key):
-            yield from self._subscribers.get(prefix, ())
             for field, by_text in self._triggered.get(prefix, {}).items():
                 texts = {text_of(change, item, field) for item in (change.item, change.previous) if item is not None}
                 for text in texts:
@@ -193,23 +198,21 @@ class Broadcaster:
 
     def wake_soon(self, subscription: Subscription) -> None:
         """Wakes a waiting reader, now or when it is its turn."""
-        if not self._turn_is_due:
-            self._turn_is_due = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
         if self._wakes_left:
             self._wakes_left -= 1
             subscription.wake()
-        else:
-            self._to_wake.append(subscription)
+            return
+        self._to_wake.append(subscription)
+        if len(self._to_wake) == 1:
+            asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """Runs in each iteration of the event loop until one has passed in which no reader was woken."""
-        busy, self._wakes_left = self._wakes_left < WAKE, WAKE
-        while self._to_wake and self._wakes_left:
-            self._wakes_left -= 1
+        """Wakes the next group; comes once in each iteration of the event loop while readers wait for their turn."""
+        group = min(WAKE, len(self._to_wake))
+        self._wakes_left = WAKE - group
+        for _ in range(group):
             self._to_wake.popleft().wake()
-        self._turn_is_due = busy or self._wakes_left < WAKE
-        if self._turn_is_due:
+        if self._to_wake:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def end(self, subscription: Subscription, reason: StorageError, *, drop: bool) -> None:

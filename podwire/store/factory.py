@@ -5,7 +5,7 @@ sqlite:// or nothing                        a file in the data directory
 etcd://HOST:PORT[,HOST:PORT…][?OPTIONS]     options: prefix=/registry, ca=FILE, cert=FILE and key=FILE for TLS
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -45,8 +45,16 @@ class AnyStore(Protocol):
     async def close(self) -> None: ...
 
 
-async def open_store(url: str | None, data_dir: Path, encryption: Encryption = PLAIN) -> AnyStore:
-    """Opens the store that `url` names; raises BadUrl or CannotOpen. A store in memory has nothing at rest."""
+async def open_store(
+    url: str | None,
+    data_dir: Path,
+    encryption: Encryption = PLAIN,
+    urgent: Callable[[Item], bool] | None = None,
+) -> AnyStore:
+    """Opens the store that `url` names; raises BadUrl or CannotOpen. A store in memory has nothing at rest.
+
+    `urgent` says of an update whether it prepares a deletion, and so must not fail on a full disk.
+    """
     scheme, separator, rest = (url or "sqlite://").partition("://")
     match scheme + separator:
         case "memory://":
@@ -56,7 +64,7 @@ async def open_store(url: str | None, data_dir: Path, encryption: Encryption = P
             _refuse_suffix(scheme, rest)
             from podwire.store.sqlite import SqliteStore  # noqa: PLC0415 - imported only when used
 
-            return await SqliteStore.open(data_dir, encryption=encryption)
+            return await SqliteStore.open(data_dir, encryption=encryption, urgent=urgent)
         case "etcd://":
             from podwire.store.etcd import EtcdStore  # noqa: PLC0415 - gRPC takes 0.1 s to import
 

@@ -30,7 +30,7 @@ class Window:
 
     revisions: int = 10_000
     seconds: float = 90.0
-    size: int = 64 << 20
+    size: int = 32 << 20
 
 
 def under(prefix: str, key: str) -> bool:

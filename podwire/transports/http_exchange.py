@@ -151,14 +151,18 @@ class Exchanges:
         return read
 
     async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
-        """Sends the headers at once, then each chunk as it comes; closes the chunks however it ends."""
+        """Sends the headers at once, then each chunk as it comes; closes the chunks however it ends.
+
+        A shutdown ends a stream of events, but not a long body: half a list is not an answer.
+        """
         headers = [("Content-Type", stream.content_type), ("Server", "podwire"), *stream.headers]
         response = web.StreamResponse(status=stream.status, headers=headers)
         if request.version >= (1, 1):
             response.enable_chunked_encoding()
         try:
-            async with asyncio.timeout(0 if self._ending else None) as until:
-                self._streams.add(until)
+            async with asyncio.timeout(0 if self._ending and not stream.whole else None) as until:
+                if not stream.whole:
+                    self._streams.add(until)
                 try:
                     await response.prepare(request)
                 except ConnectionError:  # the client disconnected before the stream began

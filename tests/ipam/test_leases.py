@@ -45,6 +45,20 @@ def test_owner_gets_one_address_of_each_set_and_releases_all(leases, tmp_path):
     assert leases.release(A) == ()
 
 
+def test_full_disk_keeps_no_address_from_being_released(leases, tmp_path, monkeypatch):
+    leases.take(B, SMALL)
+    (tmp_path / "net" / "10.1.0.5").write_text("a\neth0")  # leased by the reference plugin
+    (tmp_path / "net" / "last_reserved_ip.0").write_text("10.1.0.5")
+
+    def refuse(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    assert texts(leases.release(A)) == ["10.1.0.5"]
+    assert texts(leases.release(B)) == ["10.1.0.2"]
+    assert not (tmp_path / "net" / "10.1.0.5").exists()
+
+
 def test_take_is_idempotent(leases, tmp_path):
     first = leases.take(A, DUAL)
     before = names(tmp_path)

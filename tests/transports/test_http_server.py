@@ -536,6 +536,26 @@ async def test_closing_the_server_ends_streams_cleanly_and_soon(served, session)
     assert all(each.closed.is_set() for each in streams)
 
 
+async def test_closing_the_server_lets_a_long_body_finish(served, session):
+    closing = asyncio.Event()
+
+    async def handler(_request: Request) -> Stream:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield b"half"
+            await closing.wait()
+            yield b" and half"
+
+        return Stream(chunks=chunks(), whole=True)
+
+    server = await served(handler)
+    async with session.get(url(server, "/"), headers={"Accept-Encoding": "identity"}) as response:
+        close = asyncio.create_task(server.close(grace=30))
+        await asyncio.sleep(0.05)
+        closing.set()
+        assert await response.read() == b"half and half"
+    await close
+
+
 async def test_closing_the_server_lets_a_request_in_progress_finish(served, session):
     entered, go_on = asyncio.Event(), asyncio.Event()
 

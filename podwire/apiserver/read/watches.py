@@ -216,7 +216,11 @@ class _Frames:
         self._render: Callable[[Item], bytes] = (
             self._table(request, clock) if form.shown is Shown.TABLE else renderer.one
         )
-        self._note = (resource.served_head, form) if form.shown is not Shown.TABLE else None
+        self._notes: dict[str, str] = {}
+        """Names under which watches with the same form share the frames of a change; a table's rows tell the time."""
+        if form.shown is not Shown.TABLE:
+            shared = f"{resource.served_head.decode()} {form.shown.value} {form.version}"
+            self._notes = {kind: f"{kind} {shared}" for kind in ("ADDED", "MODIFIED", "DELETED")}
 
     def event(self, kind: str, item: Item) -> bytes:
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._render(item))
@@ -226,9 +230,9 @@ class _Frames:
         kind = select.transition(change, selection)
         if not kind:
             return b""
-        if self._note is None:
+        if not self._notes:
             return self.event(kind, _shown(change, kind))
-        return change.derived((*self._note, kind), lambda: self.event(kind, _shown(change, kind)))
+        return change.derived(self._notes[kind], lambda: self.event(kind, _shown(change, kind)))
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         metadata: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}

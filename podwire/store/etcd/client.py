@@ -73,6 +73,11 @@ _MEANINGS: dict[str, type[StorageError]] = {
 }
 """etcd distinguishes errors by these texts; gRPC codes are too few. All of them mean that nothing was written."""
 
+_FULL = (
+    "{} (etcd is over its quota and has raised the NOSPACE alarm: it accepts deletions; to accept more, it needs a "
+    "compaction, `etcdctl defrag` and `etcdctl alarm disarm`, or a larger --quota-backend-bytes)"
+)
+
 _NO_ANSWER = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
 
 
@@ -166,7 +171,7 @@ class EtcdClient:
             return StoreUnavailable(f"etcd at {endpoint.name}: {error!r}")
         details = error.details() or ""
         if meaning := _MEANINGS.get(details):
-            return meaning(details)
+            return meaning(_FULL.format(details) if meaning is StoreFull else details)
         if error.code() in _NO_ANSWER and self._endpoints[0] is endpoint:
             self._endpoints.append(self._endpoints.pop(0))
         return StoreUnavailable(f"etcd at {endpoint.name}: {error.code().name}: {details}")

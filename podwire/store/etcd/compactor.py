@@ -8,7 +8,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from podwire.protocols.storage import StorageError
+from podwire.protocols.storage import StorageError, StoreFull
 from podwire.store.etcd import etcd_pb2 as pb
 from podwire.store.etcd.client import Compacted, EtcdClient
 
@@ -42,7 +42,12 @@ async def advance(client: EtcdClient, tick: Tick) -> Tick:
     ours = pb.Compare(target=pb.Compare.VERSION, result=pb.Compare.EQUAL, key=KEY, version=tick.version)
     put = pb.RequestOp(request_put=pb.PutRequest(key=KEY, value=str(tick.revision).encode()))
     get = pb.RequestOp(request_range=pb.RangeRequest(key=KEY))
-    answer = await client.txn(pb.TxnRequest(compare=[ours], success=[put], failure=[get]))
+    try:
+        answer = await client.txn(pb.TxnRequest(compare=[ours], success=[put], failure=[get]))
+    except StoreFull:  # the clock cannot be advanced, but compaction needs no space and is idempotent
+        if tick.revision:
+            await compact(client, tick.revision)
+        raise
     if not answer.succeeded:
         found = answer.responses[0].response_range.kvs
         return Tick(found[0].version if found else 0, answer.header.revision)

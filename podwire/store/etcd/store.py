@@ -16,6 +16,7 @@ from podwire.protocols.storage import (
     Page,
     Stale,
     StorageError,
+    StoreFull,
     StoreUnavailable,
     Watch,
 )
@@ -44,6 +45,7 @@ class EtcdStore:
     ) -> None:
         self._client = client
         self._chunk = chunk
+        self._full = ""
         self._layout = layout
         self._broadcaster = Broadcaster(history, queue=queue)
         self._seen = history.revision
@@ -91,7 +93,7 @@ class EtcdStore:
     @property
     def failure(self) -> str:
         """Why the store is unhealthy; empty when it is healthy."""
-        return self._root.failure
+        return self._root.failure or self._full
 
     async def get(self, key: str) -> Item | None:
         self._refuse_when_closed()
@@ -189,8 +191,14 @@ class EtcdStore:
         wanted = ABSENT if expected is None else expected or NEVER
         same = pb.Compare(target=pb.Compare.MOD, result=pb.Compare.EQUAL, key=raw, mod_revision=wanted)
         otherwise = pb.RequestOp(request_range=pb.RangeRequest(key=raw))
-        answer = await self._client.txn(pb.TxnRequest(compare=[same], success=then, failure=[otherwise]))
+        try:
+            answer = await self._client.txn(pb.TxnRequest(compare=[same], success=then, failure=[otherwise]))
+        except StoreFull as error:
+            self._full = str(error)
+            raise
         self._observe_revision(answer.header.revision)
+        if answer.succeeded and then[0].HasField("request_put"):
+            self._full = ""
         if not answer.succeeded:
             found = answer.responses[0].response_range.kvs
             if expected is None:

@@ -27,6 +27,7 @@ from podwire.store.encryption import PLAIN, Encryption
 from podwire.store.encryption.providers import CannotDecrypt
 from podwire.store.errors import CannotOpen
 from podwire.store.history import FIRST_REVISION, History
+from podwire.store.sqlite.reserve import restore
 from podwire.store.versions import Versions
 
 FORMAT = 1
@@ -66,6 +67,7 @@ class Database:
         self._stale: list[tuple[int, str, int, bytes]] = []
         try:
             _create_private_file(self.path)
+            restore(self.path)
             self._connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise CannotOpen(f"{self.path}: {_reason(error)}") from error

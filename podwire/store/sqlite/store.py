@@ -17,7 +17,7 @@ When a batch fails, all of its writes fail together and their revisions stay unu
 
 | failure | callers get | afterwards |
 |---|---|---|
-| disk full | StoreFull: certainly not written | the next batch may succeed; reads go on |
+| disk full | StoreFull: certainly not written | the next may succeed; reads and deletions go on (see reserve.py) |
 | other write error | StoreUnavailable: may appear after a restart | the next batch may succeed |
 | fsync failed | StoreUnavailable | no writes until a restart (see writer.py); reads go on |
 | caller cancelled | nothing | the write goes on and is published as usual |
@@ -27,6 +27,7 @@ then checked again, so that it is never refused because of a write that may stil
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -34,15 +35,18 @@ from pathlib import Path
 
 from podwire.durable.locks import FileLock, LockHeld, holder_pid, lock_file
 from podwire.failpoints import declare, failpoint
-from podwire.protocols.storage import Change, Item, StorageError, StoreUnavailable
+from podwire.protocols.storage import Change, Item, StorageError, StoreFull, StoreUnavailable
 from podwire.store.broadcast import QUEUE
 from podwire.store.cached import CachedStore, refuse_too_large
 from podwire.store.encryption import PLAIN, Encryption
 from podwire.store.errors import CannotOpen
 from podwire.store.history import Window
 from podwire.store.sqlite.database import Database, Loaded
-from podwire.store.sqlite.writer import Limits, Writer
+from podwire.store.sqlite.reserve import Reserve
+from podwire.store.sqlite.writer import FULL, Limits, Urgent, Writer
 from podwire.store.versions import decide
+
+log = logging.getLogger(__name__)
 
 ADMITTED = declare("store.admitted", "a write has its revision and is on its way to the writer")
 BEFORE_PUBLISH = declare("store.before-publish", "a batch is durable, readers and watchers do not see it yet")
@@ -57,13 +61,25 @@ class SqliteStore(CachedStore):
     """One data directory, one process, one writer thread. Open with `SqliteStore.open`."""
 
     def __init__(
-        self, lock: FileLock, database: Database, loaded: Loaded, *, keep: Window, queue: int, limits: Limits
+        self,
+        lock: FileLock,
+        database: Database,
+        loaded: Loaded,
+        *,
+        keep: Window,
+        queue: int,
+        limits: Limits,
+        reserve: Reserve,
+        urgent: Urgent,
     ) -> None:
         super().__init__(loaded.versions, keep=keep, queue=queue)
         self._lock = lock
         self._loop = asyncio.get_running_loop()
         floor = loaded.versions.history.floor
-        self._writer = Writer(database, self._loop, self._complete, floor=floor, limits=limits)
+        self._writer = Writer(
+            database, self._loop, self._complete, floor=floor, limits=limits, reserve=reserve, urgent=urgent
+        )
+        self._compacted_for_space = False
         self._writer.compacted(floor, loaded.superseded)
         self._newest = loaded.versions.revision
         self._gathered: list[Change] = []
@@ -78,19 +94,34 @@ class SqliteStore(CachedStore):
         queue: int = QUEUE,
         limits: Limits | None = None,
         encryption: Encryption = PLAIN,
+        urgent: Urgent | None = None,
     ) -> "SqliteStore":
-        """Opens the store in an existing directory; raises CannotOpen with the path and the cause."""
+        """Opens the store in an existing directory; raises CannotOpen with the path and the cause.
+
+        `urgent(item)` says which updates are accepted on a full disk, beside deletions: those that prepare one.
+        """
         with ExitStack() as undo:
             lock = undo.enter_context(_lock(directory))
-            database, loaded = await asyncio.to_thread(_load, directory, encryption)
-            store = cls(lock, database, loaded, keep=keep or Window(), queue=queue, limits=limits or Limits())
+            database, loaded, reserve = await asyncio.to_thread(_load, directory, encryption)
+            store = cls(
+                lock,
+                database,
+                loaded,
+                keep=keep or Window(),
+                queue=queue,
+                limits=limits or Limits(),
+                reserve=reserve,
+                urgent=urgent or _none_is_urgent,
+            )
             undo.pop_all()
         return store
 
     @property
     def failure(self) -> str:
         """Why the store accepts no writes; empty when it does."""
-        return str(self._writer.broken) if self._writer.broken is not None else super().failure
+        if self._writer.broken is not None:
+            return str(self._writer.broken)
+        return FULL if self._writer.full else super().failure
 
     async def create(self, key: str, value: bytes) -> Item:
         """Durable when it returns. Raises KeyExists."""
@@ -156,6 +187,12 @@ class SqliteStore(CachedStore):
             self._publish(batch)
         for change in batch:
             self._in_flight.pop(change.key).set_result(error)
+        if isinstance(error, StoreFull) and not self._compacted_for_space:
+            self._compacted_for_space = True  # the past takes space; watches that resume from it are told to list
+            self._compact(self._versions.revision)
+            return
+        if error is None and not self._writer.full:
+            self._compacted_for_space = False
         if (revision := self._compaction_due()) is not None:
             self._compact(revision)
 
@@ -180,13 +217,23 @@ def _lock(directory: Path) -> FileLock:
         raise CannotOpen(f"{directory}: cannot lock it: {error.strerror}") from error
 
 
-def _load(directory: Path, encryption: Encryption) -> tuple[Database, Loaded]:
+def _load(directory: Path, encryption: Encryption) -> tuple[Database, Loaded, Reserve]:
     with ExitStack() as undo:
         database = Database(directory, encryption)
         undo.callback(database.close)
         loaded = database.load()
+        try:
+            reserve = Reserve(database.path)
+        except OSError as error:
+            raise CannotOpen(f"{database.path}: {error.strerror}") from error
         undo.pop_all()
-    return database, loaded
+    if reserve.exhausted:
+        log.error("store is opened on a full disk and accepts only deletions", extra={"path": str(directory)})
+    return database, loaded, reserve
+
+
+def _none_is_urgent(_item: Item) -> bool:
+    return False
 
 
 def _item(change: Change) -> Item:

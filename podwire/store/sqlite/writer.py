@@ -11,6 +11,9 @@ Errors are classified by SQLite's error code:
 | uncertain | IOERR_WRITE, IOERR_TRUNCATE, NOMEM, …   | this batch may survive a crash or not; the next may succeed    |
 | fatal     | everything else, above all failed fsync | no more writes until the process restarts                      |
 
+A full disk must not keep anybody from deleting: urgent writes (deletions, and updates that prepare one) and maintenance
+have reserved space, and ordinary writes are refused when no more can be reserved. See reserve.py.
+
 After a failed fsync the kernel forgets which pages it could not write, so a second fsync may falsely succeed. The
 connection is never closed then, because closing it would checkpoint, which fsyncs again.
 """
@@ -24,8 +27,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from podwire.protocols.storage import Change, StorageError, StoreFull, StoreUnavailable
+from podwire.protocols.storage import Change, Item, StorageError, StoreFull, StoreUnavailable
 from podwire.store.sqlite.database import Database
+from podwire.store.sqlite.reserve import Reserve
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +55,11 @@ _ROW_OVERHEAD = 4096
 
 _FULL = frozenset({"SQLITE_FULL"})
 _UNCERTAIN = frozenset({"SQLITE_IOERR_WRITE", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_NOMEM", "SQLITE_NOMEM"})
+
+FULL = "no space left on the disk; only deletions are accepted until there is"
+
+Urgent = Callable[[Item], bool]
+"""Returns whether writing an item prepares its deletion."""
 
 BatchDone = Callable[[list[Change], StorageError | None], None]
 """Called on the event loop when a batch has been committed or has failed."""
@@ -96,8 +105,12 @@ class Writer:
         *,
         floor: int = 0,
         limits: Limits,
+        reserve: Reserve,
+        urgent: Urgent,
     ) -> None:
         self.broken: StoreUnavailable | None = None
+        self._reserve = reserve
+        self._urgent = urgent
         self._database = database
         self._limits = limits
         self._loop = loop
@@ -157,16 +170,57 @@ class Writer:
             return pause
         return max(pause, self._limits.idle) if maintenance.wal_bytes else None
 
+    @property
+    def full(self) -> bool:
+        """Whether ordinary writes are refused because there is no space."""
+        return self._reserve.exhausted
+
     def _commit(self, batch: list[Change]) -> None:
-        error: StorageError | None = self.broken
-        if error is None:
-            try:
-                self._database.append(batch)
-            except Exception as caught:  # noqa: BLE001 - any error must reach the waiting callers
-                error = self._classify(caught)
-            else:
-                self._maintenance.wal_bytes += sum(_wal_bytes(write) for write in batch)
-        self._loop.call_soon_threadsafe(self._batch_done, batch, error)
+        """Commits a batch; on a full disk, only its urgent writes."""
+        if self._reserve.exhausted and not self._top_up():
+            batch = self._refuse_ordinary(batch, StoreFull(f"{self._database.path}: {FULL}"))
+        error = self._append(batch)
+        if isinstance(error, StoreFull):
+            batch = self._refuse_ordinary(batch, error)
+            self._maintain_now(partial(self._database.checkpoint, truncate=False))  # the WAL begins anew, in place
+            error = self._append(batch)
+        self._report(batch, error)
+
+    def _refuse_ordinary(self, batch: list[Change], error: StoreFull) -> list[Change]:
+        """Fails the writes that are not urgent; returns those that are."""
+        urgent = [change for change in batch if change.item is None or self._urgent(change.item)]
+        revisions = {change.revision for change in urgent}
+        self._report([change for change in batch if change.revision not in revisions], error)
+        return urgent
+
+    def _append(self, batch: list[Change]) -> StorageError | None:
+        """Returns what went wrong."""
+        if self.broken is not None or not batch:
+            return self.broken
+        try:
+            self._database.append(batch)
+        except Exception as caught:  # noqa: BLE001 - any error must reach the waiting callers
+            return self._classify(caught)
+        self._maintenance.wal_bytes += sum(_wal_bytes(write) for write in batch)
+        return None
+
+    def _top_up(self) -> bool:
+        """Reserves space again; returns whether there is enough."""
+        before, enough = self._reserve.exhausted, self._reserve.top_up()
+        if before and enough:
+            log.warning("store has disk space again and accepts writes", extra={"path": self._database.path})
+        elif not before and not enough:
+            log.error("store has no disk space left and accepts only deletions", extra={"path": self._database.path})
+        return enough
+
+    def _checkpoint(self, *, truncate: bool) -> None:
+        """Checkpoints; a WAL that is truncated on a full disk would not get its space again."""
+        self._database.checkpoint(truncate=truncate and not self._reserve.exhausted)
+        self._top_up()
+
+    def _report(self, batch: list[Change], error: StorageError | None) -> None:
+        if batch:
+            self._loop.call_soon_threadsafe(self._batch_done, batch, error)
 
     def _classify(self, error: Exception) -> StorageError:
         name = getattr(error, "sqlite_errorname", type(error).__name__)
@@ -195,8 +249,8 @@ class Writer:
 
     def _step(self, *, idle: bool) -> None:
         maintenance = self._maintenance
-        if maintenance.wal_bytes >= CHECKPOINT_BYTES:
-            self._database.checkpoint(truncate=False)
+        if maintenance.wal_bytes >= min(CHECKPOINT_BYTES, self._reserve.size // 2):
+            self._checkpoint(truncate=False)
             maintenance.wal_bytes = 1  # still to be truncated when idle
         elif maintenance.unwritten and (idle or len(maintenance.superseded) >= REMOVE_BATCH):
             self._remove()
@@ -204,7 +258,7 @@ class Writer:
             maintenance.free_pages = self._database.vacuum(VACUUM_PAGES)
             maintenance.wal_bytes += VACUUM_PAGES * _ROW_OVERHEAD
         elif idle and maintenance.wal_bytes:
-            self._database.checkpoint(truncate=True)
+            self._checkpoint(truncate=True)
             maintenance.wal_bytes = 0
 
     def _remove(self) -> None:
@@ -221,9 +275,11 @@ class Writer:
         while self._maintenance.unwritten and not self._maintenance.not_before and self.broken is None:
             self._maintain(idle=True)
         if self.broken is None:
-            self._maintain_now(partial(self._database.checkpoint, truncate=True))
+            self._maintain_now(partial(self._checkpoint, truncate=True))
         if self.broken is None:
+            self._reserve.keep()
             self._database.close()
+            self._reserve.close()
 
 
 def _wal_bytes(change: Change) -> int:

@@ -14,9 +14,10 @@ from cryptography.x509.oid import NameOID
 
 from podwire.protocols.storage import Gone, StoreFull, StoreUnavailable
 from podwire.store import CannotOpen, Window
-from podwire.store.etcd import EtcdStore
+from podwire.store.etcd import EtcdStore, compactor
 from podwire.store.etcd import etcd_pb2 as pb
-from podwire.store.etcd.client import Limits
+from podwire.store.etcd.address import parse
+from podwire.store.etcd.client import Compacted, EtcdClient, Limits
 from tests.eventually import eventually_async
 
 PODS = "/registry/pods/default/"
@@ -185,17 +186,35 @@ async def test_with_several_members_the_store_outlives_any_one(etcd_cluster):
     await store.close()
 
 
+async def fill(store: EtcdStore) -> None:
+    for number in range(100):
+        await store.create(f"{PODS}{number}", b"x" * 200_000)
+
+
 async def test_an_etcd_over_its_quota_is_full_and_can_still_be_read(start_etcd):
     store = await EtcdStore.open(f"etcd://{start_etcd('--quota-backend-bytes=2000000').address}")
     item = await store.create(f"{PODS}first", b"")
-
-    async def fill() -> None:
-        for number in range(100):
-            await store.create(f"{PODS}{number}", b"x" * 200_000)
-
-    with pytest.raises(StoreFull):
-        await fill()
+    assert store.failure == ""
+    with pytest.raises(StoreFull, match=r"NOSPACE alarm.*etcdctl defrag.*etcdctl alarm disarm"):
+        await fill(store)
     assert await store.get(item.key) == item
+    assert "NOSPACE alarm" in store.failure, "readiness says so"
+    await store.delete(item.key, expected=item.revision)
+    assert await store.get(item.key) is None
+    await store.close()
+
+
+async def test_an_etcd_over_its_quota_is_compacted_all_the_same(start_etcd):
+    member = start_etcd("--quota-backend-bytes=2000000")
+    store = await EtcdStore.open(f"etcd://{member.address}")
+    with pytest.raises(StoreFull):
+        await fill(store)
+    client = EtcdClient(parse(f"etcd://{member.address}"), Limits())
+    with pytest.raises(StoreFull):
+        await compactor.advance(client, compactor.Tick(0, store.revision))
+    with pytest.raises(Compacted):
+        await client.range(pb.RangeRequest(key=b"\0", revision=store.revision - 1))
+    await client.close()
     await store.close()
 
 

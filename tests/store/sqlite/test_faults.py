@@ -26,6 +26,29 @@ def test_a_full_disk_is_reported_and_writes_resume_when_there_is_space(tmp_path,
     assert int(output) > 50
 
 
+@pytest.mark.parametrize(
+    "mount",
+    [
+        pytest.param("mount -t tmpfs -o size=8m none {disk}", id="tmpfs"),
+        pytest.param(
+            "truncate -s 16M {image}; mkfs.ext4 -q -m 0 {image}; mount -o loop {image} {disk}",
+            id="ext4",
+            marks=pytest.mark.skipif(
+                os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="mounts an ext4 of its own"
+            ),
+        ),
+    ],
+)
+def test_a_full_disk_keeps_nobody_from_deleting_nor_the_store_from_restarting(tmp_path, run_program, mount):
+    disk, image = tmp_path / "disk", tmp_path / "image"
+    disk.mkdir()
+    wrapper = mounted(mount.format(disk=disk, image=image))
+    child = run_program(HERE / "reserve_program.py", disk, wrapper=wrapper)
+    output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors.decode()
+    assert int(output.split()[0]) > 5
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="mounts an ext4 of its own")
 @pytest.mark.parametrize("writes", [pytest.param(300, id="before a checkpoint"), pytest.param(5000, id="after some")])
 def test_acknowledged_writes_survive_a_power_cut(tmp_path, run_program, writes):
