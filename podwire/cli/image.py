@@ -53,6 +53,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="command of the image (default: sh)",
     )
     building.add_argument(
+        "--add", type=_added, action="append", default=[], metavar="FILE:PATH",
+        help="a file of this host, and its path in the image; repeatable",
+    )  # fmt: skip
+    building.add_argument(
         "--archive", type=Path, metavar="FILE", help="write an archive for any runtime, instead of storing the image"
     )
     for verb in (listing, taking, pulling, removing, building):
@@ -66,10 +70,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         verb.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
+def _added(text: str) -> tuple[Path, str]:
+    """Parses FILE:PATH."""
+    file, colon, path = text.rpartition(":")
+    if not colon or not file or not path.startswith("/"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FILE:PATH, such as index.html:/www/index.html")
+    return Path(file), path
+
+
+def _contents(arguments: argparse.Namespace) -> dict[str, bytes]:
+    return {path: file.read_bytes() for file, path in arguments.add}
+
+
 def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.verb == "build-root" and arguments.archive is not None:
-            archive_root(arguments.archive, arguments.name, arguments.busybox, arguments.words)
+            archive_root(arguments.archive, arguments.name, arguments.busybox, arguments.words, _contents(arguments))
             return 0
         images = Images(Path(check_directory(arguments.prefix / STORE)))
         try:
@@ -165,7 +181,7 @@ def _remove(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
 
 
 def _build_root(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
-    return [build_root(images, arguments.name, arguments.busybox, arguments.words)]
+    return [build_root(images, arguments.name, arguments.busybox, arguments.words, _contents(arguments))]
 
 
 _VERBS = {"list": _list, "import": _import, "pull": _pull, "remove": _remove, "build-root": _build_root}

@@ -88,3 +88,13 @@ def test_logins_that_cannot_be_read_are_one_line(image, tmp_path):
     (tmp_path / "config.json").write_text('{"auths": {"127.0.0.1:9": {"auth": "c2VjcmV0"}}}')
     words = image("pull", "127.0.0.1:9/a:1", "--docker-config", tmp_path / "config.json", fails=True)
     assert words == "podwire image: auth: must be formatted as base64(username:password)\n"
+
+
+def test_files_are_added_to_the_image(image, tmp_path):
+    (tmp_path / "index.html").write_text("hello")
+    image("build-root", "--add", f"{tmp_path}/index.html:/www/pages/index.html")
+    [layer] = (tmp_path / "prefix/var/lib/podwire/images/snapshots").iterdir()
+    assert (layer / "fs/www/pages/index.html").read_text() == "hello"
+    assert "is not FILE:PATH" in image("build-root", "--add", "index.html", fails=True)
+    assert "is not a path of a file" in image("build-root", "--add", f"{tmp_path}/index.html:/../etc", fails=True)
+    assert "No such file" in image("build-root", "--add", "/nowhere:/etc/x", fails=True)

@@ -115,7 +115,7 @@ def visitor() -> Iterator[Visitor]:
 def test_every_step_of_the_demo_is_shown_and_nothing_is_left(visitor):
     code, output = visitor.reads(PODWIRE, "demo", COLUMNS="140")
     assert code == 0, output
-    context = DemoContext(layout=Layout(Path("/nowhere")), minor=WAITS)
+    context = DemoContext(layout=Layout(Path("/nowhere")), minor=WAITS, registry=True)
     played = acts(context)
     steps = [*first_steps(context), *(step for act in played for step in act.steps), *last_steps(context)]
     for number, step in enumerate(steps, 1):
@@ -124,7 +124,8 @@ def test_every_step_of_the_demo_is_shown_and_nothing_is_left(visitor):
         assert f"Act {act.number}: {act.title}\n{act.sentence}\n" in output
         assert f"pod default/{act.pod}: no deviations from the {act.flow} flow" in output
     assert [act.number for act in played] == [1, 2, 3, 4, 5]
-    assert "hello from web" in output  # by the hostPort
+    assert "hello from web, which came from a registry" in output  # by the hostPort
+    assert "Successfully pulled image" in output
     for arrow in ("kubectl apply", "RunPodSandbox", "ADD bridge", "CreateContainer web", "crun run"):
         assert f"│ {arrow}" in output
     assert re.search(r"^POST to Running( +\d+\.\d ms){5}$", output, re.MULTILINE)

@@ -19,7 +19,7 @@ spec:
     args:
     - |
       trap 'exit 0' TERM
-      mkdir /www && echo "hello from $(hostname)" > /www/index.html
+      test -d /www || {{ mkdir /www && echo "hello from $(hostname)" > /www/index.html; }}
       httpd -p 80 -h /www && echo "$(hostname) serves on port 80"
       sleep infinity & wait
     ports: [{{containerPort: 80, hostPort: 8080}}]
@@ -43,6 +43,22 @@ spec:
 """
 
 LIFE = CLIENT.replace("client", "life").replace("[NET_RAW]}  # for ping", "[NET_ADMIN]}  # to change routes")
+
+REGISTRY = "127.0.0.1:5000"
+"""Where the demo's registry listens: loopback of the node, which only the node reaches."""
+
+PULLED = f"{REGISTRY}/demo/web:1"
+
+PAGE = "hello from web, which came from a registry\n"
+
+WEB_PULLED = WEB.replace(ROOT_REFERENCE, PULLED).replace("IfNotPresent", "Always")
+
+REGISTRY_SETTINGS = f"""\
+version: 0.1
+log: {{level: info}}
+storage: {{filesystem: {{rootdirectory: registry}}}}
+http: {{addr: {REGISTRY}, secret: demo}}
+"""
 
 RULES = """\
 apiVersion: net.podwire.dev/v1
@@ -253,6 +269,9 @@ CLUSTER: Mapping[str, str] = {
     "router.yaml": ROUTER,
     "claims.yaml": CLAIMS,
 }
+
+WITH_REGISTRY: Mapping[str, str] = {"web.yaml": WEB_PULLED, "index.html": PAGE, "registry.yml": REGISTRY_SETTINGS}
+"""Where docker-registry and skopeo are installed, the first pod's image is pulled."""
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:

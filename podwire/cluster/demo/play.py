@@ -1,6 +1,7 @@
 """Plays the demo: a whole cluster in five acts, or the API server alone."""
 
 import contextlib
+import shutil
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from podwire.cluster.demo import api_server, api_tour, demo_cluster
 from podwire.cluster.demo.acts import Act, acts
 from podwire.cluster.demo.acts.act import DemoContext
 from podwire.cluster.demo.comparison import comparison
+from podwire.cluster.demo.manifests import WITH_REGISTRY, write
 from podwire.cluster.demo.shell import shell
 from podwire.cluster.demo.signals import SignalGuard
 from podwire.cluster.demo.step import Step
@@ -42,7 +44,10 @@ def play(options: DemoOptions, stops: SignalGuard) -> DemoEvents:
     begin = time.perf_counter()
     with demo_cluster.temporary_layout(keep=options.keep) as layout:
         shell_ = shell(layout.prefix, layout.kubeconfig, stops, options.columns)
-        context = DemoContext(layout=layout, minor=shell_.minor, form=options.form)
+        registry = all(map(shutil.which, ("docker-registry", "skopeo")))
+        if registry:
+            write(WITH_REGISTRY, layout.prefix)
+        context = DemoContext(layout=layout, minor=shell_.minor, form=options.form, registry=registry)
         chosen = [act for act in acts(context) if options.only in (0, act.number)]
 
         def log() -> str:

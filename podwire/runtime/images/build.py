@@ -30,6 +30,7 @@ _APPLET = re.compile(r"[A-Za-z0-9_.\[-]{1,64}", re.ASCII)
 _LIST_SECONDS = 10.0
 _INTERPRETER = 3
 _COMMAND = ("sh",)
+NOTHING: Mapping[str, bytes] = {}
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DIRECTORIES = {
     "bin": 0o755,
@@ -60,17 +61,28 @@ _FILES = {
 
 
 def build_root(
-    images: Images, reference: str = ROOT_REFERENCE, busybox: Path = BUSYBOX, command: Sequence[str] = _COMMAND
+    images: Images,
+    reference: str = ROOT_REFERENCE,
+    busybox: Path = BUSYBOX,
+    command: Sequence[str] = _COMMAND,
+    added: Mapping[str, bytes] = NOTHING,
 ) -> Image:
-    """An image of this host's static busybox, with all that it can do under `/bin`. Raises BadImage, StoreFull."""
-    return build_image(images, reference, root_layer(busybox), _settings(command))
+    """An image of this host's static busybox, with all that it can do under `/bin`. Raises BadImage, StoreFull.
+
+    `added` are more files, by their paths in the image.
+    """
+    return build_image(images, reference, root_layer(busybox, added), _settings(command))
 
 
 def archive_root(
-    file: Path, reference: str = ROOT_REFERENCE, busybox: Path = BUSYBOX, command: Sequence[str] = _COMMAND
+    file: Path,
+    reference: str = ROOT_REFERENCE,
+    busybox: Path = BUSYBOX,
+    command: Sequence[str] = _COMMAND,
+    added: Mapping[str, bytes] = NOTHING,
 ) -> None:
     """The same image as the archive of an OCI layout, which every other runtime imports. Raises BadImage, OSError."""
-    files = _layout(str(parse(reference)), root_layer(busybox), _settings(command))
+    files = _layout(str(parse(reference)), root_layer(busybox, added), _settings(command))
     with tarfile.open(file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, data in sorted(files.items()):
             info, content = _file(name, 0o644, data)
@@ -120,8 +132,12 @@ def _descriptor(media_type: str, blob: bytes) -> dict[str, Any]:
     return {"mediaType": media_type, "digest": digest_of(blob), "size": len(blob)}
 
 
-def root_layer(busybox: Path) -> bytes:
+def root_layer(busybox: Path, added: Mapping[str, bytes] = NOTHING) -> bytes:
     """The tar of a small root file system around a static busybox. Raises BadImage."""
+    more = {path.strip("/"): data for path, data in added.items()}
+    for path in more:
+        if not all(part not in ("", ".", "..") for part in path.split("/")) or path in (*_DIRECTORIES, *_LINKS):
+            raise BadImage(path or "/", "is not a path of a file in the image")
     try:
         program = busybox.read_bytes()
     except OSError as error:
@@ -130,7 +146,13 @@ def root_layer(busybox: Path) -> bytes:
         raise BadImage(str(busybox), "needs libraries of this host, or is not a program (Debian: busybox-static)")
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for info, data in sorted(_members(program, applets(busybox)), key=lambda member: member[0].name):
+        members = {info.name: (info, data) for info, data in _members(program, applets(busybox))}
+        for path, data in more.items():
+            parents = ["/".join(path.split("/")[:depth]) for depth in range(1, path.count("/") + 1)]
+            for parent in parents:
+                members.setdefault(parent, (_member(parent, tarfile.DIRTYPE, 0o755), b""))
+            members[path] = _file(path, 0o644, data)
+        for _name, (info, data) in sorted(members.items()):
             tar.addfile(info, io.BytesIO(data))
     return whole.getvalue()
 

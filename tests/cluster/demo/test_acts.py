@@ -1,5 +1,6 @@
 """The acts of the demo as data, and how they are compared."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import yaml
 from podwire.cluster.demo.acts import acts
 from podwire.cluster.demo.acts.act import WAITS, DemoContext
 from podwire.cluster.demo.comparison import ALWAYS, comparison, written
-from podwire.cluster.demo.manifests import CLUSTER
+from podwire.cluster.demo.manifests import CLUSTER, PULLED, WITH_REGISTRY
 from podwire.cluster.up.layout import Layout
 from podwire.trace.flow import FLOWS
 
@@ -31,6 +32,15 @@ def test_an_act_starts_its_pod_checks_its_flow_and_cleans_up(act):
     assert any(command.endswith(f"--check {act.flow}") for command in commands)
     [delete] = [command for command in commands if command.startswith("kubectl delete pod ")]
     assert set(delete.split()[3:]) == pods
+
+
+def test_with_a_registry_the_first_pod_is_pulled_from_it():
+    [first, *others] = acts(replace(PLACE, registry=True))
+    assert [step.name for step in first.steps[:3]] == ["build", "registry", "push"]
+    assert [step.name for step in first.steps[3:]] == [step.name for step in ACTS[0].steps]
+    [container] = yaml.safe_load(WITH_REGISTRY["web.yaml"])["spec"]["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == (PULLED, "Always")
+    assert others == ACTS[1:]
 
 
 def test_an_old_kubectl_is_asked_for_nothing_that_it_cannot():

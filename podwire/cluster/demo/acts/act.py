@@ -22,6 +22,8 @@ class DemoContext:
     """kubectl's minor version."""
     form: str = "text"
     """The format of diagrams."""
+    registry: bool = False
+    """Whether the first pod's image comes from a registry on the node."""
 
     def podwire(self, command: str, rest: str = "") -> str:
         return f"podwire {command} --prefix {self.layout.prefix} {rest}".rstrip()

@@ -1,6 +1,7 @@
 """Act one: a pod from kubectl to Running."""
 
 from podwire.cluster.demo.acts.act import TELLS, Act, DemoContext, applied, runs, shown
+from podwire.cluster.demo.manifests import PULLED
 from podwire.cluster.demo.step import Step
 
 
@@ -12,6 +13,7 @@ def act(context: DemoContext) -> Act:
         sentence="kubectl, API server, store, scheduler, kubelet, runtime and CNI plugin bring a pod to Running.",
         pod="web",
         steps=[
+            *(_registry(context) if context.registry else []),
             *_PODS,
             _EXEC,
             _ADDRESSES,
@@ -23,6 +25,33 @@ def act(context: DemoContext) -> Act:
         scheduler="CPU, memory, ports",
         dies="pods get no network; retried until the plugin answers",
     )
+
+
+def _registry(context: DemoContext) -> list[Step]:
+    """The image of the first pod is built, and pushed to a registry on the node's loopback."""
+    return [
+        Step(
+            name="build",
+            sentence="Build an image with a page in it.",
+            command=f"podwire image build-root --name {PULLED} --add index.html:/www/index.html --archive web.tar",
+        ),
+        Step(
+            name="registry",
+            sentence="Start a registry on the node.",
+            command=context.on_node(f"env -C {context.layout.prefix} docker-registry serve registry.yml"),
+            stays=True,
+            shows="listening on",
+        ),
+        Step(
+            name="push",
+            sentence="Push the image.",
+            command=context.on_node(
+                "skopeo --insecure-policy copy --dest-tls-verify=false "
+                f"oci-archive:{context.layout.prefix}/web.tar docker://{PULLED}"
+            ),
+            shows="Writing manifest",
+        ),
+    ]
 
 
 _PODS = [
