@@ -15,7 +15,7 @@ from podwire.kubelet.devices.settings import AT_ADMISSION, AT_START, DEFAULT
 from podwire.kubelet.devices.topology import BEST_EFFORT, POLICIES
 from podwire.kubelet.eviction.settings import EvictionSettings
 from podwire.kubelet.eviction.thresholds import DEFAULT as DEFAULT_THRESHOLDS
-from podwire.kubelet.eviction.thresholds import Threshold, parse_thresholds
+from podwire.kubelet.eviction.thresholds import Threshold, parse_grace_periods, parse_thresholds, soft
 from podwire.kubelet.log_rotation import LogSettings
 from podwire.kubelet.node import default_name
 from podwire.objects import quantity
@@ -120,6 +120,27 @@ def _configure_limits(parser: argparse.ArgumentParser) -> None:
         "nodefs.available<10%%,nodefs.inodesFree<5%%,imagefs.available<15%%,imagefs.inodesFree<5%%)",
     )
     group.add_argument(
+        "--eviction-soft",
+        type=_thresholds,
+        default=(),
+        metavar="SIGNAL<QUANTITY[,…]",
+        help="with less than this available for its grace period, pods are evicted (default: none)",
+    )
+    group.add_argument(
+        "--eviction-soft-grace-period",
+        type=_grace_periods,
+        default={},
+        metavar="SIGNAL=DURATION[,…]",
+        help="grace period of each soft threshold, such as memory.available=1m30s",
+    )
+    group.add_argument(
+        "--eviction-max-pod-grace-period",
+        type=int,
+        default=0,
+        metavar="SECONDS",
+        help="longest grace period of a pod that is evicted for a soft threshold (default: %(default)s)",
+    )
+    group.add_argument(
         "--eviction-pressure-transition-period",
         type=seconds,
         default=EvictionSettings().transition_period,
@@ -210,7 +231,7 @@ def run(arguments: argparse.Namespace) -> int:
         tls_key=arguments.tls_private_key_file,
         client_ca=arguments.client_ca_file,
         eviction_hard=arguments.eviction_hard,
-        eviction=EvictionSettings(transition_period=arguments.eviction_pressure_transition_period),
+        eviction=_eviction(arguments),
         logs=LogSettings(max_size=arguments.container_log_max_size, max_files=arguments.container_log_max_files),
         devices=DeviceSettings(
             allocate=arguments.device_allocate,
@@ -254,6 +275,25 @@ def _networks(text: str) -> tuple[str, ...]:
 def _bytes(text: str) -> int:
     try:
         return quantity.parse(text).value()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _eviction(arguments: argparse.Namespace) -> EvictionSettings:
+    try:
+        thresholds = soft(arguments.eviction_soft, arguments.eviction_soft_grace_period)
+    except ValueError as error:
+        raise UserError(f"--eviction-soft: {error}") from error
+    return EvictionSettings(
+        transition_period=arguments.eviction_pressure_transition_period,
+        soft=thresholds,
+        soft_grace=max(0, arguments.eviction_max_pod_grace_period),
+    )
+
+
+def _grace_periods(text: str) -> dict[str, float]:
+    try:
+        return parse_grace_periods(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from podwire.linux.net.listeners import Listener, listeners
 from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.pressure import MemoryPressure
 from podwire.linux.values import IP, Address, Path, Route
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
@@ -48,6 +49,10 @@ class KernelMachine:
 
     def __init__(self, root: Path = "/") -> None:
         self._root = os.fspath(root)
+
+    def memory_pressure(self) -> MemoryPressure:
+        """Events of tasks that wait for memory. Raises Unsupported."""
+        return MemoryPressure(os.path.join(self._root, "proc/pressure/memory"))
 
     def facts(self) -> Facts:
         memory, machine_id = parse_meminfo(self._read("proc/meminfo")), self._read("etc/machine-id")

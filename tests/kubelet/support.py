@@ -34,7 +34,7 @@ class Runtime:
 
     def __init__(self):
         self.sandboxes, self.containers, self.inside, self.configs = {}, {}, {}, {}
-        self.calls, self.fails, self.waits, self.stats = [], {}, {}, {}
+        self.calls, self.fails, self.waits, self.stats, self.graces = [], {}, {}, {}, []
         self.called = asyncio.Condition()
         self._working = Uncancelled()
         self._numbers, self._listeners = itertools.count(), []
@@ -173,6 +173,7 @@ class Runtime:
         return pb.StartContainerResponse()
 
     def stop_container(self, request):
+        self.graces.append(request.timeout)
         self.containers[request.container_id].state = pb.CONTAINER_EXITED
         return pb.StopContainerResponse()
 

@@ -33,7 +33,6 @@ from podwire.kubelet.paths import KubeletPaths
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.ports import Cri
 from podwire.linux.errors import LinuxError
-from podwire.linux.proc.pressure import MemoryPressure
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
@@ -93,6 +92,7 @@ class EvictionManager:
         self._image_directory = ""
         self._last_pressed: dict[str, float] = {}
         """By condition: when it was last observed."""
+        self._passed_since: dict[Threshold, float] = {}
         self._not_before: dict[str, float] = {}
         """By pod uid: when it may be measured again."""
         self._woken = asyncio.Event()
@@ -122,7 +122,7 @@ class EvictionManager:
 
     def _watch_memory(self, stack: contextlib.ExitStack) -> None:
         try:
-            pressure = stack.enter_context(contextlib.closing(MemoryPressure()))
+            pressure = stack.enter_context(contextlib.closing(self._machine.memory_pressure()))
         except LinuxError as error:
             log.info("memory pressure is only polled", extra={"error": str(error)})
             return
@@ -136,11 +136,15 @@ class EvictionManager:
         stack.callback(loop.remove_reader, pressure.fileno())
 
     async def look(self) -> tuple[list[Threshold], Mapping[str, Observation]]:
-        """Observe the node and report its conditions. Returns the thresholds that are passed. Raises OSError."""
+        """Observe the node and report its conditions. Returns the thresholds that are passed, soft ones only after
+        their grace period. Raises OSError."""
         observed = await self._observe()
-        passed = met(self._node_settings.thresholds, observed)
+        passed = met((*self._node_settings.thresholds, *self._settings.soft), observed)
         self._set_conditions(passed)
-        return passed, observed
+        now = self._clock.monotonic()
+        self._passed_since = {threshold: self._passed_since.get(threshold, now) for threshold in passed}
+        due = [threshold for threshold in passed if now - self._passed_since[threshold] >= (threshold.grace or 0.0)]
+        return due, observed
 
     async def _synchronize(self) -> list[EvictablePod]:
         """Returns the pods that were evicted."""
@@ -203,7 +207,8 @@ class EvictionManager:
             candidate = candidates[pod.uid]
             if candidate.active:
                 reason = ranking.message(pod, usage.get(pod.uid), resource, passed, observed)
-                self._evict(candidate, reason, disruption=True)
+                hard = any(threshold.grace is None for threshold in passed if _reclaims(threshold, resource))
+                self._evict(candidate, reason, disruption=True, soft=not hard)
                 return [candidate]
         log.warning("cannot evict any pod", extra={"resource": resource})
         return []
@@ -216,10 +221,11 @@ class EvictionManager:
             uid: await self._meter.measure(candidate.pod, candidate.observed) for uid, candidate in candidates.items()
         }
 
-    def _evict(self, candidate: EvictablePod, reason: str, *, disruption: bool) -> None:
+    def _evict(self, candidate: EvictablePod, reason: str, *, disruption: bool, soft: bool = False) -> None:
         log.warning("evicting pod from node", extra={"pod": candidate.pod.ref, "reason": reason})
         self._recorder.tell(candidate.pod, WARNING, "Evicted", reason)
-        candidate.evict(reason, self._settings.grace, disruption=disruption)
+        grace = self._settings.soft_grace if soft else self._settings.grace
+        candidate.evict(reason, grace, disruption=disruption)
 
     async def _wait_for_cleanup(self, evicted: Iterable[EvictablePod]) -> None:
         """The next look must not see resources that are about to be free."""
@@ -229,3 +235,7 @@ class EvictionManager:
                     await candidate.content_removed.wait()
         except TimeoutError:
             log.warning("evicted pods are still on the node", extra={"seconds": self._settings.cleanup})
+
+
+def _reclaims(threshold: Threshold, resource: str) -> bool:
+    return SIGNALS[threshold.signal].resource == resource

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from podwire.kubelet.eviction.thresholds import Threshold
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionSettings:
@@ -13,6 +15,10 @@ class EvictionSettings:
     """A condition of pressure stays for this long after it was last observed, so that it does not flap."""
     grace: int = 1
     """Grace period of the containers of an evicted pod."""
+    soft: tuple[Threshold, ...] = ()
+    """Soft thresholds; they do not reduce what is allocatable."""
+    soft_grace: int = 0
+    """The longest grace period of the containers of a pod that is evicted for a soft threshold."""
     cleanup: float = 30.0
     """How long the next eviction waits until an evicted pod is removed from the node."""
     call: float = 60.0

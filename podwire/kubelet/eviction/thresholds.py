@@ -1,5 +1,6 @@
 """Eviction thresholds: parsed from `memory.available<100Mi,nodefs.available<10%`, compared with observations. Pure."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -28,18 +29,23 @@ SIGNALS: Mapping[str, Signal] = {
 """In the order in which resources are reclaimed: memory first."""
 
 
+_DURATION = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9}(?:\.\d{1,9})?)s?)?")
+
+
 class Observation(NamedTuple):
     available: int
     capacity: int
 
 
 class Threshold(NamedTuple):
-    """With less than this available, pods are evicted."""
+    """With less than this available, pods are evicted: at once, or, if it is soft, after its grace period."""
 
     signal: str
     amount: int | None = None
     share: float = 0.0
     """Share of the capacity; used when `amount` is None."""
+    grace: float | None = None
+    """Seconds for which a soft threshold must be passed; None for a hard one."""
 
     def of(self, capacity: int) -> int:
         return int(capacity * self.share) if self.amount is None else self.amount
@@ -83,6 +89,35 @@ def _parse(signal: str, value: str) -> Threshold:
     if not 0 <= share < 100:
         raise ValueError(f"eviction threshold {signal} must be a percentage from 0 to below 100: {value}")
     return Threshold(signal, None, share / 100)
+
+
+def parse_grace_periods(text: str) -> dict[str, float]:
+    """Parses `SIGNAL=SECONDS,…`, where seconds may be a duration such as 1m30s. Raises ValueError."""
+    periods: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        signal, operator, value = part.partition("=")
+        if not operator:
+            raise ValueError(f"{part!r}: expected SIGNAL=DURATION")
+        if signal not in SIGNALS:
+            raise ValueError(f"unknown eviction signal {signal!r}: expected one of {', '.join(SIGNALS)}")
+        periods[signal] = _duration(signal, value)
+    return periods
+
+
+def _duration(signal: str, text: str) -> float:
+    match = _DURATION.fullmatch(text)
+    if match is None or not text:
+        raise ValueError(f"eviction grace period {signal} must be a positive duration such as 1m30s: {text}")
+    hours, minutes, seconds = (float(part) if part else 0.0 for part in match.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def soft(thresholds: Iterable[Threshold], periods: Mapping[str, float]) -> tuple[Threshold, ...]:
+    """Soft thresholds, each with its grace period. Raises ValueError, as upstream does, if one has none."""
+    missing = [threshold.signal for threshold in thresholds if threshold.signal not in periods]
+    if missing:
+        raise ValueError(f"grace period must be specified for the soft eviction threshold {missing[0]}")
+    return tuple(threshold._replace(grace=periods[threshold.signal]) for threshold in thresholds)
 
 
 def observations(memory: int, node: FreeResources, images: FreeResources | None = None) -> dict[str, Observation]:

@@ -12,6 +12,18 @@ from podwire.linux.values import IP
 from podwire.objects.nodes import Taint
 
 
+class PressureEvents(Protocol):
+    """Readable, for an event loop, while there is an unread event. `linux.proc.pressure.MemoryPressure` is one."""
+
+    def fileno(self) -> int: ...
+
+    def read(self) -> bool:
+        """Whether there was an event since the last call."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Machine(Protocol):
     """`linux.machine.KernelMachine` is one; called in worker threads."""
 
@@ -24,6 +36,10 @@ class Machine(Protocol):
     def listeners(self) -> frozenset[Listener]: ...
 
     def apparmor(self) -> bool: ...
+
+    def memory_pressure(self) -> PressureEvents:
+        """Must be closed. Raises LinuxError where the kernel has none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,13 @@
 """A whole kubelet evicts pods: for limits of their own, and when its node runs out of something."""
 
 import asyncio
+import os
 from dataclasses import replace
 
 import pytest
 
 from podwire.kubelet.eviction.settings import EvictionSettings
+from podwire.kubelet.eviction.thresholds import Threshold
 from podwire.kubelet.pods.status_manager import PODS
 from podwire.linux.machine import KernelMachine
 from podwire.protocols.cri import cri_pb2 as pb
@@ -17,12 +19,37 @@ NODES = BUILTIN.of_kind("v1", "Node")
 QUICK = EvictionSettings(period=0.05, transition_period=0.2, rest=0.0)
 
 
+class Pressure:
+    """Memory pressure that a test reports."""
+
+    def __init__(self):
+        self._reading, self._writing = os.pipe()
+
+    def tell(self):
+        os.write(self._writing, b"x")
+
+    def fileno(self):
+        return self._reading
+
+    def read(self):
+        return bool(os.read(self._reading, 1))
+
+    def close(self):
+        os.close(self._reading)
+        os.close(self._writing)
+
+
 class Machine(KernelMachine):
     """Has as much left as a test says."""
 
     def __init__(self):
         super().__init__()
         self.scarce = {}
+        self.pressure = None
+
+    def memory_pressure(self):
+        self.pressure = Pressure()
+        return self.pressure
 
     def left(self, path):
         left = super().left(path)
@@ -35,12 +62,12 @@ async def machine(world):
     return await start_with(world, {})
 
 
-async def start_with(world, scarce):
+async def start_with(world, scarce, eviction=QUICK):
     await world.stop()
     machine = Machine()
     machine.scarce = scarce
     world.outside = replace(world.outside, machine=machine)
-    world.start(eviction=QUICK)
+    world.start(eviction=eviction)
     return machine
 
 
@@ -99,6 +126,42 @@ async def test_under_pressure_the_node_has_the_condition_and_admits_no_pod(world
     await world.until(pressed("DiskPressure", "False"), kind=NODES)
     await world.make("later")
     await world.running("later")
+
+
+async def test_a_soft_threshold_evicts_after_its_grace_period_with_a_grace_period_for_containers(world):
+    thresholds = (Threshold("memory.available", 200 * MEBI, grace=0.5),)
+    machine = await start_with(world, {}, replace(QUICK, soft=thresholds, soft_grace=3))
+    await world.make()
+    await world.running()
+    machine.scarce = {"memory": 150 * MEBI}  # more than the hard threshold
+    await world.until(pressed("MemoryPressure", "True"), kind=NODES)
+    assert (await world.api.get(PODS, "p", "default"))["status"]["phase"] == "Running"
+    status = (await world.until(evicted))["status"]
+    assert "Threshold quantity: 200Mi, available: 150Mi. " in status["message"]
+    assert world.runtime.graces == [3]
+
+
+async def test_a_soft_threshold_that_is_passed_for_a_moment_evicts_nothing(world):
+    thresholds = (Threshold("memory.available", 200 * MEBI, grace=3600.0),)
+    machine = await start_with(world, {}, replace(QUICK, soft=thresholds))
+    await world.make()
+    await world.running()
+    machine.scarce = {"memory": 150 * MEBI}
+    await world.until(pressed("MemoryPressure", "True"), kind=NODES)
+    machine.scarce = {}
+    await world.until(pressed("MemoryPressure", "False"), kind=NODES)
+    assert (await world.api.get(PODS, "p", "default"))["status"]["phase"] == "Running"
+
+
+async def test_the_kernel_reports_memory_pressure_before_the_next_look(world):
+    """The period is an hour: only an event wakes the manager."""
+    machine = await start_with(world, {}, replace(QUICK, period=3600.0))
+    await world.make()
+    await world.running()
+    await eventually_async(lambda: machine.pressure is not None)
+    machine.scarce = {"memory": 50 * MEBI}
+    machine.pressure.tell()
+    await world.until(evicted)
 
 
 async def test_critical_pods_are_not_evicted(world, machine):

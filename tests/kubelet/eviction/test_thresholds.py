@@ -8,9 +8,11 @@ from podwire.kubelet.eviction.thresholds import (
     Threshold,
     met,
     observations,
+    parse_grace_periods,
     parse_thresholds,
     pressed_conditions,
     reserved,
+    soft,
 )
 from podwire.linux.machine import FreeResources
 
@@ -63,3 +65,32 @@ def test_thresholds_reduce_what_is_allocatable():
     assert reserved(DEFAULT, "nodefs.available", 1000) == 100
     assert reserved(DEFAULT, "memory.available", 1 << 40) == 100 * 1024**2
     assert reserved((), "memory.available", 1 << 40) == 0
+
+
+def test_grace_periods_of_soft_thresholds_are_parsed():
+    text = "memory.available=1m30s,nodefs.available=2h,pid.available=0.5s,nodefs.inodesFree=30"
+    expected = {"memory.available": 90.0, "nodefs.available": 7200.0, "pid.available": 0.5, "nodefs.inodesFree": 30.0}
+    assert parse_grace_periods(text) == expected
+    (threshold,) = soft(parse_thresholds("memory.available<1Gi"), {"memory.available": 90.0})
+    assert threshold == Threshold("memory.available", 1024**3, grace=90.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("memory.available", "expected SIGNAL=DURATION"),
+        ("water=1m", "unknown eviction signal 'water'"),
+        ("memory.available=", "must be a positive duration"),
+        ("memory.available=-1s", "must be a positive duration"),
+        ("memory.available=soon", "must be a positive duration"),
+        (f"memory.available={'9' * 400}s", "must be a positive duration"),
+    ],
+)
+def test_an_invalid_grace_period_is_rejected_with_the_reason(text, why):
+    with pytest.raises(ValueError, match=why):
+        parse_grace_periods(text)
+
+
+def test_a_soft_threshold_needs_a_grace_period():
+    with pytest.raises(ValueError, match="grace period must be specified for the soft eviction threshold memory"):
+        soft(parse_thresholds("memory.available<1Gi"), {})
