@@ -1,6 +1,7 @@
 """Kubelets, runtimes and API servers die and come back; what runs goes on, what was missed is made up for."""
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -80,6 +81,20 @@ def test_a_runtime_may_be_restarted_under_its_kubelet(node, pod, name, whole):
     ready(node, pod, later)
     assert marks(node, name) == before
     node(f"delete pod {name} {later}")
+
+
+def test_exec_works_while_the_runtime_restarts_and_says_so_when_it_is_away(node, pod, name, whole):
+    ready(node, pod, name)
+    node.runtime.kill()
+    done = node.run(f"exec {name} -- echo here")
+    assert done.returncode == 1
+    assert "the container runtime of this node is not reachable" in done.stderr
+    for words in (f"exec {name} -- echo here", f"exec -i {name} -- echo here"):
+        node.runtime.kill()
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(node.run, words)
+            node.runtime.start()
+            assert asked.result().stdout == "here\n", asked.result().stderr
 
 
 def test_changes_during_an_api_server_outage_are_reported_afterwards(node, pod, name, whole):
