@@ -220,7 +220,7 @@ class Kubelet:
             "eviction manager": self._run_eviction(),
             "network checks": self._network_checks.run(),
             "device manager": self._devices.run(),
-            "device recovery": restore(self._devices, self._outside.cri),
+            "device recovery": restore(self._devices, self._outside.cri, self._settings.runtime_limits),
             "claim manager": self._claims.run(),
             "plugin manager": self._run_plugin_manager(),
             "pod resources": self._serve_pod_resources(),

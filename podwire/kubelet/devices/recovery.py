@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from podwire.kubelet.devices.manager import DeviceManager
 from podwire.kubelet.devices.pod_devices import ANNOTATION, AllocatedDevices, PodDevices, read_annotation
+from podwire.kubelet.pods.limits import RuntimeLimits
 from podwire.kubelet.pods.observed import NAME, NAMESPACE, UID
 from podwire.kubelet.ports import Cri
 from podwire.protocols.cri import cri_pb2 as pb
@@ -14,7 +15,6 @@ from podwire.protocols.grpc_status import RpcError
 
 log = logging.getLogger(__name__)
 
-ASK_SECONDS, PAUSE_SECONDS = 10.0, 0.5
 REST = ""
 """Stands for a container's name: devices of the pod that belong to none of its created containers."""
 
@@ -47,34 +47,34 @@ def recovered(uid: str, sandboxes: Sequence[pb.PodSandbox], containers: Sequence
     )
 
 
-async def restore(manager: DeviceManager, cri: Cri) -> None:
+async def restore(manager: DeviceManager, cri: Cri, limits: RuntimeLimits) -> None:
     """Recover damaged records; waits for the runtime if it has to be asked."""
     for uid in manager.damaged:
-        await _recover(manager, cri, uid)
+        await _recover(manager, cri, uid, limits)
     manager.ready()
 
 
-async def _recover(manager: DeviceManager, cri: Cri, uid: str) -> None:
+async def _recover(manager: DeviceManager, cri: Cri, uid: str, limits: RuntimeLimits) -> None:
     while True:
         try:
-            record = recovered(uid, *await _known(cri, uid))
+            record = recovered(uid, *await _known(cri, uid, limits.call))
         except UnknownDevices as error:
             manager.block(uid, f"the record of pod {uid} is damaged, and {error}")
             return
         except RpcError as error:
             log.info("cannot ask runtime for devices of pods", extra={"uid": uid, "error": str(error)})
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(limits.reconnect[1])
         else:
             await asyncio.to_thread(manager.recover, uid, record)
             log.warning("recovered devices of pod", extra={"uid": uid, "in_use": record is not None})
             return
 
 
-async def _known(cri: Cri, uid: str) -> tuple[list[pb.PodSandbox], list[pb.Container]]:
+async def _known(cri: Cri, uid: str, seconds: float) -> tuple[list[pb.PodSandbox], list[pb.Container]]:
     sandboxes, containers = pb.ListPodSandboxRequest(), pb.ListContainersRequest()
     sandboxes.filter.label_selector[UID] = containers.filter.label_selector[UID] = uid
-    listed = await cri.call(methods.LIST_POD_SANDBOX, sandboxes, timeout=ASK_SECONDS)
-    inside = await cri.call(methods.LIST_CONTAINERS, containers, timeout=ASK_SECONDS)
+    listed = await cri.call(methods.LIST_POD_SANDBOX, sandboxes, timeout=seconds)
+    inside = await cri.call(methods.LIST_CONTAINERS, containers, timeout=seconds)
     return list(listed.items), list(inside.containers)
 
 

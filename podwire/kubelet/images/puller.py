@@ -20,17 +20,23 @@ from podwire.protocols.k8sapi.watch import Object
 RecordEvent = Callable[[Pod, Container, str, str, str], None]
 """Records an event about a container: type, reason, message."""
 
-STATUS_SECONDS = 120.0
-FIRST_PAUSE, LONGEST_PAUSE = 10.0, 300.0
-"""Between two failed pulls of an image for the same pod; doubled each time."""
-FORGET_SECONDS = 2 * LONGEST_PAUSE
-LOOK_SECONDS = 10.0
-"""Until the runtime is asked again for an image that may have been imported meanwhile: no event reports that."""
-TELL_SECONDS = 2.0
-"""How long a container shows ErrImagePull before it shows ImagePullBackOff."""
-
 PULL_FAILED, BACK_OFF, NEVER = "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"
 BAD_NAME, INSPECT_FAILED = "InvalidImageName", "ImageInspectError"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageLimits:
+    """Timeouts and pauses in seconds."""
+
+    status: float = 120.0
+    """For ImageStatus."""
+    backoff: tuple[float, float] = (10.0, 300.0)
+    """Between two failed pulls of an image for the same pod: first and longest; doubled each time. A failure is
+    forgotten after twice the longest."""
+    look: float = 10.0
+    """Until the runtime is asked again for an image that may have been imported meanwhile: no event reports that."""
+    tell: float = 2.0
+    """How long a container shows ErrImagePull before it shows ImagePullBackOff."""
 
 
 class ImageError(Exception):
@@ -74,7 +80,8 @@ class _SharedPull:
 
 
 class ImagePuller:
-    def __init__(self, cri: Cri, clock: Clock, record: RecordEvent) -> None:
+    def __init__(self, cri: Cri, clock: Clock, record: RecordEvent, limits: ImageLimits | None = None) -> None:
+        self._limits = limits or ImageLimits()
         self._cri = cri
         self._clock = clock
         self._record = record
@@ -107,7 +114,7 @@ class ImagePuller:
         if policy == "Never":
             message = f"Container image {quoted(container.image)} is not present with pull policy of Never"
             self._record(pod, container, WARNING, NEVER, message)
-            raise ImageError(NEVER, message, self._clock.monotonic() + LOOK_SECONDS)
+            raise ImageError(NEVER, message, self._clock.monotonic() + self._limits.look)
         self._wait_if_failed(pod, container, look=policy != "Always")
         return await self._pull(pod, container, asked, pull_secrets)
 
@@ -117,11 +124,11 @@ class ImagePuller:
         except RpcError as error:
             message = f"Failed to inspect image {quoted(container.image)}: {error}"
             self._record(pod, container, WARNING, "InspectFailed", message)
-            raise ImageError(INSPECT_FAILED, message, self._clock.monotonic() + LOOK_SECONDS) from error
+            raise ImageError(INSPECT_FAILED, message, self._clock.monotonic() + self._limits.look) from error
 
     async def _status(self, asked: str) -> pb.Image | None:
         request = pb.ImageStatusRequest(image=pb.ImageSpec(image=asked))
-        answer = await self._cri.call(methods.IMAGE_STATUS, request, timeout=STATUS_SECONDS)
+        answer = await self._cri.call(methods.IMAGE_STATUS, request, timeout=self._limits.status)
         return answer.image if answer.HasField("image") else None
 
     def _wait_if_failed(self, pod: Pod, container: Container, *, look: bool) -> None:
@@ -131,7 +138,7 @@ class ImagePuller:
             return
         message = f"Back-off pulling image {quoted(container.image)}"
         self._record(pod, container, NORMAL, "BackOff", message)
-        retry_at = min(failure.until, now + LOOK_SECONDS) if look else failure.until
+        retry_at = min(failure.until, now + self._limits.look) if look else failure.until
         raise ImageError(BACK_OFF, f"{message}: {PULL_FAILED}: {failure.message}", retry_at)
 
     async def _pull(self, pod: Pod, container: Container, asked: str, secrets: Sequence[Object]) -> pb.Image:
@@ -195,13 +202,13 @@ class ImagePuller:
 
     def _failed(self, pod: Pod, container: Container, message: str) -> float:
         """Remember the failure, and forget old ones; returns the time of the next attempt."""
-        now = self._clock.monotonic()
-        self._failures = {key: failure for key, failure in self._failures.items() if now - failure.at <= FORGET_SECONDS}
+        now, (first, longest) = self._clock.monotonic(), self._limits.backoff
+        self._failures = {key: failure for key, failure in self._failures.items() if now - failure.at <= 2 * longest}
         key = pod.uid, container.image
         before = self._failures.get(key)
-        pause = FIRST_PAUSE if before is None else min(2 * before.pause, LONGEST_PAUSE)
+        pause = first if before is None else min(2 * before.pause, longest)
         self._failures[key] = _Failure(message, now, pause)
-        return now + TELL_SECONDS
+        return now + self._limits.tell
 
 
 def _duration(seconds: float) -> str:

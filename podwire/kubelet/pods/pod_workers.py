@@ -68,6 +68,7 @@ class PodWorkers:
             log.warning("cannot read pod", extra={"pod": object_["metadata"].get("name"), "error": str(error)})
             self._unreadable.add(object_["metadata"].get("uid", ""))
             return
+        self._unreadable.discard(pod.uid)
         self._objects[pod.uid] = object_
         self._deps.statuses.update(pod, object_)
         worker = self._workers.get(pod.uid)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from podwire.tasks.keyed_locks import KeyedLocks
 from podwire.tasks.uncancelled import thread_to_completion
 
 log = logging.getLogger(__name__)
+
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 
 
 class VolumeManager:
@@ -96,9 +99,9 @@ class VolumeManager:
             await thread_to_completion(self._setup.remove, uid)
 
     def uids(self) -> set[str]:
-        """Pods that have a directory."""
+        """Pods that have a directory. Other names, such as lost+found, are none of pods."""
         try:
-            return {directory.name for directory in self._paths.pods.iterdir()}
+            return {path.name for path in self._paths.pods.iterdir() if _UID.fullmatch(path.name)}
         except FileNotFoundError:
             return set()
 

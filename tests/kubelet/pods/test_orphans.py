@@ -134,10 +134,12 @@ async def test_directories_of_unknown_pods_are_removed_with_their_logs(world):
     await world.running()
     (world.root / "pods/gone/volumes").mkdir(parents=True)
     (world.logs / "default_p_gone").mkdir()
+    (world.root / "pods/lost+found").mkdir()
     await world.make("q")
     await world.running("q")
     await world.delete("q")
     await eventually_async(lambda: not [path for path in left(world) if "gone" in path])
+    assert (world.root / "pods/lost+found").exists()
 
 
 async def test_a_pod_that_the_kubelet_cannot_read_is_not_an_orphan(world):
