@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import itertools
 import re
+from pathlib import Path
 
 from podwire.kubelet import Kubelet, KubeletPaths, KubeletSettings
 from podwire.kubelet.claims import ClaimSettings
 from podwire.kubelet.config.dns import DnsSettings, node_dns
 from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.eviction.settings import EvictionSettings
+from podwire.kubelet.log_rotation import LogSettings
 from podwire.kubelet.node import NodeSettings
 from podwire.kubelet.plugin_manager import PluginLimits
 from podwire.kubelet.pods.limits import PodLimits, RuntimeLimits
@@ -165,12 +167,17 @@ class Runtime:
         self.containers[id_] = pb.ContainerStatus(
             id=id_, metadata=config.metadata, state=pb.CONTAINER_CREATED, labels=config.labels,
             annotations=config.annotations, image=config.image,
+            log_path=f"{request.sandbox_config.log_directory}/{config.log_path}",
         )  # fmt: skip
         return pb.CreateContainerResponse(container_id=id_)
 
     def start_container(self, request):
         self.containers[request.container_id].state = pb.CONTAINER_RUNNING
         return pb.StartContainerResponse()
+
+    def reopen_container_log(self, request):
+        Path(self.containers[request.container_id].log_path).touch()
+        return pb.ReopenContainerLogResponse()
 
     def stop_container(self, request):
         self.graces.append(request.timeout)
@@ -210,6 +217,7 @@ class World:
         self.plugin_limits = PluginLimits()
         self.pod_limits = PodLimits(unreachable_retry=0.02, fault_retry=0.02, start_retry=0.1, orphan_retry=0.1)
         self.runtime_limits = RuntimeLimits(relist=0.1)
+        self.log_settings = LogSettings()
 
     def start(self, claims=None, eviction=None, **settings):
         settings = KubeletSettings(
@@ -221,6 +229,7 @@ class World:
             eviction=eviction or EvictionSettings(),
             pod_limits=self.pod_limits,
             runtime_limits=self.runtime_limits,
+            logs=self.log_settings,
             plugin_limits=self.plugin_limits,
         )
         self.kubelet = Kubelet(self.outside, settings)

@@ -138,3 +138,17 @@ def test_a_log_is_removed_with_its_rotated_files(tmp_path):
         (tmp_path / name).touch()
     remove_log(tmp_path / "0.log")
     assert [path.name for path in tmp_path.iterdir()] == ["10.log"]
+
+
+async def test_a_kubelet_rotates_the_logs_of_its_containers(world):
+    await world.stop()
+    world.log_settings = LogSettings(max_size=100, period=0.05, shortest_period=0.05)
+    world.start()
+    await world.make()
+    await world.running()
+    (container,) = world.runtime.containers.values()
+    directory = world.logs / Path(container.log_path).parent.relative_to(world.logs)
+    (directory / "0.log").write_bytes(b"x" * 200)
+    await world.runtime.until("ReopenContainerLog")
+    await eventually_async(lambda: (directory / "0.log").exists() and (directory / "0.log").stat().st_size == 0)
+    assert len(list(directory.iterdir())) == 2

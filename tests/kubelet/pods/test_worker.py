@@ -1,6 +1,7 @@
 """One pod's life in a whole kubelet, between a real API server and a runtime in memory that fails as a test says."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -105,6 +106,16 @@ async def test_a_pod_can_be_deleted_during_any_call(world, call):
     asyncio.get_running_loop().call_later(0.2, world.runtime.waits.pop(call).set)
     await world.delete()
     assert (world.runtime.sandboxes, world.runtime.containers) == ({}, {})
+
+
+@pytest.mark.parametrize("port", [10250, None], ids=["its own", "of a program"])
+async def test_a_kubelet_rejects_host_ports_on_which_the_node_listens(world, port):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ports = [{"containerPort": 1, "hostPort": port or listener.getsockname()[1]}]
+        await world.make(containers=[{"name": "c", "image": "i", "imagePullPolicy": "Never", "ports": ports}])
+        failed = await world.until(lambda pod: pod and pod["status"].get("phase") == "Failed")
+    assert failed["status"]["reason"] == "NodePorts"
+    assert "is in use by the node itself" in failed["status"]["message"]
 
 
 async def test_a_pod_waits_for_the_resources_of_a_terminating_one(world):
