@@ -181,6 +181,8 @@ class Runtime:
 
     def stop_container(self, request):
         self.graces.append(request.timeout)
+        if request.container_id not in self.containers:
+            raise NotFound("gone")
         self.containers[request.container_id].state = pb.CONTAINER_EXITED
         return pb.StopContainerResponse()
 

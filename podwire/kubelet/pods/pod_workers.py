@@ -182,6 +182,9 @@ class PodWorkers:
             except (RpcError, OSError) as error:
                 retry = True
                 log.info("cannot remove orphaned pod yet", extra={"uid": uid, "error": str(error)})
+            except Exception:  # an error over one orphan must not end the work for all pods
+                retry = True
+                log.exception("cannot remove orphaned pod: unexpected error", extra={"uid": uid})
 
     def _left_on_node(self) -> set[str]:
         """Pods that have directories, devices or claims."""
@@ -194,6 +197,9 @@ class PodWorkers:
         except RpcError as error:
             log.info("cannot remove container without sandbox", extra={"container": id_, "error": str(error)})
             await asyncio.sleep(self._deps.limits.orphan_retry)
+        except Exception:
+            log.exception("cannot remove container without sandbox: unexpected error", extra={"container": id_})
+            await asyncio.sleep(self._deps.limits.fault_retry)
         else:
             log.info("removed container without sandbox", extra={"container": id_})
         self._deps.cache.audit()

@@ -71,8 +71,9 @@ class RuntimeCache:
         self._logged_no_events = False
         self._listed = False
         """The runtime was listed since the last connection."""
+        self._stray_candidates: set[str] = set()
         self.strays: set[str] = set()
-        """Containers of this kubelet without a sandbox, in the last listing."""
+        """Containers of this kubelet without a sandbox, in the last two listings."""
         self.complete = asyncio.Event()
         """The runtime was listed at least once."""
 
@@ -254,12 +255,13 @@ class RuntimeCache:
         listed: dict[str, set[IdAndState]] = {uid: set() for uid in (*self._pods, *uids.values())}
         for sandbox in sandboxes:
             listed[uids[sandbox.id]].add((sandbox.id, sandbox.state))
-        self.strays = set()
+        strays = set()
         for container in containers:
             if container.pod_sandbox_id in uids:
                 listed[uids[container.pod_sandbox_id]].add((container.id, container.state))
             elif self._owns(container.annotations):
-                self.strays.add(container.id)
+                strays.add(container.id)
+        self._note_strays(strays)
         for uid, states in listed.items():
             if states == self.observed(uid).states:
                 continue
@@ -271,6 +273,14 @@ class RuntimeCache:
         self.complete.set()
         self._connection.connected()
         self._wakeups.orphans_possible()
+
+    def _note_strays(self, listed: set[str]) -> None:
+        """The sandbox of a container may have been removed between the two listings, and the container with it: one is
+        a stray when it is listed twice."""
+        self.strays = listed & self._stray_candidates
+        self._stray_candidates = listed
+        if listed - self.strays:
+            self.audit()
 
     def _store(self, uid: str, now: ObservedPod) -> ObservedPod:
         if now == NOTHING:

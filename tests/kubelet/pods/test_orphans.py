@@ -170,3 +170,24 @@ async def test_a_removal_that_fails_is_repeated(world):
     world.runtime.fails["StopPodSandbox"] = [Unavailable("restarting"), Unavailable("restarting")]
     world.start()
     await eventually_async(lambda: not left(world), explain=lambda: left(world))
+
+
+@pytest.mark.parametrize("call", ["StopPodSandbox", "StopContainer"])
+async def test_an_unexpected_error_over_an_orphan_does_not_affect_other_pods(world, call, caplog):
+    await world.make()
+    await world.running()
+    own = next(iter(world.runtime.containers.values()))
+    stray = world.runtime.containers["stray"] = pb.ContainerStatus()
+    stray.CopyFrom(own)
+    stray.id, world.runtime.inside["stray"] = "stray", "a sandbox that is gone"
+    await world.stop()
+    orphan = world.runtime.sandboxes["orphan"] = pb.PodSandboxStatus()
+    orphan.CopyFrom(next(iter(world.runtime.sandboxes.values())))
+    orphan.id, orphan.metadata.uid, orphan.labels[UID] = "orphan", "nobody", "nobody"
+    world.runtime.fails[call] = [ZeroDivisionError("a fault")]
+    world.start()
+    await world.runtime.until_true(lambda: "orphan" not in world.runtime.sandboxes)
+    await world.runtime.until_true(lambda: "stray" not in world.runtime.containers)
+    await world.make("q")
+    await world.running("q")
+    assert any("unexpected error" in record.message for record in caplog.records)
