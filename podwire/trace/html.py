@@ -27,7 +27,9 @@ MOST_DETAILS = 4 << 20
 """Bytes of all details together; of the rest only the size is shown."""
 
 
-def html(trace: PodTrace, records: Iterable[Record], whole: PodTrace | None = None) -> str:
+def html(
+    trace: PodTrace, records: Iterable[Record], whole: PodTrace | None = None, most_details: int = MOST_DETAILS
+) -> str:
     """Returns the page. For a part of a trace, `whole` has the times."""
     style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
     picture = Picture(trace)
@@ -42,7 +44,7 @@ def html(trace: PodTrace, records: Iterable[Record], whole: PodTrace | None = No
         f"{_TOOLS}"
         f'<main class="scroll">\n{picture.head()}{"".join(picture.pieces())}</main>\n'
         f"{_PANEL}"
-        f'<script type="application/json" id="records">{_data(_details(trace, records))}</script>\n'
+        f'<script type="application/json" id="records">{_data(_details(trace, records, most_details))}</script>\n'
         f"<script>{script}</script>\n</body></html>\n"
     )
 
@@ -94,11 +96,10 @@ def _share(seconds: float, whole: float) -> str:
     return f'<svg class="share" width="120" height="9"><rect class="share" width="{120 * share:.1f}" height="9"/></svg>'
 
 
-def _details(trace: PodTrace, records: Iterable[Record]) -> dict[int, Any]:
+def _details(trace: PodTrace, records: Iterable[Record], remaining: int) -> dict[int, Any]:
     """Returns the content of each arrow by its row; arrows that a user typed have none."""
     by_arrow = {(record.id, record.time, _turn(record)): record for record in records}
     details: dict[int, Any] = {}
-    remaining = MOST_DETAILS
     for number, moment in enumerate(moments(trace)):
         record = by_arrow.get((moment.id, moment.time, moment.turn)) if isinstance(moment, Arrow) else None
         if record is None:

@@ -145,7 +145,7 @@ def _list_step(field: FieldDescriptor) -> _Hide:
         if not hide:
             return any(getattr(message, name) for message in messages)
         for message in messages:
-            if getattr(message, name):
+            if not instead or getattr(message, name):  # bytes become empty, whatever they were
                 setattr(message, name, instead)
         return True
 

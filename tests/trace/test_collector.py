@@ -32,9 +32,10 @@ def hop(call: int, outcome: str = "") -> Hop:
 @contextlib.asynccontextmanager
 async def collecting(socket: Path, directory: Path, **options):
     receiver = await Receiver.open(socket)
-    running = asyncio.create_task(Collector(directory, **options).run(receiver))
+    collector = Collector(directory, **options)
+    running = asyncio.create_task(collector.run(receiver))
     try:
-        yield
+        yield collector
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -72,12 +73,12 @@ async def test_records_are_on_disk_soon(socket, tmp_path, recorder):
     assert begun.sender.startswith("Kubelet-")
 
 
-async def test_records_are_decoded_after_a_burst(socket, tmp_path, recorder, monkeypatch):
+async def test_records_are_decoded_after_a_burst(socket, tmp_path, recorder):
     taken: asyncio.Queue[int] = asyncio.Queue()
-    monkeypatch.setattr(Collector, "take", lambda self, datagrams: taken.put_nowait(len(list(datagrams))))
-    async with collecting(socket, tmp_path / "trace", limits=Limits(burst=SOON)):
-        for each in range(5):
-            recorder(hop(each))
+    async with collecting(socket, tmp_path / "trace", limits=Limits(burst=SOON)) as collector:
+        collector.subscribe(lambda records: taken.put_nowait(len(records)))
+        for number in range(5):
+            recorder(hop(number))
             await asyncio.sleep(Limits().poll / 2)
         assert taken.empty()
         async with asyncio.timeout(SOON):

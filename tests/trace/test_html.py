@@ -77,10 +77,9 @@ def test_each_arrow_has_the_details_of_its_record(page, records):
     ]
 
 
-def test_details_that_are_too_many_are_left_out_by_size(trace, records, monkeypatch):
-    monkeypatch.setattr("podwire.trace.html.MOST_DETAILS", 2000)
-    [data] = re.findall(r'id="records">(.*?)</script>', html(trace, records), re.DOTALL)
-    assert any("cut" in each["detail"] for each in json.loads(data).values())
+def test_details_that_are_too_many_are_left_out_by_size(trace, records):
+    [data] = re.findall(r'id="records">(.*?)</script>', html(trace, records, most_details=2000), re.DOTALL)
+    assert any("cut" in shown["detail"] for shown in json.loads(data).values())
 
 
 def test_the_page_loads_nothing_and_runs_only_its_own_script(page):
