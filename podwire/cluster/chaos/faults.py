@@ -18,7 +18,7 @@ from podwire.linux.proc import processes
 
 RECORDS = {
     "runtime": ("runtime/sandboxes/*/record.json", "runtime/containers/*/record.json", "cni/cache/*"),
-    "kubelet": ("../kubelet/device-plugins/*", "../kubelet/claims/*"),
+    "kubelet": ("../kubelet/devices/*", "../kubelet/claims/*"),
     "network-driver": ("network-driver/records/*", "network-driver/addresses/*"),
 }
 """By component: its records, relative to the directory of the state."""
@@ -153,7 +153,9 @@ class Faults:
     def _files(self, patterns: Sequence[str]) -> Iterator[Path]:
         for pattern in patterns:
             parent = self._layout.state.parent if pattern.startswith("../") else self._layout.state
-            yield from sorted(path for path in parent.glob(pattern.removeprefix("../")) if path.is_file())
+            yield from sorted(
+                path for path in parent.glob(pattern.removeprefix("../")) if path.is_file() and path.name != "lock"
+            )
 
     def _has_own_disk(self) -> bool:
         state = self._layout.state

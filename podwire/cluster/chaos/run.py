@@ -213,10 +213,13 @@ class Run:
 
     async def _quiet(self) -> None:
         """Waits until everything is as it should be."""
-        end = time.monotonic() + self._limits.quiet
+        end, shown = time.monotonic() + self._limits.quiet, ""
         while waiting := await self._unfinished():
             if time.monotonic() > end:
                 raise Violation(f"{self._limits.quiet:g} s after the last fault", waiting)
+            if waiting[0] != shown:
+                shown = waiting[0]
+                self._history.add(f"waits: {shown}")
             await asyncio.sleep(self._limits.list)
         self._history.add(f"quiet: {len(self._model.alive())} pods run")
 
