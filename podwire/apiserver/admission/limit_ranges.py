@@ -1,10 +1,11 @@
 """LimitRanger: default requests and limits of containers; minimum, maximum and ratio of containers, pods and claims."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.admission.informers import ObjectInformer
+from podwire.apiserver.request import offload
 from podwire.kinds.podspec.resource_totals import Amounts, amounts, pod_limits, pod_requests
 from podwire.kinds.stored import Object
 from podwire.objects.quantity import Quantity
@@ -24,16 +25,20 @@ class LimitRanger(AdmissionPlugin):
     async def admit(self, operation: Operation) -> None:
         if operation.is_for("", "pods") and _concerned(operation):
             for limit_range in await self.ranges.all(operation.namespace):
-                set_defaults(operation.obj, limit_range)
+                await offload.run(set_defaults, operation.obj, limit_range)
 
     async def validate(self, operation: Operation) -> None:
         if not _concerned(operation):
             return
         for limit_range in await self.ranges.all(operation.namespace):
             check = _pod_violations if operation.is_for("", "pods") else _claim_violations
-            violations = [*dict.fromkeys(check(limit_range, operation.obj))]
+            violations = await offload.run(_distinct, check, limit_range, operation.obj)
             if violations:
                 raise operation.forbidden(violations[0] if len(violations) == 1 else f"[{', '.join(violations)}]")
+
+
+def _distinct(check: Callable[[Object, Object], Iterator[str]], limit_range: Object, obj: Object) -> list[str]:
+    return [*dict.fromkeys(check(limit_range, obj))]
 
 
 def _concerned(operation: Operation) -> bool:

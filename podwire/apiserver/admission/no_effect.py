@@ -5,14 +5,14 @@ that is switched on, a stock kube-controller-manager (its lease is fresh), an in
 plugin, or a node with another kubelet.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from podwire.apiserver.admission.chain import AdmissionPlugin, GroupResource, Operation
 from podwire.apiserver.admission.informers import Informers
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry
-from podwire.apiserver.request import context
+from podwire.apiserver.request import context, offload
 from podwire.interfaces import Clock
 from podwire.kinds.resource import PREFIX
 from podwire.kinds.stored import Object, unpack
@@ -73,7 +73,7 @@ class NoEffectWarnings(AdmissionPlugin):
             return
         kind = (operation.resource.group, operation.resource.name)
         if kind == ("", "pods"):
-            fields = list(unread_fields(operation.obj["spec"]))
+            fields = await offload.run(unread_fields, operation.obj["spec"])
             if fields and not await self._other_kubelets():
                 for path in fields:
                     context.warn(f"{path}: has no effect, the kubelets of this cluster do not support it")
@@ -110,17 +110,19 @@ class NoEffectWarnings(AdmissionPlugin):
         return any(version and "podwire" not in version for version in versions)
 
 
-def unread_fields(spec: Object) -> Iterator[str]:
-    """Yields the paths of the fields of a pod's spec that our kubelet does not read."""
-    yield from _present("spec", spec, POD_FIELDS)
-    if context := spec.get("securityContext"):
-        yield from _present("spec.securityContext", context, POD_SECURITY_FIELDS)
+def unread_fields(spec: Object) -> list[str]:
+    """Returns the paths of the fields of a pod's spec that our kubelet does not read."""
+    unread: list[str] = []
+
+    def look(path: str, holder: Object, fields: frozenset[str]) -> None:
+        if not fields.isdisjoint(holder):
+            unread.extend(f"{path}.{name}" for name in sorted(fields & holder.keys()))
+
+    look("spec", spec, POD_FIELDS)
+    look("spec.securityContext", spec.get("securityContext") or {}, POD_SECURITY_FIELDS)
     for part in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(part) or ()):
-            yield from _present(f"spec.{part}[{index}]", container, CONTAINER_FIELDS)
-            if context := container.get("securityContext"):
-                yield from _present(f"spec.{part}[{index}].securityContext", context, CONTAINER_SECURITY_FIELDS)
-
-
-def _present(path: str, holder: Object, fields: frozenset[str]) -> list[str]:
-    return [] if fields.isdisjoint(holder) else [f"{path}.{name}" for name in sorted(fields & holder.keys())]
+            look(f"spec.{part}[{index}]", container, CONTAINER_FIELDS)
+            security = container.get("securityContext") or {}
+            look(f"spec.{part}[{index}].securityContext", security, CONTAINER_SECURITY_FIELDS)
+    return unread

@@ -13,6 +13,7 @@ from functools import partial
 from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.admission.informers import ObjectInformer
 from podwire.apiserver.ports import Store
+from podwire.apiserver.request import offload
 from podwire.interfaces import Clock
 from podwire.kinds.podspec.resource_totals import ZERO, Amounts, amounts
 from podwire.kinds.quota.decision import Change, LimitedResource, Refused, check
@@ -50,7 +51,7 @@ class ResourceQuotas(AdmissionPlugin):
         change = self._change(operation)
         if change is None:
             return
-        if self._checked(operation, list(quotas), change):
+        if await offload.run(self._checked, operation, list(quotas), change):
             operation.reservations.append(partial(self._reserve, operation, change))
 
     def _change(self, operation: Operation) -> Change | None:
@@ -89,7 +90,7 @@ class ResourceQuotas(AdmissionPlugin):
         charged: set[str] = set()
         for _ in range(ATTEMPTS):
             quotas = [quota for quota in await self._read(operation.namespace) if _name(quota) not in charged]
-            added = self._checked(operation, quotas, change)
+            added = await offload.run(self._checked, operation, quotas, change)
             lost = False
             for quota in quotas:
                 amounts_ = added.get(_name(quota))

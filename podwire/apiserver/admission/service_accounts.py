@@ -7,6 +7,7 @@ from typing import Any
 
 from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
 from podwire.apiserver.ports import Store
+from podwire.apiserver.request import offload
 from podwire.kinds.resource import PREFIX
 from podwire.kinds.stored import Object, unpack
 from podwire.objects.names import generate_name
@@ -46,7 +47,7 @@ class ServiceAccounts(AdmissionPlugin):
         if "imagePullSecrets" not in spec and account.get("imagePullSecrets"):
             spec["imagePullSecrets"] = account["imagePullSecrets"]
         if spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True)):
-            mount_token(spec)
+            await offload.run(mount_token, spec)
 
     async def _account(self, namespace: str, name: str) -> Object | None:
         key = f"{PREFIX}serviceaccounts/{namespace}/{name}"

@@ -1,4 +1,5 @@
-"""Keeps the event loop free of the work that large requests cause: decoding, defaulting, validation, field managers.
+"""Keeps the event loop free of the work that large requests cause: decoding, defaulting, admission, validation, field
+managers.
 
 Three megabytes of YAML take a second of Python. That second is spent in a worker thread: the interpreter switches
 threads every few milliseconds, so other requests go on. There is one worker for all large requests, because each would
@@ -35,6 +36,12 @@ def note_size(size: int) -> None:
     """Called with the size of everything that the request will be worked on with: it is small until then."""
     if size > LARGE:
         context.note_large()
+
+
+def is_large() -> bool:
+    """Returns whether the request in progress is large."""
+    request = context.current()
+    return request is not None and request.large
 
 
 async def run(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:

@@ -8,6 +8,7 @@ import msgspec
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.ports import Store
+from podwire.apiserver.request import offload
 from podwire.apiserver.write.updates import finished
 from podwire.interfaces import Clock
 from podwire.kinds.resource import Resource
@@ -92,7 +93,8 @@ class Deleter:
     async def _attempt(
         self, resource: Resource, namespace: str, item: Item, options: DeleteOptions, user: User
     ) -> Deleted:
-        old = resource.unpack(item)
+        offload.note_size(len(item.value))
+        old = await offload.run(resource.unpack, item)
         _check_preconditions(resource, old, options)
         operation = Operation(
             verb="DELETE", resource=resource, namespace=namespace, obj=old, old=old, user=user, dry_run=options.dry_run
@@ -100,18 +102,17 @@ class Deleter:
         await self.admission.admit(operation)
         if options.run_policies:
             await self.admission.validate(operation)
-        marked = mark(resource, resource.unpack(item), options, self.clock.wall())
+        marked = await offload.run(_marked, resource, item, options, self.clock.wall())
         uid: str = old["metadata"]["uid"]
         if finished(resource, marked):
             if options.dry_run:
                 return Deleted(item, uid, gone=True)
             revision = await self.store.delete(item.key, expected=item.revision)
             return Deleted(Item(item.key, item.value, revision, item.created), uid, gone=True)
+        value = await offload.run(resource.pack, marked)
         if marked == old or options.dry_run:
-            return Deleted(Item(item.key, resource.pack(marked), item.revision, item.created), uid, gone=False)
-        return Deleted(
-            await self.store.update(item.key, resource.pack(marked), expected=item.revision), uid, gone=False
-        )
+            return Deleted(Item(item.key, value, item.revision, item.created), uid, gone=False)
+        return Deleted(await self.store.update(item.key, value, expected=item.revision), uid, gone=False)
 
 
 def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions) -> None:
@@ -126,6 +127,10 @@ def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions
                 f"The object might have been {happened}"
             )
             raise conflict(resource.kind.kind, metadata["name"], why, group=resource.group)
+
+
+def _marked(resource: Resource, item: Item, options: DeleteOptions, now: float) -> Object:
+    return mark(resource, resource.unpack(item), options, now)
 
 
 def mark(resource: Resource, obj: Object, options: DeleteOptions, now: float) -> Object:

@@ -11,7 +11,7 @@ from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.ports import Store
 from podwire.apiserver.request import offload
-from podwire.apiserver.write.creation import check_namespace, mismatch, pack_checked
+from podwire.apiserver.write.creation import check_namespace, mismatch, pack_checked, refuse_too_large
 from podwire.apiserver.write.field_managers import (
     MANAGED_FIELDS,
     SERVER,
@@ -125,6 +125,7 @@ class Updater:
         given = new["metadata"].get(MANAGED_FIELDS)
         new = _restrict_to_subresource(resource, write.subresource, new, old)
         resource.default(new)
+        refuse_too_large(resource, new)
         self._track(write, new, old, given)
         return new, old
 

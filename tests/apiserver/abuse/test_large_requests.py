@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from typing import Self
 
 import msgspec
 import pytest
@@ -13,6 +14,8 @@ from podwire.protocols.k8sapi.server_side import Request
 from tests.apiserver.abuse.support import ADMIN
 from tests.apiserver.abuse.test_bombs import JSON, MAPS, PODS, PROTOBUF, YAML, enveloped, repeated, sized
 
+CONTAINERS = 4_000
+STRICT = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "restricted"}}}
 ENOUGH = 10
 """Requests that are answered while a large one is worked on; without a worker it is one or two."""
 
@@ -62,6 +65,66 @@ async def answered_meanwhile(house, method: str, path: str, media: str, body: by
         await asyncio.sleep(0.001)
     assert (await task).status in (200, 201, 400, 413, 422)
     return answered
+
+
+class CountedCalls:
+    """Counts the calls that the event loop's thread makes, and the steps that are handed to the worker."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.on_loop = self.offloaded = 0
+        submit = offload._WORKER.submit
+
+        def counted(*args):
+            self.offloaded += 1
+            return submit(*args)
+
+        monkeypatch.setattr(offload._WORKER, "submit", counted)
+
+    def _count(self, _frame, event, _argument) -> None:
+        self.on_loop += event == "call"
+
+    def __enter__(self) -> Self:
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        sys.setprofile(None)
+
+
+def test_the_event_loop_does_nothing_for_each_container_of_a_large_pod(house, monkeypatch):
+    """Token mounts, pod security, warnings: one call for each container would show in the number of calls."""
+    house.ask("PATCH", "/api/v1/namespaces/default", STRICT, media="application/merge-patch+json")
+    containers = [{"name": f"c{number}", "image": "i"} for number in range(CONTAINERS)]
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": containers}}
+
+    with CountedCalls(monkeypatch) as calls:
+        house.ask("POST", PODS, pod)
+
+    assert calls.on_loop < CONTAINERS
+    assert calls.offloaded > 5
+
+
+def test_a_large_object_is_deleted_by_the_worker(house, monkeypatch):
+    house.made(MAPS, maps(3_000))
+    with CountedCalls(monkeypatch) as calls:
+        house.ask("DELETE", f"{MAPS}/x")
+    assert calls.offloaded == 2, "decoded twice: as it was, and as it is marked"
+
+
+def test_an_object_that_is_too_large_with_its_defaults_is_refused_before_it_is_validated(house):
+    reply = house.refused("POST", PODS, b'{"spec":{"containers":[%s]}}' % b",".join([b"{}"] * 40_000))
+
+    assert reply.status == 413
+    assert "bytes after defaulting, the limit is 1500000" in reply.message
+
+
+def test_an_update_that_is_too_large_is_refused_before_it_is_validated(house):
+    house.made(MAPS, maps(1))
+    keys = {f"-/{'k' * 40}{number}": "v" for number in range(30_000)}
+
+    reply = house.refused("PUT", f"{MAPS}/x", msgspec.json.encode({"metadata": {"name": "x"}, "data": keys}))
+
+    assert reply.status == 413
 
 
 def test_a_small_request_of_the_same_task_is_small_again(house):

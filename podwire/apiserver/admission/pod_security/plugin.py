@@ -13,7 +13,7 @@ from podwire.apiserver.admission.pod_security.evaluation import detail, evaluate
 from podwire.apiserver.admission.pod_security.levels import MODES, PREFIX, Level, LevelVersion, Policy, policy_of
 from podwire.apiserver.admission.pod_security.results import Violation
 from podwire.apiserver.ports import Store
-from podwire.apiserver.request import context
+from podwire.apiserver.request import context, offload
 from podwire.kinds.resource import PREFIX as STORED
 from podwire.kinds.stored import Object, unpack
 from podwire.protocols.k8sapi.status import ApiError, Reason, invalid_object
@@ -67,7 +67,7 @@ class PodSecurity(AdmissionPlugin):
             return
         policy = await self._policy(operation)
         if policy is not None and not policy.privileged:
-            self._evaluate(operation, policy, operation.obj["metadata"], operation.obj["spec"], enforce=True)
+            await self._evaluate(operation, policy, operation.obj["metadata"], operation.obj["spec"], enforce=True)
 
     async def _controller(self, operation: Operation, path: tuple[str, ...]) -> None:
         policy = await self._policy(operation)
@@ -77,7 +77,8 @@ class PodSecurity(AdmissionPlugin):
         for word in path:
             template = (template or {}).get(word)
         if template:
-            self._evaluate(operation, policy, template.get("metadata") or {}, template.get("spec") or {}, enforce=False)
+            metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+            await self._evaluate(operation, policy, metadata, spec, enforce=False)
 
     async def _policy(self, operation: Operation) -> Policy | None:
         """Returns the policy for a pod or template; None for those that are exempt."""
@@ -95,14 +96,16 @@ class PodSecurity(AdmissionPlugin):
             )
         return policy_of(namespace["metadata"].get("labels") or {}, exempt.defaults)[0]
 
-    def _evaluate(self, operation: Operation, policy: Policy, metadata: Object, spec: Object, *, enforce: bool) -> None:
+    async def _evaluate(
+        self, operation: Operation, policy: Policy, metadata: Object, spec: Object, *, enforce: bool
+    ) -> None:
         if spec.get("runtimeClassName") in self.configuration.runtime_classes:
             audit.record(operation, {f"{PREFIX}exempt": "runtimeClass"})
             return
         results: dict[LevelVersion, list[Violation]] = {}
         for mode in (policy.enforce, policy.audit, policy.warn):
             if mode not in results:
-                results[mode] = evaluate(mode, metadata, spec)
+                results[mode] = await offload.run(evaluate, mode, metadata, spec)
         if violations := results[policy.audit]:
             text = f'would violate PodSecurity "{policy.audit}": {detail(violations)}'
             audit.record(operation, {f"{PREFIX}audit-violations": text})

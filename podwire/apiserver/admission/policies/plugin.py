@@ -11,7 +11,8 @@ from podwire.apiserver.admission.policies.decision import Decision
 from podwire.apiserver.admission.policies.params import Misconfigured, Parameters
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry
-from podwire.kinds.policies.evaluation import evaluate
+from podwire.apiserver.request import offload
+from podwire.kinds.policies.evaluation import Outcome, evaluate
 from podwire.kinds.policies.matching import Constraints
 from podwire.kinds.policies.policy import Binding, Policy
 from podwire.kinds.resource import PREFIX, Resource
@@ -126,8 +127,11 @@ class _Evaluation:
                 await self._own_namespace() if policy.needs_namespace and not self._target.is_namespace else None
             )
             for each in given:
-                outcome = evaluate(policy, self._attributes.known(matching, namespace, each))
+                outcome = await offload.run(self._evaluate, policy, matching, namespace, each)
                 self.decision.take(operation, policy, binding, outcome)
+
+    def _evaluate(self, policy: Policy, seen_as: Resource, namespace: Object | None, params: Object | None) -> Outcome:
+        return evaluate(policy, self._attributes.known(seen_as, namespace, params))
 
     async def _matching(self, constraints: Constraints) -> Resource | None:
         """Returns the resource in whose version the policy sees the request; None when it does not match."""
