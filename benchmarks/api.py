@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from benchmarks import scale, wrk
+from benchmarks import beside, scale, wrk
 from benchmarks.figures import Figure, Peer
 from benchmarks.machine import cpu_seconds
 from benchmarks.server import Server, serving
@@ -38,6 +38,7 @@ def measure(seconds: float) -> Iterator[Figure]:
         yield _collection(server)
         yield _memory("memory, idle", idle, MEMORY_PEER)
         yield _memory("memory, after the load", memory_of(server.process.pid), None)
+        yield from beside.measure(server)
     yield from scale.large_lists()
 
 
