@@ -15,6 +15,7 @@
 An error at any step becomes a Status. Sockets are not known here: `transports/` carries requests in and answers out.
 """
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from podwire.apiserver.audit import Audit, Entry
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.flowcontrol import FlowControl, WatchLimit
 from podwire.apiserver.flowcontrol.controller import Flow
+from podwire.apiserver.flowcontrol.estimation import FINAL_SECONDS, WorkEstimator
 from podwire.apiserver.flowcontrol.watches import CountedChunks
 from podwire.apiserver.identity import reviews
 from podwire.apiserver.identity.authorization import Attributes, forbidden
@@ -69,6 +71,7 @@ class ApiServer:
         self._flow_control = flow_control
         self._watches = WatchLimit(self._limits.watches)
         self._deadlines = Deadlines(self._limits.seconds)
+        self._work = WorkEstimator(engine.store, engine.clock)
 
     async def handle(self, request: Request) -> Answer:
         """Returns the answer to a request; an error becomes a Status, never an exception."""
@@ -134,25 +137,40 @@ class ApiServer:
         if resource.warning:
             context.warn(resource.warning)
         if call.verb == "watch":
-            return await self._watch(function, call, flow)
-        seats = self._flow_control.seats
+            return await self._watch(function, call, flow, attributes.name)
         with self._deadlines.begin():
-            if not seats.take_free(flow.level):
-                await seats.acquire(flow.level, flow.flow)
-            try:
+            if flow.level.spec.exempt:
                 return await function(self._engine, call)
-            finally:
-                seats.release(flow.level)
+            return await self._run_with_seats(function, call, flow, attributes.name)
 
-    async def _watch(self, function: Verb, call: Call, flow: Flow) -> Answer:
-        """Answers a watch: it has a seat until its initial state is collected, and is counted until its end."""
-        name, seats = call.user.name, self._flow_control.seats
+    async def _run_with_seats(self, function: Verb, call: Call, flow: Flow, name: str) -> Answer:
+        """Runs a verb on seats of its priority level; a write that many watches are told of keeps some for a moment."""
+        level, seats = flow.level, self._flow_control.seats
+        final = self._work.final_seats(call, level.widest)
+        taken = final or await self._work.seats(call, name, level.widest)
+        if not seats.take_free(level, taken):
+            await seats.acquire(level, flow.flow, taken)
+        try:
+            return await function(self._engine, call)
+        finally:
+            if final:
+                asyncio.get_running_loop().call_later(FINAL_SECONDS, seats.release, level, final)
+            else:
+                seats.release(level, taken)
+
+    async def _watch(self, function: Verb, call: Call, flow: Flow, name: str) -> Answer:
+        """Answers a watch: it has seats until its initial state is collected, and is counted until its end."""
+        user, seats = call.user.name, self._flow_control.seats
+        scope = (call.resource.prefix, call.namespace, name)
         with contextlib.ExitStack() as undo:
-            self._watches.add(name, exempt=flow.level.spec.exempt)
-            undo.callback(self._watches.remove, name)
-            await seats.acquire(flow.level, flow.flow)
+            self._watches.add(user, exempt=flow.level.spec.exempt)
+            undo.callback(self._watches.remove, user)
+            self._work.add_watch(scope)
+            undo.callback(self._work.remove_watch, scope)
+            taken = 1 if flow.level.spec.exempt else await self._work.seats(call, name, flow.level.widest)
+            await seats.acquire(flow.level, flow.flow, taken)
             seat = undo.enter_context(contextlib.ExitStack())
-            seat.callback(seats.release, flow.level)
+            seat.callback(seats.release, flow.level, taken)
             answer = await function(self._engine, msgspec.structs.replace(call, initialized=seat.close))
             if isinstance(answer, Stream):
                 answer = replace(answer, chunks=CountedChunks(answer.chunks, undo.pop_all().close))

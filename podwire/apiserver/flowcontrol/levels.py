@@ -1,6 +1,7 @@
 """Priority levels: seats for requests that run, queues for requests that wait. No store, no objects.
 
-Each level has a share of the server's seats. A request takes a seat of its level while it runs:
+Each level has a share of the server's seats. A request takes a seat of its level while it runs, or several if it causes
+much work (see estimation.py); one that needs more seats than its level has runs when nothing else of that level does.
 
 1. A level below its share runs the request at once.
 2. Above its share it borrows a seat, while the server has free ones and the lenders keep what they do not lend.
@@ -20,6 +21,7 @@ import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
@@ -50,6 +52,17 @@ class LevelSpec:
     """None: requests above the limit are refused."""
 
 
+MOST_SEATS, MOST_PERCENT = 10, 15
+"""The most seats that one request takes, and the most in percent of its level; upstream's numbers."""
+
+
+class Waiting(NamedTuple):
+    """A request in a queue."""
+
+    turn: "asyncio.Future[None]"
+    seats: int
+
+
 @dataclass(slots=True)
 class Level:
     """The seats and the queues of one level."""
@@ -62,12 +75,18 @@ class Level:
     most: int = 0
     """Its share and the most that it may borrow."""
     running: int = 0
+    """Seats that are taken."""
     waiting: int = 0
     rejected: int = 0
-    _queues: dict[int, deque["asyncio.Future[None]"]] = field(default_factory=dict)
+    _queues: dict[int, deque[Waiting]] = field(default_factory=dict)
     """By number; a queue exists while it is not empty. Their order is the order of their turns."""
 
-    def enqueue(self, flow: str) -> "tuple[asyncio.Future[None], deque[asyncio.Future[None]]]":
+    @property
+    def widest(self) -> int:
+        """The most seats that one request takes."""
+        return max(1, min(MOST_SEATS, self.seats * MOST_PERCENT // 100))
+
+    def enqueue(self, flow: str, seats: int) -> tuple[Waiting, deque[Waiting]]:
         """Puts a request of a flow into its shortest queue; raises 429 when that is full."""
         queuing = self.spec.queuing
         if queuing is None:
@@ -78,24 +97,31 @@ class Level:
         if len(queue) >= queuing.length:
             self.rejected += 1
             raise too_many_requests()
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        queue.append(turn)
+        request = Waiting(asyncio.get_running_loop().create_future(), seats)
+        queue.append(request)
         self.waiting += 1
-        return turn, queue
+        return request, queue
 
-    def next(self) -> "asyncio.Future[None] | None":
-        """Takes the next request: the first of the queue whose turn it is."""
+    def first(self) -> Waiting | None:
+        """Returns the request that is next: the first of the queue whose turn it is."""
         while self._queues:
             number, queue = next(iter(self._queues.items()))
-            del self._queues[number]
-            turn = queue.popleft() if queue else None
-            if queue:
-                self._queues[number] = queue  # at the end: the others are next
-            if turn is not None:
+            while queue and queue[0].turn.done():
+                queue.popleft()
                 self.waiting -= 1
-                if not turn.done():
-                    return turn
+            if queue:
+                return queue[0]
+            del self._queues[number]
         return None
+
+    def take_first(self) -> None:
+        """Removes the request that `first` has returned; the other queues are next."""
+        number, queue = next(iter(self._queues.items()))
+        queue.popleft()
+        self.waiting -= 1
+        del self._queues[number]
+        if queue:
+            self._queues[number] = queue
 
 
 class Seats:
@@ -133,65 +159,68 @@ class Seats:
         gone = [level for name, level in self._levels.items() if levels.get(name) is not level]
         self._levels = levels
         for level in gone:
-            while (turn := level.next()) is not None:
-                turn.set_exception(too_many_requests())
+            while (request := level.first()) is not None:
+                level.take_first()
+                request.turn.set_exception(too_many_requests())
         self._dispatch()
 
-    def take_free(self, level: Level) -> bool:
-        """Takes a seat if one is free and nobody waits for it; returns whether it did. `release` follows."""
+    def take_free(self, level: Level, seats: int = 1) -> bool:
+        """Takes seats if they are free and nobody waits for them; returns whether it did. `release` follows."""
         if level.spec.exempt:
-            level.running += 1
+            level.running += seats
             return True
-        if level.waiting or not self._may_run(level):
+        if level.waiting or not self._may_run(level, seats):
             return False
-        self._take(level)
+        self._take(level, seats)
         return True
 
-    async def acquire(self, level: Level, flow: str) -> None:
-        """Takes a seat; waits for one if it must. Raises 429. `release` follows."""
-        if self.take_free(level):
+    async def acquire(self, level: Level, flow: str, seats: int = 1) -> None:
+        """Takes seats; waits for them if it must. Raises 429. `release` follows."""
+        if self.take_free(level, seats):
             return
-        turn, queue = level.enqueue(flow)
+        request, queue = level.enqueue(flow, seats)
+        turn = request.turn
         self._any_waiting = True
         late = asyncio.get_running_loop().call_later(self._wait_seconds, _give_up, turn, level)
         try:
             await turn  # `_dispatch` takes the seat
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self.release(level)
+                self.release(level, seats)
             raise
         finally:
             late.cancel()
-            if turn in queue:
-                queue.remove(turn)
+            if request in queue:
+                queue.remove(request)
                 level.waiting -= 1
 
-    def release(self, level: Level) -> None:
-        level.running -= 1
+    def release(self, level: Level, seats: int = 1) -> None:
+        level.running -= seats
         if not level.spec.exempt:
-            self._running -= 1
+            self._running -= seats
         if self._any_waiting:
             self._dispatch(level)
 
-    def _take(self, level: Level) -> None:
-        level.running += 1
+    def _take(self, level: Level, seats: int) -> None:
+        level.running += seats
         if not level.spec.exempt:
-            self._running += 1
+            self._running += seats
 
-    def _may_run(self, level: Level) -> bool:
-        if level.running < level.seats:
+    def _may_run(self, level: Level, seats: int) -> bool:
+        if level.running + seats <= level.seats or (level.seats and not level.running):
             return True
-        if level.running >= level.most:
+        if level.running + seats > level.most:
             return False
         kept = sum(max(0, other.kept - other.running) for other in self._levels.values() if other is not level)
-        return self._running + kept < self._total
+        return self._running + kept + seats <= self._total
 
     def _dispatch(self, first: Level | None = None) -> None:
         """Hands free seats to requests that wait: of this level first, then of the others."""
         for level in (*((first,) if first else ()), *self._levels.values()):
-            while level.waiting and self._may_run(level) and (turn := level.next()) is not None:
-                self._take(level)
-                turn.set_result(None)
+            while level.waiting and (request := level.first()) is not None and self._may_run(level, request.seats):
+                level.take_first()
+                self._take(level, request.seats)
+                request.turn.set_result(None)
         self._any_waiting = any(level.waiting for level in self._levels.values())
 
 

@@ -118,9 +118,17 @@ def test_an_object_that_is_too_large_with_its_defaults_is_refused_before_it_is_v
     assert "bytes after defaulting, the limit is 1500000" in reply.message
 
 
+def test_an_object_that_is_too_large_and_has_few_parts_is_validated(house):
+    """The annotation of `kubectl apply` on a large definition: users know this error."""
+    definition = msgspec.json.encode({f"name-{number}": {"type": "string"} for number in range(40_000)}).decode()
+    reply = house.refused("POST", MAPS, {"metadata": {"name": "x", "annotations": {"applied": definition}}})
+
+    assert (reply.status, reply.fields) == (422, ["metadata.annotations"])
+
+
 def test_an_update_that_is_too_large_is_refused_before_it_is_validated(house):
     house.made(MAPS, maps(1))
-    keys = {f"-/{'k' * 40}{number}": "v" for number in range(30_000)}
+    keys = {f"-/{'k' * 20}{number}": "v" for number in range(60_000)}
 
     reply = house.refused("PUT", f"{MAPS}/x", msgspec.json.encode({"metadata": {"name": "x"}, "data": keys}))
 

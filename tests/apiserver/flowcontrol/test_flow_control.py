@@ -183,3 +183,29 @@ async def test_a_mandatory_object_that_is_deleted_still_works(api, path):
     await asyncio.sleep(0.01)
     assert (await api.get(CONFIGS)).status == 200
     assert (await api.get(CONFIGS, user=USER)).status == 200
+
+
+async def test_long_lists_and_writes_with_many_watches_take_several_seats(serve, monkeypatch):
+    api = await serve()
+    for number in range(120):
+        await api.made(CONFIGS, {"metadata": {"name": f"c{number}"}})
+    seats, taken = api.assembled.server._flow_control.seats, []
+    take_free, release = seats.take_free, seats.release
+    monkeypatch.setattr(seats, "take_free", lambda level, number=1: taken.append(number) or take_free(level, number))
+    monkeypatch.setattr(seats, "release", lambda level, number=1: taken.append(-number) or release(level, number))
+
+    await api.get(CONFIGS, user=USER)
+    await api.get(f"{CONFIGS}/c1", user=USER)
+    assert taken == [2, -2, 1, -1]
+
+    watch = Request(method="GET", path=CONFIGS, query={"watch": ["1"]}, certificate=USER)
+    streams = [await api.assembled.server.handle(watch) for _ in range(11)]
+    taken.clear()
+    await api.post(CONFIGS, {"metadata": {"name": "watched"}}, user=USER)
+    assert taken == [2], "it keeps them for a moment"
+    await eventually_async(lambda: taken == [2, -2])
+    for stream in streams:
+        await stream.chunks.aclose()
+    taken.clear()
+    await api.post(CONFIGS, {"metadata": {"name": "unwatched"}}, user=USER)
+    assert taken == [1, -1]

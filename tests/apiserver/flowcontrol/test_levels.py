@@ -186,6 +186,38 @@ async def test_a_changed_level_keeps_its_requests_and_a_removed_one_refuses_thos
     assert await is_refused(made, "b")
 
 
+async def test_a_request_of_several_seats_waits_for_all_of_them_and_smaller_ones_wait_behind_it():
+    made, log = seats(LevelSpec(name="a", shares=1, queuing=QUEUES), total=4), []
+    await take(made, "a", 3)
+    wide = asyncio.create_task(made.acquire(level(made, "a"), "f", 3))
+    await asyncio.sleep(0)
+    narrow = waiting(made, "a", "f", log)
+    await asyncio.sleep(0)
+    assert (level(made, "a").running, level(made, "a").waiting) == (3, 2), "one is free, and not for those behind"
+    made.release(level(made, "a"), 2)
+    await wide
+    assert (level(made, "a").running, level(made, "a").waiting) == (4, 1)
+    made.release(level(made, "a"), 3)
+    await narrow
+    assert (level(made, "a").running, level(made, "a").waiting) == (2, 0)
+
+
+async def test_a_request_of_more_seats_than_its_level_has_runs_alone():
+    made = seats(LevelSpec(name="a", shares=1, queuing=QUEUES), total=2)
+    await made.acquire(level(made, "a"), "f", 5)
+    task = asyncio.create_task(made.acquire(level(made, "a"), "f", 1))
+    await asyncio.sleep(0)
+    assert not task.done()
+    made.release(level(made, "a"), 5)
+    await task
+    assert level(made, "a").running == 1
+
+
+@pytest.mark.parametrize(("total", "widest"), [(4, 1), (20, 3), (600, 10)])
+def test_one_request_takes_at_most_ten_seats_or_fifteen_percent_of_its_level(total, widest):
+    assert level(seats(LevelSpec(name="a", shares=1), total=total), "a").widest == widest
+
+
 @pytest.mark.parametrize(("queues", "size"), [(128, 6), (16, 4), (1, 1), (3, 3)])
 def test_a_hand_has_different_queues_and_is_always_the_same(queues, size):
     queuing = Queuing(queues=queues, hand=size, length=1)
