@@ -80,9 +80,7 @@ class Driver:
         self._chardev = CharacterDevices(parts.attachments, parts.kubelet, parts.sockets.chardev)
         self._pods = PodAttacher(parts.dependencies)
         self._hooks = DraHooks(parts.dependencies, self._pods, patience=parts.limits.freed)
-        self._reconciler = ClaimReconciler(
-            parts.dependencies, self._pods, self._hooks.unprepare, parts.limits.reconcile
-        )
+        self._reconciler = ClaimReconciler(parts.dependencies, self._pods, self._hooks, parts.limits.reconcile)
         self.plugin = NetworkDriverPlugin(parts.attachments, self._pods, parts.answer_lock, parts.limits.nri)
         self._serving = False
         self._observe()
@@ -162,7 +160,8 @@ class Driver:
             claims = {record.allocation.claim.uid for record in records}
             await asyncio.to_thread(dependencies.files.cdi.keep_only, claims)
         for damaged in await asyncio.to_thread(dependencies.damaged.list):
-            dependencies.reports.record_damaged(damaged)
+            claim = await asyncio.to_thread(dependencies.files.find_claim, damaged.claim_uid)
+            dependencies.reports.record_damaged(damaged, claim)
 
     async def _serve(self) -> None:
         parts = self._parts

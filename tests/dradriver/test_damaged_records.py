@@ -10,6 +10,7 @@ from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config
 from podwire.inspect import claim_leftovers
 from podwire.inspect.leakcheck import leaks
+from tests.eventually import eventually_async
 
 SHARE = {"name": "net1", "kind": "veth", "addressPool": "lab"}
 
@@ -29,10 +30,10 @@ async def test_damaged_record_is_reported_and_unprepare_removes_it(driver_node, 
     node.ip("link add br0 type bridge")
     node.config = Config(offering=config({}), pools=parse_pools({"lab": {"subnet": "10.9.0.0/24"}}))
     async with node.driving():
-        pod, claim = await node.prepared("br0", interface=SHARE, shareID=str(uuid.uuid4()))
+        claim, sandbox = await node.attached("br0", interface=SHARE, shareID=str(uuid.uuid4()))
         assert leaked(node) == []
     (record,) = (node.root / "state/records").glob("*/*.json")
-    record.write_text(record.read_text().replace("net1", "net9", 1) if whole else "")
+    record.write_text(record.read_text().replace("net1", "net9") if whole else "")
     async with node.driving() as driver:
         told = "the record of device br0 was damaged and is quarantined as"
         if whole:
@@ -43,10 +44,12 @@ async def test_damaged_record_is_reported_and_unprepare_removes_it(driver_node, 
         assert [each.kind for each in leaked(node) if each.name.endswith(f"{record.name}.damaged")] == [
             "damaged record"
         ]
+        await node.host.stop_pod_sandbox(sandbox)
         assert await node.kubelet.unprepare(claim) == [""]
         assert leaked(node) == []
         assert list((node.root / "state/records").iterdir()) == []
         assert seen_on_host(node.root / "state", claim["metadata"]["uid"]).damaged == ()
+        pod = await node.pod("next")
         again = await node.claim("br0", name_="again", pods=[pod], interface=SHARE, shareID=str(uuid.uuid4()))
         assert (await node.kubelet.prepare(again))[0].error == "", "the address is free again"
 
@@ -91,3 +94,22 @@ async def test_published_device_whose_copy_is_damaged_is_described_from_the_reco
         again = await node.offered("lan1")
         for name in ("interface", "kind", "mac", "mtu", "shared", "virtual"):
             assert again["attributes"][name] == listed["attributes"][name]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00\xff{", b"[]"], ids=["empty", "garbage", "another value"])
+async def test_claim_is_prepared_again_when_its_record_is_damaged_before_the_pod_starts(driver_node, damage):
+    node = driver_node
+    node.veth("lan1", "192.0.2.1/24")
+    async with node.driving():
+        pod, claim = await node.prepared("lan1", interface={"name": "net1"})
+    (record,) = (node.root / "state/records").glob("*/*.json")
+    record.write_bytes(damage)
+    async with node.driving() as driver:
+        await eventually_async(lambda: record.exists() and not driver._dependencies.damaged.list())
+        events = await eventually_async(lambda: node.events("NetworkDeviceRecordDamaged"))
+        assert "ResourceClaim" in {about for about, _ in events}
+        sandbox = node.sandbox(pod)
+        await node.host.run_pod_sandbox(sandbox)
+        assert node.inside(sandbox, "-4 addr show dev net1")[0]["addr_info"][0]["local"] == "192.0.2.1"
+        await node.host.stop_pod_sandbox(sandbox)
+        assert await node.kubelet.unprepare(claim) == [""]

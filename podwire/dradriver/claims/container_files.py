@@ -33,6 +33,10 @@ class ContainerFiles:
         for request, of_request in _by_request(allocations).items():
             self._metadata.write(claim, request, self._metadata_of(of_request, networks))
 
+    def find_claim(self, claim_uid: str) -> ClaimRef | None:
+        """Finds the name of a prepared claim whose record is damaged."""
+        return self._metadata.find_claim(claim_uid)
+
     def remove(self, claim: ClaimRef) -> None:
         self.cdi.remove(claim.uid)
         self._metadata.remove(claim)

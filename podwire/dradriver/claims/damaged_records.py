@@ -27,7 +27,7 @@ class DamagedRecord:
 
     @property
     def message(self) -> str:
-        help_ = "so the driver cannot restore it; delete the pod, then check the device"
+        help_ = "so the driver cannot restore it; delete the pod if it runs, then check the device"
         return f"the record of device {self.device} was damaged and is quarantined as {self.files[0]}, {help_}"
 
     def references(self) -> list[ClaimRef | PodRef]:

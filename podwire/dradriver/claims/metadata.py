@@ -103,6 +103,17 @@ class MetadataFiles:
         inside = f"{INSIDE}/{kind}/{name}/{request}/{DRIVER}-metadata.json"
         return Mount(host=str(self._folder(claim) / request / "metadata.json"), container=inside)
 
+    def find_claim(self, claim_uid: str) -> ClaimRef | None:
+        """Finds the name of a claim by its uid."""
+        for path in self._directory.glob("*/*/metadata.json"):
+            try:
+                metadata = msgspec.json.decode(path.read_bytes())["metadata"]
+                if metadata["uid"] == claim_uid:
+                    return ClaimRef(namespace=metadata["namespace"], name=metadata["name"], uid=claim_uid)
+            except (OSError, msgspec.DecodeError, LookupError, TypeError):
+                continue
+        return None
+
     def remove(self, claim: ClaimRef) -> None:
         shutil.rmtree(self._folder(claim), ignore_errors=True)
 

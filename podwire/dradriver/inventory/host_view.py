@@ -40,6 +40,8 @@ class Host:
 
     def __init__(self, sysfs: Sysfs, netns: str | Path | None = None) -> None:
         self._sysfs, self._netns = sysfs, netns
+        self._hardware: dict[Link, Hardware | None] = {}
+        """What sysfs shows of links, read once in each look; None for a link that it does not show."""
         with contextlib.ExitStack() as undo:
             self._netlink = Netlink(netns)
             undo.callback(self._netlink.close)
@@ -53,6 +55,7 @@ class Host:
 
     def look(self, config: Config) -> View:
         """Raises LinuxError."""
+        self._hardware = {}
         links = {link.ifindex: link for link in KernelLinks(self._netlink).list()}
         routes = [route for family in (4, 6) for route in KernelRoutes(self._netlink).list(family)]
         choices, left_out = chosen(links, routes, config)
@@ -64,20 +67,24 @@ class Host:
             index: self._facts(choice, links, addresses.get(index, ()))._replace(programs=programs[index])
             for index, choice in choices.items()
         }
-        unknown = frozenset(index for index, choice in choices.items() if not self._shows(choice.link))
-        is_ours = any(link.name != "lo" and index not in unknown and self._shows(link) for index, link in links.items())
+        unknown = frozenset(index for index, choice in choices.items() if self._shown(choice.link) is None)
+        shown = (link for index, link in links.items() if link.name != "lo" and index not in unknown)
+        is_ours = any(self._shown(link) is not None for link in shown)
         return View(links, facts, left_out, unknown if is_ours else frozenset())
 
-    def _shows(self, link: Link) -> bool:
-        return self._sysfs.knows(link.name, link.ifindex, link.mac)
+    def _shown(self, link: Link) -> Hardware | None:
+        if link not in self._hardware:
+            shows = self._sysfs.knows(link.name, link.ifindex, link.mac)
+            self._hardware[link] = self._sysfs.hardware(link.name) if shows else None
+        return self._hardware[link]
 
     def hardware(self, link: Link) -> Hardware:
-        return self._sysfs.hardware(link.name) if self._shows(link) else Hardware()
+        """As of the last look."""
+        return self._shown(link) or Hardware()
 
     def _facts(self, choice: Choice, links: Mapping[int, Link], addresses: tuple[Interface, ...]) -> Facts:
         link, hardware = choice.link, self.hardware(choice.link)
-        known = bool(hardware.pci) or self._shows(link)
-        speed = self._sysfs.speed(link.name) if known else None
+        speed = self._sysfs.speed(link.name) if self._shown(link) is not None else None
         facts = Facts(
             link=link,
             hardware=hardware,

@@ -119,8 +119,10 @@ class ClaimReports:
         message = f"the record of device {device} was lost; its link is on the host again, without its other settings"
         self.events.report_node(WARNING, LINK_RECOVERED, message)
 
-    def record_damaged(self, damaged: DamagedRecord) -> None:
-        self.events.report(damaged.references(), WARNING, RECORD_DAMAGED, damaged.message)
+    def record_damaged(self, damaged: DamagedRecord, claim: ClaimRef | None) -> None:
+        """`claim` is known by its metadata, if the record does not name it any more."""
+        objects = damaged.references() or ([claim] if claim is not None else [])
+        self.events.report(objects, WARNING, RECORD_DAMAGED, damaged.message)
 
     def _put_all(self, allocations: Sequence[Allocation], reason: str, message: str) -> None:
         for claim, of_claim in by_claim(allocations).items():

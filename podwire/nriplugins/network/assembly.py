@@ -91,7 +91,7 @@ def assemble(
     meter, events = Meter(), Recorder(api, clock, component=COMPONENT, host=node)
     enforcer, statuses = PolicyEnforcer(netns), Statuses(api, clock, node, limits)
     reconciler = NetworkReconciler(
-        enforcer=enforcer, statuses=statuses, events=events, meter=meter, now=clock.monotonic
+        enforcer=enforcer, statuses=statuses, events=events, meter=meter, now=clock.monotonic, limits=limits
     )
     informers = Informers(api, reconciler.on_change, clock.monotonic, limits)
     statuses.look_up_in(lambda: (*reconciler.sandboxes.values(), *reconciler.refused.values()), informers.find)

@@ -26,8 +26,14 @@ class Trace(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds."""
+    """Seconds, but for `pods_at_once`."""
 
+    pods_at_once: int = 4
+    """Pods to which routes and mesh are applied concurrently."""
+    retry: float = 2.0
+    """Until a failed change of the kernel is tried again."""
+    audit: float = 30.0
+    """Until the whole state of the kernel is compared, because others may have changed it."""
     synchronize: float = 1.0
     """That Synchronize waits for the first pass; a runtime disconnects a plugin that answers too late."""
     lists: float = 1.5

@@ -11,7 +11,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -22,7 +21,7 @@ from podwire.nriplugins.network.metrics import Meter
 from podwire.nriplugins.network.named_resources import Read
 from podwire.nriplugins.network.policy.bridges import NotEnforceable
 from podwire.nriplugins.network.policy_enforcer import NOT_ENFORCED, Facts, PolicyEnforcer, PolicyWarning
-from podwire.nriplugins.network.ports import Now
+from podwire.nriplugins.network.ports import DEFAULT_LIMITS, Limits, Now
 from podwire.nriplugins.network.resource_cache import ResourceCache
 from podwire.nriplugins.network.resources import Head
 from podwire.nriplugins.network.sandbox import Sandbox
@@ -37,19 +36,6 @@ from podwire.tasks.keyed_locks import KeyedLocks
 _log = logging.getLogger("podwire.nriplugins.network")
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    pods_at_once: int = 4
-    """Pods to which routes and mesh are applied concurrently."""
-    retry: float = 2.0
-    """Seconds after which a failed change of the kernel is tried again."""
-    audit: float = 30.0
-    """Seconds after which the whole state of the kernel is compared, because others may have changed it."""
-
-
-DEFAULT_LIMITS = Limits()
 
 
 class NetworkReconciler:

@@ -9,7 +9,8 @@ from podwire.nriplugins.network.kinds import PODS, ROUTES
 from podwire.nriplugins.network.metrics import Meter
 from podwire.nriplugins.network.policy.bridges import NotEnforceable
 from podwire.nriplugins.network.policy_enforcer import NOT_ENFORCED, PolicyWarning
-from podwire.nriplugins.network.reconciler import Limits, NetworkReconciler
+from podwire.nriplugins.network.ports import Limits
+from podwire.nriplugins.network.reconciler import NetworkReconciler
 from podwire.nriplugins.network.sandbox import Sandbox
 from podwire.protocols.grpc_status import FailedPrecondition
 from podwire.protocols.k8sapi.watch import Added, Deleted
