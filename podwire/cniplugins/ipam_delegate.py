@@ -11,6 +11,7 @@ from podwire.linux import errors as linux
 from podwire.linux.proc.processes import run
 from podwire.linux.proc.stopwatch import step
 from podwire.protocols.cni import results
+from podwire.protocols.cni.caller import VARIABLE as CALLER
 from podwire.protocols.cni.config import VALID_ATTACHMENTS, Valid, checked_type
 from podwire.protocols.cni.errors import CniError, Code, decode
 from podwire.protocols.cni.results import Result
@@ -153,7 +154,8 @@ def _executable(kind: str, call: Call) -> str:
 def _execute(kind: str, call: Call, verb: str) -> object:
     request = call.invocation._replace(command=verb)
     executable = _executable(kind, call)
-    environment = {**request.environment(), "PATH": call.environ.get("PATH", "")}
+    kept = {name: call.environ[name] for name in ("PATH", CALLER) if name in call.environ}
+    environment = {**request.environment(), "PATH": "", **kept}
     # Without a daemon the delegate stays in this process's group, which the runtime kills.
     group, seconds = call.defer is not run_now, call.limits.delegate
     try:

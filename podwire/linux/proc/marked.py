@@ -52,6 +52,7 @@ def _is_match(pid: int, variable: str, matches: Matches) -> bool:
 def kill_marked(variable: str, matches: Matches, patience: float = 10.0) -> list[int]:
     """Kills all other processes that have a variable and match, and waits for their end. Returns their pids.
 
+    With one that leads a process group the group is killed: children with another environment are often still in it.
     Repeated until none is found, because one may have forked meanwhile. Raises Busy after `patience` seconds.
     """
     until, killed = monotonic() + patience, []
@@ -61,6 +62,8 @@ def kill_marked(variable: str, matches: Matches, patience: float = 10.0) -> list
                 pidfd = os.pidfd_open(pid)
                 try:
                     if _is_match(pid, variable, matches):  # still the same process: the descriptor came first
+                        if os.getpgid(pid) == pid:
+                            os.killpg(pid, signal.SIGKILL)
                         processes.send_signal(pidfd, signal.SIGKILL)
                         killed.append(pid)
                         processes.wait(pidfd, until - monotonic())

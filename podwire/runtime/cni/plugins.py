@@ -10,8 +10,8 @@ A call ends with all of its processes:
 
 Without the last, an ADD that hangs would go on after the DEL of the restarted runtime, and nobody would release what it
 takes. A daemon that a plugin starts on purpose, in a session of its own, stays if its ADD succeeds. The mark is a
-variable of the environment (protocols/cni/caller.py); a process that a plugin starts with another environment and in
-another process group is not found.
+variable of the environment (protocols/cni/caller.py); the process group of a marked leader is
+killed, too. A process that a plugin starts with another environment and in another process group is not found.
 """
 
 import logging

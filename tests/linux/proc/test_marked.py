@@ -7,6 +7,8 @@ import time
 import pytest
 
 from podwire.linux.proc.marked import find_marked, kill_marked, marked_environment
+from podwire.linux.proc.processes import has_ended
+from tests.eventually import eventually
 
 MARK = f"PODWIRE_TEST_MARK_{os.getpid()}"
 PATH = {"PATH": "/usr/bin:/bin"}
@@ -48,6 +50,15 @@ def test_processes_with_another_value_are_spared(start):
     kill_marked(MARK, of("a"))
     assert other.poll() is None
     assert list(find_marked(MARK, lambda _environment: True)) == [other.pid]
+
+
+def test_children_with_another_environment_die_with_the_group_of_their_leader(start):
+    process = start("setsid sh -c 'env -i /bin/sleep 60 >/dev/null & echo $!; exec sleep 600'")
+    child = int(process.stdout.readline())
+    while marked_environment(child, MARK) is not None:  # until it is `sleep`
+        time.sleep(0.01)
+    kill_marked(MARK, of("a"))
+    eventually(lambda: has_ended(child), 10)
 
 
 def test_a_process_that_keeps_forking_does_not_escape(start):

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from podwire.cniplugins.install import install
+from podwire.linux.proc.marked import marked_environment
 from podwire.linux.proc.namespaces import KernelNamespaces
+from podwire.protocols.cni.caller import VARIABLE
 from podwire.protocols.cni.config import VALID_ATTACHMENTS
 from podwire.protocols.grpc_status import DeadlineExceeded, FailedPrecondition
 from podwire.runtime.cni import Reconciler
@@ -181,9 +183,9 @@ asyncio.run(network.attach(Attachment(id="c0ffee", netns=netns, name="a", namesp
 """
 
 
-def attaching(node):
+def attaching(node, netns="/proc/self/ns/net"):
     """Another process that attaches a pod."""
-    words = [sys.executable, "-c", CALLER, node.configs, node.bin, node.cache, "/proc/self/ns/net"]
+    words = [sys.executable, "-c", CALLER, node.configs, node.bin, node.cache, netns]
     return subprocess.Popen(list(map(str, words)))
 
 
@@ -211,6 +213,28 @@ async def test_an_add_does_not_outlive_the_del_of_the_next_runtime(node, pod):
     assert await network.attached() == set()
     await other.close()
     await network.close()
+
+
+async def test_the_ipam_of_a_plugin_does_not_outlive_the_caller_either(node, tmp_path):
+    """Ours, as a program, with an IPAM of somebody else, which gets an environment of its own and leaves a child."""
+    install(str(node.bin), force=True, socket=str(tmp_path / "nobody.sock"))
+    ipam = node.plugin("ipam", HANGING)
+    ipam.with_name("ipam.verb").write_text("ADD")
+    node.network({"type": "bridge", "bridge": "none0", "dataDir": str(tmp_path / "records"), "ipam": {"type": "ipam"}})
+    node.cache.mkdir()
+    namespaces = KernelNamespaces(tmp_path / "netns")
+    caller = attaching(node, namespaces.create("a").path)
+    try:
+        await until(lambda: ipam.with_name("ipam.pid").exists() and ipam.with_name("ipam.pid").read_text())
+        child = int(ipam.with_name("ipam.pid").read_text())
+        assert VARIABLE in marked_environment(child, VARIABLE)
+        caller.kill()
+        caller.wait()
+        network = node.cni(state=node.cache)
+        await until(lambda: not _lives(child))
+        await network.close()
+    finally:
+        namespaces.remove("a")
 
 
 DAEMON = """#!/bin/sh
