@@ -176,6 +176,8 @@ class Runtime:
         return pb.StartContainerResponse()
 
     def reopen_container_log(self, request):
+        if request.container_id not in self.containers:
+            raise NotFound("gone")
         Path(self.containers[request.container_id].log_path).touch()
         return pb.ReopenContainerLogResponse()
 

@@ -56,6 +56,12 @@ def test_thresholds_are_passed_when_less_is_available():
     assert pressed_conditions(passed) == {"MemoryPressure", "DiskPressure"}
 
 
+@pytest.mark.parametrize("signal", ["memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"])
+def test_each_signal_of_the_node_is_observed(signal):
+    (passed,) = met(parse_thresholds(f"{signal}<60%"), observations(100, LEFT))
+    assert passed.signal == signal
+
+
 def test_a_file_system_without_fixed_inodes_does_not_run_out_of_them():
     observed = observations(100, LEFT._replace(inodes=0, inodes_size=0))
     assert met(parse_thresholds("nodefs.inodesFree<5%,imagefs.available<5%"), observed) == []
