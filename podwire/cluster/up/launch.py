@@ -45,6 +45,7 @@ PRELOADED = (
     "podwire.cniplugins.ptp.settings",
     "podwire.cniplugins.tuning.settings",
     "podwire.ipam.host_local",
+    "podwire.linux.net.borrow",
     "podwire.store.sqlite",
     "podwire.trace.collector",
     "podwire.trace.recorder",
