@@ -20,7 +20,8 @@ def field_of(resource: Resource, selectable: SelectableField) -> Field:
     """Returns a selectable field of a resource as the store knows it."""
     name = f"{resource.kind.api_version} {selectable.name}"
     if resource.as_read is not None:  # defaults of this version, which the stored bytes may lack
-        return Field(name, partial(_read_object, resource.unpack, selectable))
+        # A definition that changes may have other defaults: it is another resource, and so another field.
+        return Field(f"{name} {id(resource):x}", partial(_read_object, resource.unpack, selectable))
     if selectable.read is not None or not selectable.path:
         return Field(name, partial(_read_object, stored.unpack, selectable))
     return Field(name, partial(_read_path, _decoder(selectable.path), selectable))

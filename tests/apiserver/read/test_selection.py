@@ -206,6 +206,23 @@ async def test_a_custom_resource_defines_its_selectable_fields(api, definition):
     assert (await api.get(f"{WIDGETS}?fieldSelector=spec.size%3D1")).status == 400
 
 
+async def test_a_new_default_of_a_custom_resource_is_selected_by(api, definition):
+    def colored(**color):
+        spec = {"type": "object", "default": {}, "properties": {"color": {"type": "string", **color}}}
+        schema = {"type": "object", "properties": {"spec": spec}}
+        return definition(selectableFields=[{"jsonPath": ".spec.color"}], schema={"openAPIV3Schema": schema})
+
+    await api.made(DEFINITIONS, colored())
+    await answer_when(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
+    await api.made(WIDGETS, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {}})
+    red = f"{WIDGETS}?fieldSelector=spec.color%3Dred"
+    assert (await api.get(red)).names == []
+
+    assert (await api.patch(f"{DEFINITIONS}/widgets.example.com", colored(default="red"))).status == 200
+
+    await answer_when(lambda: api.get(red), lambda reply: reply.names == ["a"])
+
+
 # --- transitions ------------------------------------------------------------------------------------------------------
 
 
