@@ -13,11 +13,12 @@ import shutil
 import socket
 import stat
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.durable.locks import LockHeld, lock_directory
+from podwire.durable.locks import FileLock, LockHeld, lock_directory
 from podwire.linux.errors import NoSuchPath
 
 MAX_PATH = 107
@@ -66,14 +67,42 @@ def _with_directory(path: str | os.PathLike[str]) -> Path:
 @contextlib.asynccontextmanager
 async def _directory_lock(directory: Path) -> AsyncIterator[None]:
     """Locks the directory: two servers that start at once must not both replace the same dead socket."""
-    while True:
-        try:
-            lock = lock_directory(directory)
-            break
-        except LockHeld:  # polling: a thread that waits for a lock could not be cancelled
-            await asyncio.sleep(0.005)
+    try:
+        lock = lock_directory(directory)
+    except LockHeld:
+        lock = await _wait_for_lock(directory)
     with lock:
         yield
+
+
+async def _wait_for_lock(directory: Path) -> FileLock:
+    """Waits in a thread, which cannot be interrupted: after a cancellation it gives the lock back when it has it."""
+    loop = asyncio.get_running_loop()
+    acquired: asyncio.Future[FileLock] = loop.create_future()
+
+    def hand_over(lock: FileLock | None, error: OSError | None) -> None:
+        if acquired.cancelled():
+            if lock is not None:
+                lock.close()
+        elif lock is not None:
+            acquired.set_result(lock)
+        elif error is not None:
+            acquired.set_exception(error)
+
+    def wait() -> None:
+        lock, failure = None, None
+        try:
+            lock = lock_directory(directory, wait=None)
+        except OSError as error:
+            failure = error
+        try:
+            loop.call_soon_threadsafe(hand_over, lock, failure)
+        except RuntimeError:  # the loop has ended, so nobody waits
+            if lock is not None:
+                lock.close()
+
+    threading.Thread(target=wait, name="podwire-directory-lock", daemon=True).start()
+    return await acquired
 
 
 def _put(path: Path, bind: Callable[[str], object]) -> BoundSocket:

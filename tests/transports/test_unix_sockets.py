@@ -1,0 +1,68 @@
+"""Sockets in a directory that another server has locked."""
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from podwire.durable.locks import LockHeld, lock_directory
+from podwire.transports.unix_sockets import bind_socket
+from tests.eventually import eventually, eventually_async
+
+
+def bind_to(opened):
+    def bind(path):
+        opened.bind(path)
+        opened.listen()
+
+    return bind
+
+
+def waiting():
+    return [thread for thread in threading.enumerate() if thread.name == "podwire-directory-lock"]
+
+
+def is_locked(directory):
+    try:
+        lock_directory(directory).close()
+    except LockHeld:
+        return True
+    return False
+
+
+async def test_socket_is_bound_when_the_directory_is_free_again(tmp_path):
+    with socket.socket(socket.AF_UNIX) as opened:
+        with lock_directory(tmp_path):
+            binding = asyncio.create_task(bind_socket(tmp_path / "s", bind_to(opened)))
+            await asyncio.sleep(0.05)
+            assert not binding.done()
+        async with asyncio.timeout(20):
+            bound = await binding
+    assert bound.path.is_socket()
+    assert not is_locked(tmp_path)
+
+
+async def test_wait_for_a_directory_can_be_cancelled_and_leaves_no_lock(tmp_path):
+    with socket.socket(socket.AF_UNIX) as opened:
+        with lock_directory(tmp_path):
+            binding = asyncio.create_task(bind_socket(tmp_path / "s", bind_to(opened)))
+            await asyncio.sleep(0.05)
+            binding.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await binding
+        await eventually_async(lambda: not waiting())
+        await asyncio.sleep(0)
+    assert not is_locked(tmp_path)
+    assert not (tmp_path / "s").exists()
+
+
+def test_lock_is_free_after_the_loop_has_ended(tmp_path):
+    async def give_up():
+        with socket.socket(socket.AF_UNIX) as opened, pytest.raises(TimeoutError):
+            await asyncio.wait_for(bind_socket(tmp_path / "s", bind_to(opened)), 0.05)
+
+    with lock_directory(tmp_path):
+        asyncio.run(give_up())
+    eventually(lambda: not waiting())
+    assert not is_locked(tmp_path)
