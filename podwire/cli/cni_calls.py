@@ -109,7 +109,7 @@ def _tool(arguments: argparse.Namespace, timings: Timings | None) -> Tool:
         Options(
             network=arguments.network,
             conf_dir=arguments.conf_dir,
-            bin_dirs=tuple(arguments.bin_dir or path or [BIN]),
+            bin_dirs=tuple(directory.absolute() for directory in arguments.bin_dir or path or [BIN]),
             state=arguments.state_dir,
         ),
         run_program if timings is None else timings.run,

@@ -12,17 +12,18 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 
-from podwire.cniplugins import ipam_delegate, nat
-from podwire.cniplugins.attachments import LONGEST_ALIAS, TAG_PREFIX, Attachments, Record, as_del, token_suffix
+from podwire.cniplugins import ipam_delegate, nat, tags
+from podwire.cniplugins.attachments import Attachments, Record, as_del, token_suffix
 from podwire.cniplugins.netfilter import open_netfilter
 from podwire.cniplugins.skeleton import Call, run_all
 from podwire.linux import errors as linux
 from podwire.linux.net.deferred_deletion import delete_link
 from podwire.linux.net.network import KernelNetwork
+from podwire.linux.values import Link
 from podwire.protocols.cni.config import Valid
 
 _SHOWN = 64
-"""Characters of a container id in the tag of an nft element."""
+"""Characters of a container id in tags of podwire 0.1.0."""
 
 
 def collect(
@@ -33,16 +34,16 @@ def collect(
     *,
     sets: Collection[str],
     bridge_sets: Collection[str],
-    links: bool,
+    release_link: Callable[[Call, Link], None] | None,
 ) -> None:
-    """Collects for one plugin: its records, its nft sets by family, and its links if it makes any on the host.
+    """Collects for one plugin: its records, its nft sets by family, and its links if it has any on the host.
 
-    `release` is called with a record and the DEL that releases it.
+    `release` is called with a record and the DEL that releases it, `release_link` with a link without a record.
     """
     dead: set[tuple[str, str]] = set()
-    steps = [lambda: attachments.collect(valid, lambda record: release(record, as_del(record, call)), dead)]
-    if links:
-        steps.append(partial(_remove_links, call, valid, attachments))
+    steps = [lambda: attachments.collect(call, valid, lambda record: release(record, as_del(record, call)), dead)]
+    if release_link is not None:
+        steps.append(partial(_release_links, call, valid, attachments, release_link))
     if sets:
         steps.append(partial(_remove_elements, call, valid, attachments, tuple(sets), "inet"))
     if bridge_sets:
@@ -53,34 +54,39 @@ def collect(
     )
 
 
-def is_of_network(tag: str, suffix: str) -> bool:
+def is_of_network(tag: str, network: str) -> bool:
     """Whether a link's alias or an element's comment is of the network with this `token_suffix`."""
-    return tag.removeprefix(TAG_PREFIX).partition(" ")[0].endswith(suffix)
+    parsed = tags.parse(tag)
+    return parsed is not None and parsed.network == network
 
 
-def is_orphaned(tag: str, suffix: str, tokens: set[str], valid: Valid) -> bool:
+def is_orphaned(tag: str, network: str, tokens: set[str], valid: Valid) -> bool:
     """Whether a tag is of this network, of no record, and of no valid attachment."""
-    token, _, owner = tag.removeprefix(TAG_PREFIX).partition(" ")
-    container_id, _, ifname = owner.replace("/", " ").rpartition(" ")
-    container_id = container_id.rpartition(" ")[2]
-    if not is_of_network(tag, suffix) or token in tokens or not container_id or len(tag) >= LONGEST_ALIAS:
-        return False  # the owner of a truncated tag is unknown
-    return not any((id_[:_SHOWN], name) == (container_id[:_SHOWN], ifname) for id_, name in valid)
+    parsed = tags.parse(tag)
+    if parsed is None or parsed.network != network or parsed.token in tokens:
+        return False
+    owner = parsed.container, parsed.ifname
+    return not any(owner in ((tags.shown_id(id_), name), (id_[:_SHOWN], name), (id_, name)) for id_, name in valid)
 
 
-def _remove_links(call: Call, valid: Valid, attachments: Attachments) -> None:
+def _release_links(
+    call: Call, valid: Valid, attachments: Attachments, release_link: Callable[[Call, Link], None]
+) -> None:
     """Lists links before records: the record of a link that is being added exists by then."""
     suffix = token_suffix(call.config)
     with KernelNetwork() as host:
         ours = [link for link in host.links.list() if is_of_network(link.alias, suffix)]
     tokens = attachments.tokens() if ours else set()
     orphans = [link for link in ours if is_orphaned(link.alias, suffix, tokens, valid)]
-    run_all(*(partial(_delete, link.ifindex, call) for link in orphans))
+    run_all(*(partial(release_link, call, link) for link in orphans))
 
 
-def _delete(ifindex: int, call: Call) -> None:
-    with suppress(linux.NoSuchLink):
-        delete_link(ifindex, call.defer)
+def delete_orphan(call: Call, link: Link) -> None:
+    """Deletes a link that a plugin made; a borrowed device is not deleted."""
+    parsed = tags.parse(link.alias)
+    if parsed is not None and not parsed.device:
+        with suppress(linux.NoSuchLink):
+            delete_link(link.ifindex, call.defer)
 
 
 def _remove_elements(call: Call, valid: Valid, attachments: Attachments, sets: tuple[str, ...], family: str) -> None:
@@ -88,8 +94,10 @@ def _remove_elements(call: Call, valid: Valid, attachments: Attachments, sets: t
     with open_netfilter(call) as netfilter:
         table = netfilter.elements.of(family)
         elements = nat.list_tagged(sets, lambda tag: is_of_network(tag, suffix), table)
-        tags = {element.comment for listed in elements.values() for element in listed}
-        tokens = attachments.tokens() if tags else set()
-        orphans = {tag for tag in tags if is_orphaned(tag, suffix, tokens, valid)}
+        comments = {element.comment for listed in elements.values() for element in listed}
+        tokens = attachments.tokens() if comments else set()
+        orphans = {tag for tag in comments if is_orphaned(tag, suffix, tokens, valid)}
         if orphans:
             nat.remove(table, sets, orphans.__contains__)
+        if family == "inet":
+            nat.delete_unused_chains(table)

@@ -49,7 +49,7 @@ def add(call: Call) -> Result:
         undo.push(partial(_delete_after_failure, call))
         with step(STEP):
             if ours is not None:
-                result = ours.add(call)
+                result = ours.add(call._replace(delegated=True))
             else:
                 result = results.decode(_execute(kind, call, "ADD"), call.config.version, f"result of {kind}")
         if not result.ips:
@@ -72,7 +72,7 @@ def delete(call: Call) -> None:
     kind = ipam_type(call.config.raw)
     ours = _ours(kind, call)
     with step(STEP):
-        _execute(kind, call, "DEL") if ours is None else ours.delete(call)
+        _execute(kind, call, "DEL") if ours is None else ours.delete(call._replace(delegated=True))
 
 
 def check(call: Call) -> None:

@@ -7,6 +7,9 @@
 
 The comment of an element is its owner tag. The elements of a pod are added in one transaction, and removed in one. Only
 packets to an address of this host are redirected. The functions on elements serve any table of ours.
+
+The chains of a subnet are made with its first pod and removed with its last: by netlink, because the `nft` program
+takes longer than all the rest of an ADD. The kernel refuses to delete a chain that an element leads to.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +21,9 @@ from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.pod_check import expect
 from podwire.cniplugins.skeleton import Call
 from podwire.linux import errors as linux
+from podwire.linux.nft import expressions
 from podwire.linux.nft.table import TABLE, KernelElements, KernelRuleset
+from podwire.linux.nft.tables import Chain
 from podwire.linux.nft.values import Change, Element
 from podwire.protocols.cni.results import IP
 from podwire.protocols.cni.results import decode as decode_result
@@ -30,7 +35,9 @@ MASQUERADE_SETS = ("masquerade4", "masquerade6")
 ALL_SOURCES = "all"
 PORTS, PORTS_AT = "ports", "ports_at"
 _IP = {4: "ip", 6: "ip6"}
-_MULTICAST = {4: "{ 224.0.0.0/4, 255.255.255.255 }", 6: "ff00::/8"}
+_MULTICAST = {4: ("224.0.0.0/4", "255.255.255.255/32"), 6: ("ff00::/8",)}
+_ATTEMPTS = 5
+"""The chain of a subnet can be removed with its last pod while another pod is added."""
 
 _FAMILY = """
 add map inet {table} masquerade{v} {{ type ipv{v}_addr : verdict; }}
@@ -74,10 +81,33 @@ def ruleset(subnets: Iterable[Network]) -> str:
 
 def _subnet(subnet: Network) -> str:
     ip = _IP[subnet.version]
-    inside = [f"{ip} daddr {subnet} return", f"{ip} daddr {_MULTICAST[subnet.version]} return", "masquerade"]
+    casts = ", ".join(_MULTICAST[subnet.version])
+    inside = [f"{ip} daddr {subnet} return", f"{ip} daddr {{ {casts} }} return", "masquerade"]
     return _chain(chain(MASQUERADE, subnet), inside) + _chain(
         chain(HAIRPIN, subnet), [f"{ip} saddr {subnet} masquerade"]
     )
+
+
+def subnet_chains(elements: Iterable[tuple[str, Element]], subnets: Iterable[Network]) -> list[Chain]:
+    """Returns the chains that elements lead to."""
+    targets = {_target(element) for _, element in elements}
+    chains = []
+    for subnet in dict.fromkeys(subnets):
+        inside = expressions.rule(*expressions.within("destination", subnet), expressions.verdict("return"))
+        casts = [
+            expressions.rule(*expressions.within("destination", ip_network(cast)), expressions.verdict("return"))
+            for cast in _MULTICAST[subnet.version]
+        ]
+        outside = expressions.rule(expressions.masquerade())
+        again = expressions.rule(*expressions.within("source", subnet), expressions.masquerade())
+        chains.append(Chain(chain(MASQUERADE, subnet), (inside, *casts, outside)))
+        chains.append(Chain(chain(HAIRPIN, subnet), (again,)))
+    return [made for made in chains if made.name in targets]
+
+
+def _target(element: Element) -> str:
+    """Returns the chain that an element leads to; empty if it leads to none."""
+    return element.data.removeprefix("jump ") if isinstance(element.data, str) else ""
 
 
 def _chain(name: str, rules: Sequence[str]) -> str:
@@ -103,8 +133,9 @@ def masquerade(call: Call, record: Record, ips: Iterable[IP]) -> None:
     """Masquerades a pod's addresses."""
     addresses = [ip.address for ip in ips]
     jumps = [jump(MASQUERADE, address, record.comment) for address in addresses]
+    subnets = [ip_network(address.network) for address in addresses]
     with open_netfilter(call) as netfilter:
-        replace(netfilter.elements, jumps, partial(ruleset, [address.network for address in addresses]))
+        replace(netfilter.elements, jumps, partial(ruleset, subnets), subnets)
 
 
 def check_masqueraded(netfilter: Netfilter, record: Record, ips: Iterable[IP]) -> None:
@@ -122,21 +153,47 @@ def forget_connections(netfilter: Netfilter, record: Record) -> None:
             netfilter.conntrack.forget(ip.address.ip)
 
 
-def put(table: KernelElements, elements: Iterable[tuple[str, Element]], rules: Callable[[], str]) -> None:
+def put(
+    table: KernelElements,
+    elements: Iterable[tuple[str, Element]],
+    rules: Callable[[], str],
+    subnets: Iterable[Network] = (),
+) -> None:
     """Adds all elements or none, and the rules if they do not exist. Raises ElementExists."""
-    changes = [Change(name, add=added) for name, added in _by_set(elements).items()]
+    requested = list(elements)
+    changes = [Change(name, add=added) for name, added in _by_set(requested).items()]
+    for attempt in range(_ATTEMPTS):
+        try:
+            table.change(*changes)
+            break
+        except linux.Missing:  # the first pod of this host or subnet, or another program flushed the ruleset
+            if attempt == _ATTEMPTS - 1:
+                raise
+        if attempt or not _add_chains(table, subnet_chains(requested, subnets)):
+            KernelRuleset().apply(rules())
+
+
+def _add_chains(table: KernelElements, chains: Sequence[Chain]) -> bool:
+    """Returns False if these chains are not all that is missing."""
+    if not chains:
+        return False
     try:
-        table.change(*changes)
-    except linux.Missing:  # the first pod of this host or subnet, or another program flushed the ruleset
-        KernelRuleset().apply(rules())
-        table.change(*changes)
+        table.tables().add_chains(TABLE, chains)
+    except linux.NoSuchTable:
+        return False
+    return True
 
 
-def replace(table: KernelElements, elements: Iterable[tuple[str, Element]], rules: Callable[[], str]) -> None:
+def replace(
+    table: KernelElements,
+    elements: Iterable[tuple[str, Element]],
+    rules: Callable[[], str],
+    subnets: Iterable[Network] = (),
+) -> None:
     """Adds all elements in place of those with the same keys, for keys that are the pod's own addresses."""
     requested = list(elements)
     try:
-        put(table, requested, rules)
+        put(table, requested, rules, subnets)
     except linux.ElementExists:
         table.change(*(_replacement(table, name, added) for name, added in _by_set(requested).items()))
 
@@ -166,11 +223,42 @@ def list_tagged(
 def remove(table: KernelElements, sets: Iterable[str], selects: Callable[[str], bool]) -> None:
     """Removes all elements whose comments are selected."""
     try:
-        listed = {name: [element for element in table.list(name) if selects(element.comment)] for name in sets}
-        table.change(*(Change(name, delete=elements) for name, elements in listed.items() if elements))
+        listed = {name: table.list(name) for name in sets}
+        gone = {
+            name: [element for element in elements if selects(element.comment)] for name, elements in listed.items()
+        }
+        table.change(*(Change(name, delete=elements) for name, elements in gone.items() if elements))
+        unused = {_target(element) for elements in gone.values() for element in elements} - {
+            _target(element) for name, elements in listed.items() for element in elements if element not in gone[name]
+        }
+        _delete_chains(table, unused)
     except linux.Missing:  # the table does not exist, or another call removed them at the same time
         if any(list_tagged(sets, selects, table).values()):
             raise
+
+
+def _delete_chains(table: KernelElements, names: Iterable[str]) -> None:
+    """Deletes the chains of subnets, also those of the other purpose; the kernel keeps each that is used."""
+    for name in names:
+        kind, _, subnet = name.partition("-")
+        if kind in (MASQUERADE, HAIRPIN) and subnet != ALL_SOURCES:
+            for purpose in (MASQUERADE, HAIRPIN):
+                table.tables().delete_chain(TABLE, f"{purpose}-{subnet}")
+
+
+def unused_chains(table: KernelElements) -> list[str]:
+    """Returns the chains of subnets that no element leads to."""
+    sets = [f"{purpose}{family}" for purpose in (MASQUERADE, HAIRPIN) for family in _IP]
+    used = {_target(element) for name in sets for element in list_tagged((name,), bool, table)[name]}
+    own = [f"{purpose}-" for purpose in (MASQUERADE, HAIRPIN)]
+    names = [name for name in table.tables().chain_names(TABLE) if name.startswith(tuple(own))]
+    return sorted(name for name in names if name not in used and not name.endswith(f"-{ALL_SOURCES}"))
+
+
+def delete_unused_chains(table: KernelElements) -> None:
+    """Deletes chains that a process left which was killed in between."""
+    for name in unused_chains(table):
+        table.tables().delete_chain(TABLE, name)
 
 
 def check_usable(table: KernelElements, set_: str, rules: Callable[[], str]) -> None:

@@ -4,8 +4,10 @@ from collections.abc import Iterable
 
 from podwire.cniplugins import nat
 from podwire.cniplugins.bridge import spoofing
+from podwire.cniplugins.bridge.port_guard import GROUP
 from podwire.cniplugins.firewall import plugin as firewall
 from podwire.cniplugins.portmap import plugin as portmap
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.nft.table import TABLE, KernelElements, KernelRuleset
 
 SETS: dict[str, tuple[str, ...]] = {
@@ -20,10 +22,17 @@ def remove_unused() -> None:
     elements = KernelElements()
     try:
         unused = [family for family, sets in SETS.items() if not _is_used(elements.of(family), sets)]
+        if _has_guarded_ports():
+            unused = [family for family in unused if family != "bridge"]
     finally:
         elements.close()
     for family in unused:
         KernelRuleset().delete_table(TABLE, family)
+
+
+def _has_guarded_ports() -> bool:
+    with KernelNetwork() as network:
+        return any(link.group == GROUP for link in network.links.list())
 
 
 def _is_used(table: KernelElements, sets: Iterable[str]) -> bool:

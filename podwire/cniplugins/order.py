@@ -9,7 +9,7 @@ ADD, with the state that a process killed after the step leaves behind:
 | step | action | after a crash |
 |---|---|---|
 | 1 | validate the configuration, the namespace, the IPAM plugin* | nothing was done |
-| 2 | lock the attachment; reuse* or release an earlier record | nothing, or as in DEL |
+| 2 | lock the attachment; reuse* or release an earlier record, or what the owner tags name* | nothing, or as in DEL |
 | 3 | `prepare`: complete the record; changes nothing | nothing was done |
 | 4 | write the record | a record that names nothing that exists: DEL and GC remove it |
 | 5 | IPAM ADD* | leased addresses: the record's configuration and ids release them |
@@ -18,14 +18,17 @@ ADD, with the state that a process killed after the step leaves behind:
 
 An error in steps 5 to 7 releases the record before the error is returned.
 
-DEL needs the record alone, neither the namespace nor `prevResult` nor the configuration:
+DEL needs the record alone, neither the namespace nor `prevResult` nor the configuration. Without a record that can be
+read it needs the ids alone, with which it finds the owner tags (`attachments.lost_record`):
 
 | step | action | after a crash |
 |---|---|---|
-| 1 | lock the attachment, read the record; without one, IPAM DEL* by the ids | nothing was done |
-| 2 | `detach`: nft elements, links | the next DEL finds the rest by the token |
+| 1 | lock the attachment, read the record | nothing was done |
+| 2 | `detach`: nft elements, links | the next DEL finds the rest by the owner tags |
 | 3 | IPAM DEL*, also if step 2 failed; last, so that nobody gets the address while it is still routed to the pod | |
-| 4 | remove the record, only if steps 2 and 3 succeeded | the next DEL has nothing to do |
+| 4 | remove the record, only if steps 2 and 3 succeeded; note the time | the next DEL has nothing to do |
+
+An ADD that was started before that time and gets the lock after it is refused: it hung, and no DEL would follow it.
 
 **Lease ownership.** A lease belongs to the pair of container id and interface name, not to the record. It is taken
 after the record is written and released before the record is removed, so a lease without a record is in nobody's hands.
@@ -38,13 +41,14 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from podwire.cniplugins import ipam_delegate
-from podwire.cniplugins.attachments import Attachments, Record, new_record, status_errors
-from podwire.cniplugins.garbage_collection import collect
+from podwire.cniplugins.attachments import Attachments, Damaged, Record, lost_record, new_record, status_errors
+from podwire.cniplugins.garbage_collection import collect, delete_orphan
 from podwire.cniplugins.pod_check import check_pod
 from podwire.cniplugins.pod_link import check_name
 from podwire.cniplugins.skeleton import Call, Plugin, changed_config, pod_namespace, require_previous, run_all
 from podwire.failpoints import declare, failpoint
 from podwire.linux.net.namespace_handle import NamespaceHandle
+from podwire.linux.values import Link
 from podwire.protocols.cni import results
 from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
@@ -108,7 +112,7 @@ class OrderedPlugin(Plugin):
     bridge_sets: tuple[str, ...] = ()
     """The same in the table `bridge podwire`."""
     tags_links = False
-    """Whether it makes tagged links on the host; GC deletes those without a record."""
+    """Whether it tags links on the host; GC calls `release_link` for those without a record."""
 
     def validate(self, call: Call) -> bool:
         """Raises CniError for an invalid configuration. Returns whether the configuration requests anything."""
@@ -123,8 +127,16 @@ class OrderedPlugin(Plugin):
         raise NotImplementedError
 
     def detach(self, call: Call, record: Record) -> None:
-        """Undoes `attach`, or any part of it; succeeds if there is nothing to undo."""
+        """Undoes `attach`, or any part of it; succeeds if there is nothing to undo.
+
+        The record may be lost (`Record.is_lost`): then it has no state to restore, its configuration and result are
+        those of the call, and nothing may be left out because of them.
+        """
         raise NotImplementedError
+
+    def release_link(self, call: Call, link: Link) -> None:
+        """GC: releases a link of the host that has an owner tag and no record."""
+        delete_orphan(call, link)
 
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
         """Whether a repeated ADD can return the recorded result; False releases the record and begins again."""
@@ -145,7 +157,7 @@ class OrderedPlugin(Plugin):
         inode = pod_namespace(call) if self.uses_namespace else 0
         attachments = Attachments(call.config, self.name)
         with attachments.lock(call), Ends(call.invocation.netns) as ends:
-            earlier = attachments.read(call)
+            earlier = _read_for_add(call, attachments)
             if earlier is not None:
                 if earlier.inode == inode and earlier.result is not None and self.is_attached(call, ends, earlier):
                     _check_same_config(call, earlier)
@@ -154,7 +166,11 @@ class OrderedPlugin(Plugin):
             if not requested:
                 return previous
             if not self.chained:
-                check_name(ends.pod, call.invocation.ifname)
+                try:
+                    check_name(ends.pod, call.invocation.ifname)
+                except CniError:  # of an attachment whose record is lost, or not ours
+                    self.release(call, lost_record(call), attachments)
+                    check_name(ends.pod, call.invocation.ifname)
             record = self.prepare(call, ends, new_record(call, inode), previous)
             attachments.write(record)
             with ExitStack() as undo:
@@ -207,11 +223,8 @@ class OrderedPlugin(Plugin):
     def delete(self, call: Call) -> None:
         attachments = Attachments(call.config, self.name)
         with attachments.lock(call):
-            record = attachments.read(call)
-            if record is not None:
-                self.release(call, record, attachments)
-            else:
-                self._release_addresses(call)
+            self.release(call, attachments.find(call) or lost_record(call), attachments)
+            attachments.note_deletion(call)
 
     def check(self, call: Call) -> None:
         previous = self._previous(call) if self.chained else require_previous(call)
@@ -219,8 +232,12 @@ class OrderedPlugin(Plugin):
             return
         if self.uses_namespace:
             pod_namespace(call)
-        record = Attachments(call.config, self.name).peek(call)
         who = f"{call.invocation.container_id} {call.invocation.ifname}"
+        try:
+            record = Attachments(call.config, self.name).read(call)
+        except Damaged as error:
+            message = f"{self.name} cannot read its record of {who}"
+            raise CniError(Code.NOT_AS_ADDED, message, f"{error}; DEL releases the attachment without it") from error
         if self.chained:
             if record is None:
                 raise CniError(Code.NOT_AS_ADDED, f"{self.name} has no record of {who}")
@@ -242,7 +259,7 @@ class OrderedPlugin(Plugin):
             lambda record, as_delete: self.release(as_delete, record, attachments),
             sets=self.sets,
             bridge_sets=self.bridge_sets,
-            links=self.tags_links,
+            release_link=self.release_link if self.tags_links else None,
         )
 
     def status(self, call: Call) -> None:
@@ -252,6 +269,15 @@ class OrderedPlugin(Plugin):
         with status_errors(attachments):
             self.check_usable(call)
         ipam_delegate.status(call)
+
+
+def _read_for_add(call: Call, attachments: Attachments) -> Record | None:
+    """Raises NewerFormat: an attachment of a newer podwire may be in use."""
+    try:
+        return attachments.read(call)
+    except Damaged as error:
+        call.warn(f"podwire cni: released by owner tags before ADD, without the attachment record {error}")
+        return lost_record(call)
 
 
 def _check_same_config(call: Call, earlier: Record) -> None:

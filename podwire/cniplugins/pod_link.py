@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from podwire.cniplugins import tags
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.skeleton import Call
 from podwire.linux import errors as linux
@@ -84,9 +85,15 @@ def pod_path(call: Call, record: Record) -> str | None:
     return None
 
 
-def find_tagged(network: KernelNetwork, record: Record) -> Link | None:
-    """Returns the link with the tag of a record, under any name."""
-    return next((link for link in network.links.list() if record.owns(link.alias)), None)
+def find_tagged(network: KernelNetwork, record: Record, kind: str | None = None) -> Link | None:
+    """Returns the link with the tag of a record, under any name; of this kind, else a borrowed device."""
+    for link in network.links.list():
+        if record.owns(link.alias):
+            tag = tags.parse(link.alias)
+            is_device = link.alias.startswith(tags.PREFIX + record.token) or (tag is not None and bool(tag.device))
+            if link.kind == kind if kind is not None else is_device:
+                return link
+    return None
 
 
 def write_ipv6(netns: str | None, link: str, **values: str) -> None:

@@ -6,17 +6,20 @@ A plugin that gets SIGTERM undoes first what it has begun.
 
 import gc
 import os
+import select
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from podwire.ipam.deletions import TICK
 from podwire.linux import errors as linux
 from podwire.linux.proc.namespaces import identity
+from podwire.linux.proc.processes import start_time
 from podwire.linux.proc.stopwatch import Stopwatch, step
 from podwire.protocols.cni import errors, results, versions
-from podwire.protocols.cni.config import PluginConfig, Valid, plugin_config, valid_attachments
+from podwire.protocols.cni.config import PluginConfig, Valid, check_paths, plugin_config, valid_attachments
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object, dumped
@@ -84,6 +87,8 @@ class Streams(NamedTuple):
     is_disconnected: Callable[[], bool] = bool
     """Whether the caller no longer waits for the answer."""
     limits: Limits = Limits()
+    started: Callable[[], int] = int
+    """When the caller's executable was started, in nanoseconds since the boot; 0 if that is unknown."""
 
 
 class Call(NamedTuple):
@@ -97,6 +102,9 @@ class Call(NamedTuple):
     netfilter: "Netfilter | None" = None
     is_disconnected: Callable[[], bool] = bool
     limits: Limits = Limits()
+    started: Callable[[], int] = int
+    delegated: bool = False
+    """Whether a plugin of ours calls an IPAM plugin in its own process, under the lock of its attachment."""
     also_valid: Callable[[], Valid] = frozenset
     """GC of an IPAM plugin: attachments to keep besides the valid ones: the calling plugin has their records."""
 
@@ -137,8 +145,17 @@ def main(name: str) -> NoReturn:
         pass  # a closed standard stream would otherwise become one of our descriptors, and be written to
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _terminate)
+    parent = os.getppid()
+    streams = Streams(
+        os.environ,
+        _read_stdin,
+        _write_stdout,
+        _write_stderr,
+        is_disconnected=lambda: _is_abandoned(parent),
+        started=lambda: started_at(os.getpid()),
+    )
     try:
-        code = answer(name, Streams(os.environ, _read_stdin, _write_stdout, _write_stderr))
+        code = answer(name, streams)
     except OSError:
         code = 1  # the caller does not read the answer
     os._exit(code)
@@ -148,6 +165,34 @@ def _terminate(number: int, _frame: object) -> None:
     for stop_signal in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(stop_signal, signal.SIG_IGN)  # the undo must not be interrupted
     raise _Terminated(f"stopped by {signal.Signals(number).name}")
+
+
+def _is_abandoned(parent: int) -> bool:
+    """Whether the runtime has ended, or has closed the pipe for the answer."""
+    poll = select.poll()
+    poll.register(1, 0)  # POLLERR and POLLHUP are always reported
+    return os.getppid() != parent or bool(poll.poll(0))
+
+
+def started_at(pid: int) -> int:
+    """Returns when a process was started, in nanoseconds since the boot; 0 if it has ended."""
+    try:
+        return start_time(pid) * TICK
+    except linux.NoSuchProcess:
+        return 0
+
+
+def check_late(call: Call, is_deleted: Callable[[int], bool]) -> None:
+    """Raises CniError for an ADD that nobody waits for, or whose DEL is done; called under the lock of its DEL.
+
+    `is_deleted` says whether a DEL ended after a time.
+    """
+    if call.is_disconnected():
+        raise CniError(Code.TRY_AGAIN_LATER, "caller disconnected")  # its DEL may already be done
+    started = 0 if call.delegated else call.started()
+    if started and is_deleted(started):
+        who = f"{call.invocation.container_id} {call.invocation.ifname}"
+        raise CniError(Code.UNKNOWN_CONTAINER, f"{who} was deleted while this ADD waited")
 
 
 def answer(name: str, streams: Streams) -> int:
@@ -175,7 +220,10 @@ def answer(name: str, streams: Streams) -> int:
             streams.netfilter,
             streams.is_disconnected,
             streams.limits,
+            streams.started,
         )
+        if request.command != "DEL":
+            check_paths(config, request)
         if request.command == "ADD":
             streams.write(dumped(results.encode(plugin.add(call), version)))
         elif request.command == "GC":

@@ -11,7 +11,10 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.proc.stopwatch import step
 from podwire.linux.values import Link
+from podwire.protocols.cni import results
 from podwire.protocols.cni.errors import CniError, Code
+from podwire.protocols.cni.verbs import is_ifname
+from podwire.protocols.cni.versions import LATEST
 
 FORWARDING = {4: "net.ipv4.ip_forward", 6: "net.ipv6.conf.all.forwarding"}
 _POLL = 0.001
@@ -39,12 +42,25 @@ def wait_until_up(host: KernelNetwork, name: str, seconds: float) -> Link:
 
 
 def find_host_end(host: KernelNetwork, record: Record) -> Link | None:
-    """Returns the link that a record names, if it exists and has the record's tag."""
-    try:
-        link = host.links.get(record.link)
-    except linux.NoSuchLink:
-        return None
-    return link if record.owns(link.alias) else None
+    """Returns the link that a record names, if it exists and has the record's tag.
+
+    The name follows from the ids. Links of podwire 0.1.0 have other names, which are in the result of ADD.
+    """
+    names = [record.link]
+    if record.is_lost and record.result is not None:
+        names += [name for name in host_interfaces(record) if name != record.link]
+    for name in names:
+        with suppress(linux.NoSuchLink):
+            link = host.links.get(name)
+            if record.owns(link.alias):
+                return link
+    return None
+
+
+def host_interfaces(record: Record) -> list[str]:
+    """Returns the names of the host's links in the result of ADD."""
+    made = results.decode(record.result, LATEST) if record.result else results.Result()
+    return [interface.name for interface in made.interfaces if not interface.sandbox and is_ifname(interface.name)]
 
 
 def delete_host_end(record: Record, defer: DeferWork) -> None:

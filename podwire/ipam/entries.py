@@ -12,6 +12,7 @@ the name exists. So an entry is never torn, an address never has two owners, and
 The reference plugin host-local follows the first one, and finds in the third what it would have written itself.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -156,13 +157,16 @@ class Entries:
         self._replace(name, owner.file)
 
     def remove(self, name: str) -> None:
-        with suppress(FileNotFoundError):
+        try:
             os.unlink(self.path(name))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENAMETOOLONG):
+                raise
 
     def has_mirror(self, owner: Owner) -> bool:
         try:
             return os.lstat(self.path(owner.file)).st_size > 0
-        except FileNotFoundError:
+        except OSError:  # it does not exist; or its name is too long, so that it cannot
             return False
 
     def put_mirror(self, owner: Owner) -> None:

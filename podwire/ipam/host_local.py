@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from podwire.ipam.entries import Owner
-from podwire.ipam.leases import Leases
+from podwire.ipam.leases import CheckLate, Leases
 from podwire.ipam.ranges import RangeSet, find_range, parse_sets
 from podwire.protocols.cni import args
 from podwire.protocols.cni.config import PluginConfig, Valid
@@ -76,12 +76,14 @@ def _requested_addresses(config: PluginConfig, invocation: Invocation) -> tuple[
     return tuple(address(text.partition("/")[0], "ips") for text in texts)
 
 
-def add(config: PluginConfig, invocation: Invocation, warn: Warn = _ignore) -> Result:
-    """Leases addresses to the attachment, or returns those that it has."""
+def add(
+    config: PluginConfig, invocation: Invocation, warn: Warn = _ignore, check_late: CheckLate = lambda _is_deleted: None
+) -> Result:
+    """Leases addresses to the attachment, or returns those that it has. `check_late` is called under the lock."""
     request = parse_request(config, invocation)
     dns = _parse_resolv_conf(request.resolv_conf) if request.resolv_conf else DNS()
     owner = Owner(invocation.container_id, invocation.ifname)
-    leased = leases(config, warn).take(owner, request.sets, request.addresses, invocation.netns)
+    leased = leases(config, warn).take(owner, request.sets, request.addresses, invocation.netns, check_late)
     ips = []
     for address_, ranges in zip(leased, request.sets, strict=True):
         part = find_range(ranges, address_)
@@ -90,9 +92,10 @@ def add(config: PluginConfig, invocation: Invocation, warn: Warn = _ignore) -> R
     return Result(ips=tuple(ips), routes=request.routes, dns=dns)
 
 
-def delete(config: PluginConfig, invocation: Invocation, warn: Warn = _ignore) -> None:
+def delete(config: PluginConfig, invocation: Invocation, warn: Warn = _ignore, *, note: bool = False) -> None:
     """Releases by the ids and the directory alone: the ranges of the configuration may have changed since ADD."""
-    leases(config, warn).release(Owner(invocation.container_id, invocation.ifname))
+    owner = Owner(invocation.container_id, invocation.ifname)
+    leases(config, warn).release(owner, note=note)
 
 
 def check(config: PluginConfig, invocation: Invocation) -> None:

@@ -24,12 +24,13 @@ from typing import NamedTuple
 from podwire.durable.files import fsync_directory, why_unwritable
 from podwire.failpoints import declare, failpoint
 from podwire.ipam import ranges
+from podwire.ipam.deletions import Deletions
 from podwire.ipam.entries import Entries, Lease, Owner, is_address
 from podwire.ipam.ranges import RangeSet
 from podwire.linux import errors as linux
 from podwire.linux.fs.trust import check_once
 from podwire.linux.proc.namespaces import identity
-from podwire.protocols.cni.config import Valid
+from podwire.protocols.cni.config import LONGEST_FILE_NAME, Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Address, address
 
@@ -39,6 +40,12 @@ _PROBES = 64
 """Addresses that are probed one by one, before all entries are read at once."""
 _NAMELESS = "nameless"
 """Noted when there are files of the reference plugin without an interface."""
+
+DELETIONS = "last_reserved_ip.deletions"
+"""A name that the reference plugin does not take for an address."""
+
+CheckLate = Callable[[Callable[[int], bool]], None]
+"""Raises for an ADD that comes too late. It is handed a function that says whether a DEL ended after a time."""
 
 NAMED = declare("ipam.named", "the owner's entry is written, its addresses are not taken yet")
 TAKEN = declare("ipam.taken", "the owner's addresses are taken, the caller has no answer")
@@ -90,7 +97,12 @@ class Leases:
         self._boot = boot or boot_id()
 
     def take(
-        self, owner: Owner, sets: Sequence[RangeSet], requested: Sequence[Address] = (), netns: str = ""
+        self,
+        owner: Owner,
+        sets: Sequence[RangeSet],
+        requested: Sequence[Address] = (),
+        netns: str = "",
+        check_late: CheckLate = lambda _is_deleted: None,
     ) -> tuple[Address, ...]:
         """Leases one address of each set; returns the owner's present ones if they fit. Idempotent.
 
@@ -100,6 +112,7 @@ class Leases:
         check_once(self._entries.directory)
         os.makedirs(self._entries.directory, mode=0o755, exist_ok=True)
         with self._entries.lock(self._lock_seconds):
+            check_late(partial(self._is_deleted, owner, netns))
             note = self._inspect()
             had = self._of(owner)
             if had is not None and not (_fits(had, sets, requested) and self._are_free_for(owner, had)):
@@ -116,15 +129,30 @@ class Leases:
             fsync_directory(self._entries.directory)
         return chosen
 
-    def release(self, owner: Owner) -> tuple[Address, ...]:
-        """Releases the owner's addresses; returns them. Idempotent.
+    def _is_deleted(self, owner: Owner, netns: str, since: int) -> bool:
+        """Whether the owner's DEL ended after a time; or before, if its namespace ended, too.
+
+        The second is of an ADD whose calling plugin hung, and calls us after its DEL.
+        """
+        deletions = Deletions(self._entries.path(DELETIONS))
+        return deletions.is_noted(owner.entry, since) or (
+            bool(netns) and not os.path.exists(netns) and deletions.is_noted(owner.entry)
+        )
+
+    def release(self, owner: Owner, *, note: bool = False) -> tuple[Address, ...]:
+        """Releases the owner's addresses; returns them. Idempotent. With `note`, an ADD that was started before fails.
 
         The directory is fsynced only for a lease without a namespace: any other one that a power failure brings back
         is released by the first inspection after the boot.
         """
+        if note and len(os.path.basename(self._entries.directory)) <= LONGEST_FILE_NAME:
+            check_once(self._entries.directory)  # made before the first ADD, too: it may be the one that hangs
+            os.makedirs(self._entries.directory, mode=0o755, exist_ok=True)
         if not os.path.isdir(self._entries.directory):
             return ()
         with self._entries.lock(self._lock_seconds):
+            if note:
+                Deletions(self._entries.path(DELETIONS)).note(owner.entry)
             lease = self._entries.lease(owner)
             had = None if lease is None else lease.addresses
             if had is None:

@@ -43,6 +43,8 @@ class Link(NamedTuple):
     """Length of the transmit queue (txqueuelen)."""
     xdp: bool = False
     """Whether an XDP program is attached."""
+    group: int = 0
+    """A number that nft matches as `iifgroup`."""
 
 
 class Veth(NamedTuple):
@@ -58,6 +60,7 @@ class Veth(NamedTuple):
     alias: str = ""
     master: int = 0
     up: bool = False
+    group: int = 0
 
 
 class Bridge(NamedTuple):

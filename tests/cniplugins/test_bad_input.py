@@ -40,6 +40,11 @@ TABLE = {
         "a MAC address that is none": ({"CNI_ARGS": "MAC=zz"}, {}, 7),
         "an address that is none": ({"CNI_ARGS": "IP=10.88.0"}, {}, 7),
         "GC without a path": ({"CNI_COMMAND": "GC", "CNI_PATH": ""}, {}, 4),
+        "a relative path": ({"CNI_PATH": "/nowhere:bin"}, {}, 4),
+        "the working directory as a path": ({"CNI_PATH": "."}, {}, 4),
+        "a relative path for CHECK": ({"CNI_COMMAND": "CHECK", "CNI_PATH": "bin"}, {}, 4),
+        "a relative path for GC": ({"CNI_COMMAND": "GC", "CNI_PATH": "bin"}, {}, 4),
+        "a container id too long": ({"CNI_CONTAINERID": "a" * 201}, {}, 4),
     },
     "namespace": {
         "a path that is not there": ({"CNI_NETNS": "/nowhere"}, {}, 8),
@@ -62,6 +67,10 @@ TABLE = {
         "no name": ({}, {"name": None}, 7),
         "a name that leads out": ({}, {"name": "../x"}, 7),
         "a name that is not a string": ({}, {"name": 5}, 6),
+        "a network's name too long": ({}, {"name": "n" * 190}, 7),
+        "a directory too long": ({}, {"dataDir": "/x" * 3000}, 7),
+        "a part of a directory too long": ({}, {"dataDir": f"/{'x' * 256}"}, 7),
+        "a directory with a null": ({}, {"dataDir": "/x\0y"}, 7),
         "CHECK before its time": ({"CNI_COMMAND": "CHECK"}, {"cniVersion": "0.3.1"}, 1),
         "GC before its time": ({"CNI_COMMAND": "GC"}, {"cniVersion": "1.0.0"}, 1),
         "STATUS before its time": ({"CNI_COMMAND": "STATUS"}, {"cniVersion": "1.0.0"}, 1),
@@ -105,6 +114,7 @@ TABLE = {
         "a resolv.conf that is not there": ({}, ipam(resolvConf="/nowhere"), 5),
         "an exclusion of everything": ({}, ipam(exclude=["10.0.0.0/8"]), 7),
         "a directory that is not a string": ({}, ipam(dataDir=5), 6),
+        "a directory too long": ({}, ipam(dataDir="/x" * 3000), 7),
         "a mirror that is no flag": ({}, ipam(mirrorHostLocal="yes"), 6),
     },
     "portmap": {
@@ -166,3 +176,52 @@ def test_invalid_input_is_an_error_and_changes_nothing(host, what):
     with KernelNetwork(host.namespaces.path("a")) as there:
         assert [link.name for link in there.links.list()] == ["lo"]
     assert host.left() == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "env"),
+    [
+        ({"name": "n" * 190}, {}),
+        ({"name": "n" * 300}, {}),
+        ({}, {"CNI_CONTAINERID": "c" * 300}),
+        ({"name": "n" * 170}, {"CNI_CONTAINERID": "c" * 139, "CNI_IFNAME": "i" * 15}),
+        ({}, {"CNI_PATH": "bin:."}),
+    ],
+    ids=["a long name", "a name that no file can have", "a long id", "ids too long together", "a relative path"],
+)
+@pytest.mark.parametrize("plugin", ["bridge", "portmap", "bandwidth", "host-local"])
+def test_del_succeeds_with_names_that_add_refuses(host, plugin, keys, env):
+    config = host.config(plugin, "10.88.0.0/24") | keys
+    host.call("DEL", "a", config, "", **env)
+    assert host.left() == {}
+
+
+def test_the_longest_names_can_be_attached_and_are_told_apart(host):
+    config = host.bridge(name="n" * 170, ipMasq=True)
+    host.leases = host.root / "ipam" / config["name"]
+    ids = ["c" * 67 + last for last in "ab"]
+    netns = host.pod("a"), host.pod("b")
+    for id_, path in zip(ids, netns, strict=True):
+        host.add(id_, config, CNI_NETNS=path, CNI_IFNAME="i" * 15)
+    for path in host.records.glob("bridge/*"):
+        path.unlink()
+    host.delete(ids[0], config, "", CNI_IFNAME="i" * 15)
+    left = host.left()
+    assert (len(left["links"]), len(left["elements"])) == (1, 1)
+    host.delete(ids[1], config, "", CNI_IFNAME="i" * 15)
+    assert host.left() == {}
+
+
+def test_program_of_the_working_directory_is_never_run(host, tmp_path, refused, monkeypatch):
+    host.pod("a")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "mine").write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
+    (programs / "mine").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    config = host.bridge(ipam={"type": "mine"})
+    with refused(4, "CNI_PATH 'bin' must be an absolute path"):
+        host.add("a", config, CNI_PATH="bin")
+    with refused(7, "mine is not in CNI_PATH"):
+        host.delete("a", config, CNI_PATH="bin")
+    assert not (tmp_path / "was-run").exists()

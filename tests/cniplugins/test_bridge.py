@@ -176,13 +176,13 @@ def test_del_does_not_touch_a_foreign_link_of_the_same_name(host):
     assert host.left() == {}
 
 
-def test_del_releases_addresses_without_a_record(host):
+def test_del_releases_everything_without_a_record(host):
     host.pod("a")
     host.add("a", host.bridge())
     for path in host.records.glob("*/*"):
         path.write_bytes(b"")
     host.delete("a", host.bridge())
-    assert set(host.left()) == {"links"}, "which goes with its namespace"
+    assert host.left() == {}
 
 
 def test_del_keeps_the_rules_of_an_address_that_another_pod_has(host):

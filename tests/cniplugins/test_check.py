@@ -116,8 +116,8 @@ def test_check_reports_a_damaged_record_and_keeps_it(host, pod, refused):
     for path in host.records.glob("*/net@a@eth0"):
         path.write_bytes(b"{")
     before = everything(host)
-    with refused(3, "not attached"):
+    with refused(101, "bridge cannot read its record"):
         host.check("a", config, result)
-    with refused(101, "portmap has no record"):
+    with refused(101, "portmap cannot read its record"):
         host.check("a", ports, result)
     assert everything(host) == before

@@ -258,14 +258,17 @@ def test_gc_is_delegated_to_a_foreign_ipam_plugin(host, refused, tmp_path):
     assert said[1][0] == "GC"
 
 
-def test_record_of_a_newer_version_is_an_error_and_is_not_touched(host, refused, attached):
-    config, _ = attached("a")
+def test_add_and_check_refuse_a_record_of_a_newer_version_and_del_releases_by_tags(host, refused, attached):
+    config, results = attached("a")
     [path] = host.records.glob("bridge/net@*")
     newer = json.dumps(json.loads(path.read_text()) | {"format": 99})
     path.write_text(newer)
-    for verb in ("ADD", "DEL"):
-        with refused(5, "written by a newer podwire"):
-            host.call(verb, "a", config)
     with refused(5, "written by a newer podwire"):
-        host.call("GC", "", config | valid(), "")
+        host.call("ADD", "a", config)
+    with refused(5, "written by a newer podwire"):
+        host.check("a", config, results["a"])
+    host.call("GC", "", config | valid("a"), "")
     assert path.read_text() == newer
+    host.delete("a", host.portmap(results["a"]))
+    host.delete("a", config)
+    assert host.left() == {}

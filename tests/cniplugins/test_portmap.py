@@ -111,9 +111,9 @@ def test_taken_port_is_an_error_with_its_owner(host, map_ports, refused, serving
     host.add("b", second)
 
 
-def test_port_without_an_owners_record_can_be_taken(host, map_ports):
+def test_port_of_an_attachment_without_any_record_can_be_taken(host, map_ports):
     map_ports("a", WEB)
-    for path in host.records.glob("portmap/*"):
+    for path in host.records.glob("*/net@a@*"):
         path.unlink()
     config = map_ports("b", WEB)
     host.check("b", config, config["prevResult"])

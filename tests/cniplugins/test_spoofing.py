@@ -112,9 +112,9 @@ def guarded(host):
     def make(how):
         host.pod("b")
         host.add("b", host.bridge(*DUAL))
-        host.pod("a")
+        host.pod("a")  # trusted, so that only the guard under test drops something
         keys = {"macspoofchk": how.mac, "ipspoofchk": how.ip}
-        result = host.add("a", host.bridge(*DUAL))
+        result = host.add("a", host.bridge(*DUAL, trustedPort=True))
         record = next(each for each in records(str(host.records / "bridge")) if each.container_id == "a")
         pod = Pod(record._replace(config=record.config | keys), result)
         add_guard(netfilter, pod.record, pod.mac, pod.addresses)
@@ -218,8 +218,8 @@ def test_nothing_is_guarded_without_a_request(host, guarded):
     pod, netfilter = guarded(Guard())
     check_guard(netfilter, pod.record, pod.mac, pod.addresses)
     remove_guard(netfilter, pod.record)
-    tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
-    assert "bridge podwire" not in tables
+    words = ["nft", "list", "table", "bridge", "podwire"]
+    assert "map guards" not in subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,20 @@ arrives there, and is redirected through an ifb of its own, whose token bucket d
 from contextlib import suppress
 from functools import partial
 
-from podwire.cniplugins.attachments import Record
+from podwire.cniplugins.attachments import Record, lost_record
 from podwire.cniplugins.bandwidth.settings import bucket, parse_settings
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_check import expect, expect_link
-from podwire.cniplugins.skeleton import Call, run_all
-from podwire.cniplugins.veth import delete_host_end
+from podwire.cniplugins.skeleton import Call, run_all, run_now
+from podwire.cniplugins.veth import delete_host_end, find_host_end, host_interfaces
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Bucket, Ifb, Link
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Interface, Result
+
+_IFB = "bwp"
 
 INGRESS = declare("cni.bandwidth-ingress", "traffic to the pod is limited, traffic from it is not")
 REDIRECT = declare("cni.bandwidth-ifb", "the pod's ifb exists, and nothing is redirected through it")
@@ -38,6 +40,8 @@ class Bandwidth(OrderedPlugin):
         settings = parse_settings(call.config)
         link = _host_end(ends, record.ifname, previous)
         if settings.egress and ends.host.traffic.hooked(link.ifindex):
+            self.detach(call, lost_record(call))  # of an ADD whose record is lost
+        if settings.egress and ends.host.traffic.hooked(link.ifindex):
             raise CniError(Code.IN_USE, f"{link.name} has an ingress qdisc of another program")
         before = {
             "name": link.name,
@@ -46,18 +50,18 @@ class Bandwidth(OrderedPlugin):
             "ingress": settings.ingress and bucket(settings.ingress, link.mtu),
             "egress": settings.egress and bucket(settings.egress, link.mtu),
         }
-        return record._replace(link=f"bwp{record.token[:12]}", before=before)
+        return record._replace(link=record.link_name(_IFB), before=before)
 
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
         host, index = ends.host, record.before["ifindex"]
         ingress, egress = _buckets(record)
         try:
             if ingress is not None:
-                host.traffic.shape(index, ingress)
+                _shape(host, index, ingress)
                 failpoint(INGRESS)
             if egress is None:
                 return given
-            host.links.add(Ifb(record.link, record.before["mtu"], record.alias, up=True))
+            _add_ifb(host, record)
             ifb = host.links.get(record.link)
             host.traffic.shape(ifb.ifindex, egress)
             failpoint(REDIRECT)
@@ -68,7 +72,11 @@ class Bandwidth(OrderedPlugin):
         return given._replace(interfaces=(*given.interfaces, Interface(ifb.name, ifb.mac, mtu=ifb.mtu)))
 
     def detach(self, call: Call, record: Record) -> None:
-        run_all(partial(_end_limits, record), partial(delete_host_end, record, call.defer))
+        if record.is_lost:
+            ifb = record._replace(link=record.link_name(_IFB), result=None)  # the result names the pod's veth
+            run_all(partial(_end_lost_limits, call, record, ifb), partial(delete_host_end, ifb, call.defer))
+        else:
+            run_all(partial(_end_limits, record), partial(delete_host_end, record, call.defer))
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         host, name, index = ends.host, record.before["name"], record.before["ifindex"]
@@ -81,6 +89,26 @@ class Bandwidth(OrderedPlugin):
             _expect_bucket(egress, host.traffic.shaped(ifb.ifindex), ifb.name)
             redirected = host.traffic.redirected(index) == ifb.ifindex
             expect(redirected, f"traffic from the pod is not redirected from {name} through {ifb.name}")
+
+
+def _add_ifb(host: KernelNetwork, record: Record) -> None:
+    """Adds the ifb, in place of one of an ADD whose record is lost."""
+    new = Ifb(record.link, record.before["mtu"], record.alias, up=True)
+    try:
+        host.links.add(new)
+    except linux.LinkExists:
+        delete_host_end(record, run_now)
+        host.links.add(new)
+
+
+def _shape(host: KernelNetwork, index: int, bucket: Bucket) -> None:
+    """Replaces a token bucket of ours, of an ADD whose record is lost."""
+    try:
+        host.traffic.shape(index, bucket)
+    except linux.QdiscExists:
+        with suppress(linux.NoSuchQdisc):
+            host.traffic.unshape(index)
+        host.traffic.shape(index, bucket)
 
 
 def _host_end(ends: Ends, ifname: str, previous: Result) -> Link:
@@ -116,6 +144,34 @@ def _end_limits(record: Record) -> None:
                 if ingress is not None:
                     host.traffic.unshape(record.before["ifindex"])
     failpoint(UNLIMITED)
+
+
+def _end_lost_limits(call: Call, record: Record, ifb_record: Record) -> None:
+    """Ends the limits on the host's ends of this attachment, by the owner tags of links and qdiscs."""
+    with KernelNetwork() as host:
+        ifb = find_host_end(host, ifb_record)
+        if ifb is None and not _is_requested(call):
+            return  # the DEL of a pod without limits
+        for name in host_interfaces(record):
+            with suppress(linux.NoSuchLink):
+                link = host.links.get(name)
+                if link.kind == "veth" and record.owns(link.alias):
+                    _end_limits_of(host, link, ifb)
+
+
+def _end_limits_of(host: KernelNetwork, link: Link, ifb: Link | None) -> None:
+    with suppress(linux.NoSuchQdisc):
+        if ifb is not None and host.traffic.redirected(link.ifindex) == ifb.ifindex:
+            host.traffic.unredirect(link.ifindex)
+    with suppress(linux.NoSuchQdisc):
+        host.traffic.unshape(link.ifindex)
+
+
+def _is_requested(call: Call) -> bool:
+    try:
+        return any(parse_settings(call.config))
+    except CniError:
+        return True  # DEL must not fail for a configuration that is broken
 
 
 def _expect_bucket(expected: Bucket, actual: Bucket | None, name: str) -> None:

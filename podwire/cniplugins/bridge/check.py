@@ -4,7 +4,7 @@ from ipaddress import ip_interface
 
 from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.bridge import spoofing
+from podwire.cniplugins.bridge import port_guard, spoofing
 from podwire.cniplugins.bridge.settings import Settings
 from podwire.cniplugins.netfilter import Netfilter
 from podwire.cniplugins.pod_check import expect, expect_link
@@ -22,7 +22,10 @@ def check_host(host: KernelNetwork, settings: Settings, record: Record, netfilte
     bridge = expect_link(host, settings.bridge)
     expect(bridge.kind == "bridge", f"{bridge.name} is not a bridge")
     expect(bridge.up, f"the bridge {bridge.name} is down")
-    _check_port(expect_link(host, record.link), bridge, settings, record, made)
+    port = expect_link(host, record.link)
+    _check_port(port, bridge, settings, record, made)
+    if port.group == port_guard.GROUP:
+        expect(port_guard.exists(netfilter), f"{port.name} is not guarded: the nft chain {port_guard.CHAIN} is missing")
     if settings.is_gateway:
         _check_gateways(host, bridge, made)
     if settings.ip_masq:

@@ -1,18 +1,17 @@
 """bridge: a veth pair between a pod and a bridge of the host.
 
-`attach`: 1. bridge and gateways.  2. The pair.  3. The spoofing guard.  4. Addresses and routes in the pod.
-5. Masquerading.  6. Wait until packets pass.
+`attach`: 1. Bridge, gateways, guard of ports.  2. The pair.  3. The spoofing guard.  4. Addresses and routes in the
+pod.  5. Masquerading.  6. Wait until packets pass.
 
 `detach`: masquerading, the pair, the guard, conntrack entries of the pod's addresses.
 """
 
-import os
 from contextlib import suppress
 from functools import partial
 
 from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.bridge import spoofing
+from podwire.cniplugins.bridge import port_guard, spoofing
 from podwire.cniplugins.bridge.check import check_host
 from podwire.cniplugins.bridge.links import add_gateways, check_kind, ensure_bridge
 from podwire.cniplugins.bridge.settings import make_plan, parse_settings
@@ -39,6 +38,7 @@ from podwire.protocols.cni.versions import LATEST
 
 _POD = 2
 """Index of the pod's interface in the result."""
+_VETH = "veth"
 
 BRIDGED = declare("cni.bridge-bridged", "the bridge has its gateways, the pod has no link")
 CONNECTED = declare("cni.bridge-connected", "the pod has its link, without addresses")
@@ -58,7 +58,7 @@ class Bridge(OrderedPlugin):
         return True
 
     def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
-        return record._replace(link=f"veth{os.urandom(4).hex()}")
+        return record._replace(link=record.link_name(_VETH))
 
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
         settings, netns = parse_settings(call.config, call.invocation), call.invocation.netns
@@ -67,6 +67,10 @@ class Bridge(OrderedPlugin):
 
         bridge = ensure_bridge(ends.host, settings)
         add_gateways(ends.host, bridge, settings, plan)
+        guarded = False
+        if not settings.trusted:
+            with open_netfilter(call) as netfilter:
+                guarded = port_guard.ensure_guard(netfilter, call.warn)
         failpoint(BRIDGED)
 
         veth = Veth(
@@ -78,6 +82,7 @@ class Bridge(OrderedPlugin):
             alias=record.alias,
             master=bridge.ifindex,
             up=True,
+            group=port_guard.GROUP if guarded else 0,
         )
         try:
             ends.host.links.add(veth)
@@ -110,6 +115,7 @@ class Bridge(OrderedPlugin):
         return Result(links, plan.ips, plan.routes, plan.dns)
 
     def detach(self, call: Call, record: Record) -> None:
+        record = record._replace(link=record.link or record.link_name(_VETH))
         with open_netfilter(call) as netfilter:
             run_all(
                 partial(_end_masquerade, netfilter, record),
@@ -142,7 +148,7 @@ class Bridge(OrderedPlugin):
 
 
 def _end_masquerade(netfilter: Netfilter, record: Record) -> None:
-    if taken(record.config, "ipMasq", bool, False):
+    if record.is_lost or taken(record.config, "ipMasq", bool, False):
         nat.remove(netfilter.elements, nat.MASQUERADE_SETS, record.owns)
     failpoint(UNMASQUERADED)
 

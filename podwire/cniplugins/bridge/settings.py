@@ -3,7 +3,7 @@
 from ipaddress import ip_interface, ip_network
 from typing import NamedTuple
 
-from podwire.cniplugins.bridge import spoofing
+from podwire.cniplugins.bridge import port_guard, spoofing
 from podwire.cniplugins.pod_link import check_mtu, mac_from_address, requested_mac
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
@@ -33,6 +33,8 @@ class Settings(NamedTuple):
     hairpin: bool = False
     promiscuous: bool = False
     isolated: bool = False
+    trusted: bool = False
+    """Whether a pod may be a DHCP server or a router for others; see `port_guard.py`."""
     dns: DNS = DNS()
     mac: str = ""
 
@@ -55,6 +57,7 @@ def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
         hairpin=taken(raw, "hairpinMode", bool, False),
         promiscuous=taken(raw, "promiscMode", bool, False),
         isolated=taken(raw, "portIsolation", bool, False),
+        trusted=port_guard.is_trusted(raw),
         dns=decode_dns(taken(raw, "dns", dict, {}), "dns."),
         mac=requested_mac(config, invocation),
     )

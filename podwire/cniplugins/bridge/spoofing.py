@@ -118,7 +118,7 @@ def add_guard(netfilter: Netfilter, record: Record, mac: str, addresses: Iterabl
 
 
 def remove_guard(netfilter: Netfilter, record: Record) -> None:
-    if parse_guard(record.config).mac:
+    if record.is_lost or parse_guard(record.config).mac:
         nat.remove(netfilter.elements.of("bridge"), SETS, record.owns)
         failpoint(UNGUARDED)
 

@@ -25,12 +25,12 @@ from functools import partial
 from importlib import import_module
 from struct import Struct, pack
 from threading import Thread
-from time import monotonic, sleep
+from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, sleep
 from typing import NamedTuple
 
 from podwire.cniplugins.daemon import wire
 from podwire.cniplugins.netfilter import Netfilter
-from podwire.cniplugins.skeleton import PLUGINS, Streams, answer, as_cni_error
+from podwire.cniplugins.skeleton import PLUGINS, Streams, answer, as_cni_error, started_at
 from podwire.failpoints import declare, failpoint
 from podwire.linux import syscalls
 from podwire.linux.proc.namespaces import identity, visit
@@ -134,6 +134,7 @@ class Daemon:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             connection.setsockopt(socket.SOL_SOCKET, option, pack("@ll", self._limits.receive, 0))
         descriptors: list[int] = []
+        accepted = clock_gettime_ns(CLOCK_BOOTTIME)
         try:
             request = self._receive(connection, descriptors)
             caller = CallerLocation(*descriptors)
@@ -144,7 +145,8 @@ class Daemon:
             connection.sendall(wire.BEGUN)
             failpoint(BEGUN)
             begun = monotonic()
-            if (uid := _peer_uid(connection)) not in (0, os.geteuid()):
+            pid, uid = _peer(connection)
+            if uid not in (0, os.geteuid()):
                 reply = _refusal(CniError(Code.BAD_ENVIRONMENT, f"only root may call the daemon, not user {uid}"))
             else:
                 stdout: list[bytes] = []
@@ -157,6 +159,7 @@ class Daemon:
                     self._defer,
                     self._netfilter if os.fstat(caller.network).st_ino == self._network else None,
                     partial(_is_disconnected, connection),
+                    started=partial(_started_at, pid, accepted),
                 )
                 try:
                     with visit(caller.network):
@@ -233,10 +236,16 @@ class Daemon:
             run()
 
 
-def _peer_uid(connection: socket.socket) -> int:
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """Returns the caller's pid, which is 0 in another pid namespace, and its uid."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    uid: int = _CREDENTIALS.unpack(credentials)[1]
-    return uid
+    pid, uid, _gid = _CREDENTIALS.unpack(credentials)
+    return pid, uid
+
+
+def _started_at(pid: int, accepted: int) -> int:
+    """Returns when a caller was started, in nanoseconds since the boot: before its connection was accepted."""
+    return min(started_at(pid) or accepted, accepted)
 
 
 def _stop_reading(connection: socket.socket) -> None:

@@ -155,7 +155,7 @@ class Firewall(OrderedPlugin):
     def detach(self, call: Call, record: Record) -> None:
         with open_netfilter(call) as netfilter:
             nat.remove(netfilter.elements, SETS, record.owns)
-            if looked_up(record.config, "ingressPolicy") == "isolated":
+            if record.is_lost or looked_up(record.config, "ingressPolicy") == "isolated":
                 failpoint(UNFORWARDED)
                 nat.remove(netfilter.elements.of("bridge"), ISOLATED_SETS, record.owns)
             other_firewalls.remove_rules(netfilter, partial(_is_used, netfilter))

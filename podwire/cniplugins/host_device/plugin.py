@@ -2,10 +2,12 @@
 
 The record has a full snapshot of the link (`podwire.linux.net.borrow`). The owner tag on the link says to which
 attachment it belongs, wherever it is and whatever its name is. So DEL finds it in the pod; or on the host, if the
-namespace has ended and the kernel has returned it, or if a process was killed half-way.
+namespace has ended and the kernel has returned it, or if a process was killed half-way. The tag also has the device's
+own name, and whether it was up: these are restored without the record, too.
 """
 
-from podwire.cniplugins.attachments import TAG_PREFIX, Attachments, Record
+from podwire.cniplugins import tags
+from podwire.cniplugins.attachments import Attachments, Record
 from podwire.cniplugins.host_device.settings import Settings, parse_settings, select_link
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_check import expect
@@ -27,11 +29,13 @@ CONNECTED = declare("cni.host-device-connected", "the pod has the device, withou
 MOVED = declare("cni.host-device-moved", "DEL: the device is on the host under its own name, with its owner's tag")
 _POD = 0
 """Index of the pod's interface in the result."""
+_NO_SNAPSHOT = "the record with its snapshot is lost"
 
 
 class HostDevice(OrderedPlugin):
     name = "host-device"
     points = declare_steps(name)
+    tags_links = True
 
     def validate(self, call: Call) -> bool:
         parse_settings(call.config)
@@ -39,15 +43,16 @@ class HostDevice(OrderedPlugin):
 
     def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
         device = _find_device(ends.host, parse_settings(call.config))
-        if device.alias.startswith(TAG_PREFIX):
-            raise CniError(Code.IN_USE, f"device: {device.name} belongs to {device.alias.partition(' ')[2]}")
+        if device.alias.startswith(tags.PREFIX):
+            raise CniError(Code.IN_USE, f"device: {device.name} belongs to {device.alias.split(' ')[1]}")
         snapshot = borrow.snapshot_link(ends.host, device.ifindex)
         return record._replace(link=device.name, before=borrow.encode(snapshot))
 
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
         settings, netns = parse_settings(call.config), call.invocation.netns
-        index = ends.host.links.get(record.link).ifindex
-        ends.host.links.change(index, alias=record.alias)
+        device = ends.host.links.get(record.link)
+        index = device.ifindex
+        ends.host.links.change(index, alias=f"{record.alias} {device.name} {'up' if device.up else 'down'}")
         failpoint(TAGGED)
         try:
             borrow.lend_link(ends.host, index, ends.pod, Attributes(name=record.ifname))
@@ -63,25 +68,27 @@ class HostDevice(OrderedPlugin):
 
     def detach(self, call: Call, record: Record) -> None:
         """Moves the device to the host, if it is in the pod, and restores it there."""
-        snapshot = read_snapshot(record)
         path = pod_path(call, record)
         with NamespaceHandle() as host:
             if path is not None:
                 with NamespaceHandle(path) as pod:
                     link = find_tagged(pod, record)
                     if link is not None:
-                        borrow.return_link(pod, link.ifindex, host, snapshot, f"home{record.token[:8]}")
+                        snapshot, spare = read_snapshot(record, link), record.link_name("home")
+                        borrow.return_link(pod, link.ifindex, host, snapshot, spare)
             failpoint(MOVED)
             link = find_tagged(host, record)
-            if link is None:
-                return
-            try:
-                borrow.rename_back(host, link.ifindex, snapshot)
-            except linux.LinkExists as error:
-                taken = f"{snapshot.name}: another link has this name, so the device is called {link.name}"
-                raise CniError(Code.IN_USE, taken, "rename the other link, then repeat DEL") from error
-            for message in borrow.restore_link(host, link.ifindex, snapshot):
-                call.warn(f"podwire host-device: {snapshot.name} was not restored completely: {message}")
+            if link is not None:
+                _restore(call, host, link, read_snapshot(record, link))
+                if record.is_lost:
+                    call.warn(f"podwire host-device: {link.name} has its name again, and nothing else: {_NO_SNAPSHOT}")
+
+    def release_link(self, call: Call, link: Link) -> None:
+        """A device that is on the host again, because its pod's namespace has ended."""
+        parsed = tags.parse(link.alias)
+        if parsed is not None and parsed.device:
+            with NamespaceHandle() as host:
+                _restore(call, host, link, _snapshot_of_tag(link))
 
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
         link = find_tagged(ends.pod, record)
@@ -97,12 +104,30 @@ class HostDevice(OrderedPlugin):
                 _find_device(host, parse_settings(call.config))
 
 
-def read_snapshot(record: Record) -> LinkSnapshot:
+def _restore(call: Call, host: NamespaceHandle, link: Link, snapshot: LinkSnapshot) -> None:
+    try:
+        borrow.rename_back(host, link.ifindex, snapshot)
+    except linux.LinkExists as error:
+        taken = f"{snapshot.name}: another link has this name, so the device is called {link.name}"
+        raise CniError(Code.IN_USE, taken, "rename the other link, then repeat DEL") from error
+    for message in borrow.restore_link(host, link.ifindex, snapshot):
+        call.warn(f"podwire host-device: {snapshot.name} was not restored completely: {message}")
+
+
+def read_snapshot(record: Record, link: Link) -> LinkSnapshot:
     """Reads the snapshot of a record. Records of podwire 0.1.0 have alias and up alone: nothing else is restored."""
+    if record.is_lost:
+        return _snapshot_of_tag(link)
     if "name" in record.before:
         return borrow.decode(record.before)
     attributes = Attributes(alias=record.before["alias"], up=record.before["up"])
     return LinkSnapshot(record.link, attributes=attributes, exact_addresses=False)
+
+
+def _snapshot_of_tag(link: Link) -> LinkSnapshot:
+    parsed = tags.parse(link.alias)
+    name, up = (parsed.device or link.name, parsed.up) if parsed is not None else (link.name, False)
+    return LinkSnapshot(name, attributes=Attributes(alias="", up=up), exact_addresses=False)
 
 
 def _find_device(host: KernelNetwork, settings: Settings) -> Link:

@@ -4,7 +4,6 @@ It is made and tagged in the master's namespace, under a name that the record ha
 is killed in between leaves no link without a tag. Router advertisements are accepted, because the network is not ours.
 """
 
-import os
 from contextlib import suppress
 
 from podwire.cniplugins.attachments import Record
@@ -49,7 +48,7 @@ class Macvlan(OrderedPlugin):
         settings = parse_settings(call.config, call.invocation)
         master = find_master(_master_namespace(ends, settings), settings)
         check_mtu(settings.mtu, master.mtu, f", the MTU of {master.name}")
-        return record._replace(link=f"macv{os.urandom(4).hex()}")
+        return record._replace(link=record.link_name("macv"))
 
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
         settings, netns = parse_settings(call.config, call.invocation), call.invocation.netns
@@ -93,7 +92,7 @@ class Macvlan(OrderedPlugin):
                 _delete(pod, record)
 
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
-        link = find_tagged(ends.pod, record)
+        link = find_tagged(ends.pod, record, self.name)
         return link is not None and link.name == record.ifname
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
@@ -131,8 +130,8 @@ def find_master(network: KernelNetwork, settings: Settings) -> Link:
 
 
 def _delete(network: KernelNetwork, record: Record) -> None:
-    link = find_tagged(network, record)
-    if link is not None and link.kind == Macvlan.name:
+    link = find_tagged(network, record, Macvlan.name)
+    if link is not None:
         with suppress(linux.NoSuchLink):
             network.links.delete(link.ifindex)
 

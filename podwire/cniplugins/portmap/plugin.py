@@ -6,8 +6,9 @@ A host port belongs to the first pod that requests it, until its DEL. One whose 
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from ipaddress import ip_network
 
-from podwire.cniplugins import nat
+from podwire.cniplugins import nat, tags
 from podwire.cniplugins.attachments import Attachments, Record
 from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
@@ -42,13 +43,14 @@ class PortMap(OrderedPlugin):
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
         settings, pod = parse_settings(call.config), addresses(given)
         wanted = elements(settings, pod, record.comment)
-        rules = partial(nat.ruleset, [address.network for address in pod.values()])
+        subnets = [ip_network(address.network) for address in pod.values()]
+        rules = partial(nat.ruleset, subnets)
         with open_netfilter(call) as netfilter:
             try:
-                nat.put(netfilter.elements, wanted, rules)
+                nat.put(netfilter.elements, wanted, rules, subnets)
             except linux.ElementExists:
-                _check_conflicts(wanted, netfilter, Attachments(call.config, self.name))
-                nat.replace(netfilter.elements, wanted, rules)
+                _check_conflicts(wanted, netfilter, Attachments(call.config, self.name), record)
+                nat.replace(netfilter.elements, wanted, rules, subnets)
             if settings.snat and 4 in pod:
                 _route_localnet(ends.host, pod[4])
             # Clients that send to a UDP port all the time reach the pod from now on, too.
@@ -74,16 +76,18 @@ class PortMap(OrderedPlugin):
             nat.check_usable(netfilter.elements, nat.MASQUERADE_SETS[0], partial(nat.ruleset, ()))
 
 
-def _check_conflicts(wanted: Sequence[tuple[str, Element]], netfilter: Netfilter, attachments: Attachments) -> None:
-    """Raises CniError with the owner of a requested port. A port without a record has no owner."""
-    owners = {record.token: record for record in attachments.all()}
+def _check_conflicts(
+    wanted: Sequence[tuple[str, Element]], netfilter: Netfilter, attachments: Attachments, record: Record
+) -> None:
+    """Raises CniError with the owner of a requested port. The port of an attachment without any record has no owner."""
+    owners = attachments.attached()
     requested = {(name, element.key) for name, element in wanted if not name.startswith(nat.HAIRPIN)}
     sets = {name for name, _ in requested}
-    for name, listed in nat.list_tagged(sets, lambda _tag: True, netfilter.elements).items():
+    for name, listed in nat.list_tagged(sets, lambda tag: not record.owns(tag), netfilter.elements).items():
         for element in listed:
-            owner = owners.get(element.comment.partition(" ")[0])
-            if (name, element.key) in requested and owner is not None:
-                who, port = f"{owner.container_id} {owner.ifname}", describe_port(element.key)
+            tag = tags.parse(element.comment)
+            if (name, element.key) in requested and tag is not None and tag.owner in owners:
+                who, port = f"{tag.container} {tag.ifname}", describe_port(element.key)
                 raise CniError(Code.IN_USE, f"runtimeConfig.portMappings: host port {port} belongs to {who}")
 
 

@@ -4,7 +4,6 @@ In the pod the gateway is on the link, and also the pod's own network is behind 
 an address of the host's end, and the pod's address has a route to it.
 """
 
-import os
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_interface, ip_network
@@ -40,6 +39,7 @@ ADDRESSED = declare("cni.ptp-addressed", "both ends have addresses and routes, n
 UNMASQUERADED = declare("cni.ptp-unmasqueraded", "DEL: masquerading has ended, the link still exists")
 _POD = 1
 """Index of the pod's interface in the result."""
+_VETH = "veth"
 _HOST_SCOPE = 254
 _KERNEL = 2
 """Protocol number of routes that the kernel adds with addresses."""
@@ -56,7 +56,7 @@ class PointToPoint(OrderedPlugin):
         return True
 
     def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
-        return record._replace(link=f"veth{os.urandom(4).hex()}")
+        return record._replace(link=record.link_name(_VETH))
 
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
         settings, netns = parse_settings(call.config), call.invocation.netns
@@ -89,6 +89,7 @@ class PointToPoint(OrderedPlugin):
         return Result(links, ips, given.routes, settings.dns if settings.dns != DNS() else given.dns)
 
     def detach(self, call: Call, record: Record) -> None:
+        record = record._replace(link=record.link or record.link_name(_VETH))
         with open_netfilter(call) as netfilter:
             run_all(
                 partial(_end_masquerade, netfilter, record),
@@ -155,7 +156,7 @@ def _configure_pod(pod: KernelNetwork, netns: str, ifname: str, ips: tuple[IP, .
 
 
 def _end_masquerade(netfilter: Netfilter, record: Record) -> None:
-    if taken(record.config, "ipMasq", bool, False):
+    if record.is_lost or taken(record.config, "ipMasq", bool, False):
         nat.remove(netfilter.elements, nat.MASQUERADE_SETS, record.owns)
     failpoint(UNMASQUERADED)
 

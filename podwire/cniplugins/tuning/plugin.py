@@ -54,7 +54,10 @@ class Tuning(OrderedPlugin):
     def detach(self, call: Call, record: Record) -> None:
         """Restores what it can. A failure is a warning: the namespace ends soon, and DEL must not wait for a sysctl."""
         netns = pod_path(call, record)
-        if netns is None:
+        if record.is_lost and netns is not None and any(_settings(call)):
+            who = f"{record.container_id} {record.ifname}"
+            call.warn(f"podwire tuning: the settings of {who} are not restored: their record is lost")
+        if netns is None or record.is_lost:
             return
         sysctls = [partial(_restore_sysctl, netns, *item) for item in record.before["sysctl"].items()]
         try:

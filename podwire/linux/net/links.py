@@ -24,7 +24,7 @@ _SKIP_STATISTICS = 1 << 3
 
 _ADDRESS, _NAME, _MTU, _LINK, _MASTER, _OPERSTATE, _LINKINFO, _ALIAS = 1, 3, 4, 5, 10, 16, 18, 20
 _NETNS_FD, _EXT_MASK, _LINK_NETNSID, _PROTINFO, _QUEUE = 28, 29, 37, 12, 13
-_XDP, _XDP_ATTACHED = 43, 2
+_XDP, _XDP_ATTACHED, _GROUP = 43, 2, 27
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_DATA = 1, 2, 5
 _MACVLAN_MODE, _MACVLAN_QUEUE = 1, 7
 _PORT_HAIRPIN, _PORT_ISOLATED = 4, 33
@@ -194,6 +194,7 @@ def _new_veth(new: Veth) -> list[Request]:
     peer = _MESSAGE.pack(0, 0, new.peer_index, 0, 0)
     peer += text(_NAME, checked_name(new.peer)) + _common(new.mtu, new.peer_mac)
     parts = _common(new.mtu, new.mac) + (u32(_MASTER, new.master) if new.master else b"")
+    parts += u32(_GROUP, new.group) if new.group else b""
     held = _opened(new.peer_netns)
     if held:
         peer += u32(_NETNS_FD, held[0])
@@ -245,4 +246,5 @@ def parsed(body: bytes) -> Link:
         queue=wire.number(attrs.get(_QUEUE)),
         xdp=bool(wire.number(wire.attributes(attrs.get(_XDP, b"")).get(_XDP_ATTACHED))),
         mode=_MODE_NAMES.get(wire.number(own.get(_MACVLAN_MODE)), ""),
+        group=wire.number(attrs.get(_GROUP)),
     )

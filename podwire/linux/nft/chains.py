@@ -1,8 +1,10 @@
 """Base chains of all nft tables, and their rules, as far as podwire needs them."""
 
+import errno
 from struct import Struct
 from typing import NamedTuple
 
+from podwire.linux import errors
 from podwire.linux.net import wire
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.wire import Request, text
@@ -10,6 +12,7 @@ from podwire.linux.net.wire import Request, text
 FORWARD = 2
 """The hook that packets for others pass, in the families of IP."""
 _FAMILIES = {1: "inet", 2: "ip", 10: "ip6"}
+_ALL_FAMILIES = {**_FAMILIES, 7: "bridge"}
 _GET_CHAIN, _GET_RULE = (10 << 8 | number for number in (4, 7))
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _TABLE, _NAME, _HOOK, _POLICY, _NUMBER = 1, 3, 4, 5, 1
@@ -50,6 +53,17 @@ class KernelChains:
                 drops = _POLICY in attrs and wire.big(attrs[_POLICY]) == _DROP
                 found.append(Chain(family, wire.string(attrs[_TABLE]), wire.string(attrs[_NAME]), drops))
         return found
+
+    def exists(self, family: str, table: str, chain: str) -> bool:
+        """Whether a chain of any kind exists."""
+        number = next(number for number, name in _ALL_FAMILIES.items() if name == family)
+        body = _MESSAGE.pack(number, 0, 0) + text(_TABLE, table) + text(_NAME, chain)
+        names: errors.Names = {errno.ENOENT: errors.NoSuchTable}
+        try:
+            self._netlink.ask(Request(_GET_CHAIN, 0, body, f"read chain {family} {table} {chain}", names))
+        except errors.NoSuchTable:
+            return False
+        return True
 
     def rules(self, chain: Chain) -> list[Rule]:
         """Returns the rules in order; none if the chain no longer exists."""

@@ -184,6 +184,11 @@ def decision(words: str) -> bytes:
     return attribute(_VERDICT, code + (text(_CHAIN, chain) if chain else b""))
 
 
+def masquerade() -> Expression:
+    """To come from the host's own address; only in chains of nat."""
+    return _expression("masq")
+
+
 def reset() -> Expression:
     """Answer a TCP packet with a reset."""
     return _expression("reject", _u32(1, 1))

@@ -20,9 +20,10 @@ from podwire.linux.values import Path
 PREROUTING, INPUT, FORWARD, OUTPUT, POSTROUTING = range(5)
 """Hooks."""
 _INET, _SUBSYSTEM = 1, 10
-_NEW_TABLE, _GET_TABLE, _DELETE_TABLE, _NEW_CHAIN, _GET_CHAIN, _NEW_RULE, _GET_RULE, _DELETE_RULE, _NEW_SET = (
-    _SUBSYSTEM << 8 | number for number in (0, 1, 2, 3, 4, 6, 7, 8, 9)
+_NEW_TABLE, _GET_TABLE, _DELETE_TABLE, _NEW_CHAIN, _GET_CHAIN, _DELETE_CHAIN = (
+    _SUBSYSTEM << 8 | number for number in (0, 1, 2, 3, 4, 5)
 )
+_NEW_RULE, _GET_RULE, _DELETE_RULE, _NEW_SET = (_SUBSYSTEM << 8 | number for number in (6, 7, 8, 9))
 _BEGIN, _END, _APPEND = 0x10, 0x11, 0x800
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _HEAD, _EDGE = _MESSAGE.pack(_INET, 0, 0), _MESSAGE.pack(0, 0, _SUBSYSTEM)
@@ -147,6 +148,23 @@ class KernelTables:
         away = [(_DELETE_TABLE, REQUEST, _HEAD + text(_TABLE_NAME, table.name))] if instead else []
         self._transact([*away, *_messages(table)], f"put nft table {table.name}", {errno.EEXIST: errors.Refused})
 
+    def add_chains(self, table: str, chains: Sequence[Chain]) -> None:
+        """Adds chains to a table, or gives those that exist these rules. Raises NoSuchTable."""
+        messages = [message for chain in chains for message in _chain_messages(table, chain)]
+        self._transact(messages, f"add chains to nft table {table}", {errno.ENOENT: errors.NoSuchTable})
+
+    def chain_names(self, table: str) -> list[str]:
+        return [wire.string(attrs[_CHAIN_NAME]) for attrs in self._chains(table)]
+
+    def delete_chain(self, table: str, chain: str) -> bool:
+        """Deletes a chain with its rules; False if it does not exist, or a rule or an element leads to it."""
+        message = _DELETE_CHAIN, REQUEST, _HEAD + text(_CHAIN_TABLE, table) + text(_CHAIN_NAME, chain)
+        try:
+            self._transact([message], f"delete nft chain {table} {chain}", {errno.EBUSY: errors.Busy})
+        except (errors.Missing, errors.Busy):
+            return False
+        return True
+
     def delete(self, name: str) -> bool:
         """With all that is in it; False when there is none."""
         try:
@@ -174,12 +192,19 @@ def _messages(table: Table) -> list[Message]:
     messages = [(_NEW_TABLE, new, _HEAD + text(_TABLE_NAME, table.name))]
     messages += [(_NEW_SET, new, _HEAD + _new_set(table.name, *numbered)) for numbered in enumerate(table.sets, 1)]
     messages += [(_NEW_CHAIN, new, _HEAD + _new_chain(table.name, chain)) for chain in table.chains]
-    for chain in table.chains:
-        where = _HEAD + text(_RULE_TABLE, table.name) + text(_RULE_CHAIN, chain.name)
-        messages.append((_DELETE_RULE, REQUEST, where))
-        # appended, else each would go before the one told earlier
-        messages += [(_NEW_RULE, new | _APPEND, where + attribute(_RULE_EXPRESSIONS, rule)) for rule in chain.rules]
-    return messages
+    return messages + [message for chain in table.chains for message in _rule_messages(table.name, chain)]
+
+
+def _chain_messages(table: str, chain: Chain) -> list[Message]:
+    return [(_NEW_CHAIN, REQUEST | CREATE, _HEAD + _new_chain(table, chain)), *_rule_messages(table, chain)]
+
+
+def _rule_messages(table: str, chain: Chain) -> list[Message]:
+    where = _HEAD + text(_RULE_TABLE, table) + text(_RULE_CHAIN, chain.name)
+    # appended, else each would go before the one told earlier
+    new = REQUEST | CREATE | _APPEND
+    rules = [(_NEW_RULE, new, where + attribute(_RULE_EXPRESSIONS, rule)) for rule in chain.rules]
+    return [(_DELETE_RULE, REQUEST, where), *rules]
 
 
 def _new_chain(table: str, chain: Chain) -> bytes:

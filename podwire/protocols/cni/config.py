@@ -7,13 +7,17 @@ from podwire.protocols.cni import results, versions
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object, loaded_object, taken, taken_list
-from podwire.protocols.cni.verbs import is_id, is_ifname
+from podwire.protocols.cni.verbs import Invocation, is_id, is_ifname
 
 LONGEST_NAME = 170
 """Characters of a network's name: with a container id of 64 and an interface it makes the name of a file."""
+LONGEST_FILE_NAME = 255
+"""Bytes: names of network, container and interface, joined by two characters, are the name of a file."""
 MOST_PLUGINS = 100
 PREV_RESULT_SINCE = "0.4.0"
 """From here on DEL and CHECK are told the final result of ADD, too."""
+_LONGEST_PATH, _LONGEST_PART = 3500, 255
+"""Bytes of a path, to which names of files are added, and of its parts."""
 
 
 class NetworkList(NamedTuple):
@@ -90,6 +94,24 @@ def _short(name: str) -> str:
     if len(name) > LONGEST_NAME:
         raise CniError(Code.BAD_CONFIG, f"name: {name[:20]}… is longer than {LONGEST_NAME} characters")
     return name
+
+
+def check_paths(config: "PluginConfig", request: Invocation) -> None:
+    """Raises CniError for names that cannot be those of files. Not for DEL: an older podwire may have accepted them."""
+    _short(config.name)
+    longest = LONGEST_FILE_NAME - len(config.name) - len(request.ifname) - 2
+    if len(request.container_id) > longest:
+        given = f"{len(request.container_id)} characters"
+        raise CniError(Code.BAD_ENVIRONMENT, f"CNI_CONTAINERID: {given}, the limit on this network is {longest}")
+    ipam = taken(config.raw, "ipam", dict, {})
+    for where, raw in (("", config.raw), ("ipam.", ipam)):
+        path = taken(raw, "dataDir", str, "", where)
+        if len(path.encode()) > _LONGEST_PATH:
+            raise CniError(Code.BAD_CONFIG, f"{where}dataDir: {len(path)} characters, the limit is {_LONGEST_PATH}")
+        if any(len(part.encode()) > _LONGEST_PART for part in path.split("/")):
+            raise CniError(Code.BAD_CONFIG, f"{where}dataDir: a part has more than {_LONGEST_PART} bytes")
+        if "\0" in path:
+            raise CniError(Code.BAD_CONFIG, f"{where}dataDir: {path!r} must not contain a null character")
 
 
 def checked_type(kind: object, where: str) -> str:

@@ -25,7 +25,7 @@ VERBS = {
 }
 
 LONGEST_ID = 200
-"""Characters of a container id: with a network's name it makes the name of a file."""
+"""Characters of a container id."""
 _ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", re.ASCII)
 
 
@@ -72,10 +72,22 @@ def invocation(environment: Mapping[str, str]) -> Invocation:
     wrong = [f"{name} is missing" for name in needed if not environment.get(name)]
     if "CNI_CONTAINERID" in needed:
         wrong += _malformed(environment)
+    wrong += _relative_path(environment)
     if wrong:
         raise CniError(Code.BAD_ENVIRONMENT, f"bad environment for {command}: {'; '.join(wrong)}")
     names = ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS", "CNI_PATH")
-    return Invocation(command, *(environment.get(name, "") for name in names))
+    request = Invocation(command, *(environment.get(name, "") for name in names))
+    absolute = [entry for entry in request.path.split(":") if entry.startswith("/")]
+    return request._replace(path=":".join(absolute))
+
+
+def _relative_path(environment: Mapping[str, str]) -> list[str]:
+    """A program of the working directory must not be run as root. DEL must not fail, and ignores such entries."""
+    entries = [entry for entry in environment.get("CNI_PATH", "").split(":") if entry]
+    relative = [entry for entry in entries if not entry.startswith("/")]
+    if not relative or environment.get("CNI_COMMAND") == "DEL":
+        return []
+    return [f"CNI_PATH {', '.join(map(repr, relative))} must be an absolute path"]
 
 
 def _malformed(environment: Mapping[str, str]) -> list[str]:
@@ -85,7 +97,7 @@ def _malformed(environment: Mapping[str, str]) -> list[str]:
         wrong.append(
             f"CNI_CONTAINERID {id_!r} must be letters, digits, '_', '.' and '-', and begin with one of the first"
         )
-    if len(id_) > LONGEST_ID:
+    if len(id_) > LONGEST_ID and environment.get("CNI_COMMAND") != "DEL":  # which may be of an older podwire
         wrong.append(f"CNI_CONTAINERID is longer than {LONGEST_ID} characters")
     if ifname and not is_ifname(ifname):
         wrong.append(f"CNI_IFNAME {ifname!r} must be 1 to 15 bytes without '/', ':', '%' and spaces")
