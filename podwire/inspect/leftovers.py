@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from podwire.cluster.runtime import Options
+from podwire.cniplugins import nat
 from podwire.cniplugins.overview import attached
+from podwire.cniplugins.tags import shown_id
 from podwire.durable import append_log
 from podwire.inspect import claim_leftovers
 from podwire.inspect.leakcheck import Leftover, owner_of_element, owner_of_link
@@ -20,8 +22,11 @@ from podwire.linux.fs.mounts import mounted
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.nft.table import TABLE, KernelElements
 from podwire.linux.proc import processes
+from podwire.linux.proc.marked import find_marked, marked_environment
 from podwire.linux.proc.mount_namespaces import of_process
 from podwire.nriplugins.network.policy.program import TABLE as POLICIES
+from podwire.protocols.cni.caller import VARIABLE as CALLER
+from podwire.protocols.cni.caller import Caller
 from podwire.runtime.containers.pod_cgroups import owner_of_group
 from podwire.runtime.records import FILE
 from podwire.runtime.sandboxes.kernel import PREFIX as NETNS_PREFIX
@@ -37,7 +42,7 @@ def find_resources(options: Options, *, network: bool = True) -> set[Leftover]:
     namespace: then its links, nft elements and policy addresses belong to other clusters or runtimes.
     """
     searches: list[Callable[[Options], Iterator[Leftover]]] = [_namespaces, _mounts, _groups, _processes, _files]
-    searches += [_links, _elements, _policy_addresses] if network else []
+    searches += [_links, _elements, _chains, _policy_addresses] if network else []
     resources = {leftover for search in searches for leftover in search(options)}
     kubelet = options.prefix / "var/lib/kubelet"
     return resources | set(claim_leftovers.find_resources(options.state, options.run, kubelet, network=network))
@@ -46,7 +51,8 @@ def find_resources(options: Options, *, network: bool = True) -> set[Leftover]:
 def foreign_owners(options: Options) -> set[str]:
     """Returns the ids of living pods that other runtimes attached with our CNI plugins."""
     alive = {entry.container_id for entry in attached(str(options.state / "cni/attachments")) if entry.alive}
-    return {id_ for id_ in alive if not (options.run / "netns" / f"{NETNS_PREFIX}{id_}").exists()}
+    foreign = {id_ for id_ in alive if not (options.run / "netns" / f"{NETNS_PREFIX}{id_}").exists()}
+    return foreign | {shown_id(id_) for id_ in foreign}  # owner tags have the latter
 
 
 def owners(options: Options) -> set[str]:
@@ -85,7 +91,7 @@ def _groups(options: Options) -> Iterator[Leftover]:
 
 
 def _processes(options: Options) -> Iterator[Leftover]:
-    """Finds processes in cgroups of containers, and shims, which are in none.
+    """Finds processes in cgroups of containers, and shims and CNI plugins, which are in none.
 
     Shims have the same command line on every node; ours are those in our network namespace.
     """
@@ -93,6 +99,7 @@ def _processes(options: Options) -> Iterator[Leftover]:
     for group in _groups(options):
         for pid in cgroups.pids(group.name):
             yield Leftover("process", str(pid), group.owner)
+    yield from _plugin_processes(options)
     here = Path("/proc/thread-self/ns/net").stat().st_ino
     containers = f"{options.state}/runtime/containers/".encode()
     for path in Path("/proc").glob("[0-9]*"):
@@ -103,6 +110,21 @@ def _processes(options: Options) -> Iterator[Leftover]:
                 continue
             if of_process(int(path.name), "net") == here:
                 yield Leftover("shim", path.name, below.removeprefix(containers).decode().partition("/")[0])
+
+
+def _plugin_processes(options: Options) -> Iterator[Leftover]:
+    """Finds processes of CNI plugins by the mark of our runtime, which names the directory of its state."""
+    with contextlib.suppress(FileNotFoundError):
+        state = (options.state / "cni").stat()
+        mark = f"{state.st_dev}-{state.st_ino}"
+
+        def is_ours(environment: Mapping[str, str]) -> bool:
+            caller = Caller.parse(environment[CALLER])
+            return caller is not None and caller.state == mark
+
+        for pid in find_marked(CALLER, is_ours):
+            environment = marked_environment(pid, CALLER) or {}
+            yield Leftover("CNI plugin", str(pid), environment.get("CNI_CONTAINERID", ""))
 
 
 def _links(_options: Options) -> Iterator[Leftover]:
@@ -123,6 +145,13 @@ def _elements(_options: Options) -> Iterator[Leftover]:
         for comment in _COMMENT.findall(done.stdout):
             if (owner := owner_of_element(comment.decode())) is not None:
                 yield Leftover("nft element", comment.decode(), owner)
+
+
+def _chains(_options: Options) -> Iterator[Leftover]:
+    """Finds chains of subnets that no pod uses; they are removed with the last one."""
+    with contextlib.closing(KernelElements()) as table, contextlib.suppress(LinuxError):
+        for name in nat.unused_chains(table):
+            yield Leftover("nft chain", name, "")
 
 
 def _policy_addresses(options: Options) -> Iterator[Leftover]:

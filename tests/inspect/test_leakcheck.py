@@ -1,3 +1,5 @@
+import subprocess
+from ipaddress import ip_interface, ip_network
 from types import SimpleNamespace
 
 import pytest
@@ -7,13 +9,19 @@ from podwire.cluster.up import state
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.cluster.up.state import NodeRecord, State
+from podwire.cniplugins import nat
+from podwire.cniplugins.attachments import Record
+from podwire.cniplugins.tags import shown_id
 from podwire.inspect import cluster_leftovers, leftovers
 from podwire.inspect.leakcheck import Leftover, lasting, leaks, owner_of_element, owner_of_link, table
 from podwire.inspect.leftovers import find_resources, foreign_owners
 from podwire.linux import syscalls
 from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.table import KernelElements, KernelRuleset
 from podwire.linux.proc.namespaces import in_thread
-from podwire.linux.values import Veth
+from podwire.linux.values import Ifb, Veth
+from podwire.protocols.cni.caller import VARIABLE as CALLER
+from podwire.protocols.cni.caller import Caller
 from podwire.runtime.sandboxes.kernel import PREFIX as NETNS_PREFIX
 
 KNOWN = Leftover("netns", "/run/netns/podwire-a", "a")
@@ -101,3 +109,64 @@ def test_a_living_pod_of_another_runtime_is_a_known_owner(tmp_path, monkeypatch)
     (tmp_path / "run/netns").mkdir(parents=True)
     (tmp_path / f"run/netns/{NETNS_PREFIX}ours").touch()
     assert foreign_owners(Options(socket=tmp_path / "cri.sock", prefix=tmp_path)) == {"theirs"}
+
+
+def on_a_host(work):
+    def run():
+        syscalls.unshare(syscalls.NEWNET)
+        return work()
+
+    return in_thread(run)
+
+
+def test_chains_of_a_subnet_without_pods_are_leftovers(tmp_path):
+    def look():
+        KernelRuleset().apply(nat.ruleset([ip_network("10.88.0.0/24")]))
+        return find_resources(Options(socket=tmp_path / "cri.sock", prefix=tmp_path))
+
+    names = {"masquerade-10.88.0.0-24", "hairpin-10.88.0.0-24"}
+    assert {resource for resource in on_a_host(look) if resource.kind == "nft chain"} == {
+        Leftover("nft chain", name, "") for name in names
+    }
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["of this prefix", "of another prefix"])
+def test_plugin_processes_that_run_on_are_leftovers_of_their_prefix(tmp_path, ours):
+    options = Options(socket=tmp_path / "cri.sock", prefix=tmp_path)
+    (options.state / "cni").mkdir(parents=True)
+    state = (options.state / "cni").stat()
+    caller = Caller(1, 1, 1, f"{state.st_dev}-{state.st_ino}" if ours else "1-2")
+    environment = {CALLER: caller.encode(), "CNI_CONTAINERID": "lost", "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen(["sleep", "60"], env=environment) as plugin:
+        try:
+            found = [resource for resource in find_resources(options, network=False) if resource.kind == "CNI plugin"]
+        finally:
+            plugin.kill()
+    assert found == ([Leftover("CNI plugin", str(plugin.pid), "lost")] if ours else [])
+
+
+def test_leftovers_are_found_by_tags_when_all_records_are_lost(tmp_path):
+    """A veth, an ifb and an element of an attachment of which no file is left."""
+
+    def look():
+        record = Record("net", "lost", "eth0", "0123456789abcdef01234567")
+        with KernelNetwork() as network:
+            network.links.add(Veth("veth1", "peer1", alias=record.alias))
+            network.links.add(Ifb("bwp1", alias=record.alias))
+        KernelRuleset().apply(nat.ruleset([ip_network("10.88.0.0/24")]))
+        table = KernelElements()
+        table.add(*nat.jump(nat.MASQUERADE, ip_interface("10.88.0.2/24"), record.comment))
+        table.close()
+        return find_resources(Options(socket=tmp_path / "cri.sock", prefix=tmp_path))
+
+    assert {(resource.kind, resource.name) for resource in on_a_host(look) if resource.owner == "lost"} == {
+        ("link", "veth1"),
+        ("link", "bwp1"),
+        ("nft element", "0123456789abcdef01234567 lost eth0"),
+    }
+
+
+def test_owner_tags_of_long_ids_are_known_by_their_short_form(tmp_path, monkeypatch):
+    entries = [SimpleNamespace(container_id="x" * 100, alive=True)]
+    monkeypatch.setattr(leftovers, "attached", lambda _directory: entries)
+    assert foreign_owners(Options(socket=tmp_path / "cri.sock", prefix=tmp_path)) == {"x" * 100, shown_id("x" * 100)}
