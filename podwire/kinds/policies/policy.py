@@ -1,5 +1,6 @@
 """Policies and bindings, compiled from their stored form."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -116,6 +117,9 @@ def _validation(validation: Json, compiler: "Compiler") -> Validation:
     )
 
 
+IDENTIFIER = re.compile("[_a-zA-Z][_a-zA-Z0-9]*")
+
+
 class Compiler:
     """Compiles the expressions of one policy, whose variables later ones may use; over objects of which more may be
     known than that they are some."""
@@ -138,9 +142,13 @@ class Compiler:
             return f"compilation error: compilation failed: {error}"
 
     def define(self, name: str, text: str) -> str:
-        """Adds a variable; returns why it is invalid, if it is. Later expressions may use it all the same."""
+        """Adds a variable; returns why its expression is invalid, if it is. Later expressions may use it all the same,
+        unless no expression can: variables are fields of an object, and a field's name is an identifier."""
         expression = self.tried(text)
-        self.variables[name], self._types[name] = expression, DYN
+        self.variables[name] = expression
+        if not IDENTIFIER.fullmatch(name):
+            return expression.removeprefix("compilation error: ") if isinstance(expression, str) else ""
+        self._types[name] = DYN
         if isinstance(expression, str):
             return expression.removeprefix("compilation error: ")
         try:

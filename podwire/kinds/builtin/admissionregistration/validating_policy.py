@@ -1,12 +1,11 @@
 """ValidatingAdmissionPolicy: its form, and whether each of its expressions can be compiled."""
 
-import re
 from collections.abc import Sequence
 
 from podwire.kinds.builtin.admissionregistration.match_resources import match_resources
 from podwire.kinds.field_checks import Choice, Errors, Object, conditions, named
 from podwire.kinds.policies.expressions import cel_go_type
-from podwire.kinds.policies.policy import Compiler
+from podwire.kinds.policies.policy import IDENTIFIER, Compiler
 from podwire.objects import names
 from podwire.protocols.cel import CompileError, Unavailable
 from podwire.protocols.k8sapi.status import FieldError, duplicate, forbidden, invalid, required, too_many
@@ -16,7 +15,6 @@ MOST_ANNOTATIONS = 20
 LONGEST_VALUE = 5 * 1024
 _FAILURE_POLICIES = Choice(("Fail", "Ignore"))
 _REASONS = Choice(("Forbidden", "Invalid", "RequestEntityTooLarge"))
-_IDENTIFIER = re.compile("[_a-zA-Z][_a-zA-Z0-9]*")
 _RESERVED = frozenset({
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
     "loop", "package", "namespace", "return", "var", "void", "while",
@@ -38,7 +36,7 @@ def create(obj: Object) -> list[FieldError]:
         name, text = variable.get("name") or "", variable.get("expression") or ""
         if not name.strip():
             errors.append(required(f"{path}.name", "name is not specified"))
-        elif not _IDENTIFIER.fullmatch(name) or name in _RESERVED:
+        elif not IDENTIFIER.fullmatch(name) or name in _RESERVED:
             errors.append(invalid(f"{path}.name", name, "name is not a valid CEL identifier"))
         elif name in compiler.variables:
             errors.append(duplicate(f"{path}.name", name))

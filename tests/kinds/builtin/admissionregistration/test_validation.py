@@ -187,6 +187,15 @@ NOTHING = "Required value: validations or auditAnnotations must contain at least
             id="too many conditions",
         ),
         pytest.param(
+            policy(variables=[{"name": "a.b", "expression": "1"}, {"name": "\U0001f600", "expression": "(a+)+$"}]),
+            [
+                'spec.variables[0].name: Invalid value: "a.b": name is not a valid CEL identifier',
+                'spec.variables[1].name: Invalid value: "\U0001f600": name is not a valid CEL identifier',
+                'spec.variables[1].expression: Invalid value: "(a+)+$": compilation failed: ERROR',
+            ],
+            id="variables whose names are not identifiers",
+        ),
+        pytest.param(
             policy(variables=[{"name": "in", "expression": "1"}, {"name": "", "expression": ""}]),
             [
                 'spec.variables[0].name: Invalid value: "in": name is not a valid CEL identifier',
