@@ -71,21 +71,24 @@ add rule inet {table} postrouting ct status dnat ip saddr 127.0.0.0/8 masquerade
 # (route_localnet). Packets to such addresses must not come in from outside.
 
 
-def ruleset(subnets: Iterable[Network]) -> str:
-    """Returns all rules, with the chains of these subnets; applying it again changes nothing."""
+def ruleset(subnets: Iterable[Network], purposes: Sequence[str] = (MASQUERADE, HAIRPIN)) -> str:
+    """Returns all rules, with the chains of these subnets; applying it again changes nothing.
+
+    A caller has chains made only for the purposes that it uses: a chain without an element would be a leftover.
+    """
     parts = [_CHAINS.format(table=TABLE)]
     parts += [_FAMILY.format(table=TABLE, v=v, ip=ip) for v, ip in _IP.items()]
-    parts += [_subnet(subnet) for subnet in subnets]
+    parts += [_subnet(subnet, purpose) for subnet in subnets for purpose in purposes]
     return "".join([*parts, _chain(chain(HAIRPIN, None), ["masquerade"])])
 
 
-def _subnet(subnet: Network) -> str:
+def _subnet(subnet: Network, purpose: str) -> str:
     ip = _IP[subnet.version]
+    if purpose == HAIRPIN:
+        return _chain(chain(HAIRPIN, subnet), [f"{ip} saddr {subnet} masquerade"])
     casts = ", ".join(_MULTICAST[subnet.version])
     inside = [f"{ip} daddr {subnet} return", f"{ip} daddr {{ {casts} }} return", "masquerade"]
-    return _chain(chain(MASQUERADE, subnet), inside) + _chain(
-        chain(HAIRPIN, subnet), [f"{ip} saddr {subnet} masquerade"]
-    )
+    return _chain(chain(MASQUERADE, subnet), inside)
 
 
 def subnet_chains(elements: Iterable[tuple[str, Element]], subnets: Iterable[Network]) -> list[Chain]:
@@ -135,7 +138,7 @@ def masquerade(call: Call, record: Record, ips: Iterable[IP]) -> None:
     jumps = [jump(MASQUERADE, address, record.comment) for address in addresses]
     subnets = [ip_network(address.network) for address in addresses]
     with open_netfilter(call) as netfilter:
-        replace(netfilter.elements, jumps, partial(ruleset, subnets), subnets)
+        replace(netfilter.elements, jumps, partial(ruleset, subnets, (MASQUERADE,)), subnets)
 
 
 def check_masqueraded(netfilter: Netfilter, record: Record, ips: Iterable[IP]) -> None:

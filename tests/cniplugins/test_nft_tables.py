@@ -102,6 +102,15 @@ def test_chains_that_are_made_again_masquerade(host, serving, seen):
             assert chains() == set()
 
 
+def test_chains_are_made_only_for_what_a_pod_uses(host):
+    """Others would be leftovers while the pod lives."""
+    host.pod("a")
+    result = host.add("a", host.bridge("10.88.0.0/24", ipMasq=True))
+    assert (chains(), unused()) == ({"masquerade-10.88.0.0-24"}, [])
+    host.add("a", host.portmap(result, MAPPING))
+    assert (chains(), unused()) == ({"masquerade-10.88.0.0-24", "hairpin-10.88.0.0-24"}, [])
+
+
 def test_gc_removes_chains_that_nobody_uses(host):
     config = host.bridge("10.88.0.0/24", ipMasq=True)
     for id_ in "ab":

@@ -44,7 +44,7 @@ class PortMap(OrderedPlugin):
         settings, pod = parse_settings(call.config), addresses(given)
         wanted = elements(settings, pod, record.comment)
         subnets = [ip_network(address.network) for address in pod.values()]
-        rules = partial(nat.ruleset, subnets)
+        rules = partial(nat.ruleset, subnets, (nat.HAIRPIN,))
         with open_netfilter(call) as netfilter:
             try:
                 nat.put(netfilter.elements, wanted, rules, subnets)
