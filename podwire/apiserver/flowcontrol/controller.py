@@ -178,7 +178,7 @@ class FlowInformer:
         condition = {**reported, "lastTransitionTime": rfc3339(self._engine.clock.wall())}
 
         def change(old: Object) -> Object:
-            others = [met for met in (old.get("status") or {}).get("conditions") or [] if met["type"] != "Dangling"]
+            others = [met for met in (old.get("status") or {}).get("conditions") or [] if met.get("type") != "Dangling"]
             return {**old, "status": {**(old.get("status") or {}), "conditions": [*others, condition]}}
 
         write = Write(

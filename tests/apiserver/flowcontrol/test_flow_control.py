@@ -62,6 +62,19 @@ async def test_every_answer_names_its_flow_schema_and_priority_level(api):
         assert (reply.headers[FLOW_HEADER], reply.headers[LEVEL_HEADER]) == (schemas[schema], levels[level])
 
 
+async def test_a_condition_without_a_type_does_not_end_the_controller(api):
+    await api.made(SCHEMAS, {"metadata": {"name": "mine"}, "spec": {"priorityLevelConfiguration": {"name": "absent"}}})
+    patch = {"status": {"conditions": [{"status": "True"}]}}
+    reply = await api.patch(f"{SCHEMAS}/mine/status", patch)
+    assert reply.status == 200
+
+    async def is_reported() -> bool:
+        conditions = (await api.get(f"{SCHEMAS}/mine")).body["status"]["conditions"]
+        return any(condition.get("type") == "Dangling" for condition in conditions) and len(conditions) == 2
+
+    await eventually_async(is_reported, 20)
+
+
 async def test_a_schema_says_whether_its_priority_level_exists(api):
     async def dangling(name: str) -> str:
         conditions = (await api.get(f"{SCHEMAS}/{name}")).body["status"].get("conditions", [])
