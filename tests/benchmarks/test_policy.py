@@ -8,7 +8,7 @@ def test_a_pod_comes_to_a_node_that_knows_others_and_its_time_is_taken():
         cluster = policy.Cluster(node, 40, pods=200)
         assert cluster.admit(policy.pod(1000)) > 0
         assert cluster.content.locals.keys().isdisjoint({"pod-1000"})
-        assert cluster.kernel.content() == cluster.content.wanted().sets
+        assert cluster.kernel.content() == cluster.content.desired().sets
         cluster.close()
 
 

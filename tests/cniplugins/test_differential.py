@@ -90,7 +90,7 @@ def renamed(text, names):
 
 def lots(network):
     """Links with names that nobody chose."""
-    drawn = [link.name for link in network.links.list() if re.fullmatch(r"veth[0-9a-f]{8}", link.name)]
+    drawn = [link.name for link in network.links.list() if re.fullmatch(r"veth[0-9a-f]{8,11}", link.name)]
     return {each: f"veth#{at}" for at, each in enumerate(sorted(drawn))}
 
 
