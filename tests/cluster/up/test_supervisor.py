@@ -125,12 +125,21 @@ def test_a_component_that_is_killed_is_started_again(start):
     assert up.order().count("first") == 2
 
 
+def replace_by_directory(file: Path) -> bool:
+    """Whether a directory took the place of a file that may be written just now."""
+    file.unlink(missing_ok=True)
+    try:
+        (file / "in the way").mkdir(parents=True)
+    except (FileExistsError, NotADirectoryError):
+        return False
+    return True
+
+
 def test_a_status_that_cannot_be_saved_does_not_end_the_cluster_and_is_saved_later(start):
     up = start("good")
     up.until("all up")
     before, status = up.pid("first"), up.home / "run/podwire/components/status.json"
-    status.unlink()
-    (status / "in the way").mkdir(parents=True)
+    eventually(lambda: replace_by_directory(status), SECONDS)
     os.kill(before, signal.SIGKILL)
     up.until("first", "ready")
     (status / "in the way").rmdir()
