@@ -8,6 +8,7 @@ costs one write, and nothing has to be removed. A slot has two checksums of the 
 clock that runs since the boot. Readers and writers hold the lock of the key.
 """
 
+import errno
 import os
 import time
 from struct import Struct
@@ -25,14 +26,21 @@ class Deletions:
         self._path = path
 
     def note(self, key: str) -> None:
-        """Notes that a DEL is done; called before its lock is released."""
+        """Notes that a DEL is done; called before its lock is released.
+
+        Not on a full disk: a DEL must not fail there, and at worst a hanging ADD of this attachment is served.
+        """
         slot, checksums = _hash(key)
         entry = _SLOT.pack(*checksums, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            os.pwrite(file, entry, slot)
-        finally:
-            os.close(file)
+            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                os.pwrite(file, entry, slot)
+            finally:
+                os.close(file)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
     def is_noted(self, key: str, since: int = 0) -> bool:
         """Whether a DEL ended after a time, in nanoseconds since the boot, since which a whole tick has passed."""
