@@ -30,6 +30,7 @@ from podwire.runtime.images.store import Images
 from podwire.tasks.uncancelled import thread_to_completion, to_completion
 
 _NESTED = 4
+LOCAL = "podwire.local"
 
 Progress = Callable[["Transfer"], None]
 FindHosts = Callable[[str], Sequence[Host]]
@@ -68,12 +69,15 @@ class Puller:
     async def pull(self, name: str, login: Login = ANONYMOUS, progress: Progress = ignore_progress) -> Image:
         """Returns the image, which the store has from now on. Raises ImageError.
 
-        A name that was imported here, and never pulled, means what was imported: the registry is not asked.
+        A name that was imported here, and never pulled, means what was imported: the registry is not asked. Neither is
+        there one for names that begin with `podwire.local`.
         """
         reference = references.parse(name)
         present = await asyncio.to_thread(self._images.imported, reference)
         if present is not None:
             return present
+        if reference.repository.startswith(f"{LOCAL}/"):
+            raise PullFailed(f"{reference}: images of {LOCAL} are built on a machine, and in no registry", missing=True)
         key = reference, login
         shared = self._shared.get(key)
         if shared is None:

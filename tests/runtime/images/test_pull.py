@@ -342,3 +342,9 @@ async def test_a_layer_bomb_is_refused(registry, http, tmp_path, kit):
     finally:
         puller.close()
     assert contents(images) == []
+
+
+async def test_images_of_this_project_are_in_no_registry(puller):
+    with pytest.raises(PullFailed, match=r"podwire\.local/no:1: images of podwire\.local are built") as raised:
+        await puller.pull("podwire.local/no:1")
+    assert raised.value.missing
