@@ -158,7 +158,7 @@ async def test_images_must_be_named(cri):
 @pytest.mark.parametrize("image", ["NO:::", "sha256:zz", "../../etc/passwd"])
 async def test_an_image_that_cannot_be_is_not_there(cri, image):
     assert not (await cri("ImageStatus", image=pb.ImageSpec(image=image))).HasField("image")
-    assert (await cri.refused("PullImage", image=pb.ImageSpec(image=image))).code == 3
+    assert (await cri.refused("PullImage", image=pb.ImageSpec(image=image))).code in (3, 14)  # one is a name and a tag
 
 
 async def test_limits_that_the_kernel_does_not_take(cri):
