@@ -51,7 +51,8 @@ PULLED = f"{REGISTRY}/demo/web:1"
 
 PAGE = "hello from web, which came from a registry\n"
 
-WEB_PULLED = WEB.replace(ROOT_REFERENCE, PULLED).replace("IfNotPresent", "Always")
+WEB_PULLED = WEB.replace(ROOT_REFERENCE, PULLED)
+"""Pulled once: a cluster that is kept can start it again without the registry, which ends with the demo."""
 
 REGISTRY_SETTINGS = f"""\
 version: 0.1

@@ -39,7 +39,7 @@ def test_with_a_registry_the_first_pod_is_pulled_from_it():
     assert [step.name for step in first.steps[:3]] == ["build", "registry", "push"]
     assert [step.name for step in first.steps[3:]] == [step.name for step in ACTS[0].steps]
     [container] = yaml.safe_load(WITH_REGISTRY["web.yaml"])["spec"]["containers"]
-    assert (container["image"], container["imagePullPolicy"]) == (PULLED, "Always")
+    assert (container["image"], container["imagePullPolicy"]) == (PULLED, "IfNotPresent")
     assert others == ACTS[1:]
 
 
