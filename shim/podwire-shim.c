@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -26,11 +27,12 @@
 #define UNIFIED "/sys/fs/cgroup/unified"
 #define EACH(client) for (struct client *client = clients; client < clients + CLIENTS; client++)
 #define USAGE_LINE "usage: podwire-shim run OPTIONS -- RUNTIME [ARG]... | exec OPTIONS -- PROGRAM [ARG]... | " \
-                   "attached FILE | version"
+                   "attached FILE | pause ID USERNS|- NETNS|- IPCNS|- [CGROUP]... | version"
 #define say(...) (snprintf(said, sizeof said, __VA_ARGS__), said)
 
 enum { USAGE = 2, FAILED = 125, CANNOT_RUN = 126, NOT_FOUND = 127 }; /* exit codes; then bytes and counts, then ms */
 enum { LINE = 16 << 10, CHUNK = 64 << 10, SPARE = 512, REASON = 3 << 10, PATH = 4000, CGROUPS = 16, CLIENTS = 64 };
+enum { NOBODY = 65534 }; /* the user of pause */
 enum { HOLD = 1000, ADOPT = 2000, DRAIN = 500, ASK = 5000, END = 5000, TICK = 100 };
 enum mode { FREE, ASKING, WAITING, FEEDING, WATCHING };
 enum channel { STDOUT = 1, STDERR, EXITED };
@@ -525,12 +527,75 @@ static int check_attached(const char *file) {
     return 0;
 }
 
+static int open_namespace(const char *path) {
+    int fd = strcmp(path, "-") == 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && strcmp(path, "-") != 0) die(FAILED, say("pause: the namespace %.99s: %m", path));
+    return fd;
+}
+
+static void join(int *fd, int kind, const char *name) {
+    if (*fd >= 0 && setns(*fd, kind) < 0) die(FAILED, say("pause: join the %s namespace: %m", name));
+    shut(fd);
+}
+
+/* The first process of a pod's pid namespace. Containers that share it can look at /proc/1, so that nothing of the host
+ * is to be found there: an empty root, no descriptors, no privileges, a user that owns nothing; and who is not the
+ * host's root may not look at all. Children are reaped by the kernel. Only a signal from outside ends it. */
+static _Noreturn void be_pause(int report) {
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0555,size=4k,nr_inodes=1") < 0 ||
+        chdir("/proc") < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0 ||
+        mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        die(FAILED, say("pause: an empty root: %m"));
+    for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; capability++)
+        if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0) die(FAILED, say("pause: drop capabilities: %m"));
+    if (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0)
+        die(FAILED, say("pause: become an unprivileged user: %m"));
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        die(FAILED, say("pause: %m"));
+    prctl(PR_SET_NAME, "pause", 0, 0, 0);
+    signal(SIGCHLD, SIG_IGN);
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    if (write(report, "+", 1) != 1) exit(FAILED);
+    for (int fd = 0; fd <= report; fd++) close(fd);
+    for (;;) pause();
+}
+
+/* Starts the pause process of a pod, and prints its number. It is in the pod's namespaces and in a pid namespace that
+ * the pod's user namespace owns. */
+static _Noreturn void start_pause(char **paths, char **cgroups) {
+    int report[2], user = open_namespace(paths[0]), net = open_namespace(paths[1]), ipc = open_namespace(paths[2]);
+    char ready = 0;
+    for (; *cgroups; cgroups++) {
+        int fd = open(say("%s/cgroup.procs", *cgroups), O_WRONLY | O_CLOEXEC);
+        if (fd < 0 || write(fd, "0", 1) != 1) die(FAILED, say("pause: the cgroup %.99s: %m", *cgroups));
+        shut(&fd);
+    }
+    join(&user, CLONE_NEWUSER, "user"); /* all were opened before: it may not read these paths */
+    join(&net, CLONE_NEWNET, "network");
+    join(&ipc, CLONE_NEWIPC, "ipc");
+    if (pipe2(report, O_CLOEXEC) < 0 || unshare(CLONE_NEWPID) < 0) die(FAILED, say("pause: a pid namespace: %m"));
+    pid_t pid = fork();
+    if (pid < 0) die(FAILED, say("pause: %m"));
+    if (pid == 0) {
+        close(report[0]);
+        setsid();
+        be_pause(report[1]);
+    }
+    close(report[1]);
+    if (read(report[0], &ready, 1) != 1) _exit(FAILED); /* it has said why */
+    _exit(dprintf(STDOUT_FILENO, "%d\n", (int)pid) < 0); /* whatever ran at the exit could fork into the namespace */
+}
+
 int main(int argc, char **argv) {
     const char *verb = argc > 1 ? argv[1] : "";
     if (syscall(SYS_close_range, 3, ~0U, 0) < 0) die(FAILED, say("close_range: %m"));
     if (strcmp(verb, "version") == 0 && argc == 2) return dprintf(STDOUT_FILENO, "podwire-shim 1 c\n") < 0;
     if (strcmp(verb, "attached") == 0 && argc == 3 && *argv[2] == '/' && strlen(argv[2]) <= PATH)
         return check_attached(argv[2]);
+    if (strcmp(verb, "pause") == 0 && argc >= 6) start_pause(argv + 3, argv + 6);
     if (strcmp(verb, "run") != 0 && strcmp(verb, "exec") != 0) die(USAGE, USAGE_LINE);
     parse(verb, argv + 2);
     if (given.die_with) return supervise(atoi(given.die_with));

@@ -36,6 +36,7 @@ from podwire.runtime.cni.check import DEFAULT_SETTINGS, PodCallbacks
 from podwire.runtime.containers.bundles import Bundles
 from podwire.runtime.containers.host import HostPrivileges
 from podwire.runtime.containers.lifecycle import Containers
+from podwire.runtime.containers.pod_pids import PodPids
 from podwire.runtime.containers.shim import ShimClient
 from podwire.runtime.cri.events import Events
 from podwire.runtime.cri.image_service import ImageService
@@ -43,6 +44,7 @@ from podwire.runtime.cri.runtime_service import RuntimeService
 from podwire.runtime.cri.stats import Stats
 from podwire.runtime.images import Images
 from podwire.runtime.images.pull import Puller
+from podwire.runtime.limits import RuntimeLimits
 from podwire.runtime.records import ContainerRecord, LostRecords, SandboxRecord, open_records
 from podwire.runtime.sandboxes.kernel import SandboxKernel
 from podwire.runtime.sandboxes.lifecycle import Sandboxes
@@ -62,6 +64,9 @@ _log = logging.getLogger("podwire.runtime")
 THREADS = min(32, 4 * (os.cpu_count() or 1) + 8)
 """Concurrent blocking calls into the kernel and the disk. A thread that was started once stays; beyond a few for each
 processor they only wait for each other."""
+
+PID_NAMESPACES = "podwire/pidns"
+"""Below `run`: where pid namespaces that containers share are pinned."""
 
 OCI_RUNTIMES = ("crun", "runc")
 GRACE = 2.0
@@ -198,7 +203,7 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     stack.push_async_callback(network.close)
     shims = _shims(options)
     host = await asyncio.to_thread(_host, shims.runtime, shims.root)
-    bundles = _bundles(options, images, host)
+    bundles = _bundles(options, images, host, shims.shim)
     stack.callback(bundles.remove_cgroup_parent)
     if options.nri.socket is None:
         private_directory(options.run / "nri")
@@ -262,6 +267,7 @@ def _kernel(options: Options) -> SandboxKernel:
         KernelMounts(),
         options.run / "podwire/shm",
         KernelNamespaces(options.run / "podwire/userns", "user"),
+        KernelNamespaces(options.run / PID_NAMESPACES, "pid"),
     )
 
 
@@ -288,18 +294,20 @@ def _host(runtime: str, root: Path) -> HostPrivileges:
     )
 
 
-def _bundles(options: Options, images: Images, host: HostPrivileges) -> Bundles:
+def _bundles(options: Options, images: Images, host: HostPrivileges, shim: Path) -> Bundles:
     directory = options.state / "runtime/containers"
     devices = Registry([options.prefix / path for path in ("etc/cdi", "run/cdi")])
+    cgroups = _cgroups()
     return Bundles(
         directory,
         images,
-        _cgroups(),
+        cgroups,
         KernelMounts(),
         host,
         devices,
         options.cgroup_parent,
         options.run / "podwire/rootfs",
+        PodPids(shim, cgroups, KernelNamespaces(options.run / PID_NAMESPACES, "pid"), RuntimeLimits().start),
     )
 
 

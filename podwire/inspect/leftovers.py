@@ -72,6 +72,7 @@ def _namespaces(options: Options) -> Iterator[Leftover]:
         ("netns", options.run / "netns"),
         ("ipcns", options.run / "podwire/ipcns"),
         ("userns", options.run / "podwire/userns"),
+        ("pidns", options.run / "podwire/pidns"),
     ):
         for path in directory.glob(f"{NETNS_PREFIX}*"):
             yield Leftover(kind, str(path), path.name.removeprefix(NETNS_PREFIX))

@@ -8,11 +8,13 @@ import contextlib
 import errno
 import fcntl
 import os
+import signal
 from collections.abc import Callable
 from threading import Thread
 from typing import TypeVar
 
 from podwire.linux import errors, syscalls
+from podwire.linux.proc import processes
 from podwire.linux.values import Path, PinnedNamespace
 
 KINDS = {
@@ -108,6 +110,34 @@ def in_thread(work: Callable[[], T]) -> T:
     if failed:
         raise failed[0]
     return done[0]
+
+
+def kill_pid_namespace(inode: int, patience: float = 10.0) -> None:
+    """Kills the first process of a pid namespace, and with it all others, if there is one. Raises Busy."""
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        try:
+            pidfd = os.pidfd_open(int(name))
+        except OSError:
+            continue
+        try:
+            if _is_first(name, inode):
+                processes.send_signal(pidfd, signal.SIGKILL)
+                if not processes.wait(pidfd, patience):
+                    raise errors.Busy(errno.EBUSY, "end a pid namespace", f"process {name} does not end")
+        finally:
+            os.close(pidfd)
+
+
+def _is_first(pid: str, inode: int) -> bool:
+    """Whether a process is the first one of a pid namespace; others may be in it, too."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
+            numbers = next(line for line in status if line.startswith("NSpid:")).split()
+        return numbers[-1] == "1" and os.stat(f"/proc/{pid}/ns/pid").st_ino == inode
+    except (OSError, StopIteration):
+        return False
 
 
 class KernelNamespaces:

@@ -36,11 +36,13 @@ from podwire.runtime.cdi import BadDevice, Registry, links_of
 from podwire.runtime.containers.devices import requested_devices
 from podwire.runtime.containers.host import HostPrivileges
 from podwire.runtime.containers.pod_cgroups import container_parent, owner_of_group, pod_limits
+from podwire.runtime.containers.pod_pids import PodPids
 from podwire.runtime.containers.seccomp import COMPILED, read_localhost_profile, with_compiled_seccomp
 from podwire.runtime.cri.resources import limits_of
 from podwire.runtime.images import Image, ImageError, Images
 from podwire.runtime.images.errors import NoSuchImage
 from podwire.runtime.spec import Container, Pod, build
+from podwire.runtime.spec.build import POD
 from podwire.runtime.spec.devices import has_more_than_defaults, parse_rules
 from podwire.runtime.spec.mounts import check_mounts
 from podwire.runtime.spec.user_namespaces import IdRange
@@ -100,6 +102,8 @@ class Bundles:
     """The parent cgroup of containers whose pod names none; only our groups may be below it."""
     mapped_roots: Path
     """Where root file systems of pods with a user namespace are mounted: their root must reach them by path."""
+    pids: PodPids
+    """Pid namespaces that containers of a pod share."""
     creating_cgroup: Lock = field(default_factory=Lock)
 
     def ids(self) -> set[str]:
@@ -125,6 +129,9 @@ class Bundles:
         layers = self.images.rootfs_layers(image)
         accounts = Accounts(_first(layers, "etc/passwd"), _first(layers, "etc/group"))
         security = config.linux.security_context
+        if security.namespace_options.pid == POD:
+            with self.creating_cgroup:
+                self.pids.ensure(pod, self._group(pod.config, pod.id, pod.id))
         devices, rules = requested_devices(config.devices, privileged=security.privileged)
         container = Container(
             id=id_,
@@ -323,7 +330,8 @@ class Bundles:
                 self.cgroups.limit(container_parent(pod, sandbox_id, self.cgroup_parent), limits)
 
     def remove_pod(self, sandbox_id: str, pod: pb.PodSandboxConfig) -> None:
-        """Removes the cgroup of a pod whose containers have ended. Idempotent."""
+        """Ends the pause process of a pod whose containers have ended, and removes its cgroup. Idempotent."""
+        self.pids.end(sandbox_id, self._group(pod, sandbox_id, sandbox_id))
         if pod_limits(pod) is not None:
             group = container_parent(pod, sandbox_id, self.cgroup_parent)
             self.cgroups.kill(group)

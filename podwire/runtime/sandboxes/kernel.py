@@ -12,7 +12,7 @@ from podwire.linux.errors import LinuxError, NoSuchMount, NoSuchSysctl, Refused
 from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import NAMESPACED, KernelSysctls
-from podwire.linux.proc.namespaces import KernelNamespaces
+from podwire.linux.proc.namespaces import KernelNamespaces, kill_pid_namespace
 from podwire.linux.proc.user_namespaces import process_in_user_namespace
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
@@ -37,6 +37,7 @@ class SandboxKernel:
     mounts: KernelMounts
     shm_directory: Path
     users: KernelNamespaces
+    pids: KernelNamespaces
 
     def network(self, id_: str) -> str:
         """Returns the path at which the network namespace of a sandbox is pinned."""
@@ -48,9 +49,13 @@ class SandboxKernel:
     def user(self, id_: str) -> str:
         return self.users.path(PREFIX + id_)
 
+    def pid(self, id_: str) -> str:
+        """Returns the path at which the pid namespace that containers share is pinned, if they share one."""
+        return self.pids.path(PREFIX + id_)
+
     def pinned(self) -> set[str]:
         """Returns the ids that have a pinned namespace. Names without our prefix belong to others."""
-        namespaces = [*self.networks.list(), *self.ipcs.list(), *self.users.list()]
+        namespaces = [*self.networks.list(), *self.ipcs.list(), *self.users.list(), *self.pids.list()]
         return {pinned.name.removeprefix(PREFIX) for pinned in namespaces if pinned.name.startswith(PREFIX)}
 
     def is_pinned(self, network: str) -> bool:
@@ -101,6 +106,7 @@ class SandboxKernel:
     def remove(self, id_: str) -> list[str]:
         """Removes everything that can be removed. Returns the failures."""
         steps: list[Step] = [
+            ("pid namespace", lambda: self._end_processes(id_)),
             ("shared memory", lambda: self._remove_shm(id_)),
             ("user namespace", lambda: self.users.remove(PREFIX + id_)),
             ("ipc namespace", lambda: self.ipcs.remove(PREFIX + id_)),
@@ -113,6 +119,14 @@ class SandboxKernel:
             except (LinuxError, OSError) as error:
                 failures.append(f"{name}: {error}")
         return failures
+
+    def _end_processes(self, id_: str) -> None:
+        """Ends the processes that share the pod's pid namespace: those of a sandbox whose record is lost."""
+        pinned = [pinned for pinned in self.pids.list() if pinned.name == PREFIX + id_]
+        for namespace in pinned:
+            if namespace.inode:
+                kill_pid_namespace(namespace.inode)
+            self.pids.remove(namespace.name)
 
     def _remove_shm(self, id_: str) -> None:
         shm = self.shm(id_)

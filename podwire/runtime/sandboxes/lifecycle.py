@@ -374,6 +374,7 @@ class Sandboxes:
             network=sandbox.record.network,
             ipc=sandbox.record.ipc,
             user=sandbox.record.user,
+            pids=self._kernel.pid(sandbox.id),
             ids=requested_range(sandbox.config.linux.security_context.namespace_options),
             shm=str(self._kernel.shm(sandbox.id)),
             files={"/etc/hostname": str(directory / "hostname"), "/etc/resolv.conf": str(directory / "resolv.conf")},

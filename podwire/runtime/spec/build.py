@@ -37,6 +37,8 @@ class Pod:
     shm: str = ""
     user: str = ""
     """Its user namespace, which owns the others."""
+    pids: str = ""
+    """Its pid namespace, which containers in the mode POD share."""
     ids: IdRange | None = None
     """The ids of the host that it has, with a user namespace of its own."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -202,17 +204,10 @@ def namespaces(pod: Pod, container: Container, options: pb.NamespaceOption) -> l
         result.append({"type": "ipc"})
     elif pod.ipc:
         result.append({"type": "ipc", "path": pod.ipc})
-    return [*result, *_pid(options, container)]
-
-
-def _pid(options: pb.NamespaceOption, container: Container) -> list[dict[str, str]]:
-    if options.pid == NODE:
-        return []
     if options.pid == CONTAINER:
-        return [{"type": "pid"}]
-    if options.pid == TARGET:
-        return [{"type": "pid", "path": f"/proc/{container.target_pid}/ns/pid"}]
-    raise InvalidArgument(
-        "linux.security_context.namespace_options.pid: one pid namespace for the whole pod (shareProcessNamespace) "
-        "is not supported by podwire yet"
-    )
+        result.append({"type": "pid"})
+    elif options.pid == TARGET:
+        result.append({"type": "pid", "path": f"/proc/{container.target_pid}/ns/pid"})
+    elif options.pid == POD:
+        result.append({"type": "pid", "path": pod.pids})
+    return result

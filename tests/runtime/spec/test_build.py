@@ -64,23 +64,16 @@ def test_namespaces_are_the_pods_the_nodes_or_the_containers_own():
     assert own == {"mount": None, "uts": None, "network": "/ns/net", "ipc": "/ns/ipc", "pid": None}
     assert "pid" not in kinds(option(pid=pb.NODE))
     assert kinds(option(pid=pb.TARGET), target_pid=7)["pid"] == "/proc/7/ns/pid"
+    shared = Pod(id="p", config=pb.PodSandboxConfig(), pids="/ns/pid")
+    assert kinds(option(), shared)["pid"] == "/ns/pid"  # POD is the default
     assert kinds(option(pid=pb.CONTAINER, ipc=pb.CONTAINER))["ipc"] is None
     host = kinds(option(pid=pb.CONTAINER), Pod(id="p", config=pb.PodSandboxConfig()))
     assert not {"network", "ipc"} & set(host)
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        pytest.param(pb.NamespaceOption(pid=pb.POD), "pid", id="one pid namespace for all"),
-        pytest.param(
-            pb.NamespaceOption(pid=pb.CONTAINER, userns_options=pb.UserNamespace(mode=pb.POD)), "userns", id="userns"
-        ),
-    ],
-)
-def test_namespaces_that_are_not_made_here(options, field):
-    with pytest.raises(InvalidArgument, match=field):
-        kinds(options)
+def test_a_container_has_the_user_namespace_of_its_pod():
+    with pytest.raises(InvalidArgument, match="userns"):
+        kinds(pb.NamespaceOption(pid=pb.CONTAINER, userns_options=pb.UserNamespace(mode=pb.POD)))
 
 
 def test_the_whole():

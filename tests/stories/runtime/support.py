@@ -178,7 +178,11 @@ class Runtime:
 
     def leaks(self) -> list[str]:
         """What is left of pods, in the words of whoever looks: nothing, once all are removed."""
-        pinned = [str(path) for name in ("run/netns", "run/podwire/ipcns") for path in (self.prefix / name).glob("*")]
+        pinned = [
+            str(path)
+            for name in ("run/netns", "run/podwire/ipcns", "run/podwire/pidns")
+            for path in (self.prefix / name).glob("*")
+        ]
         mounts = [mount for mount in self.space.mounts() if mount.startswith(str(self.prefix)) and mount not in pinned]
         veths = [link for link in self.space.links() if link.startswith("veth")]
         folders = ("runtime/sandboxes", "runtime/containers", "cni/cache", "images/containers")

@@ -83,11 +83,6 @@ CONTAINERS = {
         "nobody-here",
         lambda each: setattr(each.linux.security_context, "run_as_username", "nobody-here"),
     ),
-    "one pid namespace for the pod": (
-        3,
-        "namespace_options.pid",
-        lambda each: setattr(each.linux.security_context.namespace_options, "pid", pb.POD),
-    ),
     "a target that is not there": (
         5,
         "container",

@@ -139,3 +139,12 @@ async def test_a_container_of_a_mapped_pod_survives_the_runtime(own, kubelet_of)
     assert own.leakcheck() == (0, [])
     for name in ("userns", "rootfs"):
         assert list((own.prefix / "run/podwire" / name).iterdir()) == []
+
+
+async def test_containers_share_a_pid_namespace_that_the_pod_owns(cri, mapped):
+    configs = [container(cri, name=name) for name in ("first", "second")]
+    for config in configs:
+        config.linux.security_context.namespace_options.CopyFrom(options(pid=pb.POD))
+    first, second = [await cri.start(mapped, config=config) for config in configs]
+    assert await cri.said(first, "readlink /proc/self/ns/pid") == await cri.said(second, "readlink /proc/self/ns/pid")
+    assert await cri.said(second, "cat /proc/1/comm") == "pause\n"
