@@ -13,6 +13,7 @@ takes longer than all the rest of an ADD. The kernel refuses to delete a chain t
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from ipaddress import ip_network
 
@@ -165,26 +166,24 @@ def put(
     """Adds all elements or none, and the rules if they do not exist. Raises ElementExists."""
     requested = list(elements)
     changes = [Change(name, add=added) for name, added in _by_set(requested).items()]
+    _add_missing_chains(table, subnet_chains(requested, subnets))
     for attempt in range(_ATTEMPTS):
         try:
             table.change(*changes)
             break
-        except linux.Missing:  # the first pod of this host or subnet, or another program flushed the ruleset
+        except linux.Missing:  # the first pod of this host, or another program flushed the ruleset
             if attempt == _ATTEMPTS - 1:
                 raise
-        if attempt or not _add_chains(table, subnet_chains(requested, subnets)):
-            KernelRuleset().apply(rules())
+        KernelRuleset().apply(rules())
 
 
-def _add_chains(table: KernelElements, chains: Sequence[Chain]) -> bool:
-    """Returns False if these chains are not all that is missing."""
-    if not chains:
-        return False
-    try:
-        table.tables().add_chains(TABLE, chains)
-    except linux.NoSuchTable:
-        return False
-    return True
+def _add_missing_chains(table: KernelElements, chains: Sequence[Chain]) -> None:
+    """Adds chains of subnets to a table that exists. They are asked for first: the kernel takes 10 to 20 ms to abort a
+    transaction whose elements lead to a chain that does not exist, and 0.1 ms for one that succeeds."""
+    missing = [chain for chain in chains if not table.chains().exists("inet", TABLE, chain.name)]
+    if missing and table.tables().exists(TABLE):
+        with suppress(linux.NoSuchTable):
+            table.tables().add_chains(TABLE, missing)
 
 
 def replace(
@@ -241,12 +240,16 @@ def remove(table: KernelElements, sets: Iterable[str], selects: Callable[[str], 
 
 
 def _delete_chains(table: KernelElements, names: Iterable[str]) -> None:
-    """Deletes the chains of subnets, also those of the other purpose; the kernel keeps each that is used."""
-    for name in names:
-        kind, _, subnet = name.partition("-")
-        if kind in (MASQUERADE, HAIRPIN) and subnet != ALL_SOURCES:
-            for purpose in (MASQUERADE, HAIRPIN):
-                table.tables().delete_chain(TABLE, f"{purpose}-{subnet}")
+    """Deletes the chains of subnets, also those of the other purpose, that exist and are unused.
+
+    The kernel would keep one that is used, and takes 10 to 20 ms to refuse.
+    """
+    parts = [name.partition("-") for name in names]
+    subnets = {subnet for kind, _, subnet in parts if kind in (MASQUERADE, HAIRPIN) and subnet != ALL_SOURCES}
+    if subnets:
+        for name in unused_chains(table):
+            if name.partition("-")[2] in subnets:
+                table.tables().delete_chain(TABLE, name)
 
 
 def unused_chains(table: KernelElements) -> list[str]:
