@@ -138,6 +138,8 @@ class Puller:
             through.append(manifest.digest)
             document = documents.parse_document(manifest.data, rows[0].media_type, manifest.digest)
         config, layers = documents.check_manifest(document, limits, manifest.digest)
+        if sum(layer.size for layer in layers) > limits.data:
+            raise OverLimit(f"{manifest.digest}.layers", f"have more than {limits.data} bytes")
         raw = await repository.document(config)
         parsed = documents.parse_config(raw, len(layers), config.digest, limits)
         if machine.rank(parsed.runs_on) is None:

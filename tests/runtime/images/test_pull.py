@@ -348,3 +348,12 @@ async def test_images_of_this_project_are_in_no_registry(puller):
     with pytest.raises(PullFailed, match=r"podwire\.local/no:1: images of podwire\.local are built") as raised:
         await puller.pull("podwire.local/no:1")
     assert raised.value.missing
+
+
+async def test_layers_that_claim_to_be_endless_are_not_downloaded(registry, puller, images, made):
+    made.manifest["layers"][0]["size"] = 1 << 50
+    registry.serve_image(made)
+    with pytest.raises(PullFailed, match="layers: have more than 34359738368 bytes"):
+        await puller.pull(f"{registry.host}/test/app:1")
+    assert [asked for asked in registry.asked if "/blobs/" in asked] == []
+    assert contents(images) == []
