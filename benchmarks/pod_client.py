@@ -97,8 +97,10 @@ class Pods:
         return await asyncio.gather(*(self._delete(name, grace) for name in names))
 
     async def replace(self, waiting: str, ends: str, *, after: float) -> list[float]:
-        """A pod for which there is no address waits for `after` seconds, then another one is deleted. Returns how long
-        it took from that DELETE until the first one was Running."""
+        """Starts a pod although no address is left, and deletes another one `after` seconds later.
+
+        Returns the time from that DELETE until the first pod was Running.
+        """
         starting = asyncio.create_task(self._start(pod(waiting, token=False)))
         await asyncio.sleep(after)
         if starting.done():

@@ -16,7 +16,7 @@ from benchmarks.workload import NAMESPACE, PODS, pod
 
 PEERS = {"p50": Peer(KUBE, 6, 1.0), "p99": Peer(KUBE, 9, 1.0)}
 CROWDS = ((100, 50, PEERS), (500, 250, dict.fromkeys(("p50", "p99", "write p50"))))
-"""Watchers, changes a second, and what is told of them."""
+"""Watchers, changes a second, and the peers of each figure."""
 
 
 def measure(seconds: float) -> Iterator[Figure]:
@@ -24,12 +24,12 @@ def measure(seconds: float) -> Iterator[Figure]:
         with serving() as server:
             server.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
             server.fill(PODS, (pod(f"pod-{number}") for number in range(connections(rate))))
-            told = _watchers(server, watchers, rate, seconds)
+            delays = _watchers(server, watchers, rate, seconds)
         for name, peer in peers.items():
             yield Figure(
                 group=f"{watchers} watchers of Pods that change {rate} times a second",
                 what=name if name.startswith("write") else f"sent → seen, {name}",
-                value=told[name],
+                value=delays[name],
                 unit=" ms",
                 peer=peer,
             )
@@ -45,5 +45,5 @@ def _watchers(server: Server, watchers: int, rate: int, seconds: float) -> dict[
     )
     if done.returncode:
         raise CannotMeasure(f"the watchers failed: {done.stderr.strip()}")
-    told: dict[str, float] = json.loads(done.stdout)
-    return told
+    delays: dict[str, float] = json.loads(done.stdout)
+    return delays

@@ -145,5 +145,5 @@ if __name__ == "__main__":
     work = main(int(port_), int(watchers_), float(rate_), float(seconds_))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         patience = PATIENCE + float(seconds_) * (1 + int(watchers_) * float(rate_) / EVENTS_PER_SECOND)
-        told = runner.run(asyncio.wait_for(work, patience))
-    sys.stdout.write(json.dumps(told) + "\n")
+        delays = runner.run(asyncio.wait_for(work, patience))
+    sys.stdout.write(json.dumps(delays) + "\n")

@@ -43,7 +43,7 @@ adds its kind here."""
 class Controller(Protocol):
     @property
     def resources(self) -> frozenset[tuple[str, str]] | None:
-        """The resources whose changes it is told of; None: all."""
+        """The resources whose changes it receives; None: all."""
         ...
 
     def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:

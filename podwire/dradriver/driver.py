@@ -46,7 +46,7 @@ class DriverLimits:
     final_writes: float = 1.0
     """At shutdown, for statuses and events that are not written yet."""
     freed: float = 5.0
-    """That a claim waits for the claim that had its device before to be unprepared."""
+    """A claim waits so long until the previous claim of its device is unprepared."""
     reconcile: float = 30.0
     """Between two comparisons of the records with the API server's claims and pods."""
     link_watch: LinkWatchLimits = field(default_factory=LinkWatchLimits)

@@ -41,7 +41,7 @@ QUEUE_BYTES = 32 << 20
 
 SHARED = 1024
 SHARED_BYTES = 4 << 20
-"""What readers derive from a change is kept for the last so many changes, and so many bytes of their values."""
+"""Encoded forms of a change are kept for the last so many changes, and so many bytes of their values."""
 
 WAKE = 16
 """Readers that are woken in one iteration of the event loop."""

@@ -3,7 +3,7 @@
 | request | seats |
 |---|---|
 | list, or watch with its initial state | one for every 100 objects that are read |
-| write | one; 5 ms longer one for every 10 watches that are told of it, when there are that many |
+| write | one; 5 ms longer one for every 10 watches that receive it, when there are that many |
 | anything else | one |
 
 Nobody takes more than ten, or more than 15 % of the seats of the level.
@@ -18,7 +18,7 @@ from podwire.interfaces import Clock
 OBJECTS_PER_SEAT = 100
 WATCHES_PER_SEAT = 10
 FINAL_SECONDS = 0.005
-"""How long a write keeps its final seats after it was answered, while watches are told of it."""
+"""How long a write keeps its final seats after it was answered, while watches receive it."""
 COUNT_SECONDS = 10.0
 """How long the number of objects of a kind is used again: a store may have to ask for it."""
 MOST_COUNTED = 1000
@@ -62,8 +62,8 @@ class WorkEstimator:
             return 0
         prefix, namespace, name = call.resource.prefix, call.namespace, call.name
         scopes = {(prefix, "", ""), (prefix, namespace, ""), (prefix, namespace, name)}
-        told = sum(self._watches[scope] for scope in scopes)
-        return min(widest, -(-told // WATCHES_PER_SEAT)) if told >= WATCHES_PER_SEAT else 0
+        watches = sum(self._watches[scope] for scope in scopes)
+        return min(widest, -(-watches // WATCHES_PER_SEAT)) if watches >= WATCHES_PER_SEAT else 0
 
     async def _count(self, scope: str) -> int:
         now = self._clock.monotonic()

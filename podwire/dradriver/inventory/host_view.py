@@ -41,7 +41,7 @@ class Host:
     def __init__(self, sysfs: Sysfs, netns: str | Path | None = None) -> None:
         self._sysfs, self._netns = sysfs, netns
         self._hardware: dict[Link, Hardware | None] = {}
-        """What sysfs shows of links, read once in each look; None for a link that it does not show."""
+        """Links as sysfs shows them, read once in each look; None for a link that it does not show."""
         with contextlib.ExitStack() as undo:
             self._netlink = Netlink(netns)
             undo.callback(self._netlink.close)

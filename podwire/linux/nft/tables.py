@@ -201,7 +201,7 @@ def _chain_messages(table: str, chain: Chain) -> list[Message]:
 
 def _rule_messages(table: str, chain: Chain) -> list[Message]:
     where = _HEAD + text(_RULE_TABLE, table) + text(_RULE_CHAIN, chain.name)
-    # appended, else each would go before the one told earlier
+    # appended: without the flag, each rule would go before the previous one
     new = REQUEST | CREATE | _APPEND
     rules = [(_NEW_RULE, new, where + attribute(_RULE_EXPRESSIONS, rule)) for rule in chain.rules]
     return [(_DELETE_RULE, REQUEST, where), *rules]

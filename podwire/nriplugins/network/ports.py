@@ -35,11 +35,11 @@ class Limits:
     audit: float = 30.0
     """Until the whole state of the kernel is compared, because others may have changed it."""
     synchronize: float = 1.0
-    """That Synchronize waits for the first pass; a runtime disconnects a plugin that answers too late."""
+    """Synchronize waits so long for the first pass; a runtime disconnects a plugin that answers too late."""
     lists: float = 1.5
-    """That a new pod waits for the informers' first lists; runtimes wait 2 s for a hook by default."""
+    """A new pod waits so long for the informers' first lists; runtimes wait 2 s for a hook by default."""
     read: float = 0.3
-    """That a hook waits for the API server to answer."""
+    """A hook waits so long for an answer of the API server."""
     unserved: float = 1.0
     """Until a kind is listed again that has a definition and is not served yet."""
     status_debounce: float = 0.2

@@ -45,7 +45,7 @@ class Host:
     tls: Tls = Tls()
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     mirrors: bool = False
-    """Serves another registry's images too, and is told which by the parameter `ns`."""
+    """Serves images of other registries too; the parameter `ns` of a request names the registry."""
     plain_fallback: bool = False
     """Speaks plain HTTP if it does not speak TLS: loopback only."""
 

@@ -188,7 +188,7 @@ class SqliteStore(CachedStore):
         for change in batch:
             self._in_flight.pop(change.key).set_result(error)
         if isinstance(error, StoreFull) and not self._compacted_for_space:
-            self._compacted_for_space = True  # the past takes space; watches that resume from it are told to list
+            self._compacted_for_space = True  # the past takes space; watches that resume from it get 410 and list
             self._compact(self._versions.revision)
             return
         if error is None and not self._writer.full:
