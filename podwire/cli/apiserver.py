@@ -14,7 +14,7 @@ from podwire.apiserver.identity.users import User
 from podwire.cli.main import UserError
 from podwire.cli.options import add_certificate_lifetime, add_logging, address, run_until_stopped
 from podwire.cluster.apiserver import Options, running
-from podwire.cluster.daemons import tune_garbage_collector
+from podwire.cluster.daemons import tune_memory
 from podwire.protocols.settings import BadConfig
 from podwire.store import BadUrl, CannotOpen
 
@@ -190,5 +190,5 @@ def _token_file(path: str) -> dict[str, User]:
 
 async def _serve(options: Options) -> None:
     async with running(options):
-        tune_garbage_collector()
+        tune_memory()
         await asyncio.Event().wait()

@@ -12,7 +12,7 @@ from podwire.cli import cni_calls
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, add_output, run_until_stopped, seconds
 from podwire.cluster import cni_daemon
-from podwire.cluster.daemons import tune_garbage_collector
+from podwire.cluster.daemons import tune_memory
 from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.daemon.server import Limits
 from podwire.cniplugins.install import SOCKET, Foreign, install
@@ -182,5 +182,5 @@ def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None
 
 
 async def _serve(options: cni_daemon.Options) -> None:
-    tune_garbage_collector()
+    tune_memory()
     await cni_daemon.run(options)

@@ -6,7 +6,7 @@ from pathlib import Path
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped
 from podwire.cluster.controllers import over_http
-from podwire.cluster.daemons import tune_garbage_collector
+from podwire.cluster.daemons import tune_memory
 from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig
 from podwire.transports import credentials
 
@@ -40,5 +40,5 @@ def _root_ca(file: str | Path | None, text: str) -> str:
 
 
 async def _work(access: Access, root_ca: str) -> None:
-    tune_garbage_collector()
+    tune_memory()
     await over_http(access, root_ca)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped
-from podwire.cluster.daemons import tune_garbage_collector
+from podwire.cluster.daemons import tune_memory
 from podwire.cluster.device_plugin import Options
 from podwire.cluster.device_plugin import run as offer
 from podwire.deviceplugin import Config, load
@@ -72,7 +72,7 @@ def _loaded(path: Path) -> Config:
 
 
 async def _work(options: Options) -> None:
-    tune_garbage_collector()
+    tune_memory()
     try:
         await offer(options)
     except OSError as error:  # the state directory, or netlink

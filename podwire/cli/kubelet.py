@@ -6,7 +6,7 @@ from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped, seconds
-from podwire.cluster.daemons import tune_garbage_collector
+from podwire.cluster.daemons import tune_memory
 from podwire.cluster.kubelet import CNI_DIRS, BadEndpoint, Options, RunsAlready, socket_of
 from podwire.cluster.kubelet import run as work
 from podwire.durable.records import NewerFormat
@@ -250,7 +250,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _work(options: Options) -> None:
-    tune_garbage_collector()
+    tune_memory()
     await work(options)
 
 

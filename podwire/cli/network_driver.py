@@ -7,7 +7,7 @@ from pathlib import Path
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, add_node, first_error, run_until_stopped, this_node, write_line
 from podwire.cluster import network_driver
-from podwire.cluster.daemons import tune_garbage_collector
+from podwire.cluster.daemons import tune_memory
 from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
 from podwire.cluster.up.layout import BadPrefix
 from podwire.cluster.up.state import BrokenState
@@ -151,7 +151,7 @@ def _explain(options: Options, arguments: argparse.Namespace) -> int:
 
 
 async def _work(options: Options) -> None:
-    tune_garbage_collector()
+    tune_memory()
     try:
         await network_driver.run(options)
     except* (ApiError, BadConfig, NriError, OSError) as failures:

@@ -6,7 +6,7 @@ from pathlib import Path
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, add_node, first_error, run_until_stopped, write_line
 from podwire.cluster import nri_network
-from podwire.cluster.daemons import tune_garbage_collector
+from podwire.cluster.daemons import tune_memory
 from podwire.cluster.nri_network import Options
 from podwire.nri.errors import NriError
 from podwire.nri.identity import SOCKET
@@ -57,7 +57,7 @@ def _remove() -> int:
 
 
 async def _work(options: Options) -> None:
-    tune_garbage_collector()
+    tune_memory()
     try:
         await nri_network.run(options)
     except* (ApiError, NriError, OSError) as failures:

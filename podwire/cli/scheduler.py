@@ -5,7 +5,7 @@ from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, first_error, run_until_stopped
-from podwire.cluster.daemons import tune_garbage_collector
+from podwire.cluster.daemons import tune_memory
 from podwire.cluster.scheduler import Options
 from podwire.cluster.scheduler import run as schedule
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _work(options: Options) -> None:
-    tune_garbage_collector()
+    tune_memory()
     try:
         await schedule(options)
     except ExceptionGroup as failures:

@@ -1,5 +1,6 @@
 """System calls that Python 3.11 does not have, one thin function each; failures are LinuxErrors."""
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -21,6 +22,7 @@ NEWUSER, NEWPID = 0x10000000, 0x20000000
 NSFS_MAGIC = 0x6E736673
 _SET_PDEATHSIG, _SET_NAME = 1, 15
 _CLOEXEC, _EXCHANGE, _KEEP_SIZE = 4, 2, 1
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _NO_EXCHANGE = frozenset({errno.ENOENT, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
@@ -77,6 +79,17 @@ def die_with_parent(number: int) -> None:
 def set_name(name: str) -> None:
     """Sets the name of the calling thread in `ps`; the kernel keeps 15 bytes."""
     _checked(_libc.prctl(_SET_NAME, name.encode(), 0, 0, 0), "take a name")
+
+
+def return_freed_memory() -> None:
+    """Lets glibc's allocator return large buffers to the kernel as soon as they are freed.
+
+    Otherwise the first large buffer that is freed raises the allocator's own threshold, and buffers of up to 32 MiB
+    then come from a heap that shrinks only at its end, in one heap for each thread. Other allocators lack `mallopt`.
+    """
+    with contextlib.suppress(AttributeError):
+        for parameter, value in ((_MMAP_THRESHOLD, 256 * 1024), (_TRIM_THRESHOLD, 2 * 1024 * 1024), (_ARENA_MAX, 2)):
+            _libc.mallopt(parameter, value)
 
 
 def close_on_exec(first: int) -> None:

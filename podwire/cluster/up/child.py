@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from podwire import logs
-from podwire.cluster.daemons import run_until_stopped, tune_garbage_collector
+from podwire.cluster.daemons import run_until_stopped, tune_memory
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.linux import syscalls
@@ -108,7 +108,7 @@ def _open_tag(path: Path) -> int:
 
 def _serve(component: Component, ready_pipe: int) -> int:
     def ready() -> None:
-        tune_garbage_collector()
+        tune_memory()
         os.write(ready_pipe, b"r")
 
     run_until_stopped(component.work(ready), (signal.SIGTERM,))
