@@ -146,7 +146,7 @@ def _pod(number: int, asked: dict[str, str]) -> Pod:
 
 @contextlib.asynccontextmanager
 async def _bench(folder: Path) -> AsyncIterator[Bench]:
-    options = Options(data_dir=folder / "api", port=0, store_url="memory://", controllers=False)
+    options = Options(data_dir=folder / "api", port=0, store_url="memory://", controllers=frozenset())
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(running(options))
         access = credentials.load(server.kubeconfig)

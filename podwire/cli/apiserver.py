@@ -12,7 +12,7 @@ from podwire.apiserver.audit import Rotation
 from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import User
 from podwire.cli.main import UserError
-from podwire.cli.options import add_certificate_lifetime, add_logging, address, run_until_stopped
+from podwire.cli.options import add_certificate_lifetime, add_controllers, add_logging, address, run_until_stopped
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.daemons import tune_memory
 from podwire.protocols.settings import BadConfig
@@ -88,10 +88,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="AdmissionConfiguration: defaults and exemptions of PodSecurity, limited resources of ResourceQuota",
     )
+    add_controllers(parser)
     parser.add_argument(
         "--no-controllers",
         action="store_true",
-        help="do not run the controllers in this process; see `podwire controllers`",
+        help="the same as --controllers=none; see `podwire controllers`",
     )
     add_logging(parser)
 
@@ -136,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
         store_url=arguments.store,
         kubeconfig=arguments.write_kubeconfig,
         service_network=arguments.service_cluster_ip_range,
-        controllers=not arguments.no_controllers,
+        controllers=frozenset() if arguments.no_controllers else arguments.controllers,
         static_tokens=arguments.token_auth_file,
         audit_policy=arguments.audit_policy_file,
         audit_log=arguments.audit_log_path,

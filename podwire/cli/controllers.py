@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped
+from podwire.cli.options import add_controllers, add_logging, run_until_stopped
 from podwire.cluster.controllers import over_http
 from podwire.cluster.daemons import tune_memory
 from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig
@@ -22,6 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="CA that is distributed to pods (default: that of the kubeconfig)",
     )
+    add_controllers(parser)
     add_logging(parser)
 
 
@@ -32,13 +33,13 @@ def run(arguments: argparse.Namespace) -> int:
         root_ca = _root_ca(arguments.root_ca_file or access.ca.file, access.ca.text)
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
-    return run_until_stopped(_work(access, root_ca), arguments)
+    return run_until_stopped(_work(access, root_ca, arguments.controllers), arguments)
 
 
 def _root_ca(file: str | Path | None, text: str) -> str:
     return Path(file).read_text(encoding="ascii") if file else text
 
 
-async def _work(access: Access, root_ca: str) -> None:
+async def _work(access: Access, root_ca: str, names: frozenset[str]) -> None:
     tune_memory()
-    await over_http(access, root_ca)
+    await over_http(access, root_ca, names)

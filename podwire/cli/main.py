@@ -48,7 +48,7 @@ GROUPS = {
     ),
     "components, each usable alone with any Kubernetes": (
         Command("apiserver", "podwire.cli.apiserver", "Serve the Kubernetes API from SQLite, etcd or memory"),
-        Command("controllers", "podwire.cli.controllers", "Run the controllers for namespaces, owners and accounts"),
+        Command("controllers", "podwire.cli.controllers", "Run the controllers: workloads, owners, nodes, …"),
         Command("scheduler", "podwire.cli.scheduler", "Bind pods to nodes"),
         Command("kubelet", "podwire.cli.kubelet", "Run the pods of this node on any CRI runtime"),
         Command("runtime", "podwire.cli.runtime", "Run pod sandboxes and containers for CRI clients"),

@@ -25,6 +25,26 @@ def add_logging(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_controllers(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Adds the choice of controllers, as kube-controller-manager has it."""
+    parser.add_argument(
+        "--controllers",
+        type=_controllers,
+        default="*",
+        metavar="NAME[,…]",
+        help="controllers to run: * for all, names, -NAME to leave one out, or none (default: *)",
+    )
+
+
+def _controllers(text: str) -> frozenset[str]:
+    from podwire.controllers.registry import UnknownController, choose  # noqa: PLC0415 - only for those who run them
+
+    try:
+        return choose(text)
+    except UnknownController as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 NODE_NAME = "NODE_NAME"
 SHORTEST_LIFETIME, LONGEST_LIFETIME = timedelta(seconds=10), timedelta(days=3650)
 """Of a certificate: at least some requests long, at most as long as the CA's."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from podwire import logs
 from podwire.cli.main import UserError
-from podwire.cli.options import add_certificate_lifetime, add_prefix
+from podwire.cli.options import add_certificate_lifetime, add_controllers, add_prefix
 from podwire.cli.progress import progress
 from podwire.cli.runtime import add_checking, checking
 from podwire.cluster.hardware.profile import BadProfile
@@ -62,6 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="EncryptionConfiguration of the API server; to be given at each start (default: none)",
     )
     add_certificate_lifetime(cluster)
+    add_controllers(cluster)
     cluster.add_argument(
         "--runtime",
         type=_runtime,
@@ -107,6 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
             network_driver=_network_driver(arguments.network_driver),
             encryption_config=arguments.encryption_provider_config,
             certificate_lifetime=arguments.certificate_lifetime,
+            controllers=arguments.controllers,
         )
         layout = layout_of(arguments.prefix)
         if launch.stop_for_more_nodes(layout, wanted):

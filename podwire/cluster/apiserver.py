@@ -25,7 +25,7 @@ from podwire.cluster.apiserver_controllers import run_in_process
 from podwire.cluster.daemons import background
 from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.store_tap import tapped_store
-from podwire.controllers import RECONCILED
+from podwire.controllers.registry import ALL, acting
 from podwire.durable.files import replace_file
 from podwire.kinds import stored
 from podwire.kinds.catalog import storage_prefixes
@@ -86,7 +86,8 @@ class Options:
     store_url: str | None = None
     kubeconfig: Path | None = None
     service_network: Network = field(default_factory=lambda: ipaddress.ip_network("10.96.0.0/16"))
-    controllers: bool = True
+    controllers: frozenset[str] = ALL
+    """The names of the controllers that run in this process."""
     static_tokens: Mapping[str, User] = field(default_factory=dict)
     identities: tuple[Identity, ...] = ()
     servings: tuple[Serving, ...] = ()
@@ -142,7 +143,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
         url = f"https://{_url_host(options.host)}:{http.port}"
         path = options.kubeconfig or options.data_dir / "kubeconfig"
         await asyncio.to_thread(_write_first_credentials, options, pki, http.port)
-        controllers = [run_in_process(assembled)] if options.controllers else []
+        controllers = [run_in_process(assembled, options.controllers)] if options.controllers else []
         renewal = _renew_certificates(options, http.port)
         await stack.enter_async_context(background(assembled.run(), renewal, *controllers))
         _log.info(
@@ -176,7 +177,7 @@ def _settings(options: Options, store: AnyStore, kubelets: Kubelets, audit_log: 
         audit=_audit_policy(options),
         audit_sink=audit_log.put if audit_log is not None else None,
         admission=options.admission,
-        reconciled=RECONCILED if options.controllers else frozenset(),
+        reconciled=acting(options.controllers),
     )
 
 

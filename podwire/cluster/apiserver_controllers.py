@@ -17,6 +17,7 @@ from podwire.cluster import tracing
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.controllers.metadata import PartialObject, from_json
 from podwire.controllers.ports import Absent, Complete, Notify, Present
+from podwire.controllers.registry import ALL
 from podwire.kinds.resource import PREFIX
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kinds import Kind
@@ -41,28 +42,30 @@ BATCH = 500
 
 async def run_in_process(
     assembled: Assembled,
-    run: Callable[[Assembled], Awaitable[None]] | None = None,
+    names: frozenset[str] = ALL,
+    run: Callable[[Assembled, frozenset[str]], Awaitable[None]] | None = None,
     restart_seconds: float = RESTART_SECONDS,
 ) -> None:
     """Works until cancelled. A controller that fails is logged and restarted; the API server goes on."""
     while True:
         try:
-            await (run or _run)(assembled)
+            await (run or _run)(assembled, names)
         except Exception:  # noqa: BLE001 - whatever failed, the server goes on
             _log.exception("controllers failed and are restarted")
         await asyncio.sleep(restart_seconds)
 
 
-async def _run(assembled: Assembled) -> None:
+async def _run(assembled: Assembled, names: frozenset[str]) -> None:
     engine = assembled.engine
     handler = tapped_handler(assembled.server.handle, tracing.tap(API_SERVER), API_SERVER)
     client = Client(LoopbackHttp(handler, IDENTITY, "podwire-controllers"))
     feed = StoreFeed(engine.store, engine.registry)
-    await controllers.run(client, feed, engine.clock, root_ca=assembled.pki.authority_pem.decode())
+    root_ca = assembled.pki.authority_pem.decode()
+    await controllers.run(client, feed, engine.clock, root_ca=root_ca, names=names)
 
 
 class StoreFeed:
-    """Delivers the content of the store and every change to it, as metadata."""
+    """Delivers the content of the store and every change to it: metadata, and the stored bytes of some kinds."""
 
     def __init__(self, store: Store, registry: Registry) -> None:
         self._store = store
@@ -71,10 +74,12 @@ class StoreFeed:
         self._kinds_version = -1
         self._known: dict[str, PartialObject] = {}
         self._complete = False
+        self._whole: frozenset[tuple[str, str]] = frozenset()
 
-    async def follow(self, notify: Notify) -> None:
+    async def follow(self, notify: Notify, whole: frozenset[tuple[str, str]] = frozenset()) -> None:
         """Delivers everything, until cancelled. When the log cannot be followed, it lists again and delivers the
         differences."""
+        self._whole = whole
         while True:
             try:
                 await self._watch_changes(await self._list_all(notify), notify)
@@ -111,7 +116,7 @@ class StoreFeed:
         known = self._known.get(item.key)
         if kind is None or (known is not None and known.metadata.resource_version == str(item.revision)):
             return
-        seen = from_json(kind, item.value, str(item.revision))
+        seen = from_json(kind, item.value, str(item.revision), whole=kind.group_resource in self._whole)
         if known is not None and known.uid != seen.uid:
             notify(Absent(known))
         self._known[item.key] = seen

@@ -4,6 +4,7 @@ import logging
 
 from podwire import controllers
 from podwire.cluster import tracing
+from podwire.controllers.registry import ALL
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.trace.participants import API_SERVER, CONTROLLERS
@@ -13,10 +14,11 @@ from podwire.transports.clock import SystemClock
 _log = logging.getLogger("podwire.controllers")
 
 
-async def over_http(access: Access, root_ca: str) -> None:
+async def over_http(access: Access, root_ca: str, names: frozenset[str] = ALL) -> None:
     """Works until cancelled; a server that does not answer is retried."""
     tap = tracing.api_tap(CONTROLLERS)
     async with http_client.connect(access, user_agent="podwire-controllers", tap=tap, callee=API_SERVER) as http:
         client = Client(http)
         _log.info("controllers are running", extra={"url": access.server})
-        await controllers.run(client, controllers.MetadataInformer(client), SystemClock(), root_ca=root_ca)
+        feed = controllers.MetadataInformer(client)
+        await controllers.run(client, feed, SystemClock(), root_ca=root_ca, names=names)

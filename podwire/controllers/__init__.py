@@ -1,7 +1,7 @@
-"""Controllers: garbage collection, namespaces, nodes, evictions, claims for devices. Speaks: k8sapi."""
+"""Controllers: workloads, garbage collection, namespaces, nodes, evictions, claims for devices. Speaks: k8sapi."""
 
 from podwire.controllers.informer import MetadataInformer
-from podwire.controllers.manager import RECONCILED, run
+from podwire.controllers.manager import run
 from podwire.controllers.ports import Absent, Complete, Feed, Present
 
-__all__ = ["RECONCILED", "Absent", "Complete", "Feed", "MetadataInformer", "Present", "run"]
+__all__ = ["Absent", "Complete", "Feed", "MetadataInformer", "Present", "run"]

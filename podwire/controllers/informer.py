@@ -1,4 +1,4 @@
-"""The feed over HTTP: one metadata-only watch per kind, including kinds that appear later."""
+"""The feed over HTTP: one watch per kind, including kinds that appear later; of most kinds metadata only."""
 
 import asyncio
 import contextlib
@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterator
 
 from podwire.controllers.kinds import DEFINITIONS, preferred
-from podwire.controllers.metadata import from_object, resource_of
+from podwire.controllers.metadata import PartialObject, from_object, resource_of
 from podwire.controllers.ports import Absent, Complete, Notify, Present
 from podwire.protocols.k8sapi.client_side import Client, ClientError, Informer, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
-from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Synced, Updated
+from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synced, Updated
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ RETRY = 1.0
 class MetadataInformer:
     """Watches every kind that can be listed, watched and deleted, in one version of each.
 
-    Metadata only, so that a watch costs little more than its connection.
+    Metadata only where no controller reads the whole object, so that a watch costs little more than its connection.
     """
 
     def __init__(self, api: Client) -> None:
@@ -34,9 +34,11 @@ class MetadataInformer:
         self._unsynced: set[tuple[str, str]] = set()
         self._complete = False
         self._changed = asyncio.Event()
+        self._whole: frozenset[tuple[str, str]] = frozenset()
 
-    async def follow(self, notify: Notify) -> None:
+    async def follow(self, notify: Notify, whole: frozenset[tuple[str, str]] = frozenset()) -> None:
         """Reports all objects and changes until cancelled."""
+        self._whole = whole
         async with asyncio.TaskGroup() as watches:
             await self._look(watches, notify)
             while True:
@@ -77,7 +79,7 @@ class MetadataInformer:
 
     async def _watch(self, kind: Kind, notify: Notify) -> None:
         """Watches a kind until it is no longer served."""
-        informer = self._api.informer(kind, Scope(metadata_only=True))
+        informer = self._api.informer(kind, Scope(metadata_only=resource_of(kind) not in self._whole))
         try:
             await self._changes(kind, informer, notify)
         except ApiError as error:
@@ -86,7 +88,7 @@ class MetadataInformer:
             informer.close()
             self._watched.discard(resource_of(kind))
         for object_ in informer.objects.values():
-            notify(Absent(from_object(kind, object_), vanished=True))
+            notify(Absent(self._partial(kind, object_), vanished=True))
         self._synced(kind, notify)
 
     async def _changes(self, kind: Kind, informer: Informer, notify: Notify) -> None:
@@ -98,11 +100,14 @@ class MetadataInformer:
     def _notify(self, kind: Kind, change: Change, notify: Notify) -> None:
         match change:
             case Added(object_) | Updated(object_):
-                notify(Present(from_object(kind, object_)))
+                notify(Present(self._partial(kind, object_)))
             case Deleted(object_):
-                notify(Absent(from_object(kind, object_)))
+                notify(Absent(self._partial(kind, object_)))
             case Synced():
                 self._synced(kind, notify)
+
+    def _partial(self, kind: Kind, object_: Object) -> PartialObject:
+        return from_object(kind, object_, whole=resource_of(kind) in self._whole)
 
     def _synced(self, kind: Kind, notify: Notify) -> None:
         """Reports Complete when all initial kinds are synced, and again for each later one."""

@@ -1,85 +1,41 @@
-"""Runs all controllers on one feed."""
+"""Runs controllers on one feed."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-from podwire.controllers.crd_cleanup import DefinitionCleanup
-from podwire.controllers.device_taint_eviction import DeviceEvictions
-from podwire.controllers.event_expiry import EventExpiry
+from podwire.controllers.context import Context, Controller
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.graph import Graph
-from podwire.controllers.kinds import (
-    CLAIMS,
-    DEFINITIONS,
-    EVENTS,
-    NAMESPACES,
-    NODES,
-    QUOTAS,
-    TAINT_RULES,
-    KnownKinds,
-)
+from podwire.controllers.kinds import DEFINITIONS, KnownKinds
 from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
-from podwire.controllers.namespace_defaults import NamespaceDefaults
-from podwire.controllers.namespace_lifecycle import NamespaceLifecycle
-from podwire.controllers.node_lifecycle import NodeLife
-from podwire.controllers.pod_gc import PodGc
 from podwire.controllers.ports import Absent, Complete, Feed, FeedEvent, Present
-from podwire.controllers.resource_claims import DeviceClaims
-from podwire.controllers.resource_quota import QuotaController
+from podwire.controllers.registry import ALL, REGISTRATIONS
 from podwire.controllers.taint_eviction import Evictions
 from podwire.interfaces import Clock
 from podwire.protocols.k8sapi.client_side import Client
 
-RECONCILED: frozenset[tuple[str, str]] = frozenset(
-    resource_of(kind) for kind in (NAMESPACES, DEFINITIONS, EVENTS, NODES, QUOTAS, CLAIMS, TAINT_RULES)
-)
-"""The kinds on which these controllers act. The API server warns about others that need a controller: a new controller
-adds its kind here."""
 
-
-class Controller(Protocol):
-    @property
-    def resources(self) -> frozenset[tuple[str, str]] | None:
-        """The resources whose changes it receives; None: all."""
-        ...
-
-    def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
-        """Called for each change: created (`before` None), updated, or deleted (`now` None); the graph is already
-        updated."""
-        ...
-
-    def on_synced(self) -> None:
-        """Called when all objects are known; again when new kinds were added."""
-        ...
-
-    async def run(self) -> None:
-        """Runs until cancelled."""
-        ...
-
-
-async def run(api: Client, feed: Feed, clock: Clock, *, root_ca: str, limits: Limits = DEFAULT) -> None:
-    """Runs until cancelled; if one part fails, all stop."""
-    graph, kinds = Graph(), KnownKinds(api)
-    collector, evictions = Collector(api, graph, kinds), Evictions(api, graph, clock)
-    controllers: list[Controller] = [
-        collector,
-        NamespaceLifecycle(api, graph, kinds, clock),
-        NamespaceDefaults(api, graph, root_ca),
-        DefinitionCleanup(api, graph, clock),
-        EventExpiry(api, graph, clock, limits.event_ttl),
-        NodeLife(api, graph, clock, evictions.tainted, limits),
-        evictions,
-        PodGc(api, graph, clock, limits),
-        DeviceClaims(api, graph, clock),
-        DeviceEvictions(api, graph, clock, limits),
-        QuotaController(api, graph, kinds, clock, limits),
-    ]
-    follower = Dispatcher(graph, kinds, collector, controllers, limits)
+async def run(
+    api: Client, feed: Feed, clock: Clock, *, root_ca: str, limits: Limits = DEFAULT, names: Iterable[str] = ALL
+) -> None:
+    """Runs the controllers of these names until cancelled; if one part fails, all stop."""
+    wanted = set(names)
+    context = Context(api=api, graph=Graph(), kinds=KnownKinds(api), clock=clock, root_ca=root_ca, limits=limits)
+    controllers: list[Controller] = []
+    whole: set[tuple[str, str]] = set()
+    for registration in REGISTRATIONS:
+        if registration.name in wanted:
+            controller = registration.create(context)
+            if isinstance(controller, Evictions):  # first of those that report taints
+                context = replace(context, tainted=controller.tainted)
+            controllers.append(controller)
+            whole |= {resource_of(kind) for kind in registration.whole}
+    collector = next((controller for controller in controllers if isinstance(controller, Collector)), None)
+    dispatcher = Dispatcher(context.graph, context.kinds, collector, controllers, limits)
     async with asyncio.TaskGroup() as parts:
-        parts.create_task(feed.follow(follower.notify), name="feed")
+        parts.create_task(feed.follow(dispatcher.notify, frozenset(whole)), name="feed")
         for controller in controllers:
             parts.create_task(controller.run(), name=type(controller).__name__)
 
@@ -90,7 +46,7 @@ class Dispatcher:
 
     graph: Graph
     kinds: KnownKinds
-    collector: Collector
+    collector: Collector | None
     controllers: Sequence[Controller]
     limits: Limits
     concerned: dict[tuple[str, str], Sequence[Controller]] = field(default_factory=dict)
@@ -105,7 +61,7 @@ class Dispatcher:
             case Present(seen):
                 self._changed(self.graph.put(seen), seen)
             case Absent(seen, vanished):
-                if not vanished:
+                if not vanished and self.collector is not None:
                     self.collector.on_deleted(seen.uid)
                 self._changed(self.graph.drop(seen.uid) or seen, None)
 
@@ -129,4 +85,5 @@ class Dispatcher:
 
     def _refresh_kinds(self) -> None:
         self.kinds.invalidate()
-        self.collector.kinds_changed()
+        if self.collector is not None:
+            self.collector.kinds_changed()

@@ -1,11 +1,16 @@
-"""The metadata that controllers keep of every object."""
+"""The metadata that controllers keep of every object, and the bytes of the kinds that some controller reads whole.
 
-from collections.abc import Callable
-from typing import Any
+The bytes are those of the store where the controllers run beside it, so that a whole object costs no memory of its own.
+It is decoded when a controller reads it; what is asked of a pod all the time (`PodState`) is decoded once per change.
+"""
+
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from podwire.objects.times import parse
 from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.watch import Object
 
 _PODS, _CLAIMS = ("", "pods"), ("resource.k8s.io", "resourceclaims")
 _FINISHED = ("Succeeded", "Failed")
@@ -34,6 +39,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     deletion_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
     owner_references: tuple[Owner, ...] = ()
+    labels: dict[str, str] | None = None
 
 
 class _Object(msgspec.Struct):
@@ -45,8 +51,15 @@ class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str = ""
 
 
+class _Condition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
 class _PodStatus(msgspec.Struct):
     phase: str = ""
+    conditions: tuple[_Condition, ...] = ()
 
 
 class _Pod(msgspec.Struct):
@@ -68,6 +81,25 @@ class _Claim(msgspec.Struct):
     status: _ClaimStatus = msgspec.field(default_factory=_ClaimStatus)
 
 
+class PodState(msgspec.Struct, frozen=True, gc=False):
+    """The state of a pod that its controllers decide on."""
+
+    phase: str = "Pending"
+    node_name: str = ""
+    ready: bool = False
+    ready_since: str = ""
+
+    def available(self, min_ready_seconds: float, now: float) -> bool:
+        """Returns whether the pod has been ready for so long."""
+        return self.ready and self.available_in(min_ready_seconds, now) <= 0
+
+    def available_in(self, min_ready_seconds: float, now: float) -> float:
+        """Returns the seconds until a ready pod is available."""
+        if not min_ready_seconds or not self.ready_since:
+            return 0.0
+        return parse(self.ready_since) + min_ready_seconds - now
+
+
 class PartialObject(msgspec.Struct, frozen=True, gc=False):
     """The last known metadata of one object. There is one for every object of a cluster, and none is part of a cycle:
     the garbage collector need not know it."""
@@ -80,6 +112,10 @@ class PartialObject(msgspec.Struct, frozen=True, gc=False):
     """Whether a pod is bound and not finished."""
     holders: frozenset[str] | None = None
     """The uids of a claim's consumers; None if unknown."""
+    pod: PodState | None = None
+    """The state of a pod; None if unknown."""
+    json: bytes = b""
+    """The whole object, for the kinds that some controller reads; without its resourceVersion."""
 
     @property
     def uid(self) -> str:
@@ -100,6 +136,26 @@ class PartialObject(msgspec.Struct, frozen=True, gc=False):
     @property
     def owners(self) -> tuple[Owner, ...]:
         return self.metadata.owner_references
+
+    @property
+    def controller(self) -> Owner | None:
+        """The owner that manages the object, if one does."""
+        return next((owner for owner in self.owners if owner.controller), None)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.metadata.labels or {}
+
+    @property
+    def active(self) -> bool:
+        """Whether a pod counts for its controller: not finished and not being deleted."""
+        return not self.deleting and (self.pod is None or self.pod.phase not in _FINISHED)
+
+    def object(self) -> Object:
+        """Decodes the whole object, a fresh copy. Only for kinds that the controllers follow whole."""
+        whole: Object = _decode_whole(self.json)
+        whole["metadata"]["resourceVersion"] = self.metadata.resource_version
+        return whole
 
     @property
     def deleting(self) -> bool:
@@ -128,6 +184,7 @@ def resource_of(kind: Kind) -> tuple[str, str]:
     return kind.group_resource
 
 
+_decode_whole = msgspec.json.Decoder().decode
 _decode: Callable[[bytes], _Object | _Pod | _Claim] = msgspec.json.Decoder(_Object).decode
 _DECODERS: dict[tuple[str, str], Callable[[bytes], _Object | _Pod | _Claim]] = {
     _PODS: msgspec.json.Decoder(_Pod).decode,
@@ -135,30 +192,33 @@ _DECODERS: dict[tuple[str, str], Callable[[bytes], _Object | _Pod | _Claim]] = {
 }
 
 
-def from_json(kind: Kind, json: bytes, resource_version: str = "") -> PartialObject:
+def from_json(kind: Kind, json: bytes, resource_version: str = "", *, whole: bool = False) -> PartialObject:
     """Decodes an object's JSON at a third of the cost of decoding all of it; `resource_version` overrides the
-    object's."""
+    object's. `whole` keeps the JSON."""
     read = _DECODERS.get(resource_of(kind), _decode)(json)
     metadata = read.metadata
     if resource_version:
         metadata = msgspec.structs.replace(metadata, resource_version=resource_version)
-    return _seen(kind, metadata, read)
+    return _seen(kind, metadata, read, json if whole else b"")
 
 
-def _seen(kind: Kind, metadata: Metadata, read: _Object | _Pod | _Claim) -> PartialObject:
+def _seen(kind: Kind, metadata: Metadata, read: _Object | _Pod | _Claim, json: bytes) -> PartialObject:
     match read:
-        case _Pod():
-            on_node = bool(read.spec.node_name) and read.status.phase not in _FINISHED
-            return PartialObject(kind, metadata, claims=bool(read.spec.resource_claims), on_node=on_node)
-        case _Claim():
-            return PartialObject(
-                kind, metadata, holders=frozenset(consumer.uid for consumer in read.status.reserved_for)
+        case _Pod(spec=spec, status=status):
+            on_node = bool(spec.node_name) and status.phase not in _FINISHED
+            ready = next((condition for condition in status.conditions if condition.type == "Ready"), _Condition())
+            pod = PodState(
+                status.phase or "Pending", spec.node_name, ready.status == "True", ready.last_transition_time or ""
             )
-    return PartialObject(kind, metadata)
+            return PartialObject(kind, metadata, claims=bool(spec.resource_claims), on_node=on_node, pod=pod, json=json)
+        case _Claim():
+            holders = frozenset(consumer.uid for consumer in read.status.reserved_for)
+            return PartialObject(kind, metadata, holders=holders, json=json)
+    return PartialObject(kind, metadata, json=json)
 
 
-def from_object(kind: Kind, object_: dict[str, Any]) -> PartialObject:
-    """Converts an object, or its metadata alone."""
-    whole_pod = resource_of(kind) == _PODS and "spec" in object_
-    claims = bool(object_["spec"].get("resourceClaims")) if whole_pod else None
-    return PartialObject(kind, msgspec.convert(object_, _Object).metadata, claims)
+def from_object(kind: Kind, object_: Object, *, whole: bool = False) -> PartialObject:
+    """Converts an object, or its metadata alone; `whole` keeps all of it."""
+    if whole or (resource_of(kind) == _PODS and "spec" in object_):
+        return from_json(kind, msgspec.json.encode(object_), whole=whole)
+    return PartialObject(kind, msgspec.convert(object_, _Object).metadata)

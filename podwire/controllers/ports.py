@@ -36,11 +36,12 @@ Notify = Callable[[FeedEvent], None]
 
 
 class Feed(Protocol):
-    """Every object of every kind and its changes, metadata only; one subscription for all controllers.
+    """Every object of every kind and its changes; one subscription for all controllers.
 
     Inside the API server's process it is one watch on the whole store; over HTTP, `MetadataInformer`.
     """
 
-    async def follow(self, notify: Notify) -> None:
-        """Reports everything, in order per object, until cancelled."""
+    async def follow(self, notify: Notify, whole: frozenset[tuple[str, str]] = frozenset()) -> None:
+        """Reports everything, in order per object, until cancelled: objects of the resources `whole` with their JSON,
+        of others the metadata."""
         ...

@@ -13,7 +13,7 @@ from podwire.transports import credentials, http_client
 
 
 async def test_a_server_on_all_addresses_comes_up_and_is_reached_at_the_loopback(tmp_path):
-    options = Options(data_dir=tmp_path, host="0.0.0.0", port=0, store_url="memory://", controllers=False)
+    options = Options(data_dir=tmp_path, host="0.0.0.0", port=0, store_url="memory://", controllers=frozenset())
     async with running(options) as server:
         assert server.url.startswith("https://127.0.0.1:")
         assert server.kubeconfig.exists()
@@ -45,7 +45,7 @@ async def clients(tmp_path):
         for number, (user, groups) in enumerate(COMPONENTS.items())
     )
     options = Options(
-        data_dir=tmp_path / "api", port=0, store_url="memory://", controllers=False, identities=identities
+        data_dir=tmp_path / "api", port=0, store_url="memory://", controllers=frozenset(), identities=identities
     )
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(running(options))

@@ -31,7 +31,7 @@ async def cluster(tmp_path):
         data_dir=tmp_path / "api",
         port=0,
         store_url="memory://",
-        controllers=False,
+        controllers=frozenset(),
         identities=(identity,),
         servings=(serving,),
         certificate_lifetime=LIFETIME,

@@ -80,7 +80,7 @@ class Cluster:
 @pytest.fixture
 async def cluster(tmp_path):
     async with contextlib.AsyncExitStack() as stack:
-        options = Options(data_dir=tmp_path / "api", port=0, store_url="memory://", controllers=False)
+        options = Options(data_dir=tmp_path / "api", port=0, store_url="memory://", controllers=frozenset())
         server = await stack.enter_async_context(running(options))
         access = credentials.load(server.kubeconfig)
         http = await stack.enter_async_context(http_client.connect(access))
@@ -217,7 +217,7 @@ async def test_an_api_server_that_verifies_takes_no_self_signed_kubelet(cluster,
         data_dir=tmp_path / "api2",
         port=0,
         store_url="memory://",
-        controllers=False,
+        controllers=frozenset(),
         kubelet_authority=cluster.server.assembled.pki.authority_path,
     )
     async with running(options) as second, http_client.connect(credentials.load(second.kubeconfig)) as http:

@@ -28,7 +28,7 @@ TAINT = {"key": "broken", "effect": "NoExecute"}
 
 @pytest.fixture
 async def server(tmp_path):
-    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
+    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=frozenset())
     async with running(options) as server:
         yield server
 

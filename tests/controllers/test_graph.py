@@ -81,3 +81,28 @@ def test_of_a_whole_pod_it_is_seen_whether_it_asks_for_devices(spec, claims):
     assert from_object(PODS, whole).claims is claims
     assert from_json(PODS, msgspec.json.encode(whole)).claims is claims
     assert from_object(PODS, {"metadata": OBJECT["metadata"]}).claims is None
+
+
+def test_objects_that_are_kept_whole_are_found_by_name_and_decoded():
+    import msgspec
+
+    graph, whole = Graph(), from_json(PODS, msgspec.json.encode(OBJECT), "9", whole=True)
+    graph.put(whole)
+    assert graph.find(PODS, "web", "dev") is whole
+    assert graph.listed(PODS, "dev") == graph.everywhere(PODS) == [whole]
+    assert whole.object() == {**OBJECT, "metadata": {**OBJECT["metadata"], "resourceVersion": "9"}}
+    graph.drop(whole.uid)
+    assert graph.find(PODS, "web", "dev") is None
+    assert graph.listed(PODS, "dev") == graph.everywhere(PODS) == []
+
+
+def test_an_object_that_replaced_another_of_its_name_is_found():
+    import msgspec
+
+    later = {**OBJECT, "metadata": {**OBJECT["metadata"], "uid": "later"}}
+    first, second = (from_json(PODS, msgspec.json.encode(each), whole=True) for each in (OBJECT, later))
+    graph = Graph()
+    for seen in (first, second):
+        graph.put(seen)
+    graph.drop(first.uid)
+    assert graph.find(PODS, "web", "dev") is second

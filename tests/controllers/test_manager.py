@@ -68,7 +68,7 @@ def test_a_controller_is_told_of_its_resources_only():
 
 @pytest.fixture
 async def server(tmp_path):
-    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
+    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=frozenset())
     async with running(options) as server:
         yield server
 

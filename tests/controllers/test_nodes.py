@@ -120,7 +120,7 @@ class Office:
 
 @pytest.fixture
 async def server(tmp_path):
-    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
+    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=frozenset())
     async with running(options) as server:
         yield server
 

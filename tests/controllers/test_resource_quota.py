@@ -24,7 +24,7 @@ SOON = Limits(quota_delay=0.02, quota_settle=0.02)
 @pytest.fixture
 async def api(tmp_path):
     """A client of a server whose controllers run, with the rights that they have in a cluster."""
-    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
+    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=frozenset())
     async with running(options) as server:
         handler = server.assembled.server.handle
         client, worker = Client(LoopbackHttp(handler, ADMIN)), Client(LoopbackHttp(handler, IDENTITY))

@@ -49,7 +49,7 @@ def _alone():
 @pytest.fixture
 async def api_server(tmp_path):
     """A real one, without controllers."""
-    options = apiserver.Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
+    options = apiserver.Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=frozenset())
     async with apiserver.running(options) as server:
         yield server
 

@@ -149,7 +149,7 @@ class Node:
 
     @contextlib.asynccontextmanager
     async def there(self):
-        options = apiserver.Options(data_dir=self.root / "api", port=0, store_url="memory://", controllers=True)
+        options = apiserver.Options(data_dir=self.root / "api", port=0, store_url="memory://")
         async with self._stack:
             server = await self._stack.enter_async_context(apiserver.running(options))
             self.api = Client(LoopbackHttp(server.assembled.server.handle, ADMIN))

@@ -242,7 +242,7 @@ def scheduled(pod):
 
 @pytest.fixture
 async def cluster(tmp_path):
-    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
+    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=frozenset())
     async with running(options) as server:
         cluster = Cluster(server)
         account = {"name": "default", "namespace": "default"}

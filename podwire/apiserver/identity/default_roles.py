@@ -244,7 +244,11 @@ COMPONENT_ROLES = """
 system:podwire:controllers
   read *: *
   delete,deletecollection,patch *: *
-  create core: configmaps serviceaccounts
+  create core: configmaps serviceaccounts pods persistentvolumeclaims
+  update core: pods persistentvolumeclaims replicationcontrollers replicationcontrollers/status
+  create,update apps: controllerrevisions replicasets
+  update apps: daemonsets daemonsets/status deployments deployments/status replicasets/status statefulsets
+      statefulsets/status
   create,patch,update core,events.k8s.io: events
   update core: namespaces/finalize namespaces/status resourcequotas/status
   patch,update core: nodes nodes/status pods/status

@@ -78,6 +78,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         kubeconfig=layout.kubeconfig,
         service_network=slot.services,
         encryption_config=prepared.encryption_config,
+        controllers=prepared.controllers,
         certificate_lifetime=prepared.certificate_lifetime,
         kubelet_authority=layout.state / "apiserver/pki/ca.crt",
         identities=(scheduling, *(identity for node in prepared.nodes for identity in _identities(node, host))),

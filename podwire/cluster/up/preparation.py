@@ -19,6 +19,7 @@ from podwire.cluster.up.nodes import Node, objection, planned
 from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.cluster.up.slots import Slot, collisions
 from podwire.cluster.up.state import NodeRecord, State
+from podwire.controllers.registry import ALL
 from podwire.linux.errors import NoSuchLink, UntrustedPath
 from podwire.linux.fs.trust import check_files, make_directory
 from podwire.linux.net.network import KernelNetwork
@@ -51,6 +52,8 @@ class UpOptions:
     """An EncryptionConfiguration for the API server. Not saved either: the store says which key is missing."""
     certificate_lifetime: timedelta = CERTIFICATE_LIFETIME
     """Not saved either: a start issues all certificates anew."""
+    controllers: frozenset[str] = ALL
+    """The controllers that run. Not saved either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,7 @@ class Prepared:
     network_driver: "NetworkDriver | None" = None
     encryption_config: Path | None = None
     certificate_lifetime: timedelta = CERTIFICATE_LIFETIME
+    controllers: frozenset[str] = ALL
 
     @property
     def slot(self) -> Slot:
@@ -114,6 +118,7 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
         network_driver=wanted.network_driver,
         encryption_config=wanted.encryption_config,
         certificate_lifetime=wanted.certificate_lifetime,
+        controllers=wanted.controllers,
     )
     closed = host_network.to_forward(ipv6=ipv6)
     claims.note_forwarding(closed)  # recorded first: a crash in between leaves nothing on

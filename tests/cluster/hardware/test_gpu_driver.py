@@ -30,7 +30,7 @@ PROFILE = profile_yaml.load("two-numa")
 
 @pytest.fixture
 async def api(tmp_path):
-    options = Options(data_dir=tmp_path / "api", port=0, store_url="memory://", controllers=False)
+    options = Options(data_dir=tmp_path / "api", port=0, store_url="memory://", controllers=frozenset())
     async with running(options) as server:
         access = credentials.load(server.kubeconfig)
         async with http_client.connect(access, user_agent="test") as http:

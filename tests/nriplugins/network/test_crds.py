@@ -42,7 +42,7 @@ async def served(client, kind):
 @pytest.fixture
 async def api(tmp_path):
     """A client of a server that has both definitions."""
-    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
+    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=frozenset())
     async with running(options) as server:
         client = Client(LoopbackHttp(server.assembled.server.handle, ADMIN))
         client.learn(KINDS.values())

@@ -51,7 +51,7 @@ class Silent:
 
 @pytest.fixture
 async def api(tmp_path):
-    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=True)
+    options = Options(data_dir=tmp_path, port=0, store_url="memory://")
     async with running(options) as server:
         client = Client(LoopbackHttp(server.assembled.server.handle, ADMIN))
         client.learn([ROUTES])

@@ -1,0 +1,116 @@
+"""The table of controllers: the name of each, the kinds on which it acts, and the kinds that it reads whole.
+
+The names are upstream's where upstream has the controller. To add a controller is to add a row: it is then switched by
+`--controllers`, its kinds cause no "no controller acts on …" warning while it runs, and the feed delivers whole objects
+of the kinds that it names.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from podwire.controllers.context import Context, Controller
+from podwire.controllers.crd_cleanup import DefinitionCleanup
+from podwire.controllers.device_taint_eviction import DeviceEvictions
+from podwire.controllers.event_expiry import EventExpiry
+from podwire.controllers.garbage_collector import Collector
+from podwire.controllers.kinds import CLAIMS, DEFINITIONS, EVENTS, NAMESPACES, NODES, QUOTAS, TAINT_RULES
+from podwire.controllers.metadata import resource_of
+from podwire.controllers.namespace_defaults import NamespaceDefaults
+from podwire.controllers.namespace_lifecycle import NamespaceLifecycle
+from podwire.controllers.node_lifecycle import NodeLife
+from podwire.controllers.pod_gc import PodGc
+from podwire.controllers.resource_claims import DeviceClaims
+from podwire.controllers.resource_quota import QuotaController
+from podwire.controllers.taint_eviction import Evictions
+from podwire.protocols.k8sapi.kinds import Kind
+
+COLLECTOR, TAINT_EVICTION = "garbage-collector-controller", "taint-eviction-controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One controller."""
+
+    name: str
+    create: Callable[[Context], Controller]
+    acts_on: tuple[Kind, ...] = ()
+    whole: tuple[Kind, ...] = ()
+    """The kinds that it reads from the graph as whole objects."""
+
+
+REGISTRATIONS: tuple[Registration, ...] = (
+    Registration(COLLECTOR, lambda given: Collector(given.api, given.graph, given.kinds)),
+    Registration(TAINT_EVICTION, lambda given: Evictions(given.api, given.graph, given.clock)),
+    Registration(
+        "namespace-controller",
+        lambda given: NamespaceLifecycle(given.api, given.graph, given.kinds, given.clock),
+        (NAMESPACES,),
+    ),
+    Registration("serviceaccount-controller", lambda given: NamespaceDefaults(given.api, given.graph, given.root_ca)),
+    Registration(
+        "crd-cleanup-controller",
+        lambda given: DefinitionCleanup(given.api, given.graph, given.clock),
+        (DEFINITIONS,),
+    ),
+    Registration(
+        "event-expiry-controller",
+        lambda given: EventExpiry(given.api, given.graph, given.clock, given.limits.event_ttl),
+        (EVENTS,),
+    ),
+    Registration(
+        "node-lifecycle-controller",
+        lambda given: NodeLife(given.api, given.graph, given.clock, given.tainted, given.limits),
+        (NODES,),
+    ),
+    Registration(
+        "pod-garbage-collector-controller",
+        lambda given: PodGc(given.api, given.graph, given.clock, given.limits),
+    ),
+    Registration(
+        "resourceclaim-controller", lambda given: DeviceClaims(given.api, given.graph, given.clock), (CLAIMS,)
+    ),
+    Registration(
+        "device-taint-eviction-controller",
+        lambda given: DeviceEvictions(given.api, given.graph, given.clock, given.limits),
+        (TAINT_RULES,),
+    ),
+    Registration(
+        "resourcequota-controller",
+        lambda given: QuotaController(given.api, given.graph, given.kinds, given.clock, given.limits),
+        (QUOTAS,),
+    ),
+)
+
+ALL: frozenset[str] = frozenset(registration.name for registration in REGISTRATIONS)
+
+
+class UnknownController(ValueError):
+    """A name that no controller has."""
+
+
+def choose(text: str) -> frozenset[str]:
+    """Reads `--controllers`: `*` for all, NAME, -NAME to leave one out, or `none`; several separated by commas.
+
+    A list of names to leave out means all others. Raises UnknownController.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if words == ["none"]:
+        return frozenset()
+    for word in words:
+        name = word.removeprefix("-")
+        if name not in ALL and word != "*":
+            raise UnknownController(f'"{name}" is not in the list of known controllers: {", ".join(sorted(ALL))}')
+    removed = {word.removeprefix("-") for word in words if word.startswith("-")}
+    added = {word for word in words if word in ALL}
+    return (ALL if "*" in words or not added else frozenset(added)) - removed
+
+
+def acting(names: Iterable[str]) -> frozenset[tuple[str, str]]:
+    """Returns the resources on which these controllers act; the API server warns about others that need one."""
+    running = set(names)
+    return frozenset(
+        resource_of(kind)
+        for registration in REGISTRATIONS
+        if registration.name in running
+        for kind in registration.acts_on
+    )
