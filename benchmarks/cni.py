@@ -20,9 +20,13 @@ PODS = 4.0
 KINDS = {"plain": False, "ipMasq": True, "dual-stack": False}
 """With what is masqueraded."""
 VERBS = ("ADD", "DEL")
-OURS = {"daemon": "through the daemon", "python": "each a Python"}
+OURS = {"daemon": "through the daemon", "helper": "without the daemon", "python": "each a Python"}
 REFERENCE = "reference"
-BUDGETS = {"daemon": {"plain": 1 / 2, "ipMasq": 1 / 5, "dual-stack": 1.0}, "python": dict.fromkeys(KINDS, 8.0)}
+BUDGETS = {
+    "daemon": {"plain": 1 / 2, "ipMasq": 1 / 5, "dual-stack": 1.0},
+    "helper": dict.fromkeys(KINDS, 1.0),
+    "python": dict.fromkeys(KINDS, 8.0),
+}
 """Against the reference plugins."""
 
 Times = dict[tuple[str, str], list[float]]
@@ -32,8 +36,9 @@ def measure(seconds: float) -> Iterator[Figure]:
     """All take turns, pod by pod, on one host: a thread with namespaces that end with it."""
     with tempfile.TemporaryDirectory(dir=DISK, prefix="podwire-bench-") as folder:
         sides = {our: Path(folder, our) for our in OURS}
-        for programs in sides.values():
-            install(str(programs), socket=str(_socket(programs)))
+        for our, programs in sides.items():
+            helpers = str(programs / "helpers") if our == "helper" else None  # ends with its directory
+            install(str(programs), socket=str(_socket(programs)), helpers=helpers)
         pods = max(2, round(PODS * seconds))
         everybody = sides | {REFERENCE: reference_plugins()}
         taken = in_thread(lambda: _pods(Path(folder), everybody, pods))

@@ -21,7 +21,7 @@ from podwire.linux.proc.namespaces import KernelNamespaces
 
 GROUP = "CNI, bridge + host-local, masqueraded, dual-stack, many"
 AT_ONCE = 64
-OURS = {"daemon": "through the daemon", "python": "each a Python"}
+OURS = {"daemon": "through the daemon", "helper": "without the daemon", "python": "each a Python"}
 ATTACHED, PER_NAMESPACE = 1_000, 50
 """A bridge has at most 1 023 ports."""
 MEMORY = 40.0

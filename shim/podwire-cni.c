@@ -1,9 +1,14 @@
-/* podwire-cni: every CNI plugin of ours. Hands its call to the daemon and prints the answer; where there is none, it
- * becomes the same plugin in Python. It has the plugin's name, and a note beside it: where the daemon listens, and what
- * to run without one. podwire/cniplugins/daemon/wire.py is the other end of what is said.
+/* podwire-cni: every CNI plugin of ours. Hands its call to the daemon and prints the answer; where there is none, to a
+ * helper, which it starts if none runs; where that fails, it becomes the same plugin in Python. It has the plugin's
+ * name, and a note beside it: where the daemon listens, where helpers do, and what to run for each.
+ * podwire/cniplugins/daemon/wire.py is the other end of what is said.
  *
- * The daemon says so before it begins with a call, so after whatever fails until then Python may do it. From then on
- * nobody knows what has happened: the runtime is told to try again later. */
+ * The server says so before it begins with a call, so after whatever fails until then Python may do it. From then on
+ * nobody knows what has happened: the runtime is told to try again later.
+ *
+ * A helper is a daemon that ends when it is idle: podwire/cniplugins/daemon/helper.py. Each mount namespace and each
+ * note has its own. The caller that has the lock makes the socket: all others connect at once, and wait for the start.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,13 +16,17 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define NOTE ".podwire-cni"
@@ -26,7 +35,8 @@
 
 enum { IO_FAILURE = 5, TRY_AGAIN_LATER = 11, INTERNAL = 999 }; /* codes of CNI errors */
 enum { PATIENCE = 55, CONNECTING = 5 };                        /* seconds; runtimes give a plugin 60 */
-enum { LARGEST = 16 << 20, ANSWER = 64 << 20, CHUNK = 64 << 10, WORDS = 16 };
+enum { LARGEST = 16 << 20, ANSWER = 64 << 20, CHUNK = 64 << 10, WORDS = 16, BACKLOG = 1024 };
+enum { LISTENER = 3, LOCK = 4, UNUSED = 5 }; /* descriptors of a helper */
 
 struct asked { char magic[4]; uint32_t name, environment, input; };
 struct answered { uint32_t code, output, errors; };
@@ -35,7 +45,9 @@ struct text { char *at; size_t length; };
 extern char **environ;
 
 static char here[PATH_MAX], note[4 * PATH_MAX];
-static const char *name, *door, *words[WORDS + 2]; /* the plugin, the daemon's socket, the program without it */
+static const char *name, *door, *words[WORDS + 2]; /* the plugin, the server's socket, the program without one */
+static const char *helpers, *serve[WORDS + 3];     /* the directory of helpers, none if it is NULL; their program */
+static char helper[64];                            /* the name of ours: its socket and its lock have it */
 static struct text input;                          /* standard input, once it is read */
 static bool consumed;
 
@@ -91,7 +103,17 @@ static bool take_all(int fd, struct text *text, size_t limit) {
     }
 }
 
-/* The note, line by line: `socket PATH`, then `run WORD` for each word of the program. */
+/* The helper of this mount namespace and of this note. */
+static void name_helper(const char *text) {
+    struct stat mounts;
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    if (stat("/proc/self/ns/mnt", &mounts)) fail(INTERNAL, "/proc/self/ns/mnt: ", strerror(errno), "");
+    snprintf(helper, sizeof helper, "%ju-%016jx", (uintmax_t)mounts.st_ino, (uintmax_t)hash);
+}
+
+/* The note, line by line: `socket PATH`, then `run WORD` for each word of the program; with helpers `helper DIRECTORY`
+ * and `serve WORD`. */
 static void read_note(void) {
     char path[PATH_MAX + sizeof NOTE + 1];
     ssize_t length = readlink("/proc/self/exe", here, sizeof here - 1);
@@ -99,16 +121,20 @@ static void read_note(void) {
     if (!slash) fail(INTERNAL, "/proc/self/exe cannot be read", "", "");
     *slash = 0, name = slash + 1;
     strcpy(stpcpy(path, here), "/" NOTE);
-    int fd = open(path, O_RDONLY | O_CLOEXEC), count = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC), count = 0, also = 0;
     ssize_t got = fd < 0 ? -1 : read(fd, note, sizeof note - 1);
     if (got <= 0) fail(IO_FAILURE, path, ": cannot be read; `podwire cni install` writes it", "");
     close(fd);
+    name_helper(note);
     for (char *line = strtok(note, "\n"); line; line = strtok(NULL, "\n")) {
         if (!strncmp(line, "socket ", 7)) door = line + 7;
         if (!strncmp(line, "run ", 4) && count < WORDS) words[count++] = line + 4;
+        if (!strncmp(line, "helper ", 7)) helpers = line + 7;
+        if (!strncmp(line, "serve ", 6) && also < WORDS) serve[also++] = line + 6;
     }
+    if (!also) helpers = NULL;
     if (!door || !count) fail(IO_FAILURE, path, ": is no note of ours; `podwire cni install` writes it", "");
-    words[count] = name;
+    words[count] = name, serve[also] = helpers, serve[also + 1] = helper;
 }
 
 /* What was read from standard input is there again. */
@@ -131,17 +157,86 @@ static void set_patience(int fd, int option, int seconds) {
     setsockopt(fd, SOL_SOCKET, option, &patience, sizeof patience);
 }
 
-static int connected(void) {
+/* Connects to a server of root or of our own user. */
+static int connected(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(door) >= sizeof address.sun_path) return -1;
-    strcpy(address.sun_path, door);
+    if (strlen(path) >= sizeof address.sun_path) return -1;
+    strcpy(address.sun_path, path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
     set_patience(fd, SO_SNDTIMEO, CONNECTING);
     set_patience(fd, SO_RCVTIMEO, PATIENCE);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == 0 || peer.uid == geteuid()))
+        return fd;
     close(fd);
     return -1;
+}
+
+/* Opens the directory of helpers, which nobody else may use; makes it if it does not exist. */
+static int open_helpers(void) {
+    char path[PATH_MAX];
+    struct stat status;
+    if (strlen(helpers) >= sizeof path) return -1;
+    strcpy(path, helpers);
+    for (char *slash = strchr(path + 1, '/'); slash; *slash = '/', slash = strchr(slash + 1, '/'))
+        *slash = 0, mkdir(path, 0755);
+    mkdir(path, 0700);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &status) || status.st_uid != geteuid() || status.st_mode & 077)) close(fd), fd = -1;
+    return fd;
+}
+
+/* Becomes a helper, in a session of its own and with nothing of the caller's: no descriptor, directory or variable. */
+static _Noreturn void become_helper(int listener, int lock) {
+    static char *const variables[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+    sigset_t none;
+    setsid();
+    if (fork()) _exit(0);
+    int null = open("/dev/null", O_RDWR); /* and copies above both numbers: one may be where the other goes */
+    int heard = fcntl(listener, F_DUPFD, UNUSED), held = fcntl(lock, F_DUPFD, UNUSED);
+    dup2(null, STDIN_FILENO), dup2(null, STDOUT_FILENO), dup2(null, STDERR_FILENO);
+    dup2(heard, LISTENER), dup2(held, LOCK);
+    close_range(UNUSED, ~0U, 0);
+    sigemptyset(&none), sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL), umask(077);
+    if (chdir("/") == 0) execve(serve[0], (char **)serve, variables);
+    _exit(127);
+}
+
+/* Starts a helper if none runs: it has the lock until it ends, so a socket without one is that of a dead helper. */
+static void start_helper(int directory, const char *path) {
+    char file[sizeof helper + 8];
+    struct stat opened, named;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path, path);
+    snprintf(file, sizeof file, "%s.lock", helper);
+    int lock = openat(directory, file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool ours = lock >= 0 && listener >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0 && fstat(lock, &opened) == 0 &&
+                fstatat(directory, file, &named, AT_SYMLINK_NOFOLLOW) == 0 && opened.st_ino == named.st_ino;
+    if (ours) unlink(path); /* not ours: the helper that had this lock has just removed it */
+    if (ours && bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, BACKLOG) == 0) {
+        pid_t child = fork();
+        if (child == 0) become_helper(listener, lock);
+        if (child > 0) waitpid(child, NULL, 0);
+    }
+    close(listener), close(lock); /* a helper that ends refuses whoever waits, so nobody but it may have them */
+}
+
+/* Connects to our helper, started if need be. */
+static int connected_helper(void) {
+    char path[sizeof helper + 64];
+    int directory = helpers ? open_helpers() : -1;
+    if (directory < 0) return -1;
+    snprintf(path, sizeof path, "/proc/self/fd/%d/%s.sock", directory, helper);
+    door = helpers;
+    int fd = connected(path);
+    if (fd >= 0) return fd;
+    start_helper(directory, path);
+    return connected(path);
 }
 
 static struct text environment(void) {
@@ -223,8 +318,11 @@ int main(void) {
         if (!take_all(STDIN_FILENO, &input, LARGEST)) fail(IO_FAILURE, "standard input: ", strerror(errno), "");
         if (input.length > LARGEST) fail(IO_FAILURE, "standard input: more than 16777216 bytes", "", "");
     }
-    int daemon = connected();
-    if (daemon < 0 || !ask(daemon) || !begun(daemon)) become_python();
+    int daemon = connected(door);
+    if (daemon < 0 || !ask(daemon) || !begun(daemon)) {
+        daemon = consumed ? connected_helper() : -1;
+        if (daemon < 0 || !ask(daemon) || !begun(daemon)) become_python();
+    }
     struct answered head;
     receive(daemon, &head, sizeof head);
     if (head.output > ANSWER || head.errors > ANSWER)

@@ -15,7 +15,7 @@ from podwire.cluster import cni_daemon
 from podwire.cluster.daemons import tune_memory
 from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.daemon.server import Limits
-from podwire.cniplugins.install import SOCKET, Foreign, install
+from podwire.cniplugins.install import HELPERS, SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, pools
 from podwire.runtime.cni.check_results import CHECKS, LatestCheck, load_results
 from podwire.transports.unix_sockets import CannotListen
@@ -31,6 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     installing.add_argument("--force", action="store_true", help="overwrite programs that are not ours")
     installing.add_argument(
         "--socket", type=Path, default=Path(SOCKET), help=f"socket of their daemon (default: {SOCKET})"
+    )
+    installing.add_argument(
+        "--no-helper",
+        action="store_true",
+        help="without a daemon, start an interpreter for each call (default: a helper, which ends after a minute)",
     )
     serving = verbs.add_parser("daemon", help="Run the daemon that does their work, 20 times faster")
     serving.add_argument("--socket", type=Path, help=f"socket to listen on (default: PREFIX{SOCKET})")
@@ -65,8 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _install(arguments: argparse.Namespace) -> int:
     try:
-        socket = str(arguments.socket.absolute())
-        paths = install(str(arguments.directory), force=arguments.force, socket=socket)
+        socket = arguments.socket.absolute()
+        helpers = None if arguments.no_helper else str(socket.parent / HELPERS)
+        paths = install(str(arguments.directory), force=arguments.force, socket=str(socket), helpers=helpers)
     except Foreign as error:
         raise UserError(f"{error}: not ours; nothing was changed; use --force to overwrite") from error
     except (OSError, ValueError) as error:

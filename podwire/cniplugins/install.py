@@ -1,7 +1,8 @@
 """Installs the plugins' executables into a directory.
 
-Each name gets the compiled forwarder, which sends its call to the daemon, and one settings file (`.podwire-cni`) says
-where the daemon listens. Without a compiler at build time they are scripts that run a plugin in their own process.
+Each name gets the compiled forwarder, which sends its call to the daemon or to a helper, and one settings file
+(`.podwire-cni`) says where they listen. Without a compiler at build time they are scripts that run a plugin in their
+own process.
 """
 
 import os
@@ -26,7 +27,14 @@ main({name!r})
 _LONGEST_LINE = 127  # of a `#!` line, on every kernel
 SOCKET = "/run/podwire/cni.sock"
 NOTE = ".podwire-cni"
+HELPERS = "cni-helpers"
+"""Name of the directory of helpers, beside the socket of the daemon."""
+IDLE = 60.0
+"""Seconds without a call after which a helper ends."""
 _CODE = "import sys; sys.path.append(sys.argv[1]); from podwire.cniplugins.skeleton import main; main(sys.argv[2])"
+_SERVE = (
+    "import sys; sys.path.append(sys.argv[1]); from podwire.cniplugins.daemon.helper import main; main(sys.argv[2:])"
+)
 
 
 class Foreign(Exception):
@@ -41,9 +49,15 @@ def script(name: str) -> bytes:
     return _PROGRAM.format(python=python, mark=SIGNATURE.decode(), name=name, path=_home()).encode()
 
 
-def note(socket: str) -> bytes:
-    """Returns the forwarder's settings: the daemon's socket, and the command that does the work without a daemon."""
+def note(socket: str, helpers: str | None = None, idle: float = IDLE) -> bytes:
+    """Returns the forwarder's settings: the daemon's socket, and the command that does the work without a daemon.
+
+    With a directory of `helpers`, a call without a daemon starts a helper there, which serves the following calls.
+    """
     lines = [f"socket {socket}", *(f"run {word}" for word in (_python(), "-IS", "-c", _CODE, _home()))]
+    if helpers is not None:
+        lines += [f"helper {helpers}"]
+        lines += [f"serve {word}" for word in (_python(), "-IS", "-c", _SERVE, _home(), f"{idle:g}")]
     if any("\n" in line for line in lines):
         raise ValueError(f"a path must not contain a newline: {lines}")
     return "".join(f"{line}\n" for line in lines).encode()
@@ -57,8 +71,13 @@ def _home() -> str:
     return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def install(directory: str, *, force: bool = False, socket: str = SOCKET) -> list[str]:
-    """Installs all executables, each atomically; returns their paths. Raises Foreign before it changes anything."""
+def install(
+    directory: str, *, force: bool = False, socket: str = SOCKET, helpers: str | None = None, idle: float = IDLE
+) -> list[str]:
+    """Installs all executables, each atomically; returns their paths. Raises Foreign before it changes anything.
+
+    Without `helpers`, the directory of their sockets, each call without a daemon starts an interpreter.
+    """
     paths = {name: os.path.join(directory, name) for name in PLUGINS}
     foreign = [path for path in paths.values() if not force and not _is_replaceable(path)]
     if foreign:
@@ -67,7 +86,7 @@ def install(directory: str, *, force: bool = False, socket: str = SOCKET) -> lis
     forwarder = find_forwarder()
     compiled = None if forwarder is None else forwarder.read_bytes()
     if compiled is not None:
-        write_durably(os.path.join(directory, NOTE), note(socket), mode=0o644)
+        write_durably(os.path.join(directory, NOTE), note(socket, helpers, idle), mode=0o644)
     for name, path in paths.items():
         text = script(name) if compiled is None else compiled + SIGNATURE + f": {name}\n".encode()
         write_durably(path, text, mode=0o755)

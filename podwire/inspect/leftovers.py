@@ -11,9 +11,11 @@ import msgspec
 
 from podwire.cluster.runtime import Options
 from podwire.cniplugins import nat
+from podwire.cniplugins.install import HELPERS
 from podwire.cniplugins.overview import attached
 from podwire.cniplugins.tags import shown_id
 from podwire.durable import append_log
+from podwire.durable.locks import LockHeld, lock_file
 from podwire.inspect import claim_leftovers
 from podwire.inspect.leakcheck import Leftover, owner_of_element, owner_of_link
 from podwire.linux.cgroups.groups import KernelCgroups
@@ -41,7 +43,14 @@ def find_resources(options: Options, *, network: bool = True) -> set[Leftover]:
     Tags in a network namespace do not name the prefix. `network` is False where no pod of this prefix can be in the
     namespace: then its links, nft elements and policy addresses belong to other clusters or runtimes.
     """
-    searches: list[Callable[[Options], Iterator[Leftover]]] = [_namespaces, _mounts, _groups, _processes, _files]
+    searches: list[Callable[[Options], Iterator[Leftover]]] = [
+        _namespaces,
+        _mounts,
+        _groups,
+        _processes,
+        _files,
+        _helpers,
+    ]
     searches += [_links, _elements, _chains, _policy_addresses] if network else []
     resources = {leftover for search in searches for leftover in search(options)}
     kubelet = options.prefix / "var/lib/kubelet"
@@ -126,6 +135,13 @@ def _plugin_processes(options: Options) -> Iterator[Leftover]:
         for pid in find_marked(CALLER, is_ours):
             environment = marked_environment(pid, CALLER) or {}
             yield Leftover("CNI plugin", str(pid), environment.get("CNI_CONTAINERID", ""))
+
+
+def _helpers(options: Options) -> Iterator[Leftover]:
+    """Finds files of killed CNI helpers, which the next one removes. One that lives ends by itself when it is idle."""
+    for path in (options.run / "podwire" / HELPERS).glob("*.lock"):
+        with contextlib.suppress(LockHeld, OSError), lock_file(path):
+            yield Leftover("CNI helper", str(path), "")
 
 
 def _links(_options: Options) -> Iterator[Leftover]:

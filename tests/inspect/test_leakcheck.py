@@ -12,6 +12,7 @@ from podwire.cluster.up.state import NodeRecord, State
 from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.tags import shown_id
+from podwire.durable.locks import lock_file
 from podwire.inspect import cluster_leftovers, leftovers
 from podwire.inspect.leakcheck import Leftover, lasting, leaks, owner_of_element, owner_of_link, table
 from podwire.inspect.leftovers import find_resources, foreign_owners
@@ -170,3 +171,13 @@ def test_owner_tags_of_long_ids_are_known_by_their_short_form(tmp_path, monkeypa
     entries = [SimpleNamespace(container_id="x" * 100, alive=True)]
     monkeypatch.setattr(leftovers, "attached", lambda _directory: entries)
     assert foreign_owners(Options(socket=tmp_path / "cri.sock", prefix=tmp_path)) == {"x" * 100, shown_id("x" * 100)}
+
+
+def test_files_of_a_killed_helper_are_leftovers_and_those_of_a_living_one_are_not(tmp_path):
+    options = Options(socket=tmp_path / "cri.sock", prefix=tmp_path)
+    helpers = options.run / "podwire/cni-helpers"
+    helpers.mkdir(parents=True)
+    (helpers / "1-dead.lock").touch()
+    with lock_file(helpers / "2-alive.lock"):
+        found = [resource for resource in find_resources(options, network=False) if resource.kind == "CNI helper"]
+    assert found == [Leftover("CNI helper", str(helpers / "1-dead.lock"), "")]

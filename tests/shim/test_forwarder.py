@@ -173,6 +173,19 @@ def test_a_call_that_was_not_taken_whole_is_done_by_the_program_of_the_note(run,
     assert run(ADD, stdin) == (7, b"instead of bridge: " + stdin, b"")
 
 
+def test_a_server_of_another_user_is_not_asked(run, program, tmp_path):
+    tmp_path.chmod(0o777)
+    code = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(1, flush=True); "
+    )
+    code += "c, _ = s.accept(); print(c.recv(1), flush=True)"
+    words = ["setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-Ic", code, "s"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE) as server:
+        assert server.stdout.readline() == b"1\n"
+        assert run(ADD, b"config") == (7, b"instead of bridge: config", b"")
+        assert server.stdout.readline() == b"b''\n", "the call was not sent"
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -251,5 +264,5 @@ def test_the_installed_forwarder_is_built_from_this_source(compile_source, build
 
 def test_the_program_is_small_enough_to_be_read():
     lines = SOURCE.read_text().splitlines()
-    assert len(lines) <= 300
+    assert len(lines) <= 340
     assert max(map(len, lines)) <= 120

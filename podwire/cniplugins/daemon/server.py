@@ -81,13 +81,16 @@ class Daemon:
         ]
         self._deferred: set[Thread] = set()
         self._receiving: set[socket.socket] = set()
+        self._serving: set[socket.socket] = set()
+        self._last_call = monotonic()
         self._stopping = False
         self._netfilter = Netfilter()
         self._network, self._mounts = 0, (0, (0, 0))
 
-    def start(self) -> None:
-        for module in PLUGINS.values():
-            import_module(module)
+    def start(self, *, preload: bool = True) -> None:
+        """Without `preload` the first call of a plugin imports it, and `import_plugins` may be called later."""
+        if preload:
+            import_plugins()
         self._mounts = identity("/proc/thread-self/ns/mnt", "mnt"), _file_id(os.stat("/"))
         self._network = identity("/proc/thread-self/ns/net")
         self._netfilter.elements, self._netfilter.conntrack  # noqa: B018 - opened in the daemon's own namespace
@@ -123,11 +126,19 @@ class Daemon:
                 _log.error("cni daemon cannot accept connection", extra={"error": str(error)})
                 sleep(self._limits.accept_pause)
                 continue
+            self._serving.add(connection)
             with connection:
                 try:
                     self._serve(connection)
                 except Exception:  # noqa: BLE001 - the thread must serve the next call
                     _log.exception("cni daemon lost a call")
+                finally:
+                    self._last_call = monotonic()
+                    self._serving.discard(connection)
+
+    def idle(self) -> float:
+        """Returns the seconds since the last call ended; 0 while one is served."""
+        return 0.0 if self._serving or self._deferred else monotonic() - self._last_call
 
     def _serve(self, connection: socket.socket) -> None:
         """Receives a call, runs it where its caller is, and sends the answer."""
@@ -234,6 +245,16 @@ class Daemon:
             thread.start()
         except RuntimeError:  # the machine allows no more threads
             run()
+
+
+def import_plugins() -> None:
+    for module in PLUGINS.values():
+        import_module(module)
+
+
+def adopt_listener(descriptor: int) -> socket.socket:
+    """Returns the listening socket that this process was started with."""
+    return socket.socket(fileno=descriptor)
 
 
 def _peer(connection: socket.socket) -> tuple[int, int]:
