@@ -46,7 +46,8 @@ def test_many_pods_at_once_are_shown_in_seconds(peer, line):
 def test_plugins_are_held_against_the_reference():
     key = ("ADD", "plain")
     taken = {"daemon": {key: [0.03, 0.02, 0.01]}, "python": {key: [0.08]}, "reference": {key: [0.04]}}
-    daemon, python = cni.figures(taken)
+    daemon, helper, python = cni.figures(taken | {"helper": {key: [0.03]}})
+    assert (helper.what, helper.value, helper.ratio) == ("ADD, plain, without the daemon", 30.0, 0.75)
     assert (daemon.what, daemon.value, daemon.ratio) == ("ADD, plain, through the daemon", 20.0, 0.5)
     assert (python.what, python.value, python.ratio) == ("ADD, plain, each a Python", 80.0, 2.0)
 

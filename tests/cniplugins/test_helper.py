@@ -100,7 +100,7 @@ def test_errors_and_exit_codes_are_those_of_a_process(host, helped, refused):
     with refused(6, "standard input"):
         host.call("ADD", "a", b"{", plugin="bridge")
     with refused(4, "CNI_CONTAINERID"):
-        host.call("ADD", "", host.bridge())
+        host.call("ADD", "a", host.bridge(), CNI_CONTAINERID="")
     assert len(helped.pids()) == 1
 
 
