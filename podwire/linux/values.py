@@ -37,7 +37,7 @@ class Link(NamedTuple):
     hairpin: bool = False
     isolated: bool = False
     mode: str = ""
-    """Mode of a macvlan."""
+    """Mode of a macvlan or ipvlan."""
     all_multicast: bool = False
     queue: int = 0
     """Length of the transmit queue (txqueuelen)."""
@@ -45,6 +45,10 @@ class Link(NamedTuple):
     """Whether an XDP program is attached."""
     group: int = 0
     """A number that nft matches as `iifgroup`."""
+    vlan: int = 0
+    """Tag of a vlan."""
+    table: int = 0
+    """Routing table of a vrf."""
 
 
 class Veth(NamedTuple):
@@ -95,7 +99,45 @@ class Ifb(NamedTuple):
     up: bool = False
 
 
-NewLink = Veth | Bridge | Macvlan | Ifb
+class Ipvlan(NamedTuple):
+    """A link with the MAC address of its parent; made in the parent's namespace, tagged there, and moved afterwards."""
+
+    name: str
+    parent: int
+    mode: str = "l2"
+    """l2, l3: routed by the parent's namespace, without broadcasts; l3s: the same through netfilter."""
+    mtu: int = 0
+    alias: str = ""
+
+
+class Vlan(NamedTuple):
+    """The frames of its parent that have a VLAN tag; a parent has one link for each tag."""
+
+    name: str
+    parent: int
+    vlan: int
+    mtu: int = 0
+    alias: str = ""
+
+
+class Dummy(NamedTuple):
+    """A link that drops what is sent to it."""
+
+    name: str
+    mtu: int = 0
+    alias: str = ""
+
+
+class Vrf(NamedTuple):
+    """A link whose ports have a routing table of their own."""
+
+    name: str
+    table: int
+    alias: str = ""
+    up: bool = False
+
+
+NewLink = Veth | Bridge | Macvlan | Ifb | Ipvlan | Vlan | Dummy | Vrf
 
 
 class Address(NamedTuple):

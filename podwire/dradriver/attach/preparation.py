@@ -17,11 +17,11 @@ from podwire.linux import errors
 from podwire.linux.net import link_sysctls
 from podwire.linux.net.borrow import snapshot_link
 from podwire.linux.net.link_attributes import Attributes, DetailedLinks
-from podwire.linux.net.links import KernelLinks
+from podwire.linux.net.links import FEATURES, KernelLinks
 from podwire.linux.net.namespace_handle import NamespaceHandle
 from podwire.linux.net.routes import KernelRoutes
 from podwire.linux.net.snapshot_routes import SavedRoutes
-from podwire.linux.net.stacked_links import FEATURES, supports
+from podwire.linux.net.stacked_links import supports
 from podwire.linux.values import Link
 
 WAITING = declare("network-driver.waiting", "an interface that waits for a DHCP lease is made, and is not up")

@@ -8,9 +8,9 @@ from podwire.linux import errors
 from podwire.linux.errors import LinkExists, NoSuchLink
 from podwire.linux.net import wire
 from podwire.linux.net.netlink import Netlink, Sender
-from podwire.linux.net.wire import CREATE, EXCL, Request, attribute, nested, text, u8, u32
+from podwire.linux.net.wire import CREATE, EXCL, Request, attribute, nested, text, u8, u16, u32
 from podwire.linux.proc.namespaces import open_namespace
-from podwire.linux.values import Bridge, Ifb, Link, Macvlan, NewLink, Path, Veth
+from podwire.linux.values import Bridge, Dummy, Ifb, Ipvlan, Link, Macvlan, NewLink, Path, Veth, Vlan, Vrf
 
 _NEW, _DELETE, _GET, _SET = 16, 17, 18, 19
 _MESSAGE = Struct("=BxHiII")  # family, type, index, flags, which flags change
@@ -18,7 +18,22 @@ _BRIDGE_FAMILY = 7
 _UP, _PROMISCUOUS, _ALL_MULTICAST = 0x1, 0x100, 0x200
 _NEW_INDEX_IN_PEER = 1  # VETH_INFO_PEER
 _MODES = {"private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
-_MODE_NAMES = {number: name for name, number in _MODES.items()}
+_IPVLAN_MODES = {"l2": 0, "l3": 1, "l3s": 2}
+_MODE_NAMES = {
+    kind: {number: name for name, number in modes.items()}
+    for kind, modes in (("macvlan", _MODES), ("ipvlan", _IPVLAN_MODES))
+}
+_OWN = 1
+"""The first attribute of a kind: the mode of a macvlan or ipvlan, the tag of a vlan, the table of a vrf."""
+FEATURES = {
+    "dummy": "CONFIG_DUMMY",
+    "ipvlan": "CONFIG_IPVLAN",
+    "macvlan": "CONFIG_MACVLAN",
+    "vlan": "CONFIG_VLAN_8021Q",
+    "vrf": "CONFIG_NET_VRF",
+    "vxlan": "CONFIG_VXLAN",
+}
+"""Kernel options by kind of link."""
 _STATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 _SKIP_STATISTICS = 1 << 3
 
@@ -26,7 +41,7 @@ _ADDRESS, _NAME, _MTU, _LINK, _MASTER, _OPERSTATE, _LINKINFO, _ALIAS = 1, 3, 4, 
 _NETNS_FD, _EXT_MASK, _LINK_NETNSID, _PROTINFO, _QUEUE = 28, 29, 37, 12, 13
 _XDP, _XDP_ATTACHED, _GROUP = 43, 2, 27
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_DATA = 1, 2, 5
-_MACVLAN_MODE, _MACVLAN_QUEUE = 1, 7
+_MACVLAN_QUEUE = 7
 _PORT_HAIRPIN, _PORT_ISOLATED = 4, 33
 
 _ERRORS: errors.Names = {
@@ -74,20 +89,17 @@ class KernelLinks:
 
     def add(self, new: NewLink) -> None:
         """Make a link. LinkExists, also when it is the peer's name that is taken; NoSuchLink for a missing parent."""
-        match new:
-            case Veth():
-                requests = _new_veth(new)
-            case Bridge():
-                requests = [_new(new.name, new.up, _common(new.mtu, new.mac), "bridge", b"")]
-            case Macvlan():
-                requests = [_new_macvlan(new)]
-            case Ifb():
-                requests = [_new(new.name, new.up, _common(new.mtu, ""), "ifb", b"")]
+        requests = _new_requests(new)
         if new.alias:
             # The kernel takes no alias when it makes a link. Both requests are worked off in one system call that
             # no signal interrupts, so nobody finds the link without its owner tag.
             requests.append(_change(new.name, text(_ALIAS, new.alias), f"tag link {new.name}"))
-        self._netlink.do(*requests)
+        try:
+            self._netlink.do(*requests)
+        except errors.Unsupported as error:
+            kind = type(new).__name__.lower()
+            reason = f"this kernel is built without {FEATURES.get(kind, kind)}"
+            raise errors.Unsupported(error.errno, f"add {kind} {new.name}", reason) from error
 
     def change(
         self,
@@ -201,17 +213,45 @@ def _new_veth(new: Veth) -> list[Request]:
     return [_new(new.name, new.up, parts, "veth", nested(_INFO_DATA, nested(_NEW_INDEX_IN_PEER, peer)), held)]
 
 
+def _new_requests(new: NewLink) -> list[Request]:
+    match new:
+        case Veth():
+            return _new_veth(new)
+        case Bridge():
+            return [_new(new.name, new.up, _common(new.mtu, new.mac), "bridge", b"")]
+        case Macvlan():
+            return [_new_macvlan(new)]
+        case Ifb():
+            return [_new(new.name, new.up, _common(new.mtu, ""), "ifb", b"")]
+        case Ipvlan():
+            mode = u16(_OWN, _mode("ipvlan", new.mode, _IPVLAN_MODES))
+            return [_new_stacked(new.name, new.parent, new.mtu, "ipvlan", mode)]
+        case Vlan():
+            return [_new_stacked(new.name, new.parent, new.mtu, "vlan", u16(_OWN, new.vlan))]
+        case Dummy():
+            return [_new(new.name, False, _common(new.mtu, ""), "dummy", b"")]
+        case Vrf():
+            return [_new(new.name, new.up, b"", "vrf", nested(_INFO_DATA, u32(_OWN, new.table)))]
+
+
+def _mode(kind: str, mode: str, modes: dict[str, int]) -> int:
+    if mode not in modes:
+        raise errors.Refused(errno.EINVAL, f"add {kind}", f"mode {mode!r} must be one of {', '.join(modes)}")
+    return modes[mode]
+
+
+def _new_stacked(name: str, parent: int, mtu: int, kind: str, data: bytes) -> Request:
+    return _new(name, False, _common(mtu, "") + u32(_LINK, parent), kind, nested(_INFO_DATA, data))
+
+
 def _new_macvlan(new: Macvlan) -> Request:
-    if new.mode not in _MODES:
-        raise errors.Refused(
-            errno.EINVAL, f"add macvlan {new.name}", f"mode {new.mode!r} must be one of {', '.join(_MODES)}"
-        )
+    mode = _mode("macvlan", new.mode, _MODES)
     if new.alias and new.netns is not None:
         raise errors.Refused(errno.EINVAL, f"add macvlan {new.name}", "it is marked first, and then moved")
     checked_name(new.name)
     parts = _common(new.mtu, new.mac) + u32(_LINK, new.parent)
     queue = u32(_MACVLAN_QUEUE, new.queue) if new.queue else b""
-    data = nested(_INFO_DATA, u32(_MACVLAN_MODE, _MODES[new.mode]), queue)
+    data = nested(_INFO_DATA, u32(_OWN, mode), queue)
     held = _opened(new.netns)
     if held:
         parts += u32(_NETNS_FD, held[0])
@@ -225,7 +265,8 @@ def parsed(body: bytes) -> Link:
     info = wire.attributes(attrs.get(_LINKINFO, b""))
     port = wire.attributes(info.get(_INFO_SLAVE_DATA, b""))
     kind = wire.string(info.get(_INFO_KIND, b""))
-    own = wire.attributes(info.get(_INFO_DATA, b"")) if kind == "macvlan" else {}
+    own = wire.attributes(info.get(_INFO_DATA, b"")) if kind in ("macvlan", "ipvlan", "vlan", "vrf") else {}
+    number = wire.number(own.get(_OWN)) if _OWN in own else -1
     state = wire.number(attrs.get(_OPERSTATE))
     return Link(
         ifindex=index,
@@ -245,6 +286,8 @@ def parsed(body: bytes) -> Link:
         all_multicast=bool(flags & _ALL_MULTICAST),
         queue=wire.number(attrs.get(_QUEUE)),
         xdp=bool(wire.number(wire.attributes(attrs.get(_XDP, b"")).get(_XDP_ATTACHED))),
-        mode=_MODE_NAMES.get(wire.number(own.get(_MACVLAN_MODE)), ""),
+        mode=_MODE_NAMES.get(kind, {}).get(number, ""),
         group=wire.number(attrs.get(_GROUP)),
+        vlan=max(number, 0) if kind == "vlan" else 0,
+        table=max(number, 0) if kind == "vrf" else 0,
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from podwire.linux import errors
 from podwire.linux.net.link_attributes import ERRORS, Attributes, encode_attributes
+from podwire.linux.net.links import FEATURES
 from podwire.linux.net.netlink import Sender
 from podwire.linux.net.wire import BE16, CREATE, EXCL, Request, attribute, nested, text, u16, u32
 
@@ -19,19 +20,11 @@ _NEW = 16
 _MESSAGE = Struct("=BxHiII")
 _LINK, _LINKINFO, _NETNS_FD, _NAME = 5, 18, 28, 3
 _INFO_KIND, _INFO_DATA = 1, 2
+_QUEUES, _TOO_MANY = 31, 5000
 _MACVLAN_MODES = {"private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
 _IPVLAN_MODES = {"l2": 0, "l3": 1, "l3s": 2}
 _VXLAN_ID, _VXLAN_GROUP, _VXLAN_LINK, _VXLAN_PORT, _VXLAN_GROUP6 = 1, 2, 3, 15, 16
 _DEFAULT_PORT = 4789
-
-FEATURES = {
-    "ipvlan": "CONFIG_IPVLAN",
-    "macvlan": "CONFIG_MACVLAN",
-    "vlan": "CONFIG_VLAN_8021Q",
-    "vrf": "CONFIG_NET_VRF",
-    "vxlan": "CONFIG_VXLAN",
-}
-"""Kernel options by kind of link."""
 
 
 class Stacked(NamedTuple):
@@ -68,9 +61,9 @@ def make(netlink: Sender, new: Stacked, attributes: Attributes, netns: int | Non
 
 
 def supports(netlink: Sender, kind: str) -> bool:
-    """Whether the kernel has a kind of FEATURES. It is asked for one without what each of them needs: none is made."""
+    """Whether the kernel has a kind of FEATURES. It is asked for one with too many queues: none is made."""
     info = nested(_LINKINFO, attribute(_INFO_KIND, kind.encode()))
-    body = _MESSAGE.pack(0, 0, 0, 0, 0) + text(_NAME, "podwire-probe") + info
+    body = _MESSAGE.pack(0, 0, 0, 0, 0) + text(_NAME, "podwire-probe") + u32(_QUEUES, _TOO_MANY) + info
     try:
         netlink.do(Request(_NEW, CREATE | EXCL, body, f"ask for {kind}", ERRORS))
     except errors.Unsupported:
@@ -98,6 +91,7 @@ def _mode(new: Stacked, modes: Mapping[str, int], default: str) -> int:
 
 
 _DATA: Mapping[str, Callable[[Stacked], list[bytes]]] = {
+    "dummy": lambda _new: [],
     "ipvlan": lambda new: [u16(1, _mode(new, _IPVLAN_MODES, "l2"))],
     "macvlan": lambda new: [u32(1, _mode(new, _MACVLAN_MODES, "bridge"))],
     "vlan": lambda new: [u16(1, new.vlan)],

@@ -6,9 +6,10 @@ import pytest
 
 from podwire.linux import errors
 from podwire.linux.net.link_attributes import Attributes, DetailedLinks
+from podwire.linux.net.links import FEATURES
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.network import KernelNetwork
-from podwire.linux.net.stacked_links import FEATURES, Stacked, make, supports
+from podwire.linux.net.stacked_links import Stacked, make, supports
 from podwire.linux.proc.namespaces import KernelNamespaces, open_namespace
 from podwire.linux.values import Veth
 
