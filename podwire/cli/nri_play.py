@@ -13,7 +13,7 @@ import uvloop
 from podwire import logs
 from podwire.cli.main import UserError
 from podwire.cli.options import write_line
-from podwire.nri.play import How, Result, Script, play, read_script, report
+from podwire.nri.play import How, Script, play, read_script, report
 from podwire.nri.play.outcome import Outcome
 from podwire.nri.script import BadScript
 from podwire.protocols.nri.names import BadName, PluginId, from_file
@@ -70,7 +70,13 @@ def run(arguments: argparse.Namespace) -> int:
     shown = arguments.format == "text"
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         result = runner.run(play(script, how, _print if shown else lambda _: None))
-    _print_result(result, arguments.format)
+    match arguments.format:
+        case "json":
+            write_line(report.as_json(result))
+        case "junit":
+            write_line(report.as_junit(result))
+        case _:
+            write_line("\n".join(report.verdict(result)))
     return 0 if result.ok else 1
 
 
@@ -94,13 +100,3 @@ def _opened(path: Path) -> int:
 
 def _print(done: Outcome) -> None:
     write_line("\n".join(report.lines(done)))
-
-
-def _print_result(result: Result, form: str) -> None:
-    match form:
-        case "json":
-            write_line(report.as_json(result))
-        case "junit":
-            write_line(report.as_junit(result))
-        case _:
-            write_line("\n".join(report.verdict(result)))

@@ -95,25 +95,21 @@ async def _work(printer: _Printer, arguments: argparse.Namespace) -> int:
     proxy = Proxy(arguments.connect, printer.print_message)
     how = How(argv=arguments.program)
     if LAUNCHED in os.environ:
-        return await _installed(proxy, how)
+        # This process is a pre-installed plugin: starts the real one, and relays between it and the runtime.
+        if not how.argv:
+            raise UserError("no plugin given: add `-- PROGRAM`")
+        plugin = PluginId(os.environ.get("NRI_PLUGIN_IDX", ""), os.environ.get("NRI_PLUGIN_NAME", ""))
+        runtime = await asyncio.open_connection(sock=socket.socket(fileno=int(os.environ[LAUNCHED])))
+        process, ours = launched(how, plugin)
+        try:
+            await proxy.between(await asyncio.open_connection(sock=ours), runtime)
+        finally:
+            await process.end()
+        return 0
     async with proxy.listening(arguments.listen):
         if not how.argv:
             await asyncio.get_running_loop().create_future()
         return await _ended(connecting(how, str(arguments.listen.absolute())))
-
-
-async def _installed(proxy: Proxy, how: How) -> int:
-    """This process is a pre-installed plugin: starts the real one, and relays between it and the runtime."""
-    if not how.argv:
-        raise UserError("no plugin given: add `-- PROGRAM`")
-    plugin = PluginId(os.environ.get("NRI_PLUGIN_IDX", ""), os.environ.get("NRI_PLUGIN_NAME", ""))
-    runtime = await asyncio.open_connection(sock=socket.socket(fileno=int(os.environ[LAUNCHED])))
-    process, ours = launched(how, plugin)
-    try:
-        await proxy.between(await asyncio.open_connection(sock=ours), runtime)
-    finally:
-        await process.end()
-    return 0
 
 
 async def _ended(process: Process) -> int:

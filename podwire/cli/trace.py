@@ -86,7 +86,13 @@ def run(arguments: argparse.Namespace) -> int:
     catch_up(CollectorOptions.below(arguments.prefix))
     traces = _read(directory)
     if arguments.diff:
-        return _diff(traces, arguments)
+        first, second = (_found(traces, arguments, pod) for pod in arguments.diff)
+        comparison = diff(first, second)
+        if arguments.format == "json":
+            print(diff_as_json(comparison))
+        else:
+            print(tables.compared(comparison, colours=_colours(arguments)), end="")
+        return 0
     if not (arguments.pod or arguments.last or arguments.slow):
         return _list(traces, arguments.format)
     trace = _chosen(traces, arguments)
@@ -225,16 +231,6 @@ def _check(trace: PodTrace, name: str, form: str) -> int:
         about = plain(f"{trace.namespace}/{trace.name}")
         print(f"pod {about}: {len(findings) or 'no'} deviations from the {name} flow")
     return 1 if findings else 0
-
-
-def _diff(traces: PodTraces, arguments: argparse.Namespace) -> int:
-    first, second = (_found(traces, arguments, pod) for pod in arguments.diff)
-    comparison = diff(first, second)
-    if arguments.format == "json":
-        print(diff_as_json(comparison))
-    else:
-        print(tables.compared(comparison, colours=_colours(arguments)), end="")
-    return 0
 
 
 def _follow(directory: Path, namespace: str, name: str, arguments: argparse.Namespace) -> int:

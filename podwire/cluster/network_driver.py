@@ -108,22 +108,18 @@ async def run(options: Options) -> None:
         stack.callback(parts.inventory.close)
         health.driver = driver = Driver(parts)
         _log.info("network driver is running", extra={"node": options.node, "api": access.server})
-        await _run_both(driver, parts, options)
-
-
-async def _run_both(driver: Driver, parts: Parts, options: Options) -> None:
-    plugin = asyncio.ensure_future(nri.run(driver.plugin, socket=options.nri_socket))
-    working = asyncio.ensure_future(driver.run())
-    try:
-        await asyncio.wait([plugin, working], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (working, plugin):
-            task.cancel()
-            await asyncio.wait([task])
-        parts.answer_lock.release()
-    for task in (plugin, working):
-        if not task.cancelled():
-            task.result()
+        plugin = asyncio.ensure_future(nri.run(driver.plugin, socket=options.nri_socket))
+        working = asyncio.ensure_future(driver.run())
+        try:
+            await asyncio.wait([plugin, working], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (working, plugin):
+                task.cancel()
+                await asyncio.wait([task])
+            parts.answer_lock.release()
+        for task in (plugin, working):
+            if not task.cancelled():
+                task.result()
 
 
 def assemble(client: Client, options: Options, lock: InstanceLock | None = None) -> Parts:

@@ -59,7 +59,11 @@ def make_link(netlink: Netlink, make: Make, name: str, pool: str, parent: Link) 
     match make.kind:
         case "veth":
             other = host_end(name)
-            _remove_end(links, other, pool)
+            # The end that stayed of a pair whose other end nobody has.
+            with suppress(NoSuchLink):
+                end = links.get(other)
+                if end.alias == mark(pool):
+                    links.delete(end.ifindex)
             links.add(Veth(other, name, mtu=make.mtu, alias=mark(pool), master=parent.ifindex, up=True))
             failpoint(MADE)
             links.change(name, alias=mark(pool))
@@ -67,27 +71,15 @@ def make_link(netlink: Netlink, make: Make, name: str, pool: str, parent: Link) 
             links.add(Macvlan(name, parent.ifindex, make.mode, mtu=make.mtu, alias=mark(pool)))
             failpoint(MADE)
         case _:
-            _make_tap(links, make, name, pool, parent)
+            sweep_taps(links)
+            make_tap(_UNFINISHED)
+            failpoint(MADE)
+            with ExitStack() as undo:
+                undo.callback(sweep_taps, links)
+                index = links.get(_UNFINISHED).ifindex
+                links.change(index, name=name, alias=mark(pool), mtu=make.mtu or None, master=parent.ifindex)
+                undo.pop_all()
     return links.get(name)
-
-
-def _remove_end(links: KernelLinks, other: str, pool: str) -> None:
-    """The end that stayed of a pair whose other end nobody has."""
-    with suppress(NoSuchLink):
-        found = links.get(other)
-        if found.alias == mark(pool):
-            links.delete(found.ifindex)
-
-
-def _make_tap(links: KernelLinks, make: Make, name: str, pool: str, parent: Link) -> None:
-    sweep_taps(links)
-    make_tap(_UNFINISHED)
-    failpoint(MADE)
-    with ExitStack() as undo:
-        undo.callback(sweep_taps, links)
-        index = links.get(_UNFINISHED).ifindex
-        links.change(index, name=name, alias=mark(pool), mtu=make.mtu or None, master=parent.ifindex)
-        undo.pop_all()
 
 
 def sweep_taps(links: KernelLinks) -> None:

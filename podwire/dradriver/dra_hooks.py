@@ -33,7 +33,7 @@ from typing import Any, Protocol
 from podwire import logs
 from podwire.dradriver.attach.pods import PodAttacher
 from podwire.dradriver.attach.records import PREPARED
-from podwire.dradriver.claims.allocations import Allocation, ClaimRef, PodRef, Refused
+from podwire.dradriver.claims.allocations import ClaimRef, PodRef, Refused
 from podwire.dradriver.claims.cdi import device_id
 from podwire.dradriver.claims.character_devices import is_character_device
 from podwire.dradriver.claims.resolution import (
@@ -246,7 +246,13 @@ class DraHooks:
             # before the host is changed.
             pod_read = asyncio.create_task(self._check_pod(pod)) if claim.is_new else None
             try:
-                await self._wait_until_free(allocations)
+                # A pod that is deleted without grace is gone from the API server before its sandbox has ended,
+                # and its device is allocated to the next pod at once. That pod waits here rather than for the
+                # kubelet's next attempt.
+                with contextlib.suppress(TimeoutError):  # `prepare` names the claim that has it
+                    async with asyncio.timeout(self._patience):
+                        while self._dependencies.devices.are_held_by_others(allocations):
+                            await self._unprepared.wait()
                 await asyncio.to_thread(dependencies.devices.reserve, allocations)
                 addresses = await asyncio.to_thread(dependencies.addresses.reserve, allocations)
             finally:
@@ -264,14 +270,6 @@ class DraHooks:
                 await dependencies.addresses.lease(claim.ref.uid)
                 await asyncio.to_thread(self._write_files, claim)
         self._pods.expect(pod.uid)
-
-    async def _wait_until_free(self, allocations: Sequence[Allocation]) -> None:
-        """A pod that is deleted without grace is gone from the API server before its sandbox has ended, and its device
-        is allocated to the next pod at once. That pod waits here rather than for the kubelet's next attempt."""
-        with contextlib.suppress(TimeoutError):  # `prepare` names the claim that has it
-            async with asyncio.timeout(self._patience):
-                while self._dependencies.devices.are_held_by_others(allocations):
-                    await self._unprepared.wait()
 
     def _write_files(self, claim: ResolvedClaim) -> None:
         failpoint(RECORDED)

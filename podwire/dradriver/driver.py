@@ -137,7 +137,16 @@ class Driver:
         parts = self._parts
         await asyncio.to_thread(parts.devices.sync_all)
         await asyncio.to_thread(parts.inventory.look)
-        await self._release_leftovers()
+        # Releases addresses that were reserved before a crash and have no record; CDI files likewise.
+        dependencies = self._dependencies
+        async with dependencies.instance_lock.held():
+            records = await asyncio.to_thread(dependencies.attachments.records)
+            await self._parts.addresses.reconcile(records)
+            claims = {record.allocation.claim.uid for record in records}
+            await asyncio.to_thread(dependencies.files.cdi.keep_only, claims)
+        for damaged in await asyncio.to_thread(dependencies.damaged.list):
+            claim = await asyncio.to_thread(dependencies.files.find_claim, damaged.claim_uid)
+            dependencies.reports.record_damaged(damaged, claim)
         async with asyncio.TaskGroup() as group:
             group.create_task(LinkWatch(parts.inventory, parts.limits.link_watch).run(), name="inventory")
             group.create_task(parts.devices.run(), name="prepared devices")
@@ -150,18 +159,6 @@ class Driver:
             group.create_task(self._follow_leases(), name="leases in pods")
             group.create_task(self._reconciler.run(), name="orphaned claims")
             await self._serve()
-
-    async def _release_leftovers(self) -> None:
-        """Releases addresses that were reserved before a crash and have no record; CDI files likewise."""
-        dependencies = self._dependencies
-        async with dependencies.instance_lock.held():
-            records = await asyncio.to_thread(dependencies.attachments.records)
-            await self._parts.addresses.reconcile(records)
-            claims = {record.allocation.claim.uid for record in records}
-            await asyncio.to_thread(dependencies.files.cdi.keep_only, claims)
-        for damaged in await asyncio.to_thread(dependencies.damaged.list):
-            claim = await asyncio.to_thread(dependencies.files.find_claim, damaged.claim_uid)
-            dependencies.reports.record_damaged(damaged, claim)
 
     async def _serve(self) -> None:
         parts = self._parts

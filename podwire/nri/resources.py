@@ -43,22 +43,16 @@ def fill(resources: pb.LinuxResources, given: Mapping[str, Any]) -> None:
                 setattr(resources.cpu, field, value)
             case ("memory" | "cpu") as group, _, field:
                 set_optional(getattr(getattr(resources, group), field), value)
-            case _:
-                _fill_others(resources, name, value)
-
-
-def _fill_others(resources: pb.LinuxResources, name: str, value: Any) -> None:
-    match name:
-        case "hugepage_limits":
-            for size, limit in value.items():
-                resources.hugepage_limits.add(page_size=size, limit=limit)
-        case "unified":
-            resources.unified.update(value)
-        case "pids_limit":
-            resources.pids.SetInParent()
-            resources.pids.limit = value
-        case _:  # the classes
-            set_optional(getattr(resources, name), value)
+            case "hugepage", _, _:
+                for size, limit in value.items():
+                    resources.hugepage_limits.add(page_size=size, limit=limit)
+            case "unified", _, _:
+                resources.unified.update(value)
+            case "pids", _, _:
+                resources.pids.SetInParent()
+                resources.pids.limit = value
+            case _:  # the classes
+                set_optional(getattr(resources, name), value)
 
 
 def set_optional(optional: Any, value: object) -> None:

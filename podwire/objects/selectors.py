@@ -190,26 +190,23 @@ class _Parser:
 
     def _requirement(self) -> Requirement:
         try:
-            return self._read_requirement()
+            negated = self._kind == "!"
+            if negated:
+                self._take()
+            if self._kind != _WORD:
+                raise self._unexpected("expected: identifier")
+            key = self._take()
+            if problems := names.qualified_name(key):
+                raise ValueError(f'<nil>: Invalid value: "{key}": {"; ".join(problems)}')
+            if negated or self._kind in (_END, ","):
+                return _requirement(key, "!" if negated else "exists", [])
+            operator = _BINARY.get(self._text if self._kind == _WORD else self._kind)
+            if operator is None:
+                raise self._unexpected(f"expected: {_BINARY_SHOWN}")
+            self._take()
+            return _requirement(key, operator, self._values() if operator in ("in", "notin") else [self._value()])
         except ValueError as error:
             raise ValueError(f"unable to parse requirement: {error}") from None
-
-    def _read_requirement(self) -> Requirement:
-        negated = self._kind == "!"
-        if negated:
-            self._take()
-        if self._kind != _WORD:
-            raise self._unexpected("expected: identifier")
-        key = self._take()
-        if problems := names.qualified_name(key):
-            raise ValueError(f'<nil>: Invalid value: "{key}": {"; ".join(problems)}')
-        if negated or self._kind in (_END, ","):
-            return _requirement(key, "!" if negated else "exists", [])
-        operator = _BINARY.get(self._text if self._kind == _WORD else self._kind)
-        if operator is None:
-            raise self._unexpected(f"expected: {_BINARY_SHOWN}")
-        self._take()
-        return _requirement(key, operator, self._values() if operator in ("in", "notin") else [self._value()])
 
     def _value(self) -> str:
         if self._kind in (_END, ","):

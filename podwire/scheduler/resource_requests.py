@@ -27,7 +27,15 @@ def pod_requests(pod: Pod, whole: Mapping[str, Any], *, silent: Mapping[str, int
     While an init container runs, the sidecars started before it run too; afterwards all sidecars and containers do.
     `whole` is spec.resources.requests of the pod, which replaces the sum.
     """
-    allocated = _allocated_resources(pod)
+    # A container that is being resized down still holds the larger amount.
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    allocated = {
+        status.get("name", ""): {
+            **((status.get("resources") or {}).get("requests") or {}),
+            **(status.get("allocatedResources") or {}),
+        }
+        for status in statuses
+    }
     sidecars: Resources = {}
     starting: Resources = {}
     for init_container in pod.spec.init_containers:
@@ -47,18 +55,6 @@ def _container(
     if container.name in allocated:
         asked = _maximum(asked, amounts(allocated[container.name]))
     return {**silent, **asked} if silent else asked
-
-
-def _allocated_resources(pod: Pod) -> dict[str, Mapping[str, Any]]:
-    """Returns what containers already hold: a container that is being resized down still holds the larger amount."""
-    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return {
-        status.get("name", ""): {
-            **((status.get("resources") or {}).get("requests") or {}),
-            **(status.get("allocatedResources") or {}),
-        }
-        for status in statuses
-    }
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> Resources:

@@ -74,10 +74,24 @@ class Scheduler:
                 self._start("pending", self._follow("pending", PODS, PENDING, self._pending))
                 self._start("placed", self._follow("placed", PODS, PLACED, self._placed))
                 self._start("nodes", self._follow("nodes", NODES, EVERYWHERE, self._node))
-                self._start_device_informers()
+                follower = DeviceInformers(self._snapshot.claims, self._queue.activate)
+                sources = ((CLAIMS, follower.claim), (SLICES, follower.slice), (DEVICE_CLASSES, follower.device_class),
+                           (TAINT_RULES, follower.rule))  # fmt: skip
+                for name, (kind, saw) in zip(_DEVICES, sources, strict=True):
+                    self._start(name, self._follow_if_served(name, kind, saw))
                 self._start("events", self._recorder.run())
                 self._start("flush", self._flush())
-                await self._schedule_pods()
+                # Schedules pods one by one, once all informers have synced.
+                await self._synced.wait()
+                log.info("scheduler is synced", extra={"nodes": len(self._snapshot.nodes), "pods": len(self._queue)})
+                while True:
+                    info = await self._queue.pop()
+                    try:
+                        self._schedule(info)
+                    except Exception:  # an unexpected pod must not block all others
+                        log.exception("scheduling a pod failed", extra={"pod": info.pod.ref})
+                        self._queue.back_off(info.pod.uid)
+                    await asyncio.sleep(0)  # bindings and watches run between two decisions
         finally:
             self._queue.close()
 
@@ -99,13 +113,6 @@ class Scheduler:
         if self._unsynced.isdisjoint(_DEVICES) and not self._snapshot.claims.known:
             self._snapshot.claims.known = True
             self._queue.activate(ClusterEvent.DEVICES)
-
-    def _start_device_informers(self) -> None:
-        follower = DeviceInformers(self._snapshot.claims, self._queue.activate)
-        sources = ((CLAIMS, follower.claim), (SLICES, follower.slice), (DEVICE_CLASSES, follower.device_class),
-                   (TAINT_RULES, follower.rule))  # fmt: skip
-        for name, (kind, saw) in zip(_DEVICES, sources, strict=True):
-            self._start(name, self._follow_if_served(name, kind, saw))
 
     async def _follow_if_served(self, name: str, kind: Kind, saw: Callable[[Change], None]) -> None:
         """Follows a kind; an older API server may not serve it, then there are no objects of it."""
@@ -196,19 +203,6 @@ class Scheduler:
         if before is None or _scheduling_fields(before) != _scheduling_fields(node):
             self._queue.activate(ClusterEvent.NODE)
 
-    async def _schedule_pods(self) -> None:
-        """Schedules pods one by one, once all informers have synced."""
-        await self._synced.wait()
-        log.info("scheduler is synced", extra={"nodes": len(self._snapshot.nodes), "pods": len(self._queue)})
-        while True:
-            info = await self._queue.pop()
-            try:
-                self._schedule(info)
-            except Exception:  # an unexpected pod must not block all others
-                log.exception("scheduling a pod failed", extra={"pod": info.pod.ref})
-                self._queue.back_off(info.pod.uid)
-            await asyncio.sleep(0)  # bindings and watches run between two decisions
-
     def _schedule(self, info: PodInfo) -> None:
         pod = info.pod
         match choose(info, self._snapshot):
@@ -224,17 +218,18 @@ class Scheduler:
                 if quiet:
                     self._pending_reasons.pop(pod.uid, None)
                     return
-                self._deallocate_unusable(info)
+                # Deallocates a claim whose devices exclude the pod's nodes or do not exist, unless other pods
+                # use it.
+                if info.pod.spec.resource_claims and (claim := claims.to_deallocate(info, self._snapshot)) is not None:
+                    why = (
+                        claims.why_in_vain(claim, self._snapshot.claims)
+                        or "its devices exclude nodes that the pod needs"
+                    )
+                    self._start(f"deallocate {claim.ref}", self._deallocate(claim, why))
                 pending_reason = self._pending_reasons[pod.uid] = PendingReason("Unschedulable", message)
                 log.info("pod is unschedulable", extra={"pod": pod.ref, "error": message})
                 self._recorder.tell(pod, WARNING, "FailedScheduling", message, action="Scheduling")
                 self._report(info, pending_reason)
-
-    def _deallocate_unusable(self, info: PodInfo) -> None:
-        """Deallocates a claim whose devices exclude the pod's nodes or do not exist, unless other pods use it."""
-        if info.pod.spec.resource_claims and (claim := claims.to_deallocate(info, self._snapshot)) is not None:
-            why = claims.why_in_vain(claim, self._snapshot.claims) or "its devices exclude nodes that the pod needs"
-            self._start(f"deallocate {claim.ref}", self._deallocate(claim, why))
 
     async def _deallocate(self, claim: ResourceClaim, why: str) -> None:
         try:
@@ -262,7 +257,12 @@ class Scheduler:
             self._retry_pod(info)
         except (ApiError, ClientError) as error:
             log.info("cannot bind a pod", extra={"pod": pod.ref, "node": node, "error": str(error)})
-            await self._after_failure(info, error)
+            if isinstance(error, ApiError) and error.code not in (404, 409):
+                self._retry_pod(info)
+                self._recorder.tell(info.pod, WARNING, "FailedScheduling", error.message, action="Scheduling")
+                self._report(info, PendingReason("SchedulerError", error.message))
+            else:
+                await self._resolve_binding(info)
         except Exception:  # an invalid answer ends this binding only
             log.exception("binding a pod failed", extra={"pod": pod.ref, "node": node})
             await self._resolve_binding(info)
@@ -271,14 +271,6 @@ class Scheduler:
             log.info("pod was bound", extra={"pod": pod.ref, "node": node})
             text = f"Successfully assigned {pod.ref} to {node}"
             self._recorder.tell(pod, NORMAL, "Scheduled", text, action="Binding")
-
-    async def _after_failure(self, info: PodInfo, error: ApiError | ClientError) -> None:
-        if isinstance(error, ApiError) and error.code not in (404, 409):
-            self._retry_pod(info)
-            self._recorder.tell(info.pod, WARNING, "FailedScheduling", error.message, action="Scheduling")
-            self._report(info, PendingReason("SchedulerError", error.message))
-        else:
-            await self._resolve_binding(info)
 
     async def _resolve_binding(self, info: PodInfo) -> None:
         """Reads the pod until its state is known: another scheduler may have bound it, or the answer was lost."""

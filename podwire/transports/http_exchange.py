@@ -142,7 +142,14 @@ class Exchanges:
                 request.writer.output_size = 0
             try:
                 async with asyncio.timeout(self._limits.body_seconds):
-                    return await _read_body(request, limit)
+                    parts: list[bytes] = []
+                    size = 0
+                    while part := await request.content.readany():
+                        size += len(part)
+                        if size > limit:
+                            raise BodyTooLarge(limit)
+                        parts.append(part)
+                    return b"".join(parts)
             except TimeoutError as error:
                 raise ApiError(
                     Reason.TIMEOUT, "the request body took too long", code=HTTPStatus.REQUEST_TIMEOUT
@@ -239,17 +246,6 @@ async def _close(stream: Stream) -> None:
     close = getattr(stream.chunks, "aclose", None)
     if close is not None:
         await close()
-
-
-async def _read_body(request: web.BaseRequest, limit: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while part := await request.content.readany():
-        size += len(part)
-        if size > limit:
-            raise BodyTooLarge(limit)
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _last(request: web.BaseRequest) -> bool:

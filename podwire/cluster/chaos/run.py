@@ -235,7 +235,9 @@ class Run:
             return [f"the API server does not answer: {error}"]
 
     async def _differences(self, pods: list[Any], claims: list[Any]) -> list[str]:
-        pressure = await self._under_pressure()
+        nodes = [node_objects.read(node) for node in (await self._client.list(NODES)).items]
+        conditions = [condition for node in nodes if (condition := node.condition("DiskPressure")) is not None]
+        pressure = any(condition.status == "True" for condition in conditions)
         if waiting := self._model.unfinished(pods, claims, under_pressure=pressure):
             return waiting
         everybody = (await self._client.list(PODS)).items  # pods of others have addresses, too
@@ -244,11 +246,6 @@ class Run:
         wrong = [f"address {address} is leased, and no pod has it" for address in sorted(leased - addresses(everybody))]
         wrong += [f"address {address} of a pod is not leased" for address in sorted(own - leased)]
         return wrong or await asyncio.to_thread(self._options.leftovers)
-
-    async def _under_pressure(self) -> bool:
-        nodes = [node_objects.read(node) for node in (await self._client.list(NODES)).items]
-        conditions = [condition for node in nodes if (condition := node.condition("DiskPressure")) is not None]
-        return any(condition.status == "True" for condition in conditions)
 
     # Begin and end
 

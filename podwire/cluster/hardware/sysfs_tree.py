@@ -213,13 +213,9 @@ def _verbs(function: Function, name: str, number: int) -> EntryIterator:
     yield f"class/infiniband_verbs/{name}", _to(f"class/infiniband_verbs/{name}", place)
 
 
-def _eui(mac: str) -> str:
-    first, *rest = mac.split(":")
-    return "".join([f"{int(first, 16) ^ 2:02x}", *rest[:2], "fffe", *rest[2:]])
-
-
 def _guid(mac: str) -> str:
-    text = _eui(mac)
+    first, *rest = mac.split(":")
+    text = "".join([f"{int(first, 16) ^ 2:02x}", *rest[:2], "fffe", *rest[2:]])
     return ":".join(text[at : at + 4] for at in range(0, 16, 4))
 
 

@@ -89,7 +89,11 @@ def connect_host(layout: Layout, slot: Slot, *, ipv6: bool) -> None:
     """Sets up the host's side: bridge, addresses, nft. Nodes are connected afterwards."""
     tag = owner_tag(layout)
     with KernelNetwork() as network:
-        _remove_stale_link(network, slot.bridge, tag)
+        # Another cluster may have left a link of this name; its slot claim is gone.
+        with contextlib.suppress(NoSuchLink):
+            link = network.links.get(slot.bridge)
+            if link.alias.startswith(TAG_PREFIX) and link.alias != tag:
+                network.links.delete(link.ifindex)
         with contextlib.suppress(LinkExists):
             network.links.add(Bridge(slot.bridge, mac=_mac(slot), alias=tag, up=True))
         bridge = network.links.get(slot.bridge)
@@ -186,14 +190,6 @@ def unforward(names: list[str]) -> None:
 def _has_router_advertisement() -> bool:
     with KernelNetwork() as network:
         return any(not route.destination.prefixlen and route.protocol == _RA for route in network.routes.list(6))
-
-
-def _remove_stale_link(network: KernelNetwork, name: str, tag: str) -> None:
-    """Removes a link of this name that another cluster left; its slot claim is gone."""
-    with contextlib.suppress(NoSuchLink):
-        link = network.links.get(name)
-        if link.alias.startswith(TAG_PREFIX) and link.alias != tag:
-            network.links.delete(link.ifindex)
 
 
 def _ensure_veth(host: KernelNetwork, node: KernelNetwork, cable: Veth) -> None:

@@ -68,7 +68,9 @@ def held(layout: Layout, wanted: UpOptions, claims: SlotClaims) -> Iterator[tupl
         if state.exists(layout.record):
             kill(list(component_processes.components(layout)))  # left by a supervisor that was just killed
         prepared = prepare(layout, wanted, claims, made)
-        _rotate_logs(layout)
+        for path in layout.logs.glob("*.log"):
+            if path.stat().st_size > LOG_BYTES:
+                path.replace(path.with_suffix(".log.1"))
         yield prepared, lock
 
 
@@ -178,12 +180,6 @@ class _Reporter:
         if not event.component and event.what == "up":
             os.close(self._writes)
             self._writes = -1
-
-
-def _rotate_logs(layout: Layout) -> None:
-    for path in layout.logs.glob("*.log"):
-        if path.stat().st_size > LOG_BYTES:
-            path.replace(path.with_suffix(".log.1"))
 
 
 def tail(layout: Layout, component: str, lines: int = TAIL) -> list[str]:

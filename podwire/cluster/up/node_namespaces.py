@@ -84,7 +84,13 @@ class NodeNamespaces:
         for source in node_mounts.sources(self.layout, self.name).values():
             mode = 0o700 if source.parent == self.layout.state else 0o755
             make_directory(source, mode, no_links_below=self.layout.no_links_below)
-        _private_mount(self.layout.pins)
+        # No other namespace may see this mount: the kernel refuses to pin a mount namespace where it would see
+        # itself. It is a tmpfs, so that a reboot leaves no files that look like pins.
+        mounts = KernelMounts()
+        self.layout.pins.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not mounts.is_mounted(self.layout.pins):
+            mounts.mount("podwire", self.layout.pins, "tmpfs", ["mode=0755", "size=1m", "nosuid", "nodev", "noexec"])
+        mounts.set_propagation(self.layout.pins, "private")
         KernelNamespaces(self.net.parent, "net").create("net")
         with KernelNetwork(self.net) as network:
             network.links.change("lo", up=True)
@@ -132,19 +138,6 @@ def remove_pins(layout: Layout) -> None:
             mounts.unmount(layout.pins, lazily=True)
     with contextlib.suppress(FileNotFoundError):
         layout.pins.rmdir()
-
-
-def _private_mount(path: Path) -> None:
-    """Creates a mount that no other namespace sees: the kernel refuses to pin a mount namespace where it would see
-    itself.
-
-    It is a tmpfs, so that a reboot leaves no files that look like pins.
-    """
-    mounts = KernelMounts()
-    path.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if not mounts.is_mounted(path):
-        mounts.mount("podwire", path, "tmpfs", ["mode=0755", "size=1m", "nosuid", "nodev", "noexec"])
-    mounts.set_propagation(path, "private")
 
 
 def _pin_mounts(space: NodeNamespaces, furnish: Work | None) -> None:

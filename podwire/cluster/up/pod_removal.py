@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from podwire import logs
 from podwire.cluster import runtime
@@ -53,7 +53,13 @@ def _fork(layout: Layout, work: Work, space: NodeNamespaces | None) -> tuple[int
     child = os.fork() if space is None else space.fork()
     if child == 0:
         os.close(reads)
-        _run_child(layout, work, space, writes)
+        # Never returns: the rest is for the parent, outside of the node.
+        try:
+            syscalls.die_with_parent(signal.SIGKILL)
+            failed = _run(layout, work, space)
+            os.write(writes, json.dumps(failed).encode())
+        finally:
+            os._exit(0)
     os.close(writes)
     return child, reads
 
@@ -63,16 +69,6 @@ def _join(layout: Layout, child: int, reads: int) -> Failures:
         report = file.read()
     os.waitpid(child, 0)
     return list(json.loads(report)) if report else [f"the pods were not removed; see {layout.log('down')}"]
-
-
-def _run_child(layout: Layout, work: Work, space: NodeNamespaces | None, writes: int) -> NoReturn:
-    """Never returns: the rest is for the parent, outside of the node."""
-    try:
-        syscalls.die_with_parent(signal.SIGKILL)
-        failed = _run(layout, work, space)
-        os.write(writes, json.dumps(failed).encode())
-    finally:
-        os._exit(0)
 
 
 def _run(layout: Layout, work: Work, space: NodeNamespaces | None) -> Failures:

@@ -143,7 +143,12 @@ class Supervisor:
         with self._signals():
             failure = ""
             while not self._stop and not failure:
-                self._start_due()
+                now = time.monotonic()
+                for process in self._processes.values():
+                    due = process.restart_at is None or process.restart_at <= now
+                    needs = all(self._processes[name].ready for name in process.component.needs)
+                    if not process.alive and not process.done and due and needs:
+                        self._start(process)
                 self._is_saved = self._save_status(list(self._processes.values()), self._was_up)
                 self._wait()
                 failure = "" if self._was_up else self._failure()
@@ -181,14 +186,6 @@ class Supervisor:
     def _unwatch(self, descriptor: int) -> None:
         self._poll.unregister(descriptor)
         del self._watched[descriptor]
-
-    def _start_due(self) -> None:
-        now = time.monotonic()
-        for process in self._processes.values():
-            due = process.restart_at is None or process.restart_at <= now
-            needs = all(self._processes[name].ready for name in process.component.needs)
-            if not process.alive and not process.done and due and needs:
-                self._start(process)
 
     def _start(self, process: Process) -> None:
         component = process.component

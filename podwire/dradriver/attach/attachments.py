@@ -148,21 +148,17 @@ class Attachments:
             return False
         try:
             if before.stage == ATTACHED:
-                self._apply_in_pod(before, after)
+                with ExitStack() as stack:
+                    pod = self._open(before, None, stack)
+                    executor = StepExecutor(before, self._host, pod)
+                    executor.locate()
+                    if pod is not None and executor.here is pod:
+                        present = [address.interface for address in KernelAddresses(pod.netlink).list(executor.ifindex)]
+                        executor.run(change(before, after, present))
         except (StepFailed, errors.LinuxError) as error:
             after = structs.replace(before, lapse=f"the lease cannot be applied: {error}")
         self._records.put(after.file_key, after)
         return True
-
-    def _apply_in_pod(self, before: Record, after: Record) -> None:
-        """Raises StepFailed, LinuxError."""
-        with ExitStack() as stack:
-            pod = self._open(before, None, stack)
-            executor = StepExecutor(before, self._host, pod)
-            executor.locate()
-            if pod is not None and executor.here is pod:
-                present = [address.interface for address in KernelAddresses(pod.netlink).list(executor.ifindex)]
-                executor.run(change(before, after, present))
 
     def attach(self, pod_uid: str, netns: str) -> tuple[Attached, ...]:
         """Attaches all devices of a pod, or none. Raises AttachFailed, RestoreFailed, Refused, NoSuchNamespace."""

@@ -33,7 +33,20 @@ def make(host: NamespaceHandle, there: NamespaceHandle, step: steps.Make) -> int
     name, rest = step.attributes.name or "", Attributes(alias=step.tag)
     match step.made.kind:
         case "veth":
-            _make_veth(host, there, step)
+            bridge = KernelLinks(host.netlink).get(step.parent)
+            if bridge.kind != "bridge":
+                raise errors.WrongKind(errno.EINVAL, f"make a veth on {step.parent}", "it is not a bridge")
+            KernelLinks(host.netlink).add(
+                Veth(
+                    step.host_end,
+                    step.attributes.name or "",
+                    peer_netns=there.path,
+                    mtu=bridge.mtu,  # a bridge takes the least MTU of its ports
+                    alias=step.tag,
+                    master=bridge.ifindex,
+                    up=True,
+                )
+            )
             rest = step.attributes._replace(name=None, alias=step.tag)
         case "tap":
             there.visited(lambda: make_tap(step.unfinished))
@@ -44,23 +57,6 @@ def make(host: NamespaceHandle, there: NamespaceHandle, step: steps.Make) -> int
     index = KernelLinks(there.netlink).get(name).ifindex
     DetailedLinks(there.netlink).change(index, rest)
     return index
-
-
-def _make_veth(host: NamespaceHandle, there: NamespaceHandle, step: steps.Make) -> None:
-    bridge = KernelLinks(host.netlink).get(step.parent)
-    if bridge.kind != "bridge":
-        raise errors.WrongKind(errno.EINVAL, f"make a veth on {step.parent}", "it is not a bridge")
-    KernelLinks(host.netlink).add(
-        Veth(
-            step.host_end,
-            step.attributes.name or "",
-            peer_netns=there.path,
-            mtu=bridge.mtu,  # a bridge takes the least MTU of its ports
-            alias=step.tag,
-            master=bridge.ifindex,
-            up=True,
-        )
-    )
 
 
 def _stacked(made: Made, parent: int) -> Stacked:

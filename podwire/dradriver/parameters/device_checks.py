@@ -15,17 +15,13 @@ _ALONE = ("interface.disableEbpf", "rdma")
 def fit(said: Values, device: Device, at: At) -> None:
     """Raises Refused."""
     if not device.link:
-        _without_link(said, device, at)
+        # A device for RDMA alone.
+        for path in said:
+            if path != "rdma":
+                raise Refused(at(path.replace(SEPARATOR, ".")), f"{device.name} has no network interface, only RDMA")
         return
     for check in (_name, _kind, _complete, _bridge, _ethernet, _mtu, _whole):
         check(said, device, at)
-
-
-def _without_link(said: Values, device: Device, at: At) -> None:
-    """A device for RDMA alone."""
-    for path in said:
-        if path != "rdma":
-            raise Refused(at(path.replace(SEPARATOR, ".")), f"{device.name} has no network interface, only RDMA")
 
 
 def _name(said: Values, device: Device, at: At) -> None:

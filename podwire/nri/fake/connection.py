@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol
 from google.protobuf.message import DecodeError, Message
 
 from podwire.nri.fake import actions, frames
-from podwire.nri.fake.actions import Action, Rule
+from podwire.nri.fake.actions import Action
 from podwire.nri.fake.script import REGISTER, RuleQueue, Script, subject
 from podwire.nri.fake.yaml_script import default_answer
 from podwire.nri.script import to_plain
@@ -127,7 +127,18 @@ class Connection:
             return
         rule = self._plugin.rules.next(call, request)
         self._remember(request)
-        self._tell_of(asked, call, request, rule)
+        pod, container = subject(request)
+        about = {"via": asked.method} if asked.method != call else {}
+        about |= {"pod": pod} if pod else {}
+        about |= {"container": container} if container else {}
+        self._plugin.tell(
+            call=call,
+            **about,
+            did=rule.name,
+            timeout=asked.timeout,
+            metadata={key: list(values) for key, values in asked.metadata.items()},
+            request=to_plain(request),
+        )
         await asyncio.sleep(rule.delay)
         await self._update(rule.update_before)
         await self._do(rule.action, self._answer(rule.action, asked.stream, call, request))
@@ -243,20 +254,6 @@ class Connection:
         seen = request.containers if "containers" in fields else [request.container] if "container" in fields else []
         for item in seen:
             self._plugin.containers[item.name] = item.id
-
-    def _tell_of(self, asked: Asked, call: str, request: Any, rule: Rule) -> None:
-        pod, container = subject(request)
-        about = {"via": asked.method} if asked.method != call else {}
-        about |= {"pod": pod} if pod else {}
-        about |= {"container": container} if container else {}
-        self._plugin.tell(
-            call=call,
-            **about,
-            did=rule.name,
-            timeout=asked.timeout,
-            metadata={key: list(values) for key, values in asked.metadata.items()},
-            request=to_plain(request),
-        )
 
 
 def _decoded(method: Unary[Any, Any], payload: bytes) -> Any:

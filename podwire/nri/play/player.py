@@ -113,11 +113,7 @@ class _Player:
         done.exchanges = [exchange for exchange in self._setup.seen if isinstance(exchange, Exchange)]
         done.notes = [note for note in self._setup.seen if isinstance(note, Noted)]
         done.updates = list(self._node.updates)
-        self._check_step(done)
-        return done
-
-    def _check_step(self, done: Outcome) -> None:
-        """A lost plugin is reported once, by the step in which it was lost."""
+        # A lost plugin is reported once, by the step in which it was lost.
         done.connected = bool(self._setup.host.active()) and not done.why_gone
         if not done.connected:
             done.why_gone = done.why_gone or self._setup.why_gone()
@@ -127,6 +123,7 @@ class _Player:
             failures = [failure for failure in failures if not failure.startswith(DISCONNECTED)]
         self._was_connected = done.connected
         done.failures = failures
+        return done
 
     # Pods.
 

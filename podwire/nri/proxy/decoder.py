@@ -102,7 +102,10 @@ class Decoder:
         method = envelope.method or f"a request of {frame.oversize} bytes"
         if known is not None and request is None:
             yield self._note(now, f"the payload of {method} is not a {known.request.DESCRIPTOR.name}")
-        self._learn(request)
+        if isinstance(request, pb.RegisterPluginRequest):
+            self.plugin = f"{request.plugin_idx}-{request.plugin_name}"
+        elif isinstance(request, pb.ConfigureRequest):
+            self.request_timeout = request.request_timeout / 1e3 or None
         budget = envelope.timeout_nano / 1e9 if envelope.timeout_nano > 0 else None
         self._waiting[sender, frame.stream] = _Asked(method, known, request, now, self._budget(method, budget))
 
@@ -113,12 +116,6 @@ class Decoder:
         yield self._exchange(asker, asked, now, **_came(asked, frame))
 
     # Smaller things.
-
-    def _learn(self, request: Message | None) -> None:
-        if isinstance(request, pb.RegisterPluginRequest):
-            self.plugin = f"{request.plugin_idx}-{request.plugin_name}"
-        elif isinstance(request, pb.ConfigureRequest):
-            self.request_timeout = request.request_timeout / 1e3 or None
 
     def _budget(self, method: str, own: float | None) -> float | None:
         """The timeout of Configure for hooks; for other calls the caller's own."""

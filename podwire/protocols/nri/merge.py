@@ -44,17 +44,16 @@ class Merger:
         try:
             check_adjustment(response.adjust)
             _Taking(draft.adjust, draft.request.container, claims).take(response.adjust)
-            self._add_updates(draft, plugin, response.update)
+            created = draft.request.container.id
+            for number, update in enumerate(response.update):
+                if update.container_id == created:
+                    raise BadAdjustment(
+                        f"update[{number}].container_id", f'asked update of "{created}" during creation'
+                    )
+                draft.updates.add(plugin, update, f"update[{number}]", None)
         except BadAdjustment as error:
             raise error.by(plugin) from None
         self._state = draft
-
-    def _add_updates(self, draft: _State, plugin: str, updates: Sequence[pb.ContainerUpdate]) -> None:
-        created = draft.request.container.id
-        for number, update in enumerate(updates):
-            if update.container_id == created:
-                raise BadAdjustment(f"update[{number}].container_id", f'asked update of "{created}" during creation')
-            draft.updates.add(plugin, update, f"update[{number}]", None)
 
     @property
     def request(self) -> pb.CreateContainerRequest:
@@ -116,13 +115,20 @@ class _Taking:
             self.claims.remove(named.owner, key)
             drop(into, named.attribute, key)
             put(into, named.attribute, mark)
-            _drop_shown(shown, named, key)
+            if named.owner == pb.Env:
+                drop_variable(shown, key)
+            else:
+                drop(shown, named.attribute, key)
         for entry in entries:
             key = getattr(entry, named.attribute)
             self.claims.claim(named.owner, key)
             drop(into, named.attribute, REMOVED + key)
             put(into, named.attribute, entry)
-            _put_shown(shown, named, entry)
+            # A container has its environment as NAME=value, an adjustment as pairs.
+            if isinstance(entry, pb.KeyValue):
+                put_variable(shown, entry.key, entry.value)
+            else:
+                put(shown, named.attribute, entry)
 
     def _map(self, asked: Any, into: Any, shown: Any, number: pb.Field) -> None:
         for key in asked:
@@ -224,18 +230,3 @@ def _set_entry(into: Any, key: str, value: Any) -> None:
         into[key].CopyFrom(value)
     else:
         into[key] = value
-
-
-def _put_shown(shown: Any, named: Named, entry: Any) -> None:
-    """A container has its environment as NAME=value, an adjustment as pairs."""
-    if isinstance(entry, pb.KeyValue):
-        put_variable(shown, entry.key, entry.value)
-    else:
-        put(shown, named.attribute, entry)
-
-
-def _drop_shown(shown: Any, named: Named, key: str) -> None:
-    if named.owner == pb.Env:
-        drop_variable(shown, key)
-    else:
-        drop(shown, named.attribute, key)

@@ -51,12 +51,16 @@ class Frames:
 
     def feed(self, chunk: bytes) -> Iterator[Frame]:
         """The frames that end in this chunk."""
-        chunk = self._after_skipped(chunk)
+        skipped = min(self._skip, len(chunk))
+        self._skip -= skipped
+        chunk = chunk[skipped:] if skipped else chunk
         self._buffer += chunk
         while len(self._buffer) >= HEADER.size:
             length, stream, kind, flags = HEADER.unpack_from(self._buffer)
             if length > MAX_DATA:
-                self._begin_skipping(length)
+                here = len(self._buffer) - HEADER.size
+                self._skip = max(0, length - here)
+                del self._buffer[: HEADER.size + min(length, here)]
                 yield Frame(stream, kind, flags, b"", oversize=length)
                 continue
             end = HEADER.size + length
@@ -70,13 +74,3 @@ class Frames:
     def idle(self) -> bool:
         """Whether the bytes so far end with a whole frame."""
         return not self._buffer and not self._skip
-
-    def _after_skipped(self, chunk: bytes) -> bytes:
-        skipped = min(self._skip, len(chunk))
-        self._skip -= skipped
-        return chunk[skipped:] if skipped else chunk
-
-    def _begin_skipping(self, length: int) -> None:
-        here = len(self._buffer) - HEADER.size
-        self._skip = max(0, length - here)
-        del self._buffer[: HEADER.size + min(length, here)]

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.durable.files import fsync_directory
 from podwire.failpoints import declare, failpoint
 from podwire.protocols.storage import Change, Item
 from podwire.store.encryption import PLAIN, Encryption
@@ -66,14 +67,15 @@ class Database:
         self._encryption = encryption
         self._stale: list[tuple[int, str, int, bytes]] = []
         try:
-            _create_private_file(self.path)
+            # Creates an empty file that only its owner can read: it will contain secrets.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             restore(self.path)
             self._connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise CannotOpen(f"{self.path}: {_reason(error)}") from error
         try:
             self._prepare()
-            _fsync_directory(directory)
+            fsync_directory(str(directory))  # SQLite does that too, but ignores it when it fails
         except (OSError, sqlite3.Error) as error:
             self._connection.close()
             raise CannotOpen(f"{self.path}: {_reason(error)}") from error
@@ -89,7 +91,14 @@ class Database:
         try:
             loaded = self._load()
             if self._stale:
-                self._encrypt_stale()
+                with _Transaction(self._connection):
+                    for revision, key, created, value in self._stale:
+                        stored = self._encryption.encrypt(key, _raw(key), value)
+                        crc = _crc(revision, key, created, stored)
+                        statement = "UPDATE log SET value = ?, crc = ? WHERE revision = ?"
+                        self._connection.execute(statement, (stored, crc, revision))
+                self._stale.clear()
+                self.checkpoint(truncate=True)
         except CannotDecrypt as error:
             raise CannotOpen(f"{self.path}: {error}") from error
         except sqlite3.Error as error:
@@ -170,7 +179,12 @@ class Database:
         superseded: list[int] = []
         for change in self._changes(items):
             if change.revision > compacted:
-                self._check_previous(change)
+                # Checks that the previous item of a change exists; above the floor no row may be missing.
+                created = change.item.created if change.item else None
+                if change.previous is None and created != change.revision:
+                    raise CannotOpen(
+                        f"{self.path}: damaged: the row that revision {change.revision} replaced is missing"
+                    )
                 history.append(change)
                 continue
             if change.previous is not None:
@@ -178,12 +192,6 @@ class Database:
             if change.item is None:
                 superseded.append(change.revision)
         return Loaded(Versions(items.values(), history, newest), superseded)
-
-    def _check_previous(self, change: Change) -> None:
-        """Checks that the previous item of a change exists; above the floor no row may be missing."""
-        created = change.item.created if change.item else None
-        if change.previous is None and created != change.revision:
-            raise CannotOpen(f"{self.path}: damaged: the row that revision {change.revision} replaced is missing")
 
     def _changes(self, items: dict[str, Item]) -> Iterator[Change]:
         """Yields the log as changes; updates `items` along the way."""
@@ -202,16 +210,6 @@ class Database:
                     self._stale.append((revision, key, created, value))
                 item = items[key] = Item(key, value, revision, created)
                 yield Change(revision, key, item, previous)
-
-    def _encrypt_stale(self) -> None:
-        with _Transaction(self._connection):
-            for revision, key, created, value in self._stale:
-                stored = self._encryption.encrypt(key, _raw(key), value)
-                crc = _crc(revision, key, created, stored)
-                statement = "UPDATE log SET value = ?, crc = ? WHERE revision = ?"
-                self._connection.execute(statement, (stored, crc, revision))
-        self._stale.clear()
-        self.checkpoint(truncate=True)
 
     def _row(self, change: Change) -> _Row:
         item, key = change.item, change.key
@@ -253,20 +251,6 @@ def _number(connection: sqlite3.Connection, query: str) -> int:
     if row is None:
         raise sqlite3.DatabaseError(f"no answer to {query}")
     return int(row[0])
-
-
-def _create_private_file(path: Path) -> None:
-    """Creates an empty file that only its owner can read: it will contain secrets."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-
-
-def _fsync_directory(directory: Path) -> None:
-    """Make the names of the new files durable. SQLite does that too, but ignores it when it fails."""
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _reason(error: OSError | sqlite3.Error) -> str:

@@ -140,7 +140,15 @@ class Writer:
             for start in range(0, len(writes), BATCH):
                 self._commit(writes[start : start + BATCH])
             self._maintain(idle=not writes)
-        self._finish()
+        self._maintenance.not_before = 0.0
+        while self._maintenance.unwritten and not self._maintenance.not_before and self.broken is None:
+            self._maintain(idle=True)
+        if self.broken is None:
+            self._maintain_now(partial(self._checkpoint, truncate=True))
+        if self.broken is None:
+            self._reserve.keep()
+            self._database.close()
+            self._reserve.close()
 
     def _gather(self) -> tuple[list[Change], bool]:
         """Returns all waiting commands, or waits for the next one; returns nothing when maintenance is due."""
@@ -269,17 +277,6 @@ class Writer:
         maintenance.written = maintenance.compacted
         maintenance.free_pages = True
         maintenance.wal_bytes += len(batch) * _ROW_OVERHEAD
-
-    def _finish(self) -> None:
-        self._maintenance.not_before = 0.0
-        while self._maintenance.unwritten and not self._maintenance.not_before and self.broken is None:
-            self._maintain(idle=True)
-        if self.broken is None:
-            self._maintain_now(partial(self._checkpoint, truncate=True))
-        if self.broken is None:
-            self._reserve.keep()
-            self._database.close()
-            self._reserve.close()
 
 
 def _wal_bytes(change: Change) -> int:

@@ -61,11 +61,6 @@ def read(object_: Mapping[str, Any]) -> PodMesh | Broken:
         inbound=_direction(reader, spec.get("inbound"), "spec.inbound", _INBOUND),
         outbound=_direction(reader, spec.get("outbound"), "spec.outbound", _OUTBOUND),
     )
-    _sensible(reader, mesh)
-    return Broken(head, tuple(reader.errors)) if reader.errors else mesh
-
-
-def _sensible(reader: Reader, mesh: PodMesh) -> None:
     proxy = mesh.proxy
     known = proxy.uid is not None or proxy.gid is not None or proxy.mark is not None
     if mesh.inbound is None and mesh.outbound is None and not reader.errors:
@@ -78,6 +73,7 @@ def _sensible(reader: Reader, mesh: PodMesh) -> None:
         reader.errors.append(
             forbidden("spec.inbound", "what comes to the pod can only be redirected to a proxy in its namespace")
         )
+    return Broken(head, tuple(reader.errors)) if reader.errors else mesh
 
 
 def _proxy(reader: Reader, value: Any) -> Proxy:

@@ -42,7 +42,14 @@ class Kernel:
             undo.callback(self.close)
             self._applied = self._begin()
             if inside:
-                self._from_node(node)
+                changes: list[Change] = []
+                for version, name in NODE.items():
+                    requested = {
+                        address.packed: Element(address.packed) for address in node if address.version == version
+                    }
+                    current = {element.key: element for element in self._elements.list(name)}
+                    changes += _difference({name: current}, {name: requested})
+                self._elements.change(*changes)
             undo.pop_all()
         self._version: int | None = None
 
@@ -135,14 +142,6 @@ class Kernel:
 
     def _read(self) -> dict[str, dict[bytes, Element]]:
         return {name: {key_of(element): element for element in self._elements.list(name)} for name in SETS}
-
-    def _from_node(self, addresses: Iterable[IP]) -> None:
-        changes: list[Change] = []
-        for version, name in NODE.items():
-            requested = {address.packed: Element(address.packed) for address in addresses if address.version == version}
-            current = {element.key: element for element in self._elements.list(name)}
-            changes += _difference({name: current}, {name: requested})
-        self._elements.change(*changes)
 
     def _changes(self, content: DesiredContent) -> Iterator[Change]:
         if self._version is None or self._version != content.since:

@@ -117,14 +117,10 @@ def _way(reader: Reader, value: Any, path: str) -> Way:
         advmss=reader.optional(fields, "advmss", path, 1, 65535) or 0,
         on_link=on_link is True,
     )
-    _agree(reader, way, path)
-    return way
-
-
-def _agree(reader: Reader, way: Way, path: str) -> None:
-    """IPv4 and IPv6 are not mixed in one entry."""
+    # IPv4 and IPv6 are not mixed in one entry.
     families = {destination.version for destination in way.destinations}
     if way.via is not None and families - {way.via.version}:
         reader.wrong(f"{path}.via", str(way.via), "must be of the same IP family as all destinations")
     if 6 in families and 0 < way.mtu < SMALLEST_MTU[6]:
         reader.wrong(f"{path}.mtu", way.mtu, "must be at least 1280 for IPv6 destinations")
+    return way

@@ -96,21 +96,7 @@ def _linux(spec: Spec, process: Spec, asked: pb.LinuxContainerAdjustment) -> Non
     linux = spec.setdefault("linux", {})
     if asked.cgroups_path:
         linux["cgroupsPath"] = asked.cgroups_path
-    _scheduling(process, asked)
-    if asked.HasField("seccomp_policy"):
-        linux["seccomp"] = seccomp_to(asked.seccomp_policy)
-    _namespaces(linux, asked)
-    _put_all(linux, "sysctl", asked.sysctl)
-    _net_devices(linux, asked)
-    if asked.HasField("memory_policy"):
-        linux["memoryPolicy"] = memory_policy_to(asked.memory_policy)
-    if asked.HasField("resources"):
-        resources_to(asked.resources, linux.setdefault("resources", {}))
-    _rdt(linux, asked)
-
-
-def _scheduling(process: Spec, asked: pb.LinuxContainerAdjustment) -> None:
-    """Class and policy NONE take away what was there."""
+    # Class and policy NONE take away what was there.
     if asked.HasField("oom_score_adj"):
         process["oomScoreAdj"] = asked.oom_score_adj.value
     if asked.HasField("io_priority"):
@@ -121,6 +107,16 @@ def _scheduling(process: Spec, asked: pb.LinuxContainerAdjustment) -> None:
         process.pop("scheduler", None)
         if asked.scheduler.policy != pb.SCHED_NONE:
             process["scheduler"] = scheduler_to(asked.scheduler)
+    if asked.HasField("seccomp_policy"):
+        linux["seccomp"] = seccomp_to(asked.seccomp_policy)
+    _namespaces(linux, asked)
+    _put_all(linux, "sysctl", asked.sysctl)
+    _net_devices(linux, asked)
+    if asked.HasField("memory_policy"):
+        linux["memoryPolicy"] = memory_policy_to(asked.memory_policy)
+    if asked.HasField("resources"):
+        resources_to(asked.resources, linux.setdefault("resources", {}))
+    _rdt(linux, asked)
 
 
 def _namespaces(linux: Spec, asked: pb.LinuxContainerAdjustment) -> None:
