@@ -235,44 +235,36 @@ class MuxConnection(asyncio.Protocol):
 
     def _asked(self, frame: Frame) -> None:
         match self._answering.receive(frame):
+            case Asked() as asked if len(self._handling) >= self._limits.handling:
+                error = ResourceExhausted(f"{self._limits.handling} requests are in flight already")
+                self._send(refuse(asked.stream, error))
             case Asked() as asked:
-                self._begin(asked)
+                task = self._loop.create_task(self._handle(asked), name=f"answer {asked.method}")
+                self._handling.add(task)
+                task.add_done_callback(self._handling.discard)
             case Refused(stream, error):
                 self._send(refuse(stream, error))
             case Ignored(why):
                 _log.info("ignored unexpected request frame", extra={"error": why})
 
-    def _begin(self, asked: Asked) -> None:
-        if len(self._handling) >= self._limits.handling:
-            self._send(
-                refuse(asked.stream, ResourceExhausted(f"{self._limits.handling} requests are in flight already"))
-            )
-            return
-        task = self._loop.create_task(self._handle(asked), name=f"answer {asked.method}")
-        self._handling.add(task)
-        task.add_done_callback(self._handling.discard)
-
     async def _handle(self, asked: Asked) -> None:
         enter(Call(asked.timeout, asked.metadata))
         try:
             async with asyncio.timeout(asked.timeout):
-                reply = await self._reply(asked)
-        except TimeoutError:  # only of the deadline: _reply answers those of a handler
+                try:
+                    method, handler = self._services.find(asked)
+                    response = await handler(_decode(method, asked.payload))
+                    reply = answer(asked.stream, response.SerializeToString())
+                except Exception as error:  # noqa: BLE001 - every exception of a handler becomes a response
+                    if not isinstance(error, RpcError):
+                        _log.exception("ttrpc handler failed unexpectedly", extra={"method": asked.method})
+                    reply = refuse(asked.stream, from_exception(error, asked.method))
+        except TimeoutError:  # only of the deadline: those of a handler were answered above
             reply = refuse(asked.stream, DeadlineExceeded(f"{asked.method}: not done within {asked.timeout:g} s"))
         except asyncio.CancelledError:
             self._send(refuse(asked.stream, Cancelled(f"{asked.method}: cancelled")))
             raise
         self._send(reply)
-
-    async def _reply(self, asked: Asked) -> bytes:
-        try:
-            method, handler = self._services.find(asked)
-            response = await handler(_decode(method, asked.payload))
-            return answer(asked.stream, response.SerializeToString())
-        except Exception as error:  # noqa: BLE001 - every exception of a handler becomes a response
-            if not isinstance(error, RpcError):
-                _log.exception("ttrpc handler failed unexpectedly", extra={"method": asked.method})
-            return refuse(asked.stream, from_exception(error, asked.method))
 
     def _send(self, frame: bytes) -> None:
         self._write(mux.pieces(self._answers_on, frame))
