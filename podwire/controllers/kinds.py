@@ -28,6 +28,13 @@ CLAIMS = builtin("resource.k8s.io/v1", "ResourceClaim")
 TEMPLATES = builtin("resource.k8s.io/v1", "ResourceClaimTemplate")
 SLICES = builtin("resource.k8s.io/v1", "ResourceSlice")
 TAINT_RULES = builtin("resource.k8s.io/v1beta2", "DeviceTaintRule")
+REPLICATION_CONTROLLERS = builtin("v1", "ReplicationController")
+VOLUME_CLAIMS = builtin("v1", "PersistentVolumeClaim")
+REPLICA_SETS = builtin("apps/v1", "ReplicaSet")
+DEPLOYMENTS = builtin("apps/v1", "Deployment")
+DAEMON_SETS = builtin("apps/v1", "DaemonSet")
+STATEFUL_SETS = builtin("apps/v1", "StatefulSet")
+REVISIONS = builtin("apps/v1", "ControllerRevision")
 DEFINITIONS = builtin("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 

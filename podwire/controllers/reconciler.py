@@ -18,12 +18,12 @@ from podwire.controllers.expectations import Expectations
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.pod_control import PodControl
 from podwire.controllers.timers import Timers
-from podwire.controllers.work_queue import WorkQueue
+from podwire.controllers.work_queue import NotYet, WorkQueue
 from podwire.objects import selectors
 from podwire.objects.selectors import NOTHING, LabelSelector
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.kinds import Kind
-from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.protocols.k8sapi.watch import Object
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,9 @@ class Reconciler:
     """Reconciles the objects of one kind, by uid."""
 
     name: ClassVar[str]
-    """The controller's name in logs, events and `--controllers`."""
+    """The controller's name in `--controllers`."""
+    component: ClassVar[str] = ""
+    """The name in events, where upstream has another one."""
     kind: ClassVar[Kind]
     dependents: ClassVar[tuple[Kind, ...]] = ()
     workers: ClassVar[int] = 4
@@ -52,7 +54,7 @@ class Reconciler:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.api, self.graph, self.clock, self.limits = context.api, context.graph, context.clock, context.limits
-        self.recorder = Recorder(context.api, context.clock, component=self.name)
+        self.recorder = Recorder(context.api, context.clock, component=self.component or self.name)
         self.pods = PodControl(context.api, self.recorder)
         self.adoption = Adoption(context.api)
         self.expectations = Expectations(context.clock)
@@ -147,12 +149,23 @@ class Reconciler:
 
     async def _reconcile(self, uid: str) -> None:
         owner = self.graph.node(uid)
-        if owner is not None:
+        if owner is None:
+            return
+        try:
             await self.reconcile(owner)
+        except ApiError as error:
+            if error.reason is not Reason.CONFLICT:
+                raise
+            raise NotYet from error  # decided on an old version; the feed reports the new one
+
+    def own_and_orphaned(self, owner: PartialObject, kind: Kind) -> list[PartialObject]:
+        """Returns the objects of a kind that the owner controls, and those in its namespace that nobody controls."""
+        candidates = ((candidate, candidate.controller) for candidate in self.graph.listed(kind, owner.namespace))
+        return [candidate for candidate, by in candidates if by is None or by.uid == owner.uid]
 
     async def claimed(self, owner: PartialObject, kind: Kind, selector: LabelSelector) -> list[PartialObject]:
         """Returns the objects of a kind that the owner has, after adoption and release."""
-        candidates = self.graph.listed(kind, owner.namespace)
+        candidates = self.own_and_orphaned(owner, kind)
         return await self.adoption.settle(owner, candidates, lambda candidate: selector.matches(candidate.labels))
 
     async def update_status(self, object_: Object, status: Mapping[str, Any]) -> None:

@@ -8,12 +8,24 @@ of the kinds that it names.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from podwire.controllers.apps.replica_set import ReplicaSets, ReplicationControllers
 from podwire.controllers.context import Context, Controller
 from podwire.controllers.crd_cleanup import DefinitionCleanup
 from podwire.controllers.device_taint_eviction import DeviceEvictions
 from podwire.controllers.event_expiry import EventExpiry
 from podwire.controllers.garbage_collector import Collector
-from podwire.controllers.kinds import CLAIMS, DEFINITIONS, EVENTS, NAMESPACES, NODES, QUOTAS, TAINT_RULES
+from podwire.controllers.kinds import (
+    CLAIMS,
+    DEFINITIONS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    QUOTAS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    TAINT_RULES,
+)
 from podwire.controllers.metadata import resource_of
 from podwire.controllers.namespace_defaults import NamespaceDefaults
 from podwire.controllers.namespace_lifecycle import NamespaceLifecycle
@@ -78,6 +90,10 @@ REGISTRATIONS: tuple[Registration, ...] = (
         "resourcequota-controller",
         lambda given: QuotaController(given.api, given.graph, given.kinds, given.clock, given.limits),
         (QUOTAS,),
+    ),
+    Registration(ReplicaSets.name, ReplicaSets, (REPLICA_SETS,), (REPLICA_SETS, PODS)),
+    Registration(
+        ReplicationControllers.name, ReplicationControllers, (REPLICATION_CONTROLLERS,), (REPLICATION_CONTROLLERS, PODS)
     ),
 )
 

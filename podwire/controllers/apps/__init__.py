@@ -1,0 +1,1 @@
+"""Workload controllers: ReplicaSet, ReplicationController, Deployment, DaemonSet, StatefulSet."""
