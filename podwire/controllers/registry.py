@@ -8,6 +8,7 @@ of the kinds that it names.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from podwire.controllers.apps.deployment import Deployments
 from podwire.controllers.apps.replica_set import ReplicaSets, ReplicationControllers
 from podwire.controllers.context import Context, Controller
 from podwire.controllers.crd_cleanup import DefinitionCleanup
@@ -17,6 +18,7 @@ from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.kinds import (
     CLAIMS,
     DEFINITIONS,
+    DEPLOYMENTS,
     EVENTS,
     NAMESPACES,
     NODES,
@@ -91,6 +93,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
         lambda given: QuotaController(given.api, given.graph, given.kinds, given.clock, given.limits),
         (QUOTAS,),
     ),
+    Registration(Deployments.name, Deployments, (DEPLOYMENTS,), (DEPLOYMENTS, REPLICA_SETS, PODS)),
     Registration(ReplicaSets.name, ReplicaSets, (REPLICA_SETS,), (REPLICA_SETS, PODS)),
     Registration(
         ReplicationControllers.name, ReplicationControllers, (REPLICATION_CONTROLLERS,), (REPLICATION_CONTROLLERS, PODS)
