@@ -8,6 +8,7 @@ of the kinds that it names.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from podwire.controllers.apps.daemon_set import DaemonSets
 from podwire.controllers.apps.deployment import Deployments
 from podwire.controllers.apps.replica_set import ReplicaSets, ReplicationControllers
 from podwire.controllers.context import Context, Controller
@@ -17,6 +18,7 @@ from podwire.controllers.event_expiry import EventExpiry
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.kinds import (
     CLAIMS,
+    DAEMON_SETS,
     DEFINITIONS,
     DEPLOYMENTS,
     EVENTS,
@@ -26,6 +28,7 @@ from podwire.controllers.kinds import (
     QUOTAS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
+    REVISIONS,
     TAINT_RULES,
 )
 from podwire.controllers.metadata import resource_of
@@ -93,6 +96,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
         lambda given: QuotaController(given.api, given.graph, given.kinds, given.clock, given.limits),
         (QUOTAS,),
     ),
+    Registration(DaemonSets.name, DaemonSets, (DAEMON_SETS,), (DAEMON_SETS, PODS, NODES, REVISIONS)),
     Registration(Deployments.name, Deployments, (DEPLOYMENTS,), (DEPLOYMENTS, REPLICA_SETS, PODS)),
     Registration(ReplicaSets.name, ReplicaSets, (REPLICA_SETS,), (REPLICA_SETS, PODS)),
     Registration(
