@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from podwire.controllers.apps.daemon_set import DaemonSets
 from podwire.controllers.apps.deployment import Deployments
 from podwire.controllers.apps.replica_set import ReplicaSets, ReplicationControllers
+from podwire.controllers.apps.stateful_set import StatefulSets
 from podwire.controllers.context import Context, Controller
 from podwire.controllers.crd_cleanup import DefinitionCleanup
 from podwire.controllers.device_taint_eviction import DeviceEvictions
@@ -29,7 +30,9 @@ from podwire.controllers.kinds import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     REVISIONS,
+    STATEFUL_SETS,
     TAINT_RULES,
+    VOLUME_CLAIMS,
 )
 from podwire.controllers.metadata import resource_of
 from podwire.controllers.namespace_defaults import NamespaceDefaults
@@ -99,6 +102,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
     Registration(DaemonSets.name, DaemonSets, (DAEMON_SETS,), (DAEMON_SETS, PODS, NODES, REVISIONS)),
     Registration(Deployments.name, Deployments, (DEPLOYMENTS,), (DEPLOYMENTS, REPLICA_SETS, PODS)),
     Registration(ReplicaSets.name, ReplicaSets, (REPLICA_SETS,), (REPLICA_SETS, PODS)),
+    Registration(StatefulSets.name, StatefulSets, (STATEFUL_SETS,), (STATEFUL_SETS, PODS, REVISIONS, VOLUME_CLAIMS)),
     Registration(
         ReplicationControllers.name, ReplicationControllers, (REPLICATION_CONTROLLERS,), (REPLICATION_CONTROLLERS, PODS)
     ),
