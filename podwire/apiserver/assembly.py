@@ -21,8 +21,7 @@ from podwire.apiserver.admission.policies.plugin import Policies
 from podwire.apiserver.admission.role_escalation import RoleEscalation
 from podwire.apiserver.admission.service_addresses import Network, ServiceAddresses
 from podwire.apiserver.admission.service_allocations import ServiceAllocations
-from podwire.apiserver.admission.signing_requests import SigningRequesters
-from podwire.apiserver.admission.signing_rights import SigningRights
+from podwire.apiserver.admission.signing_rights import SigningRequesters, SigningRights
 from podwire.apiserver.audit import Audit
 from podwire.apiserver.audit.audit import Sink
 from podwire.apiserver.audit.policy import Policy

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.options import seconds
-from podwire.cluster.chaos.faults import Faults
+from podwire.cluster.chaos.faults import Faults, NotStarted, own_cluster
 from podwire.cluster.chaos.history import History
-from podwire.cluster.chaos.own_cluster import NotStarted, own_cluster
 from podwire.cluster.chaos.plan import DEFAULT, SUMMARIES, Fault
 from podwire.cluster.chaos.run import Options, Result, Violation
 from podwire.cluster.chaos.run import run as play

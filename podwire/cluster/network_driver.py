@@ -26,9 +26,8 @@ from podwire.dradriver.driver import Driver, DriverLimits, Parts, exclusive_star
 from podwire.dradriver.instances import AnswerLock, InstanceLimits, InstanceLock
 from podwire.dradriver.inventory.inventory import Inventory
 from podwire.dradriver.names import COMPONENT, DRIVER
-from podwire.dradriver.publish.claim_reports import ClaimReports
+from podwire.dradriver.publish.claim_reports import ClaimReports, Recorder
 from podwire.dradriver.publish.claim_status import Statuses
-from podwire.dradriver.publish.events import Recorder
 from podwire.dradriver.publish.metrics import Meter
 from podwire.dradriver.publish.publisher import Publisher
 from podwire.dradriver.publish.sockets import sockets

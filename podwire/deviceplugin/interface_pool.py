@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from podwire.deviceplugin.config import Interfaces
 from podwire.deviceplugin.config import Pool as Settings
@@ -15,17 +16,42 @@ from podwire.deviceplugin.devices import Device, Handed
 from podwire.deviceplugin.host_view import View, found_elsewhere
 from podwire.deviceplugin.ports import Unusable
 from podwire.deviceplugin.records import PoolRecords, Record
-from podwire.deviceplugin.restore_decision import Action, decide
 from podwire.deviceplugin.selection import Candidate, ids, reserved, wants
 from podwire.failpoints import declare, failpoint
 from podwire.linux.errors import LinuxError, NoSuchLink
-from podwire.linux.net.borrow import LinkSnapshot, rename_back, restore_link, snapshot_of
+from podwire.linux.net.borrow import LinkSnapshot, rename_back, restore_link, snapshot_of, was_moved
 from podwire.linux.net.link_locations import LinkLocations
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded, no_carrier
 from podwire.linux.net.namespace_handle import NamespaceHandle
 from podwire.linux.net.snapshot_addresses import SavedAddresses
 from podwire.linux.net.sysfs import Hardware
 from podwire.linux.values import Link
+
+
+class Action(Enum):
+    NOTHING = auto()
+    MARK_OUT = auto()
+    """Record that a pod has it."""
+    RESTORE = auto()
+    ADOPT = auto()
+    """An administrator changed it on the host: record it as it is now, if no pod turns out to have it."""
+
+
+def decide(record: Record, now: LinkSnapshot | None, *, left: bool, fresh: bool, held: bool | None) -> Action:
+    """`now` is None while it is not on the host; `held` is None while no kubelet has answered.
+
+    left: it was elsewhere since it was restored last; fresh: this is the first look since the plugin started.
+    """
+    if now is None:
+        return Action.NOTHING if record.out else Action.MARK_OUT
+    if left:
+        return Action.RESTORE
+    if held or held is None:
+        return Action.MARK_OUT if held and not record.out else Action.NOTHING
+    if record.out or (fresh and was_moved(record.snapshot, now)):
+        return Action.RESTORE
+    return Action.ADOPT if now != record.snapshot else Action.NOTHING
+
 
 RECORDED = declare("device-plugin.recorded", "a device is recorded, and the kubelet does not know it yet")
 OUT = declare("device-plugin.out", "a device is recorded as out, and Allocate is not answered yet")

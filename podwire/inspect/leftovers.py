@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -14,9 +15,11 @@ from podwire.cniplugins import nat
 from podwire.cniplugins.install import HELPERS
 from podwire.cniplugins.overview import attached
 from podwire.cniplugins.tags import shown_id
+from podwire.dradriver.attach.records import OWN_NAME, TAG
+from podwire.dradriver.claims.damaged_records import SUFFIX
+from podwire.dradriver.names import DRIVER
 from podwire.durable import append_log
 from podwire.durable.locks import LockHeld, lock_file
-from podwire.inspect import claim_leftovers
 from podwire.inspect.leakcheck import Leftover, owner_of_element, owner_of_link
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.errors import LinuxError
@@ -34,6 +37,7 @@ from podwire.runtime.records import FILE
 from podwire.runtime.sandboxes.kernel import PREFIX as NETNS_PREFIX
 
 NFT_SECONDS = 10.0
+_CDI = f"{DRIVER}-claim@"
 _COMMENT = re.compile(rb'"comment": ?"([^"]*)"')
 
 
@@ -54,7 +58,7 @@ def find_resources(options: Options, *, network: bool = True) -> set[Leftover]:
     searches += [_links, _elements, _chains, _policy_addresses] if network else []
     resources = {leftover for search in searches for leftover in search(options)}
     kubelet = options.prefix / "var/lib/kubelet"
-    return resources | set(claim_leftovers.find_resources(options.state, options.run, kubelet, network=network))
+    return resources | set(claim_resources(options.state, options.run, kubelet, network=network))
 
 
 def foreign_owners(options: Options) -> set[str]:
@@ -66,7 +70,31 @@ def foreign_owners(options: Options) -> set[str]:
 
 def owners(options: Options) -> set[str]:
     """Returns the ids of recorded sandboxes, containers and claims."""
-    return {*(str(record["id"]) for record in _records(options, "*")), *claim_leftovers.owners(options.state)}
+    return {*(str(record["id"]) for record in _records(options, "*")), *claim_owners(options.state)}
+
+
+def claim_resources(state: Path, run: Path, kubelet: Path, *, network: bool = True) -> Iterator[Leftover]:
+    """Yields links, CDI files and damaged records of claims on the node of the calling thread.
+
+    A damaged record has no owner: its resources may be left over.
+    """
+    for directory in (run / "cdi", state / "network-driver/cdi"):
+        for path in directory.glob(f"{_CDI}*.json"):
+            yield Leftover("CDI file", str(path), path.stem.removeprefix(_CDI))
+    for path in (*(state / "network-driver/records").glob(f"*/*{SUFFIX}"), *(kubelet / "claims").glob(f"*{SUFFIX}")):
+        yield Leftover("damaged record", str(path), "")
+    if not network:
+        return
+    with contextlib.closing(KernelNetwork()) as kernel:
+        for link in kernel.links.list():
+            if OWN_NAME.fullmatch(link.name) and link.alias.startswith(TAG):
+                yield Leftover("link", link.name, link.alias.removeprefix(TAG).partition("/")[0])
+
+
+def claim_owners(state: Path) -> Iterator[str]:
+    """Returns the claims that the driver has records of."""
+    for path in (state / "network-driver/records").glob("*/*.json"):
+        yield unquote(path.name.partition("~")[0])
 
 
 def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:

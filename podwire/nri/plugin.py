@@ -5,16 +5,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from podwire.nri.adjustment import Adjustment
+from podwire.nri.adjustment import Adjustment, Updates
 from podwire.nri.errors import NotConnected
-from podwire.nri.hooks import METHODS
 from podwire.nri.pod_cache import PodCache
-from podwire.nri.runtime import Runtime
-from podwire.nri.updates import Updates
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.events import Event, Subscription
 from podwire.protocols.ttrpc import call
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The runtime, as its Configure describes it. Times are in seconds; 0 where it does not say."""
+
+    name: str = ""
+    version: str = ""
+    nri_version: str = ""
+    """From Configure, or known from its release; empty when neither."""
+    registration_timeout: float = 0.0
+    request_timeout: float = 0.0
+    """Seconds that it waits for a hook to answer."""
+
+
+METHODS = {event: event.name.lower() for event in Event} | {Event.VALIDATE_CONTAINER_ADJUSTMENT: "validate"}
+"""The method of a plugin that handles an event."""
 _END_OF_POD = (Event.STOP_POD_SANDBOX, Event.REMOVE_POD_SANDBOX)
 
 
@@ -47,7 +60,7 @@ class Plugin:
     ready: asyncio.Event
     """Set from the end of Synchronize until the connection ends."""
     runtime: Runtime
-    """The runtime; known from Configure on."""
+    """Known from Configure on."""
     nri: State
 
     def __new__(cls, *_: Any, **__: Any) -> Self:

@@ -18,21 +18,20 @@ from typing import Any
 from google.protobuf.message import Message
 
 from podwire import logs
-from podwire.nri import hooks
-from podwire.nri.plugin import Plugin, subscription
-from podwire.nri.runtime import Runtime, runtime_from
-from podwire.nri.updates import Updates
+from podwire.nri.adjustment import Adjustment, Updates
+from podwire.nri.plugin import METHODS, Plugin, Runtime, subscription
 from podwire.protocols.grpc_status import DeadlineExceeded, InvalidArgument, RpcError, Unavailable, Unknown
 from podwire.protocols.nri import VERSION, methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.batches import Gathered
-from podwire.protocols.nri.events import Event, Subscription, from_state_change
+from podwire.protocols.nri.events import Event, Subscription, from_state_change, nri_version_of
 from podwire.protocols.nri.names import PluginId
 from podwire.protocols.ttrpc import call, mux
 from podwire.transports.mux_connection import MuxConnection, Services
 
 _log = logging.getLogger("podwire.nri.stub")
 
+_UPDATING = {Event.UPDATE_CONTAINER: pb.UpdateContainerResponse, Event.STOP_CONTAINER: pb.StopContainerResponse}
 SHUTDOWN_GRACE = 2.0
 """Seconds for hooks to end by themselves when the plugin stops; a runtime waits no longer for them by default."""
 
@@ -148,7 +147,13 @@ class Stub:
     # The Plugin service, which the runtime calls.
 
     async def _configure(self, request: pb.ConfigureRequest) -> Message:
-        runtime = runtime_from(request)
+        runtime = Runtime(
+            name=request.runtime_name,
+            version=request.runtime_version,
+            nri_version=nri_version_of(request),
+            registration_timeout=request.registration_timeout / 1000,
+            request_timeout=request.request_timeout / 1000,
+        )
         self._plugin.runtime = runtime
         async with self._deadline("Configure", call.current().timeout):
             await self._plugin.configure(request.config or self._config, runtime)
@@ -212,11 +217,11 @@ class Stub:
         try:
             with logs.about(pod=f"{request.pod.namespace}/{request.pod.name}"):
                 async with self._deadline(event.title, timeout):
-                    method = hooks.METHODS[event]
-                    returned = getattr(self._plugin, method)(*hooks.arguments(event, request))
+                    method = METHODS[event]
+                    returned = getattr(self._plugin, method)(*_arguments(event, request))
                     if not inspect.isawaitable(returned):
                         raise TypeError(f"{method} must be an `async def`")
-                    return hooks.response(event, await returned)
+                    return _response(event, await returned)
         finally:
             if event is self._last_pod_event:
                 self._plugin.nri.pods.remove(request.pod.id)
@@ -263,3 +268,28 @@ class Stub:
 def _fields(identity: PluginId, runtime: Runtime, **more: object) -> dict[str, object]:
     named = f"{runtime.name} {runtime.version}".strip()
     return {"plugin": str(identity), "runtime": named, "nri": runtime.nri_version, **more}
+
+
+def _arguments(event: Event, request: Any) -> tuple[Any, ...]:
+    """The fields of a request in their order; a validator gets the request itself."""
+    if event is Event.VALIDATE_CONTAINER_ADJUSTMENT:
+        return (request,)
+    return tuple(getattr(request, field.name) for field in request.DESCRIPTOR.fields)
+
+
+def _response(event: Event, returned: object) -> Message:
+    """The response for what a hook returned. Raises TypeError for a type that the hook cannot return."""
+    match event, returned:
+        case _, None:
+            pass
+        case Event.CREATE_CONTAINER, Adjustment():
+            return pb.CreateContainerResponse(adjust=returned.message, update=returned.others)
+        case ((Event.UPDATE_CONTAINER | Event.STOP_CONTAINER), Updates()):
+            updated: Message = _UPDATING[event](update=returned)
+            return updated
+        case Event.VALIDATE_CONTAINER_ADJUSTMENT, str():
+            return pb.ValidateContainerAdjustmentResponse(reject=bool(returned), reason=returned)
+        case _:
+            raise TypeError(f"{METHODS[event]} returned {type(returned).__name__}, which it cannot")
+    empty: Message = event.method.response()
+    return empty

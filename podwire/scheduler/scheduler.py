@@ -30,10 +30,9 @@ from podwire.scheduler.claims.claim_writer import ClaimChanged, ClaimWriter
 from podwire.scheduler.claims.informers import DeviceInformers
 from podwire.scheduler.framework import ClusterEvent
 from podwire.scheduler.kinds import CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES, TAINT_RULES
-from podwire.scheduler.limits import Limits
 from podwire.scheduler.pod_conditions import GATED, PendingReason, PodConditions
 from podwire.scheduler.pod_info import PodInfo, Unreadable
-from podwire.scheduler.queue import PodQueue
+from podwire.scheduler.queue import Limits, PodQueue
 from podwire.scheduler.snapshot import Snapshot
 
 log = logging.getLogger("podwire.scheduler")

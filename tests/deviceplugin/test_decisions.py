@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from podwire.deviceplugin.config import Interfaces
 from podwire.deviceplugin.devices import cdi_kind, preferred
+from podwire.deviceplugin.interface_pool import Action, decide
 from podwire.deviceplugin.records import PoolRecords, Record, _decode, _encode
-from podwire.deviceplugin.restore_decision import Action, decide
 from podwire.deviceplugin.selection import Candidate, ids, reserved, wants
 from podwire.linux.net.borrow import LinkSnapshot, snapshot_of
 from podwire.linux.net.link_attributes import Attributes

@@ -8,7 +8,7 @@ from podwire.dradriver.addresses.pools import parse_pools
 from podwire.dradriver.claims.explanation import seen_on_host
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config
-from podwire.inspect import claim_leftovers
+from podwire.inspect import leftovers
 from podwire.inspect.leakcheck import leaks
 from tests.eventually import eventually_async
 
@@ -20,8 +20,8 @@ def leaked(node):
     (state / "network-driver").parent.mkdir(exist_ok=True)
     if not (state / "network-driver").exists():
         (state / "network-driver").symlink_to(node.root / "state")
-    found = claim_leftovers.find_resources(state, node.root, node.kubelet.directory)
-    return leaks(found, set(claim_leftovers.owners(state)))
+    found = leftovers.claim_resources(state, node.root, node.kubelet.directory)
+    return leaks(found, set(leftovers.claim_owners(state)))
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["a letter is another", "empty"])

@@ -6,8 +6,8 @@ import contextlib
 import pytest
 
 from podwire.dradriver.claims.allocations import ClaimRef, PodRef
+from podwire.dradriver.publish.claim_reports import Recorder
 from podwire.dradriver.publish.claim_status import Condition, DeviceState, Network, Statuses, status_of, times_in
-from podwire.dradriver.publish.events import Recorder
 from podwire.protocols.k8sapi.client_side import Unreachable
 from podwire.protocols.k8sapi.client_side.events import NORMAL
 from podwire.protocols.k8sapi.status import ApiError, Reason

@@ -32,7 +32,7 @@ from podwire.runtime.cri.validation import check_container, check_sandbox, new_i
 from podwire.runtime.images.errors import BadReference, ImageInUse, NoSuchImage, StoreFull
 from podwire.runtime.limits import RuntimeLimits
 from podwire.runtime.records import ContainerRecord, SandboxRecord
-from podwire.runtime.sandboxes.pod_files import resolv_conf
+from podwire.runtime.sandboxes.lifecycle import resolv_conf
 from podwire.runtime.sandboxes.sandbox import Sandbox
 
 

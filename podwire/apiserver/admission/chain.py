@@ -1,15 +1,19 @@
 """The admission chain, and the operation that each plugin sees."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
 
 from podwire.apiserver.identity.authentication import User
+from podwire.apiserver.request import context
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.status import ApiError, access_denied, qualified
+
+_audit_log = logging.getLogger("podwire.apiserver.audit")
 
 Step = Callable[[], Awaitable[None]]
 GroupResource = tuple[str, str]
@@ -54,6 +58,21 @@ class Operation(msgspec.Struct, kw_only=True, eq=False):
     async def undo(self) -> None:
         while self.undos:
             await self.undos.pop()()
+
+    def annotate(self, annotations: Mapping[str, str]) -> None:
+        """Adds annotations to the audit event, where an audit log is configured, and to the server's own log."""
+        context.annotate(annotations)
+        _audit_log.info(
+            "admission audit annotations",
+            extra={
+                "annotations": dict(annotations),
+                "operation": self.verb,
+                "resource": qualified(self.resource.name, self.resource.group),
+                "object": self.name,
+                "namespace": self.namespace,
+                "user": self.user.name,
+            },
+        )
 
     def forbidden(self, why: str) -> ApiError:
         """Returns the refusal of a plugin: `pods "web" is forbidden: …`."""

@@ -6,14 +6,10 @@ from dataclasses import dataclass, field
 from podwire.apiserver.admission.always_pull import AlwaysPullImages
 from podwire.apiserver.admission.chain import AdmissionPlugin
 from podwire.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
-from podwire.apiserver.admission.default_tolerations import DefaultTolerations
-from podwire.apiserver.admission.extended_resource_tolerations import ExtendedResourceToleration
-from podwire.apiserver.admission.external_ips import DenyServiceExternalIPs
 from podwire.apiserver.admission.informers import Informers
 from podwire.apiserver.admission.limit_ranges import LimitRanger
 from podwire.apiserver.admission.namespaces import NamespaceLifecycle, Namespaces
 from podwire.apiserver.admission.node_restriction import NodeRestriction
-from podwire.apiserver.admission.node_taints import TaintNodesByCondition
 from podwire.apiserver.admission.owner_references import OwnerReferencesPermissionEnforcement
 from podwire.apiserver.admission.pod_security.configuration import PodSecurityConfiguration
 from podwire.apiserver.admission.pod_security.plugin import PodSecurity
@@ -22,6 +18,12 @@ from podwire.apiserver.admission.priorities import Priorities
 from podwire.apiserver.admission.quotas import ResourceQuotas
 from podwire.apiserver.admission.runtime_classes import RuntimeClasses
 from podwire.apiserver.admission.service_accounts import ServiceAccounts
+from podwire.apiserver.admission.service_addresses import DenyServiceExternalIPs
+from podwire.apiserver.admission.tolerations import (
+    DefaultTolerations,
+    ExtendedResourceToleration,
+    TaintNodesByCondition,
+)
 from podwire.apiserver.admission.volume_expansion import PersistentVolumeClaimResize
 from podwire.apiserver.identity.authorization import Authorizer
 from podwire.apiserver.limits import Limits

@@ -208,3 +208,17 @@ def _no_port(operation: Operation, path: str, given: int, why: str) -> ApiError:
 def _no_address(operation: Operation, address: str, why: str) -> ApiError:
     error = invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")
     return invalid_object("Service", operation.name, [error])
+
+
+class DenyServiceExternalIPs(AdmissionPlugin):
+    """Refuses new externalIPs of services, with which a user can intercept traffic (off by default)."""
+
+    verbs = WRITES
+    resources = frozenset({("", "services")})
+
+    async def validate(self, operation: Operation) -> None:
+        if operation.subresource:
+            return
+        before = set(((operation.old or {}).get("spec") or {}).get("externalIPs") or ())
+        if set(operation.obj["spec"].get("externalIPs") or ()) - before:
+            raise operation.forbidden("Use of external IPs is denied by admission control")

@@ -68,3 +68,27 @@ def _check_subject(operation: Operation) -> None:
 def _refused(operation: Operation, why: str) -> ApiError:
     message = f'{RESOURCE}.{GROUP} "{operation.name}" is forbidden: {why}'
     return access_denied(message, resource=RESOURCE, name=operation.name, group=GROUP)
+
+
+class SigningRequesters(AdmissionPlugin):
+    """Writes the user into new requests, regardless of the body; an update keeps the whole spec, because a signer
+    relies on it."""
+
+    verbs = WRITES
+    resources = frozenset({("certificates.k8s.io", "certificatesigningrequests")})
+
+    async def admit(self, operation: Operation) -> None:
+        if operation.old is not None:
+            operation.obj["spec"] = operation.old["spec"]
+            return
+        user, spec = operation.user, operation.obj.setdefault("spec", {})
+        fields = {
+            "username": user.name,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "extra": {name: list(values) for name, values in user.extra.items()},
+        }
+        for name, value in fields.items():
+            spec.pop(name, None)
+            if value:
+                spec[name] = value

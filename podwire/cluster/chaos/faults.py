@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 from podwire.cluster.chaos.history import History
@@ -13,7 +13,8 @@ from podwire.cluster.chaos.plan import Fault, Step
 from podwire.cluster.up import component_processes, status_file
 from podwire.cluster.up.layout import Layout
 from podwire.linux.errors import NoSuchProcess
-from podwire.linux.fs.mounts import mounted
+from podwire.linux.fs.mounts import KernelMounts, mounted
+from podwire.linux.fs.trust import make_directory
 from podwire.linux.proc import processes
 
 RECORDS = {
@@ -190,3 +191,27 @@ async def run(words: Sequence[str]) -> tuple[int, str]:
     async with asyncio.timeout(UP_SECONDS):
         output, _ = await process.communicate()
     return process.returncode or 0, output.decode("utf-8", "replace")
+
+
+class NotStarted(Exception):
+    """`podwire up` or `podwire down` failed; has its output."""
+
+
+@contextlib.asynccontextmanager
+async def own_cluster(layout: Layout, up: Sequence[str], disk_mib: int) -> AsyncIterator[None]:
+    """Runs a cluster while the context is open. If the body fails, the cluster stays, to be examined."""
+    mounts = KernelMounts()
+    make_directory(layout.prefix, no_links_below=None)
+    if disk_mib:
+        mounts.mount("podwire-chaos", layout.prefix, "tmpfs", [f"size={disk_mib}m", "mode=0755"])
+    await _succeed(up)
+    yield
+    await _succeed(("down", "--prefix", str(layout.prefix)))
+    if disk_mib:
+        mounts.unmount(layout.prefix)
+
+
+async def _succeed(words: Sequence[str]) -> None:
+    code, output = await run(words)
+    if code:
+        raise NotStarted(f"`podwire {' '.join(words)}` failed with exit code {code}:\n{output}")

@@ -1,27 +1,46 @@
 """Reports what happened to the devices of claims: in the claims' `status.devices`, and as Events of claims and pods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from podwire.dradriver.addresses.keys import Key
 from podwire.dradriver.attach.attachments import Attached
 from podwire.dradriver.attach.records import Record
 from podwire.dradriver.claims.allocations import Allocation, ClaimRef, PodRef, by_claim
 from podwire.dradriver.claims.damaged_records import DamagedRecord
+from podwire.dradriver.names import COMPONENT
 from podwire.dradriver.publish.claim_status import Condition, DeviceState, Network, Statuses
-from podwire.dradriver.publish.events import (
-    ATTACH_FAILED,
-    DETACH_FAILED,
-    HEALTHY,
-    IS_ATTACHED,
-    LEASE_LOST,
-    LEASE_REGAINED,
-    LINK_RECOVERED,
-    PREPARE_FAILED,
-    RECORD_DAMAGED,
-    UNHEALTHY,
-    Recorder,
-)
-from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
+from podwire.interfaces import Clock
+from podwire.protocols.k8sapi.client_side import Client, recorder
+from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING, Reference
+
+UNHEALTHY, HEALTHY = "NetworkDeviceUnhealthy", "NetworkDeviceHealthy"
+RECORD_DAMAGED, LINK_RECOVERED = "NetworkDeviceRecordDamaged", "NetworkDeviceRecovered"
+PREPARE_FAILED, ATTACH_FAILED = "ClaimPrepareFailed", "NetworkDeviceAttachFailed"
+IS_ATTACHED, DETACH_FAILED = "NetworkDeviceAttached", "NetworkDeviceDetachFailed"
+LEASE_LOST, LEASE_REGAINED = "DHCPLeaseLost", "DHCPLeaseRegained"
+
+
+class Recorder:
+    def __init__(self, client: Client, clock: Clock, node: str) -> None:
+        self._recorder = recorder.Recorder(client, clock, component=COMPONENT, host=node)
+        self._node = node
+        self.run, self.idle = self._recorder.run, self._recorder.idle
+
+    def report(self, objects: Iterable[ClaimRef | PodRef], type_: str, reason: str, message: str) -> None:
+        """Sends the same event for each object, in the background."""
+        for object_ in dict.fromkeys(objects):
+            self._recorder.tell(_reference(object_), type_, reason, message)
+
+    def report_node(self, type_: str, reason: str, message: str) -> None:
+        """Of the node itself, which events name by its name in place of a uid, as kubelets do."""
+        self._recorder.tell(Reference("Node", self._node, "", self._node), type_, reason, message)
+
+
+def _reference(object_: ClaimRef | PodRef) -> Reference:
+    if isinstance(object_, ClaimRef):
+        return Reference("ResourceClaim", object_.name, object_.namespace, object_.uid, "resource.k8s.io/v1")
+    return Reference("Pod", object_.name, object_.namespace, object_.uid)
+
 
 Networks = Mapping[tuple[str, str], Network]
 """By device and share: the interface in the pod."""

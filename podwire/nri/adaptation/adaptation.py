@@ -27,8 +27,7 @@ from podwire.nri.adaptation.connected_plugin import ConnectedPlugin, PluginLost
 from podwire.nri.adaptation.connections import Connections
 from podwire.nri.adaptation.dispatch import Dispatcher
 from podwire.nri.adaptation.inventory import Inventory
-from podwire.nri.adaptation.ports import ContainerUpdater
-from podwire.nri.adaptation.registration import Registrar, RuntimeInfo, log_failed_updates
+from podwire.nri.adaptation.registration import ContainerUpdater, Registrar, RuntimeInfo, log_failed_updates
 from podwire.nri.adaptation.registrations import Registrations
 from podwire.nri.adaptation.settings import Settings
 from podwire.nri.adaptation.statistics import PluginRecord, Statistics

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from podwire.nri.adaptation.connected_plugin import ConnectedPlugin
-from podwire.nri.adaptation.ports import ContainerUpdater
 from podwire.nri.adaptation.preinstalled import PreinstalledPlugin, find_plugins, launch, read_configuration
-from podwire.nri.adaptation.registration import PluginConnection, Registrar, RegistrationFailed
+from podwire.nri.adaptation.registration import ContainerUpdater, PluginConnection, Registrar, RegistrationFailed
 from podwire.nri.adaptation.settings import Settings
 from podwire.protocols.nri.events import Event
 from podwire.tasks.backoff import Pauses

@@ -5,13 +5,12 @@ Each connection has its own task for that, so that a slow plugin delays no other
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from podwire.interfaces import Tap
 from podwire.nri.adaptation.connected_plugin import ConnectedPlugin
-from podwire.nri.adaptation.ports import ContainerUpdater
 from podwire.nri.adaptation.settings import Settings
 from podwire.nri.adaptation.statistics import Statistics
 from podwire.protocols.grpc_methods import UnaryHandler
@@ -25,6 +24,18 @@ from podwire.protocols.nri.names import BadName, PluginId, plugin_id
 from podwire.protocols.nri.updates import check_updates
 from podwire.protocols.ttrpc import mux
 from podwire.transports.mux_connection import MuxConnection, MuxConnectionError, Services
+
+
+class ContainerUpdater(Protocol):
+    """Updates containers that exist already."""
+
+    async def update_containers(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
+        """Apply updates, and return those that failed.
+
+        Plugins call this from inside hooks, too: it must not wait for anything that a hook holds up.
+        """
+        ...
+
 
 log = logging.getLogger(__name__)
 

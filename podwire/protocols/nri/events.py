@@ -105,7 +105,7 @@ def events_of(version: str) -> int:
     return FIRST_EVENTS if found is not None and (0, 0) < found[:2] < (0, 10) else ALL_EVENTS
 
 
-def told_version(configure: pb.ConfigureRequest) -> str:
+def nri_version_of(configure: pb.ConfigureRequest) -> str:
     """The version of NRI that a runtime tells, or that is known of its release when it is too old to tell; or empty."""
     if configure.NRI_version:
         return configure.NRI_version

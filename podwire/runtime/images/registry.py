@@ -27,8 +27,7 @@ from podwire.protocols.distribution import (
     parse_token,
     token_request,
 )
-from podwire.protocols.distribution.errors import BODY
-from podwire.protocols.distribution.http import Http, Interrupted, NotTls, Response, Unreachable
+from podwire.protocols.distribution.http import BODY, Http, Interrupted, NotTls, Response, Unreachable
 from podwire.runtime.images.documents import INDEXES, MANIFESTS, Descriptor, digest_of
 from podwire.runtime.images.errors import BadImage, OverLimit, PullFailed
 from podwire.runtime.images.limits import Limits

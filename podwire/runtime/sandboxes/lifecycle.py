@@ -27,9 +27,11 @@ what is left of a damaged one (records.py).
 
 import asyncio
 import logging
+import platform
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -54,7 +56,6 @@ from podwire.runtime.limits import RuntimeLimits
 from podwire.runtime.ports import Attachment, Network
 from podwire.runtime.records import LostRecords, SandboxRecord, keep_damaged, record_directory
 from podwire.runtime.sandboxes.kernel import SandboxKernel
-from podwire.runtime.sandboxes.pod_files import write_pod_files
 from podwire.runtime.sandboxes.sandbox import Sandbox, attachment_of, pod_name
 from podwire.runtime.spec.build import NODE, Pod
 from podwire.runtime.spec.user_namespaces import requested_range
@@ -379,3 +380,32 @@ class Sandboxes:
             shm=str(self._kernel.shm(sandbox.id)),
             files={"/etc/hostname": str(directory / "hostname"), "/etc/resolv.conf": str(directory / "resolv.conf")},
         )
+
+
+HOST_RESOLV = Path("/etc/resolv.conf")
+
+
+def write_pod_files(home: Path, config: pb.PodSandboxConfig) -> None:
+    """Writes both in place: containers have them mounted."""
+    hostname = config.hostname or platform.node()  # a pod on the node's network has the node's name
+    (home / "hostname").write_text(f"{hostname}\n", encoding="utf-8")
+    (home / "resolv.conf").write_text(resolv_conf(config), encoding="utf-8")
+
+
+def resolv_conf(config: pb.PodSandboxConfig) -> str:
+    """Returns resolv.conf by the kubelet's dns_config; without one, that of the host."""
+    if not config.HasField("dns_config"):
+        try:
+            return HOST_RESOLV.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+    dns = config.dns_config
+    for word in (*dns.servers, *dns.searches, *dns.options):
+        if any(letter.isspace() for letter in word):
+            raise InvalidArgument(f"config.dns_config: {word!r} must not contain white space")
+    lines = [f"nameserver {server}" for server in dns.servers]
+    if dns.searches:
+        lines.append(f"search {' '.join(dns.searches)}")
+    if dns.options:
+        lines.append(f"options {' '.join(dns.options)}")
+    return "".join(f"{line}\n" for line in lines)

@@ -17,7 +17,7 @@ from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnde
 from podwire.protocols.streaming.terminal import Size
 from podwire.runtime.containers.shim import ShimClient
 from podwire.runtime.ports import ShimConnection
-from podwire.runtime.streaming.duplex import run_duplex
+from podwire.runtime.streaming.exec_session import run_duplex
 
 _log = logging.getLogger("podwire.runtime.streaming")
 

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from podwire.linux.proc.terminals import set_window_size
 from podwire.protocols.k8sapi.server_side import Socket
@@ -14,9 +15,24 @@ from podwire.protocols.streaming.outcome import Exited, Failed
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
 from podwire.runtime.ports import ConsoleSocket, ListenConsole
-from podwire.runtime.streaming.duplex import run_duplex
 from podwire.runtime.streaming.exec_process import ExecProcess
 from podwire.tasks import descriptors
+
+
+async def run_duplex(sending: Coroutine[Any, Any, None], receiving: Coroutine[Any, Any, None]) -> bool:
+    """Runs both until one ends, and cancels the other. Returns whether everything was sent: False when the client
+    left first. Raises the error of sending."""
+    sender, receiver = asyncio.create_task(sending), asyncio.create_task(receiving)
+    try:
+        await asyncio.wait((sender, receiver), return_when=asyncio.FIRST_COMPLETED)
+        if sender.done():
+            sender.result()
+        return sender.done()
+    finally:
+        for task in (sender, receiver):
+            task.cancel()
+        await asyncio.gather(sender, receiver, return_exceptions=True)
+
 
 Files = tuple[int, int, int]
 

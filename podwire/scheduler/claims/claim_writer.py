@@ -17,7 +17,7 @@ from podwire.protocols.k8sapi.client_side import Client, ClientError
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.scheduler.claims.cache import ClaimCache, ClaimDecision
 from podwire.scheduler.kinds import CLAIMS
-from podwire.scheduler.limits import Limits
+from podwire.scheduler.queue import Limits
 from podwire.tasks.backoff import Pauses
 from podwire.tasks.retry import retry
 

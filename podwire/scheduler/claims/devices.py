@@ -2,15 +2,38 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from podwire.objects import quantity
+from podwire.objects import node_affinity, quantity
 from podwire.objects.device_taints import DeviceTaint, DeviceTaintRule
-from podwire.objects.slices import CapacityPolicy, Device, ResourceSlice, Value
+from podwire.objects.node_affinity import Wanted
+from podwire.objects.nodes import Node
+from podwire.objects.slices import CapacityPolicy, Device, ResourceSlice, ResourceSliceSpec, Value
 from podwire.protocols.cel import Values
-from podwire.scheduler.claims import device_nodes
-from podwire.scheduler.claims.device_nodes import NodeScope
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScope:
+    """One node, the nodes that a selector matches, or all nodes; otherwise none."""
+
+    node: str = ""
+    selector: Mapping[str, Any] | None = None
+    everywhere: bool = False
+    _picks: Wanted | None = field(default=None, repr=False, compare=False)
+
+    def includes(self, node: Node) -> bool:
+        if self.node:
+            return self.node == node.name
+        return self.everywhere or (self._picks is not None and self._picks(node))
+
+
+def _scope(spec: ResourceSliceSpec, device: Device) -> NodeScope:
+    where = device if spec.per_device_node_selection else spec
+    picks = node_affinity.selected(where.node_selector) if where.node_selector else None
+    return NodeScope(where.node_name, where.node_selector, where.all_nodes, picks)
+
 
 Identity = tuple[str, str, str]
 """Driver, pool and device name; unique in the cluster."""
@@ -114,7 +137,7 @@ def _candidate(
     key: tuple[str, str], of: ResourceSlice, device: Device, rules: tuple[DeviceTaintRule, ...]
 ) -> Candidate:
     added = tuple(rule.spec.taint for rule in rules if rule.covers(*key, device.name))
-    return Candidate(*key, device, device_nodes.of_device(of.spec, device), (*device.taints, *added))
+    return Candidate(*key, device, _scope(of.spec, device), (*device.taints, *added))
 
 
 def _problem(current: Sequence[ResourceSlice], devices: Sequence[Candidate]) -> str:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from podwire.nri import Adjustment, Plugin, pb
-from podwire.nri.hooks import METHODS
-from podwire.nri.plugin import subscription
+from podwire.nri.plugin import METHODS, subscription
 from podwire.protocols.nri.events import Event, Subscription
 
 PAGE = (Path(__file__).parents[3] / "docs" / "nri-plugin.md").read_text(encoding="utf-8")

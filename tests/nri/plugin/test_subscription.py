@@ -3,8 +3,7 @@
 import pytest
 
 from podwire.nri import Plugin
-from podwire.nri.hooks import METHODS
-from podwire.nri.plugin import subscription
+from podwire.nri.plugin import METHODS, subscription
 from podwire.protocols.nri.events import ALL_EVENTS, Event
 
 

@@ -13,7 +13,7 @@ from podwire.protocols.nri.events import (
     as_state_change,
     events_of,
     from_state_change,
-    told_version,
+    nri_version_of,
 )
 
 STATE_CHANGES = {1, 2, 3, 5, 6, 7, 9, 11, 13}
@@ -96,14 +96,14 @@ def test_a_version_knows_so_many_events(version, mask):
 )
 def test_the_nri_version_of_an_old_runtime_follows_from_its_release(name, release, version):
     configure = pb.ConfigureRequest(runtime_name=name, runtime_version=release)
-    assert told_version(configure) == version
+    assert nri_version_of(configure) == version
     has_more = version in ("v0.10.0", "v0.11.0")
-    assert events_of(told_version(configure)) == (ALL_EVENTS if has_more else FIRST_EVENTS)
+    assert events_of(nri_version_of(configure)) == (ALL_EVENTS if has_more else FIRST_EVENTS)
 
 
 def test_the_reported_version_takes_precedence_over_the_release():
     configure = pb.ConfigureRequest(runtime_name="containerd", runtime_version="v1.7.0", NRI_version="v0.12.0")
-    assert told_version(configure) == "v0.12.0"
+    assert nri_version_of(configure) == "v0.12.0"
 
 
 def test_unknown_event_bits_are_detected():

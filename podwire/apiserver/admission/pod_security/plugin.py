@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from podwire.apiserver.admission import audit
 from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.admission.namespaces import Namespaces
 from podwire.apiserver.admission.pod_security.configuration import PodSecurityConfiguration
@@ -84,8 +83,7 @@ class PodSecurity(AdmissionPlugin):
         """Returns the policy for a pod or template; None for those that are exempt."""
         exempt = self.configuration
         if operation.namespace in exempt.namespaces or operation.user.name in exempt.users:
-            audit.record(
-                operation,
+            operation.annotate(
                 {f"{PREFIX}exempt": "namespace" if operation.namespace in exempt.namespaces else "user"},
             )
             return None
@@ -100,7 +98,7 @@ class PodSecurity(AdmissionPlugin):
         self, operation: Operation, policy: Policy, metadata: Object, spec: Object, *, enforce: bool
     ) -> None:
         if spec.get("runtimeClassName") in self.configuration.runtime_classes:
-            audit.record(operation, {f"{PREFIX}exempt": "runtimeClass"})
+            operation.annotate({f"{PREFIX}exempt": "runtimeClass"})
             return
         results: dict[LevelVersion, list[Violation]] = {}
         for mode in (policy.enforce, policy.audit, policy.warn):
@@ -108,7 +106,7 @@ class PodSecurity(AdmissionPlugin):
                 results[mode] = await offload.run(evaluate, mode, metadata, spec)
         if violations := results[policy.audit]:
             text = f'would violate PodSecurity "{policy.audit}": {detail(violations)}'
-            audit.record(operation, {f"{PREFIX}audit-violations": text})
+            operation.annotate({f"{PREFIX}audit-violations": text})
         if enforce and (violations := results[policy.enforce]):
             raise operation.forbidden(f'violates PodSecurity "{policy.enforce}": {detail(violations)}')
         if violations := results[policy.warn]:

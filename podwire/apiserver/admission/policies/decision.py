@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from podwire.apiserver.admission.audit import record
 from podwire.apiserver.admission.chain import Operation
 from podwire.apiserver.request import context
 from podwire.kinds.policies.evaluation import Failure, Outcome
@@ -36,7 +35,7 @@ class Decision:
                 who = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
                 context.warn(f"Validation failed for {who}: {failure.message}")
             if "Audit" in binding.actions:
-                record(operation, {FAILURE: _audit_value(policy, binding, failure)})
+                operation.annotate({FAILURE: _audit_value(policy, binding, failure)})
         for failure in outcome.broken:
             self._refuse(operation, policy, binding, failure)
         for key, value in outcome.annotations:
@@ -47,7 +46,7 @@ class Decision:
     def conclude(self, operation: Operation) -> None:
         """Raises the refusal, if there is one."""
         if self._annotations:
-            record(operation, {key: ", ".join(values) for key, values in self._annotations.items()})
+            operation.annotate({key: ", ".join(values) for key, values in self._annotations.items()})
         if self.refused is not None:
             raise self.refused
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podwire.nri import Plugin, run
-from podwire.nri.hooks import METHODS
+from podwire.nri.plugin import METHODS
 from podwire.protocols.nri.events import Event
 
 PATIENCE = 30.0
