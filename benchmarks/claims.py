@@ -48,7 +48,7 @@ def node(number: int) -> dict[str, Any]:
 
 def slice_(number: int) -> dict[str, Any]:
     devices = [
-        {"name": f"eth{each}", "attributes": {"mtu": {"int": 9000 if each % 2 else 1500}}} for each in range(DEVICES)
+        {"name": f"eth{port}", "attributes": {"mtu": {"int": 9000 if port % 2 else 1500}}} for port in range(DEVICES)
     ]
     pool = {"name": f"n{number:03}", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "pool": pool, "nodeName": f"n{number:03}", "devices": devices}
@@ -88,11 +88,11 @@ def _decisions(seconds: float) -> Figure:
         claim_cache.put_claim(claims.read(claim(number)))
         info = pod_info.read(pod(number))
         begun = time.perf_counter()
-        found = choose(info, snapshot)
-        if not isinstance(found, Chosen):
-            raise CannotMeasure(found.message)
-        claim_cache.reserve(info.pod.uid, dynamic_resources.decide_claims(info, snapshot, found.node))
-        snapshot.put_pod(info, found.node)
+        choice = choose(info, snapshot)
+        if not isinstance(choice, Chosen):
+            raise CannotMeasure(choice.message)
+        claim_cache.reserve(info.pod.uid, dynamic_resources.decide_claims(info, snapshot, choice.node))
+        snapshot.put_pod(info, choice.node)
         times.append((time.perf_counter() - begun) * 1e3)
         if time.perf_counter() > end:
             break
@@ -109,10 +109,10 @@ def _bound(folder: Path) -> float:
         kubeconfig = folder / "kubeconfig"
         command = [*on_core(-1), *PODWIRE, "scheduler", "--kubeconfig", str(kubeconfig)]
         with (
-            (folder / "scheduler.log").open("wb") as told,
+            (folder / "scheduler.log").open("wb") as log,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            scheduler = subprocess.Popen(command, stderr=told, cwd=ROOT)
+            scheduler = subprocess.Popen(command, stderr=log, cwd=ROOT)
             try:
                 return runner.run(_watched(kubeconfig))
             finally:

@@ -75,8 +75,8 @@ class Cluster:
 
     def usage(self) -> dict[str, dict[str, float]]:
         """Returns the usage of each kind of process; see benchmarks.pod_client."""
-        found: dict[str, dict[str, float]] = self._ask(do="usage")
-        return found
+        usage: dict[str, dict[str, float]] = self._ask(do="usage")
+        return usage
 
     def _ask(self, **order: Any) -> dict[str, Any]:
         if self._client.stdin is None or self._client.stdout is None:
@@ -89,8 +89,8 @@ class Cluster:
         line = self._client.stdout.readline()
         if not line:
             raise CannotMeasure(f"the client of {self.trace.parent} gave up on {order['do']}")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def close(self) -> None:
         self._client.kill()

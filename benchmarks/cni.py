@@ -47,11 +47,11 @@ def measure(seconds: float) -> Iterator[Figure]:
 
 
 def figures(taken: dict[str, Times]) -> Iterator[Figure]:
-    for side, told in OURS.items():
+    for side, description in OURS.items():
         for key, times in taken[side].items():
             theirs = statistics.median(taken[REFERENCE][key]) * 1e3
             peer = Peer("reference plugins", theirs, BUDGETS[side][key[1]], MEASURED)
-            what, value = f"{', '.join(key)}, {told}", statistics.median(times) * 1e3
+            what, value = f"{', '.join(key)}, {description}", statistics.median(times) * 1e3
             yield Figure(group=GROUP, what=what, value=value, unit=" ms", peer=peer)
 
 
@@ -77,11 +77,11 @@ def _pods(folder: Path, sides: dict[str, Path], pods: int) -> dict[str, Times]:
 
 def config(folder: Path, side: str, kind: str) -> dict[str, Any]:
     """Each side has a bridge and leases of its own, so that none finds what the other made."""
-    told = network(bridge=f"{side[:4]}-{kind[:6]}", ipMasq=KINDS[kind], dataDir=str(folder / f"{side}-records"))
-    ipam = {**told["ipam"], "dataDir": str(folder / f"{side}-leases")}
+    bridge = network(bridge=f"{side[:4]}-{kind[:6]}", ipMasq=KINDS[kind], dataDir=str(folder / f"{side}-records"))
+    ipam = {**bridge["ipam"], "dataDir": str(folder / f"{side}-leases")}
     subnet = f"10.{list(KINDS).index(kind) + 77 + 10 * (len(OURS) - [*OURS, REFERENCE].index(side))}.0.0/16"
     ranges = [[{"subnet": subnet}], *([[{"subnet": f"fd{subnet[3:5]}::/64"}]] if kind == "dual-stack" else [])]
-    return {**told, "cniVersion": "1.0.0", "name": kind, "ipam": {**ipam, "ranges": ranges}}
+    return {**bridge, "cniVersion": "1.0.0", "name": kind, "ipam": {**ipam, "ranges": ranges}}
 
 
 def _pod(namespaces: KernelNamespaces, pod: str, programs: Path, config: dict[str, Any]) -> Iterator[tuple[str, float]]:

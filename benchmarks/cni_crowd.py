@@ -74,32 +74,32 @@ def measured(folder: Path, sides: dict[str, Path]) -> Iterator[Figure]:
     namespaces = KernelNamespaces(folder / "netns")
     with daemon(sides["daemon"] / "cni.sock") as process:
         taken = {side: _at_once(folder, namespaces, side, programs) for side, programs in sides.items()}
-        for side, told in OURS.items():
+        for side, description in OURS.items():
             for at, verb in enumerate(("ADD", "DEL")):
                 peer = Peer("reference plugins", taken["reference"][at], None, MEASURED)
-                what = f"{AT_ONCE} times {verb} at once, {told}"
+                what = f"{AT_ONCE} times {verb} at once, {description}"
                 yield Figure(group=GROUP, what=what, value=taken[side][at], unit=" s", peer=peer)
         _attach(folder, namespaces, sides["daemon"])
-        told = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii")
-    found = re.search(r"^Pss: +(\d+) kB", told, re.MULTILINE)
-    if found is None:
+        rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii")
+    size = re.search(r"^Pss: +(\d+) kB", rollup, re.MULTILINE)
+    if size is None:
         raise CannotMeasure("the kernel does not tell what a process needs")
     budget = Peer("what it may need", MEMORY, 1.0, MEASURED)
     what = f"memory of the daemon with {ATTACHED:,} attachments".replace(",", " ")
-    yield Figure(group=GROUP, what=what, value=int(found[1]) / 1024, unit=" MB", peer=budget)
+    yield Figure(group=GROUP, what=what, value=int(size[1]) / 1024, unit=" MB", peer=budget)
 
 
 def _config(folder: Path, side: str, number: int) -> dict[str, Any]:
-    told = network(bridge=f"crowd-{side[:4]}", ipMasq=True, dataDir=str(folder / f"{side}-records"))
+    config = network(bridge=f"crowd-{side[:4]}", ipMasq=True, dataDir=str(folder / f"{side}-records"))
     ranges = [[{"subnet": f"10.{number}.0.0/16"}], [{"subnet": f"fd{number}::/64"}]]
-    ipam = {**told["ipam"], "dataDir": str(folder / f"{side}-leases"), "ranges": ranges}
-    return {**told, "cniVersion": "1.0.0", "name": "crowd", "ipam": ipam}
+    ipam = {**config["ipam"], "dataDir": str(folder / f"{side}-leases"), "ranges": ranges}
+    return {**config, "cniVersion": "1.0.0", "name": "crowd", "ipam": ipam}
 
 
 def _at_once(folder: Path, namespaces: KernelNamespaces, side: str, programs: Path) -> tuple[float, float]:
     """Seconds until the last of them has ended: ADD, and DEL."""
     config = _config(folder, side, 20 + sorted([*OURS, "reference"]).index(side))
-    pods = {f"{side}-{each}": namespaces.create(f"{side}-{each}").path for each in range(AT_ONCE)}
+    pods = {f"{side}-{number}": namespaces.create(f"{side}-{number}").path for number in range(AT_ONCE)}
     first = namespaces.create(f"{side}-first").path  # finds the bridge and the chains missing
     call(programs, "ADD", "first", first, config)
     times = []
@@ -109,8 +109,8 @@ def _at_once(folder: Path, namespaces: KernelNamespaces, side: str, programs: Pa
             list(pool.map(lambda pod, verb=verb: call(programs, verb, pod, pods[pod], config), pods))
             times.append(time.perf_counter() - begun)
     call(programs, "DEL", "first", first, config)
-    for each in (*pods, f"{side}-first"):
-        namespaces.remove(each)
+    for pod in (*pods, f"{side}-first"):
+        namespaces.remove(pod)
     return times[0], times[1]
 
 

@@ -91,13 +91,13 @@ class Bench:
                 match change:
                     case Added(object_) | Updated(object_):
                         status = object_["status"]
-                        if tuple(status[each].get(resource) for each in ("capacity", "allocatable")) == amounts:
+                        if tuple(status[field].get(resource) for field in ("capacity", "allocatable")) == amounts:
                             return time.monotonic()
         raise AssertionError("an informer never ends")
 
     async def took(self, words: Sequence[Any], amounts: Sequence[str]) -> float:
         seen = asyncio.ensure_future(self.until(*amounts))
-        await asyncio.sleep(0.2)  # the informer listens, and what was told before is over
+        await asyncio.sleep(0.2)  # the informer listens, and earlier events are over
         begun = await self.order(*words)
         return (await seen - begun) * 1e3
 
@@ -198,7 +198,7 @@ class _Devices:
 
     def __init__(self) -> None:
         self.devices: list[pb.Device] = []
-        self.told: queue.Queue[bool] = queue.Queue()
+        self.changes: queue.Queue[bool] = queue.Queue()
 
     def list(self, count: int, ill: int) -> None:
         self.devices = [
@@ -210,7 +210,7 @@ class _Devices:
         more = True
         while more:
             yield pb.ListAndWatchResponse(devices=self.devices).SerializeToString()
-            more = self.told.get()
+            more = self.changes.get()
 
 
 def _served(devices: _Devices, socket: Path) -> grpc.Server:
@@ -247,9 +247,9 @@ def _plugin(directory: Path, orders: Connection) -> None:
         elif what == "list":
             devices.list(*how)
             begun = time.monotonic()
-            devices.told.put(True)
+            devices.changes.put(True)
         elif server is not None:
-            devices.told.put(False)
+            devices.changes.put(False)
             server.stop(0).wait()
         orders.send(begun)
 

@@ -79,7 +79,7 @@ def _lay(cluster: Cluster) -> None:
         f"ip link set {BRIDGE} up",
     ):
         cluster.on_node(*command.split())
-    classes = (each for each in network_driver(Deployment()) if each["kind"] == "DeviceClass")
+    classes = (manifest for manifest in network_driver(Deployment()) if manifest["kind"] == "DeviceClass")
     cluster.make(*classes, *map(template, CLASSES))
     _take_turns(cluster, 1)
 
@@ -121,7 +121,7 @@ def _take_turns(cluster: Cluster, rounds: int) -> Turns:
 
 def within(arrows: Arrows, bare_move: float) -> Iterator[Figure]:
     """`bare_move`: how long the kernel takes to move a link. Raises CannotMeasure when the trace does not tell."""
-    both = [each for of in arrows.values() for each in of]
+    both = [arrow for of_kind in arrows.values() for arrow in of_kind]
     prepare = Peer("budget", PREPARE_MS, 1.0, MEASURED)
     yield Figure(group=GROUP, what=f"{PREPARE}, p50", value=_median(both, PREPARE), unit=" ms", peer=prepare)
     made, moved = (_median(arrows.get(kind, ()), ATTACH) for kind in (MADE, MOVED))
@@ -138,15 +138,15 @@ def within(arrows: Arrows, bare_move: float) -> Iterator[Figure]:
 def _median(arrows: Sequence[Arrow], method: str) -> float:
     """Milliseconds."""
     calls = [arrow for arrow in arrows if arrow.turn is Turn.CALL and arrow.callee == NETWORK_DRIVER]
-    found = [call.took for call in calls if (call.method, call.caller) == (method, CALLERS[method]) and call.took]
-    if not found:
+    times = [call.took for call in calls if (call.method, call.caller) == (method, CALLERS[method]) and call.took]
+    if not times:
         raise CannotMeasure(f"the trace tells of no {method}")
-    return statistics.median(found) * 1e3
+    return statistics.median(times) * 1e3
 
 
 def started(seconds: Mapping[str, Sequence[float]], bare_move: float) -> Iterator[Figure]:
     """`bare_move` as above."""
-    taken = {kind: statistics.median(each) * 1e3 for kind, each in seconds.items()}
+    taken = {kind: statistics.median(times) * 1e3 for kind, times in seconds.items()}
     budget = Peer("budget", LATER_MS, 1.0, MEASURED)
     yield Figure(group=GROUP, what="POST → Running without a claim, p50", value=taken[NONE], unit=" ms")
     for kind, what in ((MADE, "one that is made"), (MOVED, "one that moves")):

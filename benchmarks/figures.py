@@ -91,7 +91,7 @@ def _number(value: float | None, unit: str) -> str:
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     first, *numbers, verdict = cells
-    aligned = "  ".join(f"{each:>{width}}" for each, width in zip(numbers, widths[1:-1], strict=True))
+    aligned = "  ".join(f"{number:>{width}}" for number, width in zip(numbers, widths[1:-1], strict=True))
     return f"{first:{widths[0]}}  {aligned}  {verdict}".rstrip()
 
 

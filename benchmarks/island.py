@@ -55,8 +55,8 @@ class Island:
         until = time.perf_counter() + DEADLINE
         while not ready():
             if self._process.poll() is not None or time.perf_counter() > until:
-                told = self.log.read_text(encoding="utf-8", errors="replace").strip()
-                raise CannotMeasure(f"{command[0]} did not come up: {told[-1000:]}")
+                output = self.log.read_text(encoding="utf-8", errors="replace").strip()
+                raise CannotMeasure(f"{command[0]} did not come up: {output[-1000:]}")
             time.sleep(0.01)
 
     def inside(self, command: Sequence[str]) -> list[str]:

@@ -40,8 +40,8 @@ def _namespace() -> int:
 def _taken(netlink: Netlink, target: int) -> float:
     links = KernelLinks(netlink)
     links.add(Veth(LINK, PEER))
-    for each in (LINK, PEER):
-        links.change(each, up=True)
+    for link in (LINK, PEER):
+        links.change(link, up=True)
     index = links.get(LINK).ifindex
     begun = time.perf_counter()
     DetailedLinks(netlink).change(index, Attributes(), target)

@@ -14,10 +14,10 @@ class CannotMeasure(Exception):
 def program(name: str) -> str:
     """The path of a program, from PATH or from what set-up unpacked."""
     unpacked = Path(__file__).parents[1] / ".venv" / "debian" / "usr" / "bin"
-    found = shutil.which(name) or shutil.which(name, path=str(unpacked))
-    if found is None:
+    path = shutil.which(name) or shutil.which(name, path=str(unpacked))
+    if path is None:
         raise CannotMeasure(f"{name} is neither on PATH nor in {unpacked}; `scripts/setup --bench` sees to it")
-    return found
+    return path
 
 
 def on_core(core: int) -> list[str]:

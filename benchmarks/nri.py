@@ -119,14 +119,14 @@ async def _hooks(place: Path, seconds: float) -> Times:
     request = pb.RunPodSandboxRequest(pod=pod)
     async with _hosts(place) as (apart, together), _grpc(place / "grpc.sock") as ask:
 
-        async def each() -> None:
+        async def call_all() -> None:
             for host in apart:
                 await host.run_pod_sandbox(pod)
 
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             await _burst(lambda: apart[0].run_pod_sandbox(pod), times.one)
-            await _burst(each, times.apart)
+            await _burst(call_all, times.apart)
             await _burst(lambda: together.run_pod_sandbox(pod), times.many)
             await _burst(lambda: ask(request), times.grpc)
     return times
@@ -148,8 +148,8 @@ async def _synchronized(socket: Path, seconds: float) -> tuple[list[float], int]
     async with host.running():
         with _process(_arriving, socket, seconds, far):
             far.close()  # so that the pipe ends with the plugin
-            told = asyncio.get_running_loop().run_in_executor(None, near.recv)
-            times = await asyncio.wait_for(told, seconds + DEADLINE)
+            received = asyncio.get_running_loop().run_in_executor(None, near.recv)
+            times = await asyncio.wait_for(received, seconds + DEADLINE)
     request = pb.SynchronizeRequest(pods=map(_pod, range(PODS)), containers=map(_container, range(CONTAINERS)))
     return times, request.ByteSize()
 
@@ -186,8 +186,8 @@ def _plugin(sockets: Sequence[Path], index: str) -> None:
     _driven(everywhere())
 
 
-def _arriving(socket: Path, seconds: float, told: Connection) -> None:
-    told.send(_driven(_arrivals(socket, seconds)))
+def _arriving(socket: Path, seconds: float, pipe: Connection) -> None:
+    pipe.send(_driven(_arrivals(socket, seconds)))
 
 
 async def _arrivals(socket: Path, seconds: float) -> list[float]:
@@ -231,7 +231,7 @@ def _pod(number: int) -> pb.PodSandbox:
     pod = pb.PodSandbox(id=f"{number:064x}", name=name, uid=f"{number:036x}", namespace="default", pid=1000 + number)
     pod.labels.update({"app": "web", "pod-template-hash": f"{number:010x}", "io.cri-containerd.kind": "sandbox"})
     pod.annotations.update(
-        {f"io.kubernetes.cri.sandbox-{each}": f"{name}-{each}" * 2 for each in ("id", "name", "uid")}
+        {f"io.kubernetes.cri.sandbox-{field}": f"{name}-{field}" * 2 for field in ("id", "name", "uid")}
     )
     pod.ips.append(f"10.1.{number // 256}.{number % 256}")
     pod.linux.cgroups_path = f"/kubepods/burstable/pod{number:036x}/{number:064x}"
@@ -243,12 +243,12 @@ def _pod(number: int) -> pb.PodSandbox:
 def _container(number: int) -> pb.Container:
     container = pb.Container(id=f"c{number:063x}", pod_sandbox_id=f"{number // 2:064x}", name=f"app-{number % 2}")
     container.state = pb.CONTAINER_RUNNING
-    container.labels.update({f"io.kubernetes.label-{each}": "x" * 20 for each in range(6)})
-    container.annotations.update({f"io.kubernetes.cri.note-{each}": "x" * 40 for each in range(6)})
-    container.env.extend(f"SERVICE_{each}_PORT=tcp://10.96.0.{each}:443" for each in range(12))
-    for each in range(20):
+    container.labels.update({f"io.kubernetes.label-{number}": "x" * 20 for number in range(6)})
+    container.annotations.update({f"io.kubernetes.cri.note-{number}": "x" * 40 for number in range(6)})
+    container.env.extend(f"SERVICE_{number}_PORT=tcp://10.96.0.{number}:443" for number in range(12))
+    for mount in range(20):
         container.mounts.add(
-            destination=f"/dev/{each}", type="bind", source=f"/var/lib/{each}", options=["rbind", "ro"]
+            destination=f"/dev/{mount}", type="bind", source=f"/var/lib/{mount}", options=["rbind", "ro"]
         )
     container.linux.resources.cpu.shares.value = 1024
     container.linux.resources.memory.limit.value = 512 << 20

@@ -52,13 +52,17 @@ def pod(name: str, *, token: bool, claim: str = "") -> dict[str, Any]:
 def runs(object_: Object) -> bool:
     """Whether a pod is Running, with an address and all containers ready."""
     status = object_.get("status") or {}
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
+    ready = any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in status.get("conditions") or ()
+    )
     return status.get("phase") == "Running" and bool(status.get("podIP")) and ready
 
 
 def is_unschedulable(object_: Object) -> bool:
     conditions = (object_.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable" for each in conditions)
+    return any(
+        condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable" for condition in conditions
+    )
 
 
 class Pods:
@@ -123,10 +127,10 @@ class Pods:
         freed = await _moment(gone)
         return await _moment(started) - freed
 
-    async def _start(self, wanted: dict[str, Any]) -> float:
-        seen = self._running[wanted["metadata"]["name"]] = asyncio.get_running_loop().create_future()
+    async def _start(self, pod: dict[str, Any]) -> float:
+        seen = self._running[pod["metadata"]["name"]] = asyncio.get_running_loop().create_future()
         begin = time.perf_counter()
-        await self._client.create(wanted)
+        await self._client.create(pod)
         return await _moment(seen) - begin
 
     async def _delete(self, name: str, grace: int | None) -> float:
@@ -154,14 +158,14 @@ COMPONENTS = ("podwire-up", "pw-", "containerd")
 
 def usage() -> dict[str, dict[str, float]]:
     """Returns for each kind of process: number, memory, CPU seconds, and context switches."""
-    found: dict[str, Counter[str]] = {}
+    totals: dict[str, Counter[str]] = {}
     for process, name in _processes():
         kind = "shims" if name.startswith(SHIMS) else name
         with contextlib.suppress(OSError):  # it has ended
-            found.setdefault(kind, Counter()).update(
+            totals.setdefault(kind, Counter()).update(
                 {"count": 1, "bytes": memory_of(int(process.name)), **_run(process)}
             )
-    return {kind: dict(each) for kind, each in found.items()}
+    return {kind: dict(counts) for kind, counts in totals.items()}
 
 
 def _processes() -> Iterator[tuple[Path, str]]:
@@ -185,7 +189,7 @@ def _run(process: Path) -> dict[str, float]:
 async def nothing_left(patterns: Sequence[str]) -> None:
     """Waits until no file of a pod and no shim is left."""
     async with asyncio.timeout(DEADLINE):
-        while _left(patterns):  # noqa: ASYNC110 - whoever measures may not count on being told
+        while _left(patterns):  # noqa: ASYNC110 - a measurement does not rely on events
             await asyncio.sleep(0.002)
 
 
@@ -204,8 +208,8 @@ async def serve(kubeconfig: str, patterns: Sequence[str]) -> None:
         await opened.wait()
         gc.freeze()
         async for order in _orders():
-            told = await _obey(pods, order, patterns)
-            sys.stdout.write(json.dumps(told) + "\n")
+            result = await _obey(pods, order, patterns)
+            sys.stdout.write(json.dumps(result) + "\n")
             sys.stdout.flush()
         watch.cancel()
 

@@ -25,8 +25,8 @@ def steps(arrows: Sequence[Arrow]) -> dict[str, Step]:
     try:
         post = _first(calls, API_SERVER, "POST", "/pods")
         bind = _first(calls, API_SERVER, "POST", "/binding")
-        run, create, start = [_first(calls, RUNTIME, each) for each in (RUN, CREATE, START)]
-        told = next(call for call in calls if call.method.startswith("PATCH") and call.time > _end(start))
+        run, create, start = [_first(calls, RUNTIME, method) for method in (RUN, CREATE, START)]
+        report = next(call for call in calls if call.method.startswith("PATCH") and call.time > _end(start))
     except StopIteration:
         return {}
     marks = {
@@ -37,16 +37,16 @@ def steps(arrows: Sequence[Arrow]) -> dict[str, Step]:
         CREATE: (create.time, _end(create)),
         f"{CREATE} → {START} (kubelet)": (_end(create), start.time),
         START: (start.time, _end(start)),
-        f"{START} → told (kubelet)": (_end(start), told.time),
-        "told (API server)": (told.time, _end(told)),
+        f"{START} → reported (kubelet)": (_end(start), report.time),
+        "reported (API server)": (report.time, _end(report)),
     }
-    found = {what: Step((end - begin) * 1e3, " ms") for what, (begin, end) in marks.items()}
-    before = [call for call in calls if call.time < _end(told)]
-    found[f"CNI plugins, within {RUN}"] = _sum(before, CNI_PLUGIN)
-    found[f"crun, within {START}"] = _sum([each for each in before if each.caller == RUNTIME], RUNTIME)
-    found["requests to the API server"] = _count([each for each in before if each.time >= post.time], API_SERVER)
-    found["calls of the runtime"] = _count([each for each in before if each.caller == KUBELET], RUNTIME)
-    return found
+    measured = {what: Step((end - begin) * 1e3, " ms") for what, (begin, end) in marks.items()}
+    before = [call for call in calls if call.time < _end(report)]
+    measured[f"CNI plugins, within {RUN}"] = _sum(before, CNI_PLUGIN)
+    measured[f"crun, within {START}"] = _sum([call for call in before if call.caller == RUNTIME], RUNTIME)
+    measured["requests to the API server"] = _count([call for call in before if call.time >= post.time], API_SERVER)
+    measured["calls of the runtime"] = _count([call for call in before if call.caller == KUBELET], RUNTIME)
+    return measured
 
 
 def average(pods: Sequence[Mapping[str, Step]]) -> dict[str, Step]:

@@ -94,7 +94,7 @@ def measure(seconds: float) -> Iterator[Figure]:
         singly = _take_turns(clusters, max(2, round(ROUNDS * seconds)))
         parts = _traced(ours)
         count = max(2, round(AT_ONCE * seconds))
-        together = {name: _at_once(each, count) for name, each in clusters.items()}
+        together = {name: _at_once(cluster, count) for name, cluster in clusters.items()}
         yield from one_at_a_time(singly["ours"])
         yield from many_at_once(together["ours"], count)
         if "containerd" in clusters:
@@ -121,7 +121,7 @@ def _cold(cluster: Cluster) -> tuple[float, float]:
 
 def cold_figures(times: Sequence[tuple[float, float]]) -> Iterator[Figure]:
     group = "Cluster, from nothing"
-    ready, first = (statistics.median(each) for each in zip(*times, strict=True))
+    ready, first = (statistics.median(column) for column in zip(*times, strict=True))
     yield Figure(group=group, what="`podwire up` → node Ready", value=ready, unit=" s", peer=READY)
     yield Figure(group=group, what="the first pod, POST → Running", value=first * 1e3, unit=" ms")
 
@@ -135,7 +135,7 @@ def _resting(cluster: Cluster, seconds: float) -> Iterator[Figure]:
     group = "Cluster at rest, without pods"
 
     def rate(what: str) -> float:
-        return sum(each[what] - before[name][what] for name, each in after.items() if name in before) / taken
+        return sum(used[what] - before[name][what] for name, used in after.items() if name in before) / taken
 
     yield Figure(group=group, what="memory of all components", value=_megabytes(after), unit=" MB", peer=MEMORY)
     yield Figure(group=group, what="processor, all together", value=rate("cpu") * 100, unit=" %", peer=IDLE_PERCENT)
@@ -143,7 +143,7 @@ def _resting(cluster: Cluster, seconds: float) -> Iterator[Figure]:
 
 
 def _megabytes(usage: dict[str, dict[str, float]]) -> float:
-    return sum(each["bytes"] for each in usage.values()) / 1e6
+    return sum(used["bytes"] for used in usage.values()) / 1e6
 
 
 def _take_turns(clusters: dict[str, Cluster], rounds: int) -> dict[str, Times]:
@@ -274,7 +274,7 @@ def _traced(cluster: Cluster) -> dict[str, Step]:
     time.sleep(1)  # the collector writes by and by
     traces = PodTraces()
     traces.learn(Reader(cluster.trace).more())
-    return average([found for trace in traces.all() if (found := steps(trace.arrows))])
+    return average([measured for trace in traces.all() if (measured := steps(trace.arrows))])
 
 
 def breakdown(parts: dict[str, Step]) -> Iterator[Figure]:

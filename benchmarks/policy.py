@@ -99,7 +99,7 @@ def local(of: Pod) -> LocalPod:
 def policy(number: int) -> dict[str, Any]:
     """One application may be reached by two others, by a team, and by some addresses."""
     space, app = number % NAMESPACES, number // NAMESPACES % APPS
-    near = [{"podSelector": {"matchLabels": {"app": f"app-{(app + each) % APPS}"}}} for each in (1, 2)]
+    near = [{"podSelector": {"matchLabels": {"app": f"app-{(app + offset) % APPS}"}}} for offset in (1, 2)]
     far = {"namespaceSelector": {"matchLabels": {"team": f"team-{app % 10}"}}, "podSelector": {}}
     world = {"ipBlock": {"cidr": f"172.{16 + app % 16}.0.0/16", "except": [f"172.{16 + app % 16}.7.0/24"]}}
     spec = {
@@ -125,8 +125,8 @@ def _hooks(cluster: Cluster, policies: int, seconds: float) -> Iterator[Figure]:
             own = {key: value.format(number) for key, value in labels.items()}
             times.append(cluster.admit(pod(number, own)))
         p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
-        told = f"{named} policies, {what}"
-        yield Figure(group=group, what=told, value=p50, unit=" ms", p50_ms=p50, p99_ms=p99, peer=HOOK_BUDGET)
+        title = f"{named} policies, {what}"
+        yield Figure(group=group, what=title, value=p50, unit=" ms", p50_ms=p50, p99_ms=p99, peer=HOOK_BUDGET)
 
 
 def _update(cluster: Cluster, seconds: float) -> Figure:
@@ -208,11 +208,11 @@ def _packets(seconds: float) -> Iterator[Figure]:
                 for what, measured in MEASURES.items():
                     rate = measured(client, server, seconds / TURNS / 2)
                     rates.setdefault((what, policies), []).append(rate)
-    for (what, policies), found in sorted(rates.items()):
+    for (what, policies), values in sorted(rates.items()):
         without = Peer("none", statistics.median(rates[what, 0]), LEFT, MEASURED) if policies else None
         named = f"{policies:,}".replace(",", " ")
         yield Figure(
-            group=PATH, what=f"{what}, {named} policies", value=statistics.median(found), unit="/s", peer=without
+            group=PATH, what=f"{what}, {named} policies", value=statistics.median(values), unit="/s", peer=without
         )
 
 

@@ -79,20 +79,20 @@ def many_at_once(times: dict[str, Times], pods: int) -> Iterator[Figure]:
 async def _drive(runtimes: dict[str, Runtime], in_turn: int, at_once: int) -> tuple[dict[str, Times], dict[str, Times]]:
     async with contextlib.AsyncExitStack() as stack:
         kubelets = {
-            name: Kubelet(await stack.enter_async_context(connect(each.socket)), each)
-            for name, each in runtimes.items()
+            name: Kubelet(await stack.enter_async_context(connect(runtime.socket)), runtime)
+            for name, runtime in runtimes.items()
         }
         for kubelet in kubelets.values():
             await kubelet.ready()
             await kubelet.pods(1)  # the first finds the bridge missing, and caches cold
         singly: dict[str, Times] = {name: {step: [] for step in STEPS} for name in kubelets}
         for _ in range(in_turn):
-            for name, each in kubelets.items():
-                for step, took in (await each.pods(1)).items():
+            for name, kubelet in kubelets.items():
+                for step, took in (await kubelet.pods(1)).items():
                     singly[name][step].append(took)
         together: dict[str, Times] = {}
-        for name, each in kubelets.items():
-            together[name] = {step: [took] for step, took in (await each.pods(at_once)).items()}
+        for name, kubelet in kubelets.items():
+            together[name] = {step: [took] for step, took in (await kubelet.pods(at_once)).items()}
         return singly, together
 
 

@@ -120,8 +120,8 @@ def start_containerd(at: Island, plugins: Path, networks: Path) -> Runtime:
 def _configure(at: Island) -> None:
     directory = at.place / "etc/cni/net.d"
     directory.mkdir(parents=True)
-    told = {"cniVersion": "1.0.0", "name": "bench", "plugins": [network()]}
-    (directory / "10-bench.conflist").write_text(json.dumps(told), encoding="utf-8")
+    conflist = {"cniVersion": "1.0.0", "name": "bench", "plugins": [network()]}
+    (directory / "10-bench.conflist").write_text(json.dumps(conflist), encoding="utf-8")
 
 
 def _archive(commands: Mapping[str, list[str]]) -> bytes:

@@ -59,8 +59,8 @@ class Server:
                     return time.perf_counter()
             time.sleep(0.002)
         self.stop()
-        told = Path(self._log.name).read_text(encoding="utf-8", errors="replace").strip()
-        raise CannotMeasure(f"the API server did not come up: {told[-1000:]}")
+        log = Path(self._log.name).read_text(encoding="utf-8", errors="replace").strip()
+        raise CannotMeasure(f"the API server did not come up: {log[-1000:]}")
 
     def connect(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection("127.0.0.1", self.port, context=self._context, timeout=DEADLINE)
@@ -90,9 +90,9 @@ def _ask(wire: http.client.HTTPSConnection, method: str, path: str, body: Any) -
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": JSON}
     wire.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
     answer = wire.getresponse()
-    told = answer.read()
+    body_text = answer.read()
     if answer.status >= http.client.BAD_REQUEST:
-        raise CannotMeasure(f"{method} {path}: {answer.status} {told.decode()[:200]}")
+        raise CannotMeasure(f"{method} {path}: {answer.status} {body_text.decode()[:200]}")
 
 
 @contextlib.contextmanager

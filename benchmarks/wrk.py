@@ -46,10 +46,11 @@ def run(load: Load, *, port: int, connections: int, seconds: float) -> Loaded:
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as body:
         body.write(load.body)
         body.flush()
-        told = _wrk(load, body.name if load.body else "-", port, connections, seconds)
-    if told["refused"] or told["broken"] or not told["requests"]:
-        raise CannotMeasure(f"{load.method} {load.path}: {told}")
-    return Loaded(told["requests"], told["microseconds"] / 1e6, told["p50"] / 1e3, told["p99"] / 1e3, told["max"] / 1e3)
+        counts = _wrk(load, body.name if load.body else "-", port, connections, seconds)
+    if counts["refused"] or counts["broken"] or not counts["requests"]:
+        raise CannotMeasure(f"{load.method} {load.path}: {counts}")
+    p50, p99, longest = (counts[name] / 1e3 for name in ("p50", "p99", "max"))
+    return Loaded(counts["requests"], counts["microseconds"] / 1e6, p50, p99, longest)
 
 
 def _wrk(load: Load, body: str, port: int, connections: int, seconds: float) -> dict[str, int]:
@@ -62,5 +63,5 @@ def _wrk(load: Load, body: str, port: int, connections: int, seconds: float) -> 
     )
     if done.returncode:
         raise CannotMeasure(f"wrk failed: {done.stderr.strip() or done.stdout.strip()}")
-    told: dict[str, int] = json.loads(done.stdout.strip().splitlines()[-1])
-    return told
+    counts: dict[str, int] = json.loads(done.stdout.strip().splitlines()[-1])
+    return counts

@@ -70,7 +70,7 @@ class Plugin:
         self._knows = False
         self._trouble = ""
         self._news = False
-        """Whether the kernel told something since the last look."""
+        """Whether the kernel has reported a change since the last look."""
 
     async def run(self) -> None:
         """Until cancelled. The kubelet is asked first, then the host is read, then devices are published."""

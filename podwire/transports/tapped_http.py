@@ -114,7 +114,7 @@ class _Chunks:
         except StopAsyncIteration:
             self._end(None)
             raise
-        except BaseException as error:  # the tap is told how the stream ended, cancellation included
+        except BaseException as error:  # the tap receives how the stream ended, cancellation included
             self._end(error)
             raise
         if self._events:

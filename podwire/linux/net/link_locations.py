@@ -117,7 +117,7 @@ class LinkLocations:
                 del self._away[key]
                 self._deleted.add(key)
             else:
-                # Where to is told by a number that only the namespace it leaves understands; its index is everywhere's.
+                # Only the namespace it leaves understands the number of the target; the index is the same in both.
                 self._away[key] = Elsewhere()
                 self._returning(seen.went[1], key)
 

@@ -108,7 +108,7 @@ class FrameSocket:
                 data, beside, _, _ = self._socket.recvmsg(_LARGEST, 64)
             except BlockingIOError:
                 return found
-            except OSError as error:  # ENETDOWN is told once, when the link goes down
+            except OSError as error:  # ENETDOWN is reported once, when the link goes down
                 raise errors.from_oserror(error, "hear frames", _NAMES) from error
             found.append(Frame(data, _is_checksummed(beside)))
 

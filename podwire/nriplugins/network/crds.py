@@ -1,6 +1,6 @@
 """The definitions of PodRoute and PodMesh, as the API server takes them.
 
-What a schema can tell is in the schema; what holds between fields is told in CEL, each rule with the field that it is
+What a schema can tell is in the schema; rules between fields are in CEL, each rule with the field that it is
 about. Lists and strings are bounded, so that the cost of the rules is.
 """
 

@@ -154,7 +154,7 @@ class Peer:
         try:
             opened.connect((address, port))
             opened.recv(64)
-        except BaseException:
+        except BaseException:  # an interrupted test leaves no socket either
             opened.close()
             raise
         return opened
