@@ -40,6 +40,7 @@ from podwire.runtime.containers.pod_pids import PodPids
 from podwire.runtime.containers.shim import ShimClient
 from podwire.runtime.cri.events import Events
 from podwire.runtime.cri.image_service import ImageService
+from podwire.runtime.cri.metrics import Metrics
 from podwire.runtime.cri.runtime_service import RuntimeService
 from podwire.runtime.cri.stats import Stats
 from podwire.runtime.images import Images
@@ -155,13 +156,13 @@ async def running(options: Options) -> AsyncIterator[Running]:
         parts = await _built(options, stack)
         streaming_server = StreamingServer(parts.clock)
         executions = ExecService(parts.shims, parts.bundles, streaming_server, ConsoleSocket)
-        usage = Stats(parts.bundles, parts.clock)
         service = RuntimeService(
             parts.sandboxes,
             parts.containers,
             executions,
             PortForwardService(streaming_server, connect_port),
-            usage,
+            Stats(parts.bundles, parts.clock),
+            Metrics(parts.bundles, parts.clock),
             parts.network,
             parts.events,
             parts.clock,

@@ -27,7 +27,6 @@ from podwire.runtime.cri import statuses
 from podwire.runtime.cri.errors import rpc_error, translate_errors
 from podwire.runtime.cri.events import Events
 from podwire.runtime.cri.resources import limits_of
-from podwire.runtime.cri.stats import interface_counters
 from podwire.runtime.cri.validation import check_container, check_sandbox, new_id, sandbox_name
 from podwire.runtime.images.errors import BadReference, ImageInUse, NoSuchImage, StoreFull
 from podwire.runtime.limits import RuntimeLimits
@@ -134,11 +133,6 @@ def test_devices_are_looked_up_on_the_host():
 def test_devices_that_cannot_be(device, kind, field):
     with pytest.raises(kind, match=field):
         requested_devices([device], privileged=False)
-
-
-def test_rows_of_net_dev_are_read():
-    lines = ["    lo: 1 2 3 4 5 6 7 8 9 10", "  eth0:100 0 0 0 0 0 0 0 200 0", "garbage", ""]
-    assert list(interface_counters(lines)) == [("lo", 1, 9), ("eth0", 100, 200)]
 
 
 def test_resolv_conf_has_the_dns_config_of_the_kubelet():

@@ -31,6 +31,7 @@ from kubernetes.stream import portforward, stream
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.transports import grpc_client
+from tests.eventually import eventually
 
 PODWIRE = Path(sys.executable).with_name("podwire")
 OLD = Path(sys.prefix) / "debian/usr/bin/kubectl"
@@ -110,7 +111,7 @@ def start(cluster):
     """`start("sh script", …)` is a pod whose containers run; they are gone after the test."""
     names = []
 
-    def run(*scripts, wait=True, restart="Never", **fields):
+    def run(*scripts, wait=True, restart="Never", shared_processes=False, **fields):
         name = f"pod-{uuid.uuid4().hex[:8]}"
         containers = [
             {
@@ -123,6 +124,7 @@ def start(cluster):
             for number, script in enumerate(scripts)
         ]
         spec = {"containers": containers, "restartPolicy": restart, "terminationGracePeriodSeconds": 1}
+        spec |= {"shareProcessNamespace": True} if shared_processes else {}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
         cluster.output("create", "-f", "-", given=json.dumps(pod).encode())
         names.append(name)
@@ -321,6 +323,35 @@ def test_attach_reads_and_writes(start, cluster, kubectl):
         assert heard.next() is None
         assert child.wait(SOON) == 0
     assert pod.logs() == "heard hello\nheard end\n"
+
+
+def test_containers_share_processes_if_the_pod_says_so(start, cluster):
+    pod = start("exec sleep 4567", WAIT, shared_processes=True)
+    in_second = ("exec", pod.name, "-c", "c1", "--")
+    processes = cluster.output(*in_second, "ps", "-o", "pid,args")
+    assert re.search(r"^ *1 pause", processes, re.MULTILINE), processes
+    number = re.search(r"^ *(\d+) sleep 4567$", processes, re.MULTILINE).group(1)
+    assert cluster.output(*in_second, "ls", f"/proc/{number}/root/etc/hostname")
+    cluster.output(*in_second, "kill", "-9", number)
+    pod.until(".status.containerStatuses[0].state.terminated.exitCode", "137")
+    assert cluster.output("get", "pod", pod.name, "-o", "jsonpath={.status.containerStatuses[1].state.running}")
+
+
+def test_containers_have_processes_of_their_own_otherwise(start, cluster):
+    pod = start("exec sleep 4567", WAIT)
+    assert "sleep 4567" not in cluster.output("exec", pod.name, "-c", "c1", "--", "ps")
+
+
+@pytest.mark.parametrize("shared_processes", [False, True], ids=["own processes", "shared processes"])
+def test_debug_sees_the_processes_of_its_target(start, cluster, shared_processes):
+    pod = start("exec sleep 4567", WAIT, shared_processes=shared_processes)
+    flags = ("--image", IMAGE, "--image-pull-policy", "Never", "--profile", "general")
+    for name, target in (("at", ("--target", "c0")), ("beside", ())):
+        cluster.output("debug", pod.name, *flags, "-c", name, *target, "--", "sleep", "600")
+    running = "jsonpath={.status.ephemeralContainerStatuses[*].state.running.startedAt}"
+    eventually(lambda: len(cluster.output("get", "pod", pod.name, "-o", running).split()) == 2, SOON)
+    assert "sleep 4567" in cluster.output("exec", pod.name, "-c", "at", "--", "ps")
+    assert ("sleep 4567" in cluster.output("exec", pod.name, "-c", "beside", "--", "ps")) is shared_processes
 
 
 def test_run_and_remove(cluster):

@@ -13,6 +13,7 @@ from time import monotonic, sleep
 
 from podwire.linux import errors
 from podwire.linux.cgroups import devices, layout
+from podwire.linux.cgroups.counters import Counters, read_counters
 from podwire.linux.cgroups.devices import DeviceRule
 from podwire.linux.cgroups.layout import Setting, Tree
 from podwire.linux.cgroups.values import Limits, Usage
@@ -150,6 +151,17 @@ class KernelCgroups:
 
         return layout.usage(read, self._home)
 
+    def counters(self, path: str) -> Counters:
+        """Returns all counters of a group; none when it is gone."""
+        unified = next((tree for tree in self.trees if tree.version == 2), None)
+        sizes = _page_sizes() if "hugetlb" in self._home else ()
+
+        def read(controller: str, file: str) -> str | None:
+            tree = unified if controller == "pressure" else self._home.get(controller)
+            return None if tree is None else _read(f"{_join(tree, path)}/{file}")
+
+        return read_counters(read, self._home, sizes)
+
     def kill(self, path: str, patience: float = 10.0) -> None:
         """Kills all processes in the group and below, and waits for their end. Raises Busy after `patience` seconds.
 
@@ -215,6 +227,15 @@ def warm_up() -> None:
             with suppress(errors.LinuxError):
                 _write(f"/sys/fs/cgroup/{controllers.removeprefix('name=')}{path}/cgroup.procs", "0")
             return
+
+
+def _page_sizes() -> list[str]:
+    """Returns the sizes of huge pages as cgroups name them: `2MB`, `1GB`."""
+    try:
+        kilobytes = [int(name.split("-")[1].removesuffix("kB")) for name in os.listdir("/sys/kernel/mm/hugepages")]
+    except (OSError, ValueError, IndexError):
+        return []
+    return [f"{size >> 20}GB" if size >= 1 << 20 else f"{size >> 10}MB" for size in sorted(kilobytes)]
 
 
 def _opened(pids: list[int]) -> Iterator[int]:

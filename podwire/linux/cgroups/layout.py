@@ -133,17 +133,17 @@ def usage(read: Callable[[str, str], str | None], home: Mapping[str, Tree]) -> U
 def _cpu(read: Callable[[str, str], str | None], version: Mapping[str, int]) -> int | None:
     if version.get("cpuacct") == 1:
         return _number(read("cpuacct", "cpuacct.usage"))
-    microseconds = _table(read("cpu", "cpu.stat")).get("usage_usec")
+    microseconds = number_table(read("cpu", "cpu.stat")).get("usage_usec")
     return None if microseconds is None else microseconds * 1000
 
 
 def _memory(read: Callable[[str, str], str | None], version: int) -> dict[str, int | None]:
     first = version == 1
     used = _number(read("memory", "memory.usage_in_bytes" if first else "memory.current"))
-    table = _table(read("memory", "memory.stat"))
+    table = number_table(read("memory", "memory.stat"))
     prefix = "total_" if first else ""
     inactive = table.get(f"{prefix}inactive_file", 0)
-    killed = _table(read("memory", "memory.oom_control" if first else "memory.events"))
+    killed = number_table(read("memory", "memory.oom_control" if first else "memory.events"))
     return {
         "memory": used,
         "working_set": None if used is None else max(used - inactive, 0),
@@ -158,7 +158,7 @@ def _number(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
-def _table(text: str | None) -> dict[str, int]:
-    """Lines of a name and a number."""
+def number_table(text: str | None) -> dict[str, int]:
+    """Returns the lines of a file that are a name and a number."""
     rows = [line.split() for line in (text or "").splitlines()]
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}

@@ -12,7 +12,7 @@ from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_methods import Handler, UnaryHandler
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument
 from podwire.runtime.containers.lifecycle import Containers
-from podwire.runtime.cri import statuses
+from podwire.runtime.cri import metrics, statuses
 from podwire.runtime.cri.errors import translate_errors
 from podwire.runtime.cri.events import Events
 from podwire.runtime.cri.stats import Stats
@@ -36,6 +36,7 @@ class RuntimeService:
     exec_service: ExecService
     port_forward_service: PortForwardService
     stats: Stats
+    metrics: metrics.Metrics
     network: Network
     events: Events
     clock: Clock
@@ -70,6 +71,8 @@ class RuntimeService:
             "ListContainerStats": self.list_container_stats,
             "PodSandboxStats": self.pod_sandbox_stats,
             "ListPodSandboxStats": self.list_pod_sandbox_stats,
+            "ListMetricDescriptors": self.list_metric_descriptors,
+            "ListPodSandboxMetrics": self.list_pod_sandbox_metrics,
         }
         wrapped = {name: translate_errors(handler) for name, handler in handlers.items()}
         return {**wrapped, "GetContainerEvents": self.get_container_events}
@@ -250,6 +253,18 @@ class RuntimeService:
             lambda: [self.stats.sandbox(sandbox, self.containers.of(sandbox.id)) for sandbox in sandboxes]
         )
         return pb.ListPodSandboxStatsResponse(stats=stats)
+
+    async def list_metric_descriptors(
+        self, _request: pb.ListMetricDescriptorsRequest
+    ) -> pb.ListMetricDescriptorsResponse:
+        return pb.ListMetricDescriptorsResponse(descriptors=metrics.descriptors())
+
+    async def list_pod_sandbox_metrics(
+        self, _request: pb.ListPodSandboxMetricsRequest
+    ) -> pb.ListPodSandboxMetricsResponse:
+        pods = [(sandbox, self.containers.of(sandbox.id)) for sandbox in self.sandboxes if sandbox.ready]
+        rows = await asyncio.to_thread(lambda: [self.metrics.sandbox(*pod) for pod in pods])
+        return pb.ListPodSandboxMetricsResponse(pod_metrics=rows)
 
     def get_container_events(self, _request: pb.GetEventsRequest) -> AsyncIterator[pb.ContainerEventResponse]:
         return self.events.listen()

@@ -1,16 +1,19 @@
-"""ContainerStats and PodSandboxStats, from cgroups and /proc/net/dev."""
+"""ContainerStats and PodSandboxStats, from cgroups and the counters of links."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from podwire.interfaces import Clock
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs.trees import tree_usage
+from podwire.linux.net.link_counters import read_link_counters
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.runtime.containers.bundles import Bundles
 from podwire.runtime.containers.container import Container
 from podwire.runtime.sandboxes.sandbox import Sandbox
+
+DEFAULT_INTERFACE = "eth0"
+"""The name that the runtime gives the pod's own interface; plugins may add others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +79,20 @@ class Stats:
         linux.memory.working_set_bytes.value = sum(part.memory.working_set_bytes.value for part in parts)
         linux.process.timestamp = now
         linux.process.process_count.value = sum(self._processes(container) for container in running)
-        if running and sandbox.record.network:
-            _fill_network(linux.network, f"/proc/{running[0].record.pid}/net/dev")
+        if sandbox.record.network and sandbox.ready:
+            _fill_network(linux.network, sandbox.record.network)
         return stats
 
 
-def _fill_network(usage: pb.NetworkUsage, counters: str) -> None:
-    """Fills in the counters of the pod's namespace as one of its processes sees them; none when it has just ended."""
+def _fill_network(usage: pb.NetworkUsage, netns: str) -> None:
+    """Fills in the counters of the pod's links; none when its namespace is just being removed."""
     try:
-        lines = Path(counters).read_text(encoding="ascii").splitlines()[2:]
-    except OSError:
+        counters = read_link_counters(netns)
+    except LinuxError:
         return
-    for name, received, sent in interface_counters(lines):
-        if name != "lo":
-            row = usage.interfaces.add(name=name)
-            row.rx_bytes.value, row.tx_bytes.value = received, sent
-    if usage.interfaces:
-        usage.default_interface.CopyFrom(usage.interfaces[0])
-
-
-def interface_counters(lines: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """Yields name, received and sent bytes of the rows of /proc/net/dev."""
-    for line in lines:
-        name, _, rest = line.partition(":")
-        fields = rest.split()
-        if len(fields) > 8:
-            yield name.strip(), int(fields[0]), int(fields[8])
+    for link in counters:
+        row = usage.interfaces.add(name=link.name)
+        row.rx_bytes.value, row.rx_errors.value = link.rx_bytes, link.rx_errors
+        row.tx_bytes.value, row.tx_errors.value = link.tx_bytes, link.tx_errors
+    if rows := sorted(usage.interfaces, key=lambda row: row.name != DEFAULT_INTERFACE):
+        usage.default_interface.CopyFrom(rows[0])

@@ -21,7 +21,10 @@ MASKED = (
     "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
 )  # fmt: skip
 READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-"""Masked and read-only paths for CRI clients that send none; kubelets always send them."""
+"""Masked and read-only paths for CRI clients that send none.
+
+Kubelets send them, but for `procMount: Unmasked`, which only pods with a user namespace of their own may have.
+"""
 
 POD, CONTAINER, NODE, TARGET = (pb.NamespaceMode.Value(name) for name in ("POD", "CONTAINER", "NODE", "TARGET"))
 
@@ -174,6 +177,7 @@ def _annotations(pod: Pod, container: Container) -> dict[str, str]:
 
 def _linux(pod: Pod, container: Container, security: pb.LinuxContainerSecurityContext) -> dict[str, Any]:
     linux: dict[str, Any] = {"namespaces": namespaces(pod, container, security.namespace_options)}
+    unmasked = pod.ids is not None and not security.masked_paths and not security.readonly_paths
     if (propagation := root_propagation(container.config.mounts)) is not None:
         linux["rootfsPropagation"] = propagation
     if container.cgroup:
@@ -183,8 +187,8 @@ def _linux(pod: Pod, container: Container, security: pb.LinuxContainerSecurityCo
     if container.devices:
         linux["devices"] = [dict(device) for device in container.devices]
     if not security.privileged:
-        linux["maskedPaths"] = list(security.masked_paths) or list(MASKED)
-        linux["readonlyPaths"] = list(security.readonly_paths) or list(READONLY)
+        linux["maskedPaths"] = list(security.masked_paths) or ([] if unmasked else list(MASKED))
+        linux["readonlyPaths"] = list(security.readonly_paths) or ([] if unmasked else list(READONLY))
     kept = capabilities(security, available=container.available)["effective"]
     if (seccomp := profile(security, kept, container.machine, container.seccomp_profile)) is not None:
         linux["seccomp"] = seccomp

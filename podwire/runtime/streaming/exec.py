@@ -103,9 +103,20 @@ class ExecService:
         (work / "process.json").write_bytes(msgspec.json.encode(process))
 
     def _start(self, work: Path, container: Container, files: Files, console: str = "") -> ExecProcess:
-        cgroup_files = self._bundles.cgroups.procs_files(self._bundles.cgroup(container.id))
-        argv = self._shim.exec_argv(container.id, work / "process.json", work / PID, cgroup_files, console)
-        return ExecProcess.start(work, container.id, argv, self._shim.environment, files, self._limits.kill)
+        cgroups, group = self._bundles.cgroups, self._bundles.cgroup(container.id)
+        argv = self._shim.exec_argv(
+            container.id, work / "process.json", work / PID, cgroups.procs_files(group), console
+        )
+        return ExecProcess.start(
+            work,
+            container.id,
+            argv,
+            self._shim.environment,
+            files,
+            self._limits.kill,
+            container.record.pid,
+            functools.partial(cgroups.pids, group),
+        )
 
     def exec_url(self, container: Container, request: pb.ExecRequest) -> str:
         """Exec: returns a URL that is valid for one session within a minute."""

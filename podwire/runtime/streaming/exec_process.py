@@ -3,9 +3,10 @@
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 
 from podwire.linux.errors import NoSuchProcess
 from podwire.linux.proc import processes
@@ -16,6 +17,8 @@ from podwire.tasks.uncancelled import thread_to_completion
 PID = "pid"
 """The file into which the OCI runtime writes the pid."""
 
+PID_ROUNDS, PID_PAUSE = 200, 0.005
+"""How often the file is looked for when the command is to be killed, and seconds in between."""
 MAX_ROUNDS = 100
 """A process that forks faster than it can be stopped this many times is left to the end of its container."""
 
@@ -28,6 +31,10 @@ class ExecProcess:
     container: str
     child: Child
     kill_timeout: float
+    first: int
+    """The pid of the container's first process."""
+    members: Callable[[], Sequence[int]]
+    """Returns the processes of the container."""
     _code: int | None = field(default=None, init=False)
 
     @classmethod
@@ -39,8 +46,10 @@ class ExecProcess:
         env: Mapping[str, str],
         files: tuple[int, int, int],
         kill_timeout: float,
+        first: int,
+        members: Callable[[], Sequence[int]],
     ) -> "ExecProcess":
-        return cls(work, container, processes.spawn(argv, env=env, files=files), kill_timeout)
+        return cls(work, container, processes.spawn(argv, env=env, files=files), kill_timeout, first, members)
 
     async def exited(self) -> None:
         """Waits for its end."""
@@ -60,30 +69,63 @@ class ExecProcess:
             await thread_to_completion(self._kill)
 
     def _kill(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            _kill_tree(int((self.work / PID).read_text(encoding="ascii")), self.container)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.child.pid, signal.SIGKILL)
+        """Ends the command: all its processes are gone when this returns, but for those that left its session.
+
+        The launcher is their parent from the container's view. It lives until it has reaped the command: an orphan
+        would be a zombie for as long as the container's first process does not reap.
+        """
+        root = self._command_pid()
+        ended = self._kill_processes(root, lambda: self._session(root)) if root else False
+        if not processes.wait(self.child.pidfd, self.kill_timeout if ended else 0):
+            self._kill_processes(self.child.pid, lambda: ())
+            processes.send_signal(self.child.pidfd, signal.SIGKILL)  # in case it had not entered the container yet
         processes.wait(self.child.pidfd, self.kill_timeout)  # the event loop has made the descriptor non-blocking
         self.code()
 
+    def _command_pid(self) -> int:
+        """Returns the pid of the command; 0 when the OCI runtime did not get that far.
 
-def _kill_tree(root: int, container: str) -> None:
-    """Stops a process and its descendants, so that none can fork away, then kills them."""
-    stopped: dict[int, int] = {}
-    try:
-        for _ in range(MAX_ROUNDS):
-            new = [pid for pid in (root, *_children(stopped)) if pid not in stopped]
-            if not new:
+        The file is written a moment after the command has begun.
+        """
+        for _ in range(PID_ROUNDS):
+            with contextlib.suppress(OSError, ValueError):
+                return int((self.work / PID).read_text(encoding="ascii"))
+            if processes.wait(self.child.pidfd, PID_PAUSE):
                 break
-            for pid in new:
-                stopped[pid] = _open_in(pid, container)
-                processes.send_signal(stopped[pid], signal.SIGSTOP)
-        for pidfd in stopped.values():
-            processes.send_signal(pidfd, signal.SIGKILL)
-    finally:
-        for pidfd in stopped.values():
-            os.close(pidfd)
+        return 0
+
+    def _kill_processes(self, root: int, others: Callable[[], Iterable[int]]) -> bool:
+        """Stops a process, its descendants and others, so that none can fork away, then kills them.
+
+        Returns whether all have ended.
+        """
+        stopped: dict[int, int] = {}
+        with contextlib.ExitStack() as opened:
+            for _ in range(MAX_ROUNDS):
+                new = {root, *_children(stopped), *others()} - stopped.keys()
+                for pid in new:
+                    with contextlib.suppress(NoSuchProcess):
+                        pidfd = _open_in(pid, self.container)
+                        opened.callback(os.close, pidfd)
+                        processes.send_signal(pidfd, signal.SIGSTOP)
+                        stopped[pid] = pidfd
+                if not stopped.keys() & new:
+                    break
+            for pidfd in stopped.values():
+                processes.send_signal(pidfd, signal.SIGKILL)
+            until = monotonic() + self.kill_timeout
+            return all(processes.wait(pidfd, until - monotonic()) for pidfd in stopped.values())
+
+    def _session(self, root: int) -> Iterator[int]:
+        """Yields the container's processes in the command's session, if it has one of its own."""
+        with contextlib.suppress(ProcessLookupError):
+            session = os.getsid(root)
+            if session == os.getsid(self.first):
+                return
+            for pid in self.members():
+                with contextlib.suppress(ProcessLookupError):
+                    if os.getsid(pid) == session:
+                        yield pid
 
 
 def _children(pids: Mapping[int, int]) -> Iterator[int]:

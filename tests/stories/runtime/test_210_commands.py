@@ -56,8 +56,22 @@ async def test_a_command_is_killed_with_its_children_at_its_deadline(cri, contai
     )
     assert error.code == 4
     assert time.monotonic() - begun < 8
-    await eventually_async(lambda: not running_in(container, "1234"))
+    assert not running_in(container, "1234")
     assert list((await cri.exec(container, "echo", "still here")).stdout) == list(b"still here\n")
+
+
+async def test_a_command_that_was_killed_at_its_deadline_is_not_even_a_zombie(cri):
+    """The first process of this container reaps nothing."""
+    container = await cri.start(await cri.run(), "sleep", "100000")
+    for _ in range(3):
+        assert (await cri.refused("ExecSync", container_id=container, cmd=["sleep", "2345"], timeout=1)).code == 4
+        assert await cri.said(container, "pidof sleep") == "1\n"
+
+
+async def test_an_orphan_of_a_command_is_killed_at_the_commands_deadline(cri, container):
+    command = ["sh", "-c", "(sleep 3456 &); sleep 3456; true"]
+    assert (await cri.refused("ExecSync", container_id=container, cmd=command, timeout=1)).code == 4
+    assert not running_in(container, "3456")
 
 
 async def test_a_command_dies_with_its_caller(cri, container):

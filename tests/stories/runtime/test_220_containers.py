@@ -158,7 +158,6 @@ async def test_usage_grows(cri):
     await eventually_async(lambda: _at_least(used, 300_000))
     pods = (await cri("PodSandboxStats", pod_sandbox_id=pod.id)).stats.linux
     assert pods.cpu.usage_core_nano_seconds.value >= stats.cpu.usage_core_nano_seconds.value
-    assert [interface.name for interface in pods.network.interfaces] == ["eth0"]
     rows = (await cri("ListContainerStats", filter=pb.ContainerStatsFilter(id=id_))).stats
     assert [row.attributes.id for row in rows] == [id_]
 
@@ -243,7 +242,7 @@ async def test_a_joined_pid_namespace_shows_the_targets_processes(cri):
     assert "sleep 4567" in await cri.said(id_, "ps")
 
 
-@pytest.mark.parametrize("method", ["CheckpointContainer", "ListMetricDescriptors"])
+@pytest.mark.parametrize("method", ["CheckpointContainer", "CheckpointPod", "StreamContainers"])
 async def test_unsupported_calls_are_refused_by_name(cri, method):
     error = await cri.refused(method)
     assert error.code == 12

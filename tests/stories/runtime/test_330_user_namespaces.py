@@ -92,6 +92,18 @@ async def test_the_network_of_the_pod_belongs_to_it(cri, mapped):
     assert mapped.ip in await cri.said(id_, "ip addr add 192.0.2.1/32 dev lo; ip addr; grep sysfs /proc/mounts")
 
 
+async def test_proc_is_masked_unless_the_kubelet_sends_no_paths(cri, mapped):
+    """`procMount: Unmasked` is an empty list in CRI."""
+    mounts = "grep -c ' /proc/' /proc/mounts; true"
+    bare = await cri.start(mapped, config=container(cri))
+    assert await cri.said(bare, mounts) == "0\n"
+    config = container(cri, name="masked")
+    config.linux.security_context.masked_paths.append("/proc/kcore")
+    assert await cri.said(await cri.start(mapped, config=config), mounts) == "1\n"
+    pod = await cri.run()
+    assert int(await cri.said(await cri.start(pod), mounts)) > 3
+
+
 async def test_a_user_outside_of_the_pods_ids_is_refused(cri, mapped):
     config = container(cri)
     config.linux.security_context.run_as_user.value = COUNT
