@@ -563,9 +563,19 @@ static _Noreturn void be_pause(int report) {
     for (;;) pause();
 }
 
+/* Replaces the command line, which containers can read in /proc/1/cmdline, and which has paths of the host in it. The
+ * last byte of it is not zero: then the kernel shows it up to the first zero. */
+static void set_title(const char *title, char **argv, int argc) {
+    char *end = argv[argc - 1] + strlen(argv[argc - 1]);
+    memset(argv[0], 0, (size_t)(end - argv[0]));
+    snprintf(argv[0], (size_t)(end - argv[0]), "%s", title);
+    *end = 1;
+}
+
 /* Starts the pause process of a pod, and prints its number. It is in the pod's namespaces and in a pid namespace that
  * the pod's user namespace owns. */
-static _Noreturn void start_pause(char **paths, char **cgroups) {
+static _Noreturn void start_pause(char **argv, int argc) {
+    char **paths = argv + 3, **cgroups = argv + 6;
     int report[2], user = open_namespace(paths[0]), net = open_namespace(paths[1]), ipc = open_namespace(paths[2]);
     char ready = 0;
     for (; *cgroups; cgroups++) {
@@ -582,6 +592,7 @@ static _Noreturn void start_pause(char **paths, char **cgroups) {
     if (pid == 0) {
         close(report[0]);
         setsid();
+        set_title(say("pause %.200s", argv[2]), argv, argc);
         be_pause(report[1]);
     }
     close(report[1]);
@@ -595,7 +606,7 @@ int main(int argc, char **argv) {
     if (strcmp(verb, "version") == 0 && argc == 2) return dprintf(STDOUT_FILENO, "podwire-shim 1 c\n") < 0;
     if (strcmp(verb, "attached") == 0 && argc == 3 && *argv[2] == '/' && strlen(argv[2]) <= PATH)
         return check_attached(argv[2]);
-    if (strcmp(verb, "pause") == 0 && argc >= 6) start_pause(argv + 3, argv + 6);
+    if (strcmp(verb, "pause") == 0 && argc >= 6) start_pause(argv, argc);
     if (strcmp(verb, "run") != 0 && strcmp(verb, "exec") != 0) die(USAGE, USAGE_LINE);
     parse(verb, argv + 2);
     if (given.die_with) return supervise(atoi(given.die_with));

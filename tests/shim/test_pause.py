@@ -47,6 +47,7 @@ def test_it_is_the_first_process_of_its_namespace_without_anything(pause):
     assert status["NoNewPrivs"] == "1"
     assert list(Path(f"/proc/{pause}/root").iterdir()) == []
     assert list(Path(f"/proc/{pause}/fd").iterdir()) == []
+    assert Path(f"/proc/{pause}/cmdline").read_text().rstrip("\0") == "pause 0123abcd"
 
 
 def test_signals_do_not_end_it_and_children_are_reaped(pause):

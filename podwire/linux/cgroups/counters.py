@@ -17,7 +17,7 @@ PRESSURES = ("cpu", "memory", "io")
 
 
 class DeviceIo(NamedTuple):
-    """What a cgroup has read from and written to one block device."""
+    """Reads and writes of a cgroup at one block device."""
 
     major: int
     minor: int

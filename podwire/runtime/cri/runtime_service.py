@@ -1,6 +1,7 @@
 """The RuntimeService of CRI. Calls that are not in its table of handlers are Unimplemented."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -191,6 +192,8 @@ class RuntimeService:
         response = pb.ContainerStatusResponse(status=statuses.container_status(container))
         if request.verbose:
             response.info["pid"] = str(container.record.pid)
+            about = {"sandboxID": container.record.sandbox_id, "pid": container.record.pid}
+            response.info["info"] = json.dumps(about)  # as containerd: `crictl inspect` templates use .info.pid
         return response
 
     async def list_containers(self, request: pb.ListContainersRequest) -> pb.ListContainersResponse:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,13 @@ async def test_unsupported_calls_are_refused_by_name(cri, method):
     error = await cri.refused(method)
     assert error.code == 12
     assert method in str(error)
+
+
+async def test_the_verbose_status_has_the_pid_where_containerd_has_it(cri):
+    pod = await cri.run()
+    id_ = await cri.start(pod)
+    info = (await cri("ContainerStatus", container_id=id_, verbose=True)).info
+    assert json.loads(info["info"]) == {"sandboxID": pod.id, "pid": await cri.pid(id_)}
 
 
 async def test_version_and_runtime_config_answer_a_kubelet(cri):

@@ -42,6 +42,7 @@ async def test_02_the_first_process_shows_nothing_of_the_host(cri, shared):
     sandbox = await cri.run()
     id_ = await cri.start(sandbox, config=sharing(cri, "main", *LOOP))
     assert (await cri.said(id_, "cat /proc/1/comm")) == "pause\n"
+    assert (await cri.said(id_, "cat /proc/1/cmdline")).rstrip("\0") == f"pause {sandbox.id}"
     assert "Permission denied" in await cri.said(id_, "ls /proc/1/root/ 2>&1; true")
     assert (await cri.said(id_, "ls -l /proc/1/fd 2>&1; true")).count("->") == 0
     [pause] = [pid for group in pause_groups(shared, sandbox) for pid in group_pids(shared, group)]
