@@ -40,7 +40,7 @@ enum channel { STDOUT = 1, STDERR, EXITED };
 struct stream { int fd; enum channel channel; const char *name; char *text; size_t length; };
 
 static struct {
-    const char *id, *bundle, *state, *log, *die_with, *cgroups[CGROUPS + 1];
+    const char *id, *bundle, *state, *log, *die_with, *detached, *cgroups[CGROUPS + 1];
     bool tty, input, input_once, cover;
     char **command;
 } given;
@@ -151,18 +151,44 @@ static pid_t fork_launcher(int in_from, int out_to, int err_to) {
     _exit(FAILED);
 }
 
+static pid_t number_in(const char *path) {
+    char text[32];
+    return read_text(path, text, sizeof text) ? (pid_t)strtol(text, NULL, 10) : 0;
+}
+
+/* Reaps whom we can. Whether the command has ended: `child`, or, when that detached, the process whose number it wrote;
+ * that one may be reaped first, as both become ours at the same time. */
+static bool command_ended(pid_t *child) {
+    static pid_t orphan;
+    static int orphan_status;
+    for (pid_t each; (each = waitpid(-1, &status, WNOHANG)) > 0;) {
+        if (each != *child) {
+            if (given.detached && each == number_in(given.detached)) orphan = each, orphan_status = status;
+            continue;
+        }
+        if (!given.detached || status != 0) return true;
+        *child = number_in(given.detached);
+        given.detached = NULL;
+        if (*child > 0 && *child != orphan) continue;
+        status = *child > 0 ? orphan_status : W_EXITCODE(FAILED, 0);
+        return true;
+    }
+    return false;
+}
+
 /* `exec --die-with`: stays as the parent, and ends the command with the caller or on a signal. */
 static int supervise(pid_t caller) {
     struct pollfd gone = {(int)syscall(SYS_pidfd_open, caller, 0), POLLIN, 0};
     if (gone.fd < 0 || getppid() != caller) die(FAILED, say("the caller, process %d, is gone", caller));
     stand_over((const int[]){SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, 0});
-    pid_t each = 0, child = fork_launcher(0, 1, 2);
+    pid_t child = fork_launcher(0, 1, 2);
+    bool ended = false;
     if (child < 0) die(FAILED, say("fork: %m"));
     close(0), close(1), close(2); /* the command's pipes end with it, not with us */
-    while (each != child && ppoll(&gone, 1, NULL, &waiting) < 0 && !stopped)
-        while (each != child && (each = waitpid(-1, &status, WNOHANG)) > 0) continue;
+    while (!ended && ppoll(&gone, 1, NULL, &waiting) < 0 && !stopped) ended = command_ended(&child);
+    int code = ended ? code_of(status) : 128 + SIGKILL;
     end_family(); /* when it ended by itself: what the runtime left behind */
-    return each == child ? code_of(status) : 128 + SIGKILL;
+    return code;
 }
 
 /* Into the state directory, which is the working directory. */
@@ -472,7 +498,7 @@ static void parse(const char *verb, char **rest) {
         {"--state", "run path", &given.state, 0}, {"--log", "run path", &given.log, 0},
         {"--stdin", "run", 0, &given.input}, {"--stdin-once", "run", 0, &given.input_once},
         {"--cgroup", "run exec path", given.cgroups, 0}, {"--cover-unified", "run exec", 0, &given.cover},
-        {"--die-with", "exec", &given.die_with, 0},
+        {"--die-with", "exec", &given.die_with, 0}, {"--detached", "exec path", &given.detached, 0},
     }, *end = options + sizeof options / sizeof *options;
     int cgroups = 0;
     for (; *rest && strcmp(*rest, "--") != 0; rest++) {

@@ -192,6 +192,8 @@ class Container(Part, frozen=True, kw_only=True):
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
+    target_container_name: str = ""
+    """Of an ephemeral container only: the container whose processes it sees."""
 
     @property
     def sidecar(self) -> bool:

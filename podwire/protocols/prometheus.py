@@ -43,9 +43,9 @@ def timings(name: str, meaning: str, label: str, found: Mapping[str, Histogram])
         yield from histogram.lines(name, ((label, value),))
 
 
-def family(name: str, meaning: str, samples: Samples) -> Iterator[str]:
-    """The lines of a counter, whose name ends with `_total`, or of a gauge."""
-    yield from _head(name, "counter" if name.endswith("_total") else "gauge", meaning)
+def family(name: str, meaning: str, samples: Samples, *, kind: str = "") -> Iterator[str]:
+    """The lines of a counter or of a gauge; without `kind`, a counter's name ends with `_total`."""
+    yield from _head(name, kind or ("counter" if name.endswith("_total") else "gauge"), meaning)
     for labels, value in samples:
         yield f"{_sample(name, labels)} {value:.15g}"
 

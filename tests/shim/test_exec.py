@@ -55,6 +55,30 @@ def test_the_programs_pipes_end_with_it(shim, environment):
         one.terminate()
 
 
+DETACHES = "(echo $BASHPID > {0}.new; mv {0}.new {0}; {1}) & until [ -e {0} ]; do sleep 0.01; done; {2}"
+
+
+@pytest.mark.parametrize(
+    ("command", "then", "code"),
+    [
+        pytest.param("sleep 0.2; exit 7", "exit 0", 7, id="ends later"),
+        pytest.param("exit 7", "sleep 0.2", 7, id="ends first"),
+        pytest.param("kill -9 $BASHPID", "exit 0", 137, id="is killed"),
+        pytest.param("sleep 100", "exit 3", 3, id="the program fails"),
+    ],
+)
+def test_the_command_of_a_program_that_detaches_is_waited_for(shim, environment, tmp_path, command, then, code):
+    file = tmp_path / "pid"
+    flags = ("--die-with", str(os.getpid()), "--detached", str(file))
+    done = execute(shim, environment, *flags, "--", "bash", "-c", DETACHES.format(file, command, then))
+    assert done.returncode == code
+
+
+def test_a_program_that_detaches_without_a_number_has_failed(shim, environment, tmp_path):
+    flags = ("--die-with", str(os.getpid()), "--detached", str(tmp_path / "none"))
+    assert execute(shim, environment, *flags, "--", "true").returncode == 125
+
+
 def test_it_enters_the_cgroups(shim, environment, cgroups):
     flags = [word for cgroup in cgroups for word in ("--cgroup", cgroup)]
     done = execute(shim, environment, *flags, "--", "cat", "/proc/self/cgroup")

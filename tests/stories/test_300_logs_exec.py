@@ -494,6 +494,13 @@ def test_the_kubelets_own_figures(start, cluster):
     proxy = f"/api/v1/{node.replace('node/', 'nodes/')}/proxy"
     assert cluster.output("get", "--raw", f"{proxy}/healthz") == "ok"
     assert "kubelet_running_pods" in cluster.output("get", "--raw", f"{proxy}/metrics")
+    metrics = cluster.output("get", "--raw", f"{proxy}/metrics/cadvisor")
+    assert re.search(
+        rf'^container_memory_working_set_bytes{{pod="{pod.name}",.*container="c0".*}} \d', metrics, re.MULTILINE
+    )
+    assert re.search(
+        rf'^container_network_receive_bytes_total{{pod="{pod.name}",.*interface="eth0"}} \d', metrics, re.MULTILINE
+    )
     pods = json.loads(cluster.output("get", "--raw", f"{proxy}/pods"))["items"]
     [shown] = [each for each in pods if each["metadata"]["name"] == pod.name]
     assert shown["status"]["phase"] == "Running"

@@ -159,6 +159,7 @@ class ContainerStarter:
                 devices=options.devices,
                 cdi_devices=tuple(dict.fromkeys((*options.cdi_devices, *claimed))),
                 annotations={**options.annotations, OWNER: self._node.paths.owner},
+                target=_target(container, observed),
                 first_id=self._node.first_id(pod),
             )
         except (ConfigError, NotSynced, VolumesNotReady, OSError) as error:
@@ -220,6 +221,15 @@ class ContainerStarter:
 
     def _warn(self, pod: Pod, container: Container, reason: str, message: str) -> None:
         self._events.record(pod, container, WARNING, reason, message)
+
+
+def _target(container: Container, observed: ObservedPod) -> str:
+    """Returns the id of the container whose processes an ephemeral one sees; empty for none. Raises ConfigError."""
+    if not (name := container.target_container_name):
+        return ""
+    if (target := observed.latest(name)) is None:
+        raise ConfigError(f"unable to find target container {name}")
+    return target.id
 
 
 def _write_files(etc_hosts: Path, hosts: str, message: Path, log_directory: Path) -> None:

@@ -30,6 +30,7 @@ _PLAIN = {
     "/pods": Route(answer="pods"),
     "/configz": Route(answer="configz"),
     "/metrics": Route(answer="metrics"),
+    "/metrics/cadvisor": Route(answer="cadvisor"),
     "/stats/summary": Route(answer="summary"),
 }
 _READ, _TALK = ("GET",), ("GET", "POST")

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from podwire.interfaces import Clock
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.ports import Cri, PodLister
-from podwire.kubelet.server import routes, summary, targets
+from podwire.kubelet.server import cadvisor, routes, summary, targets
 from podwire.kubelet.server.auth import Reviewer
 from podwire.kubelet.server.limits import ServerLimits
 from podwire.kubelet.server.log_lines import options_of
@@ -91,6 +91,7 @@ class KubeletServer:
             "pods": self._pods,
             "configz": self._configz,
             "metrics": self._metrics,
+            "cadvisor": self._cadvisor,
             "summary": self._summary,
         }
 
@@ -203,6 +204,20 @@ class KubeletServer:
         pods = (self._lister.find(pod.namespace, pod.name) for pod, _ in self._lister.all())
         observed = [pod[1] for pod in pods if pod is not None]
         return Response(status=200, body=self._meter.text(observed).encode(), content_type=CONTENT_TYPE)
+
+    async def _cadvisor(self, _request: Request, _target: Target) -> Answer:
+        async def of_runtime() -> Answer:
+            timeout = self._limits.call
+            listed = await self._cri.call(
+                methods.LIST_METRIC_DESCRIPTORS, pb.ListMetricDescriptorsRequest(), timeout=timeout
+            )
+            metrics = await self._cri.call(
+                methods.LIST_POD_SANDBOX_METRICS, pb.ListPodSandboxMetricsRequest(), timeout=timeout
+            )
+            body = await asyncio.to_thread(cadvisor.text, listed.descriptors, metrics.pod_metrics)
+            return Response(status=200, body=body.encode(), content_type=CONTENT_TYPE)
+
+        return await self._retried(of_runtime)
 
     async def _summary(self, _request: Request, _target: Target) -> Answer:
         """By containers, if the runtime does not implement statistics of pods (containerd 1.6)."""

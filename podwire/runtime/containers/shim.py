@@ -186,9 +186,11 @@ class ShimClient:
         self, id_: str, process: Path, pid_file: Path, cgroup_files: Sequence[str], console: str
     ) -> list[str]:
         """Returns the command line that runs another process in a container, and ends with this daemon."""
-        argv = [*self._launcher("exec", cgroup_files), "--die-with", str(os.getpid()), "--", *self._oci(), "exec"]
-        if console:
-            argv += ["--console-socket", console]
+        argv = [*self._launcher("exec", cgroup_files), "--die-with", str(os.getpid())]
+        detaches = console and Path(self.runtime).name == "runc"  # else it takes no console socket
+        argv += ["--detached", str(pid_file)] if detaches else []
+        argv += ["--", *self._oci(), "exec", *(["--detach"] if detaches else [])]
+        argv += ["--console-socket", console] if console else []
         return [*argv, "--process", str(process), "--pid-file", str(pid_file), id_]
 
 

@@ -69,6 +69,7 @@ class Stats:
         stats.attributes.id = sandbox.id
         stats.attributes.metadata.CopyFrom(sandbox.config.metadata)
         stats.attributes.labels.update(dict(sandbox.config.labels))
+        stats.attributes.annotations.update(dict(sandbox.config.annotations))
         running = [container for container in containers if container.running]
         parts = [self.container(container) for container in running]
         linux = stats.linux

@@ -6,7 +6,7 @@ import errno
 import msgspec
 import pytest
 
-from podwire.kubelet.server import Host, KubeletMetrics, KubeletServer, summary
+from podwire.kubelet.server import Host, KubeletMetrics, KubeletServer, cadvisor, summary
 from podwire.kubelet.server.limits import ServerLimits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Internal, InvalidArgument, Unavailable
@@ -319,6 +319,28 @@ async def test_figures(get, book, pod, seen):
     assert 'kubelet_running_containers{container_state="exited"} 1' in lines
     [memory] = [each for each in lines if each.startswith("process_resident_memory_bytes ")]
     assert int(memory.split()[1]) > 1_000_000
+
+
+def test_metrics_of_the_runtime_have_the_labels_of_their_descriptors():
+    descriptors = [
+        pb.MetricDescriptor(name="container_threads", help="Threads", label_keys=["pod", "container"]),
+        pb.MetricDescriptor(name="container_memory_failcnt", help="Limits hit", label_keys=["pod"]),
+        pb.MetricDescriptor(name="container_sockets", help="Sockets", label_keys=["pod"]),
+    ]
+    pod = pb.PodSandboxMetrics()
+    pod.metrics.add(name="container_memory_failcnt", label_values=["web"], metric_type=pb.COUNTER).value.value = 3
+    rows = pod.container_metrics.add().metrics
+    rows.add(name="container_threads", label_values=['a"b', "main"], metric_type=pb.GAUGE).value.value = 2
+    rows.add(name="container_threads", label_values=["too few"]).value.value = 9
+    rows.add(name="unknown", label_values=["web"]).value.value = 9
+    assert cadvisor.text(descriptors, [pod]).splitlines() == [
+        "# HELP container_memory_failcnt Limits hit",
+        "# TYPE container_memory_failcnt counter",
+        'container_memory_failcnt{pod="web"} 3',
+        "# HELP container_threads Threads",
+        "# TYPE container_threads gauge",
+        'container_threads{pod="a\\"b",container="main"} 2',
+    ]
 
 
 def test_how_long_pods_took_to_start():

@@ -243,7 +243,7 @@ async def test_a_joined_pid_namespace_shows_the_targets_processes(cri):
     assert "sleep 4567" in await cri.said(id_, "ps")
 
 
-@pytest.mark.parametrize("method", ["CheckpointContainer", "CheckpointPod", "StreamContainers"])
+@pytest.mark.parametrize("method", ["CheckpointContainer", "StreamContainers"])
 async def test_unsupported_calls_are_refused_by_name(cri, method):
     error = await cri.refused(method)
     assert error.code == 12

@@ -99,7 +99,7 @@ async def test_proc_is_masked_unless_the_kubelet_sends_no_paths(cri, mapped):
     assert await cri.said(bare, mounts) == "0\n"
     config = container(cri, name="masked")
     config.linux.security_context.masked_paths.append("/proc/kcore")
-    assert await cri.said(await cri.start(mapped, config=config), mounts) == "1\n"
+    assert int(await cri.said(await cri.start(mapped, config=config), mounts)) > 0
     pod = await cri.run()
     assert int(await cri.said(await cri.start(pod), mounts)) > 3
 
