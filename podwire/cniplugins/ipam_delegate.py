@@ -15,7 +15,7 @@ from podwire.protocols.cni.caller import VARIABLE as CALLER
 from podwire.protocols.cni.config import VALID_ATTACHMENTS, Valid, checked_type
 from podwire.protocols.cni.errors import CniError, Code, decode
 from podwire.protocols.cni.results import Result
-from podwire.protocols.cni.values import Object, dumped, loaded, taken
+from podwire.protocols.cni.values import Address, Object, dumped, loaded, taken
 
 _IN_PROCESS = ("host-local", "static")
 STEP = "ipam"
@@ -80,6 +80,18 @@ def check(call: Call) -> None:
     ours = _ours(kind, call)
     with step(STEP):
         _execute(kind, call, "CHECK") if ours is None else ours.check(call)
+
+
+def leased(call: Call) -> tuple[Address, ...]:
+    """Returns the addresses of an attachment on this host's disk, whichever host-local leased them."""
+    if ipam_type(call.config.raw) != "host-local":
+        return ()
+    host_local = import_module("podwire.ipam.host_local")
+    entries = import_module("podwire.ipam.entries")
+    addresses: tuple[Address, ...] = host_local.leases(call.config).of(
+        entries.Owner(call.invocation.container_id, call.invocation.ifname)
+    )
+    return addresses
 
 
 def gc(call: Call, valid: Valid) -> None:

@@ -18,6 +18,9 @@ ADD, with the state that a process killed after the step leaves behind:
 
 An error in steps 5 to 7 releases the record before the error is returned.
 
+DEL of an attachment that the reference plugins made finds that by their names (`detach_reference`), between steps 2
+and 3; so a node can be taken over from them while pods run.
+
 DEL needs the record alone, neither the namespace nor `prevResult` nor the configuration. Without a record that can be
 read it needs the ids alone, with which it finds the owner tags (`attachments.lost_record`):
 
@@ -134,6 +137,19 @@ class OrderedPlugin(Plugin):
         """
         raise NotImplementedError
 
+    def detach_reference(self, call: Call, record: Record) -> None:
+        """Undoes what the reference plugin of the same name did for an attachment, which therefore has no record.
+
+        The record is lost; its result is `prevResult`, if the runtime sent one.
+        """
+
+    def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
+        """Whether the reference plugin of the same name made the attachment. Raises CniError if that has changed."""
+        return False
+
+    def collect_reference(self, call: Call, valid: Valid) -> None:
+        """GC: removes what the reference plugin of the same name made on this network for others than the valid."""
+
     def release_link(self, call: Call, link: Link) -> None:
         """GC: releases a link of the host that has an owner tag and no record."""
         delete_orphan(call, link)
@@ -141,6 +157,10 @@ class OrderedPlugin(Plugin):
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
         """Whether a repeated ADD can return the recorded result; False releases the record and begins again."""
         return False
+
+    def is_link_up(self, call: Call) -> bool:
+        """Whether the pod's link is up after ADD."""
+        return True
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         """Raises CniError for whatever is not as `attach` made it, beyond the pod's addresses and routes."""
@@ -208,7 +228,10 @@ class OrderedPlugin(Plugin):
     def release(self, call: Call, record: Record, attachments: Attachments) -> None:
         """Releases all that a record names, then removes the record."""
         as_added = changed_config(call, record.config)
-        run_all(partial(self._detach, call, record), partial(self._release_addresses, as_added))
+        steps = [partial(self._detach, call, record), partial(self._release_addresses, as_added)]
+        if record.is_lost and call.invocation.command != "ADD":
+            steps.insert(1, partial(self.detach_reference, call, record))
+        run_all(*steps)
         failpoint(self.points.released)
         attachments.remove(record)
 
@@ -232,34 +255,47 @@ class OrderedPlugin(Plugin):
             return
         if self.uses_namespace:
             pod_namespace(call)
-        who = f"{call.invocation.container_id} {call.invocation.ifname}"
-        try:
-            record = Attachments(call.config, self.name).read(call)
-        except Damaged as error:
-            message = f"{self.name} cannot read its record of {who}"
-            raise CniError(Code.NOT_AS_ADDED, message, f"{error}; DEL releases the attachment without it") from error
-        if self.chained:
-            if record is None:
-                raise CniError(Code.NOT_AS_ADDED, f"{self.name} has no record of {who}")
-        elif record is None or record.result is None:
-            raise CniError(Code.UNKNOWN_CONTAINER, f"{who} is not attached")
-        elif ipam_delegate.ipam_type(call.config.raw):
-            ipam_delegate.check(call)
+        record = self._read_for_check(call)
         with Ends(call.invocation.netns) as ends:
+            if record is None:
+                if not self.check_reference(call, ends, previous):
+                    raise self._unknown(call)
+                return
             if not self.chained:
-                check_pod(ends.pod, call.invocation.netns, previous, results.decode(record.result, LATEST))
+                if record.result is None:
+                    raise self._unknown(call)
+                if ipam_delegate.ipam_type(call.config.raw):
+                    ipam_delegate.check(call)
+                made = results.decode(record.result, LATEST)
+                check_pod(ends.pod, call.invocation.netns, previous, made, up=self.is_link_up(call))
             self.check_attached(call, ends, record, previous)
+
+    def _read_for_check(self, call: Call) -> Record | None:
+        try:
+            return Attachments(call.config, self.name).read(call)
+        except Damaged as error:
+            message = f"{self.name} cannot read its record of {call.invocation.container_id} {call.invocation.ifname}"
+            raise CniError(Code.NOT_AS_ADDED, message, f"{error}; DEL releases the attachment without it") from error
+
+    def _unknown(self, call: Call) -> CniError:
+        who = f"{call.invocation.container_id} {call.invocation.ifname}"
+        if self.chained:
+            return CniError(Code.NOT_AS_ADDED, f"{self.name} has no record of {who}")
+        return CniError(Code.UNKNOWN_CONTAINER, f"{who} is not attached")
 
     def gc(self, call: Call, valid: Valid) -> None:
         attachments = Attachments(call.config, self.name)
-        collect(
-            call,
-            valid,
-            attachments,
-            lambda record, as_delete: self.release(as_delete, record, attachments),
-            sets=self.sets,
-            bridge_sets=self.bridge_sets,
-            release_link=self.release_link if self.tags_links else None,
+        run_all(
+            lambda: collect(
+                call,
+                valid,
+                attachments,
+                lambda record, as_delete: self.release(as_delete, record, attachments),
+                sets=self.sets,
+                bridge_sets=self.bridge_sets,
+                release_link=self.release_link if self.tags_links else None,
+            ),
+            lambda: self.collect_reference(call, valid | attachments.owners()),
         )
 
     def status(self, call: Call) -> None:

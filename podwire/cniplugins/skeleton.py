@@ -48,6 +48,8 @@ _IPAM = "podwire.cniplugins.ipam_delegate"  # imports this module, so it is impo
 TIMINGS = "PODWIRE_CNI_TIMINGS"
 """A caller that sets this variable gets a line on standard error that begins with it and lists seconds per step."""
 
+NETNS_OVERRIDE = "CNI_NETNS_OVERRIDE"
+
 LARGEST_CONFIG = 16 << 20
 """Bytes of a configuration."""
 
@@ -245,7 +247,8 @@ def answer(name: str, streams: Streams) -> int:
 
 def _load(name: str, request: Invocation, version: str) -> Plugin:
     if not versions.at_least(version, request.verb.since):
-        raise CniError(Code.INCOMPATIBLE_VERSION, f"{request.command} is not in version {version}")
+        message = f"config version does not allow {request.command}"
+        raise CniError(Code.INCOMPATIBLE_VERSION, message, f"cniVersion is {version}, needed is {request.verb.since}")
     if name not in PLUGINS:
         raise CniError(Code.BAD_CONFIG, f"{name!r} is not a podwire plugin; there are {', '.join(PLUGINS)}")
     with step("import"):
@@ -300,9 +303,11 @@ def run_all(*steps: Callable[[], Any]) -> None:
 
 
 def pod_namespace(call: Call) -> int:
-    """Returns the inode of the pod's network namespace. Raises CniError if it is the host's."""
+    """Returns the inode of the pod's network namespace. Raises CniError if it is the host's, unless the caller set
+    CNI_NETNS_OVERRIDE, which the reference's skeleton has for runtimes that run in the namespace themselves."""
     inode = identity(call.invocation.netns)
-    if inode == identity("/proc/thread-self/ns/net"):
+    allowed = call.environ.get(NETNS_OVERRIDE, "").upper() in ("1", "TRUE")
+    if inode == identity("/proc/thread-self/ns/net") and not allowed:
         raise CniError(Code.BAD_NETNS, f"CNI_NETNS: {call.invocation.netns} is the namespace of the host")
     return inode
 

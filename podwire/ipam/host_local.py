@@ -46,7 +46,8 @@ def parse_request(config: PluginConfig, invocation: Invocation) -> Request:
     sets = parse_sets(ipam, list(capability))
     families = [ranges[0].subnet.version for ranges in sets]
     if not at_least(config.version, "0.3.0") and len(set(families)) < len(families):
-        raise CniError(Code.BAD_CONFIG, f"ipam: version {config.version} allows one address of each family")
+        message = f"CNI version {config.version} does not support more than 1 address per family"
+        raise CniError(Code.BAD_CONFIG, message, "ipam")
     routes = taken_list(ipam, "routes", dict, "ipam.")
     return Request(
         sets=sets,

@@ -287,7 +287,8 @@ class Leases:
             else:
                 chosen.append(self._next(number, set_))
         if left:
-            raise CniError(Code.BAD_CONFIG, f"ipam: requested {', '.join(map(str, left))} is in no range")
+            message = f"failed to allocate all requested IPs: {', '.join(map(str, left))}"
+            raise CniError(Code.BAD_CONFIG, message, "ipam: no range has them")
         return tuple(chosen)
 
     def _check_free(self, ip: Address, set_: RangeSet) -> None:
@@ -322,7 +323,7 @@ class Leases:
 
     def _exhausted(self, set_: RangeSet) -> tuple[str, str]:
         used = sum(ranges.find_range(set_, ip) is not None for ip in self.used())
-        message = f"ipam: no free address in {ranges.describe(set_)}"
+        message = f"ipam: no IP addresses available in range set: {ranges.describe(set_)}"
         return message, f"{used} of {ranges.size(set_)} are leased in {self._entries.directory}"
 
     def _write(self, owner: Owner, lease: Lease) -> None:

@@ -240,6 +240,7 @@ def serving(netns: str | None, port: int, family: int = 4, kind: int = socket.SO
     with listening:
         if family == 6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("0.0.0.0" if family == 4 else "::", port))
         if kind == socket.SOCK_STREAM:
             listening.listen()

@@ -320,7 +320,7 @@ def test_settings_are_parsed(keys, settings):
 @pytest.mark.parametrize(
     ("keys", "code", "told"),
     [
-        ({"ingressBurst": 8000}, 7, "ingressBurst: needs ingressRate"),
+        ({"ingressBurst": 8000}, 7, "if burst is set, rate must also be set"),
         ({"egressRate": -1}, 7, "egressRate: -1"),
         ({"egressRate": 7}, 7, "less than a byte"),
         ({"egressRate": "1M"}, 6, "egressRate"),

@@ -203,7 +203,7 @@ def test_bridge_with_a_conflicting_address_needs_force_address(host, refused):
     host.pod("a")
     host.add("a", host.bridge())
     host.delete("a", host.bridge())
-    with refused(100, "cni0 has the address 10.88.0.1/24, expected 10.99.0.1/24"):
+    with refused(100, '"cni0" already has an IP address different from 10.99.0.1/24'):
         host.add("a", host.bridge("10.99.0.0/24"))
     assert host.left() == {}
     host.add("a", host.bridge("10.99.0.0/24", forceAddress=True))

@@ -205,7 +205,7 @@ def test_device_stays_on_the_host_without_a_free_address(host, refused, plugged)
     config = device(host, "10.88.0.0/30")
     host.pod("b")
     host.add("b", config | {"type": "host-local"}, plugin="host-local")
-    with refused(11, "no free address"):
+    with refused(11, "no IP addresses available"):
         host.add("a", config)
     assert is_home(host)
 
@@ -297,7 +297,7 @@ def test_without_ipam_the_device_has_no_addresses(host, plugged):
 @pytest.mark.parametrize(
     ("keys", "code", "told"),
     [
-        pytest.param({"device": ""}, 7, "one of device, hwaddr", id="none"),
+        pytest.param({"device": ""}, 7, 'specify either "device"', id="none"),
         pytest.param({"device": "nobody0"}, 7, "nobody0 does not exist", id="not there"),
         pytest.param({"device": "a/b"}, 7, "device", id="no name"),
         pytest.param({"device": "", "hwaddr": "02:00"}, 7, "hwaddr", id="no MAC address"),

@@ -8,7 +8,7 @@ import pytest
 READ = {
     "bridge": {
         *("bridge", "isGateway", "isDefaultGateway", "forceAddress", "ipMasq", "mtu", "hairpinMode", "promiscMode"),
-        *("macspoofchk", "portIsolation", "dns", "ipam"),
+        *("macspoofchk", "portIsolation", "disableContainerInterface", "dns", "ipam"),
     },
     "ptp": {"ipMasq", "mtu", "dns", "ipam"},
     "macvlan": {"master", "mode", "mtu", "mac", "linkInContainer", "bcqueuelen", "dns", "ipam"},
@@ -35,7 +35,6 @@ REFUSED = {
         "vlan": 5,
         "vlanTrunk": [{"id": 5}],
         "enabledad": True,
-        "disableContainerInterface": True,
         "ipMasqBackend": "iptables",
     },
     "ptp": {"ipMasqBackend": "iptables"},

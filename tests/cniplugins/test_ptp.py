@@ -295,7 +295,7 @@ def test_status_fails_for_a_full_pool(host, refused):
     config = ptp(host, "10.88.0.0/30")
     assert host.call("STATUS", "", config, "") is None
     host.add("a", config)
-    with refused(50, "no free address"):
+    with refused(50, "no IP addresses available"):
         host.call("STATUS", "", config, "")
 
 

@@ -67,7 +67,7 @@ def test_capability_precedes_args_and_configuration(keys, said, expected):
 @pytest.mark.parametrize(
     ("keys", "env", "code", "told"),
     [
-        pytest.param({"ipam": None}, {}, 7, "ipam: missing", id="no ipam"),
+        pytest.param({"ipam": None}, {}, 7, "IPAM config missing 'ipam' key", id="no ipam"),
         pytest.param({"ipam": {"addresses": [{"address": "10.1.1.1"}]}}, {}, 7, "addresses", id="no prefix"),
         pytest.param({"ipam": {"addresses": [{"gateway": "10.1.1.1"}]}}, {}, 7, "addresses", id="no address"),
         pytest.param({"ipam": {"addresses": "10.1.1.1/24"}}, {}, 6, "ipam.addresses", id="no list"),

@@ -44,9 +44,9 @@ def test_status_fails_while_the_pool_is_full(host, refused):
         host.pod(each)
     host.add("a", config)
     for each in (config, config | {"type": "host-local"}):
-        with refused(50, r"no free address in 10\.88\.0\.1 to 10\.88\.0\.2"):
+        with refused(50, r"no IP addresses available in range set: 10\.88\.0\.1 to 10\.88\.0\.2"):
             status(host, each)
-    with refused(11, "no free address"):
+    with refused(11, "no IP addresses available"):
         host.add("b", config)
     host.delete("a", config)
     status(host, config)
@@ -56,7 +56,7 @@ def test_status_reports_a_link_that_is_not_a_bridge(host, refused):
     config = host.bridge()
     with KernelNetwork() as here:
         here.links.add(Veth("cni0", "other"))
-    with refused(50, "cni0 already exists and is not a bridge"):
+    with refused(50, 'cni0" already exists but is not a bridge'):
         status(host, config)
     with KernelNetwork() as here:
         here.links.delete("cni0")
@@ -64,7 +64,7 @@ def test_status_reports_a_link_that_is_not_a_bridge(host, refused):
         host.add("a", config)
         here.links.delete("cni0")
         here.links.add(Veth("cni0", "other"))
-    with refused(51, "cni0 already exists and is not a bridge"):
+    with refused(51, 'cni0" already exists but is not a bridge'):
         status(host, config)
 
 

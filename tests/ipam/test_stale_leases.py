@@ -83,7 +83,7 @@ def test_pool_full_of_stale_leases_has_capacity(on):
 def test_pool_full_of_live_leases_has_no_capacity(on):
     for number in range(5):
         on().take(Owner(f"c{number}", "eth0"), SMALL, netns="/run/netns/gone")
-    with pytest.raises(CniError, match=r"no free address.*5 of 5 are leased") as caught:
+    with pytest.raises(CniError, match=r"no IP addresses available.*5 of 5 are leased") as caught:
         on().check_capacity(SMALL)
     assert caught.value.code == 50
 
@@ -154,7 +154,7 @@ def test_damaged_entry_is_reported_and_not_leased(on, directory, junk):
     damage(directory / "10.1.0.2", junk)
     given = [on().take(Owner(f"c{number}", "eth0"), SMALL) for number in range(4)]
     assert ip_address("10.1.0.2") not in {address for addresses in given for address in addresses}
-    with pytest.raises(CniError, match="no free address"):
+    with pytest.raises(CniError, match="no IP addresses available"):
         on().take(A, SMALL)
     with pytest.raises(CniError, match="damaged"):
         on().take(A, SMALL, [ip_address("10.1.0.2")])

@@ -7,10 +7,12 @@ arrives there, and is redirected through an ifb of its own, whose token bucket d
 from contextlib import suppress
 from functools import partial
 
+from podwire.cniplugins import tags
 from podwire.cniplugins.attachments import Record, lost_record
 from podwire.cniplugins.bandwidth.settings import bucket, parse_settings
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_check import expect, expect_link
+from podwire.cniplugins.reference.names import ifb_name
 from podwire.cniplugins.skeleton import Call, run_all, run_now
 from podwire.cniplugins.veth import delete_host_end, find_host_end, host_interfaces
 from podwire.failpoints import declare, failpoint
@@ -50,7 +52,7 @@ class Bandwidth(OrderedPlugin):
             "ingress": settings.ingress and bucket(settings.ingress, link.mtu),
             "egress": settings.egress and bucket(settings.egress, link.mtu),
         }
-        return record._replace(link=record.link_name(_IFB), before=before)
+        return record._replace(link=_ifb_name(ends.host, record), before=before)
 
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
         host, index = ends.host, record.before["ifindex"]
@@ -73,10 +75,30 @@ class Bandwidth(OrderedPlugin):
 
     def detach(self, call: Call, record: Record) -> None:
         if record.is_lost:
-            ifb = record._replace(link=record.link_name(_IFB), result=None)  # the result names the pod's veth
-            run_all(partial(_end_lost_limits, call, record, ifb), partial(delete_host_end, ifb, call.defer))
+            for name in (ifb_name(record.network, record.container_id), record.link_name(_IFB)):
+                ifb = record._replace(link=name, result=None)  # the result names the pod's veth
+                run_all(partial(_end_lost_limits, call, record, ifb), partial(delete_host_end, ifb, call.defer))
         else:
             run_all(partial(_end_limits, record), partial(delete_host_end, record, call.defer))
+
+    def detach_reference(self, call: Call, record: Record) -> None:
+        with KernelNetwork() as host, suppress(linux.NoSuchLink):
+            ifb = host.links.get(ifb_name(record.network, record.container_id))
+            if ifb.kind == "ifb" and not ifb.alias.startswith(tags.PREFIX):
+                host.links.delete(ifb.ifindex)
+
+    def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
+        """Expects the token buckets, whose sizes the reference plugin derives by rules of its own."""
+        settings = parse_settings(call.config)
+        link = _host_end(ends, call.invocation.ifname, previous)
+        if settings.ingress and not ends.host.traffic.has_bucket(link.ifindex):
+            return False
+        with suppress(linux.NoSuchLink):
+            if settings.egress:
+                ifb = ends.host.links.get(ifb_name(call.config.name, call.invocation.container_id))
+                return not ifb.alias and ends.host.traffic.redirected(link.ifindex) == ifb.ifindex
+            return True
+        return False
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         host, name, index = ends.host, record.before["name"], record.before["ifindex"]
@@ -89,6 +111,18 @@ class Bandwidth(OrderedPlugin):
             _expect_bucket(egress, host.traffic.shaped(ifb.ifindex), ifb.name)
             redirected = host.traffic.redirected(index) == ifb.ifindex
             expect(redirected, f"traffic from the pod is not redirected from {name} through {ifb.name}")
+
+
+def _ifb_name(host: KernelNetwork, record: Record) -> str:
+    """Returns the name that the reference plugin would use, so that it can delete the link, too.
+
+    It does not tell the interfaces of a container apart: the second one gets another name.
+    """
+    name = ifb_name(record.network, record.container_id)
+    with suppress(linux.NoSuchLink):
+        if not record.owns(host.links.get(name).alias):
+            return record.link_name(_IFB)
+    return name
 
 
 def _add_ifb(host: KernelNetwork, record: Record) -> None:

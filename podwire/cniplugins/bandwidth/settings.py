@@ -51,7 +51,8 @@ def _limit(raw: Object, direction: str, where: str, unset: tuple[int, ...]) -> L
     rate, burst = _number(raw, f"{direction}Rate", where), _number(raw, f"{direction}Burst", where)
     if rate == 0:
         if burst not in unset:
-            raise CniError(Code.BAD_CONFIG, f"{where}{direction}Burst: needs {direction}Rate")
+            message = "if burst is set, rate must also be set"
+            raise CniError(Code.BAD_CONFIG, message, f"{where}{direction}Burst needs {direction}Rate")
         return None
     if rate < 8:
         raise CniError(Code.BAD_CONFIG, f"{where}{direction}Rate: {rate} bits per second are less than a byte")

@@ -25,6 +25,10 @@ def ensure_bridge(host: KernelNetwork, settings: Settings) -> Link:
             host.links.add(Bridge(settings.bridge, settings.mtu, mac, alias=OURS))
         bridge = host.links.get(settings.bridge)
     check_kind(bridge)
+    if bridge.alias != OURS and settings.is_gateway:
+        host.links.change(
+            bridge.ifindex, mac=bridge.mac
+        )  # else it takes the lowest one of its ports, as pods come and go
     if bridge.alias == OURS and not bridge.up:  # also one whose maker was killed before this
         write_ipv6(None, bridge.name, accept_ra="0", accept_dad="0")
     if not bridge.up or (settings.promiscuous and not bridge.promiscuous):
@@ -34,7 +38,7 @@ def ensure_bridge(host: KernelNetwork, settings: Settings) -> Link:
 
 def check_kind(bridge: Link) -> None:
     if bridge.kind != "bridge":
-        raise CniError(Code.IN_USE, f"bridge: {bridge.name} already exists and is not a bridge")
+        raise CniError(Code.IN_USE, f'"{bridge.name}" already exists but is not a bridge', "bridge")
 
 
 def add_gateways(host: KernelNetwork, bridge: Link, settings: Settings, plan: Plan) -> None:
@@ -44,7 +48,8 @@ def add_gateways(host: KernelNetwork, bridge: Link, settings: Settings, plan: Pl
         if gateway not in present:
             for other in _conflicting(gateway, present, plan.gateways):
                 if not settings.force_address:
-                    raise CniError(Code.IN_USE, f"bridge: {bridge.name} has the address {other}, expected {gateway}")
+                    message = f'"{bridge.name}" already has an IP address different from {gateway}'
+                    raise CniError(Code.IN_USE, message, f"it has {other}; forceAddress replaces it")
                 with suppress(linux.NoSuchAddress):
                     host.addresses.delete(bridge.ifindex, other)
             with suppress(linux.AddressExists):

@@ -14,7 +14,7 @@ from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.bridge import port_guard, spoofing
 from podwire.cniplugins.bridge.check import check_host
 from podwire.cniplugins.bridge.links import add_gateways, check_kind, ensure_bridge
-from podwire.cniplugins.bridge.settings import make_plan, parse_settings
+from podwire.cniplugins.bridge.settings import is_disabled, make_plan, parse_settings
 from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_link import (
@@ -25,6 +25,7 @@ from podwire.cniplugins.pod_link import (
     wait_until_resolvable,
     write_ipv6,
 )
+from podwire.cniplugins.reference import links, rules
 from podwire.cniplugins.skeleton import Call, run_all
 from podwire.cniplugins.veth import delete_host_end, find_host_end, wait_until_up
 from podwire.failpoints import declare, failpoint
@@ -32,6 +33,7 @@ from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Veth
 from podwire.protocols.cni import results
+from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.results import Interface, Result
 from podwire.protocols.cni.values import taken
 from podwire.protocols.cni.versions import LATEST
@@ -98,21 +100,27 @@ class Bridge(OrderedPlugin):
         write_ipv6(netns, record.ifname, accept_ra="0", accept_dad="0")
         if plan.ips:
             announce_addresses(netns, record.ifname)
-        inside = bring_up(ends.pod, netns, record.ifname, plan.ips)
+        if settings.disabled:
+            inside = ends.pod.links.get(record.ifname)
+        else:
+            inside = bring_up(ends.pod, netns, record.ifname, plan.ips)
         add_routes(ends.pod, inside.ifindex, plan.ips, plan.routes)
         wait_until_resolvable(netns, record.ifname, addresses, call.limits.neighbour)
         failpoint(CONFIGURED)
 
         if settings.ip_masq:
             nat.masquerade(call, record, plan.ips)
-        outside = wait_until_up(ends.host, record.link, call.limits.port)
+        if settings.disabled:
+            outside = ends.host.links.get(record.link)
+        else:
+            outside = wait_until_up(ends.host, record.link, call.limits.port)
         bridge = ends.host.links.get(bridge.ifindex)
-        links = (
+        interfaces = (
             Interface(bridge.name, bridge.mac, mtu=bridge.mtu),
             Interface(outside.name, outside.mac, mtu=outside.mtu),
             Interface(inside.name, inside.mac, netns, mtu=inside.mtu),
         )
-        return Result(links, plan.ips, plan.routes, plan.dns)
+        return Result(interfaces, plan.ips, plan.routes, plan.dns)
 
     def detach(self, call: Call, record: Record) -> None:
         record = record._replace(link=record.link or record.link_name(_VETH))
@@ -124,6 +132,31 @@ class Bridge(OrderedPlugin):
                 partial(nat.forget_connections, netfilter, record),
             )
 
+    def detach_reference(self, call: Call, record: Record) -> None:
+        with open_netfilter(call) as netfilter:
+            run_all(
+                partial(rules.remove_masquerade, netfilter, record.network, record.container_id, record.ifname),
+                partial(links.delete_pod_link, call, record, "veth"),
+                partial(rules.remove_spoofing_guard, netfilter, record.container_id, record.ifname),
+            )
+
+    def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
+        settings = parse_settings(call.config, call.invocation)
+        link = links.check_link(ends.host, ends.pod, call, previous, "veth")
+        if link is None:
+            return False
+        links.check_port(ends.host, link, settings.bridge)
+        if settings.is_gateway:
+            links.check_gateways(ends.host, settings.bridge, previous)
+        if settings.ip_masq:
+            with open_netfilter(call) as netfilter:
+                rules.check_masquerade(netfilter, call.config.name, call.invocation)
+        return True
+
+    def collect_reference(self, call: Call, valid: Valid) -> None:
+        with open_netfilter(call) as netfilter:
+            rules.collect_masquerade(netfilter, call.config.name, valid)
+
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
         """Adds the masquerading again, which is what a killed DEL removes first."""
         if find_host_end(ends.host, record) is None:
@@ -131,6 +164,9 @@ class Bridge(OrderedPlugin):
         if taken(record.config, "ipMasq", bool, False):
             nat.masquerade(call, record, results.decode(record.result, LATEST).ips)
         return True
+
+    def is_link_up(self, call: Call) -> bool:
+        return not is_disabled(call.config.raw)
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         with open_netfilter(call) as netfilter:

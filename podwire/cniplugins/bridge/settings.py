@@ -4,11 +4,12 @@ from ipaddress import ip_interface, ip_network
 from typing import NamedTuple
 
 from podwire.cniplugins.bridge import port_guard, spoofing
+from podwire.cniplugins.ipam_delegate import ipam_type
 from podwire.cniplugins.pod_link import check_mtu, mac_from_address, requested_mac
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
-from podwire.protocols.cni.results import DNS, IP, Result, Route, decode_dns
-from podwire.protocols.cni.values import Interface, looked_up, taken
+from podwire.protocols.cni.results import DNS, IP, Result, Route, overriding_dns
+from podwire.protocols.cni.values import Interface, Object, looked_up, taken
 from podwire.protocols.cni.verbs import Invocation, is_ifname
 
 _UNSUPPORTED: dict[str, tuple[object, ...]] = {
@@ -16,7 +17,6 @@ _UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "vlanTrunk": ([],),
     "preserveDefaultVlan": (False, True),
     "enabledad": (False,),
-    "disableContainerInterface": (False,),
     "ipMasqBackend": ("", "nftables"),
 }
 """Keys of the reference plugin that this one does not have, with the values that make no difference."""
@@ -33,9 +33,12 @@ class Settings(NamedTuple):
     hairpin: bool = False
     promiscuous: bool = False
     isolated: bool = False
+    disabled: bool = False
+    """Whether the pod's end stays down (`disableContainerInterface`): a program of the pod sets it up."""
     trusted: bool = False
     """Whether a pod may be a DHCP server or a router for others; see `port_guard.py`."""
-    dns: DNS = DNS()
+    dns: DNS | None = None
+    """None is that of IPAM."""
     mac: str = ""
 
 
@@ -57,16 +60,25 @@ def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
         hairpin=taken(raw, "hairpinMode", bool, False),
         promiscuous=taken(raw, "promiscMode", bool, False),
         isolated=taken(raw, "portIsolation", bool, False),
+        disabled=is_disabled(raw),
         trusted=port_guard.is_trusted(raw),
-        dns=decode_dns(taken(raw, "dns", dict, {}), "dns."),
+        dns=overriding_dns(taken(raw, "dns", dict, {}), "dns."),
         mac=requested_mac(config, invocation),
     )
     if not is_ifname(settings.bridge):
         raise CniError(Code.BAD_CONFIG, f"bridge: {settings.bridge!r} is not a valid interface name")
     check_mtu(settings.mtu)
     if settings.hairpin and settings.promiscuous:
-        raise CniError(Code.BAD_CONFIG, "hairpinMode and promiscMode exclude each other")
+        message = "cannot set hairpin mode and promiscuous mode at the same time"
+        raise CniError(Code.BAD_CONFIG, message, "hairpinMode, promiscMode")
+    if settings.disabled and ipam_type(raw):
+        message = "cannot use IPAM when DisableContainerInterface flag is set"
+        raise CniError(Code.BAD_CONFIG, message, "disableContainerInterface")
     return settings
+
+
+def is_disabled(raw: Object) -> bool:
+    return taken(raw, "disableContainerInterface", bool, False)
 
 
 class Plan(NamedTuple):
@@ -89,7 +101,7 @@ def make_plan(settings: Settings, given: Result, interface: int) -> Plan:
         gateways=tuple(gateways) if settings.is_gateway else (),
         routes=given.routes + (_default_routes(ips, given.routes) if settings.is_default_gateway else ()),
         mac=settings.mac or mac_from_address(ips),
-        dns=settings.dns if settings.dns != DNS() else given.dns,
+        dns=given.dns if settings.dns is None else settings.dns,
     )
 
 

@@ -22,6 +22,7 @@ from podwire.cniplugins.firewall import other_firewalls
 from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_check import expect
+from podwire.cniplugins.reference import links, rules
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux.nft import keys
@@ -159,6 +160,15 @@ class Firewall(OrderedPlugin):
                 failpoint(UNFORWARDED)
                 nat.remove(netfilter.elements.of("bridge"), ISOLATED_SETS, record.owns)
             other_firewalls.remove_rules(netfilter, partial(_is_used, netfilter))
+
+    def detach_reference(self, call: Call, record: Record) -> None:
+        with open_netfilter(call) as netfilter:
+            if rules.has_forwarding(netfilter):
+                rules.remove_forwarding(netfilter, links.pod_addresses(call, record))
+
+    def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
+        with open_netfilter(call) as netfilter:
+            return rules.forwarded(netfilter).issuperset(pod_addresses(previous))
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         routed, bridged = elements(policy_of(call.config), previous, record.comment)

@@ -12,6 +12,7 @@ from podwire.cniplugins.host_device.settings import Settings, parse_settings, se
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_check import expect
 from podwire.cniplugins.pod_link import add_routes, bring_up, find_tagged, name_taken, pod_path, wait_until_resolvable
+from podwire.cniplugins.reference import links
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
@@ -23,6 +24,8 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Link
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Interface, Result
+from podwire.protocols.cni.values import taken
+from podwire.protocols.cni.verbs import is_ifname
 
 TAGGED = declare("cni.host-device-tagged", "the device has its new owner's tag, and is still on the host")
 CONNECTED = declare("cni.host-device-connected", "the pod has the device, without addresses")
@@ -63,8 +66,8 @@ class HostDevice(OrderedPlugin):
         inside = bring_up(ends.pod, netns, record.ifname, ips)
         add_routes(ends.pod, inside.ifindex, ips, given.routes)
         wait_until_resolvable(netns, record.ifname, [ip.address.ip for ip in ips], call.limits.neighbour)
-        links = (Interface(inside.name, inside.mac, netns, mtu=inside.mtu),)
-        return Result(links, ips, given.routes, settings.dns)
+        interfaces = (Interface(inside.name, inside.mac, netns, mtu=inside.mtu),)
+        return Result(interfaces, ips, given.routes, settings.dns)
 
     def detach(self, call: Call, record: Record) -> None:
         """Moves the device to the host, if it is in the pod, and restores it there."""
@@ -82,6 +85,22 @@ class HostDevice(OrderedPlugin):
                 _restore(call, host, link, read_snapshot(record, link))
                 if record.is_lost:
                     call.warn(f"podwire host-device: {link.name} has its name again, and nothing else: {_NO_SNAPSHOT}")
+
+    def detach_reference(self, call: Call, record: Record) -> None:
+        """Moves a device back whose own name the reference plugin has saved as its alias; it stays down, as there."""
+        path, device = pod_path(call, record), taken(call.config.raw, "device", str, "")
+        with NamespaceHandle() as host:
+            if path is not None:
+                with NamespaceHandle(path) as pod:
+                    link = links.find_link(host, pod, call, links.made_by(record))
+                    if link is not None and is_ifname(link.alias):
+                        borrow.return_link(pod, link.ifindex, host, _snapshot_of_alias(link), record.link_name("home"))
+            for link in host.links.list():  # also one that the kernel has returned with the namespace
+                if device and link.alias == device:
+                    _restore(call, host, link, _snapshot_of_alias(link))
+
+    def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
+        return links.check_link(ends.host, ends.pod, call, previous) is not None
 
     def release_link(self, call: Call, link: Link) -> None:
         """A device that is on the host again, because its pod's namespace has ended."""
@@ -108,8 +127,8 @@ def _restore(call: Call, host: NamespaceHandle, link: Link, snapshot: LinkSnapsh
     try:
         borrow.rename_back(host, link.ifindex, snapshot)
     except linux.LinkExists as error:
-        taken = f"{snapshot.name}: another link has this name, so the device is called {link.name}"
-        raise CniError(Code.IN_USE, taken, "rename the other link, then repeat DEL") from error
+        message = f"{snapshot.name}: another link has this name, so the device is called {link.name}"
+        raise CniError(Code.IN_USE, message, "rename the other link, then repeat DEL") from error
     for message in borrow.restore_link(host, link.ifindex, snapshot):
         call.warn(f"podwire host-device: {snapshot.name} was not restored completely: {message}")
 
@@ -128,6 +147,10 @@ def _snapshot_of_tag(link: Link) -> LinkSnapshot:
     parsed = tags.parse(link.alias)
     name, up = (parsed.device or link.name, parsed.up) if parsed is not None else (link.name, False)
     return LinkSnapshot(name, attributes=Attributes(alias="", up=up), exact_addresses=False)
+
+
+def _snapshot_of_alias(link: Link) -> LinkSnapshot:
+    return LinkSnapshot(link.alias, attributes=Attributes(alias="", up=False), exact_addresses=False)
 
 
 def _find_device(host: KernelNetwork, settings: Settings) -> Link:

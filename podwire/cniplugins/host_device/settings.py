@@ -61,7 +61,7 @@ def _find_on_bus(config: PluginConfig, device_id: str) -> str:
     """Returns the directory of a PCI or auxiliary device."""
     name = device_id or taken(config.raw, "pciBusID", str, "")
     if not name:
-        raise CniError(Code.BAD_CONFIG, "one of device, hwaddr, kernelpath and pciBusID is needed")
+        raise CniError(Code.BAD_CONFIG, 'specify either "device", "hwaddr", "kernelpath" or "pciBusID"')
     if "/" in name or name in (".", ".."):
         raise CniError(Code.BAD_CONFIG, f"pciBusID, deviceID: {name!r} is not a device address")
     for key in BUSES if device_id else ("pciBusID",):

@@ -20,6 +20,7 @@ from podwire.cniplugins.pod_link import (
     pod_path,
     wait_until_resolvable,
 )
+from podwire.cniplugins.reference import links
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
@@ -79,8 +80,8 @@ class Macvlan(OrderedPlugin):
         inside = bring_up(ends.pod, netns, record.ifname, ips)
         add_routes(ends.pod, inside.ifindex, ips, given.routes)
         wait_until_resolvable(netns, record.ifname, [ip.address.ip for ip in ips], call.limits.neighbour)
-        links = (Interface(inside.name, inside.mac, netns, mtu=inside.mtu),)
-        return Result(links, ips, given.routes, settings.dns)
+        interfaces = (Interface(inside.name, inside.mac, netns, mtu=inside.mtu),)
+        return Result(interfaces, ips, given.routes, settings.dns)
 
     def detach(self, call: Call, record: Record) -> None:
         """Deletes the link in its master's namespace or in the pod, wherever it is."""
@@ -90,6 +91,12 @@ class Macvlan(OrderedPlugin):
         if path is not None:
             with KernelNetwork(path) as pod:
                 _delete(pod, record)
+
+    def detach_reference(self, call: Call, record: Record) -> None:
+        links.delete_pod_link(call, record, self.name)
+
+    def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
+        return links.check_link(ends.host, ends.pod, call, previous, self.name) is not None
 
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
         link = find_tagged(ends.pod, record, self.name)

@@ -13,7 +13,8 @@ from podwire.cniplugins.attachments import Attachments, Record
 from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_check import expect
-from podwire.cniplugins.portmap.settings import addresses, describe_port, elements, parse_settings
+from podwire.cniplugins.portmap.settings import Settings, addresses, describe_port, elements, parse_settings
+from podwire.cniplugins.reference import rules
 from podwire.cniplugins.skeleton import Call, require_previous
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
@@ -21,6 +22,7 @@ from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.nft import keys
 from podwire.linux.nft.values import Element
 from podwire.linux.values import Interface
+from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
 
@@ -44,13 +46,14 @@ class PortMap(OrderedPlugin):
         settings, pod = parse_settings(call.config), addresses(given)
         wanted = elements(settings, pod, record.comment)
         subnets = [ip_network(address.network) for address in pod.values()]
-        rules = partial(nat.ruleset, subnets, (nat.HAIRPIN,))
+        ruleset = partial(nat.ruleset, subnets, (nat.HAIRPIN,))
         with open_netfilter(call) as netfilter:
+            _check_reference_ports(netfilter, settings, pod)
             try:
-                nat.put(netfilter.elements, wanted, rules, subnets)
+                nat.put(netfilter.elements, wanted, ruleset, subnets)
             except linux.ElementExists:
                 _check_conflicts(wanted, netfilter, Attachments(call.config, self.name), record)
-                nat.replace(netfilter.elements, wanted, rules, subnets)
+                nat.replace(netfilter.elements, wanted, ruleset, subnets)
             if settings.snat and 4 in pod:
                 _route_localnet(ends.host, pod[4])
             # Clients that send to a UDP port all the time reach the pod from now on, too.
@@ -62,6 +65,18 @@ class PortMap(OrderedPlugin):
     def detach(self, call: Call, record: Record) -> None:
         with open_netfilter(call) as netfilter:
             nat.remove(netfilter.elements, SETS, record.owns)
+
+    def detach_reference(self, call: Call, record: Record) -> None:
+        with open_netfilter(call) as netfilter:
+            rules.remove_host_ports(netfilter, record.network, record.container_id)
+
+    def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
+        with open_netfilter(call) as netfilter:
+            return rules.has_host_ports(netfilter, call.config.name, call.invocation.container_id)
+
+    def collect_reference(self, call: Call, valid: Valid) -> None:
+        with open_netfilter(call) as netfilter:
+            rules.collect_host_ports(netfilter, call.config.name, valid)
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         with open_netfilter(call) as netfilter:
@@ -89,6 +104,20 @@ def _check_conflicts(
             if (name, element.key) in requested and tag is not None and tag.owner in owners:
                 who, port = f"{tag.container} {tag.ifname}", describe_port(element.key)
                 raise CniError(Code.IN_USE, f"runtimeConfig.portMappings: host port {port} belongs to {who}")
+
+
+def _check_reference_ports(netfilter: Netfilter, settings: Settings, pod: dict[int, Interface]) -> None:
+    """Raises CniError for a host port of a pod that the reference plugin added: it would get one of two pods."""
+    requested = {(mapping.protocol, mapping.host_port): mapping for mapping in settings.mappings}
+    for taken in rules.host_ports(netfilter):
+        mapping = requested.get((taken.protocol, taken.port))
+        if mapping is None or taken.target.version not in pod:
+            continue
+        host_ip = None if mapping.host_ip is None or mapping.host_ip.is_unspecified else mapping.host_ip
+        if host_ip == taken.host_ip and taken.target != pod[taken.target.version].ip:
+            port = f"{taken.protocol} {taken.port}"
+            message = f"runtimeConfig.portMappings: host port {port} belongs to {taken.owner}"
+            raise CniError(Code.IN_USE, message, "it was added by the reference plugin; its DEL, or GC, releases it")
 
 
 def _route_localnet(host: KernelNetwork, pod: Interface) -> None:

@@ -22,6 +22,7 @@ from podwire.cniplugins.pod_link import (
     write_ipv6,
 )
 from podwire.cniplugins.ptp.settings import parse_settings
+from podwire.cniplugins.reference import links, rules
 from podwire.cniplugins.skeleton import Call, run_all
 from podwire.cniplugins.veth import delete_host_end, enable_forwarding, find_host_end, wait_until_up
 from podwire.failpoints import declare, failpoint
@@ -29,8 +30,9 @@ from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Link, Route, Veth
 from podwire.protocols.cni import results
+from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
-from podwire.protocols.cni.results import DNS, IP, Interface, Result
+from podwire.protocols.cni.results import IP, Interface, Result
 from podwire.protocols.cni.values import taken
 from podwire.protocols.cni.versions import LATEST
 
@@ -82,11 +84,11 @@ class PointToPoint(OrderedPlugin):
         wait_until_resolvable(netns, record.ifname, [ip.address.ip for ip in ips], call.limits.neighbour)
         wait_until_resolvable(None, record.link, gateways, call.limits.neighbour)
         outside = wait_until_up(ends.host, record.link, call.limits.port)
-        links = (
+        interfaces = (
             Interface(outside.name, outside.mac, mtu=outside.mtu),
             Interface(inside.name, inside.mac, netns, mtu=inside.mtu),
         )
-        return Result(links, ips, given.routes, settings.dns if settings.dns != DNS() else given.dns)
+        return Result(interfaces, ips, given.routes, given.dns if settings.dns is None else settings.dns)
 
     def detach(self, call: Call, record: Record) -> None:
         record = record._replace(link=record.link or record.link_name(_VETH))
@@ -96,6 +98,25 @@ class PointToPoint(OrderedPlugin):
                 partial(delete_host_end, record, call.defer),
                 partial(nat.forget_connections, netfilter, record),
             )
+
+    def detach_reference(self, call: Call, record: Record) -> None:
+        with open_netfilter(call) as netfilter:
+            run_all(
+                partial(rules.remove_masquerade, netfilter, record.network, record.container_id, record.ifname),
+                partial(links.delete_pod_link, call, record, "veth"),
+            )
+
+    def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
+        if links.check_link(ends.host, ends.pod, call, previous, "veth") is None:
+            return False
+        if parse_settings(call.config).ip_masq:
+            with open_netfilter(call) as netfilter:
+                rules.check_masquerade(netfilter, call.config.name, call.invocation)
+        return True
+
+    def collect_reference(self, call: Call, valid: Valid) -> None:
+        with open_netfilter(call) as netfilter:
+            rules.collect_masquerade(netfilter, call.config.name, valid)
 
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
         """A killed DEL may have ended the masquerading alone."""

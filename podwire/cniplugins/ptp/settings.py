@@ -6,7 +6,7 @@ from podwire.cniplugins.ipam_delegate import ipam_type
 from podwire.cniplugins.pod_link import check_mtu
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
-from podwire.protocols.cni.results import DNS, decode_dns
+from podwire.protocols.cni.results import DNS, overriding_dns
 from podwire.protocols.cni.values import taken
 
 
@@ -14,7 +14,8 @@ class Settings(NamedTuple):
     ip_masq: bool = False
     mtu: int = 0
     """0 is the kernel's default."""
-    dns: DNS = DNS()
+    dns: DNS | None = None
+    """None is that of IPAM."""
 
 
 def parse_settings(config: PluginConfig) -> Settings:
@@ -22,7 +23,7 @@ def parse_settings(config: PluginConfig) -> Settings:
     settings = Settings(
         ip_masq=taken(raw, "ipMasq", bool, False),
         mtu=taken(raw, "mtu", int, 0),
-        dns=decode_dns(taken(raw, "dns", dict, {}), "dns."),
+        dns=overriding_dns(taken(raw, "dns", dict, {}), "dns."),
     )
     backend = taken(raw, "ipMasqBackend", str, "")
     if backend not in ("", "nftables"):

@@ -7,7 +7,7 @@ from podwire.protocols.cni import args
 from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import DNS, IP, Result, Route, decode_dns, decode_route
-from podwire.protocols.cni.values import Object, address, interface, taken, taken_list
+from podwire.protocols.cni.values import Interface, Object, address, interface, taken, taken_list
 from podwire.protocols.cni.versions import at_least
 
 ARGS = ("IP", "GATEWAY", "MAC")
@@ -24,11 +24,12 @@ def parse_request(call: Call) -> Request:
     """Returns what configuration and arguments request. Raises CniError."""
     ipam = taken(call.config.raw, "ipam", dict, {})
     if not ipam:
-        raise CniError(Code.BAD_CONFIG, "ipam: missing")
+        raise CniError(Code.BAD_CONFIG, "IPAM config missing 'ipam' key")
     ips = _ips(call, ipam)
     families = [ip.address.version for ip in ips]
     if not at_least(call.config.version, "0.3.0") and len(set(families)) < len(families):
-        raise CniError(Code.BAD_CONFIG, f"ipam: version {call.config.version} allows one address of each family")
+        message = f"CNI version {call.config.version} does not support more than 1 address per family"
+        raise CniError(Code.BAD_CONFIG, message, "ipam")
     routes = taken_list(ipam, "routes", dict, "ipam.")
     return Request(
         ips=ips,
@@ -42,11 +43,15 @@ def _ips(call: Call, ipam: Object) -> tuple[IP, ...]:
     for source, where in ((call.config.runtime, "runtimeConfig."), (call.config.args, "args.cni.")):
         named = taken_list(source, "ips", str, where)
         if named:
-            return tuple(IP(interface(text, f"{where}ips[{index}]")) for index, text in enumerate(named))
+            return tuple(
+                IP(_with_prefix(text, f"{where}ips[{index}]", "an entry in the 'ips' field is NOT"))
+                for index, text in enumerate(named)
+            )
     arguments = args.parsed(call.invocation.args, ARGS)
     configured = taken_list(ipam, "addresses", dict, "ipam.")
     ips = [_ip(raw, f"ipam.addresses[{index}].") for index, raw in enumerate(configured)]
-    ips += [IP(interface(text, "CNI_ARGS: IP")) for text in _split(arguments.get("IP", ""))]
+    expected = "the 'ip' field is expected to be"
+    ips += [IP(_with_prefix(text, "CNI_ARGS: IP", expected)) for text in _split(arguments.get("IP", ""))]
     for text in _split(arguments.get("GATEWAY", "")):
         gateway = address(text, "CNI_ARGS: GATEWAY")
         ips = [ip._replace(gateway=gateway) if gateway in ip.address.network else ip for ip in ips]
@@ -55,7 +60,16 @@ def _ips(call: Call, ipam: Object) -> tuple[IP, ...]:
 
 def _ip(value: Object, where: str) -> IP:
     gateway = address(value["gateway"], f"{where}gateway") if value.get("gateway") else None
-    return IP(interface(value.get("address"), f"{where}address"), gateway)
+    expected = "the 'address' field is expected to be"
+    return IP(_with_prefix(value.get("address"), f"{where}address", expected), gateway)
+
+
+def _with_prefix(text: object, where: str, expected: str) -> Interface:
+    """Returns an address with a prefix length. The error has the words of the reference plugin."""
+    try:
+        return interface(text, where)
+    except CniError as error:
+        raise CniError(error.code, f"{expected} in CIDR notation, got: '{text}'", where) from error
 
 
 def _split(text: str) -> list[str]:

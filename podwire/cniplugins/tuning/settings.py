@@ -64,7 +64,7 @@ def _sysctls(config: PluginConfig, ifname: str, allowed: Sequence[str] | None) -
         paths = {key: _path(key, ifname, f"{where}sysctl") for key in values}
         for key, path in paths.items():
             if [*paths.values()].count(path) > 1:
-                raise CniError(Code.BAD_CONFIG, f"{where}sysctl: {key} is given twice, in two spellings")
+                raise CniError(Code.BAD_CONFIG, f"{where}sysctl: duplicated key {key}, in two spellings")
             if allowed is not None and not any(re.search(pattern, key) for pattern in allowed):
                 raise CniError(Code.BAD_CONFIG, f"{where}sysctl: {key} is not allowed; {', '.join(allowed)} are")
             sysctls[path] = taken(values, key, str, "", f"{where}sysctl.")

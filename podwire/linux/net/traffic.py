@@ -5,6 +5,7 @@ root qdisc holds it back, and comes in after that.
 """
 
 import errno
+from collections.abc import Iterator
 from struct import Struct
 
 from podwire.linux import errors
@@ -73,13 +74,19 @@ class KernelTraffic:
         rate = wire.number(attrs[_TBF_RATE64]) if _TBF_RATE64 in attrs else _RATE.unpack(rated)[-1]
         return Bucket(rate, round(ticks * _TICK * rate), limit)
 
+    def has_bucket(self, index: int) -> bool:
+        """Whether a link has a token bucket, whoever made it."""
+        return any(wire.string(attrs.get(_KIND, b"")) == "tbf" for _, attrs in self._qdiscs(index))
+
     def _qdisc(self, index: int, handle: int) -> dict[int, bytes] | None:
-        """The kernel lists those of all links, whatever it is asked."""
+        return next((attrs for own, attrs in self._qdiscs(index) if own == handle), None)
+
+    def _qdiscs(self, index: int) -> Iterator[tuple[int, dict[int, bytes]]]:
+        """Yields handles and attributes. The kernel lists those of all links, whatever it is asked."""
         request = Request(_GET_QDISC, 0, _MESSAGE.pack(0, index, 0, 0, 0), f"find the qdisc of link {index}", _ERRORS)
         for body in self._netlink.dump(request):
-            if _MESSAGE.unpack_from(body)[1:3] == (index, handle):
-                return wire.attributes(body, _MESSAGE.size)
-        return None
+            if _MESSAGE.unpack_from(body)[1] == index:
+                yield _MESSAGE.unpack_from(body)[2], wire.attributes(body, _MESSAGE.size)
 
     def unshape(self, index: int) -> None:
         """NoSuchQdisc, also for one that is not ours; NoSuchLink."""

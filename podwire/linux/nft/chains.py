@@ -8,6 +8,7 @@ from podwire.linux import errors
 from podwire.linux.net import wire
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.wire import Request, text
+from podwire.linux.nft import keys
 
 FORWARD = 2
 """The hook that packets for others pass, in the families of IP."""
@@ -16,7 +17,7 @@ _ALL_FAMILIES = {**_FAMILIES, 7: "bridge"}
 _GET_CHAIN, _GET_RULE = (10 << 8 | number for number in (4, 7))
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _TABLE, _NAME, _HOOK, _POLICY, _NUMBER = 1, 3, 4, 5, 1
-_RULE_CHAIN, _HANDLE, _EXPRESSIONS = 2, 3, 4
+_RULE_CHAIN, _HANDLE, _EXPRESSIONS, _USERDATA = 2, 3, 4, 7
 _DROP = 0
 
 
@@ -36,6 +37,7 @@ class Chain(NamedTuple):
 class Rule(NamedTuple):
     handle: int
     expressions: bytes
+    comment: str = ""
 
 
 class KernelChains:
@@ -67,10 +69,11 @@ class KernelChains:
 
     def rules(self, chain: Chain) -> list[Rule]:
         """Returns the rules in order; none if the chain no longer exists."""
-        family = next(number for number, name in _FAMILIES.items() if name == chain.family)
+        family = next(number for number, name in _ALL_FAMILIES.items() if name == chain.family)
         body = _MESSAGE.pack(family, 0, 0) + text(_TABLE, chain.table) + text(_RULE_CHAIN, chain.name)
         found = []
         for reply in self._netlink.dump(Request(_GET_RULE, 0, body, f"list rules of {chain}", {})):
             attrs = wire.attributes(reply, _MESSAGE.size)
-            found.append(Rule(wire.big(attrs[_HANDLE]), attrs.get(_EXPRESSIONS, b"")))
+            comment = keys.commented(attrs.get(_USERDATA, b""))
+            found.append(Rule(wire.big(attrs[_HANDLE]), attrs.get(_EXPRESSIONS, b""), comment))
         return found

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from podwire.protocols.cni import results, versions
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
-from podwire.protocols.cni.values import Object, loaded_object, taken, taken_list
+from podwire.protocols.cni.values import Object, check_unique, loaded_object, taken, taken_list
 from podwire.protocols.cni.verbs import Invocation, is_id, is_ifname
 
 LONGEST_NAME = 170
@@ -177,6 +177,8 @@ class PluginConfig(NamedTuple):
 
 def plugin_config(data: bytes, supported: tuple[str, ...] = versions.KNOWN) -> PluginConfig:
     raw = loaded_object(data, "standard input")
+    if b'"sysctl"' in data:  # a key that is given twice would silently have one of two values
+        check_unique(data, "sysctl")
     version = versions.checked(raw.get("cniVersion"), supported)
     name = checked_name(raw.get("name"))
     return PluginConfig(

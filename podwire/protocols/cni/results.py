@@ -11,7 +11,7 @@
 from typing import Any, NamedTuple
 
 from podwire.protocols.cni.errors import CniError, Code
-from podwire.protocols.cni.values import Address, Network, Object, address, network, taken, taken_list
+from podwire.protocols.cni.values import Address, Network, Object, address, looked_up, network, taken, taken_list
 from podwire.protocols.cni.values import Interface as IpInterface
 from podwire.protocols.cni.values import interface as ip_interface
 from podwire.protocols.cni.versions import at_least
@@ -43,6 +43,8 @@ class Route(NamedTuple):
     priority: int = 0
     table: int | None = None
     scope: int | None = None
+    host: Address | None = None
+    """The address of the destination as it was given, if it has bits beyond its prefix: results repeat it."""
 
 
 class DNS(NamedTuple):
@@ -120,8 +122,11 @@ def _decode_ip(value: Object, links: int, where: str) -> IP:
 def decode_route(value: Object, where: str) -> Route:
     """A route of a result, or of an IPAM configuration: both are written alike."""
     table, scope = value.get("table"), value.get("scope")
+    dst = network(value.get("dst"), f"{where}dst")
+    given = ip_interface(value.get("dst"), f"{where}dst").ip
     return Route(
-        dst=network(value.get("dst"), f"{where}dst"),
+        dst=dst,
+        host=given if given != dst.network_address else None,
         gw=address(value["gw"], f"{where}gw") if value.get("gw") else None,
         mtu=taken(value, "mtu", int, 0, where),
         advmss=taken(value, "advmss", int, 0, where),
@@ -138,6 +143,13 @@ def decode_dns(value: Object, where: str) -> DNS:
         search=tuple(taken_list(value, "search", str, where)),
         options=tuple(taken_list(value, "options", str, where)),
     )
+
+
+def overriding_dns(value: Object, where: str) -> DNS | None:
+    """Returns the DNS of a plugin's configuration if it overrides that of IPAM: an empty list does, too."""
+    dns = decode_dns(value, where)
+    lists = (looked_up(value, key) for key in ("nameservers", "search", "options"))
+    return dns if dns.domain or any(listed is not None for listed in lists) else None
 
 
 def encode(result: Result, version: str) -> Object:
@@ -166,7 +178,8 @@ def _encode_by_family(result: Result, version: str) -> Object:
             routes = [_encode_route(route, False) for route in result.routes if route.dst.version == family]
             encoded[key] |= {"routes": routes} if routes else {}
     if not result.ips:
-        raise CniError(Code.INCOMPATIBLE_VERSION, f"a result without addresses has no form in version {version}")
+        reason = f"a result without addresses has no form in version {version}"
+        raise CniError(Code.INCOMPATIBLE_VERSION, "cannot convert: no valid IP addresses", reason)
     return {**encoded, "dns": encode_dns(result.dns)}
 
 
@@ -187,7 +200,8 @@ def _encode_ip(ip: IP, with_family: bool) -> Object:
 
 
 def _encode_route(route: Route, with_extras: bool) -> Object:
-    encoded: Object = {"dst": str(route.dst)} | ({"gw": str(route.gw)} if route.gw else {})
+    dst = str(route.dst) if route.host is None else f"{route.host}/{route.dst.prefixlen}"
+    encoded: Object = {"dst": dst} | ({"gw": str(route.gw)} if route.gw else {})
     if with_extras:
         values: list[tuple[str, Any]] = [(key, getattr(route, key)) for key in _ROUTE_EXTRAS]
         # Table and scope 0 say something, the others say nothing with 0.

@@ -12,7 +12,7 @@ from ipaddress import (
     ip_interface,
     ip_network,
 )
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from podwire.protocols.cni.errors import CniError, Code
 
@@ -38,6 +38,26 @@ def loaded_object(data: bytes, what: str) -> Object:
     if not isinstance(value, dict):
         raise CniError(Code.UNDECODABLE, f"{what}: no JSON object")
     return value
+
+
+def check_unique(data: bytes, key: str) -> None:
+    """Raises CniError if an object of this name has a key twice, of which JSON would silently take the last."""
+
+    def check(pairs: list[tuple[str, Any]]) -> Any:
+        for name, inner in pairs:
+            names = [own for own, _ in inner.pairs] if name == key and isinstance(inner, _Pairs) else []
+            for own in names:
+                if names.count(own) > 1:
+                    raise CniError(Code.BAD_CONFIG, f"{key}: duplicated key {own}")
+        return _Pairs(pairs)
+
+    json.loads(data, object_pairs_hook=check)
+
+
+class _Pairs(NamedTuple):
+    """An object with all its keys, in their order."""
+
+    pairs: list[tuple[str, Any]]
 
 
 def dumped(value: object) -> bytes:

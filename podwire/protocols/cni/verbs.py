@@ -100,5 +100,5 @@ def _malformed(environment: Mapping[str, str]) -> list[str]:
     if len(id_) > LONGEST_ID and environment.get("CNI_COMMAND") != "DEL":  # which may be of an older podwire
         wrong.append(f"CNI_CONTAINERID is longer than {LONGEST_ID} characters")
     if ifname and not is_ifname(ifname):
-        wrong.append(f"CNI_IFNAME {ifname!r} must be 1 to 15 bytes without '/', ':', '%' and spaces")
+        wrong.append(f"CNI_IFNAME {ifname!r}: invalid character or length; 1 to 15 bytes without '/', ':', '%', spaces")
     return wrong

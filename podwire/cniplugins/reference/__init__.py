@@ -1,0 +1,1 @@
+"""Attachments that the reference plugins made (containernetworking/plugins): found by their names, and released."""
