@@ -42,6 +42,10 @@ class Network(Protocol):
         """Returns why pods cannot be attached now; empty when they can."""
         ...
 
+    def invalid_configurations(self) -> str:
+        """Returns which network configurations cannot be used, and why; empty when all can."""
+        ...
+
     def check_report(self, id_: str) -> str:
         """Returns the latest CHECK result of a pod as JSON; empty when it was never checked."""
         ...

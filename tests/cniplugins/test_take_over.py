@@ -247,16 +247,16 @@ def test_a_host_port_of_a_pod_that_the_reference_plugin_added_is_refused(node, c
 NEWER = """
 table inet cni_plugins_masquerade {
     chain masq_checks {
-        ip saddr 10.88.0.2 ip daddr != 10.88.0.0/24 masquerade comment "%(a)s, net: net, if: eth0, id: a"
-        ip saddr 10.88.0.3 ip daddr != 10.88.0.0/24 masquerade comment "%(b)s, net: net, if: eth0, id: b"
+        ip saddr 10.88.0.12 ip daddr != 10.88.0.0/24 masquerade comment "%(a)s, net: net, if: eth0, id: a"
+        ip saddr 10.88.0.13 ip daddr != 10.88.0.0/24 masquerade comment "%(b)s, net: net, if: eth0, id: b"
         ip saddr 10.99.0.3 ip daddr != 10.99.0.0/24 masquerade comment "%(other)s, net: other, if: eth0, id: a"
     }
     chain postrouting { type nat hook postrouting priority srcnat; goto masq_checks; }
 }
 table ip cni_hostport {
     chain hostports {
-        tcp dport 8080 dnat to 10.88.0.2:80 comment "a"
-        tcp dport 8081 dnat to 10.88.0.3:80 comment "b"
+        tcp dport 8080 dnat to 10.88.0.12:80 comment "a"
+        tcp dport 8081 dnat to 10.88.0.13:80 comment "b"
     }
     chain hostip_hostports { }
     chain hostports_all { jump hostip_hostports; jump hostports; }
@@ -278,7 +278,7 @@ table bridge nat {
 """
 
 
-def test_nft_rules_of_newer_reference_plugins_are_removed(node, chain, host):
+def test_nft_rules_of_newer_reference_plugins_are_respected_and_removed(node, chain, host, refused):
     """In the form of version 1.9; the comments' digits are of sha512, as `names.py` says."""
 
     def digits(text):
@@ -288,6 +288,12 @@ def test_nft_rules_of_newer_reference_plugins_are_removed(node, chain, host):
     comments["other"] = f"{digits('other')}-{digits('eth0:a')}"
     subprocess.run(["nft", "-f", "-"], input=NEWER % comments, text=True, check=True)
     cluster = node(*chain[:2])
+    for port, id_ in ((8080, "a"), (8081, "b")):
+        host.pod("new")
+        with refused(100, f"host port tcp {port} belongs to {id_}"):
+            cluster.add("ours", "new", **mapped(port))
+        cluster.delete("ours", "new")
+        host.namespaces.remove("new")
     cluster.delete("ours", "a", netns="", **mapped(8080))
     text = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=True).stdout
     assert '"a"' not in text

@@ -92,6 +92,9 @@ class Network:
     def not_ready_reason(self):
         return ""
 
+    def invalid_configurations(self):
+        return ""
+
     def check_report(self, id_):
         return ""
 

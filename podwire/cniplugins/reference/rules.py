@@ -5,8 +5,9 @@ the configuration asks for it or iptables is missing. Both are looked for; what 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from ipaddress import ip_interface, ip_network
-from typing import NamedTuple
+from contextlib import suppress
+from ipaddress import ip_address, ip_interface, ip_network
+from typing import Any, NamedTuple
 
 from podwire.cniplugins.netfilter import Netfilter
 from podwire.cniplugins.pod_check import expect
@@ -17,8 +18,7 @@ from podwire.linux.nft.chains import Chain, Rule
 from podwire.linux.nft.iptables import Iptables, tables_with
 from podwire.linux.nft.table import KernelRuleset
 from podwire.protocols.cni.config import Valid
-from podwire.protocols.cni.errors import CniError
-from podwire.protocols.cni.values import Address, address
+from podwire.protocols.cni.values import Address
 from podwire.protocols.cni.verbs import Invocation
 
 HOST_PORT_KINDS = ("DN-", "SN-")
@@ -105,7 +105,30 @@ class HostPort(NamedTuple):
 
 
 def host_ports(netfilter: Netfilter) -> Iterator[HostPort]:
-    """Yields the host ports that iptables rules lead to pods."""
+    """Yields the host ports of pods that the portmap plugin has rules for."""
+    for family in ("ip", "ip6"):
+        if netfilter.elements.chains().exists(family, *_HOST_PORTS[0][1:3]):
+            for rule in KernelRuleset().rules(family, _HOST_PORTS[0].table):
+                with suppress(LookupError, TypeError, ValueError):  # a rule of another form
+                    yield _parse_host_port(rule)
+    yield from _iptables_host_ports(netfilter)
+
+
+def _parse_host_port(rule: dict[str, Any]) -> HostPort:
+    """Parses a rule such as `ip daddr 192.0.2.1 tcp dport 8080 dnat to 10.88.0.2:80`."""
+    matches = {
+        match["left"]["payload"]["field"]: (match["left"]["payload"]["protocol"], match["right"])
+        for expression in rule["expr"]
+        if (match := expression.get("match")) is not None
+    }
+    target = next(expression["dnat"] for expression in rule["expr"] if "dnat" in expression)["addr"]
+    protocol, port = matches["dport"]
+    host = matches.get("daddr")
+    host_ip = ip_address(host[1]) if host else None
+    return HostPort(protocol, int(port), host_ip, ip_address(target), rule.get("comment", ""))
+
+
+def _iptables_host_ports(netfilter: Netfilter) -> Iterator[HostPort]:
     for table in tables_with(netfilter.elements.chains(), "nat", iptables.DNAT):
         saved = _saved(table)
         owners = {rule.target: names.owner_of_comment(rule.comment) for rule in saved.of(iptables.DNAT)}
@@ -114,11 +137,9 @@ def host_ports(netfilter: Netfilter) -> Iterator[HostPort]:
                 host, port = rule.option("-d"), rule.option("--dport")
                 target = rule.option("--to-destination").rpartition(":")[0].strip("[]")
                 owner = (owners[rule.chain] or ("", ""))[1]
-                try:
+                with suppress(ValueError):  # not in a form that the reference plugin writes
                     ip = ip_interface(host).ip if host else None
-                    yield HostPort(rule.option("-p"), int(port), ip, address(target, ""), owner)
-                except (ValueError, CniError):
-                    continue  # not in a form that the reference plugin writes
+                    yield HostPort(rule.option("-p"), int(port), ip, ip_address(target), owner)
 
 
 def collect_masquerade(netfilter: Netfilter, network: str, valid: Valid) -> None:

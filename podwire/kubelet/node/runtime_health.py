@@ -46,6 +46,7 @@ class RuntimeHealth:
         self._reason = asyncio.Event()
         self._connected = False
         self._pause = limits.not_ready[0]
+        self._invalid_network = ""
         self.known = asyncio.Event()
         """The first check is done, or the runtime does not answer."""
 
@@ -101,9 +102,20 @@ class RuntimeHealth:
         before, self._runtime.network_error = self._runtime.network_error, _network_error(response.status)
         if before and not self._runtime.network_error:
             self._wakeups.network_changed()
+        self._record_invalid_network(response.status)
         now = readiness(response.status)
         self._node.set_runtime(now.ready, now.reason, now.message)
         return now.ready
+
+
+    def _record_invalid_network(self, status: pb.RuntimeStatus) -> None:
+        """Records an event for a network configuration that became invalid; a network may work nevertheless."""
+        conditions = (condition for condition in status.conditions if condition.type == methods.NETWORK_VALID)
+        condition = next(conditions, None)
+        invalid = condition.message if condition is not None and not condition.status else ""
+        if invalid and invalid != self._invalid_network:
+            self._node.record("Warning", methods.INVALID_NETWORK, invalid)
+        self._invalid_network = invalid
 
 
 def _network_error(status: pb.RuntimeStatus) -> str:

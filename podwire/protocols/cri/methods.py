@@ -9,6 +9,11 @@ from podwire.protocols.grpc_methods import Method, ServerStream, Unary
 RUNTIME = "runtime.v1.RuntimeService"
 IMAGE = "runtime.v1.ImageService"
 
+NETWORK_VALID = "NetworkConfigurationValid"
+"""A condition of our runtime's status: false while a file with a network configuration cannot be used."""
+INVALID_NETWORK = "InvalidNetworkConfiguration"
+"""Its reason, and that of the Node's event."""
+
 VERSION = Unary(RUNTIME, "Version", pb.VersionRequest, pb.VersionResponse)
 STATUS = Unary(RUNTIME, "Status", pb.StatusRequest, pb.StatusResponse)
 RUNTIME_CONFIG = Unary(RUNTIME, "RuntimeConfig", pb.RuntimeConfigRequest, pb.RuntimeConfigResponse)

@@ -71,6 +71,12 @@ class Conflists:
             self._refresh()
             return "; ".join(filter(None, (self._problem, *(loaded.problem for loaded in self._files.values()))))
 
+    def invalid(self) -> str:
+        """Returns what is wrong with files; empty if all are valid."""
+        with self._lock:
+            self._refresh()
+            return "; ".join(loaded.problem for loaded in self._files.values() if loaded.problem)
+
     def _refresh(self) -> None:
         try:
             names = sorted(os.fsencode(path.name) for path in self.directory.iterdir())

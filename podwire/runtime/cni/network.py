@@ -178,6 +178,10 @@ class CniNetwork:
         asked, error_text = self._status_error or (None, "")
         return f"network {network.name}: {error_text}" if asked == network else ""
 
+    def invalid_configurations(self) -> str:
+        """Which configurations cannot be used, and why; pods may be attached nevertheless."""
+        return self._conflists.invalid()
+
     async def close(self) -> None:
         """Waits for running operations; plugins have deadlines, so this ends."""
         await self._uncancelled.drain(_SHUTDOWN)

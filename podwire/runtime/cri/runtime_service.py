@@ -10,6 +10,7 @@ from functools import partial
 from podwire import __version__
 from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.cri.methods import INVALID_NETWORK, NETWORK_VALID
 from podwire.protocols.grpc_methods import Handler, UnaryHandler
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument
 from podwire.runtime.containers.lifecycle import Containers
@@ -91,11 +92,18 @@ class RuntimeService:
     async def status(self, _request: pb.StatusRequest) -> pb.StatusResponse:
         not_ready = self.network.not_ready_reason()
         network = pb.RuntimeCondition(type="NetworkReady", status=not not_ready)
+        invalid = self.network.invalid_configurations()
         if not_ready:
             network.reason, network.message = "NetworkPluginNotReady", not_ready
+        if invalid and invalid not in not_ready:
+            network.reason = network.reason or INVALID_NETWORK
+            network.message = "; ".join(filter(None, (network.message, invalid)))
         handlers = [pb.RuntimeHandler(name=name, features=self.features) for name in ("", NAME)]
         response = pb.StatusResponse(runtime_handlers=handlers)
         response.status.conditions.extend([pb.RuntimeCondition(type="RuntimeReady", status=True), network])
+        if invalid:
+            configured = pb.RuntimeCondition(type=NETWORK_VALID, status=False, reason=INVALID_NETWORK, message=invalid)
+            response.status.conditions.append(configured)
         if lost := self.sandboxes.lost.message():
             records = pb.RuntimeCondition(type="RecordsIntact", status=False, reason="RecordsLost", message=lost)
             response.status.conditions.append(records)

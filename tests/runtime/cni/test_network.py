@@ -329,6 +329,16 @@ async def test_a_network_of_too_many_plugins_is_refused(node, network):
     assert "plugins: 101 are more than 100" in network.not_ready_reason()
 
 
+async def test_an_invalid_configuration_is_reported_although_pods_can_be_attached(node, network):
+    node.network("one")
+    assert network.invalid_configurations() == ""
+    (node.configs / "99-bad.conflist").write_text('{"name": "x",')
+    assert network.not_ready_reason() == ""
+    assert "99-bad.conflist: no JSON (Expecting property name" in network.invalid_configurations()
+    (node.configs / "99-bad.conflist").unlink()
+    assert network.invalid_configurations() == ""
+
+
 async def test_without_a_network_attach_fails_with_the_reason(node, network, pod):
     (node.configs / "10-bad.conflist").write_text("{")
     assert "no network is configured" in network.not_ready_reason()

@@ -84,6 +84,20 @@ def test_without_a_network_the_node_is_not_ready_and_pods_wait(node, pod, name, 
     node.wait("node/node", "condition=Ready")
 
 
+def test_a_syntax_error_in_a_configuration_is_an_event_of_the_node(node, pod, name):
+    (config,) = node.networks.iterdir()
+    text = config.read_text()
+    config.write_text(text[: len(text) // 2])
+    try:
+        message = node.event_message("node", "InvalidNetworkConfiguration")
+        assert message.startswith(f"{config}: {config.name}: no JSON (")
+        assert message.endswith("(its last valid content is used)")
+        node.make(pod(name))
+        node.wait(f"pod/{name}", "condition=Ready")
+    finally:
+        config.write_text(text)
+
+
 @pytest.fixture
 def plugin(node):
     """Replace the bridge plugin; it is put back at the end."""
