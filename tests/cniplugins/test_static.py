@@ -68,20 +68,20 @@ def test_capability_precedes_args_and_configuration(keys, said, expected):
     ("keys", "env", "code", "told"),
     [
         pytest.param({"ipam": None}, {}, 7, "IPAM config missing 'ipam' key", id="no ipam"),
-        pytest.param({"ipam": {"addresses": [{"address": "10.1.1.1"}]}}, {}, 7, "addresses", id="no prefix"),
-        pytest.param({"ipam": {"addresses": [{"gateway": "10.1.1.1"}]}}, {}, 7, "addresses", id="no address"),
+        pytest.param({"ipam": {"addresses": [{"address": "10.1.1.1"}]}}, {}, 7, "the 'address' field", id="no prefix"),
+        pytest.param({"ipam": {"addresses": [{"gateway": "10.1.1.1"}]}}, {}, 7, "the 'address' field", id="no address"),
         pytest.param({"ipam": {"addresses": "10.1.1.1/24"}}, {}, 6, "ipam.addresses", id="no list"),
         pytest.param({"ipam": {"routes": [{"dst": "x"}]}}, {}, 7, "ipam.routes", id="no route"),
-        pytest.param({"runtimeConfig": {"ips": ["10.1.1.1"]}}, {}, 7, "runtimeConfig.ips", id="capability"),
-        pytest.param({"args": {"cni": {"ips": ["x/24"]}}}, {}, 7, "args.cni.ips", id="args"),
-        pytest.param({}, {"CNI_ARGS": "IP=10.1.1.1"}, 7, "CNI_ARGS: IP", id="CNI_ARGS"),
+        pytest.param({"runtimeConfig": {"ips": ["10.1.1.1"]}}, {}, 7, "the 'ips' field", id="capability"),
+        pytest.param({"args": {"cni": {"ips": ["x/24"]}}}, {}, 7, "the 'ips' field", id="args"),
+        pytest.param({}, {"CNI_ARGS": "IP=10.1.1.1"}, 7, "the 'ip' field", id="CNI_ARGS"),
         pytest.param({}, {"CNI_ARGS": "GATEWAY=x"}, 7, "CNI_ARGS: GATEWAY", id="gateway of CNI_ARGS"),
         pytest.param({}, {"CNI_ARGS": "OTHER=x"}, 4, "OTHER", id="unknown argument"),
         pytest.param(
             {"cniVersion": "0.2.0", "ipam": {"addresses": [{"address": "10.1.1.1/24"}, {"address": "10.1.1.2/24"}]}},
             {},
             7,
-            "one address of each family",
+            "more than 1 address per family",
             id="two in an old version",
         ),
     ],
@@ -111,7 +111,7 @@ def test_check_fails_for_an_address_missing_in_prev_result(host, refused, ips, t
 def test_gc_and_status_have_nothing_to_do(host, refused):
     assert host.call("GC", "", config() | {"cni.dev/valid-attachments": []}, "") is None
     assert host.call("STATUS", "", config(), "") is None
-    with refused(7, "addresses"):
+    with refused(7, "the .address. field"):
         host.call("STATUS", "", config({"address": "10.1.1.1"}), "")
 
 

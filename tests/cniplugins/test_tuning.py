@@ -139,9 +139,9 @@ def test_check_fails_for_a_changed_setting(host, config, refused, change, told):
         host.check("a", wanted, result)
 
 
-def test_check_fails_for_sysctl_missing_link_and_missing_record(host, config, refused):
+def test_check_fails_for_sysctl_and_missing_link(host, config, refused):
     wanted = config(sysctl=SYSCTL)
-    with refused(101, "tuning has no record of a eth0"):
+    with refused(101, "arp_filter is '0', expected '1'"):
         host.check("a", wanted, wanted["prevResult"])
     host.add("a", wanted)
     KernelSysctls(host.namespaces.path("a")).write(FILTER, "0")
@@ -228,7 +228,7 @@ def test_interface_name_with_a_dot_is_one_component():
 
 
 def test_one_sysctl_in_two_spellings_is_an_error():
-    with pytest.raises(CniError, match="twice"):
+    with pytest.raises(CniError, match="duplicated key"):
         parsed(sysctl={"net.core.somaxconn": "1", "net/core/somaxconn": "2"})
 
 

@@ -105,9 +105,9 @@ def test_full_set_takes_nothing_from_the_other(leases, tmp_path):
         ("10.1.0.4", None),
         ("10.1.0.1", "the gateway"),
         ("10.1.0.2", "belongs to b eth0"),
-        ("10.1.0.7", "in no range"),
-        ("10.9.0.4", "in no range"),
-        ("fd00::9", "in no range"),
+        ("10.1.0.7", "failed to allocate all requested IPs"),
+        ("10.9.0.4", "failed to allocate all requested IPs"),
+        ("fd00::9", "failed to allocate all requested IPs"),
     ],
 )
 def test_requested_address_is_leased_or_nothing(leases, wanted, told, tmp_path):

@@ -29,6 +29,8 @@ _HOST_PORTS = tuple(
     for name in ("hostports", "hostip_hostports", "masquerading")
 )
 _GUARDED = Chain("bridge", "nat", "PREROUTING")
+_LONGEST_CHAIN = 250
+"""Characters of the name of an nft chain, to which "-mac" is added."""
 _ATTEMPTS = 3
 """Another program may change the same tables between reading and removing."""
 
@@ -61,7 +63,7 @@ def remove_forwarding(netfilter: Netfilter, addresses: Collection[Address]) -> N
 def remove_spoofing_guard(netfilter: Netfilter, container_id: str, ifname: str) -> None:
     """Removes the chains of `macspoofchk`, which are named by the ids alone."""
     guard, comment = f"cni-br-iface-{container_id}-{ifname}", f"macspoofchk-{container_id}-{ifname}"
-    if netfilter.elements.chains().exists(*_GUARDED[:2], guard):
+    if len(guard) < _LONGEST_CHAIN and netfilter.elements.chains().exists(*_GUARDED[:2], guard):
         jumps = [rule for rule in _rules(netfilter, _GUARDED) if rule.comment == comment]
         chains = [f"bridge nat {name}" for name in (guard, f"{guard}-mac")]
         lines = [f"delete rule {_GUARDED} handle {rule.handle}" for rule in jumps]
@@ -121,7 +123,7 @@ def _parse_host_port(rule: dict[str, Any]) -> HostPort:
         for expression in rule["expr"]
         if (match := expression.get("match")) is not None
     }
-    target = next(expression["dnat"] for expression in rule["expr"] if "dnat" in expression)["addr"]
+    (target,) = [expression["dnat"]["addr"] for expression in rule["expr"] if "dnat" in expression]
     protocol, port = matches["dport"]
     host = matches.get("daddr")
     host_ip = ip_address(host[1]) if host else None

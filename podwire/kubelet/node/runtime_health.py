@@ -107,7 +107,6 @@ class RuntimeHealth:
         self._node.set_runtime(now.ready, now.reason, now.message)
         return now.ready
 
-
     def _record_invalid_network(self, status: pb.RuntimeStatus) -> None:
         """Records an event for a network configuration that became invalid; a network may work nevertheless."""
         conditions = (condition for condition in status.conditions if condition.type == methods.NETWORK_VALID)

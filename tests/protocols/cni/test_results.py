@@ -107,7 +107,8 @@ def results(draw):
     ips = st.lists(st.builds(IP, interfaces, st.one_of(st.none(), addresses), index), max_size=3).map(tuple)
     nets = interfaces.map(lambda each: each.network)
     optional = st.one_of(st.none(), numbers)
-    routes = st.builds(Route, nets, st.one_of(st.none(), addresses), numbers, numbers, numbers, optional, optional)
+    gateways = st.one_of(st.none(), addresses)
+    routes = st.builds(Route, nets, gateways, numbers, numbers, numbers, optional, optional, st.none())
     dns = st.builds(DNS, st.lists(names).map(tuple), names, st.lists(names).map(tuple), st.lists(names).map(tuple))
     return Result(made, draw(ips), draw(st.lists(routes, max_size=3).map(tuple)), draw(dns))
 
