@@ -75,7 +75,7 @@ class KernelTraffic:
         return Bucket(rate, round(ticks * _TICK * rate), limit)
 
     def has_bucket(self, index: int) -> bool:
-        """Whether a link has a token bucket, whoever made it."""
+        """Whether a link has a token bucket, ours or of another program."""
         return any(wire.string(attrs.get(_KIND, b"")) == "tbf" for _, attrs in self._qdiscs(index))
 
     def _qdisc(self, index: int, handle: int) -> dict[int, bytes] | None:

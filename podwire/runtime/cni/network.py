@@ -179,7 +179,7 @@ class CniNetwork:
         return f"network {network.name}: {error_text}" if asked == network else ""
 
     def invalid_configurations(self) -> str:
-        """Which configurations cannot be used, and why; pods may be attached nevertheless."""
+        """Returns the configurations that cannot be used, with reasons; pods may be attached nevertheless."""
         return self._conflists.invalid()
 
     async def close(self) -> None:
