@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -350,16 +350,24 @@ def _checker(options: Options, network: CniNetwork, sandboxes: Sandboxes, clock:
     )
 
 
-def _shims(options: Options) -> ShimClient:
-    runtime = next((found for name in options.oci_runtimes if (found := shutil.which(name))), None)
+def find_oci_runtime(names: Sequence[str] = OCI_RUNTIMES) -> str:
+    """Returns the path of the first OCI runtime that is installed. Raises NoRuntime."""
+    runtime = next((path for name in names if (path := shutil.which(name))), None)
     if runtime is None:
-        raise NoRuntime(
-            f"{' or '.join(options.oci_runtimes)} is needed to run containers, but not on PATH; install one of them"
-        )
-    hybrid = Path("/sys/fs/cgroup/unified/cgroup.controllers").exists()
+        raise NoRuntime(f"{' or '.join(names)} is needed to run containers, but not on PATH; install one of them")
+    return runtime
+
+
+def must_cover_unified(runtime: str) -> bool:
+    """Whether the version 2 tree must be hidden from the OCI runtime: crun refuses hybrids of both versions."""
+    return Path("/sys/fs/cgroup/unified/cgroup.controllers").exists() and Path(runtime).name == "crun"
+
+
+def _shims(options: Options) -> ShimClient:
+    runtime = find_oci_runtime(options.oci_runtimes)
     root = options.run / "podwire" / Path(runtime).name
     make_directory(root, 0o700)
-    cover = hybrid and Path(runtime).name == "crun"
+    cover = must_cover_unified(runtime)
     run = tracing.oci_run(tracing.tap(RUNTIME))
     return ShimClient(
         shim=find_shim(), runtime=runtime, root=root, cover_unified=cover, connect=UnixConnection.connect, run=run

@@ -1,4 +1,4 @@
-"""Images without a registry: archives are imported, verified and unpacked into layers for overlayfs."""
+"""Images: pulled, imported or built, verified and unpacked into layers for overlayfs."""
 
 from podwire.runtime.images.errors import BadImage, ImageError
 from podwire.runtime.images.image import Image, ImageConfig, parse_user

@@ -49,8 +49,10 @@ class _Work:
     stage: Path
     limits: Limits
     budget: Budget
+    verified: bool = False
+    """Its digests were checked: layers that the store has already are not read to verify an archive."""
     pulled: bool = False
-    """From a registry: layers that the store has already are not read to verify an archive."""
+    """From a registry."""
     staged: dict[str, Path] = field(default_factory=dict)
     descriptors: dict[tuple[str, str], Descriptor] = field(default_factory=dict)
 
@@ -74,11 +76,11 @@ def import_archive(store: Store, path: Path, options: Options, limits: Limits, m
             return _import(store, _Work(archive, stage, limits, Budget(limits)), images)
 
 
-def import_pulled(store: Store, archive: Archive, image: ArchiveImage, limits: Limits) -> str:
-    """Imports an image that comes from a registry; only missing layers are read. Returns its id."""
+def import_verified(store: Store, archive: Archive, image: ArchiveImage, limits: Limits, *, pulled: bool) -> str:
+    """Imports an image that was pulled or built; only missing layers are read. Returns its id."""
     with translate_full_disk(), store.directory.stage() as stage:
         (stage / "trash").mkdir()
-        return _import(store, _Work(archive, stage, limits, Budget(limits), pulled=True), [image])[0]
+        return _import(store, _Work(archive, stage, limits, Budget(limits), True, pulled), [image])[0]
 
 
 def _import(store: Store, work: _Work, images: list[ArchiveImage]) -> list[str]:
@@ -108,7 +110,7 @@ def _unpack_missing(store: Store, work: _Work, image: ArchiveImage) -> None:
     for layer, seen in zip(image.layers, _seen(image), strict=True):
         chain = seen[0]
         if chain in work.staged or store.snapshots.has(chain):
-            if not work.pulled and seen not in work.descriptors:
+            if not work.verified and seen not in work.descriptors:
                 work.descriptors[seen] = layers.verify(work.archive, layer)
         else:
             home = work.stage / chain.removeprefix("sha256:")

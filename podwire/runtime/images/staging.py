@@ -13,7 +13,7 @@ import itertools
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from podwire.durable import files
@@ -22,6 +22,8 @@ from podwire.linux import errors
 from podwire.linux.fs.trees import remove_tree
 from podwire.runtime.images.errors import StoreFull
 
+KEPT = "kept-layers"
+"""The file of a stage that names layers which its work needs."""
 DIRECTORIES = ("staging", "blobs/sha256", "records", "references", "snapshots", "containers")
 
 
@@ -75,6 +77,19 @@ class StoreDirectory:
                 held.enter_context(lock_directory(path, wait=None))
             held.callback(self._remove, path)
             yield path
+
+    def keep(self, stage: Path, chains: Sequence[str]) -> None:
+        """Notes which layers the work in a stage needs. Only within `exclusive`."""
+        (stage / KEPT).write_text("\n".join(chains), encoding="ascii")
+
+    def kept(self) -> set[str]:
+        """Returns the layers that work in progress needs. Only within `exclusive`."""
+        layers: set[str] = set()
+        for path in self.staging.glob(f"*/{KEPT}"):
+            with contextlib.suppress(FileNotFoundError):
+                if not _is_abandoned(path.parent):
+                    layers.update(path.read_text(encoding="ascii").split())
+        return layers
 
     def write(self, path: Path, data: bytes) -> None:
         """Writes a file atomically and durably. Only within `exclusive`."""

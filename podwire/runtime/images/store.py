@@ -132,6 +132,13 @@ class Images:
         hiding = next((number for number, path in enumerate(paths) if is_opaque(path)), len(paths))
         return paths[: hiding + 1]
 
+    def documents_of(self, image_id: str) -> tuple[bytes, bytes]:
+        """Returns the manifest and the config of an image as they are. Raises NoSuchImage."""
+        try:
+            return self._records.blob(self._records.get(image_id).manifest), self._records.blob(image_id)
+        except DamagedFile as error:
+            raise NoSuchImage(image_id) from error
+
     def fs_info(self) -> FsInfo:
         used = inodes = 0
         for chain in self._snapshots.chains():
@@ -174,16 +181,35 @@ class Images:
 
     def import_pulled(self, archive: Archive, image: ArchiveImage) -> Image:
         """Imports an image of a registry, whose layers are the files of `archive`. Raises BadImage, StoreFull."""
+        return self._import_verified(archive, image, pulled=True)
+
+    def import_built(self, archive: Archive, image: ArchiveImage) -> Image:
+        """Imports an image that was built here; `archive` has those layers that the store has not."""
+        return self._import_verified(archive, image, pulled=False)
+
+    def _import_verified(self, archive: Archive, image: ArchiveImage, *, pulled: bool) -> Image:
         store = importer.Store(self._directory, self._records, self._snapshots)
         try:
-            image_id = importer.import_pulled(store, archive, image, self.limits)
+            image_id = importer.import_verified(store, archive, image, self.limits, pulled=pulled)
         except Exception:
             self._sweep()
             raise
-        pulled = self._image(image_id, self._names())
-        if pulled is None:
+        imported = self._image(image_id, self._names())
+        if imported is None:
             raise NoSuchImage(image_id)
-        return pulled
+        return imported
+
+    def keep_layers(self, stage: Path, chains: Sequence[str]) -> Sequence[Path]:
+        """Keeps layers for as long as a stage is in use, whatever happens to their images. Returns their directories.
+
+        Raises NoSuchImage when one is gone already.
+        """
+        with self._directory.exclusive():
+            for chain in chains:
+                if not self._snapshots.has(chain):
+                    raise NoSuchImage(chain)
+            self._directory.keep(stage, chains)
+        return [self._snapshots.path(chain) for chain in chains]
 
     def remove(self, reference: str) -> bool:
         """Removes an image with all its names, and layers that no other uses. Returns whether it existed.
@@ -230,11 +256,11 @@ class Images:
 
     # Inside
 
-    def _names(self) -> Mapping[str, Collection[str]]:
-        """Returns the references of each image, by id."""
-        names: dict[str, set[str]] = {}
+    def _names(self) -> Mapping[str, Mapping[str, bool]]:
+        """Returns the references of each image, by id, and whether each came from a registry."""
+        names: dict[str, dict[str, bool]] = {}
         for reference in self._records.names():
-            names.setdefault(reference.id, set()).add(reference.name)
+            names.setdefault(reference.id, {})[reference.name] = reference.pulled
         return names
 
     def _is_in(self, image: Image, repository: str) -> bool:
@@ -261,12 +287,15 @@ class Images:
             raise AmbiguousImage(reference, matching)
         return matching[0] if matching else None
 
-    def _image(self, image_id: str, names: Mapping[str, Collection[str]]) -> Image | None:
+    def _image(self, image_id: str, names: Mapping[str, Mapping[str, bool]]) -> Image | None:
         try:
             record, content = self._content(image_id)
         except DamagedFile:
             return None
-        mine = sorted(names.get(image_id, ()))
+        pulled = names.get(image_id, {})
+        mine = sorted(pulled)
+        # Imported or built: no registry may have it, so nothing removes it for its space.
+        is_ours = any(not pulled[name] for name in mine if "@" not in name)
         return Image(
             id=image_id,
             names=tuple(name for name in mine if "@" not in name),
@@ -274,7 +303,7 @@ class Images:
             size=content.size,
             layers=record.layers,
             config=content.config,
-            pinned=any(name in self._pinned for name in mine),
+            pinned=is_ours or any(name in self._pinned for name in mine),
         )
 
     def _content(self, image_id: str) -> tuple[ImageRecord, _Content]:
@@ -311,7 +340,7 @@ class Images:
 
     def _drop_unneeded(self, stage: Path) -> None:
         """Removes layers and blobs that no image and no container uses. Only within `exclusive`."""
-        layers: set[str] = set()
+        layers: set[str] = self._directory.kept()
         blobs: set[str] = set()
         for image_id in self._records.ids():
             try:
