@@ -16,6 +16,8 @@ from podwire.kubelet.devices.topology import BEST_EFFORT, POLICIES
 from podwire.kubelet.eviction.settings import EvictionSettings
 from podwire.kubelet.eviction.thresholds import DEFAULT as DEFAULT_THRESHOLDS
 from podwire.kubelet.eviction.thresholds import Threshold, parse_grace_periods, parse_thresholds, soft
+from podwire.kubelet.images.credential_providers import BadProviders
+from podwire.kubelet.images.garbage_collection import ImageGcSettings
 from podwire.kubelet.log_rotation import LogSettings
 from podwire.kubelet.node import default_name
 from podwire.objects import quantity
@@ -67,6 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"repeatable (default: {', '.join(map(str, CNI_DIRS))})",
     )
     _configure_node(parser)
+    _configure_images(parser)
     _configure_limits(parser)
     _configure_devices(parser)
     _configure_server(parser)
@@ -100,6 +103,61 @@ def _configure_node(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="resolver configuration of the node (default: %(default)s)",
     )
+
+
+def _configure_images(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("images")
+    group.add_argument(
+        "--image-credential-provider-config",
+        type=Path,
+        metavar="PATH",
+        help="file or directory with a CredentialProviderConfig: programs that have logins of registries",
+    )
+    group.add_argument(
+        "--image-credential-provider-bin-dir", type=Path, metavar="DIR", help="directory of these programs"
+    )
+    for name, percent, what in (("high", 85, "above which unused images are removed"), ("low", 80, "down to which")):
+        group.add_argument(
+            f"--image-gc-{name}-threshold",
+            type=int,
+            default=percent,
+            metavar="PERCENT",
+            help=f"disk usage {what} (default: %(default)s)",
+        )
+    group.add_argument(
+        "--minimum-image-ttl-duration",
+        type=seconds,
+        default=ImageGcSettings().min_age,
+        metavar="SECONDS",
+        help="age below which an unused image stays (default: %(default)s)",
+    )
+    group.add_argument(
+        "--image-maximum-gc-age",
+        type=seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="time after which an unused image is removed whatever the disk usage; 0 for never (default: %(default)s)",
+    )
+    group.add_argument(
+        "--image-gc-period",
+        type=seconds,
+        default=ImageGcSettings().period,
+        metavar="SECONDS",
+        help="time between two looks at the disk of images (default: %(default)s)",
+    )
+
+
+def _image_gc(arguments: argparse.Namespace) -> ImageGcSettings:
+    try:
+        return ImageGcSettings(
+            high=arguments.image_gc_high_threshold,
+            low=arguments.image_gc_low_threshold,
+            min_age=arguments.minimum_image_ttl_duration,
+            max_age=arguments.image_maximum_gc_age,
+            period=arguments.image_gc_period,
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def _configure_limits(parser: argparse.ArgumentParser) -> None:
@@ -208,6 +266,13 @@ def _configure_server(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _credential_providers(arguments: argparse.Namespace) -> tuple[Path, Path] | None:
+    config, directory = arguments.image_credential_provider_config, arguments.image_credential_provider_bin_dir
+    if (config is None) != (directory is None):
+        raise UserError("--image-credential-provider-config and --image-credential-provider-bin-dir need each other")
+    return None if config is None else (config, directory)
+
+
 def run(arguments: argparse.Namespace) -> int:
     options = Options(
         kubeconfig=arguments.kubeconfig,
@@ -238,6 +303,8 @@ def run(arguments: argparse.Namespace) -> int:
             grace=arguments.device_plugin_grace,
             topology=arguments.topology_manager_policy,
         ),
+        credential_providers=_credential_providers(arguments),
+        image_gc=_image_gc(arguments),
     )
     try:
         socket_of(options.runtime_endpoint)
@@ -245,7 +312,7 @@ def run(arguments: argparse.Namespace) -> int:
             credentials.load(options.kubeconfig)
         )  # bad credentials are reported before anything runs
         return run_until_stopped(_work(options), arguments)
-    except (OSError, BadKubeconfig, BadEndpoint, RunsAlready, CannotListen, NewerFormat) as error:
+    except (OSError, BadKubeconfig, BadEndpoint, RunsAlready, CannotListen, NewerFormat, BadProviders) as error:
         raise UserError(str(error)) from error
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,19 +12,23 @@ from podwire.cluster import tracing
 from podwire.cluster.kubelet_plugins import PluginSockets
 from podwire.cluster.kubelet_server import Serving, serving
 from podwire.durable.locks import FileLock, LockHeld, lock_file
+from podwire.interfaces import Clock
 from podwire.kubelet import Dependencies, Kubelet, KubeletPaths, KubeletSettings
 from podwire.kubelet.claims import ClaimSettings
 from podwire.kubelet.config.dns import DnsSettings, node_dns
 from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.eviction.settings import EvictionSettings
 from podwire.kubelet.eviction.thresholds import DEFAULT, Threshold
+from podwire.kubelet.images.credential_providers import CredentialProviders, load_providers
+from podwire.kubelet.images.garbage_collection import ImageGcSettings
+from podwire.kubelet.images.node_credentials import NodeCredentials, docker_files
 from podwire.kubelet.log_rotation import LogSettings
 from podwire.kubelet.node import NodeSettings
 from podwire.kubelet.server import KubeletMetrics
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs import inotify
 from podwire.linux.fs.mounts import KernelMounts
-from podwire.linux.fs.trust import make_directory
+from podwire.linux.fs.trust import check_directory, check_files, make_directory
 from podwire.linux.machine import KernelMachine
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.client_side import Client
@@ -76,9 +81,12 @@ class Options:
     client_ca: Path | None = None
     eviction_hard: tuple[Threshold, ...] = DEFAULT
     eviction: EvictionSettings = field(default_factory=EvictionSettings)
+    image_gc: ImageGcSettings = field(default_factory=ImageGcSettings)
     logs: LogSettings = field(default_factory=LogSettings)
     devices: DeviceSettings = field(default_factory=DeviceSettings)
     claims: ClaimSettings = field(default_factory=ClaimSettings)
+    credential_providers: tuple[Path, Path] | None = None
+    """The configuration of credential providers, and the directory of their programs."""
 
 
 def socket_of(endpoint: str) -> Path:
@@ -105,10 +113,12 @@ async def run(options: Options) -> None:
         cri = await stack.enter_async_context(grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=RUNTIME))
         api = Client(http)
         meter = KubeletMetrics()
+        clock = SystemClock()
         outside = Dependencies(
             api=api,
             cri=cri,
-            clock=SystemClock(),
+            clock=clock,
+            node_credentials=_node_credentials(options, clock),
             mounts=KernelMounts(),
             machine=KernelMachine(),
             sockets=ProbeSockets(),
@@ -122,6 +132,7 @@ async def run(options: Options) -> None:
             paths=KubeletPaths(root=options.root_dir, logs=options.pod_logs_dir),
             dns=await _dns(options),
             eviction=options.eviction,
+            image_gc=options.image_gc,
             logs=options.logs,
             devices=options.devices,
             claims=options.claims,
@@ -131,6 +142,17 @@ async def run(options: Options) -> None:
         await stack.enter_async_context(serving(how, kubelet.pod_workers, cri, api, meter))
         _log.info("kubelet is running", extra={"node": options.node_name, "api": access.server, "runtime": str(socket)})
         await kubelet.run()
+
+
+def _node_credentials(options: Options, clock: Clock) -> NodeCredentials:
+    """Raises BadProviders, OSError."""
+    files = docker_files(options.root_dir, Path(os.environ.get("HOME") or "/root"))
+    if options.credential_providers is None:
+        return NodeCredentials(files)
+    config, directory = options.credential_providers
+    check_directory(directory)
+    check_files(directory)
+    return NodeCredentials(files, CredentialProviders(load_providers(config, directory), directory, clock))
 
 
 def _serving(options: Options, access: Access) -> Serving:

@@ -17,6 +17,9 @@ from podwire.kubelet.devices.recovery import restore
 from podwire.kubelet.events import ContainerEvents
 from podwire.kubelet.eviction.manager import EvictionManager
 from podwire.kubelet.eviction.settings import EvictionSettings
+from podwire.kubelet.images.garbage_collection import ImageGarbageCollector, ImageGcSettings
+from podwire.kubelet.images.node_credentials import NodeCredentials
+from podwire.kubelet.images.pulled_images import PulledImages
 from podwire.kubelet.images.puller import ImagePuller
 from podwire.kubelet.log_rotation import LogRotation, LogSettings
 from podwire.kubelet.node import Machine, NodeAgent, NodeLimits, NodeSettings
@@ -73,6 +76,8 @@ class Dependencies:
     network_files: Callable[[], AsyncIterator[None]]
     """Yields whenever CNI configurations or plugins have changed."""
     plugins: PluginSockets
+    node_credentials: NodeCredentials = field(default_factory=NodeCredentials)
+    """Logins of registries that the node has for all pods."""
     record_damaged: Callable[[], None] = lambda: None
     """Called once for each record that is found damaged."""
 
@@ -85,6 +90,7 @@ class KubeletSettings:
     devices: DeviceSettings = field(default_factory=DeviceSettings)
     claims: ClaimSettings = field(default_factory=ClaimSettings)
     eviction: EvictionSettings = field(default_factory=EvictionSettings)
+    image_gc: ImageGcSettings = field(default_factory=ImageGcSettings)
     logs: LogSettings = field(default_factory=LogSettings)
     pod_limits: PodLimits = field(default_factory=PodLimits)
     status_limits: StatusLimits = field(default_factory=StatusLimits)
@@ -132,14 +138,18 @@ class Kubelet:
         self._events = ContainerEvents(recorder)
         self._probes = Probes(self._prober, clock, wakeups.probe_changed, self._events.record)
         self._statuses = StatusManager(api, settings.status_limits)
+        self._pulled_images = PulledImages(root / "image_manager", damaged.report)
         self._user_ids = UserIds(root / "pods", self._cache.first_id, damaged.report)
         self._apparmor = outside.machine.apparmor()
         self.pod_workers = PodWorkers(
             self._pod_dependencies(), wakeups, self.node, self._devices, self._claims, self._host
         )  # fmt: skip
+        self._image_gc = ImageGarbageCollector(
+            cri, clock, outside.machine, self.node.record, self._pulled_images, settings.image_gc
+        )
         self._eviction = EvictionManager(
             cri, clock, outside.machine, recorder, self.node, settings.node, settings.paths,
-            self.pod_workers.evictable, settings.eviction,
+            self.pod_workers.evictable, settings.eviction, self._image_gc,
         )  # fmt: skip
         self._services_synced = asyncio.Event()
         self._pods_synced = asyncio.Event()
@@ -155,7 +165,9 @@ class Kubelet:
             first_id=self._first_id,
             pids=self._pids,
         )
-        images = ImagePuller(cri, clock, events.record)
+        images = ImagePuller(
+            cri, clock, events.record, node_credentials=self._outside.node_credentials, pulled=self._pulled_images
+        )
         calls, queue = self._creating_calls, SandboxQueue(self._wakeups.sandbox_freed)
         sandboxes = SandboxStarter(api, calls, recorder, node, self._devices, self._claims, limits)
         return PodDependencies(
@@ -207,6 +219,7 @@ class Kubelet:
         self._damaged.start()
         await asyncio.to_thread(self._devices.load)
         await asyncio.to_thread(self._claims.load)
+        await asyncio.to_thread(self._pulled_images.load)
         parts = {
             "events": self._recorder.run(),
             "status manager": self._statuses.run(),
@@ -218,6 +231,7 @@ class Kubelet:
             "runtime health": self._health.run(),
             "log rotation": self._log_rotation.run(),
             "eviction manager": self._run_eviction(),
+            "image garbage collection": self._run_image_gc(),
             "network checks": self._network_checks.run(),
             "device manager": self._devices.run(),
             "device recovery": restore(self._devices, self._outside.cri, self._settings.runtime_limits),
@@ -247,6 +261,10 @@ class Kubelet:
         """Starts when all pods are known: a node under pressure must not evict the first one that it sees."""
         await self._pods_synced.wait()
         await self._eviction.run()
+
+    async def _run_image_gc(self) -> None:
+        await self._pods_synced.wait()
+        await self._image_gc.run()
 
     async def _run_plugin_manager(self) -> None:
         await self._devices.loaded.wait()

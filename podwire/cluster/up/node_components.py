@@ -14,6 +14,7 @@ from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
 from podwire.durable.records import NewerFormat
 from podwire.kubelet.eviction.thresholds import parse_thresholds
+from podwire.kubelet.images.garbage_collection import ImageGcSettings
 from podwire.linux.proc.namespaces import open_namespace
 from podwire.nri.errors import NriError
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
@@ -28,6 +29,7 @@ _THRESHOLDS = parse_thresholds(
     "memory.available<100Mi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,imagefs.inodesFree<5%"
 )
 """Lower than a kubelet's own: the disk of `up` is a workstation's, often nearly full, and not a node's alone."""
+_IMAGE_GC = ImageGcSettings(high=95, low=90)
 
 
 def below_the_kubelet(prepared: Prepared, node: Node) -> list[Component]:
@@ -166,6 +168,7 @@ def _kubelet(node: Node, endpoint: str) -> Component:
         tls_certificate=inside.state / "kubelet/serving.crt",
         tls_key=inside.state / "kubelet/serving.key",
         eviction_hard=_THRESHOLDS,
+        image_gc=_IMAGE_GC,
     )
 
     async def work(ready: Ready) -> None:

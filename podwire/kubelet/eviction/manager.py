@@ -4,13 +4,15 @@
    the kernel reports that tasks wait for memory.
 2. Report the conditions of pressure; admission and the scheduler keep new pods away.
 3. Evict every pod that exceeds a limit of local storage.
-4. If a threshold is passed, evict the first pod of the ranking, and look again when it is removed.
+4. If a threshold is passed: for the disk of images, unused images are removed; if that is not enough, and for all other
+   resources, evict the first pod of the ranking, and look again when it is removed.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from podwire.interfaces import Clock
@@ -19,6 +21,7 @@ from podwire.kubelet.eviction import ranking, storage_limits
 from podwire.kubelet.eviction.meter import PodMeter
 from podwire.kubelet.eviction.settings import EvictionSettings
 from podwire.kubelet.eviction.thresholds import (
+    DISK,
     SIGNALS,
     Observation,
     Threshold,
@@ -27,6 +30,7 @@ from podwire.kubelet.eviction.thresholds import (
     pressed_conditions,
 )
 from podwire.kubelet.eviction.usage import PodUsage
+from podwire.kubelet.images.garbage_collection import ImageGarbageCollector, ImageGcFailed
 from podwire.kubelet.node.agent import NodeAgent
 from podwire.kubelet.node.settings import Machine, NodeSettings
 from podwire.kubelet.paths import KubeletPaths
@@ -79,7 +83,9 @@ class EvictionManager:
         paths: KubeletPaths,
         pods: Callable[[], Iterable[EvictablePod]],
         settings: EvictionSettings,
+        images: ImageGarbageCollector,
     ) -> None:
+        self._images = images
         self._cri = cri
         self._clock = clock
         self._machine = machine
@@ -159,7 +165,27 @@ class EvictionManager:
         resource = SIGNALS[passed[0].signal].resource
         log.warning("node is short of a resource", extra={"signal": passed[0].signal, "resource": resource})
         self._node.record(WARNING, "EvictionThresholdMet", f"Attempting to reclaim {resource}")
+        if await self._reclaim_images(passed[0]):
+            log.info("node needs no eviction after removal of images", extra={"signal": passed[0].signal})
+            return []
         return await self._evict_one(active, resource, passed, observed)
+
+    async def _reclaim_images(self, threshold: Threshold) -> bool:
+        """Removes unused images if they are on the disk that is full. Returns whether no threshold is passed then."""
+        if SIGNALS[threshold.signal].condition != DISK:
+            return False
+        if threshold.signal.startswith("nodefs") and not await asyncio.to_thread(self._share_disk):
+            return False
+        try:
+            await self._images.remove_unused()
+        except (ImageGcFailed, RpcError) as error:
+            log.warning("cannot reclaim disk from images", extra={"error": str(error)})
+        return not met((*self._node_settings.thresholds, *self._settings.soft), await self._observe())
+
+    def _share_disk(self) -> bool:
+        """Whether images and pods' files are on one file system."""
+        directory = self._image_directory
+        return bool(directory) and Path(directory).stat().st_dev == Path(self._node_settings.directory).stat().st_dev
 
     async def _observe(self) -> Mapping[str, Observation]:
         if not self._image_directory:

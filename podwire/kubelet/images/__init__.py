@@ -1,1 +1,1 @@
-"""Images of containers: names, credentials and pulls with back-off."""
+"""Images of containers: names, credentials, pulls with back-off, garbage collection."""

@@ -1,13 +1,16 @@
 """Ensures that the image of a container is on the node: asks the runtime, and has it pull the image if necessary."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from podwire.interfaces import Clock
 from podwire.kubelet.config.fields import quoted
-from podwire.kubelet.images.credentials import BadSecret, credentials
+from podwire.kubelet.images.credentials import BadSecret, Credential, credentials
 from podwire.kubelet.images.names import BadImageName, default_policy, image_name, with_tag
+from podwire.kubelet.images.node_credentials import NodeCredentials
+from podwire.kubelet.images.pulled_images import PulledImages
 from podwire.kubelet.ports import Cri
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
@@ -16,11 +19,16 @@ from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import NotFound, RpcError
 from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
 from podwire.protocols.k8sapi.watch import Object
+from podwire.tasks.uncancelled import thread_to_completion
 
 RecordEvent = Callable[[Pod, Container, str, str, str], None]
 """Records an event about a container: type, reason, message."""
 
 PULL_FAILED, BACK_OFF, NEVER = "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"
+_CRI_ERRORS = {
+    "RegistryUnavailable": "the registry is unavailable",
+    "SignatureValidationFailed": "the signature validation failed",
+}
 BAD_NAME, INSPECT_FAILED = "InvalidImageName", "ImageInspectError"
 
 
@@ -51,8 +59,8 @@ class ImageError(Exception):
         self.retry_at = retry_at
 
 
-_Outcome = tuple[pb.Image, float] | RpcError
-"""Result of a pull: the image and the seconds it took, or an error."""
+_Outcome = tuple[pb.Image, float, int] | RpcError
+"""Result of a pull: the image, the seconds it took and which login was accepted, or an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +88,20 @@ class _SharedPull:
 
 
 class ImagePuller:
-    def __init__(self, cri: Cri, clock: Clock, record: RecordEvent, limits: ImageLimits | None = None) -> None:
+    def __init__(
+        self,
+        cri: Cri,
+        clock: Clock,
+        record: RecordEvent,
+        limits: ImageLimits | None = None,
+        *,
+        node_credentials: NodeCredentials | None = None,
+        pulled: PulledImages | None = None,
+    ) -> None:
+        """Without `pulled`, a present image is for every pod, whoever pulled it."""
         self._limits = limits or ImageLimits()
+        self._pulled = pulled
+        self._node_credentials = node_credentials or NodeCredentials()
         self._cri = cri
         self._clock = clock
         self._record = record
@@ -107,9 +127,11 @@ class ImagePuller:
             self._record(pod, container, WARNING, "InspectFailed", message)
             raise ImageError(BAD_NAME, message) from error
         present = None if policy == "Always" else await self._find(pod, container, asked)
-        if present is not None:
-            shown = quoted(container.image)
-            self._record(pod, container, NORMAL, "Pulled", f"Container image {shown} already present on machine")
+        if present is not None and self._may_use(asked, container, present, pull_secrets):
+            message = f"Container image {quoted(container.image)} already present on machine"
+            if self._pulled is not None:
+                message += " and can be accessed by the pod"
+            self._record(pod, container, NORMAL, "Pulled", message)
             return present
         if policy == "Never":
             message = f"Container image {quoted(container.image)} is not present with pull policy of Never"
@@ -117,6 +139,16 @@ class ImagePuller:
             raise ImageError(NEVER, message, self._clock.monotonic() + self._limits.look)
         self._wait_if_failed(pod, container, look=policy != "Always")
         return await self._pull(pod, container, asked, pull_secrets)
+
+    def _may_use(self, asked: str, container: Container, present: pb.Image, pull_secrets: Sequence[Object]) -> bool:
+        if self._pulled is None:
+            return True
+        repository = image_name(container.image).repository
+        try:
+            secrets = [each.secret for each in credentials(repository, pull_secrets) if each.secret is not None]
+        except BadSecret:
+            secrets = []
+        return self._pulled.may_use(asked, repository, present.id, secrets)
 
     async def _find(self, pod: Pod, container: Container, asked: str) -> pb.Image | None:
         try:
@@ -139,18 +171,21 @@ class ImagePuller:
         message = f"Back-off pulling image {quoted(container.image)}"
         self._record(pod, container, NORMAL, "BackOff", message)
         retry_at = min(failure.until, now + self._limits.look) if look else failure.until
-        raise ImageError(BACK_OFF, f"{message}: {PULL_FAILED}: {failure.message}", retry_at)
+        raise ImageError(BACK_OFF, f"{message}: {failure.message}", retry_at)
 
     async def _pull(self, pod: Pod, container: Container, asked: str, secrets: Sequence[Object]) -> pb.Image:
         shown = quoted(container.image)
         self._record(pod, container, NORMAL, "Pulling", f"Pulling image {shown}")
         started = self._clock.monotonic()
         try:
-            logins = credentials(image_name(container.image).repository, secrets)
-            image, took = await self._pull_together(pod, asked, logins)
-        except (RpcError, BadSecret) as error:
+            repository = image_name(container.image).repository
+            of_node = [Credential(auth) for auth in await self._node_credentials(repository)]
+            logins = [*credentials(repository, secrets), *of_node]
+            image, took = await self._pull_and_note(pod, asked, repository, logins)
+        except (RpcError, BadSecret, OSError) as error:
             self._record(pod, container, WARNING, "Failed", f"Failed to pull image {shown}: {error}")
-            raise ImageError(PULL_FAILED, str(error), self._failed(pod, container, str(error))) from error
+            reason, message = _explained(container.image, str(error))
+            raise ImageError(reason, message, self._failed(pod, container, f"{reason}: {message}")) from error
         self._failures.pop((pod.uid, container.image), None)
         waited = _duration(self._clock.monotonic() - started)
         self._record(
@@ -160,8 +195,27 @@ class ImagePuller:
         )  # fmt: skip
         return image
 
-    async def _pull_together(self, pod: Pod, asked: str, logins: Sequence[pb.AuthConfig]) -> tuple[pb.Image, float]:
-        """The image, and the seconds that pulling it took. Raises RpcError.
+    async def _pull_and_note(
+        self, pod: Pod, asked: str, repository: str, logins: Sequence[Credential]
+    ) -> tuple[pb.Image, float]:
+        """Pulls an image, and records with which login. Returns it and the seconds. Raises RpcError, OSError."""
+        auths = [login.auth for login in logins]
+        if self._pulled is None:
+            return (await self._pull_together(pod, asked, auths))[:2]
+        await thread_to_completion(self._pulled.begin, asked)
+        end = functools.partial(self._pulled.failed, asked)
+        try:
+            image, took, accepted = await self._pull_together(pod, asked, auths)
+            secret = logins[accepted].secret if logins else None
+            end = functools.partial(self._pulled.succeeded, asked, repository, image.id, secret)
+        finally:
+            await thread_to_completion(end)
+        return image, took
+
+    async def _pull_together(
+        self, pod: Pod, asked: str, logins: Sequence[pb.AuthConfig]
+    ) -> tuple[pb.Image, float, int]:
+        """The image, the seconds that pulling it took, and which login was accepted. Raises RpcError.
 
         Shared only between requests with the same credentials: a pod must not get an image that it could not pull.
         """
@@ -187,7 +241,7 @@ class ImagePuller:
         """Tries each login; without any, an anonymous pull."""
         started, refusals = self._clock.monotonic(), []
         spec = pb.ImageSpec(image=asked, annotations=pod.metadata.annotations)
-        for login in logins or (None,):
+        for number, login in enumerate(logins or (None,)):
             request = pb.PullImageRequest(image=spec, auth=login)
             try:
                 answer = await self._cri.call(methods.PULL_IMAGE, request, timeout=None)
@@ -197,7 +251,7 @@ class ImagePuller:
                 continue
             if image is None:
                 return NotFound(f"the image {quoted(asked)} was pulled, and is gone again")
-            return image, self._clock.monotonic() - started
+            return image, self._clock.monotonic() - started, number
         return refusals[0] if len(refusals) == 1 else type(refusals[0])(f"[{', '.join(map(str, refusals))}]")
 
     def _failed(self, pod: Pod, container: Container, message: str) -> float:
@@ -209,6 +263,14 @@ class ImagePuller:
         pause = first if before is None else min(2 * before.pause, longest)
         self._failures[key] = _Failure(message, now, pause)
         return now + self._limits.tell
+
+
+def _explained(image: str, error: str) -> tuple[str, str]:
+    """Returns the reason and the message of a failed pull; two of CRI's errors have a reason of their own."""
+    for name, cause in _CRI_ERRORS.items():
+        if error.startswith(name):
+            return name, f"image pull failed for {image} because {cause}{error.removeprefix(name)}"
+    return PULL_FAILED, error
 
 
 def _duration(seconds: float) -> str:

@@ -4,7 +4,7 @@ import base64
 import binascii
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from podwire.protocols.distribution.hosts import HUB
 from podwire.protocols.distribution.tokens import Login
 
+T = TypeVar("T")
 HUB_ALIAS = "index.docker.io"
 """The name of the default registry in old files."""
 
@@ -35,11 +36,21 @@ def matching(repository: str, logins: Iterable[tuple[str, Mapping[str, Any]]]) -
 
     Raises BadConfig for a login that fits and cannot be read.
     """
+    return [read_login(login) for login in fitting(repository, logins)]
+
+
+def fitting(repository: str, logins: Iterable[tuple[str, T]]) -> Sequence[T]:
+    """Returns those of anything by registry that are for a repository, in the same order."""
     scoped = [(_scope(key), login) for key, login in logins]
-    fitting = [pair for pair in scoped if _matches(pair[0], repository)]
-    if not fitting and repository.partition("/")[0] == HUB:
-        fitting = [pair for pair in scoped if pair[0] == HUB_ALIAS]
-    return [_login(login) for _, login in sorted(fitting, key=lambda pair: pair[0], reverse=True)]
+    found = [pair for pair in scoped if _matches(pair[0], repository)]
+    if not found and repository.partition("/")[0] == HUB:
+        found = [pair for pair in scoped if pair[0] == HUB_ALIAS]
+    return [login for _, login in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+
+def matches(pattern: str, repository: str) -> bool:
+    """Whether a pattern such as *.registry.example:5000/team is for a repository."""
+    return _matches(_scope(pattern), repository)
 
 
 def _logins(data: bytes, key: str) -> Mapping[str, Mapping[str, Any]]:
@@ -71,7 +82,8 @@ def _matches(scope: str, repository: str) -> bool:
     )
 
 
-def _login(login: Mapping[str, Any]) -> Login:
+def read_login(login: Mapping[str, Any]) -> Login:
+    """Raises BadConfig."""
     identity, registry = str(login.get("identitytoken", "")), str(login.get("registrytoken", ""))
     if not login.get("auth"):
         return Login(str(login.get("username", "")), str(login.get("password", "")), identity, registry)

@@ -38,13 +38,14 @@ def secret(logins, *, old=False):
 )  # fmt: skip
 def test_logins_that_fit(repository, places, expected):
     fitting = credentials(repository, [secret({place: {"username": place, "password": "p"} for place in places})])
-    assert [each.username for each in fitting] == expected
+    assert [each.auth.username for each in fitting] == expected
 
 
 def test_a_login_is_a_name_and_a_password_or_both_in_one():
     [one] = credentials("r.test/app", [secret({"r.test": {"username": "bob", "password": "p:q"}})])
     [other] = credentials("r.test/app", [secret({"r.test": {"auth": encoded(b"bob:p:q")}}, old=True)])
-    assert (one.username, one.password) == (other.username, other.password) == ("bob", "p:q")
+    assert (one.auth.username, one.auth.password) == (other.auth.username, other.auth.password) == ("bob", "p:q")
+    assert one.secret.is_like(other.secret)
 
 
 def test_secrets_of_other_kinds_have_no_logins():
