@@ -6,6 +6,7 @@ Proxies and passwords from the environment are ignored. Importing this module lo
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 
 import aiohttp
 from yarl import URL
@@ -18,6 +19,7 @@ from podwire.transports.http_client import keepalive_socket
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 60.0
 """Without a byte for this long, a connection counts as cut."""
+_CLIENT_ALERTS = ("ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE_REQUIRED", "ALERT_UNKNOWN_CA")
 PIECE = 1 << 20
 """Bytes that are read ahead of a slow disk."""
 
@@ -38,7 +40,8 @@ class RegistryHttp:
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
-        self._contexts: dict[Tls, ssl.SSLContext] = {}
+        self._contexts: dict[Tls, tuple[tuple[int, ...], ssl.SSLContext]] = {}
+        """With the times of their files: a certificate that was replaced counts for the next request."""
 
     async def request(
         self, method: str, url: str, *, headers: Sequence[tuple[str, str]] = (), body: bytes = b"", tls: Tls
@@ -64,20 +67,23 @@ class RegistryHttp:
 
     def _context(self, tls: Tls) -> ssl.SSLContext:
         """Raises Unreachable for a certificate that cannot be read."""
-        if tls not in self._contexts:
+        files = [*tls.ca, *(file for pair in tls.client for file in pair)]
+        try:
+            times = tuple(Path(file).stat().st_mtime_ns for file in files)
+            if tls in self._contexts and self._contexts[tls][0] == times:
+                return self._contexts[tls][1]
             context = ssl.create_default_context()
             if not tls.verify:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
-            try:
-                for path in tls.ca:
-                    context.load_verify_locations(path)
-                for certificate, key in tls.client:
-                    context.load_cert_chain(certificate, key)
-            except (OSError, ssl.SSLError) as error:
-                raise Unreachable(f"cannot use the certificates {[*tls.ca, *tls.client]}: {error}") from error
-            self._contexts[tls] = context
-        return self._contexts[tls]
+            for path in tls.ca:
+                context.load_verify_locations(path)
+            for certificate, key in tls.client:
+                context.load_cert_chain(certificate, key, password="")  # else a locked key asks at the terminal
+        except (OSError, ssl.SSLError) as error:
+            raise Unreachable(f"cannot use the certificates {', '.join(dict.fromkeys(files))}: {error}") from error
+        self._contexts[tls] = times, context
+        return context
 
 
 class _Response:
@@ -110,4 +116,6 @@ def _words(error: Exception) -> str:
     """Returns aiohttp's words without its own objects in them."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect: {error.os_error.strerror or error.os_error}"
+    if any(alert in str(error) for alert in _CLIENT_ALERTS):
+        return f"the host wants a client certificate, or refused ours (`client` in hosts.toml): {error}"
     return str(error) or type(error).__name__
