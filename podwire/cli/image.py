@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from podwire.cli import image_build
 from podwire.cli.main import UserError
+from podwire.cluster.image_load import ENGINES, Engines
 from podwire.cluster.registries import DIRECTORY, hosts_finder, registry_client
 from podwire.linux.fs.trust import check_directory
 from podwire.protocols.distribution import docker_config
@@ -42,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     removing = verbs.add_parser("remove", help="Remove images with all their names")
     removing.add_argument("image", nargs="+", help="name or id")
     building = verbs.add_parser("build-root", help="Build an image from this host's static busybox")
-    building.add_argument("--name", default=ROOT_REFERENCE)
+    building.add_argument("--name", default="", help=f"name of the image (default: {ROOT_REFERENCE})")
     building.add_argument("--busybox", type=Path, default=BUSYBOX, metavar="FILE")
     building.add_argument(
         "--command",
@@ -57,9 +59,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a file of this host, and its path in the image; repeatable",
     )  # fmt: skip
     building.add_argument(
+        "--network", action="store_true",
+        help="build podwire.local/network instead: with ip, tcpdump, curl, dig and ping of Debian's packages",
+    )  # fmt: skip
+    building.add_argument(
+        "--packages", type=Path, metavar="DIR", help="with --network: take *.deb from here, and download nothing"
+    )
+    building.add_argument(
         "--archive", type=Path, metavar="FILE", help="write an archive for any runtime, instead of storing the image"
     )
-    for verb in (listing, taking, pulling, removing, building):
+    loading = verbs.add_parser("load", help="Import images from a local Docker, podman or containerd")
+    loading.add_argument("image", nargs="+", help="name, as the other engine has it")
+    loading.add_argument(
+        "--from", dest="engines", action="append", choices=ENGINES, default=None,
+        help="ask only this engine; repeatable (default: all that are installed)",
+    )  # fmt: skip
+    from_file = verbs.add_parser("build", help="Build an image from a Containerfile or Dockerfile")
+    image_build.configure(from_file)
+    for verb in (listing, taking, pulling, removing, building, loading, from_file):
         verb.add_argument(
             "--prefix",
             type=Path,
@@ -67,7 +84,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
             metavar="DIR",
             help=f"directory of the cluster; images are in DIR/{STORE} (default: /)",
         )
-        verb.add_argument("-o", "--output", choices=("text", "json"), default="text")
+        short = () if verb is from_file else ("-o",)  # there it is the archive, as for other builders
+        verb.add_argument(*short, "--output", choices=("text", "json"), default="text")
 
 
 def _added(text: str) -> tuple[Path, str]:
@@ -85,7 +103,15 @@ def _contents(arguments: argparse.Namespace) -> dict[str, bytes]:
 def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.verb == "build-root" and arguments.archive is not None:
-            archive_root(arguments.archive, arguments.name, arguments.busybox, arguments.words, _contents(arguments))
+            if arguments.network:
+                raise UserError("--network and --archive do not go together")
+            archive_root(
+                arguments.archive,
+                arguments.name or ROOT_REFERENCE,
+                arguments.busybox,
+                arguments.words,
+                _contents(arguments),
+            )
             return 0
         images = Images(Path(check_directory(arguments.prefix / STORE)))
         try:
@@ -115,6 +141,18 @@ def _import(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
         with archive.open("xb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file, COPY_BYTES)
         return images.import_archive(archive, name=arguments.name, must_have_name=True)
+
+
+def _load(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
+    """Loads one image after the other; the archive of each is a temporary file of the store."""
+    loaded: list[Image] = []
+    engines = Engines(arguments.engines or ENGINES)
+    for name in arguments.image:
+        with images.stage() as stage:
+            engine = engines.export(name, stage / "archive")
+            print(f"{name}: found in {engine}", file=sys.stderr, flush=True)
+            loaded += images.import_archive(stage / "archive", name=str(references.parse(name)))
+    return loaded
 
 
 def _pull(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
@@ -181,10 +219,30 @@ def _remove(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
 
 
 def _build_root(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
-    return [build_root(images, arguments.name, arguments.busybox, arguments.words, _contents(arguments))]
+    if arguments.packages is not None and not arguments.network:
+        raise UserError("--packages is for --network")
+    if arguments.network:
+        from podwire.cluster import network_image  # noqa: PLC0415 - slow to load
+
+        def report(line: str) -> None:
+            print(line, file=sys.stderr, flush=True)
+
+        name = arguments.name or network_image.NETWORK_REFERENCE
+        return [network_image.build_network_image(images, report, reference=name, packages=arguments.packages)]
+    return [
+        build_root(images, arguments.name or ROOT_REFERENCE, arguments.busybox, arguments.words, _contents(arguments))
+    ]
 
 
-_VERBS = {"list": _list, "import": _import, "pull": _pull, "remove": _remove, "build-root": _build_root}
+_VERBS = {
+    "list": _list,
+    "import": _import,
+    "pull": _pull,
+    "remove": _remove,
+    "build-root": _build_root,
+    "build": image_build.build,
+    "load": _load,
+}
 
 
 def _as_json(image: Image) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class ImagePuller:
         node_credentials: NodeCredentials | None = None,
         pulled: PulledImages | None = None,
     ) -> None:
-        """Without `pulled`, a present image is for every pod, whoever pulled it."""
+        """Without `pulled`, a present image is for every pod."""
         self._limits = limits or ImageLimits()
         self._pulled = pulled
         self._node_credentials = node_credentials or NodeCredentials()

@@ -194,10 +194,14 @@ def test_a_root_that_hides_all_below_is_the_last_of_the_layers(images, kit, tmp_
     assert merged(images.rootfs_layers(image), "ls") == "new\ntop\n"
 
 
-def test_pinned_images_are_marked(tmp_path, take):
+def test_images_that_no_registry_has_and_named_ones_are_pinned(tmp_path, take):
     images = Images(tmp_path / "other", pinned=["one:latest"])
-    assert take("one", "a", into=images).pinned
-    assert not take("two", "b", into=images).pinned
+    for name, layer in (("one", "a"), ("two", "b")):
+        imported = take(name, layer, into=images)
+        assert imported.pinned
+        images._records.name(f"docker.io/library/{name}:latest", imported.id, pulled=True)  # as a pull names it
+    assert images.status("one").pinned
+    assert not images.status("two").pinned
     images.close()
 
 

@@ -12,7 +12,7 @@ from podwire.runtime.images import build
 from tests.eventually import eventually
 from tests.stories.runtime.support import PODWIRE
 
-pytestmark = pytest.mark.xdist_group("registry")
+pytestmark = pytest.mark.xdist_group("tls-registry")
 
 HOST = "127.0.0.1:5443"
 IMAGE = f"{HOST}/team/busybox:1"
