@@ -156,24 +156,20 @@ static pid_t number_in(const char *path) {
     return read_text(path, text, sizeof text) ? (pid_t)strtol(text, NULL, 10) : 0;
 }
 
-/* Reaps whom we can. Whether the command has ended: `child`, or, when that detached, the process whose number it wrote;
- * that one may be reaped first, as both become ours at the same time. */
+/* Reaps. Whether the command has ended: `child`, or, when that detached, the process whose number it wrote; that one
+ * may be reaped first, as both are ours from the same moment on. */
 static bool command_ended(pid_t *child) {
     static pid_t orphan;
     static int orphan_status;
-    for (pid_t each; (each = waitpid(-1, &status, WNOHANG)) > 0;) {
-        if (each != *child) {
-            if (given.detached && each == number_in(given.detached)) orphan = each, orphan_status = status;
-            continue;
-        }
-        if (!given.detached || status != 0) return true;
-        *child = number_in(given.detached);
-        given.detached = NULL;
-        if (*child > 0 && *child != orphan) continue;
-        status = *child > 0 ? orphan_status : W_EXITCODE(FAILED, 0);
-        return true;
+    pid_t each;
+    while ((each = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (each == *child && (!given.detached || status != 0)) return true;
+        if (each == *child) *child = number_in(given.detached), given.detached = NULL;
+        else if (given.detached && each == number_in(given.detached)) orphan = each, orphan_status = status;
+        if (orphan && *child == orphan) return status = orphan_status, true;
     }
-    return false;
+    status = W_EXITCODE(FAILED, 0); /* whom we wait for was never ours */
+    return each < 0;
 }
 
 /* `exec --die-with`: stays as the parent, and ends the command with the caller or on a signal. */

@@ -55,23 +55,42 @@ def test_the_programs_pipes_end_with_it(shim, environment):
         one.terminate()
 
 
-DETACHES = "(echo $BASHPID > {0}.new; mv {0}.new {0}; {1}) & until [ -e {0} ]; do sleep 0.01; done; {2}"
+DETACHES = """
+import os, sys, time
+file, seconds, end, waits, code = sys.argv[1:]
+if (command := os.fork()) == 0:
+    time.sleep(float(seconds))
+    os.kill(os.getpid(), 9) if end == "kill" else os._exit(int(end))
+with open(file, "w") as written:
+    written.write(str(command))
+if waits:
+    os.waitid(os.P_PID, command, os.WEXITED | os.WNOWAIT)  # as OCI runtimes, it does not reap
+os._exit(int(code))
+"""
 
 
 @pytest.mark.parametrize(
-    ("command", "then", "code"),
+    ("command", "waits", "program", "code"),
     [
-        pytest.param("sleep 0.2; exit 7", "exit 0", 7, id="ends later"),
-        pytest.param("exit 7", "sleep 0.2", 7, id="ends first"),
-        pytest.param("kill -9 $BASHPID", "exit 0", 137, id="is killed"),
-        pytest.param("sleep 100", "exit 3", 3, id="the program fails"),
+        pytest.param(("0.2", "7"), "", "0", 7, id="ends later"),
+        pytest.param(("0", "7"), "yes", "0", 7, id="ends first"),
+        pytest.param(("0", "kill"), "", "0", 137, id="is killed"),
+        pytest.param(("100", "0"), "", "3", 3, id="the program fails"),
     ],
 )
-def test_the_command_of_a_program_that_detaches_is_waited_for(shim, environment, tmp_path, command, then, code):
-    file = tmp_path / "pid"
-    flags = ("--die-with", str(os.getpid()), "--detached", str(file))
-    done = execute(shim, environment, *flags, "--", "bash", "-c", DETACHES.format(file, command, then))
-    assert done.returncode == code
+def test_the_command_of_a_program_that_detaches_is_waited_for(
+    shim, environment, tmp_path, command, waits, program, code
+):
+    file = str(tmp_path / "pid")
+    flags = ("--die-with", str(os.getpid()), "--detached", file)
+    words = (sys.executable, "-c", DETACHES, file, *command, waits, program)
+    assert execute(shim, environment, *flags, "--", *words).returncode == code
+
+
+def test_a_command_that_somebody_else_reaped_is_not_waited_for(shim, environment, tmp_path):
+    (tmp_path / "pid").write_text("1")
+    flags = ("--die-with", str(os.getpid()), "--detached", str(tmp_path / "pid"))
+    assert execute(shim, environment, *flags, "--", "true").returncode == 125
 
 
 def test_a_program_that_detaches_without_a_number_has_failed(shim, environment, tmp_path):
