@@ -57,7 +57,7 @@ def registry(shared, tmp_path_factory):
     try:
         asks = shared.space.command("sh", "-c", f"echo | busybox nc -w 1 {HOST.replace(':', ' ')}")
         eventually(lambda: subprocess.run(asks, capture_output=True, check=False).returncode == 0, 20)
-        build.archive_root(directory / "busybox.tar", IMAGE, build.BUSYBOX, ["sh", "-l"])
+        build.archive_root(directory / "busybox.tar", IMAGE, build.BUSYBOX, ["sh", "-l", "tls"])
         pushing = directory / "pushing"
         pushing.mkdir()
         for source, name in (("ca.crt", "ca.crt"), ("client.crt", "client.cert"), ("client.key", "client.key")):
