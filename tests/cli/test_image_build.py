@@ -277,6 +277,7 @@ def test_errors_of_the_command_line(build, tmp_path):
         ((tmp_path / "nowhere", "-t", NAME), "nowhere: has neither Containerfile nor Dockerfile"),
         ((build.context,), "name the image with -t NAME, or write an archive with -o FILE"),
         ((build.context, "-t", "NOT A NAME"), "'NOT A NAME'"),
+        ((build.context, "-t", f"x.test/a@sha256:{'0' * 64}"), "the name of an image has a tag"),
         ((build.context, "-t", NAME, "--platform", f"linux/{OTHER_MACHINE}"), "write an archive of it"),
     ):
         build.write(Containerfile=f"FROM {BASE}\n")

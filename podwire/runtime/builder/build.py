@@ -84,6 +84,8 @@ class Builder:
     def build(self, request: BuildRequest) -> Image | None:
         """Returns the image; None for one of another platform. Raises BuildFailed, ImageError."""
         names = tuple(str(references.parse(name)) for name in request.names)
+        if wrong := next((name for name in names if "@" in name), ""):
+            raise BuildFailed(f"{wrong}: the name of an image has a tag; its digest follows from its content")
         machine = Platform("linux", self.images.machine.architecture)
         platform = request.platform or machine
         is_ours = self.images.machine.rank(platforms.Platform(*_fields(platform))) is not None
