@@ -12,8 +12,9 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from benchmarks.figures import Figure
+from podwire.ipam.deletions import boot_id
 from podwire.ipam.entries import Entries, Lease, Owner
-from podwire.ipam.leases import Leases, boot_id
+from podwire.ipam.leases import Leases
 from podwire.ipam.ranges import parse_sets
 
 GROUP = "IPAM, a lease beside others, in memory"

@@ -13,7 +13,6 @@ takes longer than all the rest of an ADD. The kernel refuses to delete a chain t
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from ipaddress import ip_network
 
@@ -166,24 +165,25 @@ def put(
     """Adds all elements or none, and the rules if they do not exist. Raises ElementExists."""
     requested = list(elements)
     changes = [Change(name, add=added) for name, added in _by_set(requested).items()]
-    _add_missing_chains(table, subnet_chains(requested, subnets))
+    missing = _missing_chains(table, requested, subnets)
     for attempt in range(_ATTEMPTS):
         try:
-            table.change(*changes)
+            table.change(*changes, new_chains=missing)
             break
         except linux.Missing:  # the first pod of this host, or another program flushed the ruleset
             if attempt == _ATTEMPTS - 1:
                 raise
         KernelRuleset().apply(rules())
+        missing = []
 
 
-def _add_missing_chains(table: KernelElements, chains: Sequence[Chain]) -> None:
-    """Adds chains of subnets to a table that exists. They are asked for first: the kernel takes 10 to 20 ms to abort a
-    transaction whose elements lead to a chain that does not exist, and 0.1 ms for one that succeeds."""
-    missing = [chain for chain in chains if not table.chains().exists("inet", TABLE, chain.name)]
-    if missing and table.tables().exists(TABLE):
-        with suppress(linux.NoSuchTable):
-            table.tables().add_chains(TABLE, missing)
+def _missing_chains(
+    table: KernelElements, elements: Iterable[tuple[str, Element]], subnets: Iterable[Network]
+) -> list[Chain]:
+    """Returns chains of subnets to add. They are asked for first: the kernel takes 10 to 20 ms to abort a transaction
+    whose elements lead to a chain that does not exist, and 0.1 ms for one that succeeds."""
+    chains = subnet_chains(elements, subnets)
+    return [chain for chain in chains if not table.chains().exists("inet", TABLE, chain.name)]
 
 
 def replace(
@@ -197,7 +197,8 @@ def replace(
     try:
         put(table, requested, rules, subnets)
     except linux.ElementExists:
-        table.change(*(_replacement(table, name, added) for name, added in _by_set(requested).items()))
+        changes = [_replacement(table, name, added) for name, added in _by_set(requested).items()]
+        table.change(*changes, new_chains=_missing_chains(table, requested, subnets))
 
 
 def _replacement(table: KernelElements, name: str, elements: Sequence[Element]) -> Change:
@@ -229,36 +230,30 @@ def remove(table: KernelElements, sets: Iterable[str], selects: Callable[[str], 
         gone = {
             name: [element for element in elements if selects(element.comment)] for name, elements in listed.items()
         }
-        table.change(*(Change(name, delete=elements) for name, elements in gone.items() if elements))
+        changes = [Change(name, delete=elements) for name, elements in gone.items() if elements]
         unused = {_target(element) for elements in gone.values() for element in elements} - {
             _target(element) for name, elements in listed.items() for element in elements if element not in gone[name]
         }
-        _delete_chains(table, unused)
+        try:
+            table.change(*changes, unused_chains=sorted(filter(_is_of_subnet, unused)))
+        except linux.Busy:  # another pod of the subnet was added meanwhile
+            table.change(*changes)
     except linux.Missing:  # the table does not exist, or another call removed them at the same time
         if any(list_tagged(sets, selects, table).values()):
             raise
 
 
-def _delete_chains(table: KernelElements, names: Iterable[str]) -> None:
-    """Deletes the chains of subnets, also those of the other purpose, that exist and are unused.
-
-    The kernel would keep one that is used, and takes 10 to 20 ms to refuse.
-    """
-    parts = [name.partition("-") for name in names]
-    subnets = {subnet for kind, _, subnet in parts if kind in (MASQUERADE, HAIRPIN) and subnet != ALL_SOURCES}
-    if subnets:
-        for name in unused_chains(table):
-            if name.partition("-")[2] in subnets:
-                table.tables().delete_chain(TABLE, name)
+def _is_of_subnet(chain: str) -> bool:
+    """Whether a chain ends with the last pod of its subnet."""
+    purpose, _, subnet = chain.partition("-")
+    return purpose in (MASQUERADE, HAIRPIN) and subnet != ALL_SOURCES
 
 
 def unused_chains(table: KernelElements) -> list[str]:
     """Returns the chains of subnets that no element leads to."""
     sets = [f"{purpose}{family}" for purpose in (MASQUERADE, HAIRPIN) for family in _IP]
     used = {_target(element) for name in sets for element in list_tagged((name,), bool, table)[name]}
-    own = [f"{purpose}-" for purpose in (MASQUERADE, HAIRPIN)]
-    names = [name for name in table.tables().chain_names(TABLE) if name.startswith(tuple(own))]
-    return sorted(name for name in names if name not in used and not name.endswith(f"-{ALL_SOURCES}"))
+    return sorted(name for name in table.tables().chain_names(TABLE) if name not in used and _is_of_subnet(name))
 
 
 def delete_unused_chains(table: KernelElements) -> None:

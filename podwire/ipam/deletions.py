@@ -11,12 +11,12 @@ clock that runs since the boot. Readers and writers hold the lock of the key.
 import errno
 import os
 import time
+from functools import cache
 from struct import Struct
 from zlib import adler32, crc32
 
 _SLOT = Struct("=IIQ")
 _SLOTS = 1 << 14
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 """Nanoseconds: the unit in which the kernel has the start of a process."""
 
@@ -59,8 +59,14 @@ class Deletions:
         return tuple(present) == checksums and ended // TICK > since // TICK
 
 
+@cache
+def boot_id() -> str:
+    """Returns the first 16 digits of the kernel's boot id."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().replace("-", "")[:16]
+
+
 def _hash(key: str) -> tuple[int, tuple[int, int]]:
     """Returns an offset and two checksums."""
-    with open(_BOOT_ID, "rb") as file:
-        data = file.read(36) + key.encode()
+    data = f"{boot_id()} {key}".encode()
     return crc32(key.encode()) % _SLOTS * _SLOT.size, (crc32(data), adler32(data))

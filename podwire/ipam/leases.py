@@ -18,13 +18,13 @@ A damaged entry keeps its address from being leased. GC repairs or removes it.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 from podwire.durable.files import fsync_directory, why_unwritable
 from podwire.failpoints import declare, failpoint
 from podwire.ipam import ranges
-from podwire.ipam.deletions import Deletions
+from podwire.ipam.deletions import Deletions, boot_id
 from podwire.ipam.entries import Entries, Lease, Owner, is_address
 from podwire.ipam.ranges import RangeSet
 from podwire.linux import errors as linux
@@ -50,13 +50,6 @@ CheckLate = Callable[[Callable[[int], bool]], None]
 NAMED = declare("ipam.named", "the owner's entry is written, its addresses are not taken yet")
 TAKEN = declare("ipam.taken", "the owner's addresses are taken, the caller has no answer")
 FREED = declare("ipam.freed", "the owner's addresses are free, its own entry still exists")
-
-
-@cache
-def boot_id() -> str:
-    """Returns the first 16 digits of the kernel's boot id."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().replace("-", "")[:16]
 
 
 def is_gone(netns: str) -> bool:

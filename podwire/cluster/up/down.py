@@ -85,8 +85,7 @@ class Removal:
     def remove_groups(self) -> None:
         cgroups = KernelCgroups()
         for parent in (nodes.cgroup_of(self.layout, node) for node in self.layout.nodes()):
-            cgroups.kill(parent)
-            cgroups.remove(parent)
+            cgroups.end(parent)
             with contextlib.suppress(OSError):
                 Path("/sys/fs/cgroup/systemd", parent).rmdir()  # runc creates one there, too
 

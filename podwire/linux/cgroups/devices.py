@@ -72,16 +72,19 @@ class _Policy:
 
 def set_version_1(directory: str, rules: Iterable[DeviceRule]) -> None:
     """Applies rules to a group of the devices hierarchy. Raises LinuxError with the rule."""
-    for rule in rules:
-        path = f"{directory}/devices.{'allow' if rule.allow else 'deny'}"
-        try:
-            file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    files: dict[bool, int] = {}
+    try:
+        for rule in rules:
+            path = f"{directory}/devices.{'allow' if rule.allow else 'deny'}"
             try:
-                os.write(file, rule.line().encode())
-            finally:
-                os.close(file)
-        except OSError as error:
-            raise errors.from_oserror(error, f"write {rule.line()!r} to {path}") from error
+                if rule.allow not in files:
+                    files[rule.allow] = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+                os.write(files[rule.allow], rule.line().encode())
+            except OSError as error:
+                raise errors.from_oserror(error, f"write {rule.line()!r} to {path}") from error
+    finally:
+        for file in files.values():
+            os.close(file)
 
 
 def set_version_2(directory: str, rules: Iterable[DeviceRule]) -> None:

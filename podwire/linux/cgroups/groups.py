@@ -7,7 +7,7 @@ accounting. Paths are relative to the roots of the trees: `podwire/pod-…/conta
 import errno
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 
@@ -22,6 +22,7 @@ from podwire.linux.fs.trees import directories_below
 from podwire.linux.proc import processes
 
 _NAMES: errors.Names = {errno.ENOENT: errors.NoSuchCgroup, errno.ENODEV: errors.NoSuchCgroup}
+_READ_SIZE = 1 << 16
 _FREEZING = 0.2  # seconds; a task that does not freeze in this time is killed all the same
 
 
@@ -101,11 +102,20 @@ class KernelCgroups:
             message = "no hierarchy has the devices controller"
             raise errors.Unsupported(errno.EOPNOTSUPP, f"limit the devices of the cgroup {path}", message)
 
+    def end(self, path: str) -> None:
+        """Kills all processes in a group and below, and removes it, if it exists. Raises Busy.
+
+        Most groups are empty by then: the kernel removes such a group at once, and refuses any other.
+        """
+        if not all(_remove_empty(_join(tree, path)) for tree in self.trees):
+            self.kill(path)
+            self.remove(path)
+
     def remove(self, path: str) -> None:
         """Removes a group and all below it, if it exists. Raises Busy while a process is in it."""
         for tree in self.trees:
             top = _join(tree, path)
-            for directory in sorted(directories_below(top), reverse=True):
+            for directory in sorted(_groups_from(top), reverse=True):
                 try:
                     os.rmdir(directory)
                 except FileNotFoundError:
@@ -134,11 +144,7 @@ class KernelCgroups:
 
     def pids(self, path: str) -> list[int]:
         """Returns the processes in the group and below it, in any hierarchy."""
-        found: set[int] = set()
-        for tree in self.trees:
-            for directory in directories_below(_join(tree, path)):
-                found.update(map(int, (_read(f"{directory}/cgroup.procs") or "").split()))
-        return sorted(found - {0})  # 0 is a process of a PID namespace that cannot be seen from here
+        return sorted(set().union(*(_pids_from(_join(tree, path)) for tree in self.trees)))
 
     def usage(self, path: str) -> Usage:
         """NoSuchCgroup."""
@@ -169,12 +175,13 @@ class KernelCgroups:
         frozen, so that they cannot fork, killed and thawed.  3. Both are repeated until the group is empty.
         """
         until = monotonic() + patience
-        if os.getpid() in self.pids(path):
+        pids = self.pids(path)
+        if os.getpid() in pids:
             raise errors.Refused(errno.EDEADLK, f"kill the cgroup {path}", "this process is in it")
         tried = False
-        while pids := self.pids(path):
+        while pids:
             victims = list(_opened(pids))
-            if tried or not self._kill_at_once(path):
+            if tried or not self._kill_at_once(path, pids):
                 with self._frozen(path):
                     victims += _opened(self.pids(path))
                     for pidfd in victims:
@@ -185,16 +192,18 @@ class KernelCgroups:
                 os.close(pidfd)
             if not all(ended) or monotonic() > until:
                 raise errors.Busy(errno.EBUSY, f"kill the cgroup {path}", f"it still has {self.pids(path)}")
+            pids = self.pids(path)
 
-    def _kill_at_once(self, path: str) -> bool:
-        """Whether a tree of version 2 could do it."""
-        done = False
+    def _kill_at_once(self, path: str, pids: list[int]) -> bool:
+        """Kills by version 2. Returns whether all processes were in its tree: one that was killed while it entered the
+        hierarchies is in some only."""
+        inside: set[int] = set()
         for tree in self.trees:
             if tree.version == 2:
+                inside |= _pids_from(_join(tree, path))
                 with suppress(errors.NoSuchCgroup):
                     _write(f"{_join(tree, path)}/cgroup.kill", "1")
-                    done = True
-        return done
+        return inside.issuperset(pids)
 
     @contextmanager
     def _frozen(self, path: str) -> Iterator[None]:
@@ -256,6 +265,34 @@ def _join(tree: Tree, path: str) -> str:
     return f"{tree.mount}/{path}" if path else tree.mount
 
 
+def _remove_empty(directory: str) -> bool:
+    """Removes a group without processes and groups below it; returns whether none is left."""
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _groups_from(top: str) -> Iterable[str]:
+    """Returns a group and all below it. A group's directory has two links and one for each group directly below."""
+    try:
+        if os.stat(top).st_nlink == 2:
+            return (top,)
+    except OSError:
+        return ()
+    return directories_below(top)
+
+
+def _pids_from(top: str) -> set[int]:
+    """Returns the processes in a group and below it, in one hierarchy."""
+    texts = (_read(f"{directory}/cgroup.procs") or "" for directory in _groups_from(top))
+    return {int(pid) for text in texts for pid in text.split()} - {0}
+    # 0 is a process of a PID namespace that cannot be seen from here
+
+
 def _enable(parent: str, controllers: frozenset[str]) -> None:
     """Let a version 2 group's children have controllers, as far as the kernel lets them; a limit notices the rest."""
     there = set((_read(f"{parent}/cgroup.controllers") or "").split()) & controllers
@@ -266,11 +303,18 @@ def _enable(parent: str, controllers: frozenset[str]) -> None:
 
 
 def _read(path: str) -> str | None:
+    """Returns the content of a small file; unbuffered, because several are read for each container."""
     try:
-        with open(path, encoding="ascii") as file:
-            return file.read()
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = []
+            while part := os.read(file, _READ_SIZE):
+                parts.append(part)
+        finally:
+            os.close(file)
     except OSError:
         return None
+    return b"".join(parts).decode("ascii")
 
 
 def _write(path: str, value: str, operation: str = "", names: errors.Names = _NAMES) -> None:

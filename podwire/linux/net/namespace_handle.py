@@ -23,7 +23,7 @@ class NamespaceHandle(KernelNetwork):
         self.netns = open_namespace(netns)
         with ExitStack() as undo:
             undo.callback(os.close, self.netns)
-            super().__init__(self.netns)
+            super().__init__(None if netns == OWN else self.netns)
             undo.pop_all()
         self._ethtool: Ethtool | None = None
 

@@ -6,7 +6,7 @@ deferred work.
 
 import errno
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any
 
@@ -17,7 +17,7 @@ from podwire.linux.net.wire import CREATE, EXCL, REQUEST, Request, attribute, ne
 from podwire.linux.nft import keys
 from podwire.linux.nft.chains import KernelChains
 from podwire.linux.nft.expressions import VERDICTS, decision
-from podwire.linux.nft.tables import KernelTables, Message, transaction
+from podwire.linux.nft.tables import Chain, KernelTables, Message, chain_addition, chain_deletion, transaction
 from podwire.linux.nft.values import Change, Counter, Element
 from podwire.linux.proc.namespaces import visit
 from podwire.linux.proc.processes import Finished, run
@@ -28,6 +28,8 @@ TABLE = "podwire"
 _FAMILIES = {"inet": 1, "bridge": 7}
 _SUBSYSTEM = 10
 _NEW, _GET, _DELETE = (_SUBSYSTEM << 8 | number for number in (12, 13, 14))
+_GET_OBJECT = _SUBSYSTEM << 8 | 19
+_OBJECT_NAME, _OBJECT_TYPE, _OBJECT_DATA, _COUNTER = 2, 3, 4, 1
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _TABLE, _SET, _ELEMENTS, _LIST_ELEMENT = 1, 2, 3, 1
 _KEY, _DATA, _USERDATA, _EXPRESSION, _KEY_END = 1, 2, 6, 7, 10
@@ -75,9 +77,15 @@ class KernelElements:
         """All or none, by their keys. NoSuchElement, NoSuchTable, NoSuchSet."""
         self.change(Change(name, delete=elements))
 
-    def change(self, *changes: Change) -> None:
-        """One transaction over several sets, in the order given."""
-        messages = [message for change in changes for message in self._messages(change)]
+    def change(self, *changes: Change, new_chains: Sequence[Chain] = (), unused_chains: Iterable[str] = ()) -> None:
+        """One transaction over several sets, in the order given.
+
+        Chains of an `inet` table that elements lead to are added before, and deleted after. The errors of `add` and
+        `delete`, and Busy for a chain to delete that others use.
+        """
+        messages = [message for chain in new_chains for message in chain_addition(self._table, chain)]
+        messages += [message for change in changes for message in self._messages(change)]
+        messages += [chain_deletion(self._table, chain) for chain in unused_chains]
         if not messages:
             return
         framed = transaction(messages)
@@ -102,6 +110,18 @@ class KernelElements:
     def counted(self, name: str) -> dict[bytes, Counter]:
         """Returns counters by key, of a set whose elements have counters. Raises NoSuchTable, NoSuchSet."""
         return dict(_counts(element) for element in self._listed(name))
+
+    def counters(self) -> dict[str, Counter]:
+        """Returns the named counters of the table; none if it does not exist."""
+        body = _MESSAGE.pack(self._family, 0, 0) + text(_TABLE, self._table)
+        found = {}
+        for reply in self._netlink.dump(Request(_GET_OBJECT, 0, body, f"list counters of {self._table}", {})):
+            attrs = wire.attributes(reply, _MESSAGE.size)
+            if wire.string(attrs[_TABLE]) == self._table and wire.big(attrs[_OBJECT_TYPE]) == _COUNTER:
+                data = wire.attributes(attrs.get(_OBJECT_DATA, b""))
+                counter = Counter(wire.big(data.get(_COUNTED_PACKETS)), wire.big(data.get(_COUNTED_BYTES)))
+                found[wire.string(attrs[_OBJECT_NAME])] = counter
+        return found
 
     def _listed(self, name: str) -> Iterator[bytes]:
         names: errors.Names = {errno.ENOENT: errors.NoSuchSet}

@@ -148,19 +148,13 @@ class KernelTables:
         away = [(_DELETE_TABLE, REQUEST, _HEAD + text(_TABLE_NAME, table.name))] if instead else []
         self._transact([*away, *_messages(table)], f"put nft table {table.name}", {errno.EEXIST: errors.Refused})
 
-    def add_chains(self, table: str, chains: Sequence[Chain]) -> None:
-        """Adds chains to a table, or gives those that exist these rules. Raises NoSuchTable."""
-        messages = [message for chain in chains for message in _chain_messages(table, chain)]
-        self._transact(messages, f"add chains to nft table {table}", {errno.ENOENT: errors.NoSuchTable})
-
     def chain_names(self, table: str) -> list[str]:
         return [wire.string(attrs[_CHAIN_NAME]) for attrs in self._chains(table)]
 
     def delete_chain(self, table: str, chain: str) -> bool:
         """Deletes a chain with its rules; False if it does not exist, or a rule or an element leads to it."""
-        message = _DELETE_CHAIN, REQUEST, _HEAD + text(_CHAIN_TABLE, table) + text(_CHAIN_NAME, chain)
         try:
-            self._transact([message], f"delete nft chain {table} {chain}", {errno.EBUSY: errors.Busy})
+            self._transact([chain_deletion(table, chain)], f"delete nft chain {table} {chain}")
         except (errors.Missing, errors.Busy):
             return False
         return True
@@ -195,7 +189,13 @@ def _messages(table: Table) -> list[Message]:
     return messages + [message for chain in table.chains for message in _rule_messages(table.name, chain)]
 
 
-def _chain_messages(table: str, chain: Chain) -> list[Message]:
+def chain_deletion(table: str, chain: str) -> Message:
+    """Deletes a chain with its rules; refused if a rule or an element leads to it."""
+    return _DELETE_CHAIN, REQUEST, _HEAD + text(_CHAIN_TABLE, table) + text(_CHAIN_NAME, chain)
+
+
+def chain_addition(table: str, chain: Chain) -> list[Message]:
+    """Adds a chain to a table, or gives one that exists these rules."""
     return [(_NEW_CHAIN, REQUEST | CREATE, _HEAD + _new_chain(table, chain)), *_rule_messages(table, chain)]
 
 

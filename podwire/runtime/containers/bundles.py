@@ -334,9 +334,8 @@ class Bundles:
         self.pids.end(sandbox_id, self._group(pod, sandbox_id, sandbox_id))
         if pod_limits(pod) is not None:
             group = container_parent(pod, sandbox_id, self.cgroup_parent)
-            self.cgroups.kill(group)
-            self.cgroups.remove(group)
-            self._remove_empty(group)
+            self.cgroups.end(group)
+            _remove_systemd_group(group)
 
     def cgroup(self, id_: str) -> str:
         """Returns the container's cgroup; empty before it was started."""
@@ -372,8 +371,7 @@ class Bundles:
     def unmount(self, id_: str) -> None:
         """Kills what is left in the cgroup, removes it, and unmounts the root file system. Idempotent."""
         if group := self.cgroup(id_):
-            self.cgroups.kill(group)
-            self.cgroups.remove(group)
+            self.cgroups.end(group)
         lower = (self.bundle(id_) / LOWER).glob("*")  # of an interrupted start
         for target in (self.bundle(id_) / "rootfs", self.mapped_roots / id_ / "rootfs", *lower):
             try:
@@ -391,13 +389,10 @@ class Bundles:
 
     def remove_cgroup_parent(self) -> None:
         """Removes the parent of all cgroups, if it is empty."""
-        self._remove_empty(self.cgroup_parent)
-
-    def _remove_empty(self, group: str) -> None:
-        """Removes a cgroup, if it is empty; runc makes one in systemd's tree, too."""
-        for mount in {tree.mount for tree in self.cgroups.trees} | {"/sys/fs/cgroup/systemd"}:
+        for tree in self.cgroups.trees:
             with contextlib.suppress(OSError):
-                Path(mount, group).rmdir()
+                Path(tree.mount, self.cgroup_parent).rmdir()
+        _remove_systemd_group(self.cgroup_parent)
 
     def sweep(self, known: set[str], pods: set[str]) -> None:
         """Removes mounts, cgroups and writable layers that have no record. `known` are containers, `pods` sandboxes."""
@@ -408,10 +403,15 @@ class Bundles:
                 self.mounts.unmount(path, lazily=True)
         for group in self.cgroups.below(self.cgroup_parent):
             if owner_of_group(group.removeprefix(f"{self.cgroup_parent}/")) not in known | pods:
-                self.cgroups.kill(group)
-                self.cgroups.remove(group)
+                self.cgroups.end(group)
         for id_ in set(self.images.held()) - known:
             self.images.release(id_)
+
+
+def _remove_systemd_group(group: str) -> None:
+    """Removes an empty cgroup in systemd's hierarchy, where runc makes one, too."""
+    with contextlib.suppress(OSError):
+        Path("/sys/fs/cgroup/systemd", group).rmdir()
 
 
 def _log_path(pod: pb.PodSandboxConfig, config: pb.ContainerConfig) -> str:

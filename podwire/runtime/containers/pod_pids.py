@@ -59,6 +59,5 @@ class PodPids:
         """Ends the pause process and with it all processes of the namespace. Idempotent."""
         if not any(Path(tree.mount, group).exists() for tree in self.cgroups.trees):
             return
-        self.cgroups.kill(group)
-        self.cgroups.remove(group)
+        self.cgroups.end(group)
         self.namespaces.remove(PREFIX + sandbox_id)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.ipam.leases import boot_id
+from podwire.ipam.deletions import boot_id
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 

@@ -96,6 +96,31 @@ def test_processes_enter_and_are_killed(kernel, group, spawned):
     cgroups.remove(group)
 
 
+def test_end_removes_empty_groups_groups_with_processes_and_groups_below(kernel, group, spawned):
+    cgroups = kernel.cgroups
+    cgroups.end(group)
+    cgroups.create(group)
+    cgroups.end(group)
+    cgroups.create(f"{group}/pod/web/nested")
+    child = spawned()
+    cgroups.enter(f"{group}/pod/web/nested", child.pid)
+    cgroups.end(group)
+    assert child.wait(20) == -signal.SIGKILL
+    assert not any(Path(tree.mount, group).exists() for tree in cgroups.trees)
+
+
+def test_end_kills_a_process_that_is_in_some_hierarchies_only(kernel, group, spawned):
+    cgroups = kernel.cgroups
+    if len(cgroups.trees) == 1:
+        pytest.skip("this kernel has a single cgroup hierarchy")
+    cgroups.create(group)
+    child = spawned()
+    Path(cgroups.procs_files(group)[1]).write_text(str(child.pid))
+    cgroups.end(group)
+    assert child.wait(20) == -signal.SIGKILL
+    assert not any(Path(tree.mount, group).exists() for tree in cgroups.trees)
+
+
 def test_kill_of_an_empty_or_missing_group_succeeds(kernel, group):
     kernel.cgroups.kill(group)
     kernel.cgroups.create(group)
