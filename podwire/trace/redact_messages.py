@@ -50,14 +50,22 @@ _Hide = Callable[[Any, Any, bool], bool]
 true."""
 
 
+_secretive: set[type[Message]] = set()
+"""Types whose last message had a secret: the next one is copied without a search before."""
+
+
 def redacted(message: M) -> M:
     """Returns the message itself if nothing in it is secret, else a copy without its secrets."""
-    if not _walk(message, False):
+    kind = type(message)
+    if kind not in _secretive and not _walk(message, False):
         return message
-    copy = type(message)()
+    copy = kind()
     copy.CopyFrom(message)
-    _walk(copy, True)
-    return copy
+    if _walk(copy, True):
+        _secretive.add(kind)
+        return copy
+    _secretive.discard(kind)
+    return message
 
 
 def _walk(message: Any, hide: bool) -> bool:
