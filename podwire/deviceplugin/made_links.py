@@ -53,6 +53,11 @@ def is_ours(link: Link, pool: str, view: View) -> bool:
     return other is not None and other.alias == mark(pool)
 
 
+def is_lent(end: Link | None, pool: str) -> bool:
+    """Whether the other end of our veth is in another namespace; the pair ends with that one."""
+    return end is not None and end.alias == mark(pool) and end.peer_netns is not None
+
+
 def make_link(netlink: Netlink, make: Make, name: str, pool: str, parent: Link) -> Link:
     """Raises LinuxError: LinkExists, NoSuchLink for a parent that went."""
     links = KernelLinks(netlink)

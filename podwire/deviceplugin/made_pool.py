@@ -12,7 +12,7 @@ from podwire.deviceplugin.config import Make
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
 from podwire.deviceplugin.host_view import View, found_elsewhere
-from podwire.deviceplugin.made_links import is_ours, make_link, parent_trouble, remove_link
+from podwire.deviceplugin.made_links import host_end, is_lent, is_ours, make_link, parent_trouble, remove_link
 from podwire.deviceplugin.ports import Unusable
 from podwire.deviceplugin.records import PoolRecords, Record
 from podwire.linux.errors import LinuxError
@@ -43,6 +43,8 @@ class _Known:
     asked: bool = False
     """Whether the kubelet was asked for pods since it left."""
     trouble: str = ""
+    lent: bool = False
+    """The host's end of a veth says that the other end is in another namespace, also when the record is lost."""
 
 
 class MadePool:
@@ -67,6 +69,7 @@ class MadePool:
         named = {link.name: link for link in view.links.values()}
         followed = {self._where.device_at(index): link for index, link in view.links.items()}
         for name, known in self._known.items():
+            known.lent = is_lent(named.get(host_end(name)), self.settings.name)
             self._find(name, known, view, followed.get(name), named.get(name))
         self._search()
         for name, known in self._known.items():
@@ -106,7 +109,7 @@ class MadePool:
             return
         if each.link is not None and each.out and each.link.alias.startswith(CNI_MARK):
             return  # CNI DEL has not finished
-        elsewhere = each.link is None and away is not None and away.place is not None
+        elsewhere = each.link is None and (each.lent or (away is not None and away.place is not None))
         if elsewhere or (each.link is None and (each.out or (each.explained and name in self._recorded))):
             return
         if parent_trouble(self._source, self._parent) or self._parent is None:
@@ -149,6 +152,8 @@ class MadePool:
         if self._where.deleted(name):
             return f"{name} was deleted"
         away = self._where.away(name)
+        if each.lent and each.explained and away is None:
+            return ""
         if away is None or not each.explained:
             return f"{name} is not on this host, and no pod has it"
         return no_carrier(away.link) if away.link is not None and self._source.kind == "macvlan" else ""

@@ -223,3 +223,38 @@ def test_damaged_records_are_quarantined_and_logged(host, nic):
     host.kubelet.plugin("nics").until(nic0="Healthy")
     assert file.with_name("nic0.json.damaged").exists()
     assert "checksum mismatch" in host.log.read_text()
+
+
+@pytest.mark.parametrize("content", [None, "", "garbage"], ids=["missing", "empty", "damaged"])
+def test_a_made_veth_stays_in_its_pod_when_its_record_is_lost(host, content):
+    """No kubelet says yet that a pod has it; the host's end of the veth does."""
+    host.ip("link add br0 up type bridge")
+    host.kubelet.start()
+    host.start([VETHS])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("veths")
+    plugin.until(pv0="Healthy", pv1="Healthy", pv2="Healthy")
+    pod = host.namespaces.create("pod").path
+    host.move_in("pv0", pod)
+    plugin.allocate("pv0")
+    kept = host.ip("link show pv0-h")[0]["ifindex"]
+    host.kill()
+    host.kubelet.stop()
+    records = host.state / "pools/veths"
+    (records / "pv0.json").unlink()
+    if content is not None:
+        (records / "pv0.json").write_text(content)
+    (records / "pv1.json").unlink()
+    host.ip("link del pv1-h")
+    host.start([VETHS])
+    eventually(lambda: "pv1" in {link["ifname"] for link in host.ip("link show")})  # made after pv0 was looked at
+    assert host.ip("link show pv0-h")[0]["ifindex"] == kept
+    assert "eth0" in host.inside(pod, "ip", "link", "show", "eth0")
+    host.kubelet.pods["web"] = {"net.podwire.dev/veths": ["pv0"]}
+    host.kubelet.start()
+    host.kubelet.wait_registered()
+    host.kubelet.plugin("veths").until(pv0="Healthy", pv1="Healthy", pv2="Healthy")
+    assert host.ip("link show pv0-h")[0]["ifindex"] == kept
+    host.kubelet.pods.clear()
+    host.namespaces.remove("pod")
+    eventually(lambda: "pv0" in {link["ifname"] for link in host.ip("link show")})
