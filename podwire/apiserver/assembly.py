@@ -65,7 +65,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     checks: Mapping[str, Check] = field(default_factory=dict)
-    """Health checks besides the server's own."""
+    """Health checks besides the server's own; `live_checks` replace those of the same name for /livez and /healthz."""
+    live_checks: Mapping[str, Check] = field(default_factory=dict)
     audit: Policy | None = None
     """The audit log; without one, nothing is recorded."""
     audit_sink: Sink | None = None
@@ -163,8 +164,15 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         generate_name=settings.generate_name,
     )
     openapi = OpenApi(BUILTIN.all, definitions)
-    checks = {"ping": lambda: "", **settings.checks}
-    endpoints = Endpoints(registry, openapi, address=settings.address, checks=checks, documents=_issuer(pki))
+    checks: dict[str, Check] = {"ping": lambda: "", **settings.checks}
+    endpoints = Endpoints(
+        registry,
+        openapi,
+        address=settings.address,
+        checks=checks,
+        live_checks={**checks, **settings.live_checks},
+        documents=_issuer(pki),
+    )
     flow_control = FlowControl(Seats(settings.limits.requests_in_flight, settings.limits.queue_seconds))
     audit = None
     if settings.audit is not None and settings.audit_sink is not None:

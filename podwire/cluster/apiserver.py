@@ -173,6 +173,7 @@ def _settings(options: Options, store: AnyStore, kubelets: Kubelets, audit_log: 
         static_tokens=options.static_tokens,
         address=f"{options.host}:{options.port}",
         checks={"store": lambda: store.failure},
+        live_checks={"store": lambda: "" if store.is_full else store.failure},
         kubelets=kubelets,
         audit=_audit_policy(options),
         audit_sink=audit_log.put if audit_log is not None else None,

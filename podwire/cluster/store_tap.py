@@ -29,6 +29,10 @@ class _TappedStore:
     def failure(self) -> str:
         return self._store.failure
 
+    @property
+    def is_full(self) -> bool:
+        return self._store.is_full
+
     async def get(self, key: str) -> Item | None:
         return await self._store.get(key)
 

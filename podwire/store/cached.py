@@ -51,6 +51,10 @@ class CachedStore:
         """Why the store accepts no writes; empty when it does."""
         return "the store is closed" if self._closed else ""
 
+    @property
+    def is_full(self) -> bool:
+        return False
+
     async def get(self, key: str) -> Item | None:
         self._refuse_when_closed()
         return self._versions.get(key)

@@ -42,12 +42,14 @@ class Endpoints:
         *,
         address: str,
         checks: Mapping[str, Check],
+        live_checks: Mapping[str, Check],
         documents: Mapping[str, bytes],
     ) -> None:
         self._registry = registry
         self._openapi = openapi
         self._address = address
-        self._checks = checks
+        self._checks = dict.fromkeys(HEALTH_PATHS, live_checks) | {"/readyz": checks}
+        """By path. A server that is not ready, and that a restart would not make ready, is alive."""
         self._documents = documents
         self._discovery = Discovery([])
         self._version = -1
@@ -88,7 +90,8 @@ class Endpoints:
 
     def _health(self, request: Request, path: str) -> Response:
         root, _, name = path[1:].partition("/")
-        wanted = {name: self._checks[name]} if name in self._checks else {} if name else self._checks
+        checks = self._checks[f"/{root}"]
+        wanted = {name: checks[name]} if name in checks else {} if name else checks
         if name and not wanted:
             return _not_found(request)
         excluded = set(request.query.get("exclude", []))

@@ -95,6 +95,11 @@ class EtcdStore:
         """Why the store is unhealthy; empty when it is healthy."""
         return self._root.failure or self._full
 
+    @property
+    def is_full(self) -> bool:
+        """Whether etcd refuses writes for lack of space."""
+        return not self._root.failure and bool(self._full)
+
     async def get(self, key: str) -> Item | None:
         self._refuse_when_closed()
         answer = await self._client.range(pb.RangeRequest(key=self._layout.raw(key)))

@@ -123,6 +123,11 @@ class SqliteStore(CachedStore):
             return str(self._writer.broken)
         return FULL if self._writer.full else super().failure
 
+    @property
+    def is_full(self) -> bool:
+        """Whether only deletions are accepted, until there is space."""
+        return self._writer.broken is None and self._writer.full
+
     async def create(self, key: str, value: bytes) -> Item:
         """Durable when it returns. Raises KeyExists."""
         return _item(await self._write(key, value, None))

@@ -187,6 +187,13 @@ async def test_a_failed_check_is_reported(serve):
     assert (await api.get("/readyz?exclude=store")).status == 200
 
 
+async def test_a_server_that_a_restart_would_not_help_is_alive_and_not_ready(serve):
+    api = await serve(checks={"store": lambda: "it is full"}, live_checks={"store": lambda: ""})
+
+    assert [(await api.get(path)).status for path in ("/livez", "/healthz", "/readyz")] == [200, 200, 500]
+    assert [(await api.get(f"{path}/store")).status for path in ("/livez", "/readyz")] == [200, 500]
+
+
 @pytest.mark.parametrize("path", ["/healthz/nothing", "/healthzz", "/livezone", "/readyz2"])
 async def test_an_unknown_check_is_not_found(api, path):
     assert (await api.get(path)).status == 404
