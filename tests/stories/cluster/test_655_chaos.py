@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from podwire.cluster.chaos.plan import Fault
 from tests.stories.cluster.support import Cluster
 
 SOAK = bool(os.environ.get("PODWIRE_SOAK"))
@@ -34,7 +35,7 @@ def chaos(cluster, *words):
 
 @pytest.mark.timeout(SECONDS + 600)
 def test_a_cluster_keeps_its_promises_through_random_faults(disk_cluster):
-    words = ("--seed", SEED % 10**9, "--duration", SECONDS, "--hardware", "two-numa")
+    words = ("--seed", SEED % 10**9, "--duration", SECONDS, "--hardware", "two-numa", "--only", ",".join(Fault))
     with chaos(disk_cluster, *words) as process:
         output, _ = process.communicate(timeout=SECONDS + 500)
     sys.stdout.write(output)
