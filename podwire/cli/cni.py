@@ -1,4 +1,4 @@
-"""`podwire cni`: installs CNI plugins, runs their daemon, lists attachments and address pools."""
+"""`podwire cni`: installs CNI plugins, runs their daemon, shows attachments, address pools and the guard of ports."""
 
 import argparse
 import json
@@ -14,9 +14,10 @@ from podwire.cli.options import add_logging, add_output, run_until_stopped, seco
 from podwire.cluster import cni_daemon
 from podwire.cluster.daemons import tune_memory
 from podwire.cniplugins.attachments import DATA
+from podwire.cniplugins.bridge.port_guard import COUNTERS
 from podwire.cniplugins.daemon.server import Limits
 from podwire.cniplugins.install import HELPERS, SOCKET, Foreign, install
-from podwire.cniplugins.overview import Pool, Unreadable, attached, pools
+from podwire.cniplugins.overview import Pool, Unreadable, attached, guard, pools
 from podwire.runtime.cni.check_results import CHECKS, LatestCheck, load_results
 from podwire.transports.unix_sockets import CannotListen
 
@@ -57,7 +58,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     counting.add_argument(
         "--conf-dir", default=CONF, metavar="DIR", help=f"directory of network configurations (default: {CONF})"
     )
-    for verb in (listing, counting):
+    guarding = verbs.add_parser("guard", help="Show what the guard of bridge ports dropped")
+    guarding.description = "Show how many ports of bridges are guarded on this host, and what the guard dropped."
+    for verb in (listing, counting, guarding):
         add_output(verb)
     cni_calls.configure(verbs)
 
@@ -65,7 +68,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb in cni_calls.VERBS:
         return cni_calls.run(arguments)
-    return {"install": _install, "daemon": _daemon, "list": _list, "pools": _pools}[arguments.verb](arguments)
+    verbs = {"install": _install, "daemon": _daemon, "list": _list, "pools": _pools, "guard": _guard}
+    return verbs[arguments.verb](arguments)
 
 
 def _install(arguments: argparse.Namespace) -> int:
@@ -154,6 +158,24 @@ def _pools(arguments: argparse.Namespace) -> int:
         ]
         _print_table(("NETWORK", "RANGES", "USED", "FREE", "DEAD", "OLDEST"), rows)
     return 1 if wrong else 0
+
+
+def _guard(arguments: argparse.Namespace) -> int:
+    try:
+        state = guard()
+    except OSError as error:
+        raise UserError(str(error)) from error
+    if arguments.output == "json":
+        counters = {name: counter._asdict() for name, counter in state.dropped.items()}
+        print(json.dumps({"guarded": state.ports, "unguarded": state.unguarded, "dropped": counters}, indent=2))
+        return 0
+    print(f"guarded ports: {state.ports}, not guarded: {state.unguarded}")
+    if not state.dropped:
+        print("no rules: no port of a bridge was guarded on this host, or nft is missing")
+        return 0
+    rows = [(COUNTERS[name], str(counter.packets), str(counter.bytes)) for name, counter in state.dropped.items()]
+    _print_table(("DROPPED", "PACKETS", "BYTES"), rows)
+    return 0
 
 
 def _pool(pool: Pool) -> dict[str, Any]:

@@ -1,14 +1,24 @@
 """`podwire leakcheck`: lists leftovers, resources that podwire created and no pod uses."""
 
 import argparse
+import asyncio
 import json
+import sys
+import time
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_output, add_prefix
+from podwire.cluster.up import state
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.inspect import cluster_leftovers
 from podwire.inspect.leakcheck import Leftover, lasting, leaks, table
+from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.protocols.k8sapi.status import ApiError
+
+REMOVAL_SECONDS = 3.0
+"""For a sandbox whose pod was just deleted."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         layout = layout_of(arguments.prefix)
         leftovers = _look(layout)
         leftovers = lasting(leftovers, _look(layout)) if leftovers else leftovers
+        leftovers += _sandboxes_without_pod(layout)
     except (BadPrefix, OSError) as error:
         raise UserError(str(error)) from error
     if arguments.output == "json":
@@ -32,3 +43,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _look(layout: Layout) -> list[Leftover]:
     return leaks(cluster_leftovers.find_resources(layout, SlotClaims()), cluster_leftovers.owners(layout))
+
+
+def _sandboxes_without_pod(layout: Layout) -> list[Leftover]:
+    """Compares sandboxes with the pods of the API. One that is just being removed is waited for."""
+    if not state.exists(layout.record):
+        return []
+    until = time.monotonic() + REMOVAL_SECONDS
+    try:
+        found = asyncio.run(cluster_leftovers.find_sandboxes_without_pod(layout))
+        while found and time.monotonic() < until:
+            time.sleep(0.2)
+            found = lasting(found, asyncio.run(cluster_leftovers.find_sandboxes_without_pod(layout)))
+    except (ApiError, ClientError, BadKubeconfig, TimeoutError) as error:
+        print(f"podwire: sandboxes were not compared with the pods of the API: {error}", file=sys.stderr)
+        return []
+    return found

@@ -1,14 +1,20 @@
-"""Lists the attachments and address pools of this host for `podwire cni list` and `pools`. Changes nothing."""
+"""Reads attachments, address pools and the guard of ports, for `podwire cni list`, `pools` and `guard`."""
 
+import contextlib
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from podwire.cniplugins import tags
 from podwire.cniplugins.attachments import Record, records
+from podwire.cniplugins.bridge import port_guard
 from podwire.ipam import host_local, ranges
 from podwire.ipam.leases import LeaseInfo, is_gone
 from podwire.ipam.ranges import RangeSet
 from podwire.linux import errors as linux
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.table import KernelElements
+from podwire.linux.nft.values import Counter
 from podwire.linux.proc.namespaces import identity
 from podwire.protocols.cni import results
 from podwire.protocols.cni.config import NetworkList, parse_list, parse_single, plugin_config, request
@@ -80,6 +86,28 @@ class Pool(NamedTuple):
     dead: int
     """Leases whose namespace no longer exists: GC, or the first call after a boot, releases them."""
     oldest: LeaseInfo | None
+
+
+class Guard(NamedTuple):
+    """The guard of bridge ports on this host."""
+
+    ports: int
+    """Ports of pods that are guarded."""
+    unguarded: int
+    """Ports of pods that are not: of networks with `trustedPort`, or added before the guard existed."""
+    dropped: dict[str, Counter]
+    """By the name of the nft counter; empty if there are no rules."""
+
+
+def guard() -> Guard:
+    """Reads the guard of the network namespace of the calling thread."""
+    with KernelNetwork() as network:
+        links = [link for link in network.links.list() if link.master and tags.parse(link.alias) is not None]
+    guarded = sum(link.group == port_guard.GROUP for link in links)
+    with contextlib.closing(KernelElements(family="bridge")) as table:
+        counters = table.counters()
+    dropped = {name: counters[name] for name in port_guard.COUNTERS if name in counters}
+    return Guard(guarded, len(links) - guarded, dropped)
 
 
 class Unreadable(NamedTuple):

@@ -1,5 +1,6 @@
 """Finds resources that `up` created on this host, by their owner tags, never by records."""
 
+import asyncio
 import contextlib
 import re
 from collections.abc import Iterator
@@ -19,11 +20,20 @@ from podwire.linux.errors import LinuxError
 from podwire.linux.fs.mounts import mounted
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc import processes
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.watch import metadata
+from podwire.transports import credentials, http_client
+from podwire.transports.unix_sockets import is_stale
 
 OWNER = "cluster"
 """The owner of these resources: the cluster of the record."""
 
 NFT_SECONDS = 10.0
+API_SECONDS = 10.0
+PODS = Kind(group="", version="v1", resource="pods", kind="Pod", namespaced=True)
+KUBELET_SOCKETS = ("device-plugins", "plugins", "plugins_registry", "pod-resources")
+WRITTEN_BY_PODS = frozenset({"shm", "rootfs"})
 
 
 def find_resources(layout: Layout, claims: SlotClaims) -> set[Leftover]:
@@ -75,6 +85,45 @@ def _own(layout: Layout, claims: SlotClaims) -> Iterator[Leftover]:
         yield Leftover("slot", str(number), OWNER)
     for pid, name in component_processes.components(layout).items():
         yield Leftover("component", f"{name} {pid}", OWNER)
+    yield from _stale_sockets(layout)
+
+
+def _stale_sockets(layout: Layout) -> Iterator[Leftover]:
+    """Finds sockets of components and plugins on which nobody listens; not below directories that pods can write to."""
+    for home in {layout, *map(layout.home, layout.nodes())}:
+        run, kubelet = home.run, home.prefix / "var/lib/kubelet"
+        directories = [run, home.prefix / "run/nri", *(kubelet / name for name in KUBELET_SOCKETS)]
+        if run.is_dir():
+            directories += [path for path in run.iterdir() if path.is_dir() and path.name not in WRITTEN_BY_PODS]
+        for directory in directories:
+            for path in directory.iterdir() if directory.is_dir() else ():
+                if is_stale(path):
+                    yield Leftover("socket", str(path), OWNER)
+
+
+def sandboxes(layout: Layout) -> dict[str, leftovers.SandboxPod]:
+    """Returns the pods of the recorded sandboxes of all nodes, by the ids of the sandboxes."""
+    found: dict[str, leftovers.SandboxPod] = {}
+    for name in layout.nodes():
+        found |= leftovers.sandbox_pods(nodes.runtime_on_host(layout, name))
+    return found
+
+
+async def find_sandboxes_without_pod(layout: Layout) -> list[Leftover]:
+    """Returns sandboxes whose pod the API does not have. Raises BadKubeconfig, ApiError, ClientError.
+
+    Sandboxes are read first: the pod of a sandbox that was just made exists already.
+    """
+    present = sandboxes(layout)
+    if not present:
+        return []
+    async with (
+        asyncio.timeout(API_SECONDS),
+        http_client.connect(credentials.load(layout.kubeconfig), user_agent="podwire-leakcheck") as http,
+    ):
+        pods = await Client(http).list(PODS)
+    uids = {metadata(pod)["uid"] for pod in pods.items}
+    return sorted(Leftover("sandbox", pod.name, id_) for id_, pod in present.items() if pod.uid not in uids)
 
 
 def _namespaces(layout: Layout) -> Iterator[Leftover]:

@@ -2,13 +2,15 @@
 
 import contextlib
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
+from google.protobuf.message import DecodeError
 
 from podwire.cluster.runtime import Options
 from podwire.cniplugins import nat
@@ -32,6 +34,7 @@ from podwire.linux.proc.mount_namespaces import of_process
 from podwire.nriplugins.network.policy.program import TABLE as POLICIES
 from podwire.protocols.cni.caller import VARIABLE as CALLER
 from podwire.protocols.cni.caller import Caller
+from podwire.protocols.cri import cri_pb2 as pb
 from podwire.runtime.containers.pod_cgroups import owner_of_group
 from podwire.runtime.records import FILE
 from podwire.runtime.sandboxes.kernel import PREFIX as NETNS_PREFIX
@@ -95,6 +98,24 @@ def claim_owners(state: Path) -> Iterator[str]:
     """Returns the claims that the driver has records of."""
     for path in (state / "network-driver/records").glob("*/*.json"):
         yield unquote(path.name.partition("~")[0])
+
+
+class SandboxPod(NamedTuple):
+    """The pod for which a sandbox was made."""
+
+    uid: str
+    name: str
+    """NAMESPACE/NAME."""
+
+
+def sandbox_pods(options: Options) -> dict[str, SandboxPod]:
+    """Returns the pods of recorded sandboxes, by the ids of the sandboxes."""
+    found = {}
+    for record in _records(options, "sandboxes"):
+        with contextlib.suppress(DecodeError, ValueError):  # a damaged record, which the runtime reports
+            pod = pb.PodSandboxConfig.FromString(b64decode(record.get("config", ""))).metadata
+            found[str(record["id"])] = SandboxPod(pod.uid, f"{pod.namespace}/{pod.name}")
+    return found
 
 
 def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:

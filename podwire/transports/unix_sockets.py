@@ -58,6 +58,29 @@ async def remove_socket(bound: BoundSocket) -> None:
                 bound.path.unlink()
 
 
+def is_stale(path: Path) -> bool:
+    """Whether a path is a socket that no process has open any more.
+
+    A datagram socket asks: the kernel refuses it for a listener of another kind, which is not disturbed.
+    """
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return False
+        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # a path may be too long to connect
+    except OSError:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+            probe.connect(f"/proc/self/fd/{directory}/{path.name}")
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(directory)
+    return False
+
+
 def _with_directory(path: str | os.PathLike[str]) -> Path:
     path = Path(path).absolute()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

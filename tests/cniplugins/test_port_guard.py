@@ -1,8 +1,11 @@
 """Ports of a bridge, with real frames of a pod with raw sockets: it is neither DHCP server nor router for others."""
 
+import json
 import socket
 import subprocess
+import sys
 from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from podwire.linux.nft.table import KernelRuleset
 from podwire.linux.proc.namespaces import visit
 from tests.eventually import eventually
 
+PODWIRE = str(Path(sys.executable).with_name("podwire"))
 DUAL = ("10.88.0.0/24", "fd88::/64")
 EVERYBODY = b"\xff" * 6
 MARK, LAST = b"MARK-OF-THE-FRAME!", b"the last frame"
@@ -154,6 +158,26 @@ def test_pod_is_neither_dhcp_server_nor_router_for_its_neighbours(host):
         for target, where in ((EVERYBODY, "b"), (wire.macs["b"], "b"), (EVERYBODY, "host")):
             assert not wire.arrives(frame, target, where), f"{name} to {target.hex()} at {where}"
         assert counted()[counter] == before[counter] + 3, name
+
+
+def test_command_shows_guarded_ports_and_what_was_dropped(host):
+    assert listed(PODWIRE, "cni", "guard").splitlines() == [
+        "guarded ports: 0, not guarded: 0",
+        "no rules: no port of a bridge was guarded on this host, or nft is missing",
+    ]
+    wire = Wire(host)
+    frame, _ = DROPPED["a DHCP offer"]
+    assert not wire.arrives(frame)
+    host.pod("c")
+    host.add("c", host.bridge(*DUAL, trustedPort=True))
+    shown = json.loads(listed(PODWIRE, "cni", "guard", "-o", "json"))
+    assert (shown["guarded"], shown["unguarded"]) == (2, 1)
+    assert shown["dropped"].keys() == port_guard.COUNTERS.keys()
+    assert shown["dropped"]["dropped-dhcp-server"] == {"packets": 1, "bytes": len(frame[1])}
+    head, *rows = listed(PODWIRE, "cni", "guard").splitlines()[1:]
+    assert head.split() == ["DROPPED", "PACKETS", "BYTES"]
+    assert rows[0].startswith("DHCP and DHCPv6 from a server's port")
+    assert rows[0].split()[-2] == "1"
 
 
 def test_other_frames_of_a_pod_arrive(host):

@@ -1,3 +1,5 @@
+import asyncio
+import socket
 import subprocess
 from ipaddress import ip_interface, ip_network
 from types import SimpleNamespace
@@ -23,6 +25,8 @@ from podwire.linux.proc.namespaces import in_thread
 from podwire.linux.values import Ifb, Veth
 from podwire.protocols.cni.caller import VARIABLE as CALLER
 from podwire.protocols.cni.caller import Caller
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.runtime.records import SandboxRecord, open_records
 from podwire.runtime.sandboxes.kernel import PREFIX as NETNS_PREFIX
 
 KNOWN = Leftover("netns", "/run/netns/podwire-a", "a")
@@ -181,3 +185,35 @@ def test_files_of_a_killed_helper_are_leftovers_and_those_of_a_living_one_are_no
     with lock_file(helpers / "2-alive.lock"):
         found = [resource for resource in find_resources(options, network=False) if resource.kind == "CNI helper"]
     assert found == [Leftover("CNI helper", str(helpers / "1-dead.lock"), "")]
+
+
+def test_sockets_on_which_nobody_listens_are_leftovers(tmp_path):
+    layout = Layout(tmp_path)
+    directory = tmp_path / "var/lib/kubelet/plugins_registry"
+    for each in (layout.run / "cni", directory, layout.run / "shm"):
+        each.mkdir(parents=True)
+    paths = [
+        layout.runtime_socket,
+        layout.run / "cni/cni.sock",
+        directory / "driver.sock",
+        layout.run / "shm/of-a-pod.sock",
+    ]
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(layout.run / "listening.sock"))
+        listener.listen()
+        for path in paths:
+            with socket.socket(socket.AF_UNIX) as dead:
+                dead.bind(str(path))
+        found = cluster_leftovers.find_resources(layout, SlotClaims(tmp_path / "slots"))
+    assert {resource.name for resource in found if resource.kind == "socket"} == {str(path) for path in paths[:3]}
+    assert not any(resource.kind == "socket" for resource in leaks(found, {cluster_leftovers.OWNER}))
+
+
+def test_sandboxes_name_their_pods(tmp_path):
+    options = Options(socket=tmp_path / "cri.sock", prefix=tmp_path)
+    config = pb.PodSandboxConfig()
+    config.metadata.name, config.metadata.namespace, config.metadata.uid = "web", "shop", "1234"
+    record = SandboxRecord(id="a", state="ready", config=config.SerializeToString(), created_at=1, boot_id="b")
+    open_records(options.state / "runtime/sandboxes", SandboxRecord).put("a", record)
+    assert leftovers.sandbox_pods(options) == {"a": leftovers.SandboxPod("1234", "shop/web")}
+    assert asyncio.run(cluster_leftovers.find_sandboxes_without_pod(Layout(tmp_path / "other"))) == []

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from podwire.durable.locks import LockHeld, lock_directory
-from podwire.transports.unix_sockets import bind_socket
+from podwire.transports.unix_sockets import bind_socket, is_stale
 from tests.eventually import eventually, eventually_async
 
 
@@ -66,3 +66,23 @@ def test_lock_is_free_after_the_loop_has_ended(tmp_path):
         asyncio.run(give_up())
     eventually(lambda: not waiting())
     assert not is_locked(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET], ids=lambda kind: kind.name
+)
+@pytest.mark.parametrize("directory", ["short", "d" * 120], ids=["short path", "path that is too long to connect to"])
+def test_socket_is_stale_when_nobody_listens(tmp_path, monkeypatch, kind, directory):
+    path = tmp_path / directory / "s"
+    path.parent.mkdir()
+    monkeypatch.chdir(path.parent)
+    with socket.socket(socket.AF_UNIX, kind) as server:
+        server.bind("s")
+        if kind != socket.SOCK_DGRAM:
+            server.listen(1)
+        assert not is_stale(path)
+    assert is_stale(path)
+    path.unlink()
+    assert not is_stale(path)
+    path.touch()
+    assert not is_stale(path)

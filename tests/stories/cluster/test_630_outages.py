@@ -126,6 +126,22 @@ def test_a_stopped_component_resumes_after_sigcont(cluster, a_pod, component):
     cluster.down()
 
 
+def test_leakcheck_lists_the_sandbox_of_a_pod_that_the_api_does_not_have(cluster, a_pod):
+    cluster.up()
+    cluster.apply(a_pod("stays"), a_pod("forced"))
+    cluster.once(cluster.running(2))
+    assert cluster.leakcheck() == []
+    cluster.signal("kubelet", signal.SIGSTOP)
+    cluster.output("delete", "pod", "forced", "--force", "--grace-period=0", "--wait=false")
+    (leftover,) = cluster.leakcheck()
+    assert (leftover["kind"], leftover["name"]) == ("sandbox", "default/forced")
+    cluster.signal("kubelet", signal.SIGCONT)
+    cluster.eventually(lambda: cluster.leakcheck() == [], "the kubelet removes it")
+    cluster.delete_all()
+    cluster.empty()
+    cluster.down()
+
+
 @pytest.mark.soak
 def test_pods_survive_while_all_components_are_stopped(cluster, a_pod):
     cluster.up()
