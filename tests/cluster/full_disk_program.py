@@ -82,6 +82,7 @@ async def main(directory: Path) -> None:
         status, body = await call(server, "GET", "/readyz")
         assert status == 500, body
         assert b"no space left on the disk" in body
+        assert (await call(server, "GET", "/livez"))[0] == 200, "a restart would not help"
         await delete_works(server, "a")
         assert (await call(server, "GET", f"{PODS}/b"))[0] == 200
     fill_disk(other)

@@ -227,7 +227,7 @@ def test_damaged_records_are_quarantined_and_logged(host, nic):
 
 @pytest.mark.parametrize("content", [None, "", "garbage"], ids=["missing", "empty", "damaged"])
 def test_a_made_veth_stays_in_its_pod_when_its_record_is_lost(host, content):
-    """No kubelet says yet that a pod has it; the host's end of the veth does."""
+    """A kubelet that was just started does not know the pod yet; the host's end of the veth says that it is away."""
     host.ip("link add br0 up type bridge")
     host.kubelet.start()
     host.start([VETHS])
@@ -239,7 +239,6 @@ def test_a_made_veth_stays_in_its_pod_when_its_record_is_lost(host, content):
     plugin.allocate("pv0")
     kept = host.ip("link show pv0-h")[0]["ifindex"]
     host.kill()
-    host.kubelet.stop()
     records = host.state / "pools/veths"
     (records / "pv0.json").unlink()
     if content is not None:
@@ -247,13 +246,14 @@ def test_a_made_veth_stays_in_its_pod_when_its_record_is_lost(host, content):
     (records / "pv1.json").unlink()
     host.ip("link del pv1-h")
     host.start([VETHS])
-    eventually(lambda: "pv1" in {link["ifname"] for link in host.ip("link show")})  # made after pv0 was looked at
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("veths")
+    plugin.until(pv1="Healthy", pv2="Healthy")
+    host.kubelet.wait_until_asked()
     assert host.ip("link show pv0-h")[0]["ifindex"] == kept
     assert "eth0" in host.inside(pod, "ip", "link", "show", "eth0")
     host.kubelet.pods["web"] = {"net.podwire.dev/veths": ["pv0"]}
-    host.kubelet.start()
-    host.kubelet.wait_registered()
-    host.kubelet.plugin("veths").until(pv0="Healthy", pv1="Healthy", pv2="Healthy")
+    plugin.until(pv0="Healthy", pv1="Healthy", pv2="Healthy")
     assert host.ip("link show pv0-h")[0]["ifindex"] == kept
     host.kubelet.pods.clear()
     host.namespaces.remove("pod")
