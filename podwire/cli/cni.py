@@ -16,8 +16,11 @@ from podwire.cluster.daemons import tune_memory
 from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.bridge.port_guard import COUNTERS
 from podwire.cniplugins.daemon.server import Limits
+from podwire.cniplugins.dead_attachments import release_dead
 from podwire.cniplugins.install import HELPERS, SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, guard, pools
+from podwire.linux.errors import LinuxError
+from podwire.protocols.cni.errors import CniError
 from podwire.runtime.cni.check_results import CHECKS, LatestCheck, load_results
 from podwire.transports.unix_sockets import CannotListen
 
@@ -58,6 +61,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     counting.add_argument(
         "--conf-dir", default=CONF, metavar="DIR", help=f"directory of network configurations (default: {CONF})"
     )
+    releasing = verbs.add_parser("release-dead", help="Release attachments whose namespace has ended, by their records")
+    releasing.description = (
+        "Release attachments whose namespace has ended: rules, links and addresses, by their records alone. "
+        "For a node that runs other plugins again; otherwise a runtime's DEL and GC do it."
+    )
+    releasing.add_argument(
+        "--data-dir", default=DATA, metavar="DIR", help=f"directory of the records (default: {DATA})"
+    )
+    releasing.add_argument(
+        "--bin-dir", type=Path, default=DIRECTORY, metavar="DIR", help="IPAM plugins (default: %(default)s)"
+    )
     guarding = verbs.add_parser("guard", help="Show what the guard of bridge ports dropped")
     guarding.description = "Show how many ports of bridges are guarded on this host, and what the guard dropped."
     for verb in (listing, counting, guarding):
@@ -68,7 +82,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb in cni_calls.VERBS:
         return cni_calls.run(arguments)
-    verbs = {"install": _install, "daemon": _daemon, "list": _list, "pools": _pools, "guard": _guard}
+    verbs = {
+        "install": _install,
+        "daemon": _daemon,
+        "list": _list,
+        "pools": _pools,
+        "guard": _guard,
+        "release-dead": _release_dead,
+    }
     return verbs[arguments.verb](arguments)
 
 
@@ -126,6 +147,16 @@ def _list(arguments: argparse.Namespace) -> int:
         for attachment in attachments
     ]
     _print_table(("NETWORK", "CONTAINER", "INTERFACE", "IPS", "AGE", "ALIVE", "CHECK"), rows)
+    return 0
+
+
+def _release_dead(arguments: argparse.Namespace) -> int:
+    data, path = str(Path(arguments.data_dir).absolute()), str(arguments.bin_dir.absolute())
+    try:
+        for attachment in release_dead(data, path, lambda line: print(line, file=sys.stderr)):
+            print(f"released {attachment.network} {attachment.container_id} {attachment.ifname}")
+    except (CniError, LinuxError, OSError) as error:
+        raise UserError(str(error)) from error
     return 0
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from podwire.cniplugins.dead_attachments import release_dead
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Veth
 from tests.cniplugins.support import Refused, elements
@@ -327,6 +328,22 @@ def test_the_reference_plugins_delete_a_pod_of_ours_and_our_gc_the_rest(node, ch
     theirs = host.pod("theirs")
     cluster.add("reference", "theirs", **mapped(8080))
     assert reaches(seen, serving, theirs), "the host port leads to the new pod"
+
+
+def test_dead_attachments_are_released_by_their_records(node, chain, host):
+    """For networks before version 1.1.0, which have no GC."""
+    cluster = node(*chain)
+    for id_, port in (("dead", 8080), ("alive", 8081)):
+        host.pod(id_)
+        result = cluster.add("ours", id_, **mapped(port))
+    with suppress(Refused):
+        cluster.delete("reference", "dead", cluster.add("ours", "dead", **mapped(8080)), **mapped(8080))
+    host.namespaces.remove("dead")
+    released = list(release_dead(str(host.records), "", print))
+    assert [(each.network, each.container_id, each.ifname) for each in released] == [("net", "dead", "eth0")]
+    assert not any("dead" in comment for comment in elements())
+    cluster.check("ours", "alive", result, **mapped(8081))
+    assert list(release_dead(str(host.records), "", print)) == []
 
 
 @pytest.mark.parametrize("kind", ["ptp", "macvlan", "host-device"])

@@ -1,0 +1,43 @@
+"""Releases attachments whose namespace has ended, by their records alone: no network configuration, no runtime.
+
+For a node that runs other plugins again. These delete the links and release the addresses of pods that ours had added,
+but do not know our rules, and a network before version 1.1.0 has no GC.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+from podwire.cniplugins.attachments import Record, records
+from podwire.cniplugins.overview import Attached, attached
+from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin
+from podwire.protocols.cni.config import plugin_config
+from podwire.protocols.cni.values import dumped
+from podwire.protocols.cni.verbs import Invocation
+
+
+def release_dead(data: str, path: str, warn: Callable[[str], None]) -> Iterator[Attached]:
+    """Yields each attachment below a directory of records that it has released. Raises CniError, LinuxError, OSError.
+
+    `path` is CNI_PATH, for IPAM plugins of others.
+    """
+    for attachment in attached(data):
+        if attachment.alive:
+            continue
+        for name in sorted(attachment.plugins, key=_is_last):
+            for record in records(os.path.join(data, name)):
+                if (record.network, record.container_id, record.ifname) == attachment[:3]:
+                    plugin: Plugin = import_module(PLUGINS[name]).PLUGIN
+                    plugin.delete(_del(record, data, path, warn))
+        yield attachment
+
+
+def _is_last(plugin: str) -> bool:
+    """Whether a plugin makes the pod's link: plugins that are chained behind it come first in DEL."""
+    return not getattr(import_module(PLUGINS[plugin]).PLUGIN, "chained", False)
+
+
+def _del(record: Record, data: str, path: str, warn: Callable[[str], None]) -> Call:
+    request = Invocation("DEL", record.container_id, record.netns, record.ifname, path=path)
+    config = plugin_config(dumped(record.config | {"dataDir": data}))
+    return Call(request, config, warn=warn)
