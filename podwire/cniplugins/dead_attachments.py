@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 
 from podwire.cniplugins.attachments import Record, records
+from podwire.cniplugins.ipam_delegate import IN_PROCESS, ipam_type
 from podwire.cniplugins.overview import Attached, attached
 from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin
 from podwire.protocols.cni.config import plugin_config
@@ -38,6 +39,8 @@ def _is_last(plugin: str) -> bool:
 
 
 def _del(record: Record, data: str, path: str, warn: Callable[[str], None]) -> Call:
-    request = Invocation("DEL", record.container_id, record.netns, record.ifname, path=path)
+    """Our own host-local releases its leases, whichever one is in CNI_PATH now."""
+    is_ours = ipam_type(record.config) in IN_PROCESS
+    request = Invocation("DEL", record.container_id, record.netns, record.ifname, path="" if is_ours else path)
     config = plugin_config(dumped(record.config | {"dataDir": data}))
     return Call(request, config, warn=warn)

@@ -17,7 +17,7 @@ from podwire.protocols.cni.errors import CniError, Code, decode
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Address, Object, dumped, loaded, taken
 
-_IN_PROCESS = ("host-local", "static")
+IN_PROCESS = ("host-local", "static")
 STEP = "ipam"
 """The stopwatch's name of the time that an IPAM plugin takes."""
 SIGNATURE = b"# podwire CNI plugin"
@@ -121,7 +121,7 @@ def status(call: Call) -> None:
 
 def _ours(kind: str, call: Call) -> Plugin | None:
     """Returns the plugin that this process can call: the executable in CNI_PATH is ours, or there is none."""
-    if kind not in _IN_PROCESS:
+    if kind not in IN_PROCESS:
         return None
     path = _find_executable(kind, call.invocation.path)
     if path is not None and not is_ours(path):
