@@ -30,14 +30,11 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         access = credentials.load(arguments.kubeconfig, context=arguments.context)
         credentials.ssl_context(access)  # bad credentials are reported before anything runs
-        root_ca = _root_ca(arguments.root_ca_file or access.ca.file, access.ca.text)
+        file = arguments.root_ca_file or access.ca.file
+        root_ca = Path(file).read_text(encoding="ascii") if file else access.ca.text
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
     return run_until_stopped(_work(access, root_ca, arguments.controllers), arguments)
-
-
-def _root_ca(file: str | Path | None, text: str) -> str:
-    return Path(file).read_text(encoding="ascii") if file else text
 
 
 async def _work(access: Access, root_ca: str, names: frozenset[str]) -> None:

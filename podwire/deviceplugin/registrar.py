@@ -36,7 +36,17 @@ class Registrar:
         try:
             while True:
                 changed.clear()
-                done = await self._register_all()
+                done = True  # nothing is left to do until something changes
+                for service in self._services:
+                    try:
+                        await self._serve(service)
+                        done = await self._register(service) and done
+                    except (RpcError, OSError) as error:
+                        done = False
+                        if self._failures.get(service.endpoint) != str(error):  # logged once: registration is retried
+                            self._failures[service.endpoint] = str(error)
+                            facts = {"resource": service.pool.resource, "error": str(error)}
+                            _log.warning("cannot register pool; retrying", extra=facts)
                 try:
                     async with asyncio.timeout(None if done else self._pauses.next()):
                         await changed.wait()
@@ -46,21 +56,6 @@ class Registrar:
         finally:
             for server, _ in self._servers.values():
                 await server.close()
-
-    async def _register_all(self) -> bool:
-        """Whether nothing is left to do until something changes."""
-        done = True
-        for service in self._services:
-            try:
-                await self._serve(service)
-                done = await self._register(service) and done
-            except (RpcError, OSError) as error:
-                done = False
-                if self._failures.get(service.endpoint) != str(error):  # logged once: registration is retried
-                    self._failures[service.endpoint] = str(error)
-                    facts = {"resource": service.pool.resource, "error": str(error)}
-                    _log.warning("cannot register pool; retrying", extra=facts)
-        return done
 
     async def _serve(self, service: PoolService) -> None:
         path = self._directory / service.endpoint

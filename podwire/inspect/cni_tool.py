@@ -147,23 +147,19 @@ class Tool:
             return
         runtime = AttachmentCache(self._options.state / "cache")
         with self._exclusion.exclusive(network.name):
-            left = self._delete_orphans()
+            # Calls DEL for attachments that have lost their namespace; GC does not replace it.
+            left: list[PluginFailed] = []
+            for attached in self._memory.load().values():
+                if attached is None or verified_netns(attached.netns, attached.netns_inode):
+                    continue
+                failed = self._chain.delete(attached, attached.plugins, "")
+                if not failed:
+                    self._memory.remove(attached.id, attached.ifname)
+                left += failed
             known = valid_attachments(self._memory.load() | runtime.load(), network.name)
             left += self._chain.gc(network, {*stay, *known})
         if left:
             raise left[0].followed_by(left[1:])
-
-    def _delete_orphans(self) -> list[PluginFailed]:
-        """Calls DEL for attachments that have lost their namespace; GC does not replace it."""
-        left: list[PluginFailed] = []
-        for attached in self._memory.load().values():
-            if attached is None or verified_netns(attached.netns, attached.netns_inode):
-                continue
-            failed = self._chain.delete(attached, attached.plugins, "")
-            if not failed:
-                self._memory.remove(attached.id, attached.ifname)
-            left += failed
-        return left
 
     def status(self) -> None:
         network = self.network()

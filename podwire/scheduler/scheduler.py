@@ -127,26 +127,24 @@ class Scheduler:
     def _pending(self, change: Change) -> None:
         match change:
             case Added(object_) | Updated(object_):
-                self._on_pending(object_, change.previous if isinstance(change, Updated) else None)
+                previous = change.previous if isinstance(change, Updated) else None
+                info = _read(object_)
+                if info is None or not _ours(info):
+                    self._forget_pending(metadata(object_).get("uid", ""))
+                elif info.pod.spec.scheduling_gates:
+                    self._forget_pending(info.pod.uid)
+                    self._report(info, GATED)
+                elif not self._snapshot.node_of(info.pod.uid):
+                    self._queue.update(info, may_schedule=previous is not None and _changed(previous, object_))
+                    if (
+                        self._queue.is_unschedulable(info.pod.uid)
+                        and (pending_reason := self._pending_reasons.get(info.pod.uid)) is not None
+                    ):
+                        self._report(info, pending_reason)
+                else:
+                    self._queue.refresh(info)  # if its binding fails, this version is retried
             case Deleted(object_):
                 self._forget_pending(metadata(object_).get("uid", ""))
-
-    def _on_pending(self, object_: Object, previous: Object | None) -> None:
-        info = _read(object_)
-        if info is None or not _ours(info):
-            self._forget_pending(metadata(object_).get("uid", ""))
-        elif info.pod.spec.scheduling_gates:
-            self._forget_pending(info.pod.uid)
-            self._report(info, GATED)
-        elif not self._snapshot.node_of(info.pod.uid):
-            self._queue.update(info, may_schedule=previous is not None and _changed(previous, object_))
-            if (
-                self._queue.is_unschedulable(info.pod.uid)
-                and (pending_reason := self._pending_reasons.get(info.pod.uid)) is not None
-            ):
-                self._report(info, pending_reason)
-        else:
-            self._queue.refresh(info)  # if its binding fails, this version is retried
 
     def _forget_pending(self, uid: str) -> None:
         self._queue.drop(uid)

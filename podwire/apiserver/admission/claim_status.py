@@ -32,7 +32,9 @@ class ClaimStatusRights(AdmissionPlugin):
         old, new = (operation.old or {}).get("status") or {}, operation.obj.get("status") or {}
         if any(old.get(part) != new.get(part) for part in ("allocation", "reservedFor")):
             self._require(operation, "binding", operation.name, _VERBS)
-        near = _is_near(operation)
+        # Near: the user is on the one node of the claim's devices.
+        nodes = operation.user.extra.get(NODE_NAME, ())
+        near = bool(nodes) and list(nodes) == nodes_of(operation.obj)
         verbs = [f"{where}:{verb}" for where in _places(near=near) for verb in _VERBS]
         for driver in changed_drivers(old, new):
             self._require(operation, "driver", driver, verbs)
@@ -58,12 +60,6 @@ def _places(*, near: bool) -> Iterator[str]:
     if near:
         yield "associated-node"
     yield "arbitrary-node"
-
-
-def _is_near(operation: Operation) -> bool:
-    """Returns whether the user is on the one node of the claim's devices."""
-    nodes = operation.user.extra.get(NODE_NAME, ())
-    return bool(nodes) and list(nodes) == nodes_of(operation.obj)
 
 
 def nodes_of(claim: Object) -> list[str]:

@@ -34,7 +34,16 @@ class RuntimeClasses(AdmissionPlugin):
             raise operation.forbidden(f'pod rejected: RuntimeClass "{name}" not found')
         class_ = unpack(item)
         _set_overhead(operation, spec, class_.get("overhead"))
-        _set_scheduling(operation, spec, class_.get("scheduling") or {})
+        scheduling = class_.get("scheduling") or {}
+        required, selector = scheduling.get("nodeSelector") or {}, spec.get("nodeSelector") or {}
+        for key, value in required.items():
+            if selector.get(key, value) != value:
+                theirs, ours = f"runtimeClass.scheduling.nodeSelector[{key}] = {value}", f"pod.spec.nodeSelector[{key}]"
+                raise operation.forbidden(f"conflict: {theirs}; {ours} = {selector[key]}")
+        if required:
+            spec["nodeSelector"] = {**selector, **required}
+        if added := scheduling.get("tolerations"):
+            spec["tolerations"] = merge_tolerations([*(spec.get("tolerations") or ()), *added])
 
 
 def _set_overhead(operation: Operation, spec: Object, defined: Object | None) -> None:
@@ -47,18 +56,6 @@ def _set_overhead(operation: Operation, spec: Object, defined: Object | None) ->
         raise operation.forbidden("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     if overhead:
         spec["overhead"] = overhead
-
-
-def _set_scheduling(operation: Operation, spec: Object, scheduling: Object) -> None:
-    wanted, selector = scheduling.get("nodeSelector") or {}, spec.get("nodeSelector") or {}
-    for key, value in wanted.items():
-        if selector.get(key, value) != value:
-            theirs, ours = f"runtimeClass.scheduling.nodeSelector[{key}] = {value}", f"pod.spec.nodeSelector[{key}]"
-            raise operation.forbidden(f"conflict: {theirs}; {ours} = {selector[key]}")
-    if wanted:
-        spec["nodeSelector"] = {**selector, **wanted}
-    if added := scheduling.get("tolerations"):
-        spec["tolerations"] = merge_tolerations([*(spec.get("tolerations") or ()), *added])
 
 
 def merge_tolerations(tolerations: Sequence[Object]) -> list[Object]:

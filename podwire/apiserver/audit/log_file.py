@@ -147,9 +147,6 @@ class AuditLog:
         os.close(self._descriptor)
         self._descriptor, self._size = -1, 0
         self._descriptor = self._open()
-        self._remove_old(now)
-
-    def _remove_old(self, now: float) -> None:
         backups = sorted(path for path in self._path.parent.iterdir() if self._is_backup(path.name))
         keep = backups if not self._rotation.backups else backups[-self._rotation.backups :]
         if self._rotation.days:

@@ -92,17 +92,14 @@ class Rule:
         if self.verbs and attributes.verb not in self.verbs:
             return False
         if self.namespaces or self.resources:
-            return self._matches_resource(attributes)
+            if not attributes.resource:
+                return False
+            if self.namespaces and attributes.namespace not in self.namespaces:
+                return False
+            return not self.resources or any(entry.matches(attributes) for entry in self.resources)
         if self.urls:
             return not attributes.resource and any(_matches_url(url, attributes.path) for url in self.urls)
         return True
-
-    def _matches_resource(self, attributes: Attributes) -> bool:
-        if not attributes.resource:
-            return False
-        if self.namespaces and attributes.namespace not in self.namespaces:
-            return False
-        return not self.resources or any(entry.matches(attributes) for entry in self.resources)
 
 
 def _matches_url(pattern: str, path: str) -> bool:

@@ -17,7 +17,7 @@ from podwire.apiserver.identity.users import (
     account_groups,
     component_node,
 )
-from podwire.protocols.k8sapi.server_side import Certificate, Request
+from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
 __all__ = ["AccountLookup", "Authenticator", "User", "unauthorized"]
@@ -54,7 +54,10 @@ class Authenticator:
             if request.certificate.common_name == KUBELET_CLIENT:
                 _log.warning("refused the API server's own certificate for kubelets", extra={"path": request.path})
                 raise unauthorized()
-            return _certificate_user(request.certificate)
+            user = User(request.certificate.common_name, groups=(*request.certificate.organizations, AUTHENTICATED))
+            if (node := component_node(user)) is None:
+                return user
+            return User(user.name, groups=user.groups, extra={f"{_EXTRA}node-name": (node,)})
         offered = request.headers.get("authorization")
         if offered is None:
             return ANONYMOUS_USER
@@ -90,13 +93,6 @@ class Authenticator:
 def unauthorized() -> ApiError:
     """Returns a 401 without a reason; the log has it."""
     return ApiError(Reason.UNAUTHORIZED, "Unauthorized")
-
-
-def _certificate_user(certificate: Certificate) -> User:
-    user = User(certificate.common_name, groups=(*certificate.organizations, AUTHENTICATED))
-    if (node := component_node(user)) is None:
-        return user
-    return User(user.name, groups=user.groups, extra={f"{_EXTRA}node-name": (node,)})
 
 
 def _authenticated(user: User) -> User:

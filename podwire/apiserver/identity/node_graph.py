@@ -94,7 +94,13 @@ class NodeGraph:
         if key.startswith(PODS):
             self._put_pod(key, value)
         elif key.startswith(VOLUMES):
-            self._put_volume(key, value)
+            self.drop(key)
+            volume = _read_volume(value)
+            if (claim := claim_of_volume(volume)) is not None:
+                secrets = frozenset(secrets_of_volume(volume))
+                self._volumes[key] = (claim, secrets)
+                for secret in secrets:
+                    self._volumes_of_secret.setdefault(secret, set()).add(key)
         else:
             self._owners[key] = _read_node(value).spec.node_name
 
@@ -109,15 +115,6 @@ class NodeGraph:
             self._pods[key] = _Pod(pod.node, references, mark)
             for reference in references:
                 self._nodes.setdefault(reference, Counter())[pod.node] += 1
-
-    def _put_volume(self, key: str, value: bytes) -> None:
-        self.drop(key)
-        volume = _read_volume(value)
-        if (claim := claim_of_volume(volume)) is not None:
-            secrets = frozenset(secrets_of_volume(volume))
-            self._volumes[key] = (claim, secrets)
-            for secret in secrets:
-                self._volumes_of_secret.setdefault(secret, set()).add(key)
 
     def drop(self, key: str) -> None:
         self._owners.pop(key, None)

@@ -91,7 +91,14 @@ class Pki:
         """Reads the directory and creates what is missing or expires soon. Raises PkiError."""
         now = now or datetime.now(UTC)
         with _locked(directory):
-            _check_format(directory)
+            path = directory / "format"
+            if not path.exists():
+                if strangers := [file for file in _FILES if (directory / file).exists()]:
+                    raise PkiError(path, f"is missing, so {', '.join(strangers)} cannot be recognized as ours")
+                write_durably(path, f"{FORMAT}\n".encode())
+            written = path.read_bytes().strip()
+            if written != str(FORMAT).encode():
+                raise PkiError(path, f"holds {written[:20]!r}; this version reads format {FORMAT} only")
             key, authority = _authority(directory, now)
             pki = cls(
                 directory=directory,
@@ -281,17 +288,6 @@ def _locked(directory: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise PkiError(Path(error.filename or directory), error.strerror or str(error)) from error
-
-
-def _check_format(directory: Path) -> None:
-    path = directory / "format"
-    if not path.exists():
-        if strangers := [file for file in _FILES if (directory / file).exists()]:
-            raise PkiError(path, f"is missing, so {', '.join(strangers)} cannot be recognized as ours")
-        write_durably(path, f"{FORMAT}\n".encode())
-    found = path.read_bytes().strip()
-    if found != str(FORMAT).encode():
-        raise PkiError(path, f"holds {found[:20]!r}; this version reads format {FORMAT} only")
 
 
 def _key(path: Path) -> ec.EllipticCurvePrivateKey:

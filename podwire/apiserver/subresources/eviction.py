@@ -41,7 +41,9 @@ async def create(engine: Engine, call: Call) -> Answer:
     if pod is None:
         raise not_found("pods", call.name)
     await subresource_policies.created(engine, call, eviction, call.name, "eviction", dry_run=deletion.dry_run)
-    await _dry_run_delete(engine, call, deletion)
+    # Tries the deletion as a dry run, so that no budget is spent on a refused one.
+    trial = replace(deletion, dry_run=True)
+    await engine.deleter.delete(call.resource, call.namespace, call.name, trial, call.user)
     if not _needs_no_budget(pod):
         await _consume_budget(engine, call, pod, deletion)
     await _evict(engine, call, deletion)
@@ -52,12 +54,6 @@ def _needs_no_budget(pod: Object) -> bool:
     """Returns whether a pod needs no budget: it does not run, or is being deleted."""
     phase = pod.get("status", {}).get("phase")
     return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
-
-
-async def _dry_run_delete(engine: Engine, call: Call, options: DeleteOptions) -> None:
-    """Tries the deletion as a dry run, so that no budget is spent on a refused one."""
-    trial = replace(options, dry_run=True)
-    await engine.deleter.delete(call.resource, call.namespace, call.name, trial, call.user)
 
 
 async def _evict(engine: Engine, call: Call, options: DeleteOptions) -> None:

@@ -42,7 +42,11 @@ async def connect(engine: Engine, call: Call) -> Answer:
     if call.resource.name == "pods" and what in _ACTING:
         _require(engine, call, "create", what, call.namespace, call.name)
     if call.resource.name == "nodes":
-        _check_pod_path(engine, call, below)
+        # Authorizes a path below a node's proxy that is about one pod, as the pod's own subresource.
+        first, *names = below.split("/")
+        if (needed := _POD_PATHS.get(first)) is not None:
+            namespace, name = [*names, "", ""][:2]
+            _require(engine, call, *needed, namespace, name)
         node, path, query = await _node(engine, call), f"/{quote(below)}", kubelet_paths.passed_on(call.request)
     elif call.resource.name == "pods" and what != "proxy":
         pod = await _found(engine, call)
@@ -55,14 +59,6 @@ async def connect(engine: Engine, call: Call) -> Answer:
         )
     await subresource_policies.connected(engine, call)
     return await _asked(engine, call, node, path, query)
-
-
-def _check_pod_path(engine: Engine, call: Call, path: str) -> None:
-    """Authorizes a path below a node's proxy that is about one pod, as the pod's own subresource."""
-    first, *names = path.split("/")
-    if (needed := _POD_PATHS.get(first)) is not None:
-        namespace, name = [*names, "", ""][:2]
-        _require(engine, call, *needed, namespace, name)
 
 
 def _require(engine: Engine, call: Call, verb: str, part: str, namespace: str, name: str) -> None:

@@ -124,7 +124,16 @@ class Creator:
     ) -> Object:
         """Returns the object with what the server sets; another one, if the next attempt needs it as it was sent."""
         new = copy.deepcopy(obj) if generated else obj
-        self._set_identity(resource, namespace, new)
+        # Sets the metadata that only the server may set.
+        metadata = new["metadata"]
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = self.generate_name(metadata["generateName"])
+        if resource.kind.namespaced:
+            metadata["namespace"] = namespace
+        metadata["uid"] = self.uids.next()
+        metadata["creationTimestamp"] = rfc3339(self.clock.wall())
+        if resource.strategy.counts_generation:
+            metadata["generation"] = 1
         resource.default(new)
         refuse_too_large(resource, new)
         if field_manager is not None:
@@ -144,18 +153,6 @@ class Creator:
             await operation.reserve()
             value = pack_checked(resource, obj)
         return key, value
-
-    def _set_identity(self, resource: Resource, namespace: str, obj: Object) -> None:
-        """Sets the metadata that only the server may set."""
-        metadata = obj["metadata"]
-        if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = self.generate_name(metadata["generateName"])
-        if resource.kind.namespaced:
-            metadata["namespace"] = namespace
-        metadata["uid"] = self.uids.next()
-        metadata["creationTimestamp"] = rfc3339(self.clock.wall())
-        if resource.strategy.counts_generation:
-            metadata["generation"] = 1
 
 
 def _validate(resource: Resource, obj: Object) -> None:

@@ -121,7 +121,21 @@ class Updater:
         resource = write.resource
         old = resource.unpack(item)
         new = write.change(old if write.copies else resource.unpack(item))
-        _check_identity(write, new, old)
+        # Checks that the new object is the URL's, in the version that the client last saw.
+        metadata = new["metadata"]
+        if not metadata.get("name"):
+            raise bad_request(
+                f"the name of the object ({write.name} based on URL) was undeterminable: name must be provided"
+            )
+        if metadata["name"] != write.name:
+            raise bad_request(mismatch("name", metadata["name"], write.name))
+        check_namespace(write.resource, write.namespace, metadata)
+        if write.resource.kind.namespaced:
+            metadata["namespace"] = write.namespace
+        uid = metadata.get("uid")
+        if write.whole and uid and uid != old["metadata"]["uid"]:
+            raise another_uid(write.resource, write.name, uid, old["metadata"]["uid"])
+        _check_version(write, metadata, old)
         given = new["metadata"].get(MANAGED_FIELDS)
         new = _restrict_to_subresource(resource, write.subresource, new, old)
         resource.default(new)
@@ -173,24 +187,6 @@ def finished(resource: Resource, obj: Object) -> bool:
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
     return not metadata.get("deletionGracePeriodSeconds") and not resource.strategy.removal_blocked(obj)
-
-
-def _check_identity(write: Write, new: Object, old: Object) -> None:
-    """Checks that the new object is the URL's, in the version that the client last saw."""
-    metadata = new["metadata"]
-    if not metadata.get("name"):
-        raise bad_request(
-            f"the name of the object ({write.name} based on URL) was undeterminable: name must be provided"
-        )
-    if metadata["name"] != write.name:
-        raise bad_request(mismatch("name", metadata["name"], write.name))
-    check_namespace(write.resource, write.namespace, metadata)
-    if write.resource.kind.namespaced:
-        metadata["namespace"] = write.namespace
-    uid = metadata.get("uid")
-    if write.whole and uid and uid != old["metadata"]["uid"]:
-        raise another_uid(write.resource, write.name, uid, old["metadata"]["uid"])
-    _check_version(write, metadata, old)
 
 
 def another_uid(resource: Resource, name: str, wanted: str, real: str) -> ApiError:

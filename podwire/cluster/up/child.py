@@ -48,8 +48,13 @@ def become(component: Component, layout: Layout, ready_pipe: int, close: Callabl
     try:
         close()
         _detach(component.name, ready_pipe)
-        _log_to(layout.log(component.name))
-        tag = _open_tag(layout.component_tags / component.name)
+        write_to(layout.log(component.name))
+        sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", buffering=1, closefd=False) for descriptor in (1, 2))
+        logs.set_up(stream=sys.stderr)
+        # This process is identified by this open file as long as it lives.
+        tag = os.open(
+            layout.component_tags / component.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         os.environ.update(component.environment)
         if component.before is not None:
             component.before()
@@ -93,17 +98,6 @@ def write_to(path: Path) -> None:
         os.dup2(source, target, inheritable=True)
     os.close(file)
     os.close(nothing)
-
-
-def _log_to(path: Path) -> None:
-    write_to(path)
-    sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", buffering=1, closefd=False) for descriptor in (1, 2))
-    logs.set_up(stream=sys.stderr)
-
-
-def _open_tag(path: Path) -> int:
-    """Opens the file by which this process is identified as long as it lives."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _serve(component: Component, ready_pipe: int) -> int:

@@ -102,17 +102,15 @@ class _Walk:
             if then is None:
                 self.added[name] = whole(of.element, now[0]) if len(now) == 1 else {}
             elif then != now:
-                self._same_name(name, of, then, now)
+                # Compares elements with the same key. There should be one on each side; several count as one
+                # value.
+                if len(then) == len(now) == 1:
+                    self._below(name, of.element, then[0], now[0])
+                else:
+                    self.modified[name] = {}
         for name, then in before.items():
             if name not in after:
                 self.removed[name] = whole(of.element, then[0]) if len(then) == 1 else {}
-
-    def _same_name(self, name: str, of: Elements, then: list[Any], now: list[Any]) -> None:
-        """Compares elements with the same key. There should be one on each side; several count as one value."""
-        if len(then) == len(now) == 1:
-            self._below(name, of.element, then[0], now[0])
-        else:
-            self.modified[name] = {}
 
     def _below(self, key: str, of: Type, old: Any, new: Any) -> None:
         inner = _Walk()

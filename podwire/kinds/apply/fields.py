@@ -24,25 +24,21 @@ def claimed(of: Type, value: Any) -> FieldSet:
     and the object itself only where it is empty or came under a name of its author's own.
     """
     if (members := members_of(of, value)) is not None:
-        return _claimed_members(members, value)
+        fields: FieldSet = {}
+        for name, member in value.items():
+            kind = members.member(name)
+            if kind is None:
+                continue
+            below = claimed(kind, member)
+            whole = member is None or member == {} or _is_leaf(kind, member) or not members.names(name)
+            if below:
+                fields[f"f:{name}"] = {HERE: {}, **below} if whole else below
+            elif whole:
+                fields[f"f:{name}"] = {}
+        return fields
     if (elements := elements_of(of, value)) is not None:
         return _claimed_elements(elements, value)
     return {}
-
-
-def _claimed_members(of: Members, value: dict[str, Any]) -> FieldSet:
-    fields: FieldSet = {}
-    for name, member in value.items():
-        kind = of.member(name)
-        if kind is None:
-            continue
-        below = claimed(kind, member)
-        whole = member is None or member == {} or _is_leaf(kind, member) or not of.names(name)
-        if below:
-            fields[f"f:{name}"] = {HERE: {}, **below} if whole else below
-        elif whole:
-            fields[f"f:{name}"] = {}
-    return fields
 
 
 def _claimed_elements(of: Elements, value: list[Any]) -> FieldSet:

@@ -69,48 +69,42 @@ class Node:
 
     def decode(self, value: Any, path: str, report: Report) -> Any:
         if isinstance(value, dict):
-            return self._decode_object(value, path, report)
+            kept: dict[str, Any] = {}
+            for name, member in value.items():
+                if self._embedded and name == "metadata":
+                    if member is not None:
+                        kept[name] = self._meta.decode(member, child(path, name), report)
+                    continue
+                node = self._properties.get(name, self._values)
+                if node is not None:
+                    if member is not None or node.nullable:
+                        kept[name] = node.decode(member, child(path, name), report)
+                elif self._open or (self._embedded and name in _IDENTITY):
+                    kept[name] = member
+                else:
+                    report.unknown.append(child(path, name))
+            return kept
         if isinstance(value, list) and self._items is not None:
             item = self._items
             return [item.decode(element, f"{path}[{index}]", report) for index, element in enumerate(value)]
         return value
 
-    def _decode_object(self, value: dict[str, Any], path: str, report: Report) -> dict[str, Any]:
-        kept: dict[str, Any] = {}
-        for name, member in value.items():
-            if self._embedded and name == "metadata":
-                if member is not None:
-                    kept[name] = self._meta.decode(member, child(path, name), report)
-                continue
-            node = self._properties.get(name, self._values)
-            if node is not None:
-                if member is not None or node.nullable:
-                    kept[name] = node.decode(member, child(path, name), report)
-            elif self._open or (self._embedded and name in _IDENTITY):
-                kept[name] = member
-            else:
-                report.unknown.append(child(path, name))
-        return kept
-
     def fill(self, value: Any, growth: "Growth") -> None:
         """Puts defaults into a value, in place."""
         if isinstance(value, dict):
-            self._fill_object(value, growth)
+            for name, node in self._properties.items():
+                if not node.defaulting:
+                    continue
+                if name in value:
+                    value[name] = node.filled(value[name], growth)
+                elif "default" in node.schema:
+                    value[name] = node.filled(node.default(growth), growth)
+            if self._values is not None and self._values.defaulting:
+                for name, member in value.items():  # the keys stay, so they may be set while walking
+                    value[name] = self._values.filled(member, growth)
         elif isinstance(value, list) and self._items is not None and self._items.defaulting:
             for index, element in enumerate(value):
                 value[index] = self._items.filled(element, growth)
-
-    def _fill_object(self, value: dict[str, Any], growth: "Growth") -> None:
-        for name, node in self._properties.items():
-            if not node.defaulting:
-                continue
-            if name in value:
-                value[name] = node.filled(value[name], growth)
-            elif "default" in node.schema:
-                value[name] = node.filled(node.default(growth), growth)
-        if self._values is not None and self._values.defaulting:
-            for name, member in value.items():  # the keys stay, so they may be set while walking
-                value[name] = self._values.filled(member, growth)
 
     def filled(self, value: Any, growth: "Growth") -> Any:
         """Returns the value with its defaults; the default itself where there is a null that may not be one."""

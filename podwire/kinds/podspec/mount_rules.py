@@ -26,7 +26,19 @@ def mounts(container: Object, volumes: Volumes, path: str, errors: Errors) -> No
             _mount_path(where, seen, device_paths, f"{path}[{index}].mountPath", errors)
         seen.add(where)
         if len(mount) > 2:
-            _mount_options(mount, container, path, index, errors)
+            # Sub paths, propagation and recursion; upstream names these without the index of the mount.
+            sub_path, expression = mount.get("subPath"), mount.get("subPathExpr")
+            if sub_path:
+                descending(sub_path, f"{path}.subPath", errors)
+            if expression:
+                if sub_path:
+                    detail = "subPathExpr and subPath are mutually exclusive"
+                    errors.append(invalid(f"{path}[{index}].subPathExpr", expression, detail))
+                descending(expression, f"{path}.subPathExpr", errors)
+            if (propagation := mount.get("mountPropagation")) is not None:
+                _propagation(propagation, container, f"{path}.mountPropagation", errors)
+            if (recursive := mount.get("recursiveReadOnly")) is not None:
+                _recursive_read_only(recursive, mount, f"{path}.recursiveReadOnly", errors)
 
 
 def _mount_name(name: str, volumes: Volumes, device_names: set[str], path: str, errors: Errors) -> None:
@@ -45,22 +57,6 @@ def _mount_path(where: str, seen: set[str], device_paths: set[str], path: str, e
         errors.append(invalid(path, where, "must be unique"))
     if where in device_paths:
         errors.append(invalid(path, where, "must not already exist as a path in volumeDevices"))
-
-
-def _mount_options(mount: Object, container: Object, path: str, index: int, errors: Errors) -> None:
-    """Sub paths, propagation and recursion; upstream names these without the index of the mount."""
-    sub_path, expression = mount.get("subPath"), mount.get("subPathExpr")
-    if sub_path:
-        descending(sub_path, f"{path}.subPath", errors)
-    if expression:
-        if sub_path:
-            detail = "subPathExpr and subPath are mutually exclusive"
-            errors.append(invalid(f"{path}[{index}].subPathExpr", expression, detail))
-        descending(expression, f"{path}.subPathExpr", errors)
-    if (propagation := mount.get("mountPropagation")) is not None:
-        _propagation(propagation, container, f"{path}.mountPropagation", errors)
-    if (recursive := mount.get("recursiveReadOnly")) is not None:
-        _recursive_read_only(recursive, mount, f"{path}.recursiveReadOnly", errors)
 
 
 def _propagation(propagation: str, container: Object, path: str, errors: Errors) -> None:

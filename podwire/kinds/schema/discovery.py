@@ -91,7 +91,9 @@ class Discovery:
         document: dict[str, Any] | None
         match words:
             case ("api",):
-                document = self._core_versions()
+                addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address}]
+                versions = self._versions("") if "" in self._groups else []
+                document = {"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": addresses}
             case ("apis",):
                 document = self._group_list()
             case ("apis", group):
@@ -110,11 +112,6 @@ class Discovery:
 
     def _versions(self, group: str) -> list[str]:
         return sorted(self._groups[group], key=version_order)
-
-    def _core_versions(self) -> dict[str, Any]:
-        addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address}]
-        versions = self._versions("") if "" in self._groups else []
-        return {"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": addresses}
 
     def _group_list(self) -> dict[str, Any]:
         groups = [self._group(group) for group in self._groups if group]

@@ -57,7 +57,16 @@ class AffectedPods:
         """Returns the ids of pods to check; `failing` are those whose last CHECK failed."""
         match change.what:
             case monitor.LINK:
-                return self._of_link(change)
+                link = change.link
+                if link is None:
+                    return NONE
+                now = link.name, shape(link)
+                before = self._links.pop(link.ifindex, None)
+                if not change.gone:
+                    self._links[link.ifindex] = now
+                    if before == now:
+                        return NONE
+                return self._users(link.name) | (self._users(before[0]) if before is not None else NONE)
             case monitor.PORT:
                 return self._users(change.link.name if change.link is not None else "")
             case monitor.ADDRESS | monitor.TRAFFIC:
@@ -70,18 +79,6 @@ class AffectedPods:
             case monitor.ELEMENT | monitor.RULESET if not change.gone:
                 return failing & self._pods.keys()
         return self._pods.keys()
-
-    def _of_link(self, change: Changed) -> AbstractSet[str]:
-        link = change.link
-        if link is None:
-            return NONE
-        now = link.name, shape(link)
-        before = self._links.pop(link.ifindex, None)
-        if not change.gone:
-            self._links[link.ifindex] = now
-            if before == now:
-                return NONE
-        return self._users(link.name) | (self._users(before[0]) if before is not None else NONE)
 
     def _name(self, ifindex: int) -> str:
         return self._links.get(ifindex, ("", ()))[0]

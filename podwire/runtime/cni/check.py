@@ -33,7 +33,6 @@ from podwire.protocols.cni.errors import CniError
 from podwire.protocols.grpc_status import RpcError
 from podwire.runtime.cni.affected_pods import AffectedPods
 from podwire.runtime.cni.cache import CachedAttachment
-from podwire.runtime.cni.check_results import CheckOutcome
 from podwire.runtime.cni.check_schedule import Schedule, ScheduledCheck, finish, phase
 from podwire.runtime.cni.netns_watch import NetnsWatch
 from podwire.runtime.cni.network import CniNetwork
@@ -210,7 +209,10 @@ class Checker:
             return False
         (self._failing.discard if outcome.after.ok else self._failing.add)(id_)
         if outcome.changed:
-            _log_outcome(id_, outcome)
+            if outcome.after.ok:
+                _log.info("CHECK of pod succeeds again", extra={"id": id_})
+            else:
+                _log.warning("CHECK of pod failed", extra={"id": id_, "error": outcome.after.message})
             self._pods.on_result_changed(id_)
         if self._action == RESTART and not outcome.after.ok and outcome.after.was_ok:
             if outcome.before is None or outcome.before.ok:
@@ -247,13 +249,6 @@ def _open_monitor(netns: str) -> Monitor | None:
 def _host_links(cached: CachedAttachment) -> list[str]:
     result = results.decode(cached.result, cached.version)
     return [interface.name for interface in result.interfaces if not interface.sandbox]
-
-
-def _log_outcome(id_: str, outcome: CheckOutcome) -> None:
-    if outcome.after.ok:
-        _log.info("CHECK of pod succeeds again", extra={"id": id_})
-    else:
-        _log.warning("CHECK of pod failed", extra={"id": id_, "error": outcome.after.message})
 
 
 def _now() -> float:

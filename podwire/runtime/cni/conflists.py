@@ -105,7 +105,10 @@ class Conflists:
         except (CniError, OSError) as error:
             last = earlier.network if earlier else None
             loaded = Loaded(signature, last, f"{path}: {error}" + (" (its last valid content is used)" if last else ""))
-        _log_change(path, earlier, loaded)
+        if loaded.problem and (earlier is None or earlier.problem != loaded.problem):
+            _log.error("invalid network configuration", extra={"path": str(path), "error": loaded.problem})
+        elif loaded.network is not None and (earlier is None or earlier.network != loaded.network):
+            _log.info("loaded network configuration", extra={"path": str(path), "network": loaded.network.name})
         return loaded
 
     def _folder(self, earlier: Loaded | None) -> Path | None:
@@ -113,13 +116,6 @@ class Conflists:
         if earlier is None or earlier.network is None or earlier.network.only_inlined:
             return None
         return self.directory / earlier.network.name
-
-
-def _log_change(path: Path, earlier: Loaded | None, loaded: Loaded) -> None:
-    if loaded.problem and (earlier is None or earlier.problem != loaded.problem):
-        _log.error("invalid network configuration", extra={"path": str(path), "error": loaded.problem})
-    elif loaded.network is not None and (earlier is None or earlier.network != loaded.network):
-        _log.info("loaded network configuration", extra={"path": str(path), "network": loaded.network.name})
 
 
 def _signature(path: Path, folder: Path | None) -> Signature | None:

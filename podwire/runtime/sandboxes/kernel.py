@@ -90,9 +90,6 @@ class SandboxKernel:
         owner = [f"uid={ids.first}", f"gid={ids.first}"] if ids else []
         options = ["nosuid", "noexec", "nodev", "mode=1777", f"size={SHM_BYTES}", *owner]
         self.mounts.mount("shm", shm, "tmpfs", options)
-        self._set_sysctls(id_, config, network=network, ipc=ipc)
-
-    def _set_sysctls(self, id_: str, config: pb.PodSandboxConfig, *, network: bool, ipc: bool) -> None:
         if network:
             KernelSysctls(self.network(id_)).write_present(DEFAULT_SYSCTLS)
         allowed = [name for name in NAMESPACED if (network if name.startswith("net") else ipc)]  # never the node's

@@ -23,7 +23,14 @@ def put_mount(spec: dict[str, Any], mount: dict[str, Any]) -> None:
     mounts = spec.setdefault("mounts", [])
     mounts.append(mount)
     mounts.sort(key=_place)
-    _propagate(spec, mount["options"])
+    # Nothing passes through a root that is private.
+    options = mount["options"]
+    linux = spec.setdefault("linux", {})
+    now = linux.get("rootfsPropagation")
+    if "rshared" in options:
+        linux["rootfsPropagation"] = "rshared"
+    elif "rslave" in options and now not in ("rshared", "rslave"):
+        linux["rootfsPropagation"] = "rslave"
 
 
 def _drop(spec: dict[str, Any], destination: str) -> None:
@@ -35,13 +42,3 @@ def _place(mount: dict[str, Any]) -> tuple[int, str]:
     """Shallow ones first."""
     path = clean_path(mount["destination"])
     return path.rstrip("/").count("/"), path
-
-
-def _propagate(spec: dict[str, Any], options: Sequence[str]) -> None:
-    """Nothing passes through a root that is private."""
-    linux = spec.setdefault("linux", {})
-    now = linux.get("rootfsPropagation")
-    if "rshared" in options:
-        linux["rootfsPropagation"] = "rshared"
-    elif "rslave" in options and now not in ("rshared", "rslave"):
-        linux["rootfsPropagation"] = "rslave"

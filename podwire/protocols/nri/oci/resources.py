@@ -35,7 +35,14 @@ def resources_from(spec: Mapping[str, Any]) -> pb.LinuxResources:
     for limit in spec.get("hugepageLimits") or ():
         found.hugepage_limits.add(page_size=limit["pageSize"], limit=limit["limit"])
     for rule in spec.get("devices") or ():
-        _rule_from(rule, found.devices.add())
+        into = found.devices.add()
+        into.allow = rule["allow"]
+        into.type = rule.get("type") or ""
+        into.access = rule.get("access") or ""
+        if (major := rule.get("major")) is not None:
+            into.major.value = major
+        if (minor := rule.get("minor")) is not None:
+            into.minor.value = minor
     if (pids := spec.get("pids")) is not None:
         found.pids.limit = pids.get("limit") or 0
     found.unified.update(spec.get("unified") or {})
@@ -50,16 +57,6 @@ def _fill(message: Any, names: Mapping[str, str], section: Mapping[str, Any]) ->
             setattr(message, name, value)
         else:
             getattr(message, name).value = value
-
-
-def _rule_from(rule: Mapping[str, Any], into: pb.LinuxDeviceCgroup) -> None:
-    into.allow = rule["allow"]
-    into.type = rule.get("type") or ""
-    into.access = rule.get("access") or ""
-    if (major := rule.get("major")) is not None:
-        into.major.value = major
-    if (minor := rule.get("minor")) is not None:
-        into.minor.value = minor
 
 
 def resources_to(asked: pb.LinuxResources, resources: dict[str, Any], *, field: str = "adjust.linux.resources") -> None:
