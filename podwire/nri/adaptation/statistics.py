@@ -58,16 +58,11 @@ class Statistics:
     def of(self, plugin: PluginId) -> PluginRecord:
         record = self._records.get(plugin)
         if record is None:
-            self._drop_oldest()
+            gone = [old for old in self._records.values() if old.state == "gone"]
+            if len(self._records) >= MAX_RECORDS and gone:
+                del self._records[min(gone, key=lambda old: old.since).plugin]
             record = self._records[plugin] = PluginRecord(plugin)
         return record
 
     def all(self) -> list[PluginRecord]:
         return [self._records[plugin] for plugin in sorted(self._records)]
-
-    def _drop_oldest(self) -> None:
-        if len(self._records) < MAX_RECORDS:
-            return
-        gone = [record for record in self._records.values() if record.state == "gone"]
-        if gone:
-            del self._records[min(gone, key=lambda record: record.since).plugin]

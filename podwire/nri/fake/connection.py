@@ -7,7 +7,6 @@ never sends.
 import asyncio
 import os
 import signal
-from collections.abc import Iterable
 from typing import Any, NoReturn, Protocol
 
 from google.protobuf.message import DecodeError, Message
@@ -17,7 +16,6 @@ from podwire.nri.fake.actions import Action
 from podwire.nri.fake.script import REGISTER, RuleQueue, Script, subject
 from podwire.nri.fake.yaml_script import default_answer
 from podwire.nri.script import to_plain
-from podwire.protocols.grpc_methods import Unary
 from podwire.protocols.grpc_status import InvalidArgument, RpcError, Unimplemented
 from podwire.protocols.nri import events, methods
 from podwire.protocols.nri import nri_pb2 as pb
@@ -90,27 +88,18 @@ class Connection:
                 raise _Over("the runtime closed the connection")
             try:
                 for conversation, piece in pieces.feed(data):
-                    if conversation in frames:
-                        self._take(group, conversation, frames[conversation].feed(piece))
+                    for frame in frames[conversation].feed(piece) if conversation in frames else ():
+                        self._receive(group, conversation, frame)
             except mux.BadMux as error:
                 raise _Over(str(error)) from None
 
-    def _take(self, group: asyncio.TaskGroup, conversation: int, frames: Iterable[Frame]) -> None:
-        for frame in frames:
-            if conversation == mux.RUNTIME_SERVICE:
-                self._answered(frame)
-            else:
-                self._asked(group, frame)
-
-    def _answered(self, frame: Frame) -> None:
-        match self._asking.receive(frame):
+    def _receive(self, group: asyncio.TaskGroup, conversation: int, frame: Frame) -> None:
+        side = self._asking if conversation == mux.RUNTIME_SERVICE else self._answering
+        match side.receive(frame):
             case Answered() as answered:
                 future = self._waiting.pop(answered.stream, None)
                 if future is not None and not future.done():
                     future.set_result(answered)
-
-    def _asked(self, group: asyncio.TaskGroup, frame: Frame) -> None:
-        match self._answering.receive(frame):
             case Asked() as asked:
                 group.create_task(self._handle(asked))
             case Refused(stream, error):
@@ -153,7 +142,10 @@ class Connection:
         hidden = event is not None and event.was_state_change and not script.calls
         if method is None or hidden or (method is methods.STATE_CHANGE and not script.state_change):
             raise Unimplemented(f"method {asked.method}")
-        request = _decoded(method, asked.payload)
+        try:
+            request: Any = method.request.FromString(asked.payload)
+        except DecodeError:
+            raise InvalidArgument(f"{method.name}: the payload is not a {method.request.DESCRIPTOR.name}") from None
         if isinstance(request, pb.StateChangeEvent):
             if (state_change := events.from_state_change(request)) is None:
                 raise InvalidArgument(f"StateChange of event {request.event}, which never travelled so")
@@ -254,13 +246,6 @@ class Connection:
         seen = request.containers if "containers" in fields else [request.container] if "container" in fields else []
         for item in seen:
             self._plugin.containers[item.name] = item.id
-
-
-def _decoded(method: Unary[Any, Any], payload: bytes) -> Any:
-    try:
-        return method.request.FromString(payload)
-    except DecodeError:
-        raise InvalidArgument(f"{method.name}: the payload is not a {method.request.DESCRIPTOR.name}") from None
 
 
 def _first(group: ExceptionGroup[Any]) -> Exception:

@@ -69,21 +69,18 @@ class Proxy:
         assert task is not None  # noqa: S101 - a server runs each connection as a task
         self._pairs.add(task)
         try:
-            await self._pair((reader, writer))
+            try:
+                runtime = await asyncio.open_unix_connection(self._runtime)
+            except OSError as error:
+                self._note(f"the runtime does not listen at {self._runtime}: {error.strerror or error}")
+            else:
+                await self.between((reader, writer), runtime)
         except asyncio.CancelledError:
             # Only `cut` cancels it, and waits for it; a stream server would print it.
             return
         finally:
             self._pairs.discard(task)
             writer.transport.abort()
-
-    async def _pair(self, plugin: Streams) -> None:
-        try:
-            runtime = await asyncio.open_unix_connection(self._runtime)
-        except OSError as error:
-            self._note(f"the runtime does not listen at {self._runtime}: {error.strerror or error}")
-            return
-        await self.between(plugin, runtime)
 
     async def between(self, plugin: Streams, runtime: Streams) -> None:
         """Forwards until both sides have closed."""

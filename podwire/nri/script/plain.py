@@ -55,7 +55,11 @@ def _plain_value(field: FieldDescriptor, value: Any) -> Any:
 
 def message_at(at: At, kind: type[Of], beside: Container[str] = ()) -> Of:
     """The message that a script writes. Keys `beside` its fields are the caller's. Raises BadScript."""
-    return _parsed(at, _fields(at, kind.DESCRIPTOR, beside), kind)
+    fields = _fields(at, kind.DESCRIPTOR, beside)
+    try:
+        return ParseDict(fields, kind())
+    except ParseError as error:
+        raise at.fail(str(error)) from None
 
 
 def _fields(at: At, kind: Any, beside: Container[str] = ()) -> dict[str, Any]:
@@ -109,29 +113,18 @@ def _scalar(at: At, field: FieldDescriptor) -> Any:
         case FieldDescriptor.TYPE_BOOL:
             return at.truth()
         case FieldDescriptor.TYPE_ENUM:
-            names = {number.name: number.name for number in _enum(field).values}
+            names = {known.name: known.name for known in _enum(field).values}
             value = at.value()
             return value if isinstance(value, int) else at.one_of(names)
         case kind if kind in _INTEGERS:
-            return _ranged(at, field)
+            number = at.number()
+            unsigned = kind in (FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_UINT64)
+            bits = 32 if kind in (FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_INT32) else 64
+            lowest, highest = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+            if not lowest <= number <= highest:
+                raise at.fail(f"{number} is not between {lowest} and {highest}")
+            return number
     return at.value()
-
-
-def _ranged(at: At, field: FieldDescriptor) -> int:
-    number = at.number()
-    unsigned = field.type in (FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_UINT64)
-    bits = 32 if field.type in (FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_INT32) else 64
-    lowest, highest = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    if not lowest <= number <= highest:
-        raise at.fail(f"{number} is not between {lowest} and {highest}")
-    return number
-
-
-def _parsed(at: At, fields: dict[str, Any], kind: type[Of]) -> Of:
-    try:
-        return ParseDict(fields, kind())
-    except ParseError as error:
-        raise at.fail(str(error)) from None
 
 
 def _is_map(field: FieldDescriptor) -> bool:

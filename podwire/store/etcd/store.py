@@ -74,8 +74,11 @@ class EtcdStore:
             client = EtcdClient(address, limits)
             undo.push_async_callback(client.close)
             try:
-                await _check_version(client, limits.oldest)
-                newest = await _newest(client)
+                version = (await client.status()).version
+                if tuple(map(int, version.split(".")[:2])) < limits.oldest:
+                    oldest = ".".join(map(str, limits.oldest))
+                    raise CannotOpen(f"etcd is version {version}; {oldest} is the oldest that is supported")
+                newest = (await client.range(pb.RangeRequest(key=b"\0", count_only=True))).header.revision
                 floor = await _floor(client, newest, window.revisions)
             except StorageError as error:
                 raise CannotOpen(str(error)) from error
@@ -217,16 +220,6 @@ class EtcdStore:
     def _refuse_when_closed(self) -> None:
         if self._closed:
             raise StoreUnavailable("the store is closed")
-
-
-async def _check_version(client: EtcdClient, oldest: tuple[int, int]) -> None:
-    version = (await client.status()).version
-    if tuple(map(int, version.split(".")[:2])) < oldest:
-        raise CannotOpen(f"etcd is version {version}; {'.'.join(map(str, oldest))} is the oldest that is supported")
-
-
-async def _newest(client: EtcdClient) -> int:
-    return (await client.range(pb.RangeRequest(key=b"\0", count_only=True))).header.revision
 
 
 async def _floor(client: EtcdClient, newest: int, back: int) -> int:
