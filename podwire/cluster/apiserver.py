@@ -282,7 +282,7 @@ def _write_first_credentials(options: Options, pki: Pki, port: int) -> None:
     except OutOfResources as error:
         kubeconfigs = [
             options.kubeconfig or options.data_dir / "kubeconfig",
-            *(each.kubeconfig for each in options.identities),
+            *(identity.kubeconfig for identity in options.identities),
         ]
         if not all(path.exists() for path in (*kubeconfigs, *(serving.certificate for serving in options.servings))):
             raise

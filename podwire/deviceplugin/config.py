@@ -130,7 +130,7 @@ def variable(pool: str) -> str:
 
 def _pool(key: str, found: object) -> Pool:
     read = mapped(key, found, {"name": _name, "cdi": flag, **_SOURCES}, required=("name",))
-    given = [each for each in _SOURCES if each in read]
+    given = [option for option in _SOURCES if option in read]
     if len(given) != 1:
         raise BadConfig(key, f"exactly one of {', '.join(_SOURCES)} is needed, not {len(given)}")
     source = read[given[0]]

@@ -82,7 +82,7 @@ class Inventory:
         """Logs changes of the devices' health."""
         for name, pool in self._pools.items():
             now, before = reasons(pool.devices()), self._reported.get(name, {})
-            changed = [each for each in sorted(now.keys() | before.keys()) if now.get(each) != before.get(each)]
+            changed = [device for device in sorted(now.keys() | before.keys()) if now.get(device) != before.get(device)]
             for device in changed[:_MAX_LOGGED]:
                 facts = {"pool": name, "device": device}
                 if why := now.get(device):
@@ -102,8 +102,8 @@ class Inventory:
         """Returns what containers get, after records and CDI files are written. Raises Unusable."""
         handed = self._pools[pool].hand(ids)
         if pool in self._cdi:
-            for device, each in zip(ids, handed, strict=True):
-                self._cdi[pool].write(device, each)
+            for device, description in zip(ids, handed, strict=True):
+                self._cdi[pool].write(device, description)
         self._time += 1
         for device in ids:
             self._allocated[pool, device] = self._time
@@ -129,8 +129,10 @@ class Inventory:
         for name, pool in self._pools.items():
             pool.confirm(self._held[name])
         for name, files in self._cdi.items():
-            described = {each: self._pools[name].described(each) for each in self._held[name]}
-            files.keep_only({device: each for device, each in described.items() if each is not None})
+            described = {device: self._pools[name].described(device) for device in self._held[name]}
+            files.keep_only(
+                {device: description for device, description in described.items() if description is not None}
+            )
         return self._held != before
 
     @property

@@ -114,13 +114,13 @@ class PoolService:
 def answer(pool: Settings, handed: Mapping[str, Handed]) -> pb.ContainerAllocateResponse:
     """Returns what one container gets."""
     name = variable(pool.name)
-    values = list(dict.fromkeys(each.value for each in handed.values()))
-    info = [dict(each.info) for each in handed.values()]
+    values = list(dict.fromkeys(device.value for device in handed.values()))
+    info = [dict(device.info) for device in handed.values()]
     envs = {name: ",".join(values), f"{name}_INFO": json.dumps(info, separators=(",", ":"))}
     if pool.cdi:
         names = [pb.CDIDevice(name=cdi_name(pool.name, device)) for device in handed]
         return pb.ContainerAllocateResponse(envs=envs, cdi_devices=names)
-    files = {path: each.permissions for each in handed.values() for path in each.files}
+    files = {path: device.permissions for device in handed.values() for path in device.files}
     specs = [pb.DeviceSpec(container_path=path, host_path=path, permissions=files[path]) for path in files]
     return pb.ContainerAllocateResponse(envs=envs, devices=specs)
 

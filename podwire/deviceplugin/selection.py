@@ -43,8 +43,10 @@ def reserved(link: Link, uplinks: Collection[int]) -> str:
 
 def ids(found: Mapping[int, Candidate]) -> dict[int, str]:
     """A device's id is its PCI address, or its name when it has none or shares its address with another."""
-    addresses = [each.hardware.pci for each in found.values()]
+    addresses = [candidate.hardware.pci for candidate in found.values()]
     return {
-        index: each.hardware.pci if each.hardware.pci and addresses.count(each.hardware.pci) == 1 else each.link.name
-        for index, each in found.items()
+        index: candidate.hardware.pci
+        if candidate.hardware.pci and addresses.count(candidate.hardware.pci) == 1
+        else candidate.link.name
+        for index, candidate in found.items()
     }

@@ -256,7 +256,7 @@ class Driver:
 
 
 def _by_health(health: Iterable[Health]) -> Samples:
-    states = [each.healthy for each in health]
+    states = [device.healthy for device in health]
     return [((("healthy", "true" if value else "false"),), states.count(value)) for value in (True, False)]
 
 

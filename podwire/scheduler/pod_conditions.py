@@ -27,7 +27,7 @@ GATED = PendingReason("SchedulingGated", "Scheduling is blocked due to non-empty
 
 def condition(pod: Pod, pending_reason: PendingReason, now: float) -> dict[str, Any] | None:
     """Returns the new condition; None when the pod already has it."""
-    said = next((each for each in pod.status.conditions if each.get("type") == "PodScheduled"), {})
+    said = next((condition for condition in pod.status.conditions if condition.get("type") == "PodScheduled"), {})
     if (said.get("status"), said.get("reason"), said.get("message")) == (
         "False",
         pending_reason.reason,

@@ -123,7 +123,7 @@ def _handled(kind: Kind) -> str:
 
 
 def _report_unknown_fields(report: Report, kind: Kind, validation: str, warnings: list[str]) -> None:
-    complaints = [f'unknown field "{each}"' for each in report.unknown]
+    complaints = [f'unknown field "{field}"' for field in report.unknown]
     complaints += [f'duplicate field "{duplicate}"' for duplicate in report.duplicates]
     if not complaints or validation == "Ignore":
         return

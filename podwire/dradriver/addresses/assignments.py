@@ -82,8 +82,8 @@ class Demand(NamedTuple):
 
     def range_sets(self) -> Iterator[tuple[str, RangeSet]]:
         """The range sets to take one address of each, with their stable names."""
-        for number, each in self.pool.sets_of(self.families) if self.pool else ():
-            yield f"{self.pool_name}/{number}", each
+        for number, range_set in self.pool.sets_of(self.families) if self.pool else ():
+            yield f"{self.pool_name}/{number}", range_set
 
 
 def found(present: Assignments, key: Key) -> Assignment | None:
@@ -100,7 +100,7 @@ def assign(present: Assignments, demand: Demand) -> tuple[Assignments, tuple[Int
         return present, had.interfaces
     others = tuple(entry for entry in present.held if entry is not had)
     _check_free(demand, others)
-    taken = {ip for entry in others for ip in entry.ips} | {str(each.ip) for each in demand.wanted}
+    taken = {ip for entry in others for ip in entry.ips} | {str(interface.ip) for interface in demand.wanted}
     last = dict(present.last)
     given: list[str] = []
     for name, set_ in demand.range_sets():
@@ -125,7 +125,7 @@ def without(present: Assignments, uids: Collection[str]) -> Assignments:
 
 def with_known(present: Assignments, known: Iterable[Assignment]) -> Assignments:
     """Adds these assignments for keys that have none."""
-    missing = tuple(each for each in known if found(present, each.key) is None)
+    missing = tuple(entry for entry in known if found(present, entry.key) is None)
     return Assignments(held=(*present.held, *missing), last=present.last) if missing else present
 
 
@@ -150,12 +150,12 @@ def _check_free(demand: Demand, others: Sequence[Assignment]) -> None:
     if not demand.wanted:
         return
     owners = {ip: entry for entry in others for ip in entry.ips}
-    for each in demand.wanted:
-        owner = owners.get(str(each.ip))
-        if owner is not None and (owner.uid != demand.key.claim.uid or str(each.ip) not in owner.wanted_ips):
-            raise Refused("interface.addresses", f"{each.ip} is held by {owner.key}")
-        if demand.pool and each.ip in demand.pool.gateways:
-            raise Refused("interface.addresses", f"{each.ip} is the gateway of pool {demand.pool.name}")
+    for interface in demand.wanted:
+        owner = owners.get(str(interface.ip))
+        if owner is not None and (owner.uid != demand.key.claim.uid or str(interface.ip) not in owner.wanted_ips):
+            raise Refused("interface.addresses", f"{interface.ip} is held by {owner.key}")
+        if demand.pool and interface.ip in demand.pool.gateways:
+            raise Refused("interface.addresses", f"{interface.ip} is the gateway of pool {demand.pool.name}")
 
 
 def _exhausted(pool: str, set_: RangeSet, others: Sequence[Assignment]) -> str:

@@ -204,7 +204,7 @@ def carried_rules(record: Record, ways: Sequence[SavedRoute]) -> tuple[SavedRule
     """Rules of the host that lead to what the pod has, under the name that the link has there."""
     if record.snapshot is None:
         return ()
-    tables = {each.table for each in ways}
+    tables = {route.table for route in ways}
     name, becomes = record.snapshot.name, record.allocation.settings.name
     return tuple(rule.renamed(name, becomes) for rule in record.snapshot.rules if _fits(rule, name, tables))
 
@@ -247,9 +247,9 @@ def change(before: Record, after: Record, there: Collection[Interface]) -> tuple
     settings, had, has = before.allocation.settings, before.addresses or (), after.addresses or ()
     old, new = leased_routes(before), leased_routes(after)
     away = steps.TakeAway(
-        tuple(each for each in old if each not in new), tuple(each for each in had if each not in has)
+        tuple(route for route in old if route not in new), tuple(address for address in had if address not in has)
     )
-    found: list[Step] = [away, steps.AddAddresses(tuple(each for each in has if each not in there))]
+    found: list[Step] = [away, steps.AddAddresses(tuple(address for address in has if address not in there))]
     if settings.mtu is None and before.mtu != after.mtu:
         found.append(steps.SetMtu(after.mtu or before.allocation.device.mtu))
     if set(had) != set(has) or not set(has) <= set(there):
@@ -263,7 +263,7 @@ def change(before: Record, after: Record, there: Collection[Interface]) -> tuple
 
 def inverse(record: Record, done: Sequence[Step]) -> tuple[Step, ...]:
     """Returns the steps that undo these, or any part of them that was done: each accepts that it was not."""
-    return tuple(step for each in reversed(done) for step in _inverse(record, each))
+    return tuple(step for earlier in reversed(done) for step in _inverse(record, earlier))
 
 
 def _inverse(record: Record, step: Step) -> tuple[Step, ...]:

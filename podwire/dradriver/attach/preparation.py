@@ -96,7 +96,7 @@ def _checked_parent(host: NamespaceHandle, allocation: Allocation) -> Link:
 
 def _checked_whole(host: NamespaceHandle, allocation: Allocation) -> Link:
     """Returns the link of a device that the host does not need. Raises Refused."""
-    links = {each.ifindex: each for each in KernelLinks(host.netlink).list()}
+    links = {present.ifindex: present for present in KernelLinks(host.netlink).list()}
     link = next((candidate for candidate in links.values() if candidate.name == allocation.device.link), None)
     if link is None:
         raise Refused("", f"device {allocation.device.name}: the link {allocation.device.link} is not on the host")

@@ -139,18 +139,18 @@ def _here(claim: Object, node: str, sight: Sight) -> Iterator[str]:
         return
     seen = sight.devices
     results = (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or ()
-    wanted = [result for result in results if result["driver"] == DRIVER]
-    known = {*(each.record.allocation.device.name for each in seen), *(damage.device for damage in sight.damaged)}
-    for each in wanted:
-        if each["pool"] != node:
-            yield f"{each['device']}: is on node {each['pool']}; ask there"
-        elif each["device"] not in known:
-            yield f"{each['device']}: not prepared; no kubelet has asked for it, or it was refused (see events)"
-    for each in seen:
-        yield from _device(each)
+    ours = [result for result in results if result["driver"] == DRIVER]
+    known = {*(device.record.allocation.device.name for device in seen), *(damage.device for damage in sight.damaged)}
+    for allocated in ours:
+        if allocated["pool"] != node:
+            yield f"{allocated['device']}: is on node {allocated['pool']}; ask there"
+        elif allocated["device"] not in known:
+            yield f"{allocated['device']}: not prepared; no kubelet has asked for it, or it was refused (see events)"
+    for device in seen:
+        yield from _device(device)
     for damage in sight.damaged:
         yield f"{damage.device}: {damage.message}"
-    if not wanted and not seen and not sight.damaged:
+    if not ours and not seen and not sight.damaged:
         yield "nothing"
 
 
@@ -191,13 +191,13 @@ def _status(claim: Object) -> list[str]:
 def _events(claim: Object, users: Sequence[Object], events: Sequence[Object]) -> Iterator[str]:
     uids = {claim["metadata"]["uid"], *(user["metadata"]["uid"] for user in users)}
     about = [event for event in events if event.get("involvedObject", {}).get("uid") in uids]
-    for each in sorted(about, key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or ""):
-        if each["reason"] in _REASONS or each.get("source", {}).get("component") == COMPONENT:
-            when = each.get("lastTimestamp") or each.get("eventTime")
-            yield f"{when} {each['involvedObject']['kind']} {each['reason']}: {each['message']}"
+    for event in sorted(about, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or ""):
+        if event["reason"] in _REASONS or event.get("source", {}).get("component") == COMPONENT:
+            when = event.get("lastTimestamp") or event.get("eventTime")
+            yield f"{when} {event['involvedObject']['kind']} {event['reason']}: {event['message']}"
 
 
 def _uses(pod: Object, claim: str) -> bool:
     named = {resource_claim.get("resourceClaimName") for resource_claim in pod["spec"].get("resourceClaims") or ()}
-    made = {each.get("resourceClaimName") for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()}
+    made = {status.get("resourceClaimName") for status in (pod.get("status") or {}).get("resourceClaimStatuses") or ()}
     return claim in named | made

@@ -197,7 +197,7 @@ class Inventory:
     def locations(self) -> frozenset[tuple[int, int]]:
         """Returns the locations of devices in other namespaces: namespace id and index there."""
         found = (self._locations.away(name) for name in list(self._held))
-        return frozenset(each.place for each in found if each is not None and each.place is not None)
+        return frozenset(location.place for location in found if location is not None and location.place is not None)
 
     def _still_unclear(self, unclear: Collection[int]) -> set[int]:
         """Returns the links whose hardware may still become known; those that wait for longer than the patience have
@@ -297,7 +297,7 @@ class Inventory:
         unseen = [name for name in lost if (away := self._locations.away(name)) is None or away.place is None]
         if not self._searched.issuperset(unseen):
             held = {name: self._held[name] for name in unseen}
-            wanted = {(mac, each.known.device.kind): name for name, each in held.items() for mac in each.macs if mac}
+            wanted = {(mac, entry.known.device.kind): name for name, entry in held.items() for mac in entry.macs if mac}
             for name, (netns, link) in self._host.distant.find(wanted).items():
                 self._locations.elsewhere(name, netns, link)
         self._searched = set(unseen)
@@ -305,10 +305,10 @@ class Inventory:
     def _list(self, *, first: bool = False) -> None:
         """Updates the published devices and their health, and notifies subscribers of changes."""
         wall = self._clock.wall()
-        conditions = {name: self._condition(name, each) for name, each in self._known.items()}
+        conditions = {name: self._condition(name, known) for name, known in self._known.items()}
         health = self._health_tracker.update(conditions, self._clock.monotonic(), wall)
-        for name, each in health.items():
-            self._log_once(name, "health", each.message, "device became unhealthy", "device became healthy")
+        for name, state in health.items():
+            self._log_once(name, "health", state.message, "device became unhealthy", "device became healthy")
         devices = tuple(
             tainted(known.listed, taint, self.config.taint, health[name].since)
             if (taint := health[name].taint)

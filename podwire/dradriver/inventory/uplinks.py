@@ -35,8 +35,8 @@ def needed(links: Mapping[int, Link], out: Iterable[int]) -> frozenset[int]:
             continue
         found.add(index)
         link = links[index]
-        waiting += [each.ifindex for each in links.values() if each.master == index]
-        waiting += [each for each in (link.master, 0 if link.kind == "veth" else below(link)) if each]
+        waiting += [other.ifindex for other in links.values() if other.master == index]
+        waiting += [neighbour for neighbour in (link.master, 0 if link.kind == "veth" else below(link)) if neighbour]
     return frozenset(found)
 
 

@@ -33,7 +33,7 @@ def _name(said: Values, device: Device, at: At) -> None:
 def _kind(said: Values, device: Device, at: At) -> None:
     kind = said.get("interface.kind", WHOLE)
     if device.shared and kind == WHOLE:
-        kinds = ", ".join(each for each in KINDS if each)
+        kinds = ", ".join(kind for kind in KINDS if kind)
         reason = f"is required: {device.name} is shared, and an interface is made on it: {kinds}"
         raise Refused(at("interface.kind"), reason)
     if not device.shared and kind != WHOLE:

@@ -33,8 +33,8 @@ def effective(
 ) -> Settings:
     """Returns the settings of a device in its pod. Raises Refused, before anything was changed."""
     reads = [read(source) for source in sources(claim, result)]
-    for each in reads:
-        field_checks.check_fields(each.said, _of(each))
+    for parameters in reads:
+        field_checks.check_fields(parameters.said, _of(parameters))
     found = merged(reads)
     values = {path: said.value for path, said in found.items()}
     at = _blaming(found, reads)
@@ -74,7 +74,7 @@ def _bandwidth(claim: ResourceClaim, result: AllocatedDevice, device: Device) ->
     )
     if amount is None or not device.shared:
         return None
-    place = next((i for i, each in enumerate(claim.allocated) if each == result), 0)
+    place = next((i for i, device in enumerate(claim.allocated) if device == result), 0)
     at = f"status.allocation.devices.results[{place}].consumedCapacity[bandwidth]"
     try:
         bits = quantity.parse(str(amount)).value()

@@ -146,10 +146,10 @@ class Switches:
             inner = f"{at}[{name}]"
             Text(parse=self.parse).read(name, inner)
             on = switch if switch is None else Flag().read(switch, inner)
-            for each in self.expand(name):
-                if seen.setdefault(each, name) != name:
-                    raise Refused(inner, f"is {each}, of which {seen[each]} speaks already")
-                yield each, on
+            for member in self.expand(name):
+                if seen.setdefault(member, name) != name:
+                    raise Refused(inner, f"is {member}, of which {seen[member]} speaks already")
+                yield member, on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +201,7 @@ def shown(value: Any) -> str:
 
 
 def _meant(name: str, fields: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(name, fields, 1) or [each for each in fields if each.lower() == name.lower()]
+    close = difflib.get_close_matches(name, fields, 1) or [field for field in fields if field.lower() == name.lower()]
     return f"; {close[0]} may be meant" if close else f"; known are {', '.join(sorted(fields))}"
 
 

@@ -68,9 +68,9 @@ def _places(
 
 def _class_of(claim: ResourceClaim, request: str) -> str:
     base, _, alternative = request.partition("/")
-    for each in claim.spec.devices.requests:
-        if each.name == base:
-            ways = [each.exactly] if each.exactly else [one for one in each.first_available if one.name == alternative]
+    for spec in claim.spec.devices.requests:
+        if spec.name == base:
+            ways = [spec.exactly] if spec.exactly else [one for one in spec.first_available if one.name == alternative]
             return next((way.device_class_name for way in ways), "") or "?"
     return "?"
 
@@ -91,7 +91,7 @@ def merged(configs: Iterable[Read]) -> Merged:
 def _over(found: dict[str, Said], read: Read) -> None:
     for path, value in read.said.items():
         if value is TAKEN_BACK:
-            for gone in [each for each in found if within(each, path)]:
+            for gone in [key for key in found if within(key, path)]:
                 del found[gone]
         else:
             found[path] = Said(value, read.source)

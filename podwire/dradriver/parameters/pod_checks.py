@@ -71,9 +71,9 @@ def _held(settings: Settings) -> Iterator[tuple[str, Hashable, str]]:
 def _rules_lead_somewhere(interfaces: Interfaces) -> None:
     """A whole device brings along what routes it has on the host, in any table."""
     every = [settings for _, settings in interfaces]
-    if any(each.made.kind == WHOLE and each.name for each in every):
+    if any(settings.made.kind == WHOLE and settings.name for settings in every):
         return
-    filled = {MAIN} | {route.table for each in every for route in each.routes}
+    filled = {MAIN} | {route.table for settings in every for route in settings.routes}
     for whose, settings in interfaces:
         for i, rule in enumerate(settings.rules):
             if rule.table not in filled:

@@ -91,7 +91,10 @@ class ClaimReports:
         for claim, of_claim in by_claim(allocations).items():
             self.network_changed(pod, claim, of_claim, attached)
             if is_new:
-                sentences = (_sentence(each, networks.get((each.device.name, each.share_id))) for each in of_claim)
+                sentences = (
+                    _sentence(allocation, networks.get((allocation.device.name, allocation.share_id)))
+                    for allocation in of_claim
+                )
                 self.events.report([claim, pod], NORMAL, IS_ATTACHED, "; ".join(sentences))
 
     def network_changed(
@@ -99,7 +102,7 @@ class ClaimReports:
     ) -> None:
         """The status of a claim whose devices are in the pod, by their addresses, leases and health."""
         networks = networks_of(attached)
-        failures = {(each.device, each.share_id): self._network_failure(each) for each in attached}
+        failures = {(device.device, device.share_id): self._network_failure(device) for device in attached}
         states = []
         for allocation in allocations:
             key = allocation.device.name, allocation.share_id
@@ -150,10 +153,10 @@ class ClaimReports:
 
 def networks_of(attached: Sequence[Attached]) -> Networks:
     return {
-        (each.device, each.share_id): Network(
-            interface=each.interface, mac=each.mac, ips=tuple(str(address) for address in each.ips)
+        (device.device, device.share_id): Network(
+            interface=device.interface, mac=device.mac, ips=tuple(str(address) for address in device.ips)
         )
-        for each in attached
+        for device in attached
     }
 
 

@@ -284,16 +284,16 @@ class Refused:
 
     def learn(self, devices: Sequence[Object], error: ApiError) -> bool:
         """Whether the error names the devices or attributes that it is about."""
-        found = [_REFUSED.match(str(cause.get("field", ""))) for cause in error.details.get("causes") or ()]
-        for each in found:
-            if each is None or int(each[1]) >= len(devices):
+        matches = [_REFUSED.match(str(cause.get("field", ""))) for cause in error.details.get("causes") or ()]
+        for matched in matches:
+            if matched is None or int(matched[1]) >= len(devices):
                 continue
-            device, part, name = devices[int(each[1])], each[2] or "", each[3] or ""
+            device, part, name = devices[int(matched[1])], matched[2] or "", matched[3] or ""
             value = device.get(part, {}).get(name) if name else device
             self._values[device["name"], part, name] = value
             what = {"device": device["name"]} | ({"attribute": name} if name else {})
             _log.error("API server rejected part of a device", extra=what | {"error": error.message})
-        return any(found)
+        return any(matches)
 
     def rest(self, device: Object) -> Object | None:
         """Returns what the server accepts of a device; None for nothing."""

@@ -83,7 +83,7 @@ def plan(
         return strangers + [_write(names[at], specs[at], by_name.get(names[at])) for at in wrong]
     fresh = [_spec(pool, max(generation, least) + 1, len(wanted), devices) for devices in wanted]
     obsolete = [Delete(name, slice_) for name, slice_ in sorted(by_name.items()) if name not in names]
-    return [*strangers, *(_write(*each, by_name.get(each[0])) for each in zip(names, fresh, strict=True)), *obsolete]
+    return [*strangers, *(_write(*pair, by_name.get(pair[0])) for pair in zip(names, fresh, strict=True)), *obsolete]
 
 
 def _in_place(by_name: Mapping[str, Object], wrong: Sequence[int], names: Sequence[str], count: int, now: int) -> bool:

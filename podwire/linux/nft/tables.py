@@ -223,7 +223,7 @@ def _new_set(table: str, number: int, spec: Set) -> bytes:
     for field in spec.key:
         kind = kind << _TYPE_BITS | field.type
     lengths = [field.length for field in spec.key]
-    length = lengths[0] if len(lengths) == 1 else sum((each + 3) & ~3 for each in lengths)  # several fill whole words
+    length = lengths[0] if len(lengths) == 1 else sum((size + 3) & ~3 for size in lengths)  # several fill whole words
     parts = [text(1, table), text(2, spec.name), _u32(3, flags), _u32(4, kind), _u32(5, length)]
     if spec.data:
         parts += [_u32(6, spec.data.type), _u32(7, spec.data.length)]

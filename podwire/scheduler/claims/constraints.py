@@ -39,11 +39,11 @@ def _nodes_with_matching_pods(name: str, others: Iterable[Candidate], added: Can
     own = _attribute(name, added)
     if own is None:
         return f"has no {name}"
-    for each in others:
-        other = _attribute(name, each)
-        if other is None or _kind(other) != _kind(own):
+    for candidate in others:
+        attribute = _attribute(name, candidate)
+        if attribute is None or _kind(attribute) != _kind(own):
             return f"{name} is of another type"
-        if not set(_values(own.value)).isdisjoint(_values(other.value)):
+        if not set(_values(own.value)).isdisjoint(_values(attribute.value)):
             return f"{name} {_format(own.value)} is that of another"
     return ""
 

@@ -53,22 +53,22 @@ def of_pod(pod: Pod, claim_cache: ClaimCache) -> PodClaims:
 
 def _claims(pod: Pod, claim_cache: ClaimCache) -> list[ResourceClaim]:
     """Returns each claim once, although a pod may name one twice."""
-    found: dict[str, ResourceClaim] = {}
-    for each in claims.of_pod(pod):
+    by_name: dict[str, ResourceClaim] = {}
+    for entry in claims.of_pod(pod):
         try:
-            name = claims.name_of(pod, each)
+            name = claims.name_of(pod, entry)
         except NotGenerated as error:
             raise NotYet(str(error)) from None
         if name is None:
             continue
         claim = claim_cache.claim(f"{pod.namespace}/{name}")
-        if claim is None and each.resource_claim_name is None:
+        if claim is None and entry.resource_claim_name is None:
             raise NotYet(f'resourceclaim "{name}" not found')
         if claim is None:
             raise Unsatisfiable(f'resourceclaim "{name}" not found')
-        _check(pod, claim, generated=each.resource_claim_name is None)
-        found[claim.ref] = claim
-    return list(found.values())
+        _check(pod, claim, generated=entry.resource_claim_name is None)
+        by_name[claim.ref] = claim
+    return list(by_name.values())
 
 
 def _check(pod: Pod, claim: ResourceClaim, *, generated: bool) -> None:

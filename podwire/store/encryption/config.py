@@ -24,7 +24,7 @@ def _configuration(document: object, prefixes: Prefixes) -> tuple[Rule, ...]:
     def rule(key: str, value: object) -> Rule:
         keys: dict[str, Read] = {"resources": list_of(_prefixes_of(prefixes)), "providers": list_of(_provider)}
         read = mapped(key, value, keys, required=keys)
-        return Rule(tuple(prefix for each in read["resources"] for prefix in each), read["providers"])
+        return Rule(tuple(prefix for prefixes in read["resources"] for prefix in prefixes), read["providers"])
 
     keys: dict[str, Read] = {
         "apiVersion": one_of("apiserver.config.k8s.io/v1"),

@@ -33,8 +33,8 @@ class BoundPolicy:
 def bound(policies: Iterable[Policy], bindings: Iterable[Binding]) -> tuple[BoundPolicy, ...]:
     """Returns the policies that have bindings, by name, which is the order in which they refuse."""
     by_policy = defaultdict(list)
-    for each in sorted(bindings, key=lambda binding: binding.name):
-        by_policy[each.policy].append(each)
+    for binding in sorted(bindings, key=lambda binding: binding.name):
+        by_policy[binding.policy].append(binding)
     named = sorted(policies, key=lambda policy: policy.name)
     return tuple(BoundPolicy(policy, tuple(by_policy[policy.name])) for policy in named if policy.name in by_policy)
 
@@ -62,8 +62,8 @@ class Policies(AdmissionPlugin):
         if not matching:
             return
         evaluation = _Evaluation(self, RequestAttributes(operation))
-        for each in matching:
-            await evaluation.run(each)
+        for bound_policy in matching:
+            await evaluation.run(bound_policy)
         evaluation.decision.conclude(operation)
 
     def replace(self, bound_: tuple[BoundPolicy, ...]) -> None:
@@ -91,7 +91,7 @@ class Policies(AdmissionPlugin):
 
 def _for(resource: str, among: Iterable[BoundPolicy]) -> tuple[BoundPolicy, ...]:
     """Returns the policies that may match a resource, which has the same name in every version."""
-    return tuple(each for each in among if each.policy.constraints.names(resource))
+    return tuple(bound for bound in among if bound.policy.constraints.names(resource))
 
 
 class _Evaluation:
@@ -126,8 +126,8 @@ class _Evaluation:
             namespace = (
                 await self._own_namespace() if policy.needs_namespace and not self._target.is_namespace else None
             )
-            for each in given:
-                outcome = await offload.run(self._evaluate, policy, matching, namespace, each)
+            for parameter in given:
+                outcome = await offload.run(self._evaluate, policy, matching, namespace, parameter)
                 self.decision.take(operation, policy, binding, outcome)
 
     def _evaluate(self, policy: Policy, seen_as: Resource, namespace: Object | None, params: Object | None) -> Outcome:

@@ -67,7 +67,7 @@ def _schedule(spec: Object, before: Object, errors: Errors) -> None:
         errors.append(invalid(path, schedule, detail))
     else:
         bad = [field for field in fields if not _CRON_FIELD.fullmatch(field)]
-        errors += [invalid(path, schedule, f"failed to parse int from {each}") for each in bad]
+        errors += [invalid(path, schedule, f"failed to parse int from {word}") for word in bad]
 
 
 def _time_zone(zone: str, errors: Errors) -> None:
