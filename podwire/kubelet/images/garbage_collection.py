@@ -78,14 +78,15 @@ class ImageGarbageCollector:
     _began: float = 0.0
 
     async def run(self) -> None:
-        """Works until cancelled. A failure is an event when it repeats: the first may only be early."""
-        if self.settings.disabled:
-            return
+        """Works until cancelled. A failure is an event when it repeats: the first may only be early.
+
+        Images are observed even if nothing is collected: `remove_unused` has to know their age.
+        """
         self._began = self.clock.monotonic()
         failed = False
         while True:
             try:
-                await self.collect()
+                await (self.observe() if self.settings.disabled else self.collect())
                 failed = False
             except (ImageGcFailed, RpcError, OSError) as error:
                 if failed:
@@ -118,6 +119,11 @@ class ImageGarbageCollector:
                 )
                 self.record(WARNING, "FreeDiskSpaceFailed", message)
                 raise ImageGcFailed(message)
+
+    async def observe(self) -> None:
+        """Notes which images are there and used."""
+        async with self._lock:
+            await self._candidates(self.clock.monotonic())
 
     async def remove_unused(self) -> int:
         """Removes all images that nothing uses, for a node that is short of disk space. Returns the bytes."""

@@ -176,5 +176,16 @@ async def test_the_access_of_images_that_are_gone_is_forgotten(node):
     assert node.pulled.known() == {"b"}
 
 
-async def test_a_threshold_of_100_without_a_maximum_age_is_off(node):
-    await asyncio.wait_for(node.collector(high=100).run(), 5)
+async def test_with_a_threshold_of_100_images_go_only_when_a_node_is_short_of_disk_space(node):
+    node.add("a", "b", "c")
+    collector = node.collector(high=100, period=0.01)
+    task = asyncio.create_task(collector.run())
+    try:
+        await eventually_async(lambda: collector._seen, 5)
+        node.clock.now += 200
+        await asyncio.sleep(0.1)
+        assert sorted(node.images) == ["a", "b", "c"]
+        await collector.remove_unused()
+        assert node.images == {}  # their age was observed meanwhile
+    finally:
+        task.cancel()

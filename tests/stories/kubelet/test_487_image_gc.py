@@ -16,27 +16,18 @@ def node(running, template):
     """The disk of its images has 96 MiB; its kubelet looks every second, and images may go at once."""
 
     def prepare(made):
-        images = made.runtime.state / "images"
-        kept = made.prefix / "images-before"
-        images.rename(kept)
-        images.mkdir(mode=0o700)
-        made.space.output("mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", images)
-        made.space.output("cp", "-a", f"{kept}/.", images)
+        state, before = made.runtime.state, made.prefix / "state-before"
+        state.rename(before)
+        state.mkdir(mode=0o700)
+        made.space.output("mount", "-t", "tmpfs", "-o", "size=96m,mode=700", "tmpfs", state)
+        made.space.output("cp", "-a", f"{before}/.", state)
 
     flags = ("--image-gc-period", 1, "--minimum-image-ttl-duration", 1, "--eviction-pressure-transition-period", 3)
-    flags += (
-        "--image-gc-high-threshold",
-        60,
-        "--image-gc-low-threshold",
-        50,
-        "--eviction-hard",
-        "imagefs.available<25%",
-    )
-    with running(template, *flags, prepare=prepare) as made:
+    with running(template, *flags, "--eviction-hard", "imagefs.available<25%", prepare=prepare) as made:
         registry = Registry(made)
         try:
             registry.push("small", size=1 << 20)
-            registry.push("first", "second", "third", size=30 << 20)
+            registry.push("first", "second", "third", "fourth", size=30 << 20)
             (made.root / "config.json").write_text(json.dumps({"auths": {HOST: LOGIN}}))
             yield made
             (made.root / "config.json").unlink()
@@ -55,35 +46,47 @@ def images(node):
     return {tag.rpartition("/")[2] for image in node.cri("ListImages").images for tag in image.repo_tags}
 
 
-def test_images_that_no_container_has_go_when_their_disk_is_nearly_full(node, pod, container, name):
-    start(node, pod, container, f"{name}-small", "small")
-    start(node, pod, container, f"{name}-one", "first")
-    node(f"delete pod {name}-one")
-    assert "first:1" in images(node)  # 35 % of the disk
-    start(node, pod, container, f"{name}-two", "second")
-    node.eventually(lambda: "first:1" not in images(node), lambda: images(node))
-    assert images(node) == {"busybox:latest", "small:1", "second:1"}  # imported ones cannot be pulled again
+def fill(node, mebibytes):
+    file = node.runtime.state / "filler"
+    node.space.output("dd", "if=/dev/zero", f"of={file}", "bs=1M", f"count={mebibytes}", "status=none")
+    return file
 
 
-def test_a_pod_is_not_evicted_when_removing_images_is_enough(node, pod, container, name):
-    node("delete pods --all --grace-period=1")
+def test_unused_images_go_before_a_pod_is_evicted(node, pod, container, name):
     start(node, pod, container, f"{name}-small", "small")
-    filler = node.runtime.state / "images/filler"
-    node.space.output("dd", "if=/dev/zero", f"of={filler}", "bs=1M", "count=40", "status=none")
+    for repository in ("first", "second"):
+        start(node, pod, container, f"{name}-{repository}", repository)
+        node(f"delete pod {name}-{repository}")
+    file = fill(node, 12)  # 80 % of the disk with the images
     try:
-        node.eventually(lambda: "second:1" not in images(node), lambda: images(node))
-        assert node.get(f"pod {name}-small")["status"]["phase"] == "Running"
+        node.eventually(lambda: not {"first:1", "second:1"} & images(node), lambda: images(node))
     finally:
-        node.space.output("rm", filler)
-    assert not [pod for pod in node.get("pods")["items"] if pod["status"].get("reason") == "Evicted"]
+        node.space.output("rm", file)
+    assert images(node) == {"busybox:latest", "small:1"}  # imported ones cannot be pulled again
+    assert "node needs no eviction after removal of images" in node.kubelet.log.read_text()
+    assert node.get(f"pod {name}-small")["status"]["phase"] == "Running"
+    node.wait("node/node", "condition=DiskPressure=False")
+
+
+def test_images_that_no_container_has_go_when_their_disk_is_nearly_full(node, pod, container, name):
+    for repository in ("third", "fourth"):
+        start(node, pod, container, f"{name}-{repository}", repository)
+        node(f"delete pod {name}-{repository}")
+    file = fill(node, 22)  # 90 %
+    try:
+        node.eventually(lambda: not {"third:1", "fourth:1"} <= images(node), lambda: images(node))
+    finally:
+        node.space.output("rm", file)
+    assert "disk of images is nearly full" in node.kubelet.log.read_text()
 
 
 def test_a_disk_that_other_files_fill_is_an_event_of_the_node(node):
-    filler = node.runtime.state / "images/filler"
-    node.space.output("dd", "if=/dev/zero", f"of={filler}", "bs=1M", "count=62", "status=none")
+    node("delete pods --all --grace-period=1")
+    file = fill(node, 85)
     try:
         message = node.event_message("node", "FreeDiskSpaceFailed")
         assert message.startswith("Insufficient free disk space on the node's image filesystem (")
         assert node.event_message("node", "ImageGCFailed").startswith("Insufficient free disk space")
     finally:
-        node.space.output("rm", filler)
+        node.space.output("rm", file)
+    node.wait("node/node", "condition=DiskPressure=False")
