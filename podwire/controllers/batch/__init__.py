@@ -1,0 +1,1 @@
+"""Jobs and CronJobs: pure decisions, and the controllers that carry them out."""
