@@ -60,15 +60,19 @@ class Adoption:
         self._api = api
 
     async def settle(
-        self, owner: PartialObject, candidates: Iterable[PartialObject], matches: Callable[[PartialObject], bool]
+        self,
+        owner: PartialObject,
+        candidates: Iterable[PartialObject],
+        matches: Callable[[PartialObject], bool],
+        finalizer: str = "",
     ) -> list[PartialObject]:
-        """Carries out the claim of an owner; returns the objects that it owns then."""
+        """Carries out the claim of an owner; returns the objects that it owns then. Adopted ones get the finalizer."""
         decision = claim(owner, candidates, matches)
         owned = list(decision.owned)
         for released in decision.release:
             await self._release(owner, released)
         if decision.adopt and await self._may_adopt(owner):
-            owned += [adopted for adopted in decision.adopt if await self._adopt(owner, adopted)]
+            owned += [adopted for adopted in decision.adopt if await self._adopt(owner, adopted, finalizer)]
         return owned
 
     async def _may_adopt(self, owner: PartialObject) -> bool:
@@ -80,20 +84,22 @@ class Adoption:
             raise
         return fresh["metadata"]["uid"] == owner.uid and not fresh["metadata"].get("deletionTimestamp")
 
-    async def _adopt(self, owner: PartialObject, adopted: PartialObject) -> bool:
+    async def _adopt(self, owner: PartialObject, adopted: PartialObject, finalizer: str) -> bool:
         described = {
             "apiVersion": owner.kind.api_version,
             "kind": owner.kind.kind,
             "metadata": {"name": owner.name, "uid": owner.uid},
         }
-        return await self._patch(adopted, [controller_reference(described)])
+        return await self._patch(adopted, [controller_reference(described)], finalizer)
 
     async def _release(self, owner: PartialObject, released: PartialObject) -> None:
         await self._patch(released, [{"$patch": "delete", "uid": owner.uid}])
 
-    async def _patch(self, object_: PartialObject, references: list[Object]) -> bool:
+    async def _patch(self, object_: PartialObject, references: list[Object], finalizer: str = "") -> bool:
         """Patches owner references; returns False for an object that is gone, replaced or owned by another."""
-        patch = {"metadata": {"uid": object_.uid, "ownerReferences": references}}
+        patch: Object = {"metadata": {"uid": object_.uid, "ownerReferences": references}}
+        if finalizer:
+            patch["metadata"]["finalizers"] = [finalizer]
         try:
             await self._api.patch(object_.kind, object_.name, patch, object_.namespace, type_=PatchType.STRATEGIC)
         except ApiError as error:

@@ -35,6 +35,8 @@ DEPLOYMENTS = builtin("apps/v1", "Deployment")
 DAEMON_SETS = builtin("apps/v1", "DaemonSet")
 STATEFUL_SETS = builtin("apps/v1", "StatefulSet")
 REVISIONS = builtin("apps/v1", "ControllerRevision")
+JOBS = builtin("batch/v1", "Job")
+CRON_JOBS = builtin("batch/v1", "CronJob")
 DEFINITIONS = builtin("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 

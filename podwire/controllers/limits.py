@@ -27,6 +27,12 @@ class Limits:
     """The same for objects that are created or updated, and for the quota itself: the API server has charged them."""
     quota_resync: float = 300.0
     """A quota is recalculated at least this often."""
+    job_backoff: float = 10.0
+    """From the first failure of a Job's pod to its replacement; doubled with each further failure in a row."""
+    job_max_backoff: float = 600.0
+    """The longest pause between two pods of a Job."""
+    job_batch: float = 1.0
+    """The changes of a Job with many pods are handled together in this time."""
     kinds_announced_after: float = 1.0
     """A server announces a new kind after this time at the latest."""
 

@@ -12,6 +12,9 @@ from podwire.controllers.apps.daemon_set import DaemonSets
 from podwire.controllers.apps.deployment import Deployments
 from podwire.controllers.apps.replica_set import ReplicaSets, ReplicationControllers
 from podwire.controllers.apps.stateful_set import StatefulSets
+from podwire.controllers.batch.cron_job import CronJobController
+from podwire.controllers.batch.job import JobController
+from podwire.controllers.batch.ttl import TtlController
 from podwire.controllers.context import Context, Controller
 from podwire.controllers.crd_cleanup import DefinitionCleanup
 from podwire.controllers.device_taint_eviction import DeviceEvictions
@@ -19,10 +22,12 @@ from podwire.controllers.event_expiry import EventExpiry
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.kinds import (
     CLAIMS,
+    CRON_JOBS,
     DAEMON_SETS,
     DEFINITIONS,
     DEPLOYMENTS,
     EVENTS,
+    JOBS,
     NAMESPACES,
     NODES,
     PODS,
@@ -106,6 +111,9 @@ REGISTRATIONS: tuple[Registration, ...] = (
     Registration(
         ReplicationControllers.name, ReplicationControllers, (REPLICATION_CONTROLLERS,), (REPLICATION_CONTROLLERS, PODS)
     ),
+    Registration(JobController.name, JobController, (JOBS,), (JOBS, PODS)),
+    Registration(CronJobController.name, CronJobController, (CRON_JOBS,), (CRON_JOBS, JOBS)),
+    Registration(TtlController.name, TtlController, whole=(JOBS,)),
 )
 
 ALL: frozenset[str] = frozenset(registration.name for registration in REGISTRATIONS)

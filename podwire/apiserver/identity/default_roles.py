@@ -247,6 +247,8 @@ system:podwire:controllers
   create core: configmaps serviceaccounts pods persistentvolumeclaims
   update core: pods persistentvolumeclaims replicationcontrollers replicationcontrollers/status
   create,update apps: controllerrevisions replicasets
+  create batch: jobs
+  update batch: jobs/status cronjobs/status jobs/finalizers cronjobs/finalizers
   update apps: daemonsets daemonsets/status deployments deployments/status replicasets/status statefulsets
       statefulsets/status
   create,patch,update core,events.k8s.io: events

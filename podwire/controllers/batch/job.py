@@ -289,4 +289,3 @@ class JobController(Reconciler):
                     return
         log.debug("releasing pod without a job", extra={"pod": str(pod)})
         await self._remove_finalizer(pod)
-

@@ -135,7 +135,8 @@ def assess(job: Object, pods: Sequence[Object], released: AbstractSet[str], back
     failed += sum(1 for pod in new_failed if judge(policy, pod).counts)
     succeeded = (status.get("succeeded") or 0) + len(new_succeeded) + len(listed["succeeded"])
     finished, recheck = _end_by_failures(job, pods, failed, now)
-    written = current = ()
+    written: Intervals = ()
+    current: Intervals = ()
     failed_indexes = None
     if is_indexed(spec):
         completions = spec.get("completions") or 0
@@ -205,7 +206,7 @@ def _restarts_exceed(spec: Mapping[str, Any], pods: Sequence[Object], limit: int
     """Returns whether containers that are restarted in place have failed too often."""
     if spec["template"]["spec"].get("restartPolicy") != "OnFailure":
         return False
-    restarts = sum(
+    restarts: int = sum(
         row.get("restartCount", 0)
         for pod in pods
         if phase(pod) in ("Running", "Pending")
@@ -335,7 +336,7 @@ def plan(job: Object, state: Assessment, now: float, *, cache_is_current: bool, 
 def _wanted(spec: Mapping[str, Any], state: Assessment) -> int:
     """Returns how many pods should be active."""
     parallelism: int = spec.get("parallelism", 1)
-    completions = spec.get("completions")
+    completions: int | None = spec.get("completions")
     if completions is None:  # a success ends the work queue: the other pods may finish
         return len(state.active) if state.succeeded > 0 else parallelism
     return max(0, min(parallelism, completions - state.succeeded))

@@ -154,7 +154,7 @@ def _containers_ended(pod: Object) -> float | None:
         *(row for row in status.get("initContainerStatuses") or () if row.get("name") in sidecars),
     ]
     ends = [((row.get("state") or {}).get("terminated") or {}).get("finishedAt") for row in statuses]
-    return max(map(parse, ends)) if ends and all(ends) else None
+    return max(parse(str(end)) for end in ends) if ends and all(ends) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """CronJob: a schedule, and a template whose Jobs end."""
 
-import re
-import zoneinfo
 from typing import Any
 
 from podwire.kinds.builtin.apps.template import container_cells
@@ -10,12 +8,11 @@ from podwire.kinds.field_checks import Choice, Errors, Object, non_negative
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
 from podwire.kinds.strategy import Strategy
 from podwire.kinds.tables import NONE, UNSET, Json, age_of, count, name_of, part, selector_text, since, text
+from podwire.objects import cron
 from podwire.protocols.k8sapi.status import FieldError, invalid, not_supported, required
 
 LONGEST_CRON_NAME = 52
 _CONCURRENCY = Choice(("Allow", "Forbid", "Replace"))
-_CRON_MACRO = re.compile(r"@(yearly|annually|monthly|weekly|daily|midnight|hourly|every [0-9a-z.µ]+)")
-_CRON_FIELD = re.compile(r"[0-9A-Za-z*?/,-]+")
 
 
 def validate_create(obj: Object) -> list[FieldError]:
@@ -58,16 +55,10 @@ def _schedule(spec: Object, before: Object, errors: Errors) -> None:
         detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
         errors.append(invalid(path, schedule, detail))
         return
-    fields = schedule.split()
-    if schedule.startswith("@"):
-        if not _CRON_MACRO.fullmatch(schedule):
-            errors.append(invalid(path, schedule, f"unrecognized descriptor: {schedule}"))
-    elif len(fields) != 5:
-        detail = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
-        errors.append(invalid(path, schedule, detail))
-    else:
-        bad = [field for field in fields if not _CRON_FIELD.fullmatch(field)]
-        errors += [invalid(path, schedule, f"failed to parse int from {word}") for word in bad]
+    try:
+        cron.parse(schedule)
+    except ValueError as error:
+        errors.append(invalid(path, schedule, str(error)))
 
 
 def _time_zone(zone: str, errors: Errors) -> None:
@@ -78,16 +69,11 @@ def _time_zone(zone: str, errors: Errors) -> None:
         errors.append(
             invalid(path, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
         )
-    elif not _known(zone):
-        errors.append(invalid(path, zone, f"unknown time zone {zone}"))
-
-
-def _known(zone: str) -> bool:
-    try:
-        zoneinfo.ZoneInfo(zone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
+    else:
+        try:
+            cron.zone_of(zone)
+        except ValueError as error:
+            errors.append(invalid(path, zone, str(error)))
 
 
 def default(obj: dict[str, Any]) -> None:
