@@ -18,6 +18,9 @@ from podwire.controllers.batch.ttl import TtlController
 from podwire.controllers.context import Context, Controller
 from podwire.controllers.crd_cleanup import DefinitionCleanup
 from podwire.controllers.device_taint_eviction import DeviceEvictions
+from podwire.controllers.endpoints.endpoint_slice import EndpointSliceController
+from podwire.controllers.endpoints.endpoints import EndpointsController
+from podwire.controllers.endpoints.mirroring import MirroringController
 from podwire.controllers.event_expiry import EventExpiry
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.kinds import (
@@ -26,6 +29,8 @@ from podwire.controllers.kinds import (
     DAEMON_SETS,
     DEFINITIONS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    ENDPOINTS,
     EVENTS,
     JOBS,
     NAMESPACES,
@@ -35,6 +40,7 @@ from podwire.controllers.kinds import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     REVISIONS,
+    SERVICES,
     STATEFUL_SETS,
     TAINT_RULES,
     VOLUME_CLAIMS,
@@ -114,6 +120,14 @@ REGISTRATIONS: tuple[Registration, ...] = (
     Registration(JobController.name, JobController, (JOBS,), (JOBS, PODS)),
     Registration(CronJobController.name, CronJobController, (CRON_JOBS,), (CRON_JOBS, JOBS)),
     Registration(TtlController.name, TtlController, whole=(JOBS,)),
+    Registration(
+        EndpointSliceController.name,
+        EndpointSliceController,
+        (SERVICES, ENDPOINT_SLICES),
+        (SERVICES, PODS, ENDPOINT_SLICES),
+    ),
+    Registration(EndpointsController.name, EndpointsController, (ENDPOINTS,), (SERVICES, PODS, ENDPOINTS)),
+    Registration(MirroringController.name, MirroringController, whole=(SERVICES, ENDPOINTS, ENDPOINT_SLICES)),
 )
 
 ALL: frozenset[str] = frozenset(registration.name for registration in REGISTRATIONS)

@@ -248,6 +248,9 @@ system:podwire:controllers
   update core: pods persistentvolumeclaims replicationcontrollers replicationcontrollers/status
   create,update apps: controllerrevisions replicasets
   create batch: jobs
+  create,update core: endpoints endpoints/restricted
+  create,update discovery.k8s.io: endpointslices endpointslices/restricted
+  update core: services/finalizers endpoints/finalizers
   update batch: jobs/status cronjobs/status jobs/finalizers cronjobs/finalizers
   update apps: daemonsets daemonsets/status deployments deployments/status replicasets/status statefulsets
       statefulsets/status

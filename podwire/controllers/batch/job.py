@@ -10,6 +10,7 @@ from podwire.controllers.batch import job_accounting, job_decision, job_pods
 from podwire.controllers.batch.job_accounting import Accounting, PodCounts
 from podwire.controllers.batch.job_decision import Assessment, Condition, Pace, Plan
 from podwire.controllers.batch.job_failures import FINALIZER, Backoff, is_ready
+from podwire.controllers.batching import Batches
 from podwire.controllers.context import Context
 from podwire.controllers.kinds import JOBS, PODS
 from podwire.controllers.metadata import PartialObject, resource_of
@@ -46,7 +47,7 @@ class JobController(Reconciler):
         self._writes = OwnWrites()
         self._orphans: defaultdict[str, set[str]] = defaultdict(set)
         """By namespace, pods without a controller: candidates for adoption."""
-        self._batches: dict[str, asyncio.TimerHandle] = {}
+        self._batches = Batches(limits.job_batch, super().enqueue)
         self._unowned: WorkQueue[str] = WorkQueue("job", self._release_unowned, workers=2)
 
     async def run(self) -> None:
@@ -56,8 +57,7 @@ class JobController(Reconciler):
                 parts.create_task(super().run())
                 parts.create_task(self._unowned.run())
         finally:
-            for timer in self._batches.values():
-                timer.cancel()
+            self._batches.close()
 
     def on_synced(self) -> None:
         super().on_synced()
@@ -93,13 +93,8 @@ class JobController(Reconciler):
         """Enqueues a Job; one with many pods after a moment, together with the changes of that time."""
         if len(self.graph.dependents(uid)) <= SMALL_JOB:
             super().enqueue(uid)
-        elif uid not in self._batches:
-            loop = asyncio.get_running_loop()
-            self._batches[uid] = loop.call_later(self.limits.job_batch, self._enqueue_batch, uid)
-
-    def _enqueue_batch(self, uid: str) -> None:
-        del self._batches[uid]
-        super().enqueue(uid)
+        else:
+            self._batches.later(uid)
 
     async def reconcile(self, owner: PartialObject) -> None:
         """Syncs a Job.

@@ -1,0 +1,1 @@
+"""Addresses of Services: EndpointSlices, Endpoints, and slices that mirror Endpoints without a selector."""
