@@ -35,6 +35,8 @@ class Limits:
     """The changes of a Job with many pods are handled together in this time."""
     endpoints_batch: float = 0.1
     """The changes of a Service with many pods are handled together in this time."""
+    budgets_batch: float = 0.05
+    """The changes of a disruption budget's pods are handled together in this time."""
     kinds_announced_after: float = 1.0
     """A server announces a new kind after this time at the latest."""
 

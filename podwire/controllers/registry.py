@@ -18,12 +18,14 @@ from podwire.controllers.batch.ttl import TtlController
 from podwire.controllers.context import Context, Controller
 from podwire.controllers.crd_cleanup import DefinitionCleanup
 from podwire.controllers.device_taint_eviction import DeviceEvictions
+from podwire.controllers.disruption_budgets.budget import BudgetController
 from podwire.controllers.endpoints.endpoint_slice import EndpointSliceController
 from podwire.controllers.endpoints.endpoints import EndpointsController
 from podwire.controllers.endpoints.mirroring import MirroringController
 from podwire.controllers.event_expiry import EventExpiry
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.kinds import (
+    BUDGETS,
     CLAIMS,
     CRON_JOBS,
     DAEMON_SETS,
@@ -127,6 +129,12 @@ REGISTRATIONS: tuple[Registration, ...] = (
         (SERVICES, PODS, ENDPOINT_SLICES),
     ),
     Registration(EndpointsController.name, EndpointsController, (ENDPOINTS,), (SERVICES, PODS, ENDPOINTS)),
+    Registration(
+        BudgetController.name,
+        BudgetController,
+        (BUDGETS,),
+        (BUDGETS, PODS, REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS, REPLICATION_CONTROLLERS),
+    ),
     Registration(MirroringController.name, MirroringController, whole=(SERVICES, ENDPOINTS, ENDPOINT_SLICES)),
 )
 

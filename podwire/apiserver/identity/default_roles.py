@@ -248,6 +248,7 @@ system:podwire:controllers
   update core: pods persistentvolumeclaims replicationcontrollers replicationcontrollers/status
   create,update apps: controllerrevisions replicasets
   create batch: jobs
+  update policy: poddisruptionbudgets/status
   create,update core: endpoints endpoints/restricted
   create,update discovery.k8s.io: endpointslices endpointslices/restricted
   update core: services/finalizers endpoints/finalizers
