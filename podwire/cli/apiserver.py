@@ -12,7 +12,14 @@ from podwire.apiserver.audit import Rotation
 from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import User
 from podwire.cli.main import UserError
-from podwire.cli.options import add_certificate_lifetime, add_controllers, add_logging, address, run_until_stopped
+from podwire.cli.options import (
+    add_certificate_lifetime,
+    add_controllers,
+    add_leader_election,
+    add_logging,
+    address,
+    run_until_stopped,
+)
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.daemons import tune_memory
 from podwire.protocols.settings import BadConfig
@@ -89,6 +96,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="AdmissionConfiguration: defaults and exemptions of PodSecurity, limited resources of ResourceQuota",
     )
     add_controllers(parser)
+    add_leader_election(parser)
     parser.add_argument(
         "--no-controllers",
         action="store_true",
@@ -138,6 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
         kubeconfig=arguments.write_kubeconfig,
         service_network=arguments.service_cluster_ip_range,
         controllers=frozenset() if arguments.no_controllers else arguments.controllers,
+        leader_elect=arguments.leader_elect == "true",
         static_tokens=arguments.token_auth_file,
         audit_policy=arguments.audit_policy_file,
         audit_log=arguments.audit_log_path,

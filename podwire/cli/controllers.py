@@ -1,12 +1,15 @@
 """`podwire controllers`: runs the controllers against any API server."""
 
 import argparse
+import socket
+import uuid
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_controllers, add_logging, run_until_stopped
+from podwire.cli.options import add_controllers, add_leader_election, add_logging, run_until_stopped
 from podwire.cluster.controllers import over_http
 from podwire.cluster.daemons import tune_memory
+from podwire.controllers.leader_election import Election, identity_of
 from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig
 from podwire.transports import credentials
 
@@ -23,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="CA that is distributed to pods (default: that of the kubeconfig)",
     )
     add_controllers(parser)
+    add_leader_election(parser)
     add_logging(parser)
 
 
@@ -34,9 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
         root_ca = Path(file).read_text(encoding="ascii") if file else access.ca.text
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
-    return run_until_stopped(_work(access, root_ca, arguments.controllers), arguments)
+    election = Election(identity=identity_of(socket.gethostname(), str(uuid.uuid4())))
+    work = _work(access, root_ca, arguments.controllers, election if arguments.leader_elect == "true" else None)
+    return run_until_stopped(work, arguments)
 
 
-async def _work(access: Access, root_ca: str, names: frozenset[str]) -> None:
+async def _work(access: Access, root_ca: str, names: frozenset[str], election: Election | None) -> None:
     tune_memory()
-    await over_http(access, root_ca, names)
+    await over_http(access, root_ca, names, election)

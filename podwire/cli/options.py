@@ -36,6 +36,15 @@ def add_controllers(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -
     )
 
 
+def add_leader_election(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--leader-elect",
+        choices=("true", "false"),
+        default="true",
+        help="run controllers only while holding the lease kube-system/kube-controller-manager (default: true)",
+    )
+
+
 def _controllers(text: str) -> frozenset[str]:
     from podwire.controllers.registry import UnknownController, choose  # noqa: PLC0415 - only for those who run them
 

@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import math
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -25,6 +26,7 @@ from podwire.cluster.apiserver_controllers import run_in_process
 from podwire.cluster.daemons import background
 from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.store_tap import tapped_store
+from podwire.controllers.leader_election import Election, identity_of
 from podwire.controllers.registry import ALL, acting
 from podwire.durable.files import replace_file
 from podwire.kinds import stored
@@ -88,6 +90,8 @@ class Options:
     service_network: Network = field(default_factory=lambda: ipaddress.ip_network("10.96.0.0/16"))
     controllers: frozenset[str] = ALL
     """The names of the controllers that run in this process."""
+    leader_elect: bool = False
+    """Whether the controllers run only while this process holds the lease of kube-controller-manager."""
     static_tokens: Mapping[str, User] = field(default_factory=dict)
     identities: tuple[Identity, ...] = ()
     servings: tuple[Serving, ...] = ()
@@ -111,6 +115,16 @@ class Running:
     assembled: Assembled
     url: str
     kubeconfig: Path
+
+
+def _election(options: Options) -> Election | None:
+    """Returns how the controllers are elected. A restarted server has the identity of its predecessor: both cannot run
+    on one data directory. On a store of its own, nobody else can renew the lease while this process cannot."""
+    if not options.leader_elect:
+        return None
+    election = Election(identity=identity_of(socket.gethostname(), str(options.data_dir.absolute())))
+    shared = (options.store_url or "").startswith("etcd")
+    return election if shared else replace(election, renew_deadline=math.inf)
 
 
 @contextlib.asynccontextmanager
@@ -143,7 +157,9 @@ async def running(options: Options) -> AsyncIterator[Running]:
         url = f"https://{_url_host(options.host)}:{http.port}"
         path = options.kubeconfig or options.data_dir / "kubeconfig"
         await asyncio.to_thread(_write_first_credentials, options, pki, http.port)
-        controllers = [run_in_process(assembled, options.controllers)] if options.controllers else []
+        controllers = (
+            [run_in_process(assembled, options.controllers, _election(options))] if options.controllers else []
+        )
         renewal = _renew_certificates(options, http.port)
         await stack.enter_async_context(background(assembled.run(), renewal, *controllers))
         _log.info(

@@ -15,6 +15,7 @@ from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry
 from podwire.cluster import tracing
 from podwire.cluster.loopback import LoopbackHttp
+from podwire.controllers.leader_election import Election, LostLease
 from podwire.controllers.metadata import PartialObject, from_json
 from podwire.controllers.ports import Absent, Complete, Notify, Present
 from podwire.controllers.registry import ALL
@@ -43,25 +44,28 @@ BATCH = 500
 async def run_in_process(
     assembled: Assembled,
     names: frozenset[str] = ALL,
-    run: Callable[[Assembled, frozenset[str]], Awaitable[None]] | None = None,
+    election: Election | None = None,
+    run: Callable[[Assembled, frozenset[str], Election | None], Awaitable[None]] | None = None,
     restart_seconds: float = RESTART_SECONDS,
 ) -> None:
     """Works until cancelled. A controller that fails is logged and restarted; the API server goes on."""
     while True:
         try:
-            await (run or _run)(assembled, names)
-        except Exception:  # noqa: BLE001 - whatever failed, the server goes on
+            await (run or _run)(assembled, names, election)
+        except* LostLease as lost:
+            _log.warning("controllers stopped leading", extra={"error": str(lost.exceptions[0])})
+        except* Exception:  # noqa: BLE001 - whatever failed, the server goes on
             _log.exception("controllers failed and are restarted")
         await asyncio.sleep(restart_seconds)
 
 
-async def _run(assembled: Assembled, names: frozenset[str]) -> None:
+async def _run(assembled: Assembled, names: frozenset[str], election: Election | None) -> None:
     engine = assembled.engine
     handler = tapped_handler(assembled.server.handle, tracing.tap(API_SERVER), API_SERVER)
     client = Client(LoopbackHttp(handler, IDENTITY, "podwire-controllers"))
     feed = StoreFeed(engine.store, engine.registry)
     root_ca = assembled.pki.authority_pem.decode()
-    await controllers.run(client, feed, engine.clock, root_ca=root_ca, names=names)
+    await controllers.run(client, feed, engine.clock, root_ca=root_ca, names=names, election=election)
 
 
 class StoreFeed:

@@ -8,49 +8,86 @@ from podwire.controllers.context import Context, Controller
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import DEFINITIONS, KnownKinds
+from podwire.controllers.leader_election import Election, LeaderElector
 from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.ports import Absent, Complete, Feed, FeedEvent, Present
-from podwire.controllers.registry import ALL, REGISTRATIONS
+from podwire.controllers.registry import ALL, REGISTRATIONS, Registration
 from podwire.controllers.taint_eviction import Evictions
 from podwire.interfaces import Clock
 from podwire.protocols.k8sapi.client_side import Client
 
 
 async def run(
-    api: Client, feed: Feed, clock: Clock, *, root_ca: str, limits: Limits = DEFAULT, names: Iterable[str] = ALL
+    api: Client,
+    feed: Feed,
+    clock: Clock,
+    *,
+    root_ca: str,
+    limits: Limits = DEFAULT,
+    names: Iterable[str] = ALL,
+    election: Election | None = None,
 ) -> None:
-    """Runs the controllers of these names until cancelled; if one part fails, all stop."""
-    wanted = set(names)
+    """Runs the controllers of these names until cancelled; if one part fails, all stop.
+
+    With an election, those that a stock kube-controller-manager has, too, start when this process leads. They are then
+    told of everything that exists. LostLease stops all.
+    """
+    wanted = [registration for registration in REGISTRATIONS if registration.name in set(names)]
+    whole = frozenset(resource_of(kind) for registration in wanted for kind in registration.whole)
     context = Context(api=api, graph=Graph(), kinds=KnownKinds(api), clock=clock, root_ca=root_ca, limits=limits)
-    controllers: list[Controller] = []
-    whole: set[tuple[str, str]] = set()
-    for registration in REGISTRATIONS:
-        if registration.name in wanted:
-            controller = registration.create(context)
-            if isinstance(controller, Evictions):  # first of those that report taints
-                context = replace(context, tainted=controller.tainted)
-            controllers.append(controller)
-            whole |= {resource_of(kind) for kind in registration.whole}
-    collector = next((controller for controller in controllers if isinstance(controller, Collector)), None)
-    dispatcher = Dispatcher(context.graph, context.kinds, collector, controllers, limits)
+    dispatcher = Dispatcher(context.graph, context.kinds, limits)
+    elected = [registration for registration in wanted if registration.elected and election is not None]
     async with asyncio.TaskGroup() as parts:
-        parts.create_task(feed.follow(dispatcher.notify, frozenset(whole)), name="feed")
-        for controller in controllers:
-            parts.create_task(controller.run(), name=type(controller).__name__)
+        parts.create_task(feed.follow(dispatcher.notify, whole), name="feed")
+        _start(parts, dispatcher, context, [registration for registration in wanted if registration not in elected])
+        if election is not None and elected:
+            elector = LeaderElector(api, clock, election)
+            try:
+                await elector.acquire()
+                _start(parts, dispatcher, context, elected)
+                await elector.hold()
+            finally:
+                await elector.release()
 
 
-@dataclass(frozen=True, slots=True)
+def _start(
+    parts: asyncio.TaskGroup, dispatcher: "Dispatcher", context: Context, registrations: Iterable[Registration]
+) -> None:
+    controllers: list[Controller] = []
+    for registration in registrations:
+        controller = registration.create(context)
+        if isinstance(controller, Evictions):  # first of those that report taints
+            context = replace(context, tainted=controller.tainted)
+        controllers.append(controller)
+        parts.create_task(controller.run(), name=type(controller).__name__)
+    dispatcher.add(controllers)
+
+
+@dataclass(slots=True)
 class Dispatcher:
     """Updates the graph, then calls the controllers that the resource concerns."""
 
     graph: Graph
     kinds: KnownKinds
-    collector: Collector | None
-    controllers: Sequence[Controller]
     limits: Limits
+    controllers: list[Controller] = field(default_factory=list)
+    collector: Collector | None = None
     concerned: dict[tuple[str, str], Sequence[Controller]] = field(default_factory=dict)
     """The controllers of each resource that was met."""
+
+    def add(self, controllers: Sequence[Controller]) -> None:
+        """Adds controllers, and tells them of everything that exists."""
+        self.controllers += controllers
+        self.collector = next((row for row in self.controllers if isinstance(row, Collector)), None)
+        self.concerned.clear()
+        for seen in self.graph.nodes():
+            for controller in controllers:
+                if controller.resources is None or seen.resource in controller.resources:
+                    controller.on_change(None, seen)
+        if self.graph.complete:
+            for controller in controllers:
+                controller.on_synced()
 
     def notify(self, tidings: FeedEvent) -> None:
         match tidings:

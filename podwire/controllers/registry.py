@@ -69,6 +69,8 @@ class Registration:
     acts_on: tuple[Kind, ...] = ()
     whole: tuple[Kind, ...] = ()
     """The kinds that it reads from the graph as whole objects."""
+    elected: bool = True
+    """Whether only the leader runs it. What upstream's API server does by itself always runs."""
 
 
 REGISTRATIONS: tuple[Registration, ...] = (
@@ -84,11 +86,13 @@ REGISTRATIONS: tuple[Registration, ...] = (
         "crd-cleanup-controller",
         lambda given: DefinitionCleanup(given.api, given.graph, given.clock),
         (DEFINITIONS,),
+        elected=False,
     ),
     Registration(
         "event-expiry-controller",
         lambda given: EventExpiry(given.api, given.graph, given.clock, given.limits.event_ttl),
         (EVENTS,),
+        elected=False,
     ),
     Registration(
         "node-lifecycle-controller",

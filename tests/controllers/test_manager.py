@@ -56,7 +56,8 @@ class Noting:
 
 def test_a_controller_is_told_of_its_resources_only():
     everything, of_secrets = Noting(), Noting(SECRETS)
-    dispatcher = Dispatcher(Graph(), None, None, [everything, of_secrets], Limits())
+    dispatcher = Dispatcher(Graph(), None, Limits())
+    dispatcher.add([everything, of_secrets])
     secret, pod = (PartialObject(kind, Metadata(name=kind.resource, uid=kind.resource)) for kind in (SECRETS, PODS))
 
     for seen in (secret, pod, secret):

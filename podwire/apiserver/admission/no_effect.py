@@ -20,6 +20,8 @@ from podwire.objects.times import parse
 from podwire.protocols.k8sapi.status import qualified
 
 CONTROLLER_MANAGER = f"{PREFIX}leases/kube-system/kube-controller-manager"
+OUR_HOLDERS = "podwire_"
+"""Our own controllers hold this lease, too; `reconciled` says on which kinds they act."""
 LEASE_SECONDS = 60.0
 """A lease that was renewed this long ago is held by nobody."""
 NETWORK_PLUGIN_GROUP = "net.podwire.dev"
@@ -100,7 +102,10 @@ class NoEffectWarnings(AdmissionPlugin):
         item = await self.store.get(CONTROLLER_MANAGER)
         spec = unpack(item).get("spec") or {} if item else {}
         renewed = spec.get("renewTime")
-        return bool(spec.get("holderIdentity") and renewed and self.clock.wall() - parse(renewed) < LEASE_SECONDS)
+        holder = spec.get("holderIdentity") or ""
+        if not holder or holder.startswith(OUR_HOLDERS):
+            return False
+        return bool(renewed and self.clock.wall() - parse(renewed) < LEASE_SECONDS)
 
     async def _other_kubelets(self) -> bool:
         nodes = map(unpack, (await self.store.list(f"{PREFIX}minions/")).items)

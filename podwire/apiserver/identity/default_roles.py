@@ -247,6 +247,7 @@ system:podwire:controllers
   create core: configmaps serviceaccounts pods persistentvolumeclaims
   update core: pods persistentvolumeclaims replicationcontrollers replicationcontrollers/status
   create,update apps: controllerrevisions replicasets
+  create,update coordination.k8s.io: leases
   create batch: jobs
   update policy: poddisruptionbudgets/status
   create,update core: endpoints endpoints/restricted

@@ -79,6 +79,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         service_network=slot.services,
         encryption_config=prepared.encryption_config,
         controllers=prepared.controllers,
+        leader_elect=True,
         certificate_lifetime=prepared.certificate_lifetime,
         kubelet_authority=layout.state / "apiserver/pki/ca.crt",
         identities=(scheduling, *(identity for node in prepared.nodes for identity in _identities(node, host))),

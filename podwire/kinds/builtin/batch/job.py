@@ -3,18 +3,23 @@
 from typing import Any
 
 from podwire.kinds.builtin.apps.template import MISMATCH, container_cells, selector_matches
-from podwire.kinds.field_checks import Choice, Errors, Object, label_selector, non_negative, unchanged
+from podwire.kinds.builtin.batch.job_policies import failure_policy, success_policy
+from podwire.kinds.field_checks import Choice, Errors, Object, label_selector, named, non_negative, unchanged
 from podwire.kinds.podspec import validation
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
 from podwire.kinds.strategy import Strategy, selectable
 from podwire.kinds.tables import Json, age_of, condition, is_deleted, moment, name_of, number, part, selector_text
+from podwire.objects import names
 from podwire.objects.times import human_duration
-from podwire.protocols.k8sapi.status import FieldError, invalid, required
+from podwire.protocols.k8sapi.status import FieldError, invalid, required, too_long
 
 MOST_PARALLEL_INDEXES = 100_000
 _COMPLETION_MODES = Choice(("NonIndexed", "Indexed"))
 _ENDING = Choice(("OnFailure", "Never"))
-_REPLACEMENTS = Choice(("Failed", "TerminatingOrFailed"))
+_REPLACEMENTS, _ONLY_FAILED = Choice(("Failed", "TerminatingOrFailed")), Choice(("Failed",))
+LONGEST_MANAGER = 63
+MOST_COMPLETIONS, MOST_PARALLEL, MOST_FAILED = 100_000, 10_000, 10_000
+"""Above so many completions, a back-off limit per index allows less parallelism and fewer failed indexes."""
 _COUNTS = (
     "parallelism",
     "completions",
@@ -38,6 +43,17 @@ ENDLESS = 2**31 - 1
 
 
 def validate_create(obj: Object) -> list[FieldError]:
+    errors = _validate(obj)
+    name, spec = (obj.get("metadata") or {}).get("name", ""), obj.get("spec") or {}
+    if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
+        hostname = f"{name}-{spec['completions'] - 1}"
+        if names.dns_label(hostname):
+            detail = f"will not able to create pod with invalid DNS label: {hostname}"
+            errors.append(invalid("metadata.name", name, detail))
+    return errors
+
+
+def _validate(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
     errors = job_spec(spec, "spec")
     selector = spec.get("selector")
@@ -56,7 +72,7 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if spec == before:
         return []
-    errors = validate_create(new)
+    errors = _validate(new)
     indexed = spec.get("completionMode") == "Indexed"
     resized = indexed and spec.get("completions") == spec.get("parallelism")
     if not resized:
@@ -86,8 +102,14 @@ def job_spec(spec: Object, path: str) -> list[FieldError]:
     if (mode := spec.get("completionMode")) is not None:
         _COMPLETION_MODES.check(mode, f"{path}.completionMode", errors)
     _indexes(spec, path, errors)
+    _managed_by(spec.get("managedBy"), f"{path}.managedBy", errors)
+    if spec.get("podFailurePolicy") is not None:
+        failure_policy(spec, f"{path}.podFailurePolicy", errors)
+    if spec.get("successPolicy") is not None and spec.get("completionMode") == "Indexed":
+        success_policy(spec, f"{path}.successPolicy", errors)
     if (policy := spec.get("podReplacementPolicy")) is not None:
-        _REPLACEMENTS.check(policy, f"{path}.podReplacementPolicy", errors)
+        allowed = _REPLACEMENTS if spec.get("podFailurePolicy") is None else _ONLY_FAILED
+        allowed.check(policy, f"{path}.podReplacementPolicy", errors)
     template = spec.get("template") or {}
     errors += validation.validate_template(template, f"{path}.template")
     _restart_policy(spec, (template.get("spec") or {}).get("restartPolicy"), path, errors)
@@ -101,12 +123,47 @@ def _indexes(spec: Object, path: str, errors: Errors) -> None:
         if (spec.get("parallelism") or 0) > MOST_PARALLEL_INDEXES:
             detail = f"must be less than or equal to {MOST_PARALLEL_INDEXES} when completion mode is Indexed"
             errors.append(invalid(f"{path}.parallelism", spec["parallelism"], detail))
+        _index_limits(spec, path, errors)
     else:
         for field in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
             if spec.get(field) is not None:
                 errors.append(invalid(f"{path}.{field}", spec[field], "requires indexed completion mode"))
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+
+
+def _index_limits(spec: Object, path: str, errors: Errors) -> None:
+    """Limits what `completedIndexes` and `failedIndexes` can grow to."""
+    completions, most = spec.get("completions"), spec.get("maxFailedIndexes")
+    place = f"{path}.maxFailedIndexes"
+    if completions is not None and most is not None and most > completions:
+        errors.append(invalid(place, most, "must be less than or equal to completions"))
+    if most is not None and most > MOST_PARALLEL_INDEXES:
+        errors.append(invalid(place, most, f"must be less than or equal to {MOST_PARALLEL_INDEXES}"))
+    if (completions or 0) <= MOST_COMPLETIONS or spec.get("backoffLimitPerIndex") is None:
+        return
+    high = f"when completions are above {MOST_COMPLETIONS} and used with backoff limit per index"
+    if most is None:
+        errors.append(required(place, f"must be specified when completions is above {MOST_COMPLETIONS}"))
+    elif most > MOST_FAILED:
+        errors.append(invalid(place, most, f"must be less than or equal to {MOST_FAILED} {high}"))
+    if (parallelism := spec.get("parallelism") or 0) > MOST_PARALLEL:
+        detail = f"must be less than or equal to {MOST_PARALLEL} {high}"
+        errors.append(invalid(f"{path}.parallelism", parallelism, detail))
+
+
+def _managed_by(manager: str | None, path: str, errors: Errors) -> None:
+    if manager is None:
+        return
+    domain, slash, rest = manager.partition("/")
+    if not manager:
+        errors.append(required(path))
+    elif not slash or not domain or not rest:
+        errors.append(invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")'))
+    else:
+        named(names.dns_subdomain, domain, path, errors)
+    if len(manager) > LONGEST_MANAGER:
+        errors.append(too_long(path, LONGEST_MANAGER))
 
 
 def _restart_policy(spec: Object, policy: str | None, path: str, errors: Errors) -> None:
