@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from podwire import controllers
 from podwire.apiserver import Assembled
+from podwire.apiserver.identity.request_signing import RequestSigner
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry
 from podwire.cluster import tracing
@@ -65,7 +66,9 @@ async def _run(assembled: Assembled, names: frozenset[str], election: Election |
     client = Client(LoopbackHttp(handler, IDENTITY, "podwire-controllers"))
     feed = StoreFeed(engine.store, engine.registry)
     root_ca = assembled.pki.authority_pem.decode()
-    await controllers.run(client, feed, engine.clock, root_ca=root_ca, names=names, election=election)
+    await controllers.run(
+        client, feed, engine.clock, root_ca=root_ca, names=names, election=election, signer=RequestSigner(assembled.pki)
+    )
 
 
 class StoreFeed:

@@ -17,6 +17,22 @@ def _ignore_taints(_node: str, _taints: Sequence[Taint]) -> None:
     """Nobody evicts."""
 
 
+class Signer(Protocol):
+    """Signs certificate requests; the cluster hands in its authority."""
+
+    def knows(self, signer: str) -> bool:
+        """Returns whether it signs for a signerName."""
+        ...
+
+    def is_for_kubelet(self, request: bytes, usages: Sequence[str]) -> str:
+        """Returns the name of the node's user if a request is one for a kubelet's client certificate; else empty."""
+        ...
+
+    def sign(self, signer: str, request: bytes, usages: Sequence[str], seconds: int | None) -> bytes:
+        """Returns a certificate as PEM. Raises ValueError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     api: Client
@@ -25,6 +41,8 @@ class Context:
     kinds: KnownKinds
     clock: Clock
     root_ca: str = ""
+    signer: Signer | None = None
+    """None: certificate requests are not signed."""
     limits: Limits = DEFAULT
     tainted: Callable[[str, Sequence[Taint]], None] = _ignore_taints
     """Called with the taints of each node."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from podwire.controllers.context import Context, Controller
+from podwire.controllers.context import Context, Controller, Signer
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import DEFINITIONS, KnownKinds
@@ -27,6 +27,7 @@ async def run(
     limits: Limits = DEFAULT,
     names: Iterable[str] = ALL,
     election: Election | None = None,
+    signer: Signer | None = None,
 ) -> None:
     """Runs the controllers of these names until cancelled; if one part fails, all stop.
 
@@ -35,7 +36,15 @@ async def run(
     """
     wanted = [registration for registration in REGISTRATIONS if registration.name in set(names)]
     whole = frozenset(resource_of(kind) for registration in wanted for kind in registration.whole)
-    context = Context(api=api, graph=Graph(), kinds=KnownKinds(api), clock=clock, root_ca=root_ca, limits=limits)
+    context = Context(
+        api=api,
+        graph=Graph(),
+        kinds=KnownKinds(api),
+        clock=clock,
+        root_ca=root_ca,
+        limits=limits,
+        signer=signer,
+    )
     dispatcher = Dispatcher(context.graph, context.kinds, limits)
     elected = [registration for registration in wanted if registration.elected and election is not None]
     async with asyncio.TaskGroup() as parts:

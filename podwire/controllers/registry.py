@@ -15,6 +15,7 @@ from podwire.controllers.apps.stateful_set import StatefulSets
 from podwire.controllers.batch.cron_job import CronJobController
 from podwire.controllers.batch.job import JobController
 from podwire.controllers.batch.ttl import TtlController
+from podwire.controllers.certificates.requests import ApprovingController, CleanerController, SigningController
 from podwire.controllers.context import Context, Controller
 from podwire.controllers.crd_cleanup import DefinitionCleanup
 from podwire.controllers.device_taint_eviction import DeviceEvictions
@@ -43,6 +44,7 @@ from podwire.controllers.kinds import (
     REPLICATION_CONTROLLERS,
     REVISIONS,
     SERVICES,
+    SIGNING_REQUESTS,
     STATEFUL_SETS,
     TAINT_RULES,
     VOLUME_CLAIMS,
@@ -139,6 +141,9 @@ REGISTRATIONS: tuple[Registration, ...] = (
         (BUDGETS,),
         (BUDGETS, PODS, REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS, REPLICATION_CONTROLLERS),
     ),
+    Registration(ApprovingController.name, ApprovingController, whole=(SIGNING_REQUESTS,)),
+    Registration(SigningController.name, SigningController, (SIGNING_REQUESTS,), (SIGNING_REQUESTS,)),
+    Registration(CleanerController.name, CleanerController, whole=(SIGNING_REQUESTS,)),
     Registration(MirroringController.name, MirroringController, whole=(SERVICES, ENDPOINTS, ENDPOINT_SLICES)),
 )
 

@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from podwire import controllers
+from podwire.apiserver.identity.request_signing import RequestSigner
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.apiserver_controllers import IDENTITY, StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
@@ -37,8 +38,8 @@ class CountingHttp:
 class Cluster:
     """A client, the requests of the controllers, and a kubelet that is played."""
 
-    def __init__(self, api, worker):
-        self.api, self.worker = api, worker
+    def __init__(self, api, worker, authority):
+        self.api, self.worker, self.authority = api, worker, authority
 
     def requests(self):
         return [row for row in self.worker.requests if "/events" not in row[1]]
@@ -119,10 +120,12 @@ async def cluster(tmp_path, limits, clock):
         handler = server.assembled.server.handle
         client, worker = Client(LoopbackHttp(handler, ADMIN)), CountingHttp(LoopbackHttp(handler, IDENTITY))
         feed = StoreFeed(server.assembled.engine.store, server.assembled.engine.registry)
-        task = asyncio.create_task(controllers.run(Client(worker), feed, clock, root_ca="PEM", limits=limits))
+        pki = server.assembled.pki
+        work = controllers.run(Client(worker), feed, clock, root_ca="PEM", limits=limits, signer=RequestSigner(pki))
+        task = asyncio.create_task(work)
         await eventually_async(lambda: _exists(client))
         try:
-            yield Cluster(client, worker)
+            yield Cluster(client, worker, pki.authority)
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

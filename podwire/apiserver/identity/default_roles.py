@@ -248,6 +248,9 @@ system:podwire:controllers
   update core: pods persistentvolumeclaims replicationcontrollers replicationcontrollers/status
   create,update apps: controllerrevisions replicasets
   create,update coordination.k8s.io: leases
+  update certificates.k8s.io: certificatesigningrequests/approval certificatesigningrequests/status
+  approve,sign certificates.k8s.io: signers
+  create authorization.k8s.io: subjectaccessreviews
   create batch: jobs
   update policy: poddisruptionbudgets/status
   create,update core: endpoints endpoints/restricted

@@ -1,0 +1,173 @@
+"""Signs CertificateSigningRequests with the cluster's authority, by the rules of the four built-in signers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from podwire.apiserver.identity.pki import Pki
+
+CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY = (
+    f"kubernetes.io/{name}"
+    for name in ("kube-apiserver-client", "kube-apiserver-client-kubelet", "kubelet-serving", "legacy-unknown")
+)
+SHORTEST = timedelta(minutes=10)
+BACKDATE = timedelta(minutes=5)
+_KEY_USAGES = {
+    "signing": "digital_signature",
+    "digital signature": "digital_signature",
+    "content commitment": "content_commitment",
+    "key encipherment": "key_encipherment",
+    "data encipherment": "data_encipherment",
+    "key agreement": "key_agreement",
+    "cert sign": "key_cert_sign",
+    "crl sign": "crl_sign",
+    "encipher only": "encipher_only",
+    "decipher only": "decipher_only",
+}
+_PURPOSES = {
+    "any": ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
+    "server auth": ExtendedKeyUsageOID.SERVER_AUTH,
+    "client auth": ExtendedKeyUsageOID.CLIENT_AUTH,
+    "code signing": ExtendedKeyUsageOID.CODE_SIGNING,
+    "email protection": ExtendedKeyUsageOID.EMAIL_PROTECTION,
+    "timestamping": ExtendedKeyUsageOID.TIME_STAMPING,
+    "ocsp signing": ExtendedKeyUsageOID.OCSP_SIGNING,
+}
+_NODE_USAGES = ("digital signature", "key encipherment")
+
+
+class BadSigningRequest(ValueError):
+    """A request that its signer does not sign; the message is the condition's."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSigner:
+    """Signs requests for users and kubelets; one for anybody else is refused by name."""
+
+    pki: Pki
+
+    def knows(self, signer: str) -> bool:
+        return signer in (CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY)
+
+    def is_for_kubelet(self, request: bytes, usages: Sequence[str]) -> str:
+        """Returns the name of the node's user if a request is one for a kubelet's client certificate; else empty."""
+        try:
+            parsed = _parsed(request)
+            _check_node(parsed, set(usages), serving=False)
+        except BadSigningRequest:
+            return ""
+        return _common_name(parsed)
+
+    def sign(self, signer: str, request: bytes, usages: Sequence[str], seconds: int | None) -> bytes:
+        """Returns a certificate as PEM. Raises BadSigningRequest."""
+        parsed = _parsed(request)
+        if signer == CLIENT:
+            _check_client(usages)
+        elif signer in (KUBELET_CLIENT, KUBELET_SERVING):
+            _check_node(parsed, set(usages), serving=signer == KUBELET_SERVING)
+        return self._signed(parsed, usages, seconds).public_bytes(serialization.Encoding.PEM)
+
+    def _signed(
+        self, request: x509.CertificateSigningRequest, usages: Sequence[str], seconds: int | None
+    ) -> x509.Certificate:
+        lifetime = self.pki.lifetime
+        if seconds is not None:
+            lifetime = min(lifetime, max(SHORTEST, timedelta(seconds=seconds)))
+        authority, now = self.pki.authority, datetime.now(UTC)
+        identifier = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(request.subject)
+            .issuer_name(authority.subject)
+            .public_key(request.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - BACKDATE)
+            .not_valid_after(min(now + lifetime, authority.not_valid_after_utc))
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(usages), critical=True)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+        )
+        if purposes := [_PURPOSES[usage] for usage in usages if usage in _PURPOSES]:
+            builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        if (names := _names(request)) is not None:
+            builder = builder.add_extension(names, critical=False)
+        return builder.sign(self.pki.authority_key, hashes.SHA256())
+
+
+def _parsed(request: bytes) -> x509.CertificateSigningRequest:
+    if b"-----BEGIN CERTIFICATE REQUEST-----" not in request:
+        raise BadSigningRequest("PEM block type must be CERTIFICATE REQUEST")
+    try:
+        parsed = x509.load_pem_x509_csr(request)
+        key = parsed.public_key()
+        signed = parsed.is_signature_valid
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise BadSigningRequest(f"cannot parse the request: {error}") from error
+    if not signed:
+        raise BadSigningRequest("x509: the signature of the request is invalid")
+    if not isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):
+        raise BadSigningRequest("x509: the key of the request is of an unsupported kind")
+    return parsed
+
+
+def _values(request: x509.CertificateSigningRequest, oid: x509.ObjectIdentifier) -> list[str]:
+    return [str(attribute.value) for attribute in request.subject.get_attributes_for_oid(oid)]
+
+
+def _common_name(request: x509.CertificateSigningRequest) -> str:
+    return next(iter(_values(request, NameOID.COMMON_NAME)), "")
+
+
+def _names(request: x509.CertificateSigningRequest) -> x509.SubjectAlternativeName | None:
+    try:
+        return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def _check_client(usages: Sequence[str]) -> None:
+    for usage in usages:
+        if usage not in (*_NODE_USAGES, "client auth"):
+            raise BadSigningRequest(f"invalid usage for client certificate: {usage}")
+    if "client auth" not in usages:
+        raise BadSigningRequest("missing required usage for client certificate: client auth")
+
+
+def _check_node(request: x509.CertificateSigningRequest, usages: set[str], *, serving: bool) -> None:
+    names = _names(request)
+    dns, ips, emails, uris = (
+        list(names.get_values_for_type(type_)) if names is not None else []
+        for type_ in (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIdentifier)
+    )
+    purpose = "server auth" if serving else "client auth"
+    wanted = {*_NODE_USAGES, purpose}
+    listed = " ".join(sorted(wanted))
+    for is_wrong, why in (
+        (_values(request, NameOID.ORGANIZATION_NAME) != ["system:nodes"], "subject organization is not system:nodes"),
+        (serving and not dns and not ips, "DNS or IP subjectAltName is required"),
+        (not serving and dns, "DNS subjectAltNames are not allowed"),
+        (emails, "Email subjectAltNames are not allowed"),
+        (not serving and ips, "IP subjectAltNames are not allowed"),
+        (uris, "URI subjectAltNames are not allowed"),
+        (usages not in (wanted, {"digital signature", purpose}), f"usages did not match [{listed}]"),
+        (
+            not _common_name(request).startswith("system:node:"),
+            "subject common name does not begin with system:node:",
+        ),
+    ):
+        if is_wrong:
+            raise BadSigningRequest(why)
+
+
+def _key_usage(usages: Sequence[str]) -> x509.KeyUsage:
+    fields = dict.fromkeys(_KEY_USAGES.values(), False)
+    fields.update({_KEY_USAGES[usage]: True for usage in usages if usage in _KEY_USAGES})
+    if not fields["key_agreement"]:
+        fields["encipher_only"] = fields["decipher_only"] = False
+    return x509.KeyUsage(**fields)

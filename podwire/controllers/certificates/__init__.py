@@ -1,0 +1,1 @@
+"""CertificateSigningRequests: approved for kubelets, signed, and removed when they are old."""
