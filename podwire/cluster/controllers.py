@@ -28,4 +28,4 @@ async def over_http(
             try:
                 await controllers.run(client, feed, SystemClock(), root_ca=root_ca, names=names, election=election)
             except* LostLease as lost:
-                _log.warning("controllers stopped leading", extra={"error": str(lost.exceptions[0])})
+                _log.warning("controllers lost their lease", extra={"error": str(lost.exceptions[0])})

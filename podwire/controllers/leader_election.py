@@ -92,7 +92,10 @@ class LeaderElector:
                 log.info("another process leads", extra={"holder": holder, "lease": self._election.name})
                 told = holder
             await asyncio.sleep(self._election.retry_seconds)
-        log.info("controllers lead", extra={"identity": self._election.identity, "lease": self._election.name})
+        log.info(
+            "controllers of this process lead",
+            extra={"identity": self._election.identity, "lease": self._election.name},
+        )
 
     async def hold(self) -> None:
         """Renews the lease until it is lost. Raises LostLease."""

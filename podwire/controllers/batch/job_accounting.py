@@ -22,7 +22,7 @@ from podwire.controllers.batch.job_decision import (
     is_suspended,
     with_condition,
 )
-from podwire.controllers.batch.job_failures import completion_index, is_failed, is_tracked, judge, phase
+from podwire.controllers.batch.job_failures import completion_index, is_failed, is_tracked, phase, policy_verdict
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.watch import Object
 
@@ -129,7 +129,7 @@ def _outcome(job: Object, pod: Object, known: Mapping[str, AbstractSet[str]], fi
     job_failed = finished is not None and finished["type"] != SUCCESS_CRITERIA_MET
     if not (is_failed(pod, spec) or job_failed):
         return ""
-    return "failed" if counted_index and judge(spec.get("podFailurePolicy"), pod).counts else ""
+    return "failed" if counted_index and policy_verdict(spec.get("podFailurePolicy"), pod).counts else ""
 
 
 def _set_indexes(status: dict[str, Any], state: Assessment) -> None:

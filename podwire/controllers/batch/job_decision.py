@@ -22,7 +22,14 @@ from typing import Any
 
 from podwire.controllers.batch import indexes, job_failures
 from podwire.controllers.batch.indexes import Intervals
-from podwire.controllers.batch.job_failures import Backoff, completion_index, is_failed, is_tracked, judge, phase
+from podwire.controllers.batch.job_failures import (
+    Backoff,
+    completion_index,
+    is_failed,
+    is_tracked,
+    phase,
+    policy_verdict,
+)
 from podwire.objects.times import parse, rfc3339
 from podwire.protocols.k8sapi.watch import Object
 
@@ -132,7 +139,7 @@ def assess(job: Object, pods: Sequence[Object], released: AbstractSet[str], back
     new_failed = [pod for pod in countable if is_failed(pod, spec) and pod["metadata"]["uid"] not in listed["failed"]]
     policy = spec.get("podFailurePolicy")
     failed = (status.get("failed") or 0) + len(listed["failed"])
-    failed += sum(1 for pod in new_failed if judge(policy, pod).counts)
+    failed += sum(1 for pod in new_failed if policy_verdict(policy, pod).counts)
     succeeded = (status.get("succeeded") or 0) + len(new_succeeded) + len(listed["succeeded"])
     finished, recheck = _end_by_failures(job, pods, failed, now)
     written: Intervals = ()
@@ -184,7 +191,7 @@ def _end_by_failures(
     policy = spec.get("podFailurePolicy")
     if policy is not None:
         for pod in pods:
-            if is_failed(pod, spec) and (message := judge(policy, pod).message):
+            if is_failed(pod, spec) and (message := policy_verdict(policy, pod).message):
                 return _condition(FAILURE_TARGET, "PodFailurePolicy", message, now), None
     limit = spec.get("backoffLimit", 6)
     if failed > limit or _restarts_exceed(spec, pods, limit):
@@ -223,7 +230,7 @@ def _failed_indexes(job: Object, pods: Sequence[Object]) -> Intervals:
     def ends_index(pod: Object) -> bool:
         if not is_failed(pod, spec):
             return False
-        verdict = judge(spec.get("podFailurePolicy"), pod)
+        verdict = policy_verdict(spec.get("podFailurePolicy"), pod)
         exhausted = job_failures.failure_counts(pod)[0] >= spec["backoffLimitPerIndex"]
         return verdict.action == "FailIndex" or (verdict.counts and exhausted)
 

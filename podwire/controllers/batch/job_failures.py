@@ -86,7 +86,7 @@ class Verdict:
         return self.action != "Ignore"
 
 
-def judge(policy: Mapping[str, Any] | None, pod: Object) -> Verdict:
+def policy_verdict(policy: Mapping[str, Any] | None, pod: Object) -> Verdict:
     """Returns the verdict of the first rule that matches."""
     status, meta = pod.get("status") or {}, pod["metadata"]
     pod_ref = f"{meta.get('namespace', '')}/{meta['name']}"

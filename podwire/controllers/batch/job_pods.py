@@ -9,7 +9,7 @@ from podwire.controllers.batch.job_failures import (
     FINALIZER,
     IGNORED_FAILURE_COUNT,
     failure_counts,
-    judge,
+    policy_verdict,
 )
 from podwire.protocols.k8sapi.watch import Object
 
@@ -79,6 +79,6 @@ def _counts_after(job: Object, replaced: Object | None) -> tuple[int, int]:
     if replaced is None:
         return 0, 0
     counted, ignored = failure_counts(replaced)
-    if judge(job["spec"].get("podFailurePolicy"), replaced).counts:
+    if policy_verdict(job["spec"].get("podFailurePolicy"), replaced).counts:
         return counted + 1, ignored
     return counted, ignored + 1

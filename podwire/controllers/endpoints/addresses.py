@@ -251,10 +251,10 @@ def truncated(subsets: Sequence[dict[str, Any]], most: int = MOST_ADDRESSES) -> 
     unready = sum(len(subset.get("notReadyAddresses", ())) for subset in subsets)
     if ready + unready <= most:
         return list(subsets), False
-    part, total, room = ("addresses", ready, most) if ready > most else ("notReadyAddresses", unready, most - ready)
-    left, kept = room, []
+    part, total, capacity = ("addresses", ready, most) if ready > most else ("notReadyAddresses", unready, most - ready)
+    left, kept = capacity, []
     for subset in subsets:
-        share = min(left, -(-len(subset.get(part, ())) * room // total))
+        share = min(left, -(-len(subset.get(part, ())) * capacity // total))
         row = {**subset, part: list(subset.get(part, ()))[:share]}
         if part == "addresses":
             row.pop("notReadyAddresses", None)

@@ -173,9 +173,9 @@ def _fill(owner: Owner, family: str, group: Group, existing: Sequence[Object], m
             changed.append({**owner.labelled(old), "endpoints": kept})
     waiting = list(missing.values())
     for slice_ in sorted(changed, key=lambda candidate: -len(candidate["endpoints"])):
-        room = max(0, most - len(slice_["endpoints"]))
-        slice_["endpoints"] += waiting[:room]
-        del waiting[:room]
+        capacity = max(0, most - len(slice_["endpoints"]))
+        slice_["endpoints"] += waiting[:capacity]
+        del waiting[:capacity]
     changes.update += changed
     while waiting:
         fitting = [old for old in unchanged if len(waiting) + len(old.get("endpoints") or ()) <= most]
