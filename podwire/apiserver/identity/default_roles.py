@@ -251,6 +251,7 @@ system:podwire:controllers
   update certificates.k8s.io: certificatesigningrequests/approval certificatesigningrequests/status
   approve,sign certificates.k8s.io: signers
   create authorization.k8s.io: subjectaccessreviews
+  update core: configmaps
   create batch: jobs
   update policy: poddisruptionbudgets/status
   create,update core: endpoints endpoints/restricted

@@ -11,12 +11,13 @@ def made(name="sum", restart="Never", **spec):
         "spec": {"restartPolicy": restart, "containers": [{"name": "c", "image": "x"}]},
     }
     given = {"parallelism": 1, "selector": {"matchLabels": {"app": "sum"}}, "template": template, **spec}
-    return {"metadata": {"name": name}, "spec": given}
+    obj = {"metadata": {"name": name}, "spec": given}
+    job.default(obj)
+    return obj
 
 
 def messages(obj):
-    errors = [str(error) for error in job.validate_create(obj)]
-    return [text for text in errors if "terminationGracePeriodSeconds" not in text and "dnsPolicy" not in text]
+    return [str(error) for error in job.validate_create(obj)]
 
 
 def rule(**parts):
