@@ -102,7 +102,7 @@ def uses_current(set_: Mapping[str, Any], ordinal: int) -> bool:
 
 @dataclass(slots=True)
 class Plan:
-    """What to do next. Everything in it may be done together."""
+    """The next steps. Everything in it may be done together."""
 
     create: list[int] = field(default_factory=list)
     """Ordinals."""
