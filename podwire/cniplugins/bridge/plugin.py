@@ -9,7 +9,7 @@ pod.  5. Masquerading.  6. Wait until packets pass.
 from contextlib import suppress
 from functools import partial
 
-from podwire.cniplugins import nat
+from podwire.cniplugins import nat, reference
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.bridge import port_guard, spoofing
 from podwire.cniplugins.bridge.check import check_host
@@ -25,7 +25,6 @@ from podwire.cniplugins.pod_link import (
     wait_until_resolvable,
     write_ipv6,
 )
-from podwire.cniplugins.reference import links, rules
 from podwire.cniplugins.skeleton import Call, run_all
 from podwire.cniplugins.veth import delete_host_end, find_host_end, wait_until_up
 from podwire.failpoints import declare, failpoint
@@ -135,27 +134,29 @@ class Bridge(OrderedPlugin):
     def detach_reference(self, call: Call, record: Record) -> None:
         with open_netfilter(call) as netfilter:
             run_all(
-                partial(rules.remove_masquerade, netfilter, record.network, record.container_id, record.ifname),
-                partial(links.delete_pod_link, call, record, "veth"),
-                partial(rules.remove_spoofing_guard, netfilter, record.container_id, record.ifname),
+                partial(
+                    reference.rules.remove_masquerade, netfilter, record.network, record.container_id, record.ifname
+                ),
+                partial(reference.links.delete_pod_link, call, record, "veth"),
+                partial(reference.rules.remove_spoofing_guard, netfilter, record.container_id, record.ifname),
             )
 
     def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
         settings = parse_settings(call.config, call.invocation)
-        link = links.check_link(ends.host, ends.pod, call, previous, "veth")
+        link = reference.links.check_link(ends.host, ends.pod, call, previous, "veth")
         if link is None:
             return False
-        links.check_port(ends.host, link, settings.bridge)
+        reference.links.check_port(ends.host, link, settings.bridge)
         if settings.is_gateway:
-            links.check_gateways(ends.host, settings.bridge, previous)
+            reference.links.check_gateways(ends.host, settings.bridge, previous)
         if settings.ip_masq:
             with open_netfilter(call) as netfilter:
-                rules.check_masquerade(netfilter, call.config.name, call.invocation)
+                reference.rules.check_masquerade(netfilter, call.config.name, call.invocation)
         return True
 
     def collect_reference(self, call: Call, valid: Valid) -> None:
         with open_netfilter(call) as netfilter:
-            rules.collect_masquerade(netfilter, call.config.name, valid)
+            reference.rules.collect_masquerade(netfilter, call.config.name, valid)
 
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
         """Adds the masquerading again, which is what a killed DEL removes first."""

@@ -16,13 +16,12 @@ An accept verdict ends the rules of this table only. A rule of another table may
 
 from functools import partial
 
-from podwire.cniplugins import nat
+from podwire.cniplugins import nat, reference
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.firewall import other_firewalls
 from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_check import expect
-from podwire.cniplugins.reference import links, rules
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux.nft import keys
@@ -163,12 +162,12 @@ class Firewall(OrderedPlugin):
 
     def detach_reference(self, call: Call, record: Record) -> None:
         with open_netfilter(call) as netfilter:
-            if rules.has_forwarding(netfilter):
-                rules.remove_forwarding(netfilter, links.pod_addresses(call, record))
+            if reference.rules.has_forwarding(netfilter):
+                reference.rules.remove_forwarding(netfilter, reference.links.pod_addresses(call, record))
 
     def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
         with open_netfilter(call) as netfilter:
-            return rules.forwarded(netfilter).issuperset(pod_addresses(previous))
+            return reference.rules.forwarded(netfilter).issuperset(pod_addresses(previous))
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         routed, bridged = elements(policy_of(call.config), previous, record.comment)

@@ -6,13 +6,12 @@ namespace has ended and the kernel has returned it, or if a process was killed h
 own name, and whether it was up: these are restored without the record, too.
 """
 
-from podwire.cniplugins import tags
+from podwire.cniplugins import reference, tags
 from podwire.cniplugins.attachments import Attachments, Record
 from podwire.cniplugins.host_device.settings import Settings, parse_settings, select_link
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_check import expect
 from podwire.cniplugins.pod_link import add_routes, bring_up, find_tagged, name_taken, pod_path, wait_until_resolvable
-from podwire.cniplugins.reference import links
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
@@ -92,7 +91,7 @@ class HostDevice(OrderedPlugin):
         with NamespaceHandle() as host:
             if path is not None:
                 with NamespaceHandle(path) as pod:
-                    link = links.find_link(host, pod, call, links.made_by(record))
+                    link = reference.links.find_link(host, pod, call, reference.links.made_by(record))
                     if link is not None and is_ifname(link.alias):
                         borrow.return_link(pod, link.ifindex, host, _snapshot_of_alias(link), record.link_name("home"))
             for link in host.links.list():  # also one that the kernel has returned with the namespace
@@ -100,7 +99,7 @@ class HostDevice(OrderedPlugin):
                     _restore(call, host, link, _snapshot_of_alias(link))
 
     def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
-        return links.check_link(ends.host, ends.pod, call, previous) is not None
+        return reference.links.check_link(ends.host, ends.pod, call, previous) is not None
 
     def release_link(self, call: Call, link: Link) -> None:
         """A device that is on the host again, because its pod's namespace has ended."""

@@ -6,6 +6,7 @@ is killed in between leaves no link without a tag. Router advertisements are acc
 
 from contextlib import suppress
 
+from podwire.cniplugins import reference
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.macvlan.settings import Settings, parse_settings
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
@@ -20,7 +21,6 @@ from podwire.cniplugins.pod_link import (
     pod_path,
     wait_until_resolvable,
 )
-from podwire.cniplugins.reference import links
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
@@ -93,10 +93,10 @@ class Macvlan(OrderedPlugin):
                 _delete(pod, record)
 
     def detach_reference(self, call: Call, record: Record) -> None:
-        links.delete_pod_link(call, record, self.name)
+        reference.links.delete_pod_link(call, record, self.name)
 
     def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
-        return links.check_link(ends.host, ends.pod, call, previous, self.name) is not None
+        return reference.links.check_link(ends.host, ends.pod, call, previous, self.name) is not None
 
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
         link = find_tagged(ends.pod, record, self.name)

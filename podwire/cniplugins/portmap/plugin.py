@@ -8,13 +8,12 @@ from contextlib import suppress
 from functools import partial
 from ipaddress import ip_network
 
-from podwire.cniplugins import nat, tags
+from podwire.cniplugins import nat, reference, tags
 from podwire.cniplugins.attachments import Attachments, Record
 from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_check import expect
 from podwire.cniplugins.portmap.settings import Settings, addresses, describe_port, elements, parse_settings
-from podwire.cniplugins.reference import rules
 from podwire.cniplugins.skeleton import Call, require_previous
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
@@ -48,7 +47,8 @@ class PortMap(OrderedPlugin):
         subnets = [ip_network(address.network) for address in pod.values()]
         ruleset = partial(nat.ruleset, subnets, (nat.HAIRPIN,))
         with open_netfilter(call) as netfilter:
-            _check_reference_ports(netfilter, settings, pod)
+            if reference.maps_ports(netfilter.elements.chains()):
+                _check_reference_ports(netfilter, settings, pod)
             try:
                 nat.put(netfilter.elements, wanted, ruleset, subnets)
             except linux.ElementExists:
@@ -68,15 +68,15 @@ class PortMap(OrderedPlugin):
 
     def detach_reference(self, call: Call, record: Record) -> None:
         with open_netfilter(call) as netfilter:
-            rules.remove_host_ports(netfilter, record.network, record.container_id)
+            reference.rules.remove_host_ports(netfilter, record.network, record.container_id)
 
     def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
         with open_netfilter(call) as netfilter:
-            return rules.has_host_ports(netfilter, call.config.name, call.invocation.container_id)
+            return reference.rules.has_host_ports(netfilter, call.config.name, call.invocation.container_id)
 
     def collect_reference(self, call: Call, valid: Valid) -> None:
         with open_netfilter(call) as netfilter:
-            rules.collect_host_ports(netfilter, call.config.name, valid)
+            reference.rules.collect_host_ports(netfilter, call.config.name, valid)
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         with open_netfilter(call) as netfilter:
@@ -109,7 +109,7 @@ def _check_conflicts(
 def _check_reference_ports(netfilter: Netfilter, settings: Settings, pod: dict[int, Interface]) -> None:
     """Raises CniError for a host port of a pod that the reference plugin added: it would get one of two pods."""
     requested = {(mapping.protocol, mapping.host_port): mapping for mapping in settings.mappings}
-    for taken in rules.host_ports(netfilter):
+    for taken in reference.rules.host_ports(netfilter):
         mapping = requested.get((taken.protocol, taken.port))
         if mapping is None or taken.target.version not in pod:
             continue

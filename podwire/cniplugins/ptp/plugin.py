@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from ipaddress import ip_interface, ip_network
 
-from podwire.cniplugins import nat
+from podwire.cniplugins import nat, reference
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
@@ -22,7 +22,6 @@ from podwire.cniplugins.pod_link import (
     write_ipv6,
 )
 from podwire.cniplugins.ptp.settings import parse_settings
-from podwire.cniplugins.reference import links, rules
 from podwire.cniplugins.skeleton import Call, run_all
 from podwire.cniplugins.veth import delete_host_end, enable_forwarding, find_host_end, wait_until_up
 from podwire.failpoints import declare, failpoint
@@ -102,21 +101,23 @@ class PointToPoint(OrderedPlugin):
     def detach_reference(self, call: Call, record: Record) -> None:
         with open_netfilter(call) as netfilter:
             run_all(
-                partial(rules.remove_masquerade, netfilter, record.network, record.container_id, record.ifname),
-                partial(links.delete_pod_link, call, record, "veth"),
+                partial(
+                    reference.rules.remove_masquerade, netfilter, record.network, record.container_id, record.ifname
+                ),
+                partial(reference.links.delete_pod_link, call, record, "veth"),
             )
 
     def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
-        if links.check_link(ends.host, ends.pod, call, previous, "veth") is None:
+        if reference.links.check_link(ends.host, ends.pod, call, previous, "veth") is None:
             return False
         if parse_settings(call.config).ip_masq:
             with open_netfilter(call) as netfilter:
-                rules.check_masquerade(netfilter, call.config.name, call.invocation)
+                reference.rules.check_masquerade(netfilter, call.config.name, call.invocation)
         return True
 
     def collect_reference(self, call: Call, valid: Valid) -> None:
         with open_netfilter(call) as netfilter:
-            rules.collect_masquerade(netfilter, call.config.name, valid)
+            reference.rules.collect_masquerade(netfilter, call.config.name, valid)
 
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
         """A killed DEL may have ended the masquerading alone."""
