@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped
+from podwire.cli.options import add_logging, address, run_until_stopped
 from podwire.cluster.daemons import tune_memory
 from podwire.cluster.device_plugin import Options
 from podwire.cluster.device_plugin import run as offer
@@ -42,6 +42,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("--sysfs", Path("/sys"), "sysfs, for drivers, PCI addresses and NUMA nodes"),
     ):
         where.add_argument(flag, type=Path, default=default, metavar="DIR", help=f"{summary} (default: {default})")
+    parser.add_argument(
+        "--listen",
+        type=address,
+        metavar="ADDRESS:PORT",
+        help="serve /metrics, /healthz and /readyz here (default: not at all)",
+    )
     add_logging(parser)
 
 
@@ -51,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         for pool in config.pools:
             print(pool.resource)
         return 0
+    host, port = arguments.listen or ("127.0.0.1", None)
     options = Options(
         config=config,
         state=arguments.state_dir,
@@ -58,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
         pod_resources=arguments.kubelet_dir / "pod-resources/kubelet.sock",
         cdi=arguments.cdi_dir,
         sysfs=arguments.sysfs,
+        address=host,
+        port=port,
     )
     return run_until_stopped(_work(options), arguments)
 

@@ -2,9 +2,11 @@
 
 import sys
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.cluster.health_endpoints import answer_health
 from podwire.deviceplugin import Config, Paths, Plugin
 from podwire.linux.fs.trust import make_directory
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
@@ -12,7 +14,7 @@ from podwire.protocols.deviceplugin.methods import PLUGIN, REGISTER
 from podwire.protocols.grpc_methods import Handler
 from podwire.protocols.podresources import podresources_pb2 as resources
 from podwire.protocols.podresources.methods import LIST
-from podwire.transports import grpc_client, grpc_server
+from podwire.transports import grpc_client, grpc_server, http_server
 
 REGISTER_SECONDS = 10.0
 LIST_SECONDS = 5.0
@@ -33,6 +35,9 @@ class Options:
     pod_resources: Path
     cdi: Path
     sysfs: Path
+    address: str = "127.0.0.1"
+    port: int | None = None
+    """Of /metrics, /healthz and /readyz; None serves no HTTP."""
 
 
 async def run(options: Options) -> None:
@@ -40,7 +45,14 @@ async def run(options: Options) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     make_directory(options.state, 0o700)
     paths = Paths(state=options.state, device_plugins=options.device_plugins, cdi=options.cdi, sysfs=options.sysfs)
-    await Plugin(options.config, _Kubelet(options), paths).run()
+    plugin = Plugin(options.config, _Kubelet(options), paths)
+    async with AsyncExitStack() as stack:
+        if options.port is not None:
+            server = await http_server.serve(
+                lambda request: answer_health(request, plugin.metrics, tuple), host=options.address, port=options.port
+            )
+            stack.push_async_callback(server.close, GRACE_SECONDS)
+        await plugin.run()
 
 
 class _Kubelet:

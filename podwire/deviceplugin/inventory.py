@@ -14,7 +14,7 @@ from podwire.deviceplugin.interface_pool import InterfacePool
 from podwire.deviceplugin.made_links import sweep_taps
 from podwire.deviceplugin.made_pool import MadePool
 from podwire.deviceplugin.ports import Pool
-from podwire.deviceplugin.records import PoolRecords
+from podwire.deviceplugin.records import PoolRecords, count_damaged
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.namespace_handle import NamespaceHandle
@@ -54,6 +54,10 @@ class Inventory:
                 return MadePool(pool, pool.source, records, self._sysfs, self._netlink)
             case Files():
                 return FilePool(pool, pool.source)
+
+    def damaged(self) -> dict[str, int]:
+        """Returns how many damaged records of each pool are in quarantine."""
+        return {name: count_damaged(self._state, name) for name in self._pools}
 
     def look(self, events: Sequence[LinkEvent | NamespaceEnded] = (), *, lost: bool = False) -> None:
         """Reconciles all pools with the host. Raises LinuxError."""

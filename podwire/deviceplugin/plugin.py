@@ -18,11 +18,13 @@ from podwire.deviceplugin.registrar import Registrar
 from podwire.linux.net import monitor
 from podwire.linux.net.link_moves import LinkMoves
 from podwire.protocols.grpc_status import RpcError
+from podwire.protocols.prometheus import family
 from podwire.tasks.backoff import Pauses
 from podwire.tasks.uncancelled import to_completion
 
 _log = logging.getLogger("podwire.deviceplugin")
 _LINKS = (monitor.LINK, monitor.ADDRESS, monitor.NEXT_HOP, monitor.ANYTHING)
+_METRIC = "podwire_device_plugin"
 T = TypeVar("T")
 
 
@@ -87,6 +89,27 @@ class Plugin:
                     tasks.create_task(registrar.run(self._directory_changed))
             finally:
                 await self._work(self._inventory.close)
+
+    async def metrics(self) -> str:
+        """Returns devices and damaged records of the pools, as Prometheus reads them."""
+
+        def read() -> tuple[dict[str, int], dict[str, list[bool]]]:
+            names = [pool.name for pool in self._config.pools]
+            health = {name: [device.healthy for device in self._inventory.devices(name)] for name in names}
+            return self._inventory.damaged(), health
+
+        damaged, health = await self._work(read)
+        devices = [
+            ((("pool", pool), ("health", word)), float(sum(one == healthy for one in states)))
+            for pool, states in health.items()
+            for word, healthy in (("healthy", True), ("unhealthy", False))
+        ]
+        quarantined = [((("pool", pool),), float(count)) for pool, count in damaged.items()]
+        lines = [
+            *family(f"{_METRIC}_devices", "Devices by pool and health", devices),
+            *family(f"{_METRIC}_damaged_records", "Records that could not be read, in quarantine", quarantined),
+        ]
+        return "\n".join([*lines, ""])
 
     async def _work(self, work: Callable[[], T]) -> T:
         """Runs work of the inventory in one thread at a time, to completion."""

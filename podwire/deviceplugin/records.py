@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 from zlib import crc32
 
 from podwire.durable.files import Durability
+from podwire.durable.layout import QUARANTINED
 from podwire.durable.records import Codec, Records
 from podwire.linux.net import borrow
 from podwire.linux.net.borrow import LinkSnapshot
@@ -63,6 +64,11 @@ class PoolRecords:
         for id_, record in records.items():
             self._records.put(_key(id_), record, Durability.PROCESS_DEATH)
             self._written[id_] = record
+
+
+def count_damaged(directory: Path, pool: str) -> int:
+    """Returns how many damaged records of a pool are in quarantine."""
+    return sum(1 for _ in (directory / pool).glob(f"*{QUARANTINED}*"))
 
 
 def _key(id_: str) -> str:

@@ -84,7 +84,8 @@ def claim_resources(state: Path, run: Path, kubelet: Path, *, network: bool = Tr
     for directory in (run / "cdi", state / "network-driver/cdi"):
         for path in directory.glob(f"{_CDI}*.json"):
             yield Leftover("CDI file", str(path), path.stem.removeprefix(_CDI))
-    for path in (*(state / "network-driver/records").glob(f"*/*{SUFFIX}"), *(kubelet / "claims").glob(f"*{SUFFIX}")):
+    damaged = [*(state / "network-driver/records").glob(f"*/*{SUFFIX}"), *(kubelet / "claims").glob(f"*{SUFFIX}")]
+    for path in (*damaged, *(state / "device-plugin/pools").glob(f"*/*{SUFFIX}")):
         yield Leftover("damaged record", str(path), "")
     if not network:
         return

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import time
+import urllib.request
 
 import pytest
 
@@ -212,17 +213,20 @@ def test_a_cdi_file_that_was_lost_is_there_again_for_a_pod_that_has_the_device(h
     eventually(lambda: host.cdi.is_dir() and list(host.cdi.iterdir()))
 
 
-def test_damaged_records_are_quarantined_and_logged(host, nic):
+def test_damaged_records_are_quarantined_logged_and_counted(host, nic):
     nic()
     file = host.state / "pools" / "nics" / "nic0.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"device": {}, "checksum": 5}')
     host.kubelet.start()
-    host.start([NICS])
+    host.start([NICS], "--listen", "127.0.0.1:8471")  # in a network namespace of its own
     host.kubelet.wait_registered()
     host.kubelet.plugin("nics").until(nic0="Healthy")
     assert file.with_name("nic0.json.damaged").exists()
     assert "checksum mismatch" in host.log.read_text()
+    page = urllib.request.urlopen("http://127.0.0.1:8471/metrics", timeout=20).read().decode()
+    assert 'podwire_device_plugin_damaged_records{pool="nics"} 1' in page
+    assert 'podwire_device_plugin_devices{pool="nics",health="healthy"} 1' in page
 
 
 @pytest.mark.parametrize("content", [None, "", "garbage"], ids=["missing", "empty", "damaged"])
