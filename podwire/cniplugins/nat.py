@@ -231,13 +231,18 @@ def remove(table: KernelElements, sets: Iterable[str], selects: Callable[[str], 
             name: [element for element in elements if selects(element.comment)] for name, elements in listed.items()
         }
         changes = [Change(name, delete=elements) for name, elements in gone.items() if elements]
-        unused = {_target(element) for elements in gone.values() for element in elements} - {
+        chains = set(filter(_is_of_subnet, (_target(element) for elements in gone.values() for element in elements)))
+        used = chains & {
             _target(element) for name, elements in listed.items() for element in elements if element not in gone[name]
         }
         try:
-            table.change(*changes, unused_chains=sorted(filter(_is_of_subnet, unused)))
+            table.change(*changes, unused_chains=sorted(chains - used))
         except linux.Busy:  # another pod of the subnet was added meanwhile
             table.change(*changes)
+        if used:  # unless the other pods are removed at this moment, each of which saw this one
+            used -= {_target(element) for name in sets for element in table.list(name)}
+            for chain in sorted(used):
+                table.tables().delete_chain(TABLE, chain)
     except linux.Missing:  # the table does not exist, or another call removed them at the same time
         if any(list_tagged(sets, selects, table).values()):
             raise

@@ -88,6 +88,28 @@ def test_chains_of_a_subnet_are_removed_with_its_last_pod(host, kind, way):
     assert chains() == set()
 
 
+def test_chains_of_a_subnet_are_removed_when_its_last_pods_end_at_the_same_time(host):
+    """Both list the elements before the other has removed its own."""
+    config = host.bridge("10.88.0.0/24", ipMasq=True)
+    for id_ in "ab":
+        host.pod(id_)
+        host.add(id_, config)
+    first, second = KernelElements(), KernelElements()
+    ended = []
+
+    def selects_a(comment):
+        if not ended:
+            ended.append(nat.remove(second, nat.MASQUERADE_SETS, lambda other: other.split()[1] == "b"))
+        return comment.split()[1] == "a"
+
+    assert chains()
+    nat.remove(first, nat.MASQUERADE_SETS, selects_a)
+    assert ended
+    assert chains() == set()
+    for table in (first, second):
+        table.close()
+
+
 def test_chains_that_are_made_again_masquerade(host, serving, seen):
     """By netlink, without the program nft, whose rules are of the first time."""
     config = host.bridge("10.88.0.0/24", "fd88::/64", ipMasq=True)
