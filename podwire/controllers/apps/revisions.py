@@ -1,7 +1,8 @@
 """ControllerRevisions: the templates that a DaemonSet or StatefulSet had, as `kubectl rollout history` and `undo` read
 them. Pure.
 
-A revision's data is a strategic merge patch that replaces the template, with sorted keys: kubectl compares its bytes.
+A revision's data is a strategic merge patch that replaces the template, with sorted keys, as Go writes maps: kubectl
+compares the bytes, and skips an undo to the present template if its version writes the same fields.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -139,9 +139,7 @@ def test_a_surge_keeps_the_old_pod_until_the_new_one_is_available():
     [
         pytest.param({"one": ["old"], "two": ["old"], "three": ["old"]}, ["one"], id="one at a time"),
         pytest.param({"one": ["new-broken"], "two": ["old"], "three": ["old"]}, [], id="waits for the new one"),
-        pytest.param(
-            {"one": ["old-broken"], "two": ["old-broken"], "three": ["old"]}, ["one", "two"], id="broken"
-        ),
+        pytest.param({"one": ["old-broken"], "two": ["old-broken"], "three": ["old"]}, ["one", "two"], id="broken"),
         pytest.param({"one": [], "two": ["old"], "three": ["old"]}, [], id="a node without a pod counts"),
         pytest.param({"one": ["new"], "two": ["new"], "three": ["new"]}, [], id="done"),
     ],
