@@ -243,7 +243,7 @@ def proportional_sizes(deployment: Object, new: Object | None, old: Sequence[Obj
     running = active(every)
     if len(running) <= 1:
         newest = running or ([new] if new is not None else by_age(old)[-1:])
-        return {set_["metadata"]["name"]: wanted for set_ in newest if replicas(set_) != wanted}
+        return {set_["metadata"]["name"]: wanted for set_ in newest}
     if new is not None and _saturated(deployment, new):
         return {set_["metadata"]["name"]: 0 for set_ in active(old)}
     if not is_rolling(deployment):

@@ -15,6 +15,9 @@ from podwire.protocols.k8sapi.watch import Object
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 REPLICA_FAILURE = "ReplicaFailure"
+FREE_ROUNDS, LONGEST_DELAY, FAILURES_COUNT = 3, 30.0, 60.0
+"""How often all pods of a set may fail before they are replaced with back-off, its longest pause, and the seconds for
+which a failure counts."""
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _UNKNOWN_STATE = PodState()
 
@@ -151,6 +154,24 @@ def replica_status(
         conditions = with_condition(conditions, new)
     status = without_zeros({**counts, "conditions": conditions}, "replicas")
     return status if terminating is None else {**status, "terminatingReplicas": terminating}
+
+
+def replacement_delay(pods: Iterable[PartialObject], replicas: int, now: float) -> float:
+    """Returns the seconds to wait before failed pods are replaced.
+
+    Pods that a node rejects fail as soon as they are bound. Upstream replaces them at once, without end; here the third
+    time that as many as the set wants have failed within a minute begins a back-off.
+    """
+    failed = [
+        parse(pod.metadata.creation_timestamp)
+        for pod in pods
+        if pod.pod is not None and pod.pod.phase == "Failed" and pod.metadata.creation_timestamp
+    ]
+    recent = [created for created in failed if now - created < FAILURES_COUNT]
+    rounds = len(recent) // max(1, replicas)
+    if rounds < FREE_ROUNDS:
+        return 0.0
+    return max(0.0, max(recent) + min(LONGEST_DELAY, 2.0 ** (rounds - FREE_ROUNDS)) - now)
 
 
 def next_available(pods: Iterable[PartialObject], min_ready_seconds: int, now: float) -> float | None:

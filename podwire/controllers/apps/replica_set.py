@@ -8,6 +8,7 @@ from podwire.controllers.apps.replica_decisions import (
     neighbours_by_node,
     next_available,
     pods_to_delete,
+    replacement_delay,
     replica_status,
 )
 from podwire.controllers.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
@@ -45,7 +46,12 @@ class ReplicaSets(Reconciler):
         if not self.expectations.satisfied(owner.uid):
             self.enqueue_after(owner.uid, self.expectations.expires_in(owner.uid))
         elif not owner.deleting:
-            failure = await self._scale(set_, owner, active)
+            replicas = set_["spec"].get("replicas") or 0
+            delay = replacement_delay(candidates, replicas, self.clock.wall()) if len(active) < replicas else 0.0
+            if delay:
+                self.enqueue_after(owner.uid, delay)
+            else:
+                failure = await self._scale(set_, owner, active)
         now = self.clock.wall()
         status = replica_status(set_, active, self._terminating(candidates, selector), _message(failure), now)
         await self.update_status(set_, status)

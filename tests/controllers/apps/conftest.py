@@ -43,7 +43,8 @@ class Line:
 class Nodes:
     """Kubelets and a scheduler for tests: binds pods to the nodes in turn and reports them as ready.
 
-    Images whose name begins with `broken` never get ready. Deleted pods end at once.
+    Images whose name begins with `broken` never get ready, and those with `rejected` fail at once. Deleted pods end at
+    once.
     """
 
     def __init__(self, api: Client, names: tuple[str, ...] = ("one", "two")) -> None:
@@ -69,7 +70,9 @@ class Nodes:
             node = pinned_node(spec) or self._names[self._turn % len(self._names)]
             await self._api.bind(meta["name"], meta["namespace"], node)
         elif status.get("phase") == "Pending":
-            await self.report(pod, ready=not spec["containers"][0]["image"].startswith("broken"))
+            image = spec["containers"][0]["image"]
+            phase = "Failed" if image.startswith("rejected") else "Running"
+            await self.report(pod, ready=phase == "Running" and not image.startswith("broken"), phase=phase)
 
     async def report(self, pod, *, ready: bool, phase: str = "Running") -> None:
         now = rfc3339(SystemClock().wall())

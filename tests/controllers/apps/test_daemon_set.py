@@ -1,5 +1,7 @@
 """DaemonSets on a real API server with two nodes."""
 
+import asyncio
+
 import pytest
 
 from podwire.controllers.kinds import DAEMON_SETS, NODES, REVISIONS
@@ -168,3 +170,15 @@ async def test_failed_daemons_are_replaced_with_back_off(two):
         )
 
     await eventually_async(told)
+
+
+async def test_daemons_that_always_fail_cause_few_requests_and_idle_ones_none(two):
+    await two.api.create(workload("DaemonSet", template=template("rejected:1")))
+    await asyncio.sleep(4)
+    assert 4 <= two.line.count("POST", "/pods") <= 10
+    await change_image(two, "nginx:1")
+    await two.until(DAEMON_SETS, "web", done(2))
+    await two.settled()
+    before = len(two.line.requests)
+    await asyncio.sleep(1)
+    assert len(two.line.requests) == before

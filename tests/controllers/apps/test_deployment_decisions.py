@@ -143,7 +143,7 @@ def test_every_rollout_ends(wanted, surge, unavailable):
     ("wanted", "new", "old", "sizes"),
     [
         pytest.param(5, set_("new", 3), [], {"new": 5}, id="one set gets all"),
-        pytest.param(5, set_("new", 5), [set_("a", 0)], {}, id="nothing to do"),
+        pytest.param(5, set_("new", 5), [set_("a", 0)], {"new": 5}, id="the size is right already"),
         pytest.param(3, None, [set_("a", 0, age=1), set_("b", 0, age=2)], {"b": 3}, id="the latest, if none is active"),
         pytest.param(
             15,

@@ -13,6 +13,7 @@ from podwire.controllers.apps.replica_decisions import (
     neighbours_by_node,
     next_available,
     pods_to_delete,
+    replacement_delay,
     replica_status,
 )
 from podwire.controllers.kinds import PODS
@@ -97,6 +98,15 @@ SET = {
     "metadata": {"generation": 4},
     "spec": {"replicas": 2, "minReadySeconds": 30, "template": {"metadata": {"labels": {"app": "web", "x": "y"}}}},
 }
+
+
+@pytest.mark.parametrize(
+    ("failed", "age", "replicas", "delay"),
+    [(5, 0, 2, 0), (6, 0, 2, 1), (8, 0, 2, 2), (8, 1, 2, 1), (200, 0, 2, 30), (6, 61, 2, 0), (100, 0, 50, 0)],
+)
+def test_failed_pods_are_replaced_at_once_then_later(failed, age, replicas, delay):
+    pods = [pod(str(index), phase="Failed", ready=False, age=age) for index in range(failed)]
+    assert replacement_delay([*pods, pod(age=0)], replicas, NOW) == delay
 
 
 def test_the_status_counts_pods():

@@ -105,6 +105,12 @@ async def test_a_failed_pod_is_replaced_and_kept(cluster):
     await cluster.until(REPLICA_SETS, "web", available(1))
 
 
+async def test_pods_that_always_fail_are_replaced_with_back_off(cluster):
+    await cluster.api.create(workload("ReplicaSet", replicas=2, template=template("rejected:1")))
+    await asyncio.sleep(4)
+    assert 6 <= cluster.line.count("POST", "/pods") <= 14
+
+
 async def test_orphans_are_adopted_and_pods_with_other_labels_released(cluster):
     pod = {
         "apiVersion": "v1",
