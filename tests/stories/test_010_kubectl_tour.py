@@ -223,6 +223,7 @@ kind: Deployment
 metadata: {name: d}
 spec:
   replicas: 3
+  paused: true
   selector: {matchLabels: {app: web}}
   template:
     metadata: {labels: {app: web}}
