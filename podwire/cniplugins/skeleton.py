@@ -31,15 +31,21 @@ if TYPE_CHECKING:
 PLUGINS = {
     "bandwidth": "podwire.cniplugins.bandwidth.plugin",
     "bridge": "podwire.cniplugins.bridge.plugin",
+    "dummy": "podwire.cniplugins.dummy.plugin",
     "firewall": "podwire.cniplugins.firewall.plugin",
     "host-device": "podwire.cniplugins.host_device.plugin",
     "host-local": "podwire.cniplugins.host_local.plugin",
+    "ipvlan": "podwire.cniplugins.ipvlan.plugin",
     "loopback": "podwire.cniplugins.loopback.plugin",
     "macvlan": "podwire.cniplugins.macvlan.plugin",
     "portmap": "podwire.cniplugins.portmap.plugin",
     "ptp": "podwire.cniplugins.ptp.plugin",
+    "route-override": "podwire.cniplugins.route_override.plugin",
+    "sbr": "podwire.cniplugins.sbr.plugin",
     "static": "podwire.cniplugins.static.plugin",
     "tuning": "podwire.cniplugins.tuning.plugin",
+    "vlan": "podwire.cniplugins.vlan.plugin",
+    "vrf": "podwire.cniplugins.vrf.plugin",
 }
 """Names of executables, and the modules that have a `PLUGIN`."""
 

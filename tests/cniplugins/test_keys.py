@@ -12,6 +12,11 @@ READ = {
     },
     "ptp": {"ipMasq", "mtu", "dns", "ipam"},
     "macvlan": {"master", "mode", "mtu", "mac", "linkInContainer", "bcqueuelen", "dns", "ipam"},
+    "ipvlan": {"master", "mode", "mtu", "linkInContainer", "dns", "ipam"},
+    "vlan": {"master", "vlanId", "mtu", "linkInContainer", "dns", "ipam"},
+    "dummy": {"ipam"},
+    "sbr": {"table", "gateways", "addSourceHints"},
+    "vrf": {"vrfname", "table"},
     "host-device": {"device", "hwaddr", "kernelpath", "pciBusID", "dns", "ipam"},
     "portmap": {"snat", "masqAll"},
     "bandwidth": {"ingressRate", "ingressBurst", "egressRate", "egressBurst"},
@@ -54,7 +59,7 @@ PREVIOUS = {
     "interfaces": [{"name": "cni0"}, {"name": "eth0", "sandbox": "/nowhere"}],
     "ips": [{"address": "10.88.0.2/24", "interface": 1}],
 }
-CHAINED = ("portmap", "bandwidth", "firewall", "tuning")
+CHAINED = ("portmap", "bandwidth", "firewall", "tuning", "sbr", "vrf")
 
 
 def config(host, plugin):

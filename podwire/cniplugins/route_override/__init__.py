@@ -1,0 +1,1 @@
+"""The CNI plugin route-override; `plugin.py` has it."""

@@ -1,0 +1,1 @@
+"""The CNI plugin vlan; `plugin.py` has it."""

@@ -1,0 +1,1 @@
+"""The CNI plugin vrf; `plugin.py` has it."""
