@@ -1,7 +1,8 @@
 """A kernel with kinds of links that this one does not have: each is simulated by a kind that it does have.
 
 A simulated link is known by its alias, under any name and in any namespace, as all that the plugins look at is: kind,
-mode, tag and table. The messages for the real kinds are compared with the kernel's own numbers by `tests/linux/net/test_new_kinds.py`.
+mode, tag and table. `tests/linux/net/test_new_kinds.py` compares the messages for the real kinds with the kernel's own
+numbers.
 """
 
 import errno
