@@ -40,19 +40,19 @@ REFUSED = {
         "vlan": 5,
         "vlanTrunk": [{"id": 5}],
         "enabledad": True,
-        "ipMasqBackend": "iptables",
+        "ipMasqBackend": "ebpf",
     },
-    "ptp": {"ipMasqBackend": "iptables"},
+    "ptp": {"ipMasqBackend": "ebpf"},
     "host-device": {"useInterfaceNetwork": True},
     "portmap": {
-        "backend": "iptables",
+        "backend": "ebpf",
         "markMasqBit": 13,
         "externalSetMarkChain": "KUBE-MARK-MASQ",
         "conditionsV4": ["-s", "10.0.0.0/8"],
         "conditionsV6": ["-s", "fd00::/8"],
     },
     "bandwidth": {"shapedSubnets": ["10.0.0.0/8"], "unshapedSubnets": ["10.0.0.0/8"]},
-    "firewall": {"backend": "iptables", "iptablesAdminChainName": "MINE", "firewalldZone": "public"},
+    "firewall": {"backend": "firewalld", "iptablesAdminChainName": "MINE", "firewalldZone": "public"},
 }
 PREVIOUS = {
     "cniVersion": "1.1.0",

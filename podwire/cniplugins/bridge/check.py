@@ -2,7 +2,7 @@
 
 from ipaddress import ip_interface
 
-from podwire.cniplugins import nat
+from podwire.cniplugins import masquerading
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.bridge import port_guard, spoofing
 from podwire.cniplugins.bridge.settings import Settings
@@ -29,7 +29,7 @@ def check_host(host: KernelNetwork, settings: Settings, record: Record, netfilte
     if settings.is_gateway:
         _check_gateways(host, bridge, made)
     if settings.ip_masq:
-        nat.check_masqueraded(netfilter, record, made.ips)
+        masquerading.check_masqueraded(netfilter, record, made.ips)
     spoofing.check_guard(netfilter, record, made.interfaces[-1].mac, [ip.address.ip for ip in made.ips])
 
 

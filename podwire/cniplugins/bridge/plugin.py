@@ -9,7 +9,7 @@ pod.  5. Masquerading.  6. Wait until packets pass.
 from contextlib import suppress
 from functools import partial
 
-from podwire.cniplugins import nat, reference
+from podwire.cniplugins import masquerading, nat, reference
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.bridge import port_guard, spoofing
 from podwire.cniplugins.bridge.check import check_host
@@ -59,6 +59,8 @@ class Bridge(OrderedPlugin):
         return True
 
     def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
+        if taken(call.config.raw, "ipMasq", bool, False):
+            masquerading.check_installed(call.config.raw)
         return record._replace(link=record.link_name(_VETH))
 
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
@@ -108,7 +110,7 @@ class Bridge(OrderedPlugin):
         failpoint(CONFIGURED)
 
         if settings.ip_masq:
-            nat.masquerade(call, record, plan.ips)
+            masquerading.masquerade(call, record, plan.ips)
         if settings.disabled:
             outside = ends.host.links.get(record.link)
         else:
@@ -163,7 +165,7 @@ class Bridge(OrderedPlugin):
         if find_host_end(ends.host, record) is None:
             return False
         if taken(record.config, "ipMasq", bool, False):
-            nat.masquerade(call, record, results.decode(record.result, LATEST).ips)
+            masquerading.masquerade(call, record, results.decode(record.result, LATEST).ips)
         return True
 
     def is_link_up(self, call: Call) -> bool:
@@ -179,14 +181,13 @@ class Bridge(OrderedPlugin):
             check_kind(host.links.get(settings.bridge))
         with open_netfilter(call) as netfilter:
             if settings.ip_masq:
-                nat.check_usable(netfilter.elements, nat.MASQUERADE_SETS[0], partial(nat.ruleset, ()))
+                masquerading.check_usable(call, netfilter)
             if spoofing.parse_guard(call.config.raw).mac:
                 nat.check_usable(netfilter.elements.of("bridge"), spoofing.SETS[0], spoofing.ruleset)
 
 
 def _end_masquerade(netfilter: Netfilter, record: Record) -> None:
-    if record.is_lost or taken(record.config, "ipMasq", bool, False):
-        nat.remove(netfilter.elements, nat.MASQUERADE_SETS, record.owns)
+    masquerading.end_masquerade(netfilter, record)
     failpoint(UNMASQUERADED)
 
 

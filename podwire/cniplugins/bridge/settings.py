@@ -3,6 +3,7 @@
 from ipaddress import ip_interface, ip_network
 from typing import NamedTuple
 
+from podwire.cniplugins import masquerading
 from podwire.cniplugins.bridge import port_guard, spoofing
 from podwire.cniplugins.ipam_delegate import ipam_type
 from podwire.cniplugins.pod_link import check_mtu, mac_from_address, requested_mac
@@ -17,7 +18,6 @@ _UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "vlanTrunk": ([],),
     "preserveDefaultVlan": (False, True),
     "enabledad": (False,),
-    "ipMasqBackend": ("", "nftables"),
 }
 """Keys of the reference plugin that this one does not have, with the values that make no difference."""
 
@@ -49,6 +49,7 @@ def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
         if value is not None and value not in harmless:
             raise CniError(Code.UNSUPPORTED_FIELD, f"{key}: {value!r} is not supported by podwire's bridge")
     spoofing.parse_guard(raw)  # raises for a value of a wrong type
+    masquerading.check_backend(raw)
     default = taken(raw, "isDefaultGateway", bool, False)
     settings = Settings(
         bridge=taken(raw, "bridge", str, "") or "cni0",

@@ -14,7 +14,10 @@ An accept verdict ends the rules of this table only. A rule of another table may
 `other_firewalls.py`.
 """
 
+import re
 from functools import partial
+from importlib import import_module
+from ipaddress import ip_address
 
 from podwire.cniplugins import nat, reference
 from podwire.cniplugins.attachments import Record
@@ -30,11 +33,14 @@ from podwire.linux.nft.values import Element
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
-from podwire.protocols.cni.values import Address, looked_up, taken
+from podwire.protocols.cni.values import Address, Object, looked_up, taken
 from podwire.protocols.cni.verbs import is_ifname
 
 POLICIES = ("open", "same-bridge", "isolated")
-_BACKENDS = ("", "nftables")
+BACKENDS = ("", "nftables", "iptables")
+_IPTABLES = "podwire.cniplugins.iptables_backend"  # imported only where it is used
+_ADMIN = "iptablesAdminChainName"
+_CHAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,28}", re.ASCII)
 SETS = tuple(f"{kind}{family}" for kind in ("forward", "policed", "inside") for family in (4, 6))
 FORWARD_SETS = ("forward4", "forward6")
 ISOLATED_SETS = ("isolated4", "isolated6")
@@ -88,15 +94,22 @@ def bridge_ruleset() -> str:
 def policy_of(config: PluginConfig) -> str:
     """Returns the ingress policy. Raises CniError for keys of other backends."""
     backend = taken(config.raw, "backend", str, "")
-    if backend not in _BACKENDS:
-        raise CniError(Code.UNSUPPORTED_FIELD, f"backend: {backend!r} is not supported by podwire's firewall")
-    for key, harmless in (("iptablesAdminChainName", ""), ("firewalldZone", "")):
-        if taken(config.raw, key, str, "") != harmless:
+    if backend not in BACKENDS:
+        raise CniError(Code.UNSUPPORTED_FIELD, f"backend: {backend!r} must be one of {', '.join(BACKENDS[1:])}")
+    for key in ("firewalldZone", *(() if backend == "iptables" else (_ADMIN,))):
+        if taken(config.raw, key, str, ""):
             raise CniError(Code.UNSUPPORTED_FIELD, f"{key}: not supported by podwire's firewall, which is nftables")
+    admin = taken(config.raw, _ADMIN, str, "")
+    if admin and not _CHAIN_NAME.fullmatch(admin):
+        raise CniError(Code.BAD_CONFIG, f"{_ADMIN}: {admin!r} is not the name of a chain")
     policy = taken(config.raw, "ingressPolicy", str, "") or POLICIES[0]
     if policy not in POLICIES:
         raise CniError(Code.BAD_CONFIG, f"ingressPolicy: {policy!r} must be one of {', '.join(POLICIES)}")
     return policy
+
+
+def uses_iptables(config: Object) -> bool:
+    return taken(config, "backend", str, "") == "iptables"
 
 
 def pod_addresses(result: Result) -> list[Address]:
@@ -140,10 +153,19 @@ class Firewall(OrderedPlugin):
 
     def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
         elements(policy_of(call.config), previous, record.comment)  # raises for a policy that needs a bridge
-        return record
+        if not uses_iptables(call.config.raw):
+            return record
+        import_module(_IPTABLES).check_installed("backend")
+        return record._replace(before={"addresses": [str(address) for address in pod_addresses(previous)]})
 
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
-        routed, bridged = elements(policy_of(call.config), given, record.comment)
+        policy = policy_of(call.config)
+        if uses_iptables(call.config.raw):
+            backend = import_module(_IPTABLES)
+            backend.accept_forwarded(pod_addresses(given), taken(call.config.raw, _ADMIN, str, "") or backend.ADMIN)
+            if policy == POLICIES[0]:
+                return given
+        routed, bridged = elements(policy, given, record.comment)
         with open_netfilter(call) as netfilter:
             if bridged:
                 nat.replace(netfilter.elements.of("bridge"), bridged, bridge_ruleset)
@@ -159,6 +181,8 @@ class Firewall(OrderedPlugin):
                 failpoint(UNFORWARDED)
                 nat.remove(netfilter.elements.of("bridge"), ISOLATED_SETS, record.owns)
             other_firewalls.remove_rules(netfilter, partial(_is_used, netfilter))
+            if uses_iptables(record.config) and record.before:
+                reference.rules.remove_forwarding(netfilter, [ip_address(text) for text in record.before["addresses"]])
 
     def detach_reference(self, call: Call, record: Record) -> None:
         with open_netfilter(call) as netfilter:
@@ -170,7 +194,15 @@ class Firewall(OrderedPlugin):
             return reference.rules.forwarded(netfilter).issuperset(pod_addresses(previous))
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
-        routed, bridged = elements(policy_of(call.config), previous, record.comment)
+        policy = policy_of(call.config)
+        if uses_iptables(call.config.raw):
+            with open_netfilter(call) as netfilter:
+                accepted = reference.rules.forwarded(netfilter)
+            for address in pod_addresses(previous):
+                expect(address in accepted, f"the chain CNI-FORWARD does not accept {address}")
+            if policy == POLICIES[0]:
+                return
+        routed, bridged = elements(policy, previous, record.comment)
         with open_netfilter(call) as netfilter:
             listed = nat.list_tagged(SETS, record.owns, netfilter.elements)
             listed |= nat.list_tagged(ISOLATED_SETS, record.owns, netfilter.elements.of("bridge"))
@@ -180,6 +212,8 @@ class Firewall(OrderedPlugin):
             expect((name, element.key) in present, f"{call.invocation.container_id} is no longer in the set {name}")
 
     def check_usable(self, call: Call) -> None:
+        if uses_iptables(call.config.raw):
+            import_module(_IPTABLES).check_installed("backend")
         with open_netfilter(call) as netfilter:
             nat.check_usable(netfilter.elements, SETS[0], lambda: ruleset() + bridge_ruleset())
 

@@ -6,6 +6,7 @@ A host port belongs to the first pod that requests it, until its DEL. One whose 
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from ipaddress import ip_network
 
 from podwire.cniplugins import nat, reference, tags
@@ -13,18 +14,30 @@ from podwire.cniplugins.attachments import Attachments, Record
 from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_check import expect
-from podwire.cniplugins.portmap.settings import Settings, addresses, describe_port, elements, parse_settings
+from podwire.cniplugins.portmap.settings import (
+    IptablesSettings,
+    Settings,
+    addresses,
+    chain_entries,
+    describe_port,
+    elements,
+    parse_settings,
+    target,
+)
 from podwire.cniplugins.skeleton import Call, require_previous
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.nft import keys
+from podwire.linux.nft.table import TABLE, KernelRuleset
 from podwire.linux.nft.values import Element
 from podwire.linux.values import Interface
 from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
+from podwire.protocols.cni.values import taken
 
+_IPTABLES = "podwire.cniplugins.iptables_backend"  # imported only where it is used
 SETS = tuple(f"{purpose}{family}" for purpose in (nat.PORTS, nat.PORTS_AT, nat.HAIRPIN) for family in (4, 6))
 
 
@@ -49,11 +62,17 @@ class PortMap(OrderedPlugin):
         with open_netfilter(call) as netfilter:
             if reference.maps_ports(netfilter.elements.chains()):
                 _check_reference_ports(netfilter, settings, pod)
-            try:
-                nat.put(netfilter.elements, wanted, ruleset, subnets)
-            except linux.ElementExists:
+            if settings.iptables is not None:
                 _check_conflicts(wanted, netfilter, Attachments(call.config, self.name), record)
-                nat.replace(netfilter.elements, wanted, ruleset, subnets)
+                _add_to_iptables(settings, settings.iptables, pod, record)
+                if settings.snat and not netfilter.elements.tables().exists(TABLE):
+                    KernelRuleset().apply(nat.ruleset(()))  # its chain `guard`, before loopback addresses are routed
+            else:
+                try:
+                    nat.put(netfilter.elements, wanted, ruleset, subnets)
+                except linux.ElementExists:
+                    _check_conflicts(wanted, netfilter, Attachments(call.config, self.name), record)
+                    nat.replace(netfilter.elements, wanted, ruleset, subnets)
             if settings.snat and 4 in pod:
                 _route_localnet(ends.host, pod[4])
             # Clients that send to a UDP port all the time reach the pod from now on, too.
@@ -62,9 +81,16 @@ class PortMap(OrderedPlugin):
                     netfilter.conntrack.flush_port(family, keys.PROTOCOLS["udp"], port)
         return given
 
+    def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
+        if parse_settings(call.config).iptables is not None:
+            import_module(_IPTABLES).check_installed("backend")
+        return record
+
     def detach(self, call: Call, record: Record) -> None:
         with open_netfilter(call) as netfilter:
             nat.remove(netfilter.elements, SETS, record.owns)
+            if taken(record.config, "backend", str, "") == "iptables":
+                reference.rules.remove_host_ports(netfilter, record.network, record.container_id)
 
     def detach_reference(self, call: Call, record: Record) -> None:
         with open_netfilter(call) as netfilter:
@@ -79,16 +105,45 @@ class PortMap(OrderedPlugin):
             reference.rules.collect_host_ports(netfilter, call.config.name, valid)
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
+        settings, pod = parse_settings(call.config), addresses(previous)
         with open_netfilter(call) as netfilter:
+            if settings.iptables is not None:
+                _check_iptables(netfilter, settings, pod, record)
+                return
             listed = nat.list_tagged(SETS, record.owns, netfilter.elements)
         present = {(name, element.key, element.data) for name, tagged in listed.items() for element in tagged}
-        for name, element in elements(parse_settings(call.config), addresses(previous), record.comment):
+        for name, element in elements(settings, pod, record.comment):
             what = "hairpin traffic" if name.startswith(nat.HAIRPIN) else f"host port {describe_port(element.key)}"
             expect((name, element.key, element.data) in present, f"{what} is no longer mapped")
 
     def check_usable(self, call: Call) -> None:
+        if parse_settings(call.config).iptables is not None:
+            import_module(_IPTABLES).check_installed("backend")
+            return
         with open_netfilter(call) as netfilter:
             nat.check_usable(netfilter.elements, nat.MASQUERADE_SETS[0], partial(nat.ruleset, ()))
+
+
+def _add_to_iptables(settings: Settings, iptables: IptablesSettings, pod: dict[int, Interface], record: Record) -> None:
+    backend = import_module(_IPTABLES)
+    for family, interface in pod.items():
+        conditions = iptables.conditions.get(family, [])
+        ports = backend.Ports(
+            record, mark_bit=iptables.mark_bit, external_chain=iptables.external_chain, conditions=conditions
+        )
+        numbers, entries = chain_entries(settings, interface, ports.set_mark)
+        if numbers:
+            ports.add(family, numbers, entries, marks=settings.snat)
+
+
+def _check_iptables(netfilter: Netfilter, settings: Settings, pod: dict[int, Interface], record: Record) -> None:
+    present = import_module(_IPTABLES).host_port_targets(netfilter, record)
+    for mapping in settings.mappings:
+        for interface in pod.values():
+            if mapping.host_ip is None or mapping.host_ip.version == interface.version:
+                port = mapping.protocol, mapping.host_port
+                mapped = (*port, target(mapping, interface)) in present
+                expect(mapped, f"host port {mapping.protocol} {mapping.host_port} is no longer mapped")
 
 
 def _check_conflicts(
@@ -109,14 +164,14 @@ def _check_conflicts(
 def _check_reference_ports(netfilter: Netfilter, settings: Settings, pod: dict[int, Interface]) -> None:
     """Raises CniError for a host port of a pod that the reference plugin added: it would get one of two pods."""
     requested = {(mapping.protocol, mapping.host_port): mapping for mapping in settings.mappings}
-    for taken in reference.rules.host_ports(netfilter):
-        mapping = requested.get((taken.protocol, taken.port))
-        if mapping is None or taken.target.version not in pod:
+    for used in reference.rules.host_ports(netfilter):
+        mapping = requested.get((used.protocol, used.port))
+        if mapping is None or used.target.version not in pod:
             continue
         host_ip = None if mapping.host_ip is None or mapping.host_ip.is_unspecified else mapping.host_ip
-        if host_ip == taken.host_ip and taken.target != pod[taken.target.version].ip:
-            port = f"{taken.protocol} {taken.port}"
-            message = f"runtimeConfig.portMappings: host port {port} belongs to {taken.owner}"
+        if host_ip == used.host_ip and used.target != pod[used.target.version].ip:
+            port = f"{used.protocol} {used.port}"
+            message = f"runtimeConfig.portMappings: host port {port} belongs to {used.owner}"
             raise CniError(Code.IN_USE, message, "it was added by the reference plugin; its DEL, or GC, releases it")
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from ipaddress import ip_interface, ip_network
 
-from podwire.cniplugins import nat, reference
+from podwire.cniplugins import masquerading, nat, reference
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
@@ -57,6 +57,8 @@ class PointToPoint(OrderedPlugin):
         return True
 
     def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
+        if taken(call.config.raw, "ipMasq", bool, False):
+            masquerading.check_installed(call.config.raw)
         return record._replace(link=record.link_name(_VETH))
 
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
@@ -78,7 +80,7 @@ class PointToPoint(OrderedPlugin):
         inside = _configure_pod(ends.pod, netns, record.ifname, ips, given)
         failpoint(ADDRESSED)
         if settings.ip_masq:
-            nat.masquerade(call, record, ips)
+            masquerading.masquerade(call, record, ips)
         gateways = [ip.gateway for ip in ips if ip.gateway is not None]
         wait_until_resolvable(netns, record.ifname, [ip.address.ip for ip in ips], call.limits.neighbour)
         wait_until_resolvable(None, record.link, gateways, call.limits.neighbour)
@@ -123,8 +125,9 @@ class PointToPoint(OrderedPlugin):
         """A killed DEL may have ended the masquerading alone."""
         if find_host_end(ends.host, record) is None:
             return False
-        masqueraded = taken(record.config, "ipMasq", bool, False)
-        return not masqueraded or any(nat.list_tagged(nat.MASQUERADE_SETS, record.owns).values())
+        if not taken(record.config, "ipMasq", bool, False):
+            return True
+        return masquerading.is_masqueraded(call, record, results.decode(record.result, LATEST).ips)
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         made = results.decode(record.result, LATEST)
@@ -140,12 +143,12 @@ class PointToPoint(OrderedPlugin):
             expect(routed, f"the route to {ip.address.ip} by {link.name} does not exist")
         if parse_settings(call.config).ip_masq:
             with open_netfilter(call) as netfilter:
-                nat.check_masqueraded(netfilter, record, made.ips)
+                masquerading.check_masqueraded(netfilter, record, made.ips)
 
     def check_usable(self, call: Call) -> None:
         if parse_settings(call.config).ip_masq:
             with open_netfilter(call) as netfilter:
-                nat.check_usable(netfilter.elements, nat.MASQUERADE_SETS[0], partial(nat.ruleset, ()))
+                masquerading.check_usable(call, netfilter)
 
 
 def _configure_host(host: KernelNetwork, name: str, ips: tuple[IP, ...]) -> None:
@@ -178,8 +181,7 @@ def _configure_pod(pod: KernelNetwork, netns: str, ifname: str, ips: tuple[IP, .
 
 
 def _end_masquerade(netfilter: Netfilter, record: Record) -> None:
-    if record.is_lost or taken(record.config, "ipMasq", bool, False):
-        nat.remove(netfilter.elements, nat.MASQUERADE_SETS, record.owns)
+    masquerading.end_masquerade(netfilter, record)
     failpoint(UNMASQUERADED)
 
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from podwire.cniplugins.ipam_delegate import ipam_type
+from podwire.cniplugins.masquerading import check_backend
 from podwire.cniplugins.pod_link import check_mtu
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
@@ -25,9 +26,7 @@ def parse_settings(config: PluginConfig) -> Settings:
         mtu=taken(raw, "mtu", int, 0),
         dns=overriding_dns(taken(raw, "dns", dict, {}), "dns."),
     )
-    backend = taken(raw, "ipMasqBackend", str, "")
-    if backend not in ("", "nftables"):
-        raise CniError(Code.UNSUPPORTED_FIELD, f"ipMasqBackend: {backend!r} is not supported by podwire's ptp")
+    check_backend(raw)
     check_mtu(settings.mtu)
     if not ipam_type(raw):
         raise CniError(Code.BAD_CONFIG, "ipam.type: missing; ptp needs addresses")

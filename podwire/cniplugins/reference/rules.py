@@ -57,7 +57,7 @@ def remove_host_ports(netfilter: Netfilter, network: str, container_id: str) -> 
 def remove_forwarding(netfilter: Netfilter, addresses: Collection[Address]) -> None:
     """Removes what the firewall plugin accepts for addresses, which are all that its rules name."""
     for table in tables_with(netfilter.elements.chains(), "filter", iptables.FORWARD) if addresses else ():
-        _change(table, lambda saved: ((), _of_addresses(saved, addresses)))
+        change(table, lambda saved: ((), _of_addresses(saved, addresses)))
 
 
 def remove_spoofing_guard(netfilter: Netfilter, container_id: str, ifname: str) -> None:
@@ -174,7 +174,7 @@ def _collect_chains(netfilter: Netfilter, entry: str, network: str, valid: Valid
         return dead, []
 
     for table in tables_with(netfilter.elements.chains(), "nat", entry):
-        _change(table, stale)
+        change(table, stale)
 
 
 def _has_chain(netfilter: Netfilter, chains: Iterable[str]) -> bool:
@@ -185,7 +185,7 @@ def _has_chain(netfilter: Netfilter, chains: Iterable[str]) -> bool:
 def _remove_chains(netfilter: Netfilter, chains: Collection[str]) -> None:
     tables = {table for chain in chains for table in tables_with(netfilter.elements.chains(), "nat", chain)}
     for table in tables:
-        _change(table, lambda _saved: (chains, ()))
+        change(table, lambda _saved: (chains, ()))
 
 
 def _of_addresses(saved: iptables.Saved, addresses: Collection[Address]) -> list[iptables.Rule]:
@@ -197,7 +197,7 @@ def _saved(table: Iptables) -> iptables.Saved:
     return iptables.parse(table.table, table.save())
 
 
-def _change(
+def change(
     table: Iptables, select: Callable[[iptables.Saved], tuple[Collection[str], Iterable[iptables.Rule]]]
 ) -> None:
     """Removes the chains and rules that are selected."""
