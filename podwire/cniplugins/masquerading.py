@@ -72,6 +72,6 @@ def _iptables(config: Object) -> ModuleType | None:
     """Returns the module for iptables, which is imported only where it is used."""
     if taken(config, KEY, str, "") != "iptables":
         return None
-    from podwire.cniplugins import iptables_backend  # noqa: PLC0415
+    from podwire.cniplugins import iptables_backend  # noqa: PLC0415 - most hosts never need it
 
     return iptables_backend

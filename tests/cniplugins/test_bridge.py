@@ -319,7 +319,7 @@ def test_without_ipam_the_link_has_no_addresses(host):
         pytest.param({"vlan": 5}, 2, "vlan: 5", id="vlan"),
         pytest.param({"vlanTrunk": [{"id": 5}]}, 2, "vlanTrunk", id="trunk"),
         pytest.param({"ipspoofchk": "yes"}, 6, "ipspoofchk", id="spoofing"),
-        pytest.param({"ipMasqBackend": "iptables"}, 2, "ipMasqBackend", id="iptables"),
+        pytest.param({"ipMasqBackend": "ebpf"}, 2, "ipMasqBackend", id="backend"),
         pytest.param({"hairpinMode": True, "promiscMode": True}, 7, "at the same time", id="hairpin and promiscuous"),
         pytest.param({"mtu": -1}, 7, "mtu", id="negative mtu"),
         pytest.param({"mtu": "1500"}, 6, "mtu", id="mtu as text"),

@@ -214,7 +214,6 @@ def test_add_restores_flushed_rules(host, attach):
 @pytest.mark.parametrize(
     ("keys", "code", "told"),
     [
-        pytest.param({"backend": "iptables"}, 2, "backend", id="iptables"),
         pytest.param({"backend": "firewalld"}, 2, "backend", id="firewalld"),
         pytest.param({"iptablesAdminChainName": "MINE"}, 2, "iptablesAdminChainName", id="admin chain"),
         pytest.param({"firewalldZone": "public"}, 2, "firewalldZone", id="zone"),

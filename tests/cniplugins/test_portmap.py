@@ -213,7 +213,7 @@ def test_invalid_mapping_is_an_error(host, refused, mapping, told):
 @pytest.mark.parametrize(
     "keys",
     [
-        {"backend": "iptables"},
+        {"backend": "ebpf"},
         {"markMasqBit": 13},
         {"externalSetMarkChain": "KUBE-MARK-MASQ"},
         {"conditionsV4": ["-s", "x"]},

@@ -193,7 +193,7 @@ def test_del_needs_no_namespace(host, how):
 @pytest.mark.parametrize(
     ("keys", "code", "told"),
     [
-        pytest.param({"ipMasqBackend": "iptables"}, 2, "ipMasqBackend", id="iptables"),
+        pytest.param({"ipMasqBackend": "ebpf"}, 2, "ipMasqBackend", id="backend"),
         pytest.param({"mtu": -1}, 7, "mtu", id="negative mtu"),
         pytest.param({"mtu": 20}, 102, "veth", id="an mtu that the kernel does not take"),
         pytest.param({"ipam": {}}, 7, "ipam.type", id="no ipam"),

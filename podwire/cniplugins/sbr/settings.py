@@ -49,7 +49,7 @@ def addresses_of(previous: Result, ifname: str) -> list[IP]:
 
 
 class Present(NamedTuple):
-    """What the pod has."""
+    """Rules and routes that the pod has."""
 
     ifindex: int
     rules: Sequence[Rule] = ()
