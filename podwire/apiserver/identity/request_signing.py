@@ -90,9 +90,10 @@ class RequestSigner:
             .not_valid_before(now - BACKDATE)
             .not_valid_after(min(now + lifetime, authority.not_valid_after_utc))
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_key_usage(usages), critical=True)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         )
+        if any(usage in _KEY_USAGES for usage in usages):  # without the extension, every use is allowed
+            builder = builder.add_extension(_key_usage(usages), critical=True)
         if purposes := [_PURPOSES[usage] for usage in usages if usage in _PURPOSES]:
             builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         if (names := _names(request)) is not None:

@@ -109,6 +109,14 @@ async def test_a_request_for_a_kubelet_is_approved_and_signed_by_itself(cluster)
     assert [row["message"] for row in rows] == ["Auto approving kubelet client certificate after SubjectAccessReview."]
 
 
+async def test_a_certificate_for_one_purpose_alone_allows_every_use_of_its_key(cluster):
+    await cluster.api.create(request("ann", pem("ann"), usages=["client auth"]))
+    await approve(cluster, "ann")
+    made = await certificate(cluster, "ann")
+    with pytest.raises(x509.ExtensionNotFound):
+        made.extensions.get_extension_for_class(x509.KeyUsage)
+
+
 async def test_other_signers_and_requests_that_nobody_approved_are_left_alone(cluster):
     await cluster.api.create(request("other", pem("ann"), usages=["client auth"], signerName="example.com/signer"))
     await cluster.api.create(request("waiting", pem("ann")))
