@@ -1,4 +1,4 @@
-"""A real node removes unused images: when their disk is nearly full, and before it evicts a pod."""
+"""A real node removes unused images when their disk is nearly full."""
 
 import json
 
@@ -23,11 +23,10 @@ def node(running, template):
         made.space.output("cp", "-a", f"{before}/.", state)
 
     flags = ("--image-gc-period", 1, "--minimum-image-ttl-duration", 1, "--eviction-pressure-transition-period", 3)
-    with running(template, *flags, "--eviction-hard", "imagefs.available<25%", prepare=prepare) as made:
+    with running(template, *flags, "--eviction-hard", "imagefs.available<1%", prepare=prepare) as made:
         registry = Registry(made)
         try:
-            registry.push("small", size=1 << 20)
-            registry.push("first", "second", "third", "fourth", size=16 << 20)
+            registry.push("third", "fourth", size=16 << 20)
             (made.root / "config.json").write_text(json.dumps({"auths": {HOST: LOGIN}}))
             yield made
             (made.root / "config.json").unlink()
@@ -54,22 +53,6 @@ def fill(node, mebibytes):
     return file
 
 
-def test_unused_images_go_before_a_pod_is_evicted(node, pod, container, name):
-    start(node, pod, container, f"{name}-small", "small")
-    for repository in ("first", "second"):
-        start(node, pod, container, f"{name}-{repository}", repository)
-        node(f"delete pod {name}-{repository}")
-    file = fill(node, 42)  # 80 % of the disk with the images
-    try:
-        node.eventually(lambda: not {"first:1", "second:1"} & images(node), lambda: images(node))
-    finally:
-        node.space.output("rm", file)
-    assert images(node) == {"busybox:latest", "small:1"}  # imported ones cannot be pulled again
-    assert "node needs no eviction after removal of images" in node.kubelet.log.read_text()
-    assert node.get(f"pod {name}-small")["status"]["phase"] == "Running"
-    node.wait("node/node", "condition=DiskPressure=False")
-
-
 def test_images_that_no_container_has_go_when_their_disk_is_nearly_full(node, pod, container, name):
     for repository in ("third", "fourth"):
         start(node, pod, container, f"{name}-{repository}", repository)
@@ -80,15 +63,3 @@ def test_images_that_no_container_has_go_when_their_disk_is_nearly_full(node, po
     finally:
         node.space.output("rm", file)
     assert "disk of images is nearly full" in node.kubelet.log.read_text()
-
-
-def test_a_disk_that_other_files_fill_is_an_event_of_the_node(node):
-    node("delete pods --all --grace-period=1")
-    file = fill(node, 96)
-    try:
-        message = node.event_message("node", "FreeDiskSpaceFailed")
-        assert message.startswith("Insufficient free disk space on the node's image filesystem (")
-        assert node.event_message("node", "ImageGCFailed").startswith("Insufficient free disk space")
-    finally:
-        node.space.output("rm", file)
-    node.wait("node/node", "condition=DiskPressure=False")
