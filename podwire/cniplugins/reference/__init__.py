@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from podwire.cniplugins.reference import links, rules
 
 __all__ = ["links", "maps_ports", "rules"]
-DNAT = "CNI-HOSTPORT-DNAT"
+_DNAT = "CNI-HOSTPORT-DNAT"
 """The iptables chain that leads to the host ports of all pods."""
-HOST_PORTS = "cni_hostport"
+_HOST_PORTS = "cni_hostport"
 """The nft table of host ports."""
 
 
 def maps_ports(chains: KernelChains) -> bool:
     """Whether the portmap plugin may have rules on this host."""
-    native = any(chains.exists(family, HOST_PORTS, "hostports") for family in ("ip", "ip6"))
-    return native or bool(tables_with(chains, "nat", DNAT))
+    native = any(chains.exists(family, _HOST_PORTS, "hostports") for family in ("ip", "ip6"))
+    return native or bool(tables_with(chains, "nat", _DNAT))
 
 
 def __getattr__(name: str) -> Any:
