@@ -232,7 +232,7 @@ spec:
 apiVersion: batch/v1
 kind: Job
 metadata: {name: j}
-spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: busybox}]}}}
+spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: busybox}]}}}
 ---
 apiVersion: v1
 kind: Secret
