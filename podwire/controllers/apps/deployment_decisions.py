@@ -14,6 +14,7 @@ from podwire.controllers.apps.conditions import scaled_value
 from podwire.protocols.k8sapi.watch import Object
 
 HASH_LABEL = "pod-template-hash"
+MAX_INT64 = 2**63 - 1
 REVISION = "deployment.kubernetes.io/revision"
 REVISION_HISTORY = "deployment.kubernetes.io/revision-history"
 DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
@@ -55,7 +56,9 @@ def revision(set_: Mapping[str, Any]) -> int:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
+    """Returns a number of 64 bits, as other controllers write it; None for any other text."""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 19 else MAX_INT64 + 1
+    return number if number <= MAX_INT64 else None
 
 
 def by_age(sets: Iterable[Object]) -> list[Object]:

@@ -206,6 +206,12 @@ def test_the_name_of_a_set_is_not_too_long():
     assert len(decisions.new_set(long, [])["metadata"]["name"]) == 253
 
 
+def test_a_revision_of_an_adopted_set_may_have_nineteen_digits():
+    largest = 2**63 - 1
+    assert decisions.revision(decisions.new_set(deployment(1), [set_("old", 1, revision=largest - 1)])) == largest
+    assert decisions.revision(set_("old", 1, revision=largest + 1)) == 0, "beyond 64 bits it is not a revision"
+
+
 def test_the_revision_history_forgets_the_oldest():
     one = set_("new", 1, revision=900)
     one["metadata"]["annotations"][decisions.REVISION_HISTORY] = ",".join(map(str, range(100, 600)))
