@@ -315,11 +315,11 @@ def test_bug_is_reported_and_the_next_call_is_served(host, refused, monkeypatch)
 
 
 def test_unknown_plugin_is_an_error_with_its_name(host, refused):
-    (host.begin() / "ipvlan").write_bytes((host.begin() / "bridge").read_bytes())
-    (host.begin() / "ipvlan").chmod(0o755)
+    (host.begin() / "tap").write_bytes((host.begin() / "bridge").read_bytes())
+    (host.begin() / "tap").chmod(0o755)
     host.pod("a")
-    with refused(7, "ipvlan"):
-        host.add("a", host.bridge(type="ipvlan"))
+    with refused(7, "tap"):
+        host.add("a", host.bridge(type="tap"))
 
 
 def test_more_callers_than_threads_are_queued(host):
