@@ -330,7 +330,8 @@ def test_a_killed_build_leaves_no_process_and_the_next_one_works(build):
 
 def test_an_interrupted_build_ends_its_command(build):
     text = f"FROM {BASE}\nRUN echo started; sleep 4712\n"
-    with subprocess.Popen(build.command(text, "-t", NAME), stderr=subprocess.PIPE, text=True) as child:
+    command = ["env", "--default-signal=INT", *build.command(text, "-t", NAME)]  # shells ignore it in the background
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
         for line in child.stderr:
             if line == "  started\n":
                 break

@@ -4,6 +4,7 @@ Versions before 1.6 have iptables rules. Later ones have nft tables of their own
 the configuration asks for it or iptables is missing. Both are looked for; what does not exist costs a netlink request.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from ipaddress import ip_address, ip_interface, ip_network
@@ -110,7 +111,8 @@ def host_ports(netfilter: Netfilter) -> Iterator[HostPort]:
     """Yields the host ports of pods that the portmap plugin has rules for."""
     for family in ("ip", "ip6"):
         if netfilter.elements.chains().exists(family, *_HOST_PORTS[0][1:3]):
-            for rule in KernelRuleset().rules(family, _HOST_PORTS[0].table):
+            listed = json.loads(KernelRuleset().listed(family, _HOST_PORTS[0].table) or '{"nftables": []}')["nftables"]
+            for rule in (entry["rule"] for entry in listed if "rule" in entry):
                 with suppress(LookupError, TypeError, ValueError):  # a rule of another form
                     yield _parse_host_port(rule)
     yield from _iptables_host_ports(netfilter)

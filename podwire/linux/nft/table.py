@@ -5,10 +5,8 @@ deferred work.
 """
 
 import errno
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from typing import Any
 
 from podwire.linux import errors
 from podwire.linux.net import wire
@@ -145,14 +143,13 @@ class KernelRuleset:
         """Whether it could be applied; nothing is changed. The same errors."""
         self._raise_on_failure("check", self._nft("-c", "-f", "-", stdin=ruleset))
 
-    def rules(self, family: str, table: str) -> list[dict[str, Any]]:
-        """Returns the rules of a table in nft's JSON form; none without the table, or without nft."""
+    def listed(self, family: str, table: str) -> bytes:
+        """Returns a table in nft's JSON form; b"" without the table, or without nft."""
         try:
             done = self._nft("-j", "list", "table", family, table, stdin="")
         except errors.Unsupported:
-            return []
-        listed = json.loads(done.stdout)["nftables"] if done.code == 0 else []
-        return [entry["rule"] for entry in listed if "rule" in entry]
+            return b""
+        return done.stdout if done.code == 0 else b""
 
     def _raise_on_failure(self, action: str, done: Finished) -> None:
         if done.code != 0:
