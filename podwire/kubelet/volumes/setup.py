@@ -14,7 +14,7 @@ from podwire.kubelet.volumes.steps import Check, EmptyDirectory, Files, MemoryMo
 from podwire.linux import errors
 from podwire.linux.fs.trees import remove_path
 
-_PRIVATE, _OPEN, _SETGID = 0o750, 0o777, 0o2000
+_PRIVATE, _OPEN, _SETGID, _STICKY = 0o750, 0o777, 0o2000, 0o1000
 
 
 class VolumeSetup:
@@ -69,7 +69,7 @@ class VolumeSetup:
         step.directory.mkdir(parents=True, exist_ok=True)
         if self._mounts.is_mounted(step.directory):
             return
-        mode = _OPEN if step.group is None else _OPEN | _SETGID
+        mode = _OPEN | _STICKY if step.group is None else _OPEN | _STICKY | _SETGID  # sticky as /tmp, unlike on disk
         options = [f"mode={mode:o}"]
         options += [f"size={step.size}"] if step.size else []
         options += [f"gid={step.group}"] if step.group is not None else []

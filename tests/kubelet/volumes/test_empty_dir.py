@@ -52,7 +52,7 @@ async def test_a_directory_in_memory_is_a_tmpfs_as_large_as_it_may_be(node):
     [mount] = [each for each in node.kernel.list() if each.target == str(there)]
     assert mount.kind == "tmpfs"
     assert os.statvfs(there).f_blocks * os.statvfs(there).f_frsize == 2**20
-    assert (mode(there), there.stat().st_gid) == (0o2777, 3000)
+    assert (mode(there), there.stat().st_gid) == (0o3777, 3000)
     with pytest.raises(OSError, match="No space left"):
         (there / "much").write_bytes(bytes(2**20 + 1))
 
