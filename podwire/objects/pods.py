@@ -168,6 +168,7 @@ class PodStatus(Part, frozen=True, kw_only=True):
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
+    nominated_node_name: str = ""
     start_time: str | None = None
     qos_class: str = ""
     conditions: tuple[dict[str, Any], ...] = ()

@@ -1,17 +1,20 @@
 """Chooses the node of a pod, or explains why no node fits.
 
 No I/O, no clock, no randomness: the same pod and snapshot always give the same result. Filters remove nodes in
-upstream's order, scores rank the rest (see filters.py and scores.py).
+upstream's order, scores rank the rest (see filters.py and scores.py). If no node is left, pods of lower priority may be
+preempted (see preemption/).
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from podwire.scheduler.filters import FILTERS, POST_FILTERS
-from podwire.scheduler.framework import ANYTHING, NOTHING, ClusterEvent, Filter, FilterAborted, NodeFilter, Rejected
+from podwire.scheduler.feasibility import NodeFilters, NoNodeFits, failure_on, prepare
+from podwire.scheduler.framework import ANYTHING, NOTHING, ClusterEvent, Filter, FilterAborted, Reasons
 from podwire.scheduler.pod_info import PodInfo
-from podwire.scheduler.scores import SCORES
+from podwire.scheduler.preemption import candidates
+from podwire.scheduler.preemption.candidates import Candidate
+from podwire.scheduler.profiles import DEFAULT, Profile
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
 NO_NODES = "no nodes available to schedule pods"
@@ -29,39 +32,52 @@ class Unschedulable:
     """Cluster events after which the pod is worth another attempt."""
     quiet: bool = False
     """Users need no Event: another component is already working on it."""
+    preemption: Candidate | None = None
+    """The pod fits on this node as soon as these pods are evicted."""
+    clears_nomination: bool = False
+    """The nominated node of the pod does not help any more."""
 
 
-def choose(pod: PodInfo, snapshot: Snapshot) -> Chosen | Unschedulable:
+def choose(pod: PodInfo, snapshot: Snapshot, profile: Profile = DEFAULT) -> Chosen | Unschedulable:
     nodes = snapshot.nodes
     if not nodes:
         return Unschedulable(NO_NODES, ClusterEvent.NODE)
-    node_filters: list[tuple[Filter, NodeFilter]] = []
-    for filter_ in FILTERS:
-        node_filter = filter_.prepare(pod, snapshot)
-        if isinstance(node_filter, Rejected):
-            return Unschedulable(_message(pod, snapshot, node_filter.why), filter_.retry_on, quiet=node_filter.quiet)
-        if node_filter is not None:
-            node_filters.append((filter_, node_filter))
     try:
-        fitting, failed = _filter_nodes(nodes, node_filters)
+        node_filters = prepare(pod, snapshot, profile.filters)
+        if not snapshot.nominations:
+            fitting, failed = _filter_nodes(nodes, node_filters)
+        elif nominated := _nominated_node(pod, snapshot, profile, node_filters):
+            return Chosen(nominated.name)
+        else:
+            fitting, failed = _filter_nodes_with_nominated_pods(pod, snapshot, profile, node_filters)
+    except NoNodeFits as error:
+        retry_on, quiet = error.filter.retry_on, error.rejected.quiet
+        return _unschedulable(pod, snapshot, profile, str(error), retry_on=retry_on, quiet=quiet)
     except FilterAborted as error:
-        return Unschedulable(_message(pod, snapshot, str(error)), ANYTHING | ClusterEvent.DEVICES)
+        return _unschedulable(pod, snapshot, profile, str(error), retry_on=ANYTHING | ClusterEvent.DEVICES)
     if fitting:
-        return Chosen(_best(pod, snapshot, fitting).name)
+        return Chosen(_best(pod, snapshot, fitting, profile).name)
     retry_on = NOTHING
     for filter_, _node, _reasons in failed:
         retry_on |= filter_.retry_on
     reasons = Counter(reason for _filter, _node, of_node in failed for reason in of_node)
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
-    return Unschedulable(_message(pod, snapshot, histogram, _details(pod, snapshot, failed)), retry_on)
+    return _unschedulable(pod, snapshot, profile, histogram, failed, retry_on=retry_on)
 
 
-_Failed = tuple[Filter, NodeInfo, Sequence[str]]
+_Failed = tuple[Filter, NodeInfo, Reasons]
 
 
-def _filter_nodes(
-    nodes: Iterable[NodeInfo], node_filters: Sequence[tuple[Filter, NodeFilter]]
-) -> tuple[list[NodeInfo], list[_Failed]]:
+def _nominated_node(pod: PodInfo, snapshot: Snapshot, profile: Profile, node_filters: NodeFilters) -> NodeInfo | None:
+    """Returns the node that is nominated for the pod if it fits there: it was made free for this pod."""
+    name = snapshot.nominations.node_of(pod.pod.uid)
+    node = snapshot.node_info(name) if name else None
+    if node is None or node.node is None or failure_on(pod, snapshot, node, profile.filters, node_filters):
+        return None
+    return node
+
+
+def _filter_nodes(nodes: Iterable[NodeInfo], node_filters: NodeFilters) -> tuple[list[NodeInfo], list[_Failed]]:
     """Returns the nodes that pass, and for each other one the filter that it failed with the reasons."""
     fitting, failed = [], []
     for node in nodes:
@@ -74,28 +90,54 @@ def _filter_nodes(
     return fitting, failed
 
 
-def _details(pod: PodInfo, snapshot: Snapshot, failed: Sequence[_Failed]) -> str:
-    """Returns what filters add to their reasons, in sentences."""
-    sentences = [
+def _filter_nodes_with_nominated_pods(
+    pod: PodInfo, snapshot: Snapshot, profile: Profile, node_filters: NodeFilters
+) -> tuple[list[NodeInfo], list[_Failed]]:
+    fitting, failed = [], []
+    for node in snapshot.nodes:
+        if failure := failure_on(pod, snapshot, node, profile.filters, node_filters):
+            failed.append((failure[0], node, failure[1]))
+        else:
+            fitting.append(node)
+    return fitting, failed
+
+
+def _unschedulable(
+    pod: PodInfo,
+    snapshot: Snapshot,
+    profile: Profile,
+    why: str,
+    failed: Sequence[_Failed] = (),
+    *,
+    retry_on: ClusterEvent,
+    quiet: bool = False,
+) -> Unschedulable:
+    """Tries preemption, and puts the sentences together."""
+    sentences = [f"0/{len(snapshot.nodes)} nodes are available: {why}."]
+    sentences += [
         filter_.explain(pod, snapshot, nodes)
-        for filter_ in FILTERS
-        if filter_.explain is not None and (nodes := [node for by, node, _reasons in failed if by is filter_])
+        for filter_ in profile.filters
+        if filter_.explain and (nodes := [node for by, node, _reasons in failed if by is filter_])
     ]
-    return " ".join(sentence for sentence in sentences if sentence)
+    preemption, clears_nomination = None, False
+    if profile.preempts:
+        rejections = {node.name: reasons for _filter, node, reasons in failed}
+        result = candidates.find(pod, snapshot, rejections, profile.filters)
+        if isinstance(result, Candidate):
+            preemption = result
+        else:
+            sentences.append(f"preemption: {result.message}")
+            clears_nomination = result.clears_nomination
+    message = " ".join(sentence for sentence in sentences if sentence)
+    return Unschedulable(message, retry_on, quiet, preemption, clears_nomination)
 
 
-def _message(pod: PodInfo, snapshot: Snapshot, why: str, details: str = "") -> str:
-    afterwards = " ".join(reason.explain(pod, snapshot) for reason in POST_FILTERS)
-    sentences = (f"0/{len(snapshot.nodes)} nodes are available: {why}.", details, afterwards)
-    return " ".join(sentence for sentence in sentences if sentence)
-
-
-def _best(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> NodeInfo:
+def _best(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo], profile: Profile) -> NodeInfo:
     """Returns the node with the highest score; ties go to fewer pods, then to the name."""
     if len(nodes) == 1:
         return nodes[0]
     totals = [0] * len(nodes)
-    for score in SCORES:
+    for score in profile.scores:
         for index, rating in enumerate(score.rate(pod, snapshot, nodes) or ()):
             totals[index] += score.weight * rating
     rated = zip(totals, nodes, strict=True)

@@ -4,13 +4,21 @@ Features that this scheduler does not evaluate have a row too: pods that need th
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from podwire.objects import node_affinity, taints
 from podwire.objects.nodes import Node, Taint
 from podwire.scheduler import inter_pod_affinity, topology_spread
 from podwire.scheduler.claims import dynamic_resources as claims
-from podwire.scheduler.framework import ANYTHING, NOTHING, ClusterEvent, Filter, NodeFilter, Rejected
+from podwire.scheduler.framework import (
+    ANYTHING,
+    NOTHING,
+    ClusterEvent,
+    Filter,
+    NodeFilter,
+    Reasons,
+    Rejected,
+    Unresolvable,
+)
 from podwire.scheduler.pod_info import HostPort, PodInfo
 from podwire.scheduler.resource_requests import PODS
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
@@ -35,10 +43,10 @@ def node_name(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter | None:
 
 
 def taint_toleration(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter:
-    def node_filter(node: NodeInfo) -> Sequence[str]:
+    def node_filter(node: NodeInfo) -> Reasons:
         given = node.node.spec.taints if node.node else ()
         first = next(taints.untolerated(given, pod.pod.spec.tolerations), None)
-        return (f"node(s) had untolerated taint {{{first.key}: {first.value}}}",) if first else ()
+        return Unresolvable((f"node(s) had untolerated taint {{{first.key}: {first.value}}}",)) if first else ()
 
     return node_filter
 
@@ -65,10 +73,12 @@ def _in_use(node: NodeInfo, wanted: HostPort) -> bool:
 def node_resources_fit(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter:
     asked = [(name, amount) for name, amount in pod.requests.items() if amount > 0]
 
-    def node_filter(node: NodeInfo) -> Sequence[str]:
+    def node_filter(node: NodeInfo) -> Reasons:
         has, held = node.allocatable, node.requested
         reasons = ["Too many pods"] if len(node.pods) + 1 > has.get(PODS, 0) else []
         reasons += [f"Insufficient {name}" for name, amount in asked if amount > has.get(name, 0) - held[name]]
+        if reasons and any(amount > has.get(name, 0) for name, amount in asked):
+            return Unresolvable(reasons)
         return reasons
 
     return node_filter
@@ -93,7 +103,7 @@ def volume_binding(pod: PodInfo, _snapshot: Snapshot) -> Rejected | None:
 
 
 def _of_node(fits: Callable[[Node], bool], reason: str) -> NodeFilter:
-    reasons = (reason,)
+    reasons = Unresolvable((reason,))
     return lambda node: () if node.node is not None and fits(node.node) else reasons
 
 
@@ -111,21 +121,3 @@ FILTERS = (
     Filter("InterPodAffinity", inter_pod_affinity.node_filter, ANYTHING),
     Filter("DynamicResources", claims.node_filter, _NODE | ClusterEvent.DEVICES, claims.explain),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PostFilter:
-    """Runs when no node passed; returns a sentence about what it did."""
-
-    name: str
-    explain: Callable[[PodInfo, Snapshot], str]
-
-
-def default_preemption(pod: PodInfo, _snapshot: Snapshot) -> str:
-    """Preemption is not supported; the message says so."""
-    if pod.pod.spec.preemption_policy == "Never":
-        return "preemption: not eligible due to preemptionPolicy=Never."
-    return "preemption: not done by this scheduler."
-
-
-POST_FILTERS = (PostFilter("DefaultPreemption", default_preemption),)

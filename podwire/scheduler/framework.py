@@ -24,8 +24,17 @@ class ClusterEvent(enum.Flag):
 NOTHING = ClusterEvent(0)
 ANYTHING = ClusterEvent.NODE | ClusterEvent.POD_GONE | ClusterEvent.POD_CAME
 
-NodeFilter = Callable[[NodeInfo], Sequence[str]]
-"""Returns the reasons why a node does not fit, in the words that users see; empty when it fits."""
+Reasons = Sequence[str]
+"""Why a node does not fit, in the words that users see; empty when it fits."""
+
+
+class Unresolvable(tuple[str, ...]):
+    """Reasons that remain whichever pods leave the node: preemption is not tried there."""
+
+    __slots__ = ()
+
+
+NodeFilter = Callable[[NodeInfo], Reasons]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from podwire.scheduler.affinity_terms import Term
-from podwire.scheduler.framework import NodeFilter, Rejected
+from podwire.scheduler.framework import NodeFilter, Rejected, Unresolvable
 from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
-AFFINITY_NOT_MET = ("node(s) didn't match pod affinity rules",)
+AFFINITY_NOT_MET = Unresolvable(("node(s) didn't match pod affinity rules",))
 ANTI_AFFINITY_NOT_MET = ("node(s) didn't match pod anti-affinity rules",)
 EXISTING_ANTI_AFFINITY = ("node(s) didn't satisfy existing pods anti-affinity rules",)
 

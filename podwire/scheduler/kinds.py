@@ -13,6 +13,7 @@ def _builtin(api_version: str, kind: str) -> Kind:
 
 PODS = _builtin("v1", "Pod")
 NODES = _builtin("v1", "Node")
+BUDGETS = _builtin("policy/v1", "PodDisruptionBudget")
 CLAIMS = _builtin("resource.k8s.io/v1", "ResourceClaim")
 SLICES = _builtin("resource.k8s.io/v1", "ResourceSlice")
 DEVICE_CLASSES = _builtin("resource.k8s.io/v1", "DeviceClass")

@@ -1,4 +1,4 @@
-"""Writes the condition PodScheduled=False of a pending pod when its reason changes."""
+"""Writes the condition PodScheduled=False and the nominated node of a pending pod when one of them changes."""
 
 import logging
 from dataclasses import dataclass
@@ -20,6 +20,8 @@ class PendingReason:
 
     reason: str
     message: str
+    nominated_node: str | None = None
+    """The value of status.nominatedNodeName; None leaves it as it is."""
 
 
 GATED = PendingReason("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
@@ -47,6 +49,15 @@ def condition(pod: Pod, pending_reason: PendingReason, now: float) -> dict[str, 
     }
 
 
+def _changes(pod: Pod, pending_reason: PendingReason, now: float) -> dict[str, Any]:
+    """Returns the fields of the status that have to be written."""
+    changed = condition(pod, pending_reason, now)
+    fields: dict[str, Any] = {"conditions": [changed]} if changed else {}
+    if pending_reason.nominated_node not in (None, pod.status.nominated_node_name):
+        fields["nominatedNodeName"] = pending_reason.nominated_node or None
+    return fields
+
+
 class PodConditions:
     def __init__(self, api: Client, clock: Clock) -> None:
         self._api = api
@@ -59,18 +70,18 @@ class PodConditions:
     def needs_write(self, pod: Pod, pending_reason: PendingReason) -> bool:
         """Returns whether a write is needed: not when the pod already says so or the same write is in flight."""
         sent = (pod.metadata.resource_version, pending_reason)
-        return self._sent.get(pod.uid) != sent and condition(pod, pending_reason, 0.0) is not None
+        return self._sent.get(pod.uid) != sent and bool(_changes(pod, pending_reason, 0.0))
 
     async def write(self, pod: Pod, pending_reason: PendingReason) -> bool:
-        """Writes the condition; returns False when there was no answer.
+        """Writes what has changed; returns False when there was no answer.
 
         The patch names the resourceVersion that the decision was made on. If the pod has changed or was bound
         meanwhile, nothing is written; the change arrives by the watch and a pending pod is looked at again.
         """
-        changed = condition(pod, pending_reason, self._clock.wall())
         version = pod.metadata.resource_version
         self._sent[pod.uid] = (version, pending_reason)
-        patch = {"metadata": {"uid": pod.uid, "resourceVersion": version}, "status": {"conditions": [changed]}}
+        status = _changes(pod, pending_reason, self._clock.wall())
+        patch = {"metadata": {"uid": pod.uid, "resourceVersion": version}, "status": status}
         try:
             await self._api.patch(PODS, pod.name, patch, pod.namespace, type_=PatchType.STRATEGIC, subresource="status")
         except ApiError as error:

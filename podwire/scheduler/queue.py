@@ -3,7 +3,7 @@
 | state | the pod | leaves it when |
 |---|---|---|
 | ACTIVE | waits in the heap | `pop` returns it |
-| IN_FLIGHT | is being scheduled or bound | the scheduler reports: `drop`, `mark_unschedulable` or `back_off` |
+| IN_FLIGHT | is scheduled, bound, or evicts others | the scheduler calls `drop`, `mark_unschedulable`, `back_off` |
 | BACKOFF | failed with an error | 1 s passed, doubled up to 10 s |
 | UNSCHEDULABLE | fits no node | a cluster event in its `retry_on` happens |
 """
@@ -95,6 +95,11 @@ class PodQueue:
         entry = self._entries.get(uid)
         return entry is not None and entry.state is _State.UNSCHEDULABLE
 
+    def info(self, uid: str) -> PodInfo | None:
+        """Returns the newest version of a pod that is in the queue."""
+        entry = self._entries.get(uid)
+        return entry.info if entry else None
+
     def mark_unschedulable(self, uid: str, retry_on: ClusterEvent) -> None:
         """Parks a pod until one of these cluster events happens."""
         if (entry := self._entries.get(uid)) is not None:
@@ -118,6 +123,12 @@ class PodQueue:
                 and (concerns is None or concerns(entry.info))
             ):
                 self._activate_entry(entry)
+
+    def activate_pod(self, uid: str) -> None:
+        """Activates a pod if it is unschedulable."""
+        entry = self._entries.get(uid)
+        if entry is not None and entry.state is _State.UNSCHEDULABLE:
+            self._activate_entry(entry)
 
     def activate_all(self) -> None:
         for entry in self._entries.values():

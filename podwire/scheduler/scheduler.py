@@ -7,6 +7,7 @@ delivers it, or until a failed binding was resolved by reading the pod: an answe
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -29,9 +30,12 @@ from podwire.scheduler.claims.cache import ClaimDecision
 from podwire.scheduler.claims.claim_writer import ClaimChanged, ClaimWriter
 from podwire.scheduler.claims.informers import DeviceInformers
 from podwire.scheduler.framework import ClusterEvent
-from podwire.scheduler.kinds import CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES, TAINT_RULES
+from podwire.scheduler.kinds import BUDGETS, CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES, TAINT_RULES
 from podwire.scheduler.pod_conditions import GATED, PendingReason, PodConditions
 from podwire.scheduler.pod_info import PodInfo, Unreadable
+from podwire.scheduler.preemption import budgets
+from podwire.scheduler.preemption.candidates import Candidate
+from podwire.scheduler.preemption.evictor import Evictor
 from podwire.scheduler.queue import Limits, PodQueue
 from podwire.scheduler.snapshot import Snapshot
 
@@ -44,6 +48,7 @@ _DEVICES = ("claims", "slices", "device classes", "device taint rules")
 PENDING, PLACED = Scope(field_selector="spec.nodeName="), Scope(field_selector="spec.nodeName!=")
 
 ASSUMED = declare("scheduler.assumed", "a node is chosen and counted for a pod; the binding is not sent yet")
+NOMINATED = declare("scheduler.nominated", "a pod has a nominated node; its victims are not evicted yet")
 BOUND = declare("scheduler.bound", "the server has bound a pod; nobody here has noted it yet")
 
 
@@ -61,7 +66,8 @@ class Scheduler:
         self._assumed: dict[str, PodInfo] = {}
         """Pods that count on a node although no watch has delivered their binding yet."""
         self._claims = ClaimWriter(api, clock, self._snapshot.claims, self._limits)
-        self._unsynced = {"pending", "placed", "nodes", *_DEVICES}
+        self._evictor = Evictor(api, clock, self._recorder)
+        self._unsynced = {"pending", "placed", "nodes", "budgets", *_DEVICES}
         self._synced = asyncio.Event()
         self._bindings = asyncio.Semaphore(self._limits.concurrent_bindings)
         self._tasks: asyncio.TaskGroup
@@ -73,6 +79,7 @@ class Scheduler:
                 self._start("pending", self._follow("pending", PODS, PENDING, self._pending))
                 self._start("placed", self._follow("placed", PODS, PLACED, self._placed))
                 self._start("nodes", self._follow("nodes", NODES, EVERYWHERE, self._node))
+                self._start("budgets", self._follow("budgets", BUDGETS, EVERYWHERE, self._budget))
                 follower = DeviceInformers(self._snapshot.claims, self._queue.activate)
                 sources = ((CLAIMS, follower.claim), (SLICES, follower.slice), (DEVICE_CLASSES, follower.device_class),
                            (TAINT_RULES, follower.rule))  # fmt: skip
@@ -135,6 +142,7 @@ class Scheduler:
                     self._forget_pending(info.pod.uid)
                     self._report(info, GATED)
                 elif not self._snapshot.node_of(info.pod.uid):
+                    self._follow_nomination(info, previous)
                     self._queue.update(info, may_schedule=previous is not None and _changed(previous, object_))
                     if (
                         self._queue.is_unschedulable(info.pod.uid)
@@ -146,8 +154,29 @@ class Scheduler:
             case Deleted(object_):
                 self._forget_pending(metadata(object_).get("uid", ""))
 
+    def _follow_nomination(self, info: PodInfo, previous: Object | None) -> None:
+        """Takes over a changed nomination; one that this scheduler has made counts before it is written.
+
+        Nominations of gated pods do not count.
+        """
+        nominations, node = self._snapshot.nominations, info.pod.status.nominated_node_name
+        before = previous if previous and not previous["spec"].get("schedulingGates") else {}
+        if node == (before.get("status") or {}).get("nominatedNodeName", ""):
+            node = nominations.node_of(info.pod.uid)
+        if node:
+            nominations.put(info, node)
+        else:
+            self._drop_nomination(info.pod.uid)
+
+    def _drop_nomination(self, uid: str, used: str = "") -> None:
+        """Forgets a nomination; unless its node was used, the space there is free for others."""
+        node = self._snapshot.nominations.drop(uid)
+        if node and node != used:
+            self._queue.activate(ClusterEvent.POD_GONE)
+
     def _forget_pending(self, uid: str) -> None:
         self._queue.drop(uid)
+        self._drop_nomination(uid, self._snapshot.node_of(uid))
         self._conditions.forget(uid)
         self._pending_reasons.pop(uid, None)
 
@@ -170,14 +199,19 @@ class Scheduler:
         self._snapshot.put_pod(info, info.pod.spec.node_name)
         if before is None or before.pod.metadata.labels != info.pod.metadata.labels:
             self._queue.activate(ClusterEvent.POD_CAME)
-        if before is not None and (before.requests, before.pod.deleting) != (info.requests, info.pod.deleting):
+        if before is not None and before.requests != info.requests:
             self._queue.activate(ClusterEvent.POD_GONE)
+        elif before is not None and before.pod.deleting != info.pod.deleting:
+            # It holds everything until it is gone, but does not count in topology spread any more.
+            self._queue.activate(ClusterEvent.POD_GONE, _is_spread)
 
     def _release(self, uid: str) -> None:
         self._assumed.pop(uid, None)
         if self._snapshot.claims.release_pending(uid):
             self._queue.activate(ClusterEvent.DEVICES)
-        if self._snapshot.drop_pod(uid) is not None:
+        if (info := self._snapshot.drop_pod(uid)) is not None:
+            if not info.pod.spec.resource_claims:
+                self._snapshot.victims.discard(uid)
             self._queue.activate(ClusterEvent.POD_GONE)
 
     def _node(self, change: Change) -> None:
@@ -187,6 +221,17 @@ class Scheduler:
             case Deleted(object_):
                 self._snapshot.drop_node(metadata(object_).get("name", ""))
                 self._queue.activate(ClusterEvent.NODE)
+
+    def _budget(self, change: Change) -> None:
+        match change:
+            case Added(object_) | Updated(object_):
+                try:
+                    self._snapshot.budgets[key_of(object_)] = budgets.read(object_)
+                except ValueError as error:
+                    log.warning("cannot parse disruption budget", extra={"error": str(error)})
+                    self._snapshot.budgets.pop(key_of(object_), None)
+            case Deleted(object_):
+                self._snapshot.budgets.pop(key_of(object_), None)
 
     def _put_node(self, object_: Object) -> None:
         try:
@@ -208,25 +253,83 @@ class Scheduler:
                 self._snapshot.claims.reserve(pod.uid, decisions)
                 self._snapshot.put_pod(info, node)
                 self._assumed[pod.uid] = info
+                self._drop_nomination(pod.uid, node)
                 self._queue.activate(ClusterEvent.POD_CAME)
                 self._start(f"bind {pod.ref}", self._bind(info, node, decisions))
-            case Unschedulable(message, retry_on, quiet):
-                self._queue.mark_unschedulable(pod.uid, retry_on)
+            case Unschedulable(message, retry_on, quiet, candidate, clears_nomination):
                 if quiet:
+                    self._queue.mark_unschedulable(pod.uid, retry_on)
                     self._pending_reasons.pop(pod.uid, None)
                     return
+                if candidate is not None:
+                    self._nominate(info, candidate)
+                elif clears_nomination:
+                    self._drop_nomination(pod.uid)
                 # Deallocates a claim whose devices exclude the pod's nodes or do not exist, unless other pods
                 # use it.
-                if info.pod.spec.resource_claims and (claim := claims.to_deallocate(info, self._snapshot)) is not None:
+                if (
+                    candidate is None
+                    and pod.spec.resource_claims
+                    and (claim := claims.to_deallocate(info, self._snapshot))
+                ):
                     why = (
                         claims.why_in_vain(claim, self._snapshot.claims)
                         or "its devices exclude nodes that the pod needs"
                     )
                     self._start(f"deallocate {claim.ref}", self._deallocate(claim, why))
-                pending_reason = self._pending_reasons[pod.uid] = PendingReason("Unschedulable", message)
+                nominated = self._snapshot.nominations.node_of(pod.uid)
+                pending_reason = self._pending_reasons[pod.uid] = PendingReason("Unschedulable", message, nominated)
                 log.info("pod is unschedulable", extra={"pod": pod.ref, "error": message})
                 self._recorder.tell(pod, WARNING, "FailedScheduling", message, action="Scheduling")
-                self._report(info, pending_reason)
+                if candidate is not None:
+                    self._start(f"preempt for {pod.ref}", self._preempt(info, candidate, pending_reason, retry_on))
+                else:
+                    self._queue.mark_unschedulable(pod.uid, retry_on)
+                    self._report(info, pending_reason)
+
+    def _nominate(self, info: PodInfo, candidate: Candidate) -> None:
+        """Reserves the node for the pod. Pods of lower priority that wait for it have to find another one."""
+        self._snapshot.victims.update(victim.pod.uid for victim in candidate.victims)
+        for rival in list(self._snapshot.nominations.on(candidate.node)):
+            if rival.pod.spec.priority < info.pod.spec.priority:
+                self._snapshot.nominations.drop(rival.pod.uid)
+                self._queue.activate_pod(rival.pod.uid)
+        self._snapshot.nominations.put(info, candidate.node)
+
+    async def _preempt(
+        self, info: PodInfo, candidate: Candidate, pending_reason: PendingReason, retry_on: ClusterEvent
+    ) -> None:
+        """Evicts the victims; the pod stays in flight meanwhile, so that it does not choose others.
+
+        The nomination is written first: a scheduler that is killed here finds it when it starts again.
+        """
+        uid = info.pod.uid
+        try:
+            if self._conditions.needs_write(info.pod, pending_reason):
+                await self._conditions.write(info.pod, pending_reason)
+            failpoint(NOMINATED)
+            await self._evictor.evict(info.pod, candidate)
+        except (ApiError, ClientError) as error:
+            log.info("cannot preempt pods", extra={"pod": info.pod.ref, "node": candidate.node, "error": str(error)})
+            self._give_up(info, candidate)
+            return
+        except Exception:  # an invalid answer ends this preemption only
+            log.exception("preempting pods failed", extra={"pod": info.pod.ref, "node": candidate.node})
+            self._give_up(info, candidate)
+            return
+        self._queue.mark_unschedulable(uid, retry_on | ClusterEvent.POD_GONE)
+        nominated = self._snapshot.nominations.node_of(uid)
+        if uid in self._pending_reasons and (newest := self._queue.info(uid)) is not None:
+            self._pending_reasons[uid] = replace(pending_reason, nominated_node=nominated)
+            self._report(newest, self._pending_reasons[uid])
+        left = [victim for victim in candidate.victims if self._snapshot.node_of(victim.pod.uid) != candidate.node]
+        if left or nominated != candidate.node:
+            self._queue.activate_pod(uid)  # victims were gone before this pod waited for them
+
+    def _give_up(self, info: PodInfo, candidate: Candidate) -> None:
+        self._snapshot.victims.difference_update(victim.pod.uid for victim in candidate.victims)
+        self._drop_nomination(info.pod.uid)
+        self._queue.back_off(info.pod.uid)
 
     async def _deallocate(self, claim: ResourceClaim, why: str) -> None:
         try:
@@ -305,6 +408,8 @@ class Scheduler:
 
     def _retry_pod(self, info: PodInfo) -> None:
         self._release(info.pod.uid)
+        if info.pod.status.nominated_node_name:
+            self._snapshot.nominations.put(info, info.pod.status.nominated_node_name)
         self._queue.back_off(info.pod.uid)
 
     def _report(self, info: PodInfo, pending_reason: PendingReason) -> None:
@@ -321,15 +426,27 @@ class Scheduler:
         while True:
             await asyncio.sleep(self._limits.flush)
             self._queue.activate_all()
+            self._forget_victims()
             for uid, info in list(self._assumed.items()):
                 if before.get(uid) is info:
                     await self._resolve_binding(info)
             before = dict(self._assumed)
 
+    def _forget_victims(self) -> None:
+        """Forgets victims that are gone, with their claims."""
+        victims = self._snapshot.victims
+        for uid in [uid for uid in victims if not self._snapshot.node_of(uid)]:
+            if not self._snapshot.claims.claims_of({uid}):
+                victims.discard(uid)
+
 
 def _ours(info: PodInfo) -> bool:
     pod = info.pod
     return pod.spec.scheduler_name == NAME and not pod.deleting and not pod.finished
+
+
+def _is_spread(info: PodInfo) -> bool:
+    return bool(info.pod.spec.topology_spread_constraints)
 
 
 def _changed(before: Object, after: Object) -> bool:

@@ -1,11 +1,14 @@
 """Nodes and the sums of their pods, updated incrementally as pods come and go."""
 
+import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from podwire.objects.nodes import Node
 from podwire.scheduler.claims.cache import ClaimCache
 from podwire.scheduler.pod_info import PodInfo
+from podwire.scheduler.preemption.budgets import Budget
+from podwire.scheduler.preemption.nominations import Nominations
 from podwire.scheduler.resource_requests import Resources, amounts
 
 
@@ -59,6 +62,14 @@ class NodeInfo:
         if info.terms.anti_affinity or info.terms.preferred or info.terms.affinity:
             self.with_affinity[info.pod.uid] = info
 
+    def copy(self) -> "NodeInfo":
+        """Returns the same node and pods; pods that come and go afterwards count in one of the two only."""
+        other = copy.copy(self)
+        other.pods, other.with_affinity = self.pods.copy(), self.with_affinity.copy()
+        other.requested, other.usage, other.owners = self.requested.copy(), self.usage.copy(), self.owners.copy()
+        other.ports = {key: addresses.copy() for key, addresses in self.ports.items()}
+        return other
+
     def remove(self, uid: str) -> None:
         info = self.pods.pop(uid)
         self.with_affinity.pop(uid, None)
@@ -81,6 +92,11 @@ class Snapshot:
 
     def __init__(self) -> None:
         self.claims = ClaimCache()
+        self.budgets: dict[tuple[str, str], Budget] = {}
+        """PodDisruptionBudgets by namespace and name."""
+        self.nominations = Nominations()
+        self.victims: set[str] = set()
+        """Pods that were chosen to be preempted and are still there."""
         self._infos: dict[str, NodeInfo] = {}
         self._locations: dict[str, NodeInfo] = {}
         self._nodes: Sequence[NodeInfo] | None = None
@@ -96,6 +112,20 @@ class Snapshot:
     def node(self, name: str) -> Node | None:
         info = self._infos.get(name)
         return info.node if info else None
+
+    def node_info(self, name: str) -> NodeInfo | None:
+        return self._infos.get(name)
+
+    def with_node(self, info: NodeInfo) -> "Snapshot":
+        """Returns a snapshot for filters in which one node has other pods. It is not updated with this one."""
+        hypothetical = copy.copy(self)
+        hypothetical.replace_node(info)
+        return hypothetical
+
+    def replace_node(self, info: NodeInfo) -> None:
+        """Replaces an existing node with its pods, in this copy of a snapshot only."""
+        self._infos = {**self._infos, info.name: info}
+        self._nodes = [info if node.name == info.name else node for node in self.nodes]
 
     def put_node(self, node: Node) -> None:
         """Stores a node; raises ValueError if its allocatable cannot be parsed."""

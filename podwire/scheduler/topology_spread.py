@@ -10,12 +10,12 @@ from podwire.objects.node_affinity import Wanted
 from podwire.objects.pods import SpreadConstraint
 from podwire.objects.selectors import LabelSelector
 from podwire.scheduler import affinity_terms
-from podwire.scheduler.framework import NodeFilter
+from podwire.scheduler.framework import NodeFilter, Unresolvable
 from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
 SPREAD_VIOLATED = ("node(s) didn't match pod topology spread constraints",)
-NO_LABEL = ("node(s) didn't match pod topology spread constraints (missing required label)",)
+NO_LABEL = Unresolvable(("node(s) didn't match pod topology spread constraints (missing required label)",))
 
 HOSTNAME = "kubernetes.io/hostname"
 

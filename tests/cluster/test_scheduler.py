@@ -40,10 +40,10 @@ async def api(server):
         yield api
 
 
-async def pod(api, name):
-    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "500m"}}}
-    meta = {"name": name, "namespace": "default"}
-    await api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container]}})
+async def pod(api, name, cpu="500m", **spec):
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
+    meta, given = {"name": name, "namespace": "default"}, {"containers": [container], **spec}
+    await api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": given})
 
 
 async def node_of(api, name):
@@ -137,6 +137,26 @@ async def test_a_scheduler_that_is_killed_leaves_nothing_to_repair(server, api, 
         # The killed one's pod is counted once: there is room for one more, and not for two.
         await eventually_async(lambda: one_of(api, "second", "third"), SOON)
     assert process.returncode == 0
+
+
+async def test_a_scheduler_that_is_killed_after_a_nomination_evicts_the_victims_when_it_is_back(server, api):
+    class_ = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
+    await api.create(class_)
+    await pod(api, "low", cpu="1")
+    async with program(server, "scheduler.nominated=kill") as process, asyncio.timeout(SOON):
+        assert await placed(api, "low") == "n1"
+        await pod(api, "web", cpu="1", priorityClassName="high")
+        assert await process.wait() == -signal.SIGKILL
+    assert (await api.get(PODS, "web", "default"))["status"]["nominatedNodeName"] == "n1"
+    assert "deletionTimestamp" not in (await api.get(PODS, "low", "default"))["metadata"]
+
+    async def leaves():
+        return (await api.get(PODS, "low", "default"))["metadata"].get("deletionTimestamp")
+
+    async with program(server):
+        await eventually_async(leaves, SOON)
+        await api.delete(PODS, "low", "default", grace_seconds=0)
+        assert await placed(api, "web") == "n1"
 
 
 async def one_of(api, *names):

@@ -17,7 +17,7 @@ def test_reasons_are_counted_and_sorted(make_pod, make_snapshot):
     found = choose(make_pod(requests={"cpu": "2"}), snapshot)
     assert found == Unschedulable(
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {dedicated: gpu}. "
-        "preemption: not done by this scheduler.",
+        "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
         ClusterEvent.NODE | ClusterEvent.POD_GONE,
     )
 

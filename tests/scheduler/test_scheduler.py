@@ -8,7 +8,10 @@ from podwire.objects import times
 from podwire.protocols.k8sapi.client_side import PatchType
 from podwire.scheduler.kinds import NODES, PODS
 
-FULL = "0/1 nodes are available: 1 Insufficient cpu. preemption: not done by this scheduler."
+FULL = (
+    "0/1 nodes are available: 1 Insufficient cpu. "
+    "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+)
 
 
 async def change_node(cluster, patch, name="n1", subresource=""):
@@ -40,6 +43,7 @@ async def test_there_are_two_watches_of_pods_and_one_of_everything_else(cluster)
         ("/api/v1/nodes", ""),
         ("/api/v1/pods", "spec.nodeName!="),
         ("/api/v1/pods", "spec.nodeName="),
+        ("/apis/policy/v1/poddisruptionbudgets", ""),
         ("/apis/resource.k8s.io/v1/deviceclasses", ""),
         ("/apis/resource.k8s.io/v1/resourceclaims", ""),
         ("/apis/resource.k8s.io/v1/resourceslices", ""),

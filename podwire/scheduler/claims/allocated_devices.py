@@ -52,6 +52,15 @@ class AllocatedDevices:
             self._remove(entry.holder if entry else "", device)
         return entry is not None
 
+    def copy(self) -> "AllocatedDevices":
+        """Returns the same allocations; later changes count in one of the two only."""
+        other = AllocatedDevices()
+        other._entries, other.held, other.changes = self._entries.copy(), self.held.copy(), self.changes.copy()
+        other._shared = {
+            identity: _Shares(shares.holders.copy(), shares.amounts.copy()) for identity, shares in self._shared.items()
+        }
+        return other
+
     def shares(self, identity: Identity) -> Mapping[str, int]:
         """Returns the consumed capacities of a shared device, in nanos."""
         known = self._shared.get(identity)

@@ -5,7 +5,8 @@ with that allocation, or until the pod is released (`release_pending`). So two p
 get the same device.
 """
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from podwire.objects.claims import Allocation, ResourceClaim
@@ -67,6 +68,31 @@ class ClaimCache:
     def _forget(self, claim: ResourceClaim) -> bool:
         self._pending_allocations.pop(claim.uid, None)
         return self.allocated_devices.drop(claim.uid)
+
+    def claims_of(self, pods: Collection[str]) -> list[str]:
+        """Returns the uids of allocated claims that are reserved for these pods only, or are about to be."""
+        return [
+            *(uid for uid, pending in self._pending_allocations.items() if pending.pod in pods),
+            *(
+                claim.uid
+                for claim in self._claims.values()
+                if claim.allocated
+                and claim.status.reserved_for
+                and all(consumer.is_pod and consumer.uid in pods for consumer in claim.status.reserved_for)
+            ),
+        ]
+
+    def without_pods(self, pods: Collection[str]) -> "ClaimCache":
+        """Returns a cache for filters in which the claims of these pods hold no devices; itself if they have none."""
+        claims = self.claims_of(pods)
+        if not claims:
+            return self
+        hypothetical = copy.copy(self)
+        hypothetical.search_cache = SearchCache()
+        hypothetical.allocated_devices = self.allocated_devices.copy()
+        for uid in claims:
+            hypothetical.allocated_devices.drop(uid)
+        return hypothetical
 
     def is_pending(self, claim: ResourceClaim) -> bool:
         """Returns whether an allocation for this claim is pending."""

@@ -14,12 +14,12 @@ from podwire.scheduler.claims.cache import ClaimCache, ClaimDecision
 from podwire.scheduler.claims.claim_requests import ClaimRequests, Request, Subrequest, Unsatisfiable
 from podwire.scheduler.claims.pod_claims import NotYet, PodClaims
 from podwire.scheduler.claims.search_cache import Found, NodeResults
-from podwire.scheduler.framework import FilterAborted, NodeFilter, Rejected
+from podwire.scheduler.framework import FilterAborted, NodeFilter, Rejected, Unresolvable
 from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
 CANNOT = "cannot allocate all claims"
-ELSEWHERE = "resourceclaim not available on the node"
+ELSEWHERE = Unresolvable(("resourceclaim not available on the node",))
 MAX_SUBREQUESTS = 8
 """Points for a request that is met by its first subrequest; each later subrequest scores one less."""
 MAX_EXPLAINED_NODES, MAX_EXPLAINED_DEVICES = 3, 8
@@ -47,7 +47,7 @@ def _node_filter(claims: PodClaims, claim_cache: ClaimCache) -> NodeFilter:
         if info.node is None:
             return (CANNOT,)
         if not _usable(claims, info.node):
-            return (ELSEWHERE,)
+            return ELSEWHERE
         try:
             found = _found(node_results, claim_cache, info.node, budget)
         except Aborted as error:

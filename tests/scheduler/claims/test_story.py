@@ -62,7 +62,8 @@ async def test_an_unsatisfiable_claim_has_a_reason_for_each_device(devices, word
         [event] = await devices.events("FailedScheduling")
         assert event["note"] == (
             "0/1 nodes are available: 1 cannot allocate all claims. On n1, claim default/nic, request nic: "
-            "eth3: held by default/db; eth2: mtu 1500 < 9000. preemption: not done by this scheduler."
+            "eth3: held by default/db; eth2: mtu 1500 < 9000. "
+            "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
         )
         await devices.api.patch(CLAIMS, "db", {"status": {"allocation": None, "reservedFor": None}}, "default",
                                 subresource="status")  # fmt: skip

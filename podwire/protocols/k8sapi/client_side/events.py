@@ -54,6 +54,8 @@ class Note(NamedTuple):
     message: str
     field_path: str = ""
     action: str = ""
+    related: Reference | None = None
+    """Another object that caused it; for events.k8s.io alone."""
 
     @property
     def namespace(self) -> str:
@@ -173,7 +175,7 @@ def _core_event(recorded: RecordedEvent, source: Source) -> Object:
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": recorded.name, "namespace": note.namespace},
-        "involvedObject": _reference(note),
+        "involvedObject": _reference(note.about, note.field_path),
         "reason": note.reason,
         "message": note.message,
         "source": _given(component=source.component, host=source.host),
@@ -203,7 +205,8 @@ def _new_event(recorded: RecordedEvent, source: Source) -> Object:
         "reason": note.reason,
         "type": note.type,
         "note": note.message,
-        "regarding": _reference(note),
+        "regarding": _reference(note.about, note.field_path),
+        **({"related": _reference(note.related)} if note.related else {}),
     }
 
 
@@ -211,8 +214,7 @@ def _new_repeat(recorded: RecordedEvent) -> Object:
     return {"series": {"count": recorded.count, "lastObservedTime": rfc3339_micro(recorded.last)}}
 
 
-def _reference(note: Note) -> Object:
-    about = note.about
+def _reference(about: Reference, field_path: str = "") -> Object:
     return _given(
         apiVersion=about.api_version,
         kind=about.kind,
@@ -220,7 +222,7 @@ def _reference(note: Note) -> Object:
         namespace=about.namespace,
         uid=about.uid,
         resourceVersion=about.resource_version,
-        fieldPath=note.field_path,
+        fieldPath=field_path,
     )
 
 

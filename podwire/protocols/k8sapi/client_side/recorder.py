@@ -61,11 +61,22 @@ class Recorder:
         self._dropped = 0
 
     def tell(
-        self, about: Pod | Reference, type_: str, reason: str, message: str, *, field_path: str = "", action: str = ""
+        self,
+        about: Pod | Reference,
+        type_: str,
+        reason: str,
+        message: str,
+        *,
+        field_path: str = "",
+        action: str = "",
+        related: Reference | None = None,
     ) -> None:
-        """Say that this happened now; `field_path` as in `spec.containers{app}`, `action` for events.k8s.io alone."""
+        """Say that this happened now; `field_path` as in `spec.containers{app}`.
+
+        `action` and `related`, another object that caused it, are for events.k8s.io alone.
+        """
         reference = Reference.to(about) if isinstance(about, Pod) else about
-        note = Note(reference, type_, reason, short(message), field_path, action)
+        note = Note(reference, type_, reason, short(message), field_path, action, related)
         now = self._clock.monotonic()
         recorded = self._tally.add(note, self._clock.wall(), now)
         if recorded is None or recorded.waiting:

@@ -1,0 +1,1 @@
+"""DefaultPreemption: evicts pods of lower priority for a pod that fits on no node."""

@@ -1,0 +1,21 @@
+"""A profile: the plugins that decide on the pods of one schedulerName."""
+
+from dataclasses import dataclass
+
+from podwire.scheduler.filters import FILTERS
+from podwire.scheduler.framework import Filter
+from podwire.scheduler.scores import SCORES, Score
+
+DEFAULT_NAME = "default-scheduler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    name: str = DEFAULT_NAME
+    """The pods' spec.schedulerName."""
+    filters: tuple[Filter, ...] = FILTERS
+    scores: tuple[Score, ...] = SCORES
+    preempts: bool = True
+
+
+DEFAULT = Profile()

@@ -1,0 +1,74 @@
+"""Preemption on `podwire up`, driven by kubectl: an important pod takes the place of another one."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.eventually import eventually
+from tests.stories.test_440_nodes import Cluster
+
+IMAGE = "podwire.local/busybox:latest"
+SLEEP = ["sh", "-c", "trap 'sleep 2; exit 0' TERM; sleep infinity & wait"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    made.podwire("up --detach")
+    eventually(lambda: "default" in made.kubectl("get", "serviceaccounts", "-o", "name"), 60)
+    yield made
+    made.close()
+
+
+def pod(name: str, cpu: str, **spec: Any) -> str:
+    container = {"name": "main", "image": IMAGE, "command": SLEEP, "resources": {"requests": {"cpu": cpu}}}
+    meta = {"name": name, "labels": {"app": name}}
+    return json.dumps(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container], **spec}}
+    )
+
+
+def message(cluster: Cluster, name: str) -> str:
+    path = '{.status.conditions[?(@.type=="PodScheduled")].message}'
+    return cluster.kubectl("get", "pod", name, "-o", f"jsonpath={path}")
+
+
+def test_a_pod_of_higher_priority_takes_the_place_of_the_least_important(cluster: Cluster):
+    allocatable = cluster.kubectl("get", "nodes", "-o", "jsonpath={.items[0].status.allocatable.cpu}")
+    part = f"{int(allocatable) * 1000 // 3}m"
+    node = cluster.kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+    for name, value in (("small", 10), ("large", 1000)):
+        cluster.kubectl("create", "priorityclass", name, f"--value={value}")
+    cluster.kubectl("apply", "-f", "-", stdin=pod("kept", part, priorityClassName="small"))
+    cluster.kubectl("apply", "-f", "-", stdin=pod("protected", part))
+    cluster.kubectl("apply", "-f", "-", stdin=pod("victim", part))
+    cluster.kubectl("create", "poddisruptionbudget", "protected", "--selector=app=protected", "--min-available=1")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s")
+
+    cluster.kubectl("apply", "-f", "-", stdin=pod("better", part, priorityClassName="small"))
+    eventually(
+        lambda: node in cluster.kubectl("get", "pod", "better", "-o", "jsonpath={.status.nominatedNodeName}"), 30
+    )
+    wide = cluster.kubectl("get", "pod", "better", "-o", "wide", "--no-headers")
+    assert node in wide  # the column NOMINATED NODE
+    cluster.kubectl("wait", "--for=delete", "pod/victim", "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/better", "--timeout=60s")
+    events = cluster.kubectl("get", "events", "--field-selector", "involvedObject.name=victim,reason=Preempted",
+                             "-o", "jsonpath={.items[*].message}")  # fmt: skip
+    uid = cluster.kubectl("get", "pod", "better", "-o", "jsonpath={.metadata.uid}")
+    assert events == f"Preempted by pod {uid} on node {node}"
+
+    cluster.kubectl("apply", "-f", "-", stdin=pod("waits", part))
+    eventually(lambda: message(cluster, "waits"), 30)
+    assert message(cluster, "waits") == (
+        "0/1 nodes are available: 1 Insufficient cpu. "
+        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    )
+
+    cluster.kubectl("apply", "-f", "-", stdin=pod("first", part, priorityClassName="large"))
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/first", "--timeout=60s")
+    names = cluster.kubectl("get", "pods", "-o", "jsonpath={.items[*].metadata.name}").split()
+    assert "protected" in names  # its budget makes even more important pods go before it
+    assert ("kept" in names, "better" in names) == (True, False)  # the older one of two equals stays
