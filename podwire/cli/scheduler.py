@@ -6,7 +6,7 @@ from pathlib import Path
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, first_error, run_until_stopped
 from podwire.cluster.daemons import tune_memory
-from podwire.cluster.scheduler import Options
+from podwire.cluster.scheduler import Options, configured
 from podwire.cluster.scheduler import run as schedule
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError
@@ -24,15 +24,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--context", default="", metavar="NAME", help="context of the kubeconfig (default: its current one)"
     )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="KubeSchedulerConfiguration: profiles by schedulerName (default: one, default-scheduler)",
+    )
     add_logging(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     options = Options(kubeconfig=arguments.kubeconfig, context=arguments.context)
-    try:  # bad credentials are reported before anything runs
+    try:  # bad credentials and settings are reported before anything runs
         credentials.ssl_context(credentials.load(options.kubeconfig, context=options.context))
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
+    if arguments.config is not None:
+        try:
+            options = configured(options, arguments.config)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise UserError(f"{arguments.config}: {why}") from error
     return run_until_stopped(_work(options), arguments)
 
 

@@ -17,6 +17,7 @@ from podwire.interfaces import Clock
 from podwire.objects import nodes
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.nodes import Node
+from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side import EVERYWHERE, Client, ClientError, Scope
 from podwire.protocols.k8sapi.client_side.events import EVENTS_V1, NORMAL, WARNING, Reference
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
@@ -36,12 +37,11 @@ from podwire.scheduler.pod_info import PodInfo, Unreadable
 from podwire.scheduler.preemption import budgets
 from podwire.scheduler.preemption.candidates import Candidate
 from podwire.scheduler.preemption.evictor import Evictor
+from podwire.scheduler.profiles import DEFAULT, DEFAULT_NAME, Profile
 from podwire.scheduler.queue import Limits, PodQueue
 from podwire.scheduler.snapshot import Snapshot
 
 log = logging.getLogger("podwire.scheduler")
-
-NAME = "default-scheduler"
 
 _DEVICES = ("claims", "slices", "device classes", "device taint rules")
 
@@ -55,18 +55,29 @@ BOUND = declare("scheduler.bound", "the server has bound a pod; nobody here has 
 class Scheduler:
     """Gives every pod a node. All state comes from watches, so the process can be killed at any time."""
 
-    def __init__(self, api: Client, clock: Clock, *, instance: str = NAME, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        api: Client,
+        clock: Clock,
+        *,
+        instance: str = DEFAULT_NAME,
+        limits: Limits | None = None,
+        profiles: Sequence[Profile] = (DEFAULT,),
+    ) -> None:
+        self._profiles = {profile.name: profile for profile in profiles}
         self._limits = limits or Limits()
         self._api = api
         self._snapshot = Snapshot()
         self._queue = PodQueue(self._limits)
         self._conditions = PodConditions(api, clock)
-        self._recorder = Recorder(api, clock, component=NAME, host=instance, shape=EVENTS_V1)
+        self._recorders = {
+            name: Recorder(api, clock, component=name, host=instance, shape=EVENTS_V1) for name in self._profiles
+        }
         self._pending_reasons: dict[str, PendingReason] = {}
         self._assumed: dict[str, PodInfo] = {}
         """Pods that count on a node although no watch has delivered their binding yet."""
         self._claims = ClaimWriter(api, clock, self._snapshot.claims, self._limits)
-        self._evictor = Evictor(api, clock, self._recorder)
+        self._evictor = Evictor(api, clock, self._recorders)
         self._unsynced = {"pending", "placed", "nodes", "budgets", *_DEVICES}
         self._synced = asyncio.Event()
         self._bindings = asyncio.Semaphore(self._limits.concurrent_bindings)
@@ -85,7 +96,8 @@ class Scheduler:
                            (TAINT_RULES, follower.rule))  # fmt: skip
                 for name, (kind, saw) in zip(_DEVICES, sources, strict=True):
                     self._start(name, self._follow_if_served(name, kind, saw))
-                self._start("events", self._recorder.run())
+                for recorder in self._recorders.values():
+                    self._start("events", recorder.run())
                 self._start("flush", self._flush())
                 # Schedules pods one by one, once all informers have synced.
                 await self._synced.wait()
@@ -136,7 +148,7 @@ class Scheduler:
             case Added(object_) | Updated(object_):
                 previous = change.previous if isinstance(change, Updated) else None
                 info = _read(object_)
-                if info is None or not _ours(info):
+                if info is None or not self._is_ours(info):
                     self._forget_pending(metadata(object_).get("uid", ""))
                 elif info.pod.spec.scheduling_gates:
                     self._forget_pending(info.pod.uid)
@@ -153,6 +165,10 @@ class Scheduler:
                     self._queue.refresh(info)  # if its binding fails, this version is retried
             case Deleted(object_):
                 self._forget_pending(metadata(object_).get("uid", ""))
+
+    def _is_ours(self, info: PodInfo) -> bool:
+        pod = info.pod
+        return pod.spec.scheduler_name in self._profiles and not pod.deleting and not pod.finished
 
     def _follow_nomination(self, info: PodInfo, previous: Object | None) -> None:
         """Takes over a changed nomination; one that this scheduler has made counts before it is written.
@@ -247,7 +263,7 @@ class Scheduler:
 
     def _schedule(self, info: PodInfo) -> None:
         pod = info.pod
-        match choose(info, self._snapshot):
+        match choose(info, self._snapshot, self._profiles[pod.spec.scheduler_name]):
             case Chosen(node):
                 decisions = claims.decide_claims(info, self._snapshot, node)
                 self._snapshot.claims.reserve(pod.uid, decisions)
@@ -276,11 +292,13 @@ class Scheduler:
                         claims.why_in_vain(claim, self._snapshot.claims)
                         or "its devices exclude nodes that the pod needs"
                     )
-                    self._start(f"deallocate {claim.ref}", self._deallocate(claim, why))
+                    self._start(f"deallocate {claim.ref}", self._deallocate(pod, claim, why))
                 nominated = self._snapshot.nominations.node_of(pod.uid)
                 pending_reason = self._pending_reasons[pod.uid] = PendingReason("Unschedulable", message, nominated)
                 log.info("pod is unschedulable", extra={"pod": pod.ref, "error": message})
-                self._recorder.tell(pod, WARNING, "FailedScheduling", message, action="Scheduling")
+                self._recorders[pod.spec.scheduler_name].tell(
+                    pod, WARNING, "FailedScheduling", message, action="Scheduling"
+                )
                 if candidate is not None:
                     self._start(f"preempt for {pod.ref}", self._preempt(info, candidate, pending_reason, retry_on))
                 else:
@@ -331,7 +349,7 @@ class Scheduler:
         self._drop_nomination(info.pod.uid)
         self._queue.back_off(info.pod.uid)
 
-    async def _deallocate(self, claim: ResourceClaim, why: str) -> None:
+    async def _deallocate(self, pod: Pod, claim: ResourceClaim, why: str) -> None:
         try:
             await self._claims.deallocate(claim)
         except (ApiError, ClientError) as error:
@@ -339,10 +357,12 @@ class Scheduler:
         else:
             log.info("claim was deallocated", extra={"claim": claim.ref, "error": why})
             reference = Reference(CLAIMS.kind, claim.name, claim.namespace, claim.uid, CLAIMS.api_version)
-            self._recorder.tell(reference, WARNING, "Deallocated", why, action="Scheduling")
+            recorder = self._recorders[pod.spec.scheduler_name]
+            recorder.tell(reference, WARNING, "Deallocated", why, action="Scheduling")
 
     async def _bind(self, info: PodInfo, node: str, decisions: Sequence[ClaimDecision]) -> None:
         pod = info.pod
+        recorder = self._recorders[pod.spec.scheduler_name]
         try:
             async with self._bindings:
                 if self._snapshot.node(node) is None:
@@ -359,7 +379,7 @@ class Scheduler:
             log.info("cannot bind a pod", extra={"pod": pod.ref, "node": node, "error": str(error)})
             if isinstance(error, ApiError) and error.code not in (404, 409):
                 self._retry_pod(info)
-                self._recorder.tell(info.pod, WARNING, "FailedScheduling", error.message, action="Scheduling")
+                recorder.tell(pod, WARNING, "FailedScheduling", error.message, action="Scheduling")
                 self._report(info, PendingReason("SchedulerError", error.message))
             else:
                 await self._resolve_binding(info)
@@ -370,7 +390,7 @@ class Scheduler:
             self._forget_pending(pod.uid)
             log.info("pod was bound", extra={"pod": pod.ref, "node": node})
             text = f"Successfully assigned {pod.ref} to {node}"
-            self._recorder.tell(pod, NORMAL, "Scheduled", text, action="Binding")
+            recorder.tell(pod, NORMAL, "Scheduled", text, action="Binding")
 
     async def _resolve_binding(self, info: PodInfo) -> None:
         """Reads the pod until its state is known: another scheduler may have bound it, or the answer was lost."""
@@ -438,11 +458,6 @@ class Scheduler:
         for uid in [uid for uid in victims if not self._snapshot.node_of(uid)]:
             if not self._snapshot.claims.claims_of({uid}):
                 victims.discard(uid)
-
-
-def _ours(info: PodInfo) -> bool:
-    pod = info.pod
-    return pod.spec.scheduler_name == NAME and not pod.deleting and not pod.finished
 
 
 def _is_spread(info: PodInfo) -> bool:

@@ -1,6 +1,6 @@
 """The scores with upstream's weights: each rates the remaining nodes from 0 to 100."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from podwire.objects import node_affinity, taints
@@ -42,6 +42,29 @@ def preferred_node_affinity(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[N
     sums = [sum(weight for weight, wanted in wishes if node.node and wanted(node.node)) for node in nodes]
     most = max(sums)
     return [MAX_SCORE * total // most for total in sums] if most else None
+
+
+def allocation_score(weights: Mapping[str, int], *, most: bool) -> Rate:
+    """Returns a score by the allocated shares of these resources, by weight; `most` prefers full nodes."""
+
+    def share(pod: PodInfo, node: NodeInfo, name: str, has: int) -> int:
+        measured = (node.usage, pod.usage) if name in (CPU, MEMORY) else (node.requested, pod.requests)
+        allocated = min(measured[0][name] + measured[1].get(name, 0), has)
+        return (allocated if most else has - allocated) * MAX_SCORE // has
+
+    def rate(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int]:
+        totals = []
+        for node in nodes:
+            parts = [
+                (share(pod, node, name, has), weight)
+                for name, weight in weights.items()
+                if (has := node.allocatable.get(name, 0))
+            ]
+            whole = sum(weight for _share, weight in parts)
+            totals.append(sum(part * weight for part, weight in parts) // whole if whole else 0)
+        return totals
+
+    return rate
 
 
 def least_allocated(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int]:

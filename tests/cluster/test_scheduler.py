@@ -72,9 +72,9 @@ async def test_an_invalid_kubeconfig_is_reported(tmp_path):
 COMMAND = (str(Path(sys.executable).with_name("podwire")), "scheduler", "--kubeconfig")
 
 
-async def run_scheduler(kubeconfig):
+async def run_scheduler(kubeconfig, *options):
     """The exit code and the words of a scheduler that ends by itself."""
-    process = await asyncio.create_subprocess_exec(*COMMAND, str(kubeconfig), stderr=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(*COMMAND, str(kubeconfig), *options, stderr=asyncio.subprocess.PIPE)
     async with asyncio.timeout(SOON):
         _nothing, words = await process.communicate()
     return process.returncode, words.decode()
@@ -89,7 +89,8 @@ async def test_an_unusable_kubeconfig_is_reported_in_one_line(tmp_path):
 
 async def test_a_server_without_the_api_is_reported_in_one_line(tmp_path):
     async def answer(reader, writer):
-        await reader.readuntil(b"\r\n\r\n")
+        with contextlib.suppress(asyncio.IncompleteReadError):  # of several connections, some are not used
+            await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot here\n")
         await writer.drain()
         writer.close()
@@ -171,3 +172,27 @@ async def test_a_binding_that_fails_inside_is_made_up_for(server, api):
     await pod(api, "web")
     async with program(server, "scheduler.assumed=1*error(disk on fire)->off"):
         assert await placed(api, "web") == "n1"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        pytest.param(None, "No such file or directory", id="no file"),
+        pytest.param(
+            "apiVersion: v1\nkind: Pod",
+            "apiVersion: 'v1' must be one of kubescheduler.config.k8s.io/v1",
+            id="another kind",
+        ),
+        pytest.param("#" * (1024 * 1024 + 1), "has more than 1048576 bytes", id="too large"),
+        pytest.param("a: [", "is not YAML", id="no YAML"),
+    ],
+)
+async def test_a_bad_configuration_is_reported_in_one_line(server, tmp_path, text, error):
+    config = tmp_path / "scheduler.yaml"
+    if text is not None:
+        config.write_text(text)
+    code, words = await run_scheduler(server.kubeconfig, "--config", str(config))
+    assert code == 1
+    assert words.startswith(f"podwire scheduler: {config}: ")
+    assert error in words
+    assert words.count("\n") == 1

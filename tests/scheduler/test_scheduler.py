@@ -1,12 +1,16 @@
 """The scheduler at work on a real API server."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from podwire.objects import times
 from podwire.protocols.k8sapi.client_side import PatchType
+from podwire.scheduler import Profile, Scheduler
 from podwire.scheduler.kinds import NODES, PODS
+from podwire.scheduler.profiles import DEFAULT
+from podwire.transports.clock import SystemClock
 
 FULL = (
     "0/1 nodes are available: 1 Insufficient cpu. "
@@ -278,3 +282,25 @@ async def test_two_hundred_pods_fill_three_nodes_to_the_brim_and_no_further(work
     assert {name: len(pods) for name, pods in found.items()} == room
     await working.pod("more", requests={"cpu": "100m"})
     await working.refused("more", "0/3 nodes are available: 3 Insufficient cpu. ")
+
+
+async def test_each_profile_schedules_the_pods_of_its_name_and_reports_in_it(cluster):
+    await cluster.node("n1", unschedulable=True)
+    lenient = Profile(name="lenient", filters=(), scores=())
+    scheduler = Scheduler(cluster.client(), SystemClock(), profiles=(DEFAULT, lenient))
+    task = asyncio.create_task(scheduler.run())
+    try:
+        await cluster.pod("web")
+        await cluster.pod("other", schedulerName="lenient")
+        await cluster.pod("third", schedulerName="absent")
+        await cluster.placed("other")
+        await cluster.refused("web", "node(s) were unschedulable")
+        [event] = await cluster.events("Scheduled", "other")
+        assert event["reportingController"] == "lenient"
+        [event] = await cluster.events("FailedScheduling", "web")
+        assert event["reportingController"] == "default-scheduler"
+        assert "conditions" not in (await cluster.seen("third"))["status"]
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -1,6 +1,7 @@
 """Evicts the victims of preemption: condition DisruptionTarget, then a graceful deletion, then an Event."""
 
 import logging
+from collections.abc import Mapping
 
 from podwire.interfaces import Clock
 from podwire.objects.pods import Pod
@@ -16,10 +17,11 @@ log = logging.getLogger("podwire.scheduler")
 
 
 class Evictor:
-    def __init__(self, api: Client, clock: Clock, recorder: Recorder) -> None:
+    def __init__(self, api: Client, clock: Clock, recorders: Mapping[str, Recorder]) -> None:
+        """`recorders` are by scheduler name."""
         self._api = api
         self._clock = clock
-        self._recorder = recorder
+        self._recorders = recorders
 
     async def evict(self, preemptor: Pod, candidate: Candidate) -> None:
         """Evicts all victims that are not being deleted yet. Raises ApiError, ClientError; can be repeated."""
@@ -53,4 +55,5 @@ class Evictor:
         log.info("pod was preempted", extra={"pod": victim.ref, "node": node, "preemptor": preemptor.ref})
         text = f"Preempted by pod {preemptor.uid} on node {node}"
         related = Reference.to(preemptor)
-        self._recorder.tell(victim, NORMAL, "Preempted", text, action="Preempting", related=related)
+        recorder = self._recorders[preemptor.spec.scheduler_name]
+        recorder.tell(victim, NORMAL, "Preempted", text, action="Preempting", related=related)

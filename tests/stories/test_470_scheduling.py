@@ -1,4 +1,4 @@
-"""Preemption on `podwire up`, driven by kubectl: an important pod takes the place of another one."""
+"""The scheduler of `podwire up`, driven by kubectl: preemption, and a second profile beside it."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.eventually import eventually
-from tests.stories.test_440_nodes import Cluster
+from tests.stories.test_440_nodes import PODWIRE, Cluster
 
 IMAGE = "podwire.local/busybox:latest"
 SLEEP = ["sh", "-c", "trap 'sleep 2; exit 0' TERM; sleep infinity & wait"]
@@ -72,3 +72,42 @@ def test_a_pod_of_higher_priority_takes_the_place_of_the_least_important(cluster
     names = cluster.kubectl("get", "pods", "-o", "jsonpath={.items[*].metadata.name}").split()
     assert "protected" in names  # its budget makes even more important pods go before it
     assert ("kept" in names, "better" in names) == (True, False)  # the older one of two equals stays
+
+
+CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+parallelism: 8
+profiles:
+- schedulerName: careless
+  plugins:
+    filter:
+      disabled:
+      - name: NodeUnschedulable
+      - name: TaintToleration
+"""
+
+
+def test_a_second_scheduler_has_a_profile_of_its_own(cluster: Cluster):
+    config, log = cluster.prefix / "scheduler.yaml", cluster.prefix / "scheduler.log"
+    kubeconfig = cluster.prefix / "var/lib/podwire/kubeconfig"
+    config.write_text(CONFIGURATION)
+    command = f"{PODWIRE} scheduler --kubeconfig {kubeconfig} --config {config} > {log} 2>&1 & echo $!"
+    pid = cluster.output("sh", "-c", command).strip()
+    try:
+        cluster.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+        node = cluster.kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+        cluster.kubectl("cordon", node)
+        cluster.kubectl("apply", "-f", "-", stdin=pod("careful", "10m"))
+        cluster.kubectl("apply", "-f", "-", stdin=pod("runs", "10m", schedulerName="careless"))
+        cluster.kubectl("wait", "--for=condition=Ready", "pod/runs", "--timeout=60s")
+        assert message(cluster, "careful") == (
+            "0/1 nodes are available: 1 node(s) were unschedulable. "
+            "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        )
+        assert "careless  Successfully assigned default/runs" in cluster.kubectl("describe", "pod", "runs")
+        assert "parallelism has no effect in this scheduler" in log.read_text()
+    finally:
+        cluster.run("kill", pid)
+        cluster.kubectl("uncordon", node)
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/careful", "--timeout=60s")
