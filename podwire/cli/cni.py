@@ -11,7 +11,7 @@ from typing import Any
 from podwire.cli import cni_calls
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, add_output, run_until_stopped, seconds
-from podwire.cluster import cni_daemon
+from podwire.cluster import cni_daemon, dhcp_daemon
 from podwire.cluster.daemons import tune_memory
 from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.bridge.port_guard import COUNTERS
@@ -19,6 +19,8 @@ from podwire.cniplugins.daemon.server import Limits
 from podwire.cniplugins.dead_attachments import release_dead
 from podwire.cniplugins.install import HELPERS, SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, guard, pools
+from podwire.ipam.dhcp.lease_keeper import REGAIN
+from podwire.ipam.dhcp.request import SOCKET as DHCP_SOCKET
 from podwire.linux.errors import LinuxError
 from podwire.protocols.cni.errors import CniError
 from podwire.runtime.cni.check_results import CHECKS, LatestCheck, load_results
@@ -54,6 +56,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="time for running calls after a signal (default: %(default)g)",
     )
     add_logging(serving)
+    leasing = verbs.add_parser("dhcp-daemon", help="Run the daemon of the IPAM plugin dhcp, which renews leases")
+    leasing.description = (
+        "Run the daemon of the IPAM plugin dhcp: it acquires leases for pods and renews them. Leases survive it, in a "
+        "directory beside the socket."
+    )
+    leasing.add_argument(
+        "--socket", type=Path, default=Path(DHCP_SOCKET), help=f"socket to listen on (default: {DHCP_SOCKET})"
+    )
+    leasing.add_argument(
+        "--timeout",
+        type=seconds,
+        default=dhcp_daemon.ACQUIRE,
+        metavar="SECONDS",
+        help="time for servers to grant a lease to a new pod (default: %(default)g)",
+    )
+    leasing.add_argument(
+        "--retry",
+        type=seconds,
+        default=REGAIN,
+        metavar="SECONDS",
+        help="time between attempts to get a lease again that was lost (default: %(default)g)",
+    )
+    add_logging(leasing)
     listing = verbs.add_parser("list", help="List attachments of this host, and whether their owners are alive")
     listing.description = "List attachments of this host, whether their owners are alive, and the last result of CHECK."
     listing.add_argument("--data-dir", default=DATA, metavar="DIR", help=f"directory of the records (default: {DATA})")
@@ -85,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     verbs = {
         "install": _install,
         "daemon": _daemon,
+        "dhcp-daemon": _dhcp_daemon,
         "list": _list,
         "pools": _pools,
         "guard": _guard,
@@ -111,6 +137,14 @@ def _daemon(arguments: argparse.Namespace) -> int:
     socket = arguments.socket or arguments.prefix / SOCKET.lstrip("/")
     try:
         return run_until_stopped(_serve(cni_daemon.Options(socket=socket, grace=arguments.grace)), arguments)
+    except (OSError, CannotListen) as error:
+        raise UserError(str(error)) from error
+
+
+def _dhcp_daemon(arguments: argparse.Namespace) -> int:
+    options = dhcp_daemon.Options(socket=arguments.socket, timeout=arguments.timeout, retry=arguments.retry)
+    try:
+        return run_until_stopped(_serve_dhcp(options), arguments)
     except (OSError, CannotListen) as error:
         raise UserError(str(error)) from error
 
@@ -243,3 +277,8 @@ def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None
 async def _serve(options: cni_daemon.Options) -> None:
     tune_memory()
     await cni_daemon.run(options)
+
+
+async def _serve_dhcp(options: dhcp_daemon.Options) -> None:
+    tune_memory()
+    await dhcp_daemon.run(options)

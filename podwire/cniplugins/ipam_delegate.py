@@ -1,4 +1,4 @@
-"""Delegation to an IPAM plugin (CNI spec, section 4): in this process if it is our own host-local or static."""
+"""Delegation to an IPAM plugin (CNI spec, section 4): in this process if it is one of our own."""
 
 import os
 import stat
@@ -17,7 +17,9 @@ from podwire.protocols.cni.errors import CniError, Code, decode
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Address, Object, dumped, loaded, taken
 
-IN_PROCESS = ("host-local", "static")
+IN_PROCESS = ("dhcp", "host-local", "static")
+NEEDS_LINK = ("dhcp",)
+"""IPAM plugins that ask over the pod's link, ours and the reference's: it is made before ADD, and deleted after DEL."""
 STEP = "ipam"
 """The stopwatch's name of the time that an IPAM plugin takes."""
 SIGNATURE = b"# podwire CNI plugin"
@@ -29,6 +31,14 @@ def ipam_type(config: Object) -> str:
     """Returns the name of the IPAM plugin; empty if the configuration has none."""
     kind = taken(taken(config, "ipam", dict, {}), "type", str, "", "ipam.")
     return checked_type(kind, "ipam.") if kind else ""
+
+
+def needs_link(config: Object) -> bool:
+    """Whether the IPAM plugin needs the pod's link. Never raises: DEL must go on with an invalid configuration."""
+    try:
+        return ipam_type(config) in NEEDS_LINK
+    except CniError:
+        return False
 
 
 def check_available(call: Call) -> None:

@@ -12,6 +12,7 @@ ADD, with the state that a process killed after the step leaves behind:
 | 2 | lock the attachment; reuse* or release an earlier record, or what the owner tags name* | nothing, or as in DEL |
 | 3 | `prepare`: complete the record; changes nothing | nothing was done |
 | 4 | write the record | a record that names nothing that exists: DEL and GC remove it |
+| 4a | `connect`*, only for an IPAM plugin that asks over the pod's link (dhcp) | a link, tagged as in step 6 |
 | 5 | IPAM ADD* | leased addresses: the record's configuration and ids release them |
 | 6 | `attach` | links and nft elements tagged with the record's token: `detach` finds them by it |
 | 7 | write the result into the record* | a complete attachment; the next ADD returns the same result |
@@ -29,6 +30,7 @@ read it needs the ids alone, with which it finds the owner tags (`attachments.lo
 | 1 | lock the attachment, read the record | nothing was done |
 | 2 | `detach`: nft elements, links | the next DEL finds the rest by the owner tags |
 | 3 | IPAM DEL*, also if step 2 failed; last, so that nobody gets the address while it is still routed to the pod | |
+|   | (before step 2 for an IPAM plugin that needs the pod's link) | |
 | 4 | remove the record, only if steps 2 and 3 succeeded; note the time | the next DEL has nothing to do |
 
 An ADD that was started before that time and gets the lock after it is refused: it hung, and no DEL would follow it.
@@ -114,6 +116,8 @@ class OrderedPlugin(Plugin):
     """Sets of the nft table `inet podwire` whose elements it tags; GC removes those without a record."""
     bridge_sets: tuple[str, ...] = ()
     """The same in the table `bridge podwire`."""
+    connects_first = False
+    """Whether it has `connect`, so that an IPAM plugin can ask over the pod's link."""
     tags_links = False
     """Whether it tags links on the host; GC calls `release_link` for those without a record."""
 
@@ -124,6 +128,10 @@ class OrderedPlugin(Plugin):
     def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
         """Returns the record, completed with all that `detach` needs. Raises what would make `attach` fail."""
         return record
+
+    def connect(self, call: Call, ends: Ends, record: Record) -> None:
+        """Makes the pod's link, up and without addresses; `attach` goes on with it. Called only if IPAM needs it."""
+        raise NotImplementedError
 
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
         """Does the work. `given` is the result of the IPAM plugin, or of the previous plugin for a chained one."""
@@ -172,7 +180,7 @@ class OrderedPlugin(Plugin):
     def add(self, call: Call) -> Result:
         previous = self._previous(call) if self.chained else Result()
         if not self.chained:
-            ipam_delegate.check_available(call)
+            self._check_ipam(call)
         requested = self.validate(call)
         inode = pod_namespace(call) if self.uses_namespace else 0
         attachments = Attachments(call.config, self.name)
@@ -197,6 +205,8 @@ class OrderedPlugin(Plugin):
                 undo.push(partial(self._undo, call, record, attachments))
                 failpoint(self.points.recorded)
                 has_ipam = not self.chained and ipam_delegate.ipam_type(call.config.raw)
+                if has_ipam and ipam_delegate.needs_link(call.config.raw):
+                    self.connect(call, ends, record)
                 given = ipam_delegate.add(call) if has_ipam else previous
                 failpoint(self.points.leased)
                 result = self.attach(call, ends, record, given)
@@ -206,6 +216,12 @@ class OrderedPlugin(Plugin):
                 undo.pop_all()
         failpoint(self.points.added)
         return result
+
+    def _check_ipam(self, call: Call) -> None:
+        if ipam_delegate.needs_link(call.config.raw) and not self.connects_first:
+            kind = ipam_delegate.ipam_type(call.config.raw)
+            raise CniError(Code.UNSUPPORTED_FIELD, f"ipam.type: {kind!r} is not supported by podwire's {self.name}")
+        ipam_delegate.check_available(call)
 
     def _previous(self, call: Call) -> Result:
         return require_previous(call, f"; {self.name} comes after a plugin that makes a link")
@@ -228,9 +244,11 @@ class OrderedPlugin(Plugin):
     def release(self, call: Call, record: Record, attachments: Attachments) -> None:
         """Releases all that a record names, then removes the record."""
         as_added = changed_config(call, record.config)
-        steps = [partial(self._detach, call, record), partial(self._release_addresses, as_added)]
+        steps = [partial(self._detach, call, record)]
         if record.is_lost and call.invocation.command != "ADD":
-            steps.insert(1, partial(self.detach_reference, call, record))
+            steps.append(partial(self.detach_reference, call, record))
+        link_is_needed = ipam_delegate.needs_link(record.config)
+        steps.insert(0 if link_is_needed else len(steps), partial(self._release_addresses, as_added))
         run_all(*steps)
         failpoint(self.points.released)
         attachments.remove(record)

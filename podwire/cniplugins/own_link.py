@@ -17,6 +17,7 @@ from podwire.cniplugins.pod_link import (
     announce_addresses,
     bring_up,
     check_mtu,
+    find_master,
     find_tagged,
     name_taken,
     pod_path,
@@ -107,7 +108,7 @@ class OwnLinkPlugin(OrderedPlugin):
         self.check_supported(ends.host)
         if not self.has_master:
             return record
-        master = find_master(_master_namespace(ends, settings), settings)
+        master = find_master(_master_namespace(ends, settings), settings.master)
         check_mtu(settings.mtu, master.mtu, f", the MTU of {master.name}")
         return record._replace(link=record.link_name(self.prefix), before={"master": master.name})
 
@@ -117,10 +118,16 @@ class OwnLinkPlugin(OrderedPlugin):
             message = f"this kernel has no {self.name} links: it is built without {option}, or the module is not loaded"
             raise CniError(Code.REFUSED, message)
 
+    def connect(self, call: Call, ends: Ends, record: Record) -> None:
+        self._make_link(ends, record, self.parse(call))
+        failpoint(self.connected)
+        bring_up(ends.pod, call.invocation.netns, record.ifname, ())
+
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
         settings, netns = self.parse(call), call.invocation.netns
-        self._make_link(ends, record, settings)
-        failpoint(self.connected)
+        if not ipam_delegate.needs_link(call.config.raw):
+            self._make_link(ends, record, settings)
+            failpoint(self.connected)
         if not ipam_delegate.ipam_type(call.config.raw):
             given = self.given_addresses(call)
         ips = tuple(ip._replace(interface=_POD) for ip in given.ips)
@@ -139,7 +146,7 @@ class OwnLinkPlugin(OrderedPlugin):
                 failpoint(self.made)
                 return
             outer = _master_namespace(ends, settings)
-            master = find_master(outer, settings)
+            master = find_master(outer, settings.master)
             try:
                 outer.links.add(self.new_link(record.link, master.ifindex, settings, record.alias))
             except linux.LinkExists as error:
@@ -179,7 +186,7 @@ class OwnLinkPlugin(OrderedPlugin):
         self.check_link(link, settings)
         if self.has_master:
             settings = settings._replace(master=settings.master or record.before["master"])
-            master = find_master(_master_namespace(ends, settings), settings)
+            master = find_master(_master_namespace(ends, settings), settings.master)
             on_master = link.peer == master.ifindex and (link.peer_netns is None) == settings.in_container
             expect(on_master, f"{link.name} is not stacked on {master.name}")
 
@@ -189,22 +196,8 @@ class OwnLinkPlugin(OrderedPlugin):
         with KernelNetwork() as host:
             self.check_supported(host)
             if self.has_master and not settings.in_container:
-                find_master(host, settings)
+                find_master(host, settings.master)
 
 
 def _master_namespace(ends: Ends, settings: Settings) -> KernelNetwork:
     return ends.pod if settings.in_container else ends.host
-
-
-def find_master(network: KernelNetwork, settings: Settings) -> Link:
-    """Returns the link that is named; without a name that of the default route."""
-    try:
-        if settings.master:
-            return network.links.get(settings.master)
-    except linux.NoSuchLink as error:
-        raise CniError(Code.BAD_CONFIG, f"master: link {settings.master} does not exist") from error
-    for family in (4, 6):
-        for route in network.routes.list(family):
-            if route.destination.prefixlen == 0 and route.ifindex:
-                return network.links.get(route.ifindex)
-    raise CniError(Code.BAD_CONFIG, "master: missing, and the host has no default route to take it from")

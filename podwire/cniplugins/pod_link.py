@@ -76,6 +76,20 @@ def name_taken(ifname: str) -> CniError:
     return CniError(Code.IN_USE, f"CNI_IFNAME: {ifname} already exists in the pod")
 
 
+def find_master(network: KernelNetwork, name: str) -> Link:
+    """Returns the link that is named; without a name that of the default route."""
+    try:
+        if name:
+            return network.links.get(name)
+    except linux.NoSuchLink as error:
+        raise CniError(Code.BAD_CONFIG, f"master: link {name} does not exist") from error
+    for family in (4, 6):
+        for route in network.routes.list(family):
+            if route.destination.prefixlen == 0 and route.ifindex:
+                return network.links.get(route.ifindex)
+    raise CniError(Code.BAD_CONFIG, "master: missing, and the host has no default route to take it from")
+
+
 def pod_path(call: Call, record: Record) -> str | None:
     """Returns the path at which the pod's namespace of a record is pinned; None if it no longer exists."""
     for path in filter(None, (call.invocation.netns, record.netns)):
@@ -150,9 +164,12 @@ def kernel_routes(ifindex: int, ips: Sequence[IP], routes: Sequence[Route]) -> l
 
 
 def gateway_of(route: Route, ips: Sequence[IP]) -> Address | None:
-    """Returns a route's gateway; one without uses the gateway of the first address of its family."""
+    """Returns a route's gateway; one without uses the gateway of the first address of its family.
+
+    The unspecified address is the gateway of a destination that is on the link itself.
+    """
     if route.gw is not None:
-        return route.gw
+        return None if route.gw.is_unspecified else route.gw
     return next((ip.gateway for ip in ips if ip.address.version == route.dst.version and ip.gateway), None)
 
 

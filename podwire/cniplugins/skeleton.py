@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 PLUGINS = {
     "bandwidth": "podwire.cniplugins.bandwidth.plugin",
     "bridge": "podwire.cniplugins.bridge.plugin",
+    "dhcp": "podwire.cniplugins.dhcp.plugin",
     "dummy": "podwire.cniplugins.dummy.plugin",
     "firewall": "podwire.cniplugins.firewall.plugin",
     "host-device": "podwire.cniplugins.host_device.plugin",

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import msgspec
 
 from podwire.dradriver.addresses.assignments import Exhausted
-from podwire.dradriver.addresses.dhcp_client import NoLease
 from podwire.dradriver.addresses.manager import AddressManager
 from podwire.dradriver.attach.attachments import AttachFailed, Attachments, RestoreFailed
 from podwire.dradriver.attach.netns_pins import NetnsPins
@@ -19,6 +18,7 @@ from podwire.dradriver.instances import InstanceLock
 from podwire.dradriver.publish.claim_reports import ClaimReports
 from podwire.durable.records import NewerFormat
 from podwire.failpoints import FailpointHit
+from podwire.ipam.dhcp.client import NoLease
 from podwire.protocols.k8sapi.client_side import Client, ClientError
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.tasks.keyed_locks import KeyedLocks

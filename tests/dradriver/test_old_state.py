@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from podwire.dradriver.addresses.address_store import AddressStore
-from podwire.dradriver.addresses.lease_records import LeaseRecords, PodLocation
+from podwire.dradriver.addresses.lease_records import LeaseRecords
 from podwire.dradriver.attach.records import ATTACHED, PREPARED, DeviceRecords
 from podwire.dradriver.claims.prepared_devices import PreparedDevices
 from podwire.durable.records import NewerFormat
+from podwire.ipam.dhcp.lease_records import PodLocation
 
 DATA = Path(__file__).parent / "data"
 CLAIM, POD = "11111111-0000-4000-8000-000000000001", "22222222-0000-4000-8000-000000000002"

@@ -1,6 +1,6 @@
 """bridge: a veth pair between a pod and a bridge of the host.
 
-`attach`: 1. Bridge, gateways, guard of ports.  2. The pair.  3. The spoofing guard.  4. Addresses and routes in the
+`attach`: 1. Bridge, gateways.  2. Guard of ports, the pair.  3. The spoofing guard.  4. Addresses and routes in the
 pod.  5. Masquerading.  6. Wait until packets pass.
 
 `detach`: masquerading, the pair, the guard, conntrack entries of the pod's addresses.
@@ -8,13 +8,14 @@ pod.  5. Masquerading.  6. Wait until packets pass.
 
 from contextlib import suppress
 from functools import partial
+from ipaddress import IPv4Address
 
-from podwire.cniplugins import masquerading, nat, reference
+from podwire.cniplugins import ipam_delegate, masquerading, nat, reference
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.bridge import port_guard, spoofing
 from podwire.cniplugins.bridge.check import check_host
 from podwire.cniplugins.bridge.links import add_gateways, check_kind, ensure_bridge
-from podwire.cniplugins.bridge.settings import is_disabled, make_plan, parse_settings
+from podwire.cniplugins.bridge.settings import Settings, is_disabled, make_plan, parse_settings
 from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
 from podwire.cniplugins.pod_link import (
@@ -30,7 +31,7 @@ from podwire.cniplugins.veth import delete_host_end, find_host_end, wait_until_u
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
-from podwire.linux.values import Veth
+from podwire.linux.values import Link, Veth
 from podwire.protocols.cni import results
 from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.results import Interface, Result
@@ -40,6 +41,8 @@ from podwire.protocols.cni.versions import LATEST
 _POD = 2
 """Index of the pod's interface in the result."""
 _VETH = "veth"
+_UNSPECIFIED = IPv4Address(0)
+"""The sender of DHCP messages for a pod that has no lease yet, or has lost it."""
 
 BRIDGED = declare("cni.bridge-bridged", "the bridge has its gateways, the pod has no link")
 CONNECTED = declare("cni.bridge-connected", "the pod has its link, without addresses")
@@ -53,6 +56,7 @@ class Bridge(OrderedPlugin):
     sets = nat.MASQUERADE_SETS
     bridge_sets = spoofing.SETS
     tags_links = True
+    connects_first = True
 
     def validate(self, call: Call) -> bool:
         parse_settings(call.config, call.invocation)
@@ -70,31 +74,11 @@ class Bridge(OrderedPlugin):
 
         bridge = ensure_bridge(ends.host, settings)
         add_gateways(ends.host, bridge, settings, plan)
-        guarded = False
-        if not settings.trusted:
-            with open_netfilter(call) as netfilter:
-                guarded = port_guard.ensure_guard(netfilter, call.warn)
         failpoint(BRIDGED)
-
-        veth = Veth(
-            name=record.link,
-            peer=record.ifname,
-            peer_netns=netns,
-            mtu=settings.mtu,
-            peer_mac=plan.mac,
-            alias=record.alias,
-            master=bridge.ifindex,
-            up=True,
-            group=port_guard.GROUP if guarded else 0,
-        )
-        try:
-            ends.host.links.add(veth)
-        except linux.LinkExists as error:
-            raise name_taken(record.ifname) from error
-        if settings.hairpin or settings.isolated:
-            index = ends.host.links.get(record.link).ifindex
-            ends.host.links.set_port(index, hairpin=settings.hairpin, isolated=settings.isolated)
-        spoofing.guard_pod(call, record, ends.pod, addresses)
+        has_link = ipam_delegate.needs_link(call.config.raw)
+        if not has_link:
+            self._make_pair(call, ends, record, settings, bridge, plan.mac)
+        spoofing.guard_pod(call, record, ends.pod, [*addresses, _UNSPECIFIED] if has_link else addresses)
         failpoint(CONNECTED)
 
         # A pod accepts no router but its gateway: other ports of the bridge could advertise one.
@@ -122,6 +106,39 @@ class Bridge(OrderedPlugin):
             Interface(inside.name, inside.mac, netns, mtu=inside.mtu),
         )
         return Result(interfaces, plan.ips, plan.routes, plan.dns)
+
+    def connect(self, call: Call, ends: Ends, record: Record) -> None:
+        settings, netns = parse_settings(call.config, call.invocation), call.invocation.netns
+        bridge = ensure_bridge(ends.host, settings)
+        self._make_pair(call, ends, record, settings, bridge, settings.mac)
+        spoofing.guard_pod(call, record, ends.pod, [_UNSPECIFIED])
+        write_ipv6(netns, record.ifname, accept_ra="0", accept_dad="0")
+        bring_up(ends.pod, netns, record.ifname, ())
+        wait_until_up(ends.host, record.link, call.limits.port)
+
+    def _make_pair(self, call: Call, ends: Ends, record: Record, settings: Settings, bridge: Link, mac: str) -> None:
+        guarded = False
+        if not settings.trusted:
+            with open_netfilter(call) as netfilter:
+                guarded = port_guard.ensure_guard(netfilter, call.warn)
+        veth = Veth(
+            name=record.link,
+            peer=record.ifname,
+            peer_netns=call.invocation.netns,
+            mtu=settings.mtu,
+            peer_mac=mac,
+            alias=record.alias,
+            master=bridge.ifindex,
+            up=True,
+            group=port_guard.GROUP if guarded else 0,
+        )
+        try:
+            ends.host.links.add(veth)
+        except linux.LinkExists as error:
+            raise name_taken(record.ifname) from error
+        if settings.hairpin or settings.isolated:
+            index = ends.host.links.get(record.link).ifindex
+            ends.host.links.set_port(index, hairpin=settings.hairpin, isolated=settings.isolated)
 
     def detach(self, call: Call, record: Record) -> None:
         record = record._replace(link=record.link or record.link_name(_VETH))

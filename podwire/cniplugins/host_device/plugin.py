@@ -6,7 +6,7 @@ namespace has ended and the kernel has returned it, or if a process was killed h
 own name, and whether it was up: these are restored without the record, too.
 """
 
-from podwire.cniplugins import reference, tags
+from podwire.cniplugins import ipam_delegate, reference, tags
 from podwire.cniplugins.attachments import Attachments, Record
 from podwire.cniplugins.host_device.settings import Settings, parse_settings, select_link
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
@@ -38,6 +38,7 @@ class HostDevice(OrderedPlugin):
     name = "host-device"
     points = declare_steps(name)
     tags_links = True
+    connects_first = True
 
     def validate(self, call: Call) -> bool:
         parse_settings(call.config)
@@ -50,8 +51,11 @@ class HostDevice(OrderedPlugin):
         snapshot = borrow.snapshot_link(ends.host, device.ifindex)
         return record._replace(link=device.name, before=borrow.encode(snapshot))
 
-    def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
-        settings, netns = parse_settings(call.config), call.invocation.netns
+    def connect(self, call: Call, ends: Ends, record: Record) -> None:
+        self._lend(ends, record)
+        bring_up(ends.pod, call.invocation.netns, record.ifname, ())
+
+    def _lend(self, ends: Ends, record: Record) -> None:
         device = ends.host.links.get(record.link)
         index = device.ifindex
         ends.host.links.change(index, alias=f"{record.alias} {device.name} {'up' if device.up else 'down'}")
@@ -61,6 +65,11 @@ class HostDevice(OrderedPlugin):
         except linux.LinkExists as error:
             raise name_taken(record.ifname) from error
         failpoint(CONNECTED)
+
+    def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
+        settings, netns = parse_settings(call.config), call.invocation.netns
+        if not ipam_delegate.needs_link(call.config.raw):
+            self._lend(ends, record)
         ips = tuple(ip._replace(interface=_POD) for ip in given.ips)
         inside = bring_up(ends.pod, netns, record.ifname, ips)
         add_routes(ends.pod, inside.ifindex, ips, given.routes)

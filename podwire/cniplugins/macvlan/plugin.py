@@ -6,7 +6,7 @@ is killed in between leaves no link without a tag. Router advertisements are acc
 
 from contextlib import suppress
 
-from podwire.cniplugins import reference
+from podwire.cniplugins import ipam_delegate, reference
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.macvlan.settings import Settings, parse_settings
 from podwire.cniplugins.order import Ends, OrderedPlugin, declare_steps
@@ -16,6 +16,7 @@ from podwire.cniplugins.pod_link import (
     announce_addresses,
     bring_up,
     check_mtu,
+    find_master,
     find_tagged,
     name_taken,
     pod_path,
@@ -25,9 +26,7 @@ from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
-from podwire.linux.values import Link
 from podwire.linux.values import Macvlan as NewMacvlan
-from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Interface, Result
 
 MADE = declare("cni.macvlan-made", "the link exists in its master's namespace, and is not moved to the pod")
@@ -40,6 +39,7 @@ class Macvlan(OrderedPlugin):
     name = "macvlan"
     points = declare_steps(name)
     tags_links = True
+    connects_first = True
 
     def validate(self, call: Call) -> bool:
         parse_settings(call.config, call.invocation)
@@ -47,16 +47,20 @@ class Macvlan(OrderedPlugin):
 
     def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
         settings = parse_settings(call.config, call.invocation)
-        master = find_master(_master_namespace(ends, settings), settings)
+        master = find_master(_master_namespace(ends, settings), settings.master)
         check_mtu(settings.mtu, master.mtu, f", the MTU of {master.name}")
         return record._replace(link=record.link_name("macv"))
 
-    def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
-        settings, netns = parse_settings(call.config, call.invocation), call.invocation.netns
+    def connect(self, call: Call, ends: Ends, record: Record) -> None:
+        self._make_link(call, ends, record)
+        bring_up(ends.pod, call.invocation.netns, record.ifname, ())
+
+    def _make_link(self, call: Call, ends: Ends, record: Record) -> None:
+        settings = parse_settings(call.config, call.invocation)
         outer = _master_namespace(ends, settings)
         new = NewMacvlan(
             name=record.link,
-            parent=find_master(outer, settings).ifindex,
+            parent=find_master(outer, settings.master).ifindex,
             mode=settings.mode,
             mtu=settings.mtu,
             mac=settings.mac,
@@ -70,10 +74,15 @@ class Macvlan(OrderedPlugin):
             if settings.in_container:
                 outer.links.change(index, name=record.ifname)
             else:
-                outer.links.move(index, netns, record.ifname)
+                outer.links.move(index, call.invocation.netns, record.ifname)
         except linux.LinkExists as error:
             raise name_taken(record.ifname) from error
         failpoint(CONNECTED)
+
+    def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
+        settings, netns = parse_settings(call.config, call.invocation), call.invocation.netns
+        if not ipam_delegate.needs_link(call.config.raw):
+            self._make_link(call, ends, record)
         ips = tuple(ip._replace(interface=_POD) for ip in given.ips)
         if ips:
             announce_addresses(netns, record.ifname)
@@ -105,7 +114,7 @@ class Macvlan(OrderedPlugin):
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         settings = parse_settings(call.config, call.invocation)
         link = ends.pod.links.get(record.ifname)
-        master = find_master(_master_namespace(ends, settings), settings)
+        master = find_master(_master_namespace(ends, settings), settings.master)
         expect(record.owns(link.alias) and link.kind == self.name, f"{link.name} is not ours")
         expect(link.mode == settings.mode, f"{link.name} has the mode {link.mode}, expected {settings.mode}")
         on_master = link.peer == master.ifindex and (link.peer_netns is None) == settings.in_container
@@ -116,24 +125,11 @@ class Macvlan(OrderedPlugin):
         settings = parse_settings(call.config, call.invocation)
         if not settings.in_container:
             with KernelNetwork() as host:
-                find_master(host, settings)
+                find_master(host, settings.master)
 
 
 def _master_namespace(ends: Ends, settings: Settings) -> KernelNetwork:
     return ends.pod if settings.in_container else ends.host
-
-
-def find_master(network: KernelNetwork, settings: Settings) -> Link:
-    try:
-        if settings.master:
-            return network.links.get(settings.master)
-    except linux.NoSuchLink as error:
-        raise CniError(Code.BAD_CONFIG, f"master: link {settings.master} does not exist") from error
-    for family in (4, 6):
-        for route in network.routes.list(family):
-            if route.destination.prefixlen == 0 and route.ifindex:
-                return network.links.get(route.ifindex)
-    raise CniError(Code.BAD_CONFIG, "master: missing, and the host has no default route to take it from")
 
 
 def _delete(network: KernelNetwork, record: Record) -> None:

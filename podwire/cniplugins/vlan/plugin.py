@@ -20,6 +20,7 @@ class Vlan(OwnLinkPlugin):
     prefix = "vlan"
     points = declare_steps(name)
     made, connected = MADE, CONNECTED
+    connects_first = True
 
     def parse(self, call: Call) -> Settings:
         settings = parse_shared(call.config)._replace(vlan=taken(call.config.raw, "vlanId", int, 0))

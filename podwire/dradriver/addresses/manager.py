@@ -9,14 +9,15 @@ from pathlib import Path
 
 from podwire.dradriver.addresses.address_store import AddressStore
 from podwire.dradriver.addresses.assignments import Assignment, entry_of
-from podwire.dradriver.addresses.dhcp_client import DhcpClient, Timing
 from podwire.dradriver.addresses.keys import Key, key_of
-from podwire.dradriver.addresses.lease_manager import REGAIN, LeaseChange, LeaseEvent, LeaseManager
-from podwire.dradriver.addresses.lease_records import PodLocation
+from podwire.dradriver.addresses.lease_manager import LeaseManager
 from podwire.dradriver.attach.attachments import Attachments
 from podwire.dradriver.attach.records import PREPARED, Record, Terms
 from podwire.dradriver.claims.allocations import Allocation
 from podwire.dradriver.parameters.settings import WHOLE, Interface, Route
+from podwire.ipam.dhcp.client import DhcpClient, Timing
+from podwire.ipam.dhcp.lease_keeper import REGAIN, LeaseChange, LeaseEvent
+from podwire.ipam.dhcp.lease_records import PodLocation
 from podwire.protocols.dhcp.leases import Lease
 
 _log = logging.getLogger("podwire.dradriver")
@@ -117,7 +118,7 @@ class AddressManager:
 
     async def release_leases(self, claim_uid: str) -> None:
         """Releases the leases of a claim, while there is an interface to send from."""
-        await self._leases.release(claim_uid)
+        await self._leases.release_claim(claim_uid)
         self._lapses = {key: reason for key, reason in self._lapses.items() if key.claim.uid != claim_uid}
 
     async def release(self, claim_uid: str) -> None:
@@ -131,7 +132,7 @@ class AddressManager:
             _log.info("released orphaned addresses", extra={"claim": f"{released.namespace}/{released.name}"})
         await self._leases.collect_garbage(live)
 
-    def _on_lease_event(self, event: LeaseEvent) -> None:
+    def _on_lease_event(self, event: LeaseEvent[Key]) -> None:
         if event.what is LeaseChange.UNANSWERED:
             return  # it has some time left
         if event.what is LeaseChange.LOST:

@@ -19,7 +19,7 @@ _JITTER = 0.25
 _TRIES = {"rebooting": 2, "requesting": 3}
 """After as many without an answer everything begins anew."""
 _LONGEST_MESSAGE = 1472
-_WISHES = bytes(
+DEFAULT_WISHES = bytes(
     (
         options.MASK,
         options.CLASSLESS_ROUTES,  # before the router, says RFC 3442
@@ -37,6 +37,18 @@ _WISHES = bytes(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SentOptions:
+    """Options that a client sends, beyond those of the protocol itself."""
+
+    wishes: bytes = DEFAULT_WISHES
+    """Codes of the options that it asks for."""
+    provided: tuple[tuple[int, bytes], ...] = ()
+
+
+DEFAULT_OPTIONS = SentOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """The identity of the client."""
 
@@ -44,6 +56,7 @@ class Client:
     client_id: bytes
     hostname: str = ""
     broadcast: bool = False
+    sent: SentOptions = DEFAULT_OPTIONS
 
 
 class Stage(Enum):
@@ -195,9 +208,10 @@ def _message(
     fields = {
         options.TYPE: bytes((kind,)),
         options.CLIENT_ID: client.client_id,
-        options.WISHES: _WISHES,
+        **({options.WISHES: client.sent.wishes} if client.sent.wishes else {}),
         options.LONGEST: _LONGEST_MESSAGE.to_bytes(2),
         **({options.HOSTNAME: client.hostname.encode("ascii", "replace")} if client.hostname else {}),
+        **dict(client.sent.provided),
         **named,
     }
     return Message(

@@ -27,6 +27,8 @@ class Lease:
     rebind_after: float
     """T2: from then on every server is."""
     routes: tuple[Route, ...] = ()
+    router: IPv4Address | None = None
+    """The first router that the server names, also where classless routes replace it."""
     mtu: int | None = None
     dns: tuple[IPv4Address, ...] = ()
     domain: str = ""
@@ -63,6 +65,7 @@ def read(message: Message, via: bytes = b"") -> Lease:
         renew_after=renew_after,
         rebind_after=rebind_after,
         routes=_routes(reader),
+        router=next((router for router in reader(options.ROUTER, options.ips, ()) if int(router)), None),
         mtu=mtu if mtu is not None and mtu >= _SMALLEST_MTU else None,
         dns=reader(options.DNS, options.ips, ()),
         domain=reader(options.DOMAIN, options.text, ""),

@@ -6,12 +6,12 @@ from uuid import uuid4
 
 import pytest
 
-from podwire.dradriver.addresses.dhcp_client import Timing
 from podwire.dradriver.addresses.manager import LeaseLimits
 from podwire.dradriver.addresses.pools import parse_pools
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import Config as Offering
 from podwire.dradriver.inventory.config import Shared
+from podwire.ipam.dhcp.client import Timing
 from podwire.protocols.dhcp import options
 from podwire.protocols.dhcp.messages import Type
 from tests.eventually import eventually_async

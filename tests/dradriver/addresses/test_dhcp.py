@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from podwire.dradriver.addresses.dhcp_client import DhcpClient, Endpoint, NoLease, Timing, Withdrawn, _Exchange
+from podwire.ipam.dhcp.client import DhcpClient, Endpoint, NoLease, Timing, Withdrawn, _Exchange
 from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.dhcp import options
 from podwire.protocols.dhcp.messages import Type

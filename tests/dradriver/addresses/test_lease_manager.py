@@ -8,12 +8,14 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from podwire.dradriver.addresses.dhcp_client import DhcpClient, NoLease, Timing
 from podwire.dradriver.addresses.keys import Key
-from podwire.dradriver.addresses.lease_manager import LeaseChange, LeaseManager
-from podwire.dradriver.addresses.lease_records import LeaseRecords, PodLocation
+from podwire.dradriver.addresses.lease_manager import LeaseManager
+from podwire.dradriver.addresses.lease_records import LeaseRecords
 from podwire.dradriver.claims.allocations import ClaimRef
 from podwire.durable.records import NewerFormat
+from podwire.ipam.dhcp.client import DhcpClient, NoLease, Timing
+from podwire.ipam.dhcp.lease_keeper import LeaseChange
+from podwire.ipam.dhcp.lease_records import PodLocation
 from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.dhcp.messages import EVERYBODY, Type
 
@@ -225,9 +227,9 @@ async def test_a_claim_gives_all_its_leases_back_and_they_are_forgotten(lan, ser
         for device in ("eth1", "eth2"):
             await keeper.acquire(key(device=device), **asked(lan))
         await keeper.acquire(key("other"), **asked(lan))
-        await keeper.release(key().claim.uid)
+        await keeper.release_claim(key().claim.uid)
         await server.has_heard(Type.RELEASE, 2)
-        await keeper.release(key().claim.uid)
+        await keeper.release_claim(key().claim.uid)
         assert [each.key.claim.name for each in LeaseRecords(tmp_path / "leases").all()] == ["other"]
         assert len(keeper._watches) == 1
     assert server.types.count(Type.RELEASE) == 2
@@ -247,14 +249,14 @@ async def test_lease_whose_link_is_gone_is_forgotten(lan, server, keeper, tmp_pa
     await keeper.acquire(key(), **asked(lan))
     with KernelNetwork(lan.host) as host:
         host.links.delete("nic")
-    await keeper.release(key().claim.uid)
+    await keeper.release_claim(key().claim.uid)
     assert list(LeaseRecords(tmp_path / "leases").all()) == []
 
 
 async def test_a_lease_is_given_back_from_the_host_when_the_pod_is_gone(lan, server, keeper):
     await keeper.acquire(key(), **asked(lan))
     await keeper.place(key(), PodLocation(netns=f"{lan.pod}-gone", name="net1"))
-    await keeper.release(key().claim.uid)
+    await keeper.release_claim(key().claim.uid)
     assert (await server.has_heard(Type.RELEASE))[0].ciaddr == FIRST
 
 
@@ -262,7 +264,7 @@ async def test_without_a_lease_there_is_nothing_to_keep(lan, keeper, tmp_path):
     with pytest.raises(NoLease):
         await keeper.acquire(key(), **asked(lan, timeout=0.1))
     await keeper.place(key(), PodLocation(netns=lan.pod, name="net1"))
-    await keeper.release(key().claim.uid)
+    await keeper.release_claim(key().claim.uid)
     assert list(LeaseRecords(tmp_path / "leases").all()) == []
 
 

@@ -6,7 +6,7 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.dradriver.addresses.dhcp_client import DhcpClient, Endpoint, NoLease, Timing, Withdrawn
+from podwire.ipam.dhcp.client import DhcpClient, Endpoint, NoLease, Timing, Withdrawn
 from podwire.linux.net.network import KernelNetwork
 
 BUSYBOX = shutil.which("busybox")

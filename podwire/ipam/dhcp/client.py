@@ -21,7 +21,7 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.packets import ARP, IPV4, DatagramSocket, Frame, FrameSocket, index_of
 from podwire.protocols.dhcp import asking as ask
 from podwire.protocols.dhcp import messages, packets
-from podwire.protocols.dhcp.asking import Asking, Client, Stage
+from podwire.protocols.dhcp.asking import DEFAULT_OPTIONS, Asking, Client, SentOptions, Stage
 from podwire.protocols.dhcp.leases import Lease
 from podwire.protocols.dhcp.messages import CLIENT_PORT, EVERYBODY, NOWHERE, SERVER_PORT, Message
 from podwire.protocols.dhcp.options import Malformed
@@ -63,11 +63,13 @@ class Endpoint:
     client_id: bytes
     hostname: str = ""
     netns: str | None = None
-    """None: the driver's own namespace."""
+    """None: the caller's own namespace."""
+    sent: SentOptions = DEFAULT_OPTIONS
 
     @property
     def client(self) -> Client:
-        return Client(mac=bytes.fromhex(self.mac.replace(":", "")), client_id=self.client_id, hostname=self.hostname)
+        mac = bytes.fromhex(self.mac.replace(":", ""))
+        return Client(mac=mac, client_id=self.client_id, hostname=self.hostname, sent=self.sent)
 
 
 class _Socket(Protocol[T_co]):
@@ -127,11 +129,12 @@ class DhcpClient:
         client_id: bytes,
         hostname: str = "",
         netns: str | None = None,
+        sent: SentOptions = DEFAULT_OPTIONS,
         remembered: IPv4Address | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the reason must tell how far it came
     ) -> Lease:
         """A lease on a link that is up; of the remembered address, if a server lets the client have it. NoLease."""
-        endpoint = Endpoint(ifindex=ifindex, mac=mac, client_id=client_id, hostname=hostname, netns=netns)
+        endpoint = Endpoint(ifindex=ifindex, mac=mac, client_id=client_id, hostname=hostname, netns=netns, sent=sent)
         limit = self._timing.acquire if timeout is None else timeout
         exchange = _Exchange(endpoint, replace(self._timing, acquire=limit), self._chance, remembered)
         try:
@@ -294,10 +297,18 @@ class _Exchange:
         return self._chance.getrandbits(32)
 
 
-def endpoint_of(link: str, *, mac: str, client_id: bytes, hostname: str = "", netns: str | None = None) -> Endpoint:
+def endpoint_of(
+    link: str,
+    *,
+    mac: str,
+    client_id: bytes,
+    hostname: str = "",
+    netns: str | None = None,
+    sent: SentOptions = DEFAULT_OPTIONS,
+) -> Endpoint:
     """By the link's name. NoSuchLink, NoSuchNamespace."""
     ifindex = index_of(link, netns)
-    return Endpoint(ifindex=ifindex, mac=mac, client_id=client_id, hostname=hostname, netns=netns)
+    return Endpoint(ifindex=ifindex, mac=mac, client_id=client_id, hostname=hostname, netns=netns, sent=sent)
 
 
 @contextmanager

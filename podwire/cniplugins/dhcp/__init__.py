@@ -1,0 +1,1 @@
+"""The CNI plugin dhcp; `plugin.py` has it."""
