@@ -180,7 +180,8 @@ class OrderedPlugin(Plugin):
     def add(self, call: Call) -> Result:
         previous = self._previous(call) if self.chained else Result()
         if not self.chained:
-            self._check_ipam(call)
+            self._check_ipam_type(call)
+            ipam_delegate.check_available(call)
         requested = self.validate(call)
         inode = pod_namespace(call) if self.uses_namespace else 0
         attachments = Attachments(call.config, self.name)
@@ -217,11 +218,10 @@ class OrderedPlugin(Plugin):
         failpoint(self.points.added)
         return result
 
-    def _check_ipam(self, call: Call) -> None:
+    def _check_ipam_type(self, call: Call) -> None:
         if ipam_delegate.needs_link(call.config.raw) and not self.connects_first:
             kind = ipam_delegate.ipam_type(call.config.raw)
             raise CniError(Code.UNSUPPORTED_FIELD, f"ipam.type: {kind!r} is not supported by podwire's {self.name}")
-        ipam_delegate.check_available(call)
 
     def _previous(self, call: Call) -> Result:
         return require_previous(call, f"; {self.name} comes after a plugin that makes a link")
@@ -318,6 +318,7 @@ class OrderedPlugin(Plugin):
 
     def status(self, call: Call) -> None:
         self.validate(call)
+        self._check_ipam_type(call)
         attachments = Attachments(call.config, self.name)
         attachments.check_writable()
         with status_errors(attachments):

@@ -208,7 +208,8 @@ def answer(name: str, streams: Streams) -> int:
     """Does what the CNI environment asks for; returns the exit code."""
     environ = streams.environ
     if "CNI_COMMAND" not in environ:
-        streams.warn(f"podwire {name}: a CNI plugin, for versions {', '.join(versions.KNOWN)}")
+        about = f"podwire {name}: a CNI plugin, for versions {', '.join(versions.KNOWN)}"
+        streams.warn(f"{about}; its daemon is `podwire cni dhcp-daemon`" if name == "dhcp" else about)
         return 0
     version = versions.LATEST
     stopwatch = Stopwatch().__enter__() if TIMINGS in environ else None

@@ -10,6 +10,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from ipaddress import IPv4Address, ip_interface
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,7 @@ from tests.eventually import eventually
 
 all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])
 FIRST = "10.77.0.100"
+REFERENCE = Path("/usr/lib/cni")
 CLIENT_ID = b"\0a/net/eth0"
 SOON, LATER, LATEST = 1, 50_000, 100_000
 """T1, T2 and the end of a lease."""
@@ -360,6 +362,55 @@ def test_plugin_without_a_network_behind_its_link_refuses_dhcp(host, refused):
     host.pod("a")
     with refused(2, match="ipam.type: 'dhcp' is not supported by podwire's ptp"):
         host.add("a", {**lan.config(), "type": "ptp"})
+    with refused(2, match="ipam.type: 'dhcp' is not supported by podwire's ptp"):
+        host.call("STATUS", "a", {**lan.config(), "type": "ptp"})
+
+
+def test_lease_of_a_pod_that_ended_without_del_is_forgotten(host):
+    lan = Lan(host)
+    host.pod("a")
+    with lan.server() as server, lan.daemon():
+        server.seconds = 2
+        host.add("a", lan.config())
+        host.namespaces.remove("a")
+        eventually(lambda: lan.leases() == [])
+        host.delete("a", lan.config(), netns="")
+        assert host.left() == {}
+
+
+@pytest.mark.parametrize("way", ["program"])
+def test_macvlan_of_the_reference_gets_a_lease_of_our_dhcp(host, way):
+    if not (REFERENCE / "macvlan").exists():
+        pytest.skip(f"{REFERENCE} has no reference plugins")
+    lan, pod = Lan(host), host.pod("a")
+    ours, host.programs = host.programs, REFERENCE
+    path = {"CNI_PATH": f"{ours}:{REFERENCE}"}
+    with lan.server() as server, lan.daemon():
+        config = lan.config() | {"cniVersion": "1.0.0"}
+        assert host.add("a", config, **path)["ips"][0]["address"] == f"{FIRST}/24"
+        assert addresses(pod) == [f"{FIRST}/24"]
+        host.delete("a", config, **path)
+        heard(server, Type.RELEASE)
+        assert lan.leases() == []
+
+
+def test_our_macvlan_gets_a_lease_of_the_reference_plugin(host):
+    if not (REFERENCE / "dhcp").exists():
+        pytest.skip(f"{REFERENCE} has no reference plugins")
+    lan, pod = Lan(host), host.pod("a")
+    path = {"CNI_PATH": str(REFERENCE)}
+    words = [str(REFERENCE / "dhcp"), "daemon", "-socketpath", str(lan.socket)]
+    with lan.server() as server, subprocess.Popen(words, stderr=subprocess.DEVNULL) as daemon:
+        try:
+            eventually(lan.socket.exists)
+            config = lan.config() | {"cniVersion": "1.0.0"}
+            assert host.add("a", config, **path)["ips"][0]["address"] == f"{FIRST}/24"
+            assert addresses(pod) == [f"{FIRST}/24"]
+            host.delete("a", config, **path)
+            heard(server, Type.RELEASE)
+            assert host.left() == {}
+        finally:
+            daemon.terminate()
 
 
 def test_options_of_the_configuration_and_of_arguments_are_sent(host):

@@ -193,7 +193,7 @@ class DhcpDaemon:
         attachment = _decoded(line, _Attachment)
         record = await asyncio.to_thread(self._records.get, attachment.id)
         if record is None:
-            raise CniError(Code.NOT_AS_ADDED, f"there is no DHCP lease of {attachment.container} {attachment.ifname}")
+            raise CniError(Code.NOT_AS_ADDED, f"{attachment.container} {attachment.ifname} has lost its DHCP lease")
         if await self._keeper.lease(record.key) is None:
             raise CniError(Code.NOT_AS_ADDED, f"the DHCP lease of {record.lease.address.ip} has ended")
         return {"address": str(record.lease.address)}

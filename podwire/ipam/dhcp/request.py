@@ -1,4 +1,4 @@
-"""What the configuration of the CNI plugin dhcp requests, and the call to the daemon that follows from it. Pure.
+"""Configuration of the CNI plugin dhcp: the options of its client, and the socket of its daemon. Pure.
 
 Short-lived programs import this: no asyncio, no msgspec.
 """
