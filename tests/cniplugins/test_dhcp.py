@@ -18,7 +18,6 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Bridge, Veth
 from podwire.protocols.dhcp import options
 from podwire.protocols.dhcp.messages import EVERYBODY, Type
-from tests.cniplugins.support import Refused
 from tests.dhcp_server import SERVER, Server
 from tests.eventually import eventually
 
@@ -113,6 +112,12 @@ def heard(server, kind, times=1):
     return [pair for pair in tuple(server.heard) if pair[0].type is kind][times - 1]
 
 
+def renewals(server):
+    """Returns the datagrams that asked for more time."""
+    pairs = tuple(server.heard)
+    return [datagram for message, datagram in pairs if message.type is Type.REQUEST and int(message.ciaddr)]
+
+
 def addresses(netns):
     with KernelNetwork(netns) as pod:
         return [str(each.interface) for each in pod.addresses.list(pod.links.get("eth0").ifindex) if "." in str(each)]
@@ -191,31 +196,37 @@ def test_a_device_of_the_host_gets_a_lease_and_returns_without_it(host):
 
 
 def test_lease_is_renewed_also_by_the_daemon_after_one_that_was_killed(host):
-    lan = Lan(host)
-    host.pod("a")
+    lan, pod = Lan(host), host.pod("a")
     with lan.server() as server:
         server.t1, server.t2, server.seconds = SOON, LATER, LATEST
         with lan.daemon() as daemon:
-            result = host.add("a", lan.config())
-            renewal, datagram = heard(server, Type.REQUEST, 2)
-            assert (str(renewal.ciaddr), str(datagram.source), datagram.target) == (FIRST, FIRST, SERVER)
+            host.add("a", lan.config())
+            datagram = eventually(lambda: renewals(server))[0]
+            assert (str(datagram.source), datagram.target) == (FIRST, SERVER)
             daemon.send_signal(signal.SIGKILL)
             daemon.wait()
-        before = server.types.count(Type.REQUEST)
-        with pytest.raises(Refused, match="error dialing DHCP daemon") as refusal:
-            host.delete("a", lan.config())
-        assert refusal.value.code == 11
-        host.delete("b", lan.config(), netns="")  # it never had a lease
-        host.pod("c")
+        before, discovered = len(renewals(server)), server.types.count(Type.DISCOVER)
         with lan.daemon():
-            assert len(lan.leases()) == 1
-            host.add("c", lan.config())
-            heard(server, Type.REQUEST, before + 2)
-            assert Type.RELEASE not in server.types
+            eventually(lambda: len(renewals(server)) > before)
+            assert (addresses(pod), server.types.count(Type.DISCOVER)) == ([f"{FIRST}/24"], discovered)
+            host.delete("a", lan.config())
+            assert str(heard(server, Type.RELEASE)[0].ciaddr) == FIRST
+        assert (lan.leases(), host.left()) == ([], {})
+
+
+def test_del_without_the_daemon_is_repeated_when_it_runs_again(host, refused):
+    lan = Lan(host)
+    host.pod("a")
+    with lan.server() as server:
+        with lan.daemon():
+            result = host.add("a", lan.config())
+        with refused(11, match="error dialing DHCP daemon"):
+            host.delete("a", lan.config())
+        host.delete("b", lan.config(), netns="")  # it never had a lease
+        with lan.daemon():
             host.delete("a", lan.config())
             release, datagram = heard(server, Type.RELEASE)
             assert (str(release.ciaddr), datagram.source_mac.hex(":")) == (FIRST, result["interfaces"][0]["mac"])
-            host.delete("c", lan.config())
         assert (lan.leases(), host.left()) == ([], {})
 
 
@@ -273,16 +284,16 @@ def test_withdrawn_address_is_removed_and_only_the_same_one_is_taken_again(host,
         server.more = {options.ROUTER: SERVER.packed}
         config = lan.config()
         result = host.add("a", config)
-        other = IPv4Address("10.77.0.150")
-        server.given[CLIENT_ID] = other  # the renewal of FIRST gets a NAK
+        server.refuses = {IPv4Address(FIRST)}  # the renewal gets a NAK, and a new request another address
+        del server.given[CLIENT_ID]
         eventually(lambda: addresses(pod) == [])
         with refused(101, match="DHCP lease of 10.77.0.100 has ended"):
             host.check("a", config, result)
         release, _ = heard(server, Type.RELEASE)
-        assert release.ciaddr == other
-        server.given[CLIENT_ID] = IPv4Address(FIRST)
+        assert release.ciaddr == IPv4Address(FIRST) + 1
+        server.refuses = set()
         eventually(lambda: addresses(pod) == [f"{FIRST}/24"])
-        assert default_routes(pod) == [str(SERVER)]
+        eventually(lambda: default_routes(pod) == [str(SERVER)])
         host.check("a", config, result)
 
 
@@ -294,11 +305,8 @@ def test_lease_is_asked_of_every_server_before_it_ends(host):
         server.ignores = lambda message, datagram: int(message.ciaddr) and datagram.target != EVERYBODY
         host.add("a", lan.config())
 
-        def rebinding():
-            extending = [datagram for message, datagram in server.heard if int(message.ciaddr)]
-            return [datagram for datagram in extending if datagram.target == EVERYBODY]
-
-        assert str(eventually(rebinding)[0].source) == FIRST
+        rebinding = eventually(lambda: [each for each in renewals(server) if each.target == EVERYBODY])
+        assert str(rebinding[0].source) == FIRST
 
 
 def test_lease_of_a_pod_that_is_gone_is_released_over_its_master(host):
@@ -350,6 +358,7 @@ def test_another_server_on_the_socket_is_an_error(host, refused):
         def serve():
             connection, _ = listener.accept()
             with connection:
+                assert connection.recv(1 << 16).endswith(b"\n")
                 connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
         threading.Thread(target=serve, daemon=True).start()
