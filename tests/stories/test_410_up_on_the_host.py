@@ -85,7 +85,7 @@ class Host:
 
     def tree(self) -> list[str]:
         """All files and mounts where `up` may write, and all links."""
-        files = self.output("find", "/run", "/var/lib", "/var/log", "/opt", "/mnt/upper").splitlines()
+        files = self.output("find", "/run", "/var/lib", "/var/log", "/opt", "/etc").splitlines()
         mounts = Path(f"/proc/{self._child.pid}/mountinfo").read_text().splitlines()
         links = [each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))]
         return sorted([*files, *(mount.split()[4] for mount in mounts), *links])
