@@ -1,5 +1,6 @@
 """Records of the runtime that are lost: damaged, emptied or removed while it runs, or before it is started again."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ LOSSES = {
     "empty": lambda path: path.write_bytes(b""),
     "missing": lambda path: path.unlink(),
 }
-CGROUP = "podwire-story-pod"
-"""A parent that the kubelet made, outside of that of the runtime."""
+CGROUP = f"podwire-story-pod-{os.getpid()}"
+"""A parent that the kubelet made, outside of that of the runtime; each worker has its own, and kills all in it."""
 
 
 def lose(own, kind, ids, loss):
