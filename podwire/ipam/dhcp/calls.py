@@ -6,7 +6,6 @@ Short-lived programs import this: no asyncio, no msgspec.
 import os
 from contextlib import suppress
 
-from podwire.ipam.dhcp.owners import owner_id
 from podwire.ipam.dhcp.request import leases_directory
 from podwire.protocols.cni.errors import CniError, Code, decode
 from podwire.protocols.cni.values import Object, dumped, loaded_object
@@ -19,6 +18,13 @@ LARGEST = 1 << 20
 
 class NoDaemon(CniError):
     """No daemon listens on the socket."""
+
+
+def owner_id(network: str, container_id: str, ifname: str) -> str:
+    """Returns the name of the owner's record: the three together may be longer than a file's name."""
+    import hashlib  # noqa: PLC0415 - the plugin, a short-lived program, needs it only without the daemon
+
+    return hashlib.sha256(f"{network}\0{container_id}\0{ifname}".encode()).hexdigest()[:32]
 
 
 def check_daemon(path: str) -> None:

@@ -28,10 +28,11 @@ import msgspec
 
 from podwire.durable.codecs import json_codec
 from podwire.durable.records import NewerFormat, Records
+from podwire.ipam.dhcp.calls import owner_id
 from podwire.ipam.dhcp.client import DhcpClient, NoLease, Timing
 from podwire.ipam.dhcp.lease_keeper import REGAIN, LeaseChange, LeaseEvent, LeaseKeeper, Policy
 from podwire.ipam.dhcp.lease_records import LeaseRecord, LeaseRecords, PodLocation
-from podwire.ipam.dhcp.owners import Owner, owner_id
+from podwire.ipam.dhcp.owners import Owner
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import identity

@@ -1,14 +1,9 @@
 """The owner of a lease of the CNI plugin dhcp: one interface of one container on one network. Values only."""
 
-import hashlib
 from dataclasses import dataclass
 
+from podwire.ipam.dhcp.calls import owner_id
 from podwire.protocols.dhcp.asking import SentOptions
-
-
-def owner_id(network: str, container_id: str, ifname: str) -> str:
-    """Returns the name of the owner's record: the three together may be longer than a file's name."""
-    return hashlib.sha256(f"{network}\0{container_id}\0{ifname}".encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

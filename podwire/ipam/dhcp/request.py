@@ -11,7 +11,6 @@ from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Object, taken, taken_list
 from podwire.protocols.cni.verbs import Invocation
 from podwire.protocols.dhcp import options
-from podwire.protocols.dhcp.asking import DEFAULT_WISHES
 
 SOCKET = "/run/cni/dhcp.sock"
 """Where the reference plugin's daemon listens, too: one node has one of them."""
@@ -118,7 +117,7 @@ def _wishes(ipam: Object) -> bytes:
             if code in (options.PAD, options.END):
                 raise CniError(Code.BAD_CONFIG, f"{where}option: {name} is not an option that a server can send")
             codes.append(code)
-    return bytes(dict.fromkeys((*codes, *(DEFAULT_WISHES if with_default else ()))))
+    return bytes(dict.fromkeys((*codes, *(options.DEFAULT_WISHES if with_default else ()))))
 
 
 def _code(name: str, where: str) -> int:

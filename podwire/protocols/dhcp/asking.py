@@ -19,28 +19,13 @@ _JITTER = 0.25
 _TRIES = {"rebooting": 2, "requesting": 3}
 """After as many without an answer everything begins anew."""
 _LONGEST_MESSAGE = 1472
-DEFAULT_WISHES = bytes(
-    (
-        options.MASK,
-        options.CLASSLESS_ROUTES,  # before the router, says RFC 3442
-        options.ROUTER,
-        options.STATIC_ROUTES,
-        options.DNS,
-        options.DOMAIN,
-        options.SEARCH,
-        options.MTU,
-        options.SECONDS,
-        options.T1,
-        options.T2,
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentOptions:
     """Options that a client sends, beyond those of the protocol itself."""
 
-    wishes: bytes = DEFAULT_WISHES
+    wishes: bytes = options.DEFAULT_WISHES
     """Codes of the options that it asks for."""
     provided: tuple[tuple[int, bytes], ...] = ()
 
