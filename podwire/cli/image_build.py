@@ -59,7 +59,7 @@ def _platform(text: str) -> Platform:
 def build(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
     """Builds one image; progress and the output of RUN go to standard error."""
     # The parts of a runtime take a second to load, which the other verbs save.
-    from podwire.cluster.image_build import builder  # noqa: PLC0415 - slow to load
+    from podwire.cluster.image_build import make_builder  # noqa: PLC0415 - slow to load
     from podwire.runtime.builder import BuildRequest, Context  # noqa: PLC0415 - slow to load
     from podwire.runtime.builder.context import read_ignore_file  # noqa: PLC0415 - slow to load
 
@@ -84,8 +84,7 @@ def build(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
             cached=not arguments.no_cache,
             time=_epoch(),
         )
-        with builder(images, lambda line: print(line, file=sys.stderr, flush=True)) as here:
-            image = here.build(request)
+        image = make_builder(images, lambda line: print(line, file=sys.stderr, flush=True)).build(request)
     finally:
         context.close()
     return [image] if image is not None else []

@@ -1,10 +1,5 @@
 """Builds images of this machine from Containerfiles: wires the builder to the OCI runtime and a mount namespace."""
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
 from podwire.cluster.runtime import NoRuntime, find_oci_runtime, must_cover_unified
 from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.proc.mount_namespaces import unshare_mounts
@@ -14,20 +9,16 @@ from podwire.runtime.images import Images
 from podwire.shim import ShimMissing, find_shim
 
 
-@contextmanager
-def builder(images: Images, report: Report) -> Iterator[Builder]:
-    """Yields a builder. The calling thread gets a mount namespace of its own, for good; nobody else sees its mounts."""
+def make_builder(images: Images, report: Report) -> Builder:
+    """Returns a builder. The calling thread gets a mount namespace of its own, for good, which hides its mounts."""
     unshare_mounts()
     KernelMounts().set_propagation("/", "rslave")
-    with tempfile.TemporaryDirectory(prefix="podwire-build-") as state:
 
-        def sandbox() -> BuildSandbox:
-            try:
-                runtime = find_oci_runtime()
-                return BuildSandbox(
-                    shim=find_shim(), runtime=runtime, state=Path(state), cover_unified=must_cover_unified(runtime)
-                )
-            except (NoRuntime, ShimMissing) as error:
-                raise StepFailed(str(error)) from error
+    def sandbox() -> BuildSandbox:
+        try:
+            runtime = find_oci_runtime()
+            return BuildSandbox(shim=find_shim(), runtime=runtime, cover_unified=must_cover_unified(runtime))
+        except (NoRuntime, ShimMissing) as error:
+            raise StepFailed(str(error)) from error
 
-        yield Builder(images, sandbox, report)
+    return Builder(images, sandbox, report)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.cluster.image_build import builder
+from podwire.cluster.image_build import make_builder
 from podwire.linux.errors import LinuxError
 from podwire.linux.proc import processes
 from podwire.protocols.containerfile import IgnorePatterns
@@ -121,8 +121,7 @@ def _build(images: Images, context: Path, reference: str, report: Report) -> Ima
     opened = Context(context, IgnorePatterns(), images.limits)
     try:
         request = BuildRequest(text=text, file="network image", context=opened, names=(reference,))
-        with builder(images, report) as here:
-            image = here.build(request)
+        image = make_builder(images, report).build(request)
     finally:
         opened.close()
     if image is None:

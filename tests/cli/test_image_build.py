@@ -64,10 +64,7 @@ class Build:
         runtime = shutil.which("crun")
 
         def sandbox() -> BuildSandbox:
-            state = self.context.parent / "state"
-            return BuildSandbox(
-                shim=find_shim(), runtime=runtime, state=state, cover_unified=must_cover_unified(runtime)
-            )
+            return BuildSandbox(shim=find_shim(), runtime=runtime, cover_unified=must_cover_unified(runtime))
 
         try:
             request = BuildRequest(text=text, file=str(file), context=context, names=(NAME,), **options)
@@ -312,9 +309,13 @@ def test_the_archive_of_an_image_can_be_copied_by_other_tools_and_imported(build
     assert (other.rootfs_layers(image)[0] / "srv/app/greeting").read_text() == "hello world\n"
 
 
-def test_a_killed_build_leaves_no_process_and_the_next_one_works(build):
+def test_a_killed_build_leaves_nothing_that_stays_and_the_next_one_works(build, tmp_path):
     text = f"FROM {BASE}\nRUN echo started; sleep 4711\n"
-    with subprocess.Popen(build.command(text, "-t", NAME), stderr=subprocess.PIPE, text=True) as child:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    words = build.command(text, "-t", NAME)
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as child:
         for line in child.stderr:
             if line == "  started\n":
                 break
@@ -324,6 +325,7 @@ def test_a_killed_build_leaves_no_process_and_the_next_one_works(build):
         return subprocess.run(["pgrep", "-f", "^sleep 4711"], capture_output=True, check=False).returncode == 1
 
     eventually(is_gone, 10)
+    assert list(temporary.iterdir()) == []
     build(f"FROM {BASE}\nRUN true\n")
     assert not list(Path("/sys/fs/cgroup").glob("*/podwire-build/*"))
 

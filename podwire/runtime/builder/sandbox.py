@@ -52,14 +52,15 @@ class BuildSandbox:
     shim: Path
     runtime: str
     """The path of crun or runc."""
-    state: Path
-    """A directory for the state of the OCI runtime."""
     cover_unified: bool = False
     cgroups: KernelCgroups = field(default_factory=KernelCgroups)
     host: HostPrivileges = field(default_factory=HostPrivileges)
 
     def run(self, root: Path, bundle: Path, command: Command, accounts: Accounts, output: Output) -> int:
-        """Runs to the end, each line of output handed on. Returns the exit code. Raises StepFailed."""
+        """Runs to the end, each line of output handed on. Returns the exit code. Raises StepFailed.
+
+        The bundle also holds the state of the OCI runtime: what a killed build leaves goes with its stage.
+        """
         id_ = f"build-{os.getpid()}-{os.urandom(4).hex()}"
         group = f"{CGROUPS}/{id_}"
         try:
@@ -84,7 +85,7 @@ class BuildSandbox:
         return code
 
     def _run(self, id_: str, bundle: Path, group: str, output: Output) -> int:
-        oci = [self.runtime, "--root", str(self.state)]
+        oci = [self.runtime, "--root", str(bundle / "state")]
         oci += ["--cgroup-manager=disabled"] if Path(self.runtime).name == "crun" else []
         argv = [str(self.shim), "exec", "--die-with", str(os.getpid())]
         for procs in self.cgroups.procs_files(group):
