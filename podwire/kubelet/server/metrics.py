@@ -1,11 +1,9 @@
 """Metrics of the kubelet in the text format of Prometheus."""
 
-import os
-import resource
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
 from podwire.kubelet.pods.observed import ObservedPod
+from podwire.linux.proc.own_metrics import process_lines
 from podwire.protocols.prometheus import Histogram, family, timing
 
 START_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -40,15 +38,6 @@ class KubeletMetrics:
             *family("kubelet_running_containers", "Containers by their state", containers),
             *timing("kubelet_pod_start_sli_duration_seconds", "From seeing a pod to all of it running", self._starts),
             *family("podwire_kubelet_damaged_records_total", "Records found damaged", [((), self._damaged)]),
-            *_process(),
+            *process_lines(),
         ]
         return "\n".join(lines) + "\n"
-
-
-def _process() -> Iterator[str]:
-    """Metrics of this process, with the usual names of Prometheus clients."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    seconds, memory = round(used.ru_utime + used.ru_stime, 3), pages * os.sysconf("SC_PAGE_SIZE")
-    yield from family("process_cpu_seconds_total", "Processor time that was used", [((), seconds)])
-    yield from family("process_resident_memory_bytes", "Memory that is used", [((), memory)])
