@@ -85,12 +85,12 @@ class LeaderElector:
 
     async def acquire(self) -> None:
         """Returns when the lease is ours."""
-        told = ""
+        reported = ""
         while not await self._attempt():
             holder = holder_of(self._lease)
-            if holder and holder != told:
+            if holder and holder != reported:
                 log.info("another process leads", extra={"holder": holder, "lease": self._election.name})
-                told = holder
+                reported = holder
             await asyncio.sleep(self._election.retry_seconds)
         log.info(
             "controllers of this process lead",

@@ -31,8 +31,8 @@ async def run(
 ) -> None:
     """Runs the controllers of these names until cancelled; if one part fails, all stop.
 
-    With an election, those that a stock kube-controller-manager has, too, start when this process leads. They are then
-    told of everything that exists. LostLease stops all.
+    With an election, those that a stock kube-controller-manager has, too, start when this process leads. They then
+    receive everything that exists. LostLease stops all.
     """
     wanted = [registration for registration in REGISTRATIONS if registration.name in set(names)]
     whole = frozenset(resource_of(kind) for registration in wanted for kind in registration.whole)

@@ -99,7 +99,7 @@ def pinned_node(spec) -> str:
 
 
 class Cluster:
-    """What a test needs of a cluster."""
+    """A cluster as a test sees it: the API server, its client and simulated nodes."""
 
     def __init__(self, server, line: Line, api: Client, nodes: Nodes) -> None:
         self.server, self.line, self.api, self.nodes = server, line, api, nodes

@@ -64,7 +64,7 @@ class RequestAttributes:
     def _request(self, kind: Kind) -> Mapping[str, Any]:
         operation, target = self.operation, self.target
         part = operation.subresource
-        told: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             "kind": _kind(kind, part),
             "resource": _resource(kind),
             "requestKind": _kind(target.kind, part),
@@ -74,16 +74,16 @@ class RequestAttributes:
             "dryRun": operation.dry_run,
         }
         if part:
-            told |= {"subResource": part, "requestSubResource": part}
+            attributes |= {"subResource": part, "requestSubResource": part}
         if target.name:
-            told["name"] = target.name
+            attributes["name"] = target.name
         if target.namespace:
-            told["namespace"] = target.namespace
+            attributes["namespace"] = target.namespace
         if operation.verb in _OPTIONS:
-            told["options"] = {"kind": _OPTIONS[operation.verb], "apiVersion": "meta.k8s.io/v1"}
+            attributes["options"] = {"kind": _OPTIONS[operation.verb], "apiVersion": "meta.k8s.io/v1"}
             if operation.dry_run:
-                told["options"]["dryRun"] = ["All"]
-        return told
+                attributes["options"]["dryRun"] = ["All"]
+        return attributes
 
 
 def _kind(kind: Kind, part: str) -> Mapping[str, str]:
@@ -98,13 +98,13 @@ def _resource(kind: Kind) -> Mapping[str, str]:
 
 
 def _user(user: User) -> Mapping[str, Any]:
-    told = {
+    info = {
         "username": user.name,
         "uid": user.uid,
         "groups": list(user.groups),
         "extra": {name: list(values) for name, values in user.extra.items()},
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in info.items() if value}
 
 
 def _namespace(namespace: Object | None) -> Object | None:
@@ -113,17 +113,17 @@ def _namespace(namespace: Object | None) -> Object | None:
         return None
     from podwire.protocols.cel.environment import kept_time  # noqa: PLC0415 - protobuf, which comes with the first policy
 
-    told = {**namespace["metadata"]}
-    told["UID"] = told.pop("uid", "")
-    told |= {name: kept_time(datetime.fromisoformat(told[name])) for name in _TIMES if told.get(name)}
+    metadata = {**namespace["metadata"]}
+    metadata["UID"] = metadata.pop("uid", "")
+    metadata |= {name: kept_time(datetime.fromisoformat(metadata[name])) for name in _TIMES if metadata.get(name)}
     status = {**(namespace.get("status") or {})}
     if conditions := status.get("conditions"):
         status["conditions"] = [_condition(condition) for condition in conditions]
-    return {"metadata": told, "spec": namespace.get("spec") or {}, "status": status}
+    return {"metadata": metadata, "spec": namespace.get("spec") or {}, "status": status}
 
 
-def _condition(told: Object) -> Object:
+def _condition(condition: Object) -> Object:
     from podwire.protocols.cel.environment import kept_time  # noqa: PLC0415 - as above
 
-    since = told.get("lastTransitionTime")
-    return {**told, "lastTransitionTime": kept_time(datetime.fromisoformat(since))} if since else told
+    since = condition.get("lastTransitionTime")
+    return {**condition, "lastTransitionTime": kept_time(datetime.fromisoformat(since))} if since else condition
