@@ -131,7 +131,8 @@ class Kubelet:
         )  # fmt: skip
         self._volumes = VolumeManager(
             root, self._objects, api, outside.mounts, clock,
-            node=lambda: self.node.facts, recursive_read_only=lambda: self._runtime.recursive_read_only,
+            node=lambda: self.node.facts, node_object=lambda: self.node.node,
+            recursive_read_only=lambda: self._runtime.recursive_read_only,
         )  # fmt: skip
         self._log_rotation = LogRotation(cri, self._cache, clock, settings.logs)
         self._prober = NodeProber(cri, outside.sockets)

@@ -74,6 +74,13 @@ class VolumeMount(Part, frozen=True, kw_only=True):
     mount_propagation: str = ""
 
 
+class VolumeDevice(Part, frozen=True, kw_only=True):
+    """A block device in a container."""
+
+    name: str
+    device_path: str
+
+
 class Requests(Part, frozen=True, kw_only=True):
     """Resource requests and limits of a container."""
 
@@ -180,6 +187,7 @@ class Container(Part, frozen=True, kw_only=True):
     env_from: tuple[EnvFrom, ...] = ()
     resources: Requests = Requests()
     volume_mounts: tuple[VolumeMount, ...] = ()
+    volume_devices: tuple[VolumeDevice, ...] = ()
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     startup_probe: Probe | None = None

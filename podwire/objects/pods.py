@@ -71,6 +71,7 @@ class PodSecurityContext(Part, frozen=True, kw_only=True):
     supplemental_groups: tuple[int, ...] = ()
     supplemental_groups_policy: str = ""
     fs_group: int | None = None
+    fs_group_change_policy: str = ""
     sysctls: tuple[Sysctl, ...] = ()
     seccomp_profile: Profile | None = None
     app_armor_profile: Profile | None = None

@@ -156,7 +156,7 @@ class ContainerStarter:
                 node=self._node.facts(),
                 log_path=f"{container.name}/{attempt}.log",
                 seccomp_root=str(self._node.paths.root / "seccomp"),
-                devices=options.devices,
+                devices=(*options.devices, *self._volumes.devices(pod, container)),
                 cdi_devices=tuple(dict.fromkeys((*options.cdi_devices, *claimed))),
                 annotations={**options.annotations, OWNER: self._node.paths.owner},
                 target=_target(container, observed),

@@ -399,7 +399,8 @@ class PodWorker:
             await self._deps.volumes.prepare(self.pod)
         except VolumesNotReady as error:
             for failure in error.failures:
-                self._recorder.tell(self.pod, WARNING, "FailedMount", failure)
+                reason = "FailedMapVolume" if failure.startswith("MapVolume.") else "FailedMount"
+                self._recorder.tell(self.pod, WARNING, reason, failure)
             self.state.volumes.failed()
             return False
         self.state.volumes.succeeded()

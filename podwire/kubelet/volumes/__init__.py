@@ -1,4 +1,7 @@
-"""Volumes of pods: emptyDir, hostPath, configMap, secret, downwardAPI, projected. Other types are rejected."""
+"""Volumes of pods: emptyDir, hostPath, configMap, secret, downwardAPI, projected, and persistent ones.
+
+Other types are rejected.
+"""
 
 from podwire.kubelet.volumes.errors import VolumesNotReady
 from podwire.kubelet.volumes.manager import VolumeManager

@@ -19,15 +19,17 @@ _PROPAGATION: dict[str, pb.MountPropagation] = {
 }
 
 
-def cri_mount(mount: VolumeMount, volume: Volume, host_path: str, *, recursive: bool) -> pb.Mount:
-    """`recursive`: whether the runtime supports recursive read-only mounts."""
+def cri_mount(
+    mount: VolumeMount, volume: Volume, host_path: str, *, recursive: bool, read_only: bool = False
+) -> pb.Mount:
+    """`recursive`: whether the runtime supports recursive read-only mounts; `read_only`: the volume is."""
     if mount.mount_propagation not in _PROPAGATION:
         raise VolumeError(f'invalid MountPropagation mode: "{mount.mount_propagation}"')
     path = mount.mount_path if mount.mount_path.startswith("/") else f"/{mount.mount_path}"
     return pb.Mount(
         container_path=path,
         host_path=host_path,
-        readonly=mount.read_only or has_contents(volume),  # only the kubelet changes these files
+        readonly=mount.read_only or read_only or has_contents(volume),  # only the kubelet changes these files
         recursive_read_only=_recursive_read_only(mount, supported=recursive),
         propagation=_PROPAGATION[mount.mount_propagation],
     )

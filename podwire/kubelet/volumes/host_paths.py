@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from podwire.kubelet.volumes.errors import VolumeError
+from podwire.kubelet.volumes.errors import MountFailed, VolumeError
 from podwire.objects.volumes import HostPath
 
 _DIRECTORY, _FILE = 0o755, 0o644
@@ -52,3 +52,28 @@ def _create(source: HostPath) -> None:
             os.close(os.open(source.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, _FILE))
     except OSError as error:
         raise VolumeError(f"hostPath type check failed: {source.path}: {error.strerror}") from error
+
+
+def check_local(volume: str, path: Path) -> None:
+    """Checks the directory of a local persistent volume. Raises VolumeError."""
+    if ".." in path.parts:
+        raise VolumeError(f"invalid path: {path} must not contain '..'")
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        reason = f'path "{path}" does not exist'
+        raise MountFailed("MountVolume.NewMounter initialization failed", volume, reason) from error
+    if stat.S_ISBLK(mode):
+        raise VolumeError(f"{path} is a block device; file systems on local devices are not supported by podwire")
+    if not stat.S_ISDIR(mode):
+        raise VolumeError("only directory and block device are supported")
+
+
+def check_block_device(volume: str, path: Path) -> None:
+    """Checks the device of a local persistent volume in volumeMode Block. Raises MountFailed."""
+    try:
+        block = stat.S_ISBLK(path.stat().st_mode)
+    except OSError as error:
+        raise MountFailed("MapVolume.MapPodDevice failed", volume, f"{path}: {error.strerror}") from error
+    if not block:
+        raise MountFailed("MapVolume.MapPodDevice failed", volume, f"{path} is not a block device")

@@ -9,16 +9,26 @@ from pathlib import Path
 from podwire.interfaces import Clock
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.referenced_objects import ReferencedObjects
-from podwire.kubelet.volumes import container_mounts, subpaths
+from podwire.kubelet.volumes import container_mounts, persistent, subpaths
 from podwire.kubelet.volumes.contents import Contents
-from podwire.kubelet.volumes.errors import VolumeError, VolumesNotReady, set_up_failed
+from podwire.kubelet.volumes.errors import (
+    MountFailed,
+    NotProcessed,
+    VolumeError,
+    VolumesNotReady,
+    not_processed,
+    set_up_failed,
+)
 from podwire.kubelet.volumes.paths import VolumePaths
+from podwire.kubelet.volumes.persistent import MountedVolume, is_persistent
 from podwire.kubelet.volumes.ports import Mounts
 from podwire.kubelet.volumes.setup import VolumeSetup
 from podwire.kubelet.volumes.sources import Sources
 from podwire.kubelet.volumes.steps import Step, check_type, has_contents, with_contents, without_contents
 from podwire.kubelet.volumes.tokens import Tokens
+from podwire.kubelet.volumes.volume_claims import VolumeClaims, is_used
 from podwire.objects.containers import Container, VolumeMount
+from podwire.objects.nodes import Node
 from podwire.objects.pods import Pod
 from podwire.objects.volumes import Volume
 from podwire.protocols.cri import cri_pb2 as pb
@@ -43,18 +53,24 @@ class VolumeManager:
         clock: Clock,
         *,
         node: Callable[[], NodeFacts],
+        node_object: Callable[[], Node | None] = lambda: None,
         recursive_read_only: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`recursive_read_only`: whether the runtime supports recursive read-only mounts."""
+        """`node_object`: the Node as the API has it, whose labels say which persistent volumes it can access.
+        `recursive_read_only`: whether the runtime supports recursive read-only mounts."""
         self._paths = VolumePaths(root)
         self._setup = VolumeSetup(self._paths, mounts)
         self._mounts = mounts
         self._clock = clock
         self._node = node
+        self._node_object = node_object
         self._recursive_read_only = recursive_read_only
         self._tokens = Tokens(api, clock)
         self._sources = Sources(references, self._tokens, node)
+        self._claims = VolumeClaims(api)
         self._ready: dict[str, Pod] = {}
+        self._mounted: dict[str, dict[str, MountedVolume]] = {}
+        """Persistent volumes of pods, by uid and by the name of the pod's volume."""
         self._locks = KeyedLocks()
         self._tokens_changed = asyncio.Event()
 
@@ -71,11 +87,14 @@ class VolumeManager:
         self._tokens_changed.set()
 
     async def refresh(self, pod: Pod) -> None:
-        """Update volumes to the present objects, labels and annotations; unchanged ones are not written."""
+        """Update volumes to the present objects, labels and annotations; unchanged ones are not written. The first
+        time after a restart of the kubelet it finds the persistent volumes of a running pod again."""
         async with self._locks.hold(pod.uid):
             if pod.uid in self._ready:
                 self._ready[pod.uid] = pod
                 await self._set_up(pod, [volume for volume in pod.spec.volumes if has_contents(volume)])
+            elif pod.uid not in self._mounted and any(map(is_persistent, pod.spec.volumes)):
+                await self._set_up(pod, [volume for volume in pod.spec.volumes if is_persistent(volume)])
         self._tokens_changed.set()
 
     async def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> tuple[pb.Mount, ...]:
@@ -91,12 +110,26 @@ class VolumeManager:
                 mounts.append(await self._mount(pod, container, index, mount, volumes[mount.name], env))
         return tuple(mounts)
 
+    def devices(self, pod: Pod, container: Container) -> tuple[pb.Device, ...]:
+        """Block devices of a container's volumeDevices. Raises VolumesNotReady."""
+        devices, mounted = [], self._mounted.get(pod.uid, {})
+        for device in container.volume_devices:
+            volume = mounted.get(device.name)
+            if volume is None or not volume.block:
+                raise VolumesNotReady(f'cannot find volume "{device.name}" to pass into container "{container.name}"')
+            permissions = "r" if volume.read_only else "mrw"
+            devices.append(
+                pb.Device(container_path=device.device_path, host_path=str(volume.path), permissions=permissions)
+            )
+        return tuple(devices)
+
     async def remove(self, uid: str) -> None:
         """Unmount and delete everything of a pod, including leftovers of a killed kubelet. Raises OSError."""
         async with self._locks.hold(uid):
             self._ready.pop(uid, None)
             self._tokens.forget(uid)
             await thread_to_completion(self._setup.remove, uid)
+            self._mounted.pop(uid, None)
 
     def uids(self) -> set[str]:
         """Pods that have a directory. Other names, such as lost+found, are none of pods."""
@@ -134,19 +167,27 @@ class VolumeManager:
 
     async def _set_up(self, pod: Pod, volumes: Sequence[Volume]) -> None:
         decided = await asyncio.gather(*(self._plan(pod, volume) for volume in volumes))
-        steps = [step for step in decided if not isinstance(step, VolumeError)]
+        steps = [step for step in decided if step is not None and not isinstance(step, VolumeError)]
+        errors = {
+            volume.name: error for volume, error in zip(volumes, decided, strict=True) if isinstance(error, VolumeError)
+        }
         failures = [
-            set_up_failed(volume.name, step)
-            for volume, step in zip(volumes, decided, strict=True)
-            if isinstance(step, VolumeError)
+            str(error) if isinstance(error, MountFailed) else set_up_failed(name, error)
+            for name, error in errors.items()
+            if not isinstance(error, NotProcessed)
         ]
+        if waiting := {name: str(error) for name, error in errors.items() if isinstance(error, NotProcessed)}:
+            failures.append(not_processed(list(errors), list(waiting), list(waiting.values())))
         if steps:
             failures += await thread_to_completion(self._setup.apply, pod.uid, steps)
         if failures:
             raise VolumesNotReady(*failures)
 
-    async def _plan(self, pod: Pod, volume: Volume) -> Step | VolumeError:
+    async def _plan(self, pod: Pod, volume: Volume) -> Step | VolumeError | None:
+        """The step for a volume, or the cause why there is none; None for one that needs none."""
         try:
+            if is_persistent(volume):
+                return await self._plan_persistent(pod, volume) if is_used(pod, volume) else None
             check_type(volume)
             if not has_contents(volume):
                 return without_contents(self._paths, pod, volume, self._node())
@@ -155,13 +196,40 @@ class VolumeManager:
         except VolumeError as error:
             return error
 
+    async def _plan_persistent(self, pod: Pod, volume: Volume) -> Step:
+        bound = await self._claims.bound(pod, volume)
+        persistent.check_affinity(bound, self._node_object())
+        step, mounted = persistent.plan(self._paths, pod, bound)
+        self._reserve(pod, volume, mounted)
+        return step
+
+    def _reserve(self, pod: Pod, volume: Volume, mounted: MountedVolume) -> None:
+        """From now on the volume is the pod's, until the pod is removed. Raises MountFailed if it may be used by one
+        pod only and another has it."""
+        if mounted.once_by_one_pod and any(
+            other.name == mounted.name
+            for uid, volumes in self._mounted.items()
+            if uid != pod.uid
+            for other in volumes.values()
+        ):
+            reason = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
+            raise MountFailed("MountVolume.SetUp failed", mounted.name, reason)
+        self._mounted.setdefault(pod.uid, {})[volume.name] = mounted
+
     async def _mount(
         self, pod: Pod, container: Container, index: int, mount: VolumeMount, volume: Volume, env: Mapping[str, str]
     ) -> pb.Mount:
         try:
-            path = self._paths.volume(pod.uid, volume)
+            read_only = False
+            if is_persistent(volume):
+                mounted = await self._persistent_volume(pod, volume)
+                path, read_only = mounted.path, mounted.read_only
+            else:
+                path = self._paths.volume(pod.uid, volume)
             sub_path = container_mounts.sub_path(mount, env)
-            cri_mount = container_mounts.cri_mount(mount, volume, str(path), recursive=self._recursive_read_only())
+            cri_mount = container_mounts.cri_mount(
+                mount, volume, str(path), recursive=self._recursive_read_only(), read_only=read_only
+            )
             if sub_path:
                 target = self._paths.subpath(pod.uid, volume.name, container.name, index)
                 await thread_to_completion(subpaths.bind, path, sub_path, target, self._mounts)
@@ -171,3 +239,12 @@ class VolumeManager:
             message = f'failed to {what} volumeMount "{mount.name}" of container "{container.name}": {error}'
             raise VolumesNotReady(message) from error
         return cri_mount
+
+    async def _persistent_volume(self, pod: Pod, volume: Volume) -> MountedVolume:
+        """A volume that no container used when the pod started is set up now: an ephemeral container mounts it."""
+        if volume.name not in self._mounted.get(pod.uid, {}):
+            await self._set_up(pod, [volume])
+        try:
+            return self._mounted[pod.uid][volume.name]
+        except KeyError:
+            raise VolumeError("it is not set up") from None

@@ -45,6 +45,10 @@ class VolumePaths:
             return self.pod_secrets(uid) / plain(volume.name)
         return self.pod(uid) / "volumes" / f"kubernetes.io~{type_of(volume)}" / plain(volume.name)
 
+    def persistent(self, uid: str, plugin: str, name: str) -> Path:
+        """The mount point of a persistent volume, by the name of the volume, not of the pod's."""
+        return self.pod(uid) / "volumes" / f"kubernetes.io~{plugin}" / plain(name)
+
     def subpaths(self, uid: str) -> Path:
         return self.pod(uid) / "volume-subpaths"
 

@@ -3,16 +3,17 @@
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from podwire.kubelet.volumes import atomic_writer, host_paths
-from podwire.kubelet.volumes.errors import VolumeError, set_up_failed
+from podwire.kubelet.volumes import atomic_writer, host_paths, ownership
+from podwire.kubelet.volumes.errors import MountFailed, VolumeError, set_up_failed
 from podwire.kubelet.volumes.paths import VolumePaths
 from podwire.kubelet.volumes.ports import Mounts
-from podwire.kubelet.volumes.steps import Check, EmptyDirectory, Files, MemoryMount, Step
+from podwire.kubelet.volumes.steps import BindMount, BlockDevice, Check, EmptyDirectory, Files, MemoryMount, Step
 from podwire.linux import errors
 from podwire.linux.fs.trees import remove_path
+from podwire.linux.fs.values import Mount
 
 _PRIVATE, _OPEN, _SETGID, _STICKY = 0o750, 0o777, 0o2000, 0o1000
 
@@ -31,6 +32,8 @@ class VolumeSetup:
             try:
                 self._paths.pod(uid).mkdir(_PRIVATE, parents=True, exist_ok=True)
                 self._apply(step)
+            except MountFailed as error:
+                failures.append(str(error))
             except (VolumeError, errors.LinuxError) as error:
                 failures.append(set_up_failed(step.volume, error))
             except OSError as error:
@@ -48,6 +51,10 @@ class VolumeSetup:
                 self._mount_memory(step)
             case Check(source=source):
                 host_paths.check(source)
+            case BindMount():
+                self._bind(step)
+            case BlockDevice():
+                host_paths.check_block_device(step.volume, step.path)
 
     def _write(self, step: Files) -> None:
         if step.in_memory:
@@ -74,6 +81,23 @@ class VolumeSetup:
         options += [f"size={step.size}"] if step.size else []
         options += [f"gid={step.group}"] if step.group is not None else []
         self._tmpfs(step.directory, options)
+
+    def _bind(self, step: BindMount) -> None:
+        """Files are given to the fsGroup only with the first mount of the volume: they are in use by then."""
+        host_paths.check_local(step.volume, step.source)
+        mounts = self._mounts.list()
+        target = os.path.realpath(step.directory)
+        if any(mount.target == target for mount in mounts):
+            return
+        used = _mounted_by_pods(step.source, self._paths.pods, mounts)
+        step.directory.mkdir(_PRIVATE, parents=True, exist_ok=True)
+        with ExitStack() as undo:
+            undo.callback(step.directory.rmdir)
+            self._mounts.bind(step.source, step.directory, read_only=step.read_only)
+            undo.callback(self._mounts.unmount, step.directory, lazily=True)
+            if step.group is not None and not step.read_only and not used:
+                ownership.change(step.directory, step.group, on_root_mismatch=step.on_root_mismatch)
+            undo.pop_all()
 
     def _tmpfs(self, target: Path, options: Sequence[str]) -> None:
         try:
@@ -106,6 +130,17 @@ class VolumeSetup:
             if self._mounts.is_mounted(self._paths.secrets) and not any(self._paths.secrets.iterdir()):
                 self._mounts.unmount(self._paths.secrets)
                 self._paths.secrets.rmdir()
+
+
+def _mounted_by_pods(source: Path, pods: Path, mounts: Sequence[Mount]) -> bool:
+    """Whether a pod has this directory mounted as a local volume: a mount below `pods` is the same directory."""
+    prefix, status = f"{os.path.realpath(pods)}/", source.stat()
+    for mount in mounts:
+        if mount.target.startswith(prefix) and "/kubernetes.io~local-volume/" in mount.target:
+            with suppress(OSError):
+                if os.path.samestat(Path(mount.target).stat(), status):
+                    return True
+    return False
 
 
 def _make_directory(step: EmptyDirectory) -> None:

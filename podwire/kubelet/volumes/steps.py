@@ -12,7 +12,7 @@ from podwire.objects.quantity import parse
 from podwire.objects.volumes import EmptyDir, HostPath, Volume
 
 MEMORY = "Memory"
-UNSUPPORTED = ("persistent_volume_claim", "csi", "ephemeral", "image", "nfs", "iscsi")
+UNSUPPORTED = ("csi", "image", "nfs", "iscsi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,27 @@ class Check:
     source: HostPath
 
 
-Step = Files | EmptyDirectory | MemoryMount | Check
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindMount:
+    """A directory of the node is mounted below the pod's, and its files are given to the pod's fsGroup."""
+
+    volume: str
+    source: Path
+    directory: Path
+    read_only: bool
+    group: int | None
+    on_root_mismatch: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockDevice:
+    """A path of the node must be a block device; containers get it as such."""
+
+    volume: str
+    path: Path
+
+
+Step = Files | EmptyDirectory | MemoryMount | Check | BindMount | BlockDevice
 
 
 def has_contents(volume: Volume) -> bool:

@@ -20,7 +20,7 @@ from podwire.kubelet.volumes import VolumeManager
 from podwire.linux import syscalls
 from podwire.linux.fs.mounts import KernelMounts, mounted
 from podwire.linux.proc.namespaces import in_thread
-from podwire.objects import pods
+from podwire.objects import nodes, pods
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.server_side import Certificate
@@ -71,6 +71,7 @@ class Node:
         self.kernel = KernelMounts()
         self.recursive = False
         self.references = ReferencedObjects(api, self.told.put_nowait)
+        self.node: nodes.Node | None = None
         self.volumes = self.another()
 
     def another(self) -> VolumeManager:
@@ -82,6 +83,7 @@ class Node:
             self.kernel,
             self.clock,
             node=lambda: self.facts,
+            node_object=lambda: self.node,
             recursive_read_only=lambda: self.recursive,
         )
 
