@@ -50,6 +50,7 @@ from podwire.kinds.catalog import builtin_resources
 from podwire.kinds.schema import OpenApi, Schemas
 from podwire.kinds.schema.definitions import load
 from podwire.protocols.k8sapi.builtin import BUILTIN
+from podwire.protocols.prometheus import Metrics
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 
@@ -76,6 +77,8 @@ class Settings:
     """Returns a name for a generateName; tests hand in predictable ones."""
     kubelets: Kubelets | None = None
     """Reaches kubelets for log, exec, attach and the like; without it they are refused."""
+    metrics: Metrics = field(default_factory=Metrics)
+    """The metrics of the process, which /metrics shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +175,13 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         checks=checks,
         live_checks={**checks, **settings.live_checks},
         documents=_issuer(pki),
+        metrics=settings.metrics,
     )
     flow_control = FlowControl(Seats(settings.limits.requests_in_flight, settings.limits.queue_seconds))
     audit = None
     if settings.audit is not None and settings.audit_sink is not None:
         audit = Audit(settings.audit, settings.audit_sink, clock)
-    server = ApiServer(engine, endpoints, flow_control, audit)
+    server = ApiServer(engine, endpoints, flow_control, audit, settings.metrics)
     custom = CustomResources(engine, openapi)
     policy_informer = PolicyInformer(engine, policies)
     reconciler = AllocationReconciler(allocations, settings.limits)

@@ -37,7 +37,8 @@ from podwire.apiserver.identity.users import ANONYMOUS_USER, User
 from podwire.apiserver.read import selection
 from podwire.apiserver.request import context, negotiation
 from podwire.apiserver.request.call import Call, boolean_option
-from podwire.apiserver.request.endpoints import Endpoints, page_not_found
+from podwire.apiserver.request.endpoints import METRICS, Endpoints, page_not_found
+from podwire.apiserver.request.request_metrics import RequestMetrics, level_lines
 from podwire.apiserver.request.response import error_response, truncate_warnings, warning
 from podwire.apiserver.request.verbs import VERBS, Verb
 from podwire.apiserver.subresources import binding
@@ -52,6 +53,7 @@ from podwire.protocols.k8sapi.status import (
     method_not_allowed,
     no_such_resource,
 )
+from podwire.protocols.prometheus import Metrics
 from podwire.protocols.storage import Gone, StorageError, StoreFull, StoreUnavailable, TooLarge
 from podwire.tasks.deadlines import Deadlines
 
@@ -62,7 +64,12 @@ class ApiServer:
     """Answers every request; see `handle`."""
 
     def __init__(
-        self, engine: Engine, endpoints: Endpoints, flow_control: FlowControl, audit: Audit | None = None
+        self,
+        engine: Engine,
+        endpoints: Endpoints,
+        flow_control: FlowControl,
+        audit: Audit | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._engine = engine
         self._audit = audit
@@ -72,11 +79,14 @@ class ApiServer:
         self._watches = WatchLimit(self._limits.watches)
         self._deadlines = Deadlines(self._limits.seconds)
         self._work = WorkEstimator(engine.store, engine.clock)
+        metrics = metrics or Metrics()
+        self._meter = RequestMetrics(metrics, engine.clock)
+        metrics.collect(lambda: level_lines(flow_control.seats.levels))
 
     async def handle(self, request: Request) -> Answer:
         """Returns the answer to a request; an error becomes a Status, never an exception."""
         notes, failed = _Notes(), False
-        with context.RequestContext() as facts:
+        with self._meter.request(request) as measured, context.RequestContext() as facts:
             try:
                 answer = await self._answer(request, notes)
             except ApiError as error:
@@ -92,6 +102,7 @@ class ApiServer:
                 _log.exception("request handler failed", extra={"method": request.method, "path": request.path})
                 message = "Internal error occurred; the server's log has the details"
                 answer, failed = error_response(ApiError(Reason.INTERNAL_ERROR, message)), True
+            measured.answered(answer, notes.attributes)
         if facts.warnings:
             notes.headers += (("Warning", warning(text)) for text in truncate_warnings(facts.warnings))
         answer = with_headers(answer, notes.headers)
@@ -115,6 +126,7 @@ class ApiServer:
             return await self._endpoint(request, user, notes)
         resource = self._engine.registry.find(target.group, target.version, target.resource)
         attributes, wrong_verb = _attributes(request, target)
+        notes.attributes = _counted(resource, attributes)
         request = self._begin_audit(request, user, attributes, notes)
         self._authorize(user, attributes, notes)
         if wrong_verb is not None:
@@ -137,7 +149,7 @@ class ApiServer:
         if resource.warning:
             context.warn(resource.warning)
         if call.verb == "watch":
-            return await self._watch(function, call, flow, attributes.name)
+            return await self._watch(function, call, flow, attributes)
         with self._deadlines.begin():
             if flow.level.spec.exempt:
                 return await function(self._engine, call)
@@ -158,15 +170,16 @@ class ApiServer:
             else:
                 seats.release(level, taken)
 
-    async def _watch(self, function: Verb, call: Call, flow: Flow, name: str) -> Answer:
+    async def _watch(self, function: Verb, call: Call, flow: Flow, attributes: Attributes) -> Answer:
         """Answers a watch: it has seats until its initial state is collected, and is counted until its end."""
-        user, seats = call.user.name, self._flow_control.seats
+        user, name, seats = call.user.name, attributes.name, self._flow_control.seats
         scope = (call.resource.prefix, call.namespace, name)
         with contextlib.ExitStack() as undo:
             self._watches.add(user, exempt=flow.level.spec.exempt)
             undo.callback(self._watches.remove, user)
             self._work.add_watch(scope)
             undo.callback(self._work.remove_watch, scope)
+            undo.callback(self._meter.watch_ended, self._meter.watch_began(call.request, attributes))
             taken = 1 if flow.level.spec.exempt else await self._work.seats(call, name, flow.level.widest)
             await seats.acquire(flow.level, flow.flow, taken)
             seat = undo.enter_context(contextlib.ExitStack())
@@ -184,6 +197,9 @@ class ApiServer:
         self._authorize(user, attributes, notes)
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
+        if request.path == METRICS:
+            for resource in self._engine.registry.resources:
+                self._meter.objects(resource.kind, await self._work.count(resource.prefix))
         return self._endpoints.answer(request)
 
     def _authorize(self, user: User, attributes: Attributes, notes: "_Notes") -> None:
@@ -208,8 +224,16 @@ class _Notes(msgspec.Struct, eq=False):
     caller: User | None = None
     """The user before impersonation; None until it is authenticated."""
     audited: bool = False
+    attributes: Attributes | None = None
+    """Of a request for a resource that exists."""
     audit: Entry | None = None
     """None if the policy does not want it to be recorded."""
+
+
+def _counted(resource: Resource | None, attributes: Attributes) -> Attributes | None:
+    """Returns the attributes for metrics, whose labels are names that this server knows; None for others."""
+    part = attributes.subresource
+    return attributes if resource is not None and (not part or resource.kind.subresource(part)) else None
 
 
 def _attributes(request: Request, target: Target) -> tuple[Attributes, ApiError | None]:

@@ -25,7 +25,9 @@ from podwire.cluster import tracing
 from podwire.cluster.apiserver_controllers import run_in_process
 from podwire.cluster.daemons import background
 from podwire.cluster.kubelet_proxy import kubelet_proxy
+from podwire.cluster.store_metrics import MeteredStore
 from podwire.cluster.store_tap import tapped_store
+from podwire.controllers import work_queue
 from podwire.controllers.leader_election import Election, identity_of
 from podwire.controllers.registry import ALL, acting
 from podwire.durable.files import replace_file
@@ -34,7 +36,9 @@ from podwire.kinds.catalog import storage_prefixes
 from podwire.linux.errors import OutOfResources
 from podwire.linux.fs.trust import make_directory
 from podwire.linux.machine import KernelMachine
+from podwire.linux.proc.own_metrics import process_lines
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
+from podwire.protocols.prometheus import Metrics
 from podwire.protocols.settings import BadConfig
 from podwire.store import AnyStore, open_store
 from podwire.store.encryption import PLAIN, Encryption, read_encryption_configuration
@@ -141,11 +145,14 @@ async def running(options: Options) -> AsyncIterator[Running]:
         opened = await open_store(
             options.store_url, options.data_dir / "store", _encryption(options), stored.is_being_deleted
         )
-        store = tapped_store(opened, tracing.tap(API_SERVER))
+        metrics = Metrics()
+        metrics.collect(process_lines)
+        metrics.collect(work_queue.METRICS.lines)
+        store = tapped_store(MeteredStore(opened, metrics), tracing.tap(API_SERVER))
         stack.push_async_callback(store.close)
         proxy = kubelet_proxy(pki, options.kubelet_authority, (options.host, *options.also))
         kubelets = await stack.enter_async_context(proxy)
-        assembled = assemble(store, pki, SystemClock(), _settings(options, store, kubelets, audit_log))
+        assembled = assemble(store, pki, SystemClock(), _settings(options, store, kubelets, audit_log, metrics))
         await assembled.start()
         http = await _listen(assembled, pki, options.host, options.port)
         kubelets.own_port = http.port
@@ -183,7 +190,9 @@ def _reached_at(options: Options) -> str:
     return next((str(address) for address in KernelMachine().addresses()), LOOPBACK)
 
 
-def _settings(options: Options, store: AnyStore, kubelets: Kubelets, audit_log: AuditLog | None) -> Settings:
+def _settings(
+    options: Options, store: AnyStore, kubelets: Kubelets, audit_log: AuditLog | None, metrics: Metrics
+) -> Settings:
     return Settings(
         service_network=options.service_network,
         static_tokens=options.static_tokens,
@@ -195,6 +204,7 @@ def _settings(options: Options, store: AnyStore, kubelets: Kubelets, audit_log: 
         audit_sink=audit_log.put if audit_log is not None else None,
         admission=options.admission,
         reconciled=acting(options.controllers),
+        metrics=metrics,
     )
 
 

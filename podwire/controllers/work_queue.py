@@ -3,21 +3,33 @@
 import asyncio
 import logging
 import random
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.prometheus import Metrics
 from podwire.tasks.backoff import Pauses
 
 Key = TypeVar("Key", bound=Hashable)
 
 INITIAL_BACKOFF, MAX_BACKOFF = 0.05, 30.0
+BOUNDS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 
 
 class NotYet(Exception):
     """No error, but the key has to be reconciled again soon."""
+
+
+METRICS = Metrics()
+"""The metrics of all queues of this process, by upstream's names: there is no other owner of all of them."""
+_ADDS = METRICS.counter("workqueue_adds_total", "Keys that were enqueued", "name")
+_DEPTH = METRICS.gauge("workqueue_depth", "Keys that wait", "name")
+_RETRIES = METRICS.counter("workqueue_retries_total", "Keys that were enqueued again after a failure", "name")
+_WAITED = METRICS.histograms("workqueue_queue_duration_seconds", "Time that a key waited", "name", bounds=BOUNDS)
+_WORKED = METRICS.histograms("workqueue_work_duration_seconds", "Time to reconcile a key", "name", bounds=BOUNDS)
 
 
 class WorkQueue(Generic[Key]):
@@ -31,6 +43,9 @@ class WorkQueue(Generic[Key]):
         workers: int = 4,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        self.name = name
+        self._added: dict[Key, float] = {}
+        """When each key was enqueued."""
         self._log = logging.getLogger(f"podwire.controllers.{name}")
         self._work = work
         self._workers = workers
@@ -48,7 +63,10 @@ class WorkQueue(Generic[Key]):
             timer.cancel()
         if key not in self._queued:
             self._queued.add(key)
+            self._added[key] = time.monotonic()
             self._pending_keys.append(key)
+            _ADDS.inc(self.name)
+            _DEPTH.set(len(self._queued), self.name)
             self._filled.set()
 
     async def run(self) -> None:
@@ -64,6 +82,7 @@ class WorkQueue(Generic[Key]):
     async def _worker(self) -> None:
         while True:
             key = await self._take()
+            began = time.monotonic()
             try:
                 await self._work(key)
             except NotYet:
@@ -77,6 +96,7 @@ class WorkQueue(Generic[Key]):
             else:
                 self._pauses.pop(key, None)
             finally:
+                _WORKED.observe(time.monotonic() - began, self.name)
                 self._in_progress.discard(key)
                 self._filled.set()
 
@@ -87,6 +107,8 @@ class WorkQueue(Generic[Key]):
                 if key not in self._in_progress:
                     self._queued.discard(key)
                     self._in_progress.add(key)
+                    _DEPTH.set(len(self._queued), self.name)
+                    _WAITED.observe(time.monotonic() - self._added.pop(key), self.name)
                     return key
                 self._pending_keys.append(key)
             self._filled.clear()
@@ -95,5 +117,6 @@ class WorkQueue(Generic[Key]):
     def _back_off(self, key: Key) -> None:
         pauses = self._pauses.setdefault(key, Pauses(INITIAL_BACKOFF, MAX_BACKOFF, jitter=0.5, random=self._chance))
         pause = pauses.next()
+        _RETRIES.inc(self.name)
         if key not in self._queued:
             self._timers[key] = asyncio.get_running_loop().call_later(pause, self.add, key)

@@ -140,10 +140,14 @@ class Metrics:
         """Adds lines that are made when somebody asks: those of `family`, for instance."""
         self._collectors.append(lines)
 
+    def lines(self) -> Iterator[str]:
+        for metric in self._declared.values():
+            yield from metric.lines()
+        for collector in self._collectors:
+            yield from collector()
+
     def text(self) -> str:
-        lines = [line for metric in self._declared.values() for line in metric.lines()]
-        lines += (line for collector in self._collectors for line in collector())
-        return "\n".join(lines) + "\n"
+        return "\n".join(self.lines()) + "\n"
 
 
 def timing(name: str, meaning: str, histogram: Histogram) -> Iterator[str]:

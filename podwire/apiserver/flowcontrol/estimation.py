@@ -50,7 +50,7 @@ class WorkEstimator:
         reads_many = call.verb == "list" or (call.verb == "watch" and boolean_option(call.request, "sendInitialEvents"))
         if not reads_many or name:
             return 1
-        count = await self._count(call.resource.scope(call.namespace))
+        count = await self.count(call.resource.scope(call.namespace))
         selects = call.request.option("labelSelector") or call.request.option("fieldSelector")
         limit = integer_option(call.request, "limit") or 0
         read = min(limit, count) if limit > 0 and not selects else count
@@ -65,7 +65,8 @@ class WorkEstimator:
         watches = sum(self._watches[scope] for scope in scopes)
         return min(widest, -(-watches // WATCHES_PER_SEAT)) if watches >= WATCHES_PER_SEAT else 0
 
-    async def _count(self, scope: str) -> int:
+    async def count(self, scope: str) -> int:
+        """Returns the number of objects below a storage prefix, at most ten seconds old."""
         now = self._clock.monotonic()
         known = self._counts.get(scope)
         if known is not None and now - known[0] < COUNT_SECONDS:

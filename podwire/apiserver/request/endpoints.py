@@ -1,4 +1,4 @@
-"""Endpoints that are not resources: discovery, OpenAPI, version, health, token issuer."""
+"""Endpoints that are not resources: discovery, OpenAPI, version, health, metrics, token issuer."""
 
 import platform
 from collections.abc import Callable, Mapping
@@ -9,6 +9,7 @@ from podwire.kinds.schema import Discovery, OpenApi
 from podwire.kinds.schema.documents import Document
 from podwire.protocols.k8sapi.server_side import Request, Response
 from podwire.protocols.k8sapi.status import ApiError, Reason
+from podwire.protocols.prometheus import CONTENT_TYPE, Metrics
 
 VERSION = {
     "major": "1",
@@ -26,6 +27,7 @@ VERSION = {
     "platform": f"linux/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }",
 }
 
+METRICS = "/metrics"
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
 Check = Callable[[], str]
@@ -44,6 +46,7 @@ class Endpoints:
         checks: Mapping[str, Check],
         live_checks: Mapping[str, Check],
         documents: Mapping[str, bytes],
+        metrics: Metrics | None = None,
     ) -> None:
         self._registry = registry
         self._openapi = openapi
@@ -51,6 +54,7 @@ class Endpoints:
         self._checks = dict.fromkeys(HEALTH_PATHS, live_checks) | {"/readyz": checks}
         """By path. A server that is not ready, and that a restart would not make ready, is alive."""
         self._documents = documents
+        self._metrics = metrics or Metrics()
         self._discovery = Discovery([])
         self._version = -1
 
@@ -61,6 +65,8 @@ class Endpoints:
             return _json(VERSION)
         if f"/{path[1:].partition('/')[0]}" in HEALTH_PATHS:
             return self._health(request, path)
+        if path == METRICS:
+            return Response(status=200, body=self._metrics.text().encode(), content_type=CONTENT_TYPE)
         if path in self._documents:
             return Response(status=200, body=self._documents[path])
         if path == "/":
@@ -110,7 +116,7 @@ class Endpoints:
     def _paths(self) -> list[str]:
         groups = {(resource.group, resource.kind.version) for resource in self._registry.resources}
         named = {f"/apis/{group}/{version}" for group, version in groups if group}
-        fixed = ["/api", "/api/v1", "/apis", *HEALTH_PATHS, "/openapi/v2", "/openapi/v3", "/version"]
+        fixed = ["/api", "/api/v1", "/apis", *HEALTH_PATHS, METRICS, "/openapi/v2", "/openapi/v3", "/version"]
         return sorted({*fixed, *named, *(f"/apis/{group}" for group, _ in groups if group), *self._documents})
 
 
