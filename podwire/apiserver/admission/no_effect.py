@@ -1,4 +1,4 @@
-"""Warns about objects and fields that are accepted and have no effect in this cluster.
+"""Warns about objects and fields that are accepted and have no effect in this cluster; an object also gets an Event.
 
 The two tables say what would act on a kind or a field. A warning is left out where that exists: a controller of ours
 that is switched on, a stock kube-controller-manager (its lease is fresh), an ingress class, a CSI driver, the network
@@ -7,6 +7,8 @@ plugin, or a node with another kubelet.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from uuid import uuid4
 
 from podwire.apiserver.admission.chain import AdmissionPlugin, GroupResource, Operation
 from podwire.apiserver.admission.informers import Informers
@@ -16,7 +18,8 @@ from podwire.apiserver.request import context, offload
 from podwire.interfaces import Clock
 from podwire.kinds.resource import PREFIX
 from podwire.kinds.stored import Object, unpack
-from podwire.objects.times import parse
+from podwire.objects.times import parse, rfc3339
+from podwire.protocols.k8sapi.client_side.events import CORE_V1, WARNING, Names, Note, RecordedEvent, Reference, Source
 from podwire.protocols.k8sapi.status import qualified
 
 CONTROLLER_MANAGER = f"{PREFIX}leases/kube-system/kube-controller-manager"
@@ -26,6 +29,9 @@ LEASE_SECONDS = 60.0
 """A lease that was renewed this long ago is held by nobody."""
 NETWORK_PLUGIN_GROUP = "net.podwire.dev"
 """The network plugin installs custom resources of this group; it also enforces NetworkPolicies."""
+
+EVENT_REASON = "NoController"
+EVENT_SOURCE = Source("podwire-apiserver")
 
 _NO_PODS = "no pods are created"
 KINDS: Mapping[GroupResource, str] = {
@@ -66,6 +72,7 @@ class NoEffectWarnings(AdmissionPlugin):
     informers: Informers
     reconciled: frozenset[GroupResource] = field(default_factory=frozenset)
     """The kinds on which components of this cluster act."""
+    names: Names = field(default_factory=Names)
 
     verbs = frozenset({"CREATE"})
     resources = frozenset({("", "pods"), *KINDS})
@@ -81,7 +88,29 @@ class NoEffectWarnings(AdmissionPlugin):
                     context.warn(f"{path}: has no effect, the kubelets of this cluster do not support it")
         elif kind not in self.reconciled and not await self._acting(kind, operation.obj):
             name = qualified(operation.resource.name, operation.resource.group)
-            context.warn(f"no controller acts on {name} in this cluster: {KINDS[kind]}")
+            message = f"no controller acts on {name} in this cluster: {KINDS[kind]}"
+            context.warn(message)
+            operation.reservations.append(partial(self._record, operation, message))
+
+    async def _record(self, operation: Operation, message: str) -> None:
+        """Writes an Event for those who do not see the answer; a write that fails takes it back."""
+        metadata, wall = operation.obj["metadata"], self.clock.wall()
+        place = {key: metadata[key] for key in ("namespace", "uid") if metadata.get(key)}
+        kind = operation.resource.kind
+        reference = Reference(kind.kind, metadata["name"], **place, api_version=kind.api_version)
+        note = Note(reference, WARNING, EVENT_REASON, message)
+        name = self.names.new(metadata["name"], wall)
+        event = CORE_V1.event(RecordedEvent(note, wall, wall, count=1, name=name), EVENT_SOURCE)
+        event["metadata"] |= {"uid": str(uuid4()), "creationTimestamp": rfc3339(wall)}
+        events = self.registry.builtin("", "events")
+        events.default(event)
+        key = events.key(note.namespace, name)
+        item = await self.store.create(key, events.pack(event))
+
+        async def undo() -> None:
+            await self.store.delete(key, expected=item.revision)
+
+        operation.undos.append(undo)
 
     async def _acting(self, kind: GroupResource, obj: Object) -> bool:
         """Returns whether something that is not ours acts on the object."""

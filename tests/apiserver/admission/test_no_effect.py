@@ -37,6 +37,33 @@ async def test_a_kind_without_a_controller_causes_a_warning(api, deployment, con
     assert await warnings(api, CONFIGS, config("a")) == []
 
 
+async def events(api):
+    return (await api.get("/api/v1/namespaces/default/events")).body["items"]
+
+
+async def test_a_kind_without_a_controller_gets_an_event(api, deployment):
+    made = await api.made(DEPLOYMENTS, deployment())
+    [event] = await events(api)
+    assert (event["type"], event["reason"], event["count"]) == ("Warning", "NoController", 1)
+    assert event["message"] == "no controller acts on deployments.apps in this cluster: no pods are created"
+    metadata = made["metadata"]
+    assert event["involvedObject"] == {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "name": metadata["name"],
+        "namespace": "default",
+        "uid": metadata["uid"],
+    }
+
+
+async def test_a_creation_that_fails_or_is_dry_leaves_no_event(api, deployment):
+    assert (await api.post(f"{DEPLOYMENTS}?dryRun=All", deployment())).status == 201
+    assert await events(api) == []
+    await api.made(DEPLOYMENTS, deployment())
+    assert (await api.post(DEPLOYMENTS, deployment())).status == 409
+    assert len(await events(api)) == 1
+
+
 async def test_a_kind_that_a_controller_reconciles_causes_none(serve, deployment):
     api = await serve(reconciled=frozenset({("apps", "deployments")}))
 
