@@ -23,8 +23,9 @@ from podwire.protocols.k8sapi.kubeconfig import Access, Pem
 from podwire.protocols.k8sapi.server_side import Answer, Request
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.streaming import upgrading
+from podwire.protocols.streaming.dialects import COMMAND_PROTOCOLS, PORT_PROTOCOLS
 from podwire.transports import credentials
-from podwire.transports.http_relay import Relay, relays
+from podwire.transports.http_relay import Relay, as_messages, relays
 
 MAX_BODY = 3 * 1024 * 1024
 
@@ -83,7 +84,10 @@ class KubeletProxy:
             if upgrading.wants_spdy(request.headers) or upgrading.tunnelled(request.headers):
                 return await self._relay.tunnel(url, request)
             if upgrading.wants_websocket(request.headers):
-                return await self._relay.conversation(url, request)
+                if path.startswith("/containerLogs/"):
+                    return as_messages(await self._relay.answer("GET", url))
+                protocols = PORT_PROTOCOLS if path.startswith("/portForward/") else COMMAND_PROTOCOLS
+                return await self._relay.conversation(url, request, protocols=protocols)
             method = (
                 "GET" if "upgrade" in request.headers else request.method
             )  # an unknown upgrade: the kubelet explains its refusal

@@ -24,6 +24,7 @@ from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.streaming import spdy as spdy_frames
 from podwire.protocols.streaming import upgrading
 from podwire.protocols.streaming.channels import CLOSE, PROTOCOLS, V5, Channel
+from podwire.protocols.streaming.dialects import COMMAND_PROTOCOLS, READER_PROTOCOLS
 from podwire.transports import http_upgrade_client, spdy_client
 from podwire.transports.http_client import keepalive_socket
 from podwire.transports.http_websocket_client import MAX_REFUSAL, FarSocket, HandshakeRefused, dial, raise_for_refusal
@@ -86,13 +87,20 @@ class Relay:
             response.close()
         return Response(status=response.status, body=refusal, content_type=content_type)
 
-    async def conversation(self, url: str, asked: Request, spdy: Collection[Channel] = ()) -> Upgrade | Response:
-        """Opens exec or attach on the backend, over a WebSocket or over SPDY with these channels; returns its rejection
-        as a response.
+    async def conversation(
+        self,
+        url: str,
+        asked: Request,
+        spdy: Collection[Channel] = (),
+        *,
+        protocols: Collection[str] = COMMAND_PROTOCOLS,
+    ) -> Upgrade | Response:
+        """Opens exec, attach or port-forward on the backend, over a WebSocket or over SPDY with these channels; returns
+        its rejection as a response. `protocols` are the subprotocols that the client may speak.
 
         Raises ApiError when the backend is unreachable.
         """
-        protocol = choose_protocol(asked)
+        protocol = choose_protocol(asked, protocols)
         far: FarSocket | FarStreams
         try:
             with self._backend_errors("error dialing backend", url):
@@ -108,7 +116,8 @@ class Relay:
                 Reason.INTERNAL_ERROR,
                 f"error dialing backend: {_place(url)} supports none of the subprotocols {PROTOCOLS}",
             )
-        return Upgrade(protocols=(protocol,), run=lambda near: carry(near, far), release=far.close)
+        command = protocols == COMMAND_PROTOCOLS
+        return Upgrade(protocols=(protocol,), run=lambda near: carry(near, far, command=command), release=far.close)
 
     async def tunnel(self, url: str, asked: Request) -> Tunnel | Upgrade | Response:
         """Opens SPDY on the backend for a client of SPDY, or of SPDY inside a WebSocket; returns its rejection as a
@@ -141,23 +150,39 @@ class Relay:
             raise ApiError(Reason.UNKNOWN, f"{doing}: {reason}", code=500) from error
 
 
-def choose_protocol(asked: Request) -> str:
-    """Returns the first subprotocol of the client that both sides support. Raises ApiError."""
+def choose_protocol(asked: Request, served: Collection[str] = COMMAND_PROTOCOLS) -> str:
+    """Returns the first subprotocol of the client that is served. Raises ApiError."""
     offered = [protocol.strip() for protocol in asked.headers.get("sec-websocket-protocol", "").split(",")]
     for protocol in offered:
-        if protocol in PROTOCOLS:
+        if protocol in served:
             return protocol
-    raise bad_request(f"no subprotocol of {', '.join(filter(None, offered)) or 'none'} is served here, but {PROTOCOLS}")
+    names = ", ".join(filter(None, offered)) or "none"
+    raise bad_request(f"no subprotocol of {names} is served here, but {tuple(served)}")
 
 
-async def carry(near: Socket, far: FarSocket | FarStreams) -> None:
-    """Copies messages both ways until one side closes; an abnormal end of the backend is passed on to the client."""
-    halves = near.protocol == far.protocol == V5
+class _Outcome:
+    """Whether the outcome of a command was passed on."""
+
+    known = False
+
+
+async def carry(near: Socket, far: FarSocket | FarStreams, *, command: bool = True) -> None:
+    """Copies messages both ways until the client or the backend has closed.
+
+    An abnormal end of the backend is passed on to the client, unless the outcome of the `command` was passed on before:
+    some servers close with other codes than 1000, and a client that sees a failure drops the exit status. A backend
+    that accepts no more input may still have output and the outcome to send.
+    """
+    halves, ended = near.protocol == far.protocol == V5, _Outcome()
     sending = asyncio.create_task(_pass_on(near, far, halves=halves), name="to the far side")
-    receiving = asyncio.create_task(_pass_on(far, near, halves=halves), name="from the far side")
+    receiving = asyncio.create_task(
+        _pass_on(far, near, halves=halves, outcome=ended if command else None), name="from the far side"
+    )
     try:
         await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
-        if receiving.done() and not far.ended_well:
+        if not receiving.done() and not sending.result():
+            await asyncio.wait((receiving,))
+        if receiving.done() and not far.ended_well and not ended.known:
             await near.close(WSCloseCode.INTERNAL_ERROR)
     finally:
         for task in (sending, receiving):
@@ -165,16 +190,22 @@ async def carry(near: Socket, far: FarSocket | FarStreams) -> None:
         await asyncio.gather(sending, receiving, return_exceptions=True)
 
 
-async def _pass_on(source: Socket, sink: Socket, *, halves: bool) -> None:
-    """Copies messages. They are the same in both protocols except one: v4 cannot signal the end of a channel.
+async def _pass_on(source: Socket, sink: Socket, *, halves: bool, outcome: _Outcome | None = None) -> bool:
+    """Copies messages until the source has closed: True; or the sink accepts no more: False.
 
-    A command that reads its input to the end therefore never sees that end on a runtime without v5 (containerd).
+    Messages are the same in both protocols except one: v4 cannot signal the end of a channel. A command that reads its
+    input to the end therefore never sees that end on a runtime without v5 (containerd).
     """
-    with contextlib.suppress(ConnectionError):
-        while (message := await source.receive()) is not None:
-            data = message.encode() if isinstance(message, str) else message
-            if halves or data[:1] != bytes((CLOSE,)):
+    while (message := await source.receive()) is not None:
+        data = message.encode() if isinstance(message, str) else message
+        if halves or data[:1] != bytes((CLOSE,)):
+            try:
                 await sink.send(data)
+            except ConnectionError:
+                return False
+        if outcome is not None and len(data) > 1 and data[0] == Channel.ERROR:
+            outcome.known = True
+    return True
 
 
 class Messages:
@@ -218,6 +249,44 @@ async def _copy(source: ByteStream, sink: ByteStream) -> None:
     with contextlib.suppress(OSError):
         while data := await source.read(CHUNK):
             await sink.write(data)
+
+
+def as_messages(answer: Response | Stream) -> Response | Upgrade:
+    """A stream of bytes for a client that wants it over a WebSocket: each chunk is a message, after an empty one that
+    tells the client that it is connected."""
+    if isinstance(answer, Response):
+        return answer
+    chunks = answer.chunks
+
+    async def send(near: Socket) -> None:
+        await near.send(b"")
+        sending = asyncio.create_task(_send_chunks(chunks, near), name="chunks to the client")
+        gone = asyncio.create_task(_until_closed(near), name="end of the client")
+        try:
+            await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            for task in (sending, gone):
+                task.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
+
+    async def release() -> None:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
+
+    return Upgrade(protocols=READER_PROTOCOLS, run=send, release=release)
+
+
+async def _send_chunks(chunks: AsyncIterator[bytes], near: Socket) -> None:
+    async for chunk in chunks:
+        await near.send(chunk)
+
+
+async def _until_closed(near: Socket) -> None:
+    """What the client sends is ignored."""
+    while await near.receive() is not None:
+        pass
 
 
 async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:

@@ -9,6 +9,8 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from podwire.protocols.k8sapi.server_side import Request, Socket, Upgrade
 from podwire.protocols.k8sapi.status import bad_request
+from podwire.protocols.streaming.channels import Violation
+from podwire.protocols.streaming.dialects import Dialect
 
 log = logging.getLogger(__name__)
 
@@ -21,21 +23,31 @@ class WebSocket:
 
     def __init__(self, response: _Response, protocol: str) -> None:
         self.response = response
-        self._protocol = protocol
+        self._dialect = Dialect(protocol)
 
     @property
     def protocol(self) -> str:
-        return self._protocol
+        return self._dialect.protocol
 
     async def receive(self) -> bytes | str | None:
         if self.response.closed:
             return None
         message = await self.response.receive()
-        data: bytes | str | None = message.data if message.type in _DATA else None
-        return data
+        if message.type not in _DATA:
+            return None
+        try:
+            return self._dialect.decode(message.data)
+        except Violation as error:
+            log.debug("WebSocket peer violated its subprotocol", extra={"error": str(error)})
+            await self.close(WSCloseCode.UNSUPPORTED_DATA)
+            return None
 
     async def send(self, data: bytes) -> None:
-        await self.response.send_bytes(data)
+        message = self._dialect.encode(data)
+        if isinstance(message, str):
+            await self.response.send_str(message)
+        elif message is not None:
+            await self.response.send_bytes(message)
 
     async def close(self, code: int = WSCloseCode.OK) -> None:
         with contextlib.suppress(ConnectionError):

@@ -216,10 +216,5 @@ class SpdySocket:
 
 def sentence(status: bytes) -> bytes:
     """Words a Status as versions before v4 do: text for failures, empty for success."""
-    match outcome.OutcomeReader().feed(status):
-        case outcome.Exited(0) | None:
-            return b""
-        case outcome.Exited(code):
-            return f"command terminated with non-zero exit code: {code}".encode()
-        case outcome.Failed(message):
-            return message.encode("utf-8", "backslashreplace")
+    ended = outcome.OutcomeReader().feed(status)
+    return outcome.sentence(ended) if ended is not None else b""

@@ -8,6 +8,7 @@ import pytest
 
 from podwire.protocols.k8sapi.server_side import Request, Response, Stream, Upgrade
 from podwire.protocols.k8sapi.status import ApiError
+from podwire.transports.http_relay import as_messages, carry
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 
@@ -213,3 +214,146 @@ async def test_a_backend_connection_is_closed_if_the_client_never_upgrades(relay
     await upgrade.release()
     async with asyncio.timeout(20):
         await left.wait()
+
+
+STATUS = b'\3{"metadata":{},"status":"Success"}'
+FAILURE = b'\3{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}'
+
+
+@pytest.mark.parametrize("code", [1001, 1008, 1011])
+async def test_an_outcome_is_not_lost_when_the_backend_closes_with_another_code(through, session, code):
+    async def run(peer):
+        await peer.send(FAILURE)
+        await peer.close(code)
+
+    async with session.ws_connect(await through(run), protocols=[V5]) as near:
+        assert await near.receive_bytes() == FAILURE
+        assert (await near.receive()).type is aiohttp.WSMsgType.CLOSE
+        assert near.close_code == 1000
+
+
+async def test_output_and_outcome_arrive_from_a_backend_that_accepts_no_more_input():
+    """Input that the backend does not accept any more must not end the conversation."""
+    rejected = asyncio.Event()
+
+    class Near:
+        protocol = V5
+        closed = None
+
+        def __init__(self):
+            self.sent = []
+
+        async def receive(self):
+            if rejected.is_set():
+                await asyncio.Event().wait()
+            return b"\0input"
+
+        async def send(self, data):
+            self.sent.append(data)
+
+        async def close(self, code=1000):
+            self.closed = code
+
+    class Far:
+        protocol = V5
+        ended_well = True
+        messages = [b"\1output", STATUS]
+
+        async def receive(self):
+            await rejected.wait()
+            await asyncio.sleep(0.01)
+            return self.messages.pop(0) if self.messages else None
+
+        async def send(self, _data):
+            rejected.set()
+            raise ConnectionResetError("closing")
+
+    near = Near()
+    async with asyncio.timeout(20):
+        await carry(near, Far())
+    assert (near.sent, near.closed) == ([b"\1output", STATUS], None)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "asked", "answered", "end"),
+    [
+        ("channel.k8s.io", b"\0in", [b"\1in"], []),
+        ("base64.channel.k8s.io", "0aW4=", ["1aW4="], []),
+        ("v4.base64.channel.k8s.io", "0aW4=", ["1aW4="], ["3eyJtZXRhZGF0YSI6e30sInN0YXR1cyI6IlN1Y2Nlc3MifQ=="]),
+    ],
+)
+async def test_a_client_may_speak_an_older_subprotocol_or_base64(through, session, protocol, asked, answered, end):
+    async def run(peer):
+        message = await peer.receive()
+        await peer.send(b"\1" + message[1:])
+        await peer.send(STATUS)
+
+    async with session.ws_connect(await through(run), protocols=[protocol]) as near:
+        assert near.protocol == protocol
+        await (near.send_str if isinstance(asked, str) else near.send_bytes)(asked)
+        messages = [message.data async for message in near]
+    assert messages == [*answered, *end]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "message"),
+    [
+        ("channel.k8s.io", b"\3command terminated with non-zero exit code: 3"),
+        ("base64.channel.k8s.io", "3Y29tbWFuZCB0ZXJtaW5hdGVkIHdpdGggbm9uLXplcm8gZXhpdCBjb2RlOiAz"),
+    ],
+)
+async def test_a_client_of_the_first_subprotocol_gets_a_failure_as_a_sentence(through, session, protocol, message):
+    async def run(peer):
+        await peer.send(FAILURE[:20])
+        await peer.send(b"\3" + FAILURE[20:])
+
+    async with session.ws_connect(await through(run), protocols=[protocol]) as near:
+        assert [received.data async for received in near] == [message]
+
+
+async def test_text_that_is_not_base64_ends_the_conversation(through, session):
+    async with session.ws_connect(await through(echo), protocols=["base64.channel.k8s.io"]) as near:
+        await near.send_str("0***")
+        assert (await near.receive()).type is aiohttp.WSMsgType.CLOSE
+        assert near.close_code == 1003
+
+
+@pytest.mark.parametrize(
+    ("protocols", "messages"),
+    [
+        (("binary.k8s.io",), [b"", b"line 1\n", b"line 2\n"]),
+        ((), [b"", b"line 1\n", b"line 2\n"]),
+        (("base64.binary.k8s.io",), ["", "bGluZSAxCg==", "bGluZSAyCg=="]),
+    ],
+)
+async def test_a_stream_of_bytes_is_served_over_a_websocket(served, session, protocols, messages):
+    async def chunks():
+        yield b"line 1\n"
+        yield b"line 2\n"
+
+    async def handler(_request):
+        return as_messages(Stream(chunks=chunks()))
+
+    async with session.ws_connect(await served(handler), protocols=protocols) as near:
+        assert [message.data async for message in near] == messages
+        assert near.close_code == 1000
+
+
+async def test_a_stream_ends_when_its_websocket_client_goes(served, session):
+    ended = asyncio.Event()
+
+    async def chunks():
+        try:
+            yield b"first"
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def handler(_request):
+        return as_messages(Stream(chunks=chunks()))
+
+    async with session.ws_connect(await served(handler), protocols=["binary.k8s.io"]) as near:
+        assert await near.receive_bytes() == b""
+        assert await near.receive_bytes() == b"first"
+    async with asyncio.timeout(20):
+        await ended.wait()

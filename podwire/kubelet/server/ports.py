@@ -5,13 +5,22 @@ from typing import Protocol
 
 from podwire.protocols.k8sapi.server_side import Request, Response, Tunnel, Upgrade
 from podwire.protocols.streaming.channels import Channel
+from podwire.protocols.streaming.dialects import COMMAND_PROTOCOLS
 
 
 class Conversations(Protocol):
     """Reaches the runtime's streaming server."""
 
-    async def conversation(self, url: str, asked: Request, spdy: Collection[Channel] = ()) -> Upgrade | Response:
+    async def conversation(
+        self,
+        url: str,
+        asked: Request,
+        spdy: Collection[Channel] = (),
+        *,
+        protocols: Collection[str] = COMMAND_PROTOCOLS,
+    ) -> Upgrade | Response:
         """Connect to a streaming URL over a WebSocket, or over SPDY with these channels; or the server's refusal.
+        `protocols` are the subprotocols that the client may speak.
 
         Raises ApiError if the connection fails.
         """

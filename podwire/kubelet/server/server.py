@@ -36,6 +36,7 @@ from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.prometheus import CONTENT_TYPE
 from podwire.protocols.streaming import portforward, spdy, upgrading
 from podwire.protocols.streaming.channels import Channel
+from podwire.protocols.streaming.dialects import PORT_PROTOCOLS
 from podwire.tasks.backoff import Pauses
 
 log = logging.getLogger(__name__)
@@ -163,7 +164,7 @@ class KubeletServer:
             offered = await self._cri.call(methods.PORT_FORWARD, asked, timeout=self._limits.call)
             if in_spdy:
                 return await self._conversations.tunnel(offered.url, request)
-            return await self._conversations.conversation(offered.url, request)
+            return await self._conversations.conversation(offered.url, request, protocols=PORT_PROTOCOLS)
 
         return await self._retried(forward)
 

@@ -60,6 +60,17 @@ def _status(outcome: Outcome) -> dict[str, Any]:
             }
 
 
+def sentence(outcome: Outcome) -> bytes:
+    """The outcome as versions before v4 tell it: text for failures, nothing for success."""
+    match outcome:
+        case Exited(0):
+            return b""
+        case Exited(code):
+            return f"command terminated with non-zero exit code: {code}".encode()
+        case Failed(message):
+            return message.encode("utf-8", "backslashreplace")
+
+
 class _Cause(msgspec.Struct):
     reason: str = ""
     message: str = ""

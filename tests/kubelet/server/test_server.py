@@ -37,7 +37,7 @@ class Conversations:
         self.urls = []
         self.spdy = []
 
-    async def conversation(self, url, asked, spdy=()):
+    async def conversation(self, url, asked, spdy=(), protocols=()):
         self.urls.append(url)
         self.spdy.append([each.name for each in spdy])
 
