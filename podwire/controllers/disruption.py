@@ -17,6 +17,8 @@ def with_disruption_target(pod: Object, reason: str, message: str, now: str) -> 
     if wanted.items() <= found.items():
         return None
     others = [condition for condition in before if condition.get("type") != TARGET]
+    if generation := pod["metadata"].get("generation"):
+        wanted["observedGeneration"] = generation
     return {**pod, "status": {**status, "conditions": [*others, {**wanted, "lastTransitionTime": now}]}}
 
 

@@ -149,6 +149,8 @@ class Strategy:
     """Changed annotations count as a new generation, too: a Deployment copies its own to its ReplicaSets."""
     prepare_update: Callable[[Object, Object], None] = keep_new
     """Restores in the new object what an update of the object itself may not change."""
+    prepare_status: Callable[[Object, Object], None] = keep_new
+    """Restores in the new object what an update of the status may not remove."""
     validate_update: Update = accept_update
     validate_subresources: Mapping[str, Update] = field(default_factory=dict)
 

@@ -84,6 +84,8 @@ def with_disruption_target(pod: Object, now: str) -> Object:
     since = old.get("lastTransitionTime", now) if old.get("status") == "True" else now
     condition = {"type": "DisruptionTarget", "status": "True", "lastProbeTime": None, "lastTransitionTime": since,
                  "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}  # fmt: skip
+    if generation := pod["metadata"].get("generation"):
+        condition["observedGeneration"] = generation
     others = [condition for condition in conditions if condition.get("type") != "DisruptionTarget"]
     return {**pod, "status": {**pod.get("status", {}), "conditions": [*others, condition]}}
 

@@ -246,6 +246,7 @@ def _restrict_to_status(resource: Resource, new: Object, old: Object) -> Object:
         _restore(metadata, old["metadata"], "finalizers")
     changed = {**old, "metadata": metadata}
     _restore(changed, new, "status")
+    resource.strategy.prepare_status(changed, old)
     return changed
 
 

@@ -39,12 +39,19 @@ def pod_status(pod: Pod, observed: ObservedPod, inputs: StatusInputs) -> State:
     elif pod.finished:
         # Reported once, perhaps by an earlier kubelet or by somebody else; it stays.
         status["reason"], status["message"] = pod.status.reason or None, pod.status.message or None
-    return {name: value for name, value in status.items() if value is not None}
+    return _observed(pod, {name: value for name, value in status.items() if value is not None})
+
+
+def _observed(pod: Pod, status: State) -> State:
+    """The status, or a condition, with the generation of the spec that it is about. An API server before Kubernetes
+    1.33 counts none."""
+    return {**status, "observedGeneration": pod.metadata.generation} if pod.metadata.generation else status
 
 
 def rejected_status(pod: Pod, reason: str, message: str, now: str) -> State:
     """The status of a pod that was not admitted."""
-    return {"phase": "Failed", "reason": reason, "message": message, "startTime": pod.status.start_time or now}
+    status = {"phase": "Failed", "reason": reason, "message": message, "startTime": pod.status.start_time or now}
+    return _observed(pod, status)
 
 
 def pod_ips(pod: Pod, observed: ObservedPod, host_ips: tuple[str, ...]) -> tuple[str, ...]:
@@ -81,13 +88,8 @@ def _conditions(
     networked = sandbox is not None and sandbox.ready
     containers = _condition("ContainersReady", not unready, *_why_unready(unready, phase))
     ready = _condition("Ready", not unready, *_why_unready(unready, phase))
-    gates = [(gate.condition_type, _reported(pod, gate.condition_type)) for gate in pod.spec.readiness_gates]
-    closed = [(type_, reported) for type_, reported in gates if reported is None or reported.get("status") != "True"]
-    if not unready and closed:
-        gate, reported = closed[0]
-        status = f'"{reported["status"]}"' if reported is not None else "the condition does not exist"
-        message = f'the status of pod readiness gate "{gate}" is not "True", but {status}'
-        ready = _condition("Ready", False, "ReadinessGatesNotReady", message)
+    if not unready and (closed := _closed_gates(pod)):
+        ready = _condition("Ready", False, "ReadinessGatesNotReady", ", ".join(closed))
     incomplete = f"containers with incomplete status: [{' '.join(waiting)}]"
     conditions = [
         _condition("PodReadyToStartContainers", networked),
@@ -100,6 +102,18 @@ def _conditions(
         target = {"reason": "TerminationByKubelet", "message": inputs.disruption}
         conditions.append({**_condition("DisruptionTarget", True), **target})
     return [_since(condition, pod, inputs.now) for condition in conditions]
+
+
+def _closed_gates(pod: Pod) -> list[str]:
+    """Says for each readiness gate that is not open why."""
+    closed = []
+    for gate in pod.spec.readiness_gates:
+        reported = _reported(pod, gate.condition_type)
+        if reported is None:
+            closed.append(f'corresponding condition of pod readiness gate "{gate.condition_type}" does not exist.')
+        elif (status := reported.get("status", "")) != "True":
+            closed.append(f'the status of pod readiness gate "{gate.condition_type}" is not "True", but {status}')
+    return closed
 
 
 def _ready(name: str, observed: ObservedPod, inputs: StatusInputs) -> bool:
@@ -129,7 +143,7 @@ def _since(condition: State, pod: Pod, now: str) -> State:
     before = _reported(pod, condition["type"])
     same = before is not None and before.get("status") == condition["status"]
     since = before.get("lastTransitionTime") if before is not None and same else None
-    return {**condition, "lastProbeTime": None, "lastTransitionTime": since or now}
+    return _observed(pod, {**condition, "lastProbeTime": None, "lastTransitionTime": since or now})
 
 
 def _reported(pod: Pod, type_: str) -> dict[str, Any] | None:
@@ -181,5 +195,5 @@ _REASONS = {"reason", "message"}
 
 
 def _equal(one: State | None, other: State) -> bool:
-    parts = ("status", "reason", "message", "lastTransitionTime")
+    parts = ("status", "reason", "message", "lastTransitionTime", "observedGeneration")
     return one is not None and all((one.get(part) or "") == (other.get(part) or "") for part in parts)

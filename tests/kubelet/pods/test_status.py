@@ -68,6 +68,7 @@ def condition(status, type_):
     return next(each for each in status["conditions"] if each["type"] == type_)
 
 
+OTHER_GATE = {"type": "x.io/other", "status": "True"}
 CRASHING = {"a": ("CrashLoopBackOff", "back-off 10s")}
 
 
@@ -179,17 +180,29 @@ def test_which_init_containers_it_waits_for():
 @pytest.mark.parametrize(
     ("gate", "ready", "message"),
     [
-        pytest.param([], "False", 'is not "True", but the condition does not exist', id="nobody has spoken"),
-        pytest.param([{"type": "x.io/gate", "status": "False"}], "False", 'is not "True", but "False"', id="closed"),
-        pytest.param([{"type": "x.io/gate", "status": "True"}], "True", "", id="open"),
+        pytest.param(
+            [],
+            "False",
+            'corresponding condition of pod readiness gate "x.io/gate" does not exist., '
+            'corresponding condition of pod readiness gate "x.io/other" does not exist.',
+            id="nobody has spoken",
+        ),
+        pytest.param(
+            [{"type": "x.io/gate", "status": "False"}, OTHER_GATE],
+            "False",
+            'the status of pod readiness gate "x.io/gate" is not "True", but False',
+            id="closed",
+        ),
+        pytest.param([{"type": "x.io/gate", "status": "True"}, OTHER_GATE], "True", "", id="open"),
     ],
 )
 def test_readiness_gates(gate, ready, message):
-    of = pod(readinessGates=[{"conditionType": "x.io/gate"}], status={"conditions": gate})
+    gates = [{"conditionType": "x.io/gate"}, {"conditionType": "x.io/other"}]
+    of = pod(readinessGates=gates, status={"conditions": gate})
     status = shown(of, seen(run("a")))
     found = condition(status, "Ready")
     assert (found["status"], condition(status, "ContainersReady")["status"]) == (ready, "True")
-    assert found.get("message", "").endswith(message)
+    assert found.get("message", "") == message
     assert "x.io/gate" not in conditions(status)
 
 
@@ -250,6 +263,27 @@ def test_a_pod_that_was_not_let_in():
         "message": "too many",
         "startTime": NOW,
     }
+
+
+def test_a_status_says_which_generation_of_the_spec_it_is_about():
+    status = shown(pod(metadata={"generation": 7}), seen(run("a")))
+    assert status["observedGeneration"] == 7
+    assert {each["observedGeneration"] for each in status["conditions"]} == {7}
+    assert rejected_status(pod(metadata={"generation": 2}), "OutOfpods", "too many", NOW)["observedGeneration"] == 2
+
+
+def test_an_api_server_without_generations_gets_none():
+    status = shown(pod(), seen(run("a")))
+    assert "observedGeneration" not in status
+    assert all("observedGeneration" not in each for each in status["conditions"])
+
+
+def test_a_new_generation_is_patched_in_every_condition():
+    before, after = (shown(pod(metadata={"generation": number}), seen(run("a"))) for number in (1, 2))
+    patch = status_patch(before, after)
+    assert patch["observedGeneration"] == 2
+    assert [each["observedGeneration"] for each in patch["conditions"]] == [2] * len(after["conditions"])
+    assert patch.keys() == {"observedGeneration", "conditions"}
 
 
 def patched(before, patch):

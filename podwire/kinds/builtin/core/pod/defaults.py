@@ -68,6 +68,27 @@ def prepare_create(pod: dict[str, Any]) -> None:
         _narrow(constraint, labels)
 
 
+def prepare_status(pod: dict[str, Any], old: Mapping[str, Any]) -> None:
+    """Keeps what a client that does not know the field leaves out of a status: generations and the QoS class."""
+    status, before = pod.get("status"), old.get("status") or {}
+    if status is None:
+        return
+    for name in ("observedGeneration", "qosClass"):
+        if not status.get(name) and before.get(name):
+            status[name] = before[name]
+    conditions = status.get("conditions") or ()
+    if all(condition.get("observedGeneration") for condition in conditions):
+        return
+    known: dict[str, list[int]] = {}  # validation permits several conditions of one type
+    for condition in before.get("conditions") or ():
+        known.setdefault(condition.get("type", ""), []).append(condition.get("observedGeneration") or 0)
+    for condition in conditions:
+        generations = known.get(condition.get("type", ""))
+        generation = generations.pop(0) if generations else 0
+        if generation and not condition.get("observedGeneration"):
+            condition["observedGeneration"] = generation
+
+
 def _affinity_terms(affinity: Mapping[str, Any]) -> list[dict[str, Any]]:
     terms: list[dict[str, Any]] = []
     for side in ("podAffinity", "podAntiAffinity"):

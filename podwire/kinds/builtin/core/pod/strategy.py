@@ -27,6 +27,7 @@ POD = Strategy(
     default=defaults.default_pod,
     prepare_create=defaults.prepare_create,
     counts_generation=True,
+    prepare_status=defaults.prepare_status,
     validate_create=validate.create,
     validate_update=validate.update,
     validate_subresources={

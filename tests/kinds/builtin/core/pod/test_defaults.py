@@ -204,3 +204,37 @@ def test_host_ip_and_host_ips_agree(status, expected):
     pod = {"metadata": {}, "spec": {"containers": []}, "status": status}
     STRATEGY.apply_defaults(pod)
     assert pod["status"] == expected
+
+
+def test_a_status_without_generations_and_class_keeps_those_it_had():
+    """Clients that do not know the fields leave them out."""
+    old = {
+        "status": {
+            "observedGeneration": 4,
+            "qosClass": "Burstable",
+            "conditions": [
+                {"type": "Ready", "status": "True", "observedGeneration": 3},
+                {"type": "x.io/gate", "status": "True"},
+            ],
+        }
+    }
+    new = {
+        "status": {
+            "conditions": [
+                {"type": "x.io/gate", "status": "False"},
+                {"type": "Ready", "status": "False"},
+                {"type": "Initialized", "status": "True", "observedGeneration": 9},
+            ]
+        }
+    }
+    STRATEGY.prepare_status(new, old)
+    status = new["status"]
+    assert (status["observedGeneration"], status["qosClass"]) == (4, "Burstable")
+    assert [each.get("observedGeneration") for each in status["conditions"]] == [None, 3, 9]
+
+
+def test_a_status_with_a_new_generation_has_it():
+    old = {"status": {"observedGeneration": 4, "conditions": [{"type": "Ready", "observedGeneration": 4}]}}
+    new = {"status": {"observedGeneration": 5, "conditions": [{"type": "Ready", "observedGeneration": 5}]}}
+    STRATEGY.prepare_status(new, old)
+    assert new["status"] == {"observedGeneration": 5, "conditions": [{"type": "Ready", "observedGeneration": 5}]}
