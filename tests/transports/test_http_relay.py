@@ -217,7 +217,9 @@ async def test_a_backend_connection_is_closed_if_the_client_never_upgrades(relay
 
 
 STATUS = b'\3{"metadata":{},"status":"Success"}'
-FAILURE = b'\3{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}'
+FAILURE = (
+    b'\3{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}'
+)
 
 
 @pytest.mark.parametrize("code", [1001, 1008, 1011])
@@ -257,7 +259,9 @@ async def test_output_and_outcome_arrive_from_a_backend_that_accepts_no_more_inp
     class Far:
         protocol = V5
         ended_well = True
-        messages = [b"\1output", STATUS]
+
+        def __init__(self):
+            self.messages = [b"\1output", STATUS]
 
         async def receive(self):
             await rejected.wait()
