@@ -153,7 +153,8 @@ def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]
             as_read=structural.as_read if rewritten else None,
             warning=deprecation(definition, version),
         )
-        found.append((resource, schema))
+        fields = [{"fieldPath": name} for name in selectable_fields(version)]
+        found.append((resource, {**schema, "x-kubernetes-selectable-fields": fields} if fields else schema))
     return found
 
 

@@ -144,7 +144,7 @@ class ApiServer:
             verb=attributes.verb,
             resource=resource,
             target=target,
-            form=negotiation.form(request.headers.get("accept", "")),
+            form=negotiation.form(request.headers.get("accept", ""), stored=resource.kind.verbs != ("create",)),
         )
         if resource.warning:
             context.warn(resource.warning)
@@ -190,7 +190,7 @@ class ApiServer:
         return answer
 
     async def _endpoint(self, request: Request, user: User, notes: "_Notes") -> Response:
-        """These take no seat: they are answered at once, without waiting for anything."""
+        """These take no seat: they wait for nothing but a document that is being rendered."""
         attributes = Attributes(verb=request.method.lower(), path=request.path)
         request = self._begin_audit(request, user, attributes, notes)
         notes.headers += self._flow_control.classify(user, attributes).headers
@@ -200,7 +200,7 @@ class ApiServer:
         if request.path == METRICS:
             for resource in self._engine.registry.resources:
                 self._meter.objects(resource.kind, await self._work.count(resource.prefix))
-        return self._endpoints.answer(request)
+        return await self._endpoints.answer(request)
 
     def _authorize(self, user: User, attributes: Attributes, notes: "_Notes") -> None:
         decision = self._engine.identity.authorizer.check(user, attributes)

@@ -18,6 +18,7 @@ class Report:
 
     unknown: list[str] = field(default_factory=list)
     duplicates: list[str] = field(default_factory=list)
+    """Sentences about keys that are given more than once."""
 
 
 @dataclass(frozen=True, slots=True)

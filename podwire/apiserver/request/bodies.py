@@ -25,6 +25,7 @@ class Body(msgspec.Struct):
 
     value: Any
     duplicates: list[str] = []
+    """What is wrong with keys that are given more than once."""
     warnings: list[str] = []
 
 
@@ -67,7 +68,9 @@ def decode(data: bytes, media: str, *, custom: bool = False) -> Body:
             raise unknown_format(custom=custom)
     except codec.BadBody as error:
         raise bad_request(str(error)) from error
-    return Body(decoded.value, list(decoded.duplicates))
+    if decoded.repeated:
+        return Body(decoded.value, ["yaml: unmarshal errors:\n  " + "\n  ".join(decoded.repeated)])
+    return Body(decoded.value, [f'duplicate field "{path}"' for path in decoded.duplicates])
 
 
 def unknown_format(*, custom: bool) -> ApiError:
@@ -124,7 +127,7 @@ def _handled(kind: Kind) -> str:
 
 def _report_unknown_fields(report: Report, kind: Kind, validation: str, warnings: list[str]) -> None:
     complaints = [f'unknown field "{field}"' for field in report.unknown]
-    complaints += [f'duplicate field "{duplicate}"' for duplicate in report.duplicates]
+    complaints += report.duplicates
     if not complaints or validation == "Ignore":
         return
     if validation == "Strict":

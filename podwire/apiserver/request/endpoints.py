@@ -2,8 +2,10 @@
 
 import platform
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from podwire.apiserver.registry import Registry
+from podwire.apiserver.request import offload
 from podwire.kinds import stored
 from podwire.kinds.schema import Discovery, OpenApi
 from podwire.kinds.schema.documents import Document
@@ -58,7 +60,7 @@ class Endpoints:
         self._discovery = Discovery([])
         self._version = -1
 
-    def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response:
         """Returns the answer to a GET; 404 in plain text for unknown paths, as upstream does."""
         path = request.path.rstrip("/") or "/"
         if path == "/version":
@@ -71,28 +73,36 @@ class Endpoints:
             return Response(status=200, body=self._documents[path])
         if path == "/":
             return _json({"paths": self._paths()})
-        found = self._openapi_document(request, path) or self._discovered(request, path)
+        found = await self._openapi_document(request, path) or await self._discovered(request, path)
         return found or _not_found(request)
 
-    def _discovered(self, request: Request, path: str) -> Response | None:
+    async def _discovered(self, request: Request, path: str) -> Response | None:
         if self._version != self._registry.version:
             self._discovery = Discovery([resource.kind for resource in self._registry.resources], address=self._address)
             self._version = self._registry.version
         document = self._discovery.document(path, request.headers.get("accept", ""))
-        return _document(request, document) if document else None
+        return await _document(request, document) if document else None
 
-    def _openapi_document(self, request: Request, path: str) -> Response | None:
+    async def _openapi_document(self, request: Request, path: str) -> Response | None:
+        """Rendering takes long enough to be done in the worker; a client that has the document does not cause it."""
         if not path.startswith("/openapi/"):
             return None
         version, _, rest = path.removeprefix("/openapi/").partition("/")
-        if version == "v2" and not rest:
-            content_type, body = self._openapi.v2(request.headers.get("accept", ""))
-            return Response(status=200, body=body, content_type=content_type)
         if version == "v3" and not rest:
             headers = (("Cache-Control", "no-cache, private"),)
             return Response(status=200, body=self._openapi.index(), headers=headers)
-        document = self._openapi.document(rest, request.option("hash")) if version == "v3" else None
-        return _document(request, document) if document else None
+        accept = request.headers.get("accept", "")
+        render: Callable[[], Document | None]
+        if version == "v2" and not rest:
+            digest, render = self._openapi.v2_hash(accept), partial(self._openapi.v2, accept)
+        elif version == "v3":
+            digest, render = self._openapi.hash(rest), partial(self._openapi.document, rest, request.option("hash"))
+        else:
+            return None
+        if digest and request.headers.get("if-none-match") == f'"{digest}"':
+            return Response(status=304, headers=(("ETag", f'"{digest}"'), ("Vary", "Accept")))
+        document = await offload.in_worker(render) if digest and not self._openapi.is_rendered(digest) else render()
+        return await _document(request, document) if document else None
 
     def _health(self, request: Request, path: str) -> Response:
         root, _, name = path[1:].partition("/")
@@ -120,17 +130,16 @@ class Endpoints:
         return sorted({*fixed, *named, *(f"/apis/{group}" for group, _ in groups if group), *self._documents})
 
 
-GZIP_FROM = 128 * 1024
-"""Documents from this size on are compressed for clients that accept it; the compressed form is cached."""
-
-
-def _document(request: Request, document: Document) -> Response:
+async def _document(request: Request, document: Document) -> Response:
     headers = document.headers
     if document.etag and request.headers.get("if-none-match") == document.etag:
         return Response(status=304, content_type=document.content_type, headers=headers)
-    body = document.body
-    if len(body) >= GZIP_FROM and "gzip" in request.headers.get("accept-encoding", ""):
-        body, headers = document.gzipped, (*headers, ("Content-Encoding", "gzip"))
+    if not document.gzipped:
+        return Response(status=200, body=document.plain, content_type=document.content_type, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers = (*headers, ("Content-Encoding", "gzip"))
+        return Response(status=200, body=document.gzipped, content_type=document.content_type, headers=headers)
+    body = await offload.in_worker(lambda: document.body)
     return Response(status=200, body=body, content_type=document.content_type, headers=headers)
 
 

@@ -33,8 +33,11 @@ _SHOWN = {
 
 
 @lru_cache(maxsize=256)
-def form(accept: str) -> Form:
-    """Returns the first form that the client accepts and this server supports; raises NotAcceptable."""
+def form(accept: str, *, stored: bool = True) -> Form:
+    """Returns the first form that the client accepts and this server supports; raises NotAcceptable.
+
+    Kinds that are not stored, such as reviews, have neither tables nor a form with metadata only.
+    """
     for clause in clauses(accept):
         if not clause.takes(JSON):
             continue
@@ -43,6 +46,6 @@ def form(accept: str) -> Form:
             return Form()
         shown = _SHOWN.get(parameters["as"])
         version = parameters.get("v", "")
-        if shown and parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
+        if stored and shown and parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
             return Form(shown, version)
     raise ApiError(Reason.NOT_ACCEPTABLE, "only the following media types are accepted: application/json")

@@ -59,8 +59,13 @@ async def run(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) 
             traceback.clear_frames(error.__traceback__)
             raise
 
+    return await in_worker(call)
+
+
+async def in_worker(function: Callable[[], Result]) -> Result:
+    """Returns the function's result, called in the worker whatever the size of the request."""
     with _SWITCHING:
-        return await asyncio.get_running_loop().run_in_executor(_WORKER, call)
+        return await asyncio.get_running_loop().run_in_executor(_WORKER, function)
 
 
 class _Switching:

@@ -63,12 +63,12 @@ def _named(config: Object) -> str:
 
 
 def _report_duplicates(body: Body, validation: str) -> None:
-    told_of = [f'duplicate field "{duplicate}"' for duplicate in body.duplicates]
-    if not told_of or validation == "Ignore":
+    problems = [f"error converting YAML to JSON: {problem}" for problem in body.duplicates]
+    if not problems or validation == "Ignore":
         return
     if validation == "Strict":
-        raise bad_request(f"strict decoding error: {', '.join(told_of)}")
-    body.warnings += told_of
+        raise bad_request(f"error strict decoding YAML: {', '.join(problems)}")
+    body.warnings += problems
 
 
 def _restricted(resource: Resource, subresource: str, config: Object) -> Object:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from podwire.kinds.schema.documents import Document, clauses, compressed
+from podwire.kinds.schema.documents import Document, clauses
 from podwire.protocols.k8sapi.kinds import Kind, Subresource
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
@@ -108,7 +108,7 @@ class Discovery:
         if not document:
             return None
         body = msgspec.json.encode(document)
-        return Document(body=body, gzipped=compressed(body))
+        return Document.of(body)
 
     def _versions(self, group: str) -> list[str]:
         return sorted(self._groups[group], key=version_order)
@@ -140,14 +140,7 @@ class Discovery:
             }
         )
         etag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
-        return Document(
-            body=body,
-            gzipped=compressed(body),
-            content_type=AGGREGATED,
-            etag=etag,
-            cache_control="public",
-            vary="Accept",
-        )
+        return Document.of(body, content_type=AGGREGATED, etag=etag, cache_control="public", vary="Accept")
 
     def _aggregated_group(self, group: str) -> dict[str, Any]:
         versions = [

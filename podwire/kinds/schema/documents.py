@@ -3,18 +3,40 @@
 import gzip
 from dataclasses import dataclass, field
 
+GZIP_FROM = 128 * 1024
+"""Documents from this size on are compressed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A rendered answer, plain and compressed."""
+    """A rendered answer. A large one is kept compressed only: it is read rarely, and by clients that accept it so."""
 
-    body: bytes
-    gzipped: bytes
+    plain: bytes = b""
+    gzipped: bytes = b""
+    """Empty for a small document."""
     content_type: str = "application/json"
     etag: str = ""
     """Quoted, as the header has it; empty for none."""
     cache_control: str = ""
     vary: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        body: bytes,
+        *,
+        content_type: str = "application/json",
+        etag: str = "",
+        cache_control: str = "",
+        vary: str = "",
+    ) -> "Document":
+        kept = {"gzipped": compressed(body)} if len(body) >= GZIP_FROM else {"plain": body}
+        return cls(content_type=content_type, etag=etag, cache_control=cache_control, vary=vary, **kept)
+
+    @property
+    def body(self) -> bytes:
+        """The uncompressed document."""
+        return gzip.decompress(self.gzipped) if self.gzipped else self.plain
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:

@@ -1,7 +1,8 @@
-"""OpenAPI documents: one v3 document for each group and version, and as much of v2 as old clients need.
+"""OpenAPI documents: one v3 document for each group and version, and one v2 document for all, in JSON and protobuf.
 
-A document is rendered on first request (13 ms for core/v1, compression included) and cached. Its hash, which the index
-contains, is computed from its sources and not from the result, so that the index needs no rendering.
+A document is rendered on first request (13 ms for core/v1, 150 ms for v2, compression included) and cached, compressed.
+Its hash, which is its ETag, is computed from its sources and not from the result: neither the index nor a client that
+has the document needs rendering. Rendering works on what it is handed, so that it can run in a thread.
 """
 
 import hashlib
@@ -12,23 +13,21 @@ from typing import Any
 import msgspec
 
 import podwire
-from podwire.kinds.schema.components import META, components, custom_components, custom_name
+from podwire.kinds.schema import gnostic, swagger
+from podwire.kinds.schema.components import META, CustomComponents, components, custom_name
 from podwire.kinds.schema.definitions import VERSION, Definitions, load
-from podwire.kinds.schema.documents import Document, clauses, compressed
+from podwire.kinds.schema.documents import Document, clauses
 from podwire.kinds.schema.operations import paths
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
-_FORM = "2"
+_FORM = "3"
 """Changes whenever documents are made in another way, for clients keep what they have seen by hash."""
 
-_V2_TITLE = b"podwire"
 _V2_ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-_V2_BODY = b"\x0a\x032.0\x12\x0d\x0a\x07" + _V2_TITLE + b"\x12\x02v1\x42\x00"
-"""A gnostic Document with swagger, info and no paths: kubectl up to 1.28 insists on one and needs nothing of it."""
-
-_V2_JSON = {"swagger": "2.0", "info": {"title": "podwire", "version": "v1"}, "paths": {}, "definitions": {}}
+_JSON = "application/json"
+_ALWAYS = tuple(f"{META}.{word}" for word in ("DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "Status"))
 
 
 class _Part:
@@ -51,7 +50,9 @@ class OpenApi:
         self._builtin = tuple(kinds)
         self._parts: dict[str, _Part] = {}
         self._hashes: dict[str, str] = {}
+        self._custom = CustomComponents(self._definitions)
         self._rendered: dict[str, Document] = {}
+        """By hash."""
         self.replace_custom(())
 
     def replace_custom(self, kinds: Iterable[tuple[Kind, dict[str, Any]]]) -> None:
@@ -62,9 +63,9 @@ class OpenApi:
         for kind, schema in kinds:
             parts.setdefault(_path(kind), _Part()).custom.append((kind, schema))
         hashes = {path: part.hash() for path, part in parts.items()}
-        same = {path for path, digest in hashes.items() if self._hashes.get(path) == digest}
-        self._rendered = {path: document for path, document in self._rendered.items() if path in same}
         self._parts, self._hashes = parts, hashes
+        present = {*hashes.values(), self._v2_hash(_JSON), self._v2_hash(_V2_PROTOBUF)}
+        self._rendered = {digest: document for digest, document in self._rendered.items() if digest in present}
 
     def index(self) -> bytes:
         """`/openapi/v3`."""
@@ -76,30 +77,60 @@ class OpenApi:
 
     def document(self, path: str, hash: str = "") -> Document | None:  # noqa: A002 - the query parameter's name
         """`/openapi/v3/<path>`: api/v1, apis/apps/v1. A client that names the hash may keep it for ever."""
-        if path not in self._parts:
+        part, digest = self._parts.get(path), self._hashes.get(path, "")
+        if part is None:
             return None
-        if path not in self._rendered:
-            body = self._render(self._parts[path])
-            etag = f'"{self._hashes[path]}"'
-            self._rendered[path] = Document(body=body, gzipped=compressed(body), etag=etag, vary="Accept")
-        kept = "public, immutable" if hash == self._hashes[path] else "no-cache, private"
-        return replace(self._rendered[path], cache_control=kept)
+        document = self._rendered.get(digest)
+        if document is None:
+            body = msgspec.json.encode(self._document([part]))
+            document = self._rendered[digest] = Document.of(body, etag=f'"{digest}"', vary="Accept")
+        return replace(document, cache_control="public, immutable" if hash == digest else "no-cache, private")
 
-    def v2(self, accept: str) -> tuple[str, bytes]:
-        """`/openapi/v2`: content type and body; raises NotAcceptable."""
-        for clause in clauses(accept):
-            if clause.media in (_V2_ASKED, _V2_PROTOBUF):
-                return _V2_PROTOBUF, _V2_BODY
-            if clause.takes("application/json"):
-                return "application/json", msgspec.json.encode(_V2_JSON)
-        accepted = f"application/json, {_V2_ASKED}"
-        raise ApiError(Reason.NOT_ACCEPTABLE, f"only the following media types are accepted: {accepted}")
+    def v2(self, accept: str) -> Document:
+        """`/openapi/v2`. Raises NotAcceptable."""
+        media, digest, parts = _v2_media(accept), self.v2_hash(accept), [*self._parts.values()]
+        document = self._rendered.get(digest)
+        if document is None:
+            content = self._content(parts, v2=True)
+            schemas = content["components"]["schemas"]
+            old = {
+                "swagger": "2.0",
+                "info": {"title": "podwire", "version": f"v{VERSION}"},
+                "paths": {path: swagger.path_item(item) for path, item in content["paths"].items()},
+                "definitions": {name: swagger.definition(schema) for name, schema in schemas.items()},
+            }
+            body = msgspec.json.encode(old) if media == _JSON else gnostic.encode(old)
+            document = self._rendered[digest] = Document.of(
+                body, content_type=media, etag=f'"{digest}"', cache_control="no-cache, private", vary="Accept"
+            )
+        return document
 
-    def _render(self, part: _Part) -> bytes:
-        names = [f"{META}.{word}" for word in ("DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "Status")]
+    def v2_hash(self, accept: str) -> str:
+        """Returns the hash of the form of v2 that a client accepts, which needs no rendering. Raises NotAcceptable."""
+        return self._v2_hash(_v2_media(accept))
+
+    def is_rendered(self, digest: str) -> bool:
+        return digest in self._rendered
+
+    def hash(self, path: str) -> str:
+        """Returns the hash of the document of a path; empty if there is none."""
+        return self._hashes.get(path, "")
+
+    def _v2_hash(self, media: str) -> str:
+        return hashlib.sha256("".join((media, *self._hashes.values())).encode()).hexdigest().upper()
+
+    def _document(self, parts: Iterable[_Part]) -> dict[str, Any]:
+        """Returns a v3 document of the kinds of these parts."""
+        return {
+            "openapi": "3.0.0",
+            "info": {"title": "podwire", "version": f"v{VERSION}"},
+            **self._content(parts, v2=False),
+        }
+
+    def _content(self, parts: Iterable[_Part], *, v2: bool) -> dict[str, Any]:
+        names = list(_ALWAYS)
         custom: dict[str, Any] = {}
-        for kind, schema in part.custom:
-            custom |= custom_components(kind, schema)
+        all_paths: dict[str, Any] = {}
 
         def schema_of(group: str, version: str, kind: str) -> str | None:
             definition = self._definitions.name_of(group, version, kind)
@@ -109,19 +140,24 @@ class OpenApi:
             name = custom_name(group, version, kind)
             return name if name in custom else None
 
-        all_paths = {path: operations for kind in part.builtin for path, operations in paths(kind, schema_of).items()}
-        for kind, _ in part.custom:
-            all_paths |= paths(kind, schema_of, custom=True)
-        schemas = {**components(self._definitions, names), **custom}
-        return msgspec.json.encode(
-            {
-                "openapi": "3.0.0",
-                "info": {"title": "podwire", "version": f"v{VERSION}"},
-                "paths": all_paths,
-                "components": {"schemas": schemas},
-            }
-        )
+        for part in parts:
+            for kind, schema in part.custom:
+                custom |= self._custom.of(kind, schema, v2=v2)
+            for kind in part.builtin:
+                all_paths |= paths(kind, schema_of)
+            for kind, _ in part.custom:
+                all_paths |= paths(kind, schema_of, custom=True)
+        return {"paths": all_paths, "components": {"schemas": {**components(self._definitions, names), **custom}}}
 
 
 def _path(kind: Kind) -> str:
     return f"apis/{kind.api_version}" if kind.group else f"api/{kind.version}"
+
+
+def _v2_media(accept: str) -> str:
+    for clause in clauses(accept):
+        if clause.media in (_V2_ASKED, _V2_PROTOBUF):
+            return _V2_PROTOBUF
+        if clause.takes(_JSON):
+            return _JSON
+    raise ApiError(Reason.NOT_ACCEPTABLE, f"only the following media types are accepted: {_JSON}, {_V2_ASKED}")

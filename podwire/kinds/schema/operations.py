@@ -123,7 +123,7 @@ class _Paths:
             "operationId": self._operation_id(verb, subresource, everywhere=everywhere),
             "tags": [_camel(kind.group or "core") + "_" + kind.version],
             "parameters": _PARAMETERS[action],
-            "responses": {"200": _content("OK", self._answer(verb, self._schema_of(group, version, name)))},
+            "responses": _responses(action, self._answer(verb, self._schema_of(group, version, name))),
             "x-kubernetes-action": action,
             "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": name},
         }
@@ -157,6 +157,21 @@ class _Paths:
         if action in ("post", "put") and schema:
             return {"required": True, "content": _media(("*/*",), schema)}
         return {}
+
+
+_MORE = {
+    "post": ("201", "202"),
+    "put": ("201",),
+    "patch": ("201",),
+    "delete": ("202",),
+}
+"""Other codes of success, by action."""
+_WORDS = {"200": "OK", "201": "Created", "202": "Accepted"}
+
+
+def _responses(action: str, schema: str | None) -> dict[str, Any]:
+    codes = ("200", *_MORE.get(action, ()))
+    return {**{code: _content(_WORDS[code], schema) for code in codes}, "401": {"description": "Unauthorized"}}
 
 
 def _content(description: str, schema: str | None) -> dict[str, Any]:

@@ -41,6 +41,8 @@ class Decoded(msgspec.Struct, frozen=True):
 
     value: Any
     duplicates: list[str] = []
+    repeated: list[str] = []
+    """The same in the words of Go's YAML decoder, for a YAML text."""
 
 
 def decode_json(body: bytes, *, max_depth: int = MAX_DEPTH) -> Decoded:

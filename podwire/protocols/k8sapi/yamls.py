@@ -88,7 +88,7 @@ def _documents(text: str, most_events: float = math.inf) -> Iterator[Decoded]:
             if isinstance(event, yaml.DocumentStartEvent):
                 builder = _Builder()
             elif isinstance(event, yaml.DocumentEndEvent):
-                yield Decoded(builder.root, builder.duplicates)
+                yield Decoded(builder.root, builder.duplicates, builder.repeated)
             else:
                 builder.feed(event)
     except yaml.YAMLError as error:
@@ -139,6 +139,7 @@ class _Builder:
     def __init__(self) -> None:
         self.root: Any = None
         self.duplicates: list[str] = []
+        self.repeated: list[str] = []
         self._open: list[_Frame] = []
         self._anchors: dict[str, _Node] = {}
         self._aliased = 0
@@ -169,7 +170,7 @@ class _Builder:
     def _scalar(self, event: yaml.ScalarEvent) -> None:
         parent = self._open[-1] if self._open else None
         if parent and isinstance(parent.value, dict) and not parent.has_key:
-            self._begin_member(parent, _key(event))
+            self._begin_member(event, parent, _key(event))
             return
         self._complete(event.anchor, _Node(_value(event), len(event.value) + 2))
 
@@ -185,7 +186,7 @@ class _Builder:
         if parent and isinstance(parent.value, dict) and not parent.has_key:
             if node.height:
                 raise BadBody(f"{_line(event)}a key must be a scalar")
-            self._begin_member(parent, _as_key(node.value))
+            self._begin_member(event, parent, _as_key(node.value))
             return
         self._put(node)
 
@@ -193,7 +194,7 @@ class _Builder:
         if len(self._open) + height > MAX_DEPTH:
             raise BadBody(f"{_line(event)}the body is nested more than {MAX_DEPTH} levels deep")
 
-    def _begin_member(self, parent: _Frame, key: Any) -> None:
+    def _begin_member(self, event: yaml.Event, parent: _Frame, key: Any) -> None:
         parent.key, parent.has_key = key, True
         if key is _MERGE:
             return
@@ -202,6 +203,8 @@ class _Builder:
             path = parent.child_path()
             if path not in self.duplicates:
                 self.duplicates.append(path)
+            where = _line(event).removeprefix("yaml: ")
+            self.repeated.append(f'{where}key "{key}" already set in map')
         parent.given.add(key)
 
     def _complete(self, anchor: str | None, node: _Node) -> None:

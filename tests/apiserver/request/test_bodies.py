@@ -151,6 +151,15 @@ async def test_duplicate_fields_follow_field_validation(api, validation, status)
         assert 'duplicate field "data.a"' in reply.message
 
 
+async def test_a_duplicate_key_of_a_yaml_body_is_reported_with_its_line(api):
+    body = b"metadata:\n  name: one\ndata:\n  a: '1'\n  b: '1'\n  a: '2'\n"
+
+    reply = await api.post(f"{CONFIGS}?fieldValidation=Strict", body, content_type="application/yaml")
+
+    assert reply.status == 400
+    assert 'strict decoding error: yaml: unmarshal errors:\n  line 6: key "a" already set in map' in reply.message
+
+
 async def test_a_value_of_the_wrong_type_is_reported_with_its_path(api, pod):
     reply = await api.post(PODS, pod(terminationGracePeriodSeconds="soon"))
 

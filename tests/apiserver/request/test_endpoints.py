@@ -140,10 +140,24 @@ async def test_a_document_that_is_not_there_is_not_found(api):
     assert (await api.get("/openapi/v4")).status == 404
 
 
-async def test_the_old_openapi_is_one_document(api):
-    reply = await api.get("/openapi/v2")
+async def test_the_old_openapi_is_one_document_that_follows_the_definitions(api, definition):
+    before = await api.get("/openapi/v2")
+    tag = {"if-none-match": before.headers["etag"]}
+    assert before.body["swagger"] == "2.0"
+    assert (await api.get("/openapi/v2", headers=tag)).status == 304
 
-    assert reply.body["swagger"] == "2.0"
+    await api.made(DEFINITIONS, definition())
+    after = await answer_when(lambda: api.get("/openapi/v2", headers=tag), lambda reply: reply.status == 200)
+
+    assert "com.example.v1.Widget" in after.body["definitions"]
+    assert "/apis/example.com/v1/namespaces/{namespace}/widgets" in after.body["paths"]
+    assert "io.k8s.api.core.v1.Pod" in after.body["definitions"]
+
+
+async def test_the_old_openapi_is_compressed_if_the_client_accepts_it(api):
+    packed = await api.get("/openapi/v2", headers={"accept-encoding": "gzip"})
+
+    assert gzip.decompress(packed.raw) == (await api.get("/openapi/v2")).raw
 
 
 # --- version, health, issuer ------------------------------------------------------------------------------------------

@@ -53,3 +53,10 @@ async def test_a_client_that_accepts_only_protobuf_gets_406(api):
 
     assert (reply.status, reply.body["reason"]) == (406, "NotAcceptable")
     assert "application/json" in reply.message
+
+
+@pytest.mark.parametrize("accept", [TABLE, PARTIAL])
+def test_a_review_has_no_other_form_than_its_own(accept):
+    with pytest.raises(ApiError):
+        form(accept, stored=False)
+    assert form(f"{accept},application/json", stored=False) == Form()

@@ -163,6 +163,13 @@ async def test_duplicate_fields_follow_field_validation(apply, validation, statu
     assert bool(reply.warnings) == (validation == "Warn")
 
 
+async def test_a_duplicate_key_is_reported_with_its_line(apply):
+    text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: one\ndata:\n  a: '1'\n  a: '2'\n"
+    reply = await apply(f"{CONFIGS}/one", text, fieldValidation="Strict")
+    assert reply.status == 400
+    assert 'line 7: key "a" already set in map' in reply.message
+
+
 async def test_a_dry_run_changes_nothing(api, apply):
     made = await apply(f"{CONFIGS}/one", configmap(a="1"), dryRun="All")
     assert (made.status, made.body["data"]) == (201, {"a": "1"})

@@ -57,7 +57,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
         if path == "/version":
             return "application/json", b'{"major":"1","minor":"36","gitVersion":"v1.36.0"}'
         if path == "/openapi/v2":
-            return self.openapi.v2(accept)
+            old = self.openapi.v2(accept)
+            return old.content_type, old.body
         if path == "/openapi/v3":
             return "application/json", self.openapi.index()
         if path.startswith("/openapi/v3/"):
