@@ -40,7 +40,7 @@ from podwire.apiserver.identity.service_accounts import StoredServiceAccounts
 from podwire.apiserver.identity.tokens import Tokens, discovery, key_set
 from podwire.apiserver.identity.users import User
 from podwire.apiserver.limits import Limits
-from podwire.apiserver.ports import Kubelets, Store
+from podwire.apiserver.ports import Backends, Kubelets, Store
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.request.endpoints import Check, Endpoints
 from podwire.apiserver.server import ApiServer
@@ -79,6 +79,8 @@ class Settings:
     """Reaches kubelets for log, exec, attach and the like; without it they are refused."""
     metrics: Metrics = field(default_factory=Metrics)
     """The metrics of the process, which /metrics shows."""
+    backends: Backends | None = None
+    """Reaches pods for their proxy, and endpoints of services; without it they are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         clock=clock,
         limits=settings.limits,
         kubelets=settings.kubelets,
+        backends=settings.backends,
         generate_name=settings.generate_name,
     )
     openapi = OpenApi(BUILTIN.all, definitions)

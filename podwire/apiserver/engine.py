@@ -8,7 +8,7 @@ from podwire.apiserver.identity.authentication import Authenticator
 from podwire.apiserver.identity.authorization import Authorizer
 from podwire.apiserver.identity.tokens import Tokens
 from podwire.apiserver.limits import Limits
-from podwire.apiserver.ports import Kubelets, Store
+from podwire.apiserver.ports import Backends, Kubelets, Store
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.write.creation import Creator
 from podwire.apiserver.write.deletion import Deleter
@@ -47,6 +47,8 @@ class Engine:
     admission: Admission
     kubelets: Kubelets | None = None
     """None where kubelets cannot be reached."""
+    backends: Backends | None = None
+    """None where pods cannot be reached."""
 
     @classmethod
     def build(
@@ -61,6 +63,7 @@ class Engine:
         limits: Limits,
         generate_name: Callable[[str], str],
         kubelets: Kubelets | None = None,
+        backends: Backends | None = None,
     ) -> "Engine":
         tracker = Tracker(registry, clock)
         return cls(
@@ -76,6 +79,7 @@ class Engine:
             tracker=tracker,
             admission=admission,
             kubelets=kubelets,
+            backends=backends,
         )
 
     async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:

@@ -1,4 +1,4 @@
-"""Interfaces to the store and to kubelets."""
+"""Interfaces to the store, to kubelets and to pods."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +26,33 @@ class Kubelets(Protocol):
         """Forwards a request and returns the kubelet's answer; its errors are answers too, in plain text.
 
         A WebSocket request becomes a tunnel to the kubelet. Raises ApiError when the kubelet does not answer.
+        """
+        ...
+
+    async def forward(self, kubelet: Kubelet, path: str, prefix: str, request: Request) -> Answer:
+        """Forwards any request as a reverse proxy that clients see below `prefix`; `path` has the query.
+
+        Raises ApiError when the kubelet does not answer.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """A port of a pod, of an endpoint of a service, or of a node."""
+
+    scheme: str
+    address: str
+    port: int
+
+
+class Backends(Protocol):
+    """Connects to pods and nodes."""
+
+    async def forward(self, backend: Backend, path: str, prefix: str, request: Request) -> Answer:
+        """Forwards any request as a reverse proxy that clients see below `prefix`; `path` has the query.
+
+        Raises ApiError when the backend does not answer, or is the API server itself.
         """
         ...
 

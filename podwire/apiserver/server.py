@@ -148,8 +148,8 @@ class ApiServer:
         )
         if resource.warning:
             context.warn(resource.warning)
-        if call.verb == "watch":
-            return await self._watch(function, call, flow, attributes)
+        if call.verb == "watch" or attributes.subresource == "proxy":
+            return await self._long_running(function, call, flow, attributes)
         with self._deadlines.begin():
             if flow.level.spec.exempt:
                 return await function(self._engine, call)
@@ -170,8 +170,13 @@ class ApiServer:
             else:
                 seats.release(level, taken)
 
-    async def _watch(self, function: Verb, call: Call, flow: Flow, attributes: Attributes) -> Answer:
-        """Answers a watch: it has seats until its initial state is collected, and is counted until its end."""
+    async def _long_running(self, function: Verb, call: Call, flow: Flow, attributes: Attributes) -> Answer:
+        """Answers a watch: it has seats until its initial state is collected, and is counted until its end.
+
+        A proxy takes as long as its backend; like upstream, it has neither a seat nor a deadline.
+        """
+        if call.verb != "watch":
+            return await function(self._engine, call)
         user, name, seats = call.user.name, attributes.name, self._flow_control.seats
         scope = (call.resource.prefix, call.namespace, name)
         with contextlib.ExitStack() as undo:
@@ -287,6 +292,8 @@ def with_headers(answer: Answer, headers: Sequence[tuple[str, str]]) -> Answer:
 _SELECTING = ("list", "watch", "deletecollection")
 _METHODS = {"GET": ("list", "get"), "POST": ("create", "create"), "DELETE": ("deletecollection", "delete")}
 _NAMED_METHODS = {"PUT": "update", "PATCH": "patch"}
+_PROXY_METHODS = {"HEAD": "get", "OPTIONS": ""}
+"""Methods of proxies only. OPTIONS has no verb, as upstream: a role allows it with `*`."""
 
 
 def verb_of(request: Request, target: Target) -> str:
@@ -297,6 +304,8 @@ def verb_of(request: Request, target: Target) -> str:
         return "watch" if verb == "list" and boolean_option(request, "watch") else verb
     if request.method in _NAMED_METHODS and named:
         return _NAMED_METHODS[request.method]
+    if target.subresource.partition("/")[0] == "proxy" and request.method in _PROXY_METHODS:
+        return _PROXY_METHODS[request.method]
     raise method_not_allowed()
 
 
@@ -336,7 +345,7 @@ def _subresource(resource: Resource, target: Target, verb: str) -> Verb:
     found = resource.kind.subresource(target.subresource.partition("/")[0])
     if found is None:
         raise no_such_resource()
-    if verb not in found.verbs:
+    if verb not in found.verbs and found.name != "proxy":
         raise method_not_allowed()
     function = subresources.find(found.name, verb)
     if function is None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from podwire.apiserver import Assembled, Pki, Settings, assemble, bootstrap
 from podwire.apiserver.admission.plugins import AdmissionSettings
@@ -20,9 +20,10 @@ from podwire.apiserver.audit import AuditLog, Rotation, read_policy
 from podwire.apiserver.audit.policy import Policy
 from podwire.apiserver.identity.pki import CERTIFICATE_LIFETIME, PkiError
 from podwire.apiserver.identity.users import MASTERS, User
-from podwire.apiserver.ports import Kubelets
+from podwire.apiserver.ports import Backends, Kubelets
 from podwire.cluster import tracing
 from podwire.cluster.apiserver_controllers import run_in_process
+from podwire.cluster.backend_proxy import backend_proxy
 from podwire.cluster.daemons import background
 from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.store_metrics import MeteredStore
@@ -121,6 +122,13 @@ class Running:
     kubeconfig: Path
 
 
+class Clients(NamedTuple):
+    """Connections of the API server to other parts of the cluster."""
+
+    kubelets: Kubelets
+    backends: Backends
+
+
 def _election(options: Options) -> Election | None:
     """Returns how the controllers are elected. A restarted server has the identity of its predecessor: both cannot run
     on one data directory. On a store of its own, nobody else can renew the lease while this process cannot."""
@@ -135,7 +143,7 @@ def _election(options: Options) -> Election | None:
 async def running(options: Options) -> AsyncIterator[Running]:
     """Runs an API server while the context is open.
 
-    1. Keys and certificates.  2. The store.  3. The client for kubelets.  4. The server, with its first objects.
+    1. Keys and certificates.  2. The store.  3. Clients for kubelets and pods.  4. The server, with its first objects.
     5. Listen.  6. Kubeconfigs and certificates.  7. Watches of the store, the controllers, and the renewal of
     certificates.  Stop in reverse.
     """
@@ -152,10 +160,12 @@ async def running(options: Options) -> AsyncIterator[Running]:
         stack.push_async_callback(store.close)
         proxy = kubelet_proxy(pki, options.kubelet_authority, (options.host, *options.also))
         kubelets = await stack.enter_async_context(proxy)
-        assembled = assemble(store, pki, SystemClock(), _settings(options, store, kubelets, audit_log, metrics))
+        backends = await stack.enter_async_context(backend_proxy((options.host, *options.also)))
+        clients = Clients(kubelets, backends)
+        assembled = assemble(store, pki, SystemClock(), _settings(options, store, clients, audit_log, metrics))
         await assembled.start()
         http = await _listen(assembled, pki, options.host, options.port)
-        kubelets.own_port = http.port
+        kubelets.own_port = backends.own_port = http.port
         stack.push_async_callback(http.close, GRACE)
         for host in options.also:
             more = await _listen(assembled, pki, host, http.port)
@@ -191,7 +201,7 @@ def _reached_at(options: Options) -> str:
 
 
 def _settings(
-    options: Options, store: AnyStore, kubelets: Kubelets, audit_log: AuditLog | None, metrics: Metrics
+    options: Options, store: AnyStore, clients: Clients, audit_log: AuditLog | None, metrics: Metrics
 ) -> Settings:
     return Settings(
         service_network=options.service_network,
@@ -199,7 +209,8 @@ def _settings(
         address=f"{options.host}:{options.port}",
         checks={"store": lambda: store.failure},
         live_checks={"store": lambda: "" if store.is_full else store.failure},
-        kubelets=kubelets,
+        kubelets=clients.kubelets,
+        backends=clients.backends,
         audit=_audit_policy(options),
         audit_sink=audit_log.put if audit_log is not None else None,
         admission=options.admission,

@@ -25,7 +25,8 @@ from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.streaming import upgrading
 from podwire.protocols.streaming.dialects import COMMAND_PROTOCOLS, PORT_PROTOCOLS
 from podwire.transports import credentials
-from podwire.transports.http_relay import Relay, as_messages, relays
+from podwire.transports.http_forward import Forwarder, forwarder
+from podwire.transports.http_relay import Contexts, Relay, as_messages, relays
 
 MAX_BODY = 3 * 1024 * 1024
 
@@ -38,8 +39,9 @@ async def kubelet_proxy(
 
     `hosts` are the addresses that the API server listens on.
     """
-    async with relays(_Identity(pki, authority).context) as relay:
-        yield KubeletProxy(relay, hosts)
+    identity = _Identity(pki, authority)
+    async with relays(identity.context) as relay, forwarder() as forward:
+        yield KubeletProxy(relay, hosts, forward, identity.context)
 
 
 class _Identity:
@@ -69,17 +71,17 @@ class _Identity:
 class KubeletProxy:
     """Implements podwire.apiserver.ports.Kubelets."""
 
-    def __init__(self, relay: Relay, hosts: Collection[str]) -> None:
+    def __init__(self, relay: Relay, hosts: Collection[str], forward: Forwarder, context: Contexts) -> None:
         self._relay = relay
+        self._forward = forward
+        self._context = context
         self._hosts = frozenset(map(ipaddress.ip_address, hosts))
         self._one_machine = all(host.is_loopback for host in self._hosts)
         self.own_port = 0
         """The port of the API server, once it is known."""
 
     async def connect(self, kubelet: Kubelet, path: str, query: Query, request: Request) -> Answer:
-        address = await self._checked(kubelet)
-        host = f"[{address}]" if ":" in address else address
-        url = f"https://{host}:{kubelet.port}{path}" + (f"?{urlencode(query)}" if query else "")
+        url = await self._url(kubelet) + path + (f"?{urlencode(query)}" if query else "")
         try:
             if upgrading.wants_spdy(request.headers) or upgrading.tunnelled(request.headers):
                 return await self._relay.tunnel(url, request)
@@ -97,6 +99,14 @@ class KubeletProxy:
             if error.code != HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
             raise ApiError(error.reason, f'{error.message} (the kubelet of node "{kubelet.node}")', code=500) from error
+
+    async def forward(self, kubelet: Kubelet, path: str, prefix: str, request: Request) -> Answer:
+        url = await self._url(kubelet) + path
+        return await self._forward.forward(url, request, prefix=prefix, context=self._context())
+
+    async def _url(self, kubelet: Kubelet) -> str:
+        address = await self._checked(kubelet)
+        return f"https://[{address}]:{kubelet.port}" if ":" in address else f"https://{address}:{kubelet.port}"
 
     async def _checked(self, kubelet: Kubelet) -> str:
         """Returns the IP address of a kubelet. Raises ApiError for one that is not allowed."""

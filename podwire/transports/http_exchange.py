@@ -123,6 +123,8 @@ class Exchanges:
             peer=connection.address,
             trust=connection.trust,
             read=self._reader(request, headers),
+            raw_query=query,
+            chunks=lambda: _body(request),
         )
 
     def _reader(self, request: web.BaseRequest, headers: Mapping[str, str]) -> Callable[[int], Awaitable[bytes]]:
@@ -162,9 +164,13 @@ class Exchanges:
 
         A shutdown ends a stream of events, but not a long body: half a list is not an answer.
         """
-        headers = [("Content-Type", stream.content_type), ("Server", "podwire"), *stream.headers]
-        response = web.StreamResponse(status=stream.status, headers=headers)
-        if request.version >= (1, 1):
+        headers = [("Content-Type", stream.content_type)] if stream.content_type else []
+        if not any(name.lower() == "server" for name, _ in stream.headers):
+            headers.append(("Server", "podwire"))
+        response = web.StreamResponse(status=stream.status, headers=[*headers, *stream.headers])
+        if stream.length is not None:
+            response.content_length = stream.length
+        elif request.version >= (1, 1):
             response.enable_chunked_encoding()
         try:
             async with asyncio.timeout(0 if self._ending and not stream.whole else None) as until:
@@ -225,6 +231,15 @@ class Exchanges:
         finally:
             await tunnel.release()
         return http_tunnel.Taken()
+
+
+async def _body(request: web.BaseRequest) -> AsyncIterator[bytes]:
+    """Yields the body as it comes."""
+    if "Expect" in request.headers and not request.content.is_eof():
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
+    while chunk := await request.content.readany():
+        yield chunk
 
 
 def _is_text(value: str) -> bool:

@@ -78,7 +78,7 @@ class Relay:
                 )
         content_type = response.headers.get("Content-Type", "text/plain")
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
-            return Stream(chunks=_chunks(response), status=response.status, content_type=content_type)
+            return Stream(chunks=backend_chunks(response), status=response.status, content_type=content_type)
         try:
             with self._backend_errors(f'{method.capitalize()} "{url}"', url):
                 async with asyncio.timeout(self._head_seconds):
@@ -146,7 +146,7 @@ class Relay:
         try:
             yield
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is one, too
-            reason = _reason(error, url, self._head_seconds)
+            reason = reason_of(error, url, self._head_seconds)
             raise ApiError(Reason.UNKNOWN, f"{doing}: {reason}", code=500) from error
 
 
@@ -289,7 +289,7 @@ async def _until_closed(near: Socket) -> None:
         pass
 
 
-async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+async def backend_chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
     """Yields the chunks of an answer. A truncated answer stays truncated: the chunked encoding is not terminated."""
     try:
         while chunk := await response.content.readany():
@@ -300,7 +300,7 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, Non
         response.close()
 
 
-def _reason(error: Exception, url: str, head_seconds: float) -> str:
+def reason_of(error: Exception, url: str, head_seconds: float) -> str:
     """Words an error as Go's net package does; operators know these texts."""
     if isinstance(error, aiohttp.ClientConnectorDNSError | socket.gaierror):
         return f"dial tcp: lookup {urlsplit(url).hostname}: no such host"

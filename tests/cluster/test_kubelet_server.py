@@ -20,6 +20,7 @@ from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.server_side import Request, Upgrade
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports import credentials, http_client, http_server
+from podwire.transports.http_forward import forwarder
 from podwire.transports.http_relay import relays
 from podwire.transports.tls import client_context
 
@@ -287,8 +288,8 @@ async def test_a_nodes_proxy_reaches_no_metadata_service(cluster, address):
 
 async def test_only_a_server_on_the_loopback_has_kubelets_on_the_loopback():
     for hosts, allowed in ((("127.0.0.1",), True), (("127.0.0.1", "10.0.0.1"), False), (("0.0.0.0",), False)):
-        async with relays() as relay:
-            proxy = KubeletProxy(relay, hosts)
+        async with relays() as relay, forwarder() as forward:
+            proxy = KubeletProxy(relay, hosts, forward, lambda: None)
             kubelet = Kubelet(node="n1", address="127.0.0.1", port=1)
             with pytest.raises(ApiError, match="connection refused" if allowed else "address not allowed"):
                 await proxy.connect(kubelet, "/healthz", (), Request(method="GET", path="/"))

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 
 from podwire.apiserver.request.verbs import Verb, get, patch, update
-from podwire.apiserver.subresources import binding, eviction, kubelet_proxy, pod_parts, scale
+from podwire.apiserver.subresources import binding, eviction, kubelet_proxy, pod_parts, proxy, scale
 
 __all__ = ["find"]
 
@@ -28,7 +28,7 @@ _OWN: Mapping[tuple[str, str], Verb] = {
     ("resize", "patch"): pod_parts.patch,
 }
 
-_ON_NODES = frozenset({"log", "exec", "attach", "portforward", "proxy"})
+_ON_NODES = frozenset({"log", "exec", "attach", "portforward"})
 
 
 def find(subresource: str, verb: str) -> Verb | None:
@@ -36,6 +36,8 @@ def find(subresource: str, verb: str) -> Verb | None:
     first = subresource.partition("/")[0]
     if first in _GENERIC_NAMES:
         return _GENERIC.get(verb)
+    if first == "proxy":
+        return proxy.connect
     if first in _ON_NODES:
         return kubelet_proxy.connect
     return _OWN.get((first, verb))

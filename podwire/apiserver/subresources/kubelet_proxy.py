@@ -1,4 +1,4 @@
-"""log, exec, attach, portforward and proxy: forwarded to a node's kubelet.
+"""log, exec, attach, portforward, and the proxy of a node at the port of its kubelet: forwarded to a node's kubelet.
 
 The kubelet authorizes the API server, not the user, so everything that the user needs is checked here: a command is run
 with `create`, whichever method a connection begins with, and through a node's proxy it needs the same permission on the
@@ -6,16 +6,16 @@ pod as without.
 """
 
 from http import HTTPStatus
-from urllib.parse import quote
+from urllib.parse import unquote, urlencode
 
 from podwire.apiserver.admission import subresource_policies
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity.authorization import Attributes
-from podwire.apiserver.ports import Kubelet, Query
+from podwire.apiserver.ports import Kubelet, Kubelets
 from podwire.apiserver.request.call import Call
 from podwire.apiserver.subresources import kubelet_paths
 from podwire.kinds.stored import Object
-from podwire.protocols.k8sapi.server_side import Answer, Response
+from podwire.protocols.k8sapi.server_side import Answer, Request, Response
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, named, not_found
 
 PORT = 10250
@@ -37,40 +37,38 @@ _POD_PATHS = {
 
 
 async def connect(engine: Engine, call: Call) -> Answer:
-    """Forwards a request to the kubelet of its node; explains when there is none, or no connection to it."""
-    what, _, below = call.target.subresource.partition("/")
-    if call.resource.name == "pods" and what in _ACTING:
+    """Forwards a request about a pod to the kubelet of its node; explains when there is none."""
+    what = call.target.subresource
+    if what in _ACTING:
         _require(engine, call, "create", what, call.namespace, call.name)
-    if call.resource.name == "nodes":
-        # Authorizes a path below a node's proxy that is about one pod, as the pod's own subresource.
-        first, *names = below.split("/")
-        if (needed := _POD_PATHS.get(first)) is not None:
-            namespace, name = [*names, "", ""][:2]
-            _require(engine, call, *needed, namespace, name)
-        node, path, query = await _node(engine, call), f"/{quote(below)}", kubelet_paths.passed_on(call.request)
-    elif call.resource.name == "pods" and what != "proxy":
-        pod = await _found(engine, call)
-        node, (path, query) = await _host(engine, call, pod), kubelet_paths.for_pod(what, pod, call.request)
-    else:
-        await _found(engine, call)
-        through = f"{call.resource.name}/{call.name}"
-        raise ApiError(
-            Reason.SERVICE_UNAVAILABLE, f"{what} is answered by {through}, which this API server cannot reach"
-        )
+    pod = await engine.find(call.resource, call.namespace, call.name)
+    if pod is None:
+        raise not_found(call.resource.name, call.name, group=call.resource.group)
+    node, (path, query) = await _host(engine, call, pod), kubelet_paths.for_pod(what, pod, call.request)
     await subresource_policies.connected(engine, call)
-    return await _asked(engine, call, node, path, query)
+    kubelets, kubelet = _kubelet(engine, call, node)
+    answer = await kubelets.connect(kubelet, path, query, call.request)
+    if isinstance(answer, Response) and answer.status >= HTTPStatus.BAD_REQUEST:
+        raise _refused(call, answer)
+    return answer
+
+
+async def connect_node(engine: Engine, call: Call, node: Object, path: str, prefix: str) -> Answer:
+    """Forwards a request through a node's proxy to its kubelet; `path` is the kubelet's, encoded."""
+    first, *names = unquote(path).strip("/").split("/")
+    if (needed := _POD_PATHS.get(first)) is not None:  # about one pod: authorized as the pod's own subresource
+        namespace, name = [*names, "", ""][:2]
+        _require(engine, call, *needed, namespace, name)
+    await subresource_policies.connected(engine, call)
+    kubelets, kubelet = _kubelet(engine, call, node)
+    if "upgrade" in call.request.headers:
+        return await kubelets.connect(kubelet, path or "/", kubelet_paths.passed_on(call.request), call.request)
+    return await kubelets.forward(kubelet, (path or "/") + query_of(call.request), prefix, call.request)
 
 
 def _require(engine: Engine, call: Call, verb: str, part: str, namespace: str, name: str) -> None:
     attributes = Attributes(verb=verb, version="v1", resource="pods", subresource=part, namespace=namespace, name=name)
     engine.identity.authorizer.require(call.user, attributes)
-
-
-async def _found(engine: Engine, call: Call) -> Object:
-    obj = await engine.find(call.resource, call.namespace, call.name)
-    if obj is None:
-        raise not_found(call.resource.name, call.name, group=call.resource.group)
-    return obj
 
 
 async def _host(engine: Engine, call: Call, pod: Object) -> Object:
@@ -83,29 +81,7 @@ async def _host(engine: Engine, call: Call, pod: Object) -> Object:
     return node
 
 
-async def _node(engine: Engine, call: Call) -> Object:
-    """Returns the node of a proxy URL, which may name the kubelet's port: NAME, NAME:PORT, https:NAME:PORT."""
-    scheme, name, port = _named_port(call.name)
-    node = await engine.find(call.resource, "", name)
-    if node is None:
-        raise not_found("nodes", name)
-    if scheme not in ("", "https") or port not in ("", str(_port(node))):
-        raise bad_request(f"{call.name}: of a node only the kubelet's port {_port(node)} is reached, over https")
-    return node
-
-
-def _named_port(text: str) -> tuple[str, str, str]:
-    match text.split(":"):
-        case [name]:
-            return "", name, ""
-        case [name, port]:
-            return "", name, port
-        case [scheme, name, port]:
-            return scheme, name, port
-    raise bad_request(f'invalid node request "{text}"')
-
-
-async def _asked(engine: Engine, call: Call, node: Object, path: str, query: Query) -> Answer:
+def _kubelet(engine: Engine, call: Call, node: Object) -> tuple[Kubelets, Kubelet]:
     name = node["metadata"]["name"]
     if engine.kubelets is None:
         what = call.target.subresource.partition("/")[0]
@@ -113,11 +89,7 @@ async def _asked(engine: Engine, call: Call, node: Object, path: str, query: Que
             Reason.SERVICE_UNAVAILABLE,
             f'{what} is answered by the kubelet of node "{name}", and this API server has no connection to kubelets',
         )
-    kubelet = Kubelet(node=name, address=_address(node), port=_port(node))
-    answer = await engine.kubelets.connect(kubelet, path, query, call.request)
-    if isinstance(answer, Response) and answer.status >= HTTPStatus.BAD_REQUEST and call.resource.name == "pods":
-        raise _refused(call, answer)
-    return answer
+    return engine.kubelets, Kubelet(node=name, address=kubelet_address(node), port=kubelet_port(node))
 
 
 def _refused(call: Call, answer: Response) -> ApiError:
@@ -132,7 +104,7 @@ def _refused(call: Call, answer: Response) -> ApiError:
     return ApiError(Reason.INTERNAL_ERROR, text, code=answer.status)
 
 
-def _address(node: Object) -> str:
+def kubelet_address(node: Object) -> str:
     """Returns the first address of the preferred type: a node may have one of each family."""
     addresses = node.get("status", {}).get("addresses", [])
     for kind in ADDRESSES:
@@ -143,6 +115,12 @@ def _address(node: Object) -> str:
     raise ApiError(Reason.INTERNAL_ERROR, f"no preferred addresses found for node {name}; known addresses: {known}")
 
 
-def _port(node: Object) -> int:
+def kubelet_port(node: Object) -> int:
     endpoint = node.get("status", {}).get("daemonEndpoints", {}).get("kubeletEndpoint", {})
     return int(endpoint.get("Port") or PORT)
+
+
+def query_of(request: Request) -> str:
+    """Returns the query as the client sent it, with its question mark."""
+    query = request.raw_query or urlencode(request.query, doseq=True)
+    return f"?{query}" if query else ""

@@ -45,6 +45,10 @@ def parse(path: str) -> Target | None:
     segments = path.removeprefix("/").removesuffix("/").split("/")
     if "%" in path:
         segments = [_unquoted(part) for part in segments]
+    if "proxy" in segments and segments[0] == "api":
+        index = 6 if segments[2] == "namespaces" else 4
+        if segments[index : index + 1] == ["proxy"]:
+            return _proxy(segments[: index + 1], segments[index + 1 :])
     if segments[0] == "api" and len(segments) > 2:
         group, version, rest = "", segments[1], segments[2:]
     elif segments[0] == "apis" and len(segments) > 3:
@@ -52,10 +56,24 @@ def parse(path: str) -> Target | None:
     else:
         return None
     if "%" in path or "\x00" in path or not _FORBIDDEN.isdisjoint(segments):
-        for segment in segments:
-            if segment in _FORBIDDEN or "/" in segment or "%" in segment or "\x00" in segment:
-                raise BadPath(f"invalid path segment {segment!r}")
+        _check(segments)
     return _resource(group, version, rest)
+
+
+def _check(segments: list[str]) -> None:
+    for segment in segments:
+        if segment in _FORBIDDEN or "/" in segment or "%" in segment or "\x00" in segment:
+            raise BadPath(f"invalid path segment {segment!r}")
+
+
+def _proxy(segments: list[str], below: list[str]) -> Target:
+    """The path below a proxy is the backend's: any text but dotted segments, which would leave it."""
+    _check(segments)
+    backend = "/".join(below)
+    if "\x00" in backend or not {".", ".."}.isdisjoint(backend.split("/")):
+        raise BadPath(f"invalid path {backend!r} below a proxy")
+    target = _resource("", segments[1], segments[2:])
+    return msgspec.structs.replace(target, subresource=f"proxy/{backend}" if backend else "proxy")
 
 
 _FORBIDDEN = frozenset({"", ".", ".."})

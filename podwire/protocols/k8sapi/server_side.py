@@ -38,6 +38,10 @@ async def _nothing() -> None: ...
 def _untrusted() -> None: ...
 
 
+MAX_OWN_BODY = 3 * 1024 * 1024
+"""The largest body of a request of this process, which is not streamed."""
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request. The body is read on demand, after authentication."""
 
@@ -54,6 +58,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Called by a handler that knows who the caller is: the connection may then stay open for longer."""
     read: Callable[[int], Awaitable[bytes]] = _no_body
     """The whole body; raises BodyTooLarge above the given limit."""
+    raw_query: str = ""
+    """The query as sent; empty for requests of this process."""
+    chunks: Callable[[], AsyncIterator[bytes]] | None = None
+    """The body as it comes, instead of `read`; None for requests of this process."""
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yields the body as it comes, without a limit."""
+        if self.chunks is None:
+            yield await self.read(MAX_OWN_BODY)
+            return
+        async for chunk in self.chunks():
+            yield chunk
 
     def option(self, name: str, default: str = "") -> str:
         """The first value of a query parameter."""
@@ -77,9 +93,12 @@ class Stream:
     chunks: AsyncIterator[bytes]
     status: int = 200
     content_type: str = "application/json"
+    """Empty if the content has none."""
     headers: tuple[tuple[str, str], ...] = ()
     whole: bool = False
     """The chunks are one long body, such as a list, and not events that come over time."""
+    length: int | None = None
+    """The number of bytes in all chunks, if it is known."""
 
 
 class Socket(Protocol):

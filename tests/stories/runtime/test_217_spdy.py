@@ -36,7 +36,9 @@ def dial(shared):
         await asyncio.get_running_loop().sock_connect(made, (place.hostname, place.port))
         far = FarBytes(*await asyncio.open_connection(sock=made))
         try:
-            await far.handshake(place.path, place.netloc, [version])
+            head = [f"POST {place.path} HTTP/1.1", f"Host: {place.netloc}", "Content-Length: 0"]
+            head += ["Connection: Upgrade", "Upgrade: SPDY/3.1", f"X-Stream-Protocol-Version: {version}"]
+            await far.handshake(head)
             assert far.version == version
             yield far
         finally:
