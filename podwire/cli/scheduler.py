@@ -1,12 +1,13 @@
 """`podwire scheduler`: binds pods to nodes, with any API server."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, first_error, run_until_stopped
 from podwire.cluster.daemons import tune_memory
-from podwire.cluster.scheduler import Options, configured
+from podwire.cluster.scheduler import Options, read_configuration
 from podwire.cluster.scheduler import run as schedule
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(str(error)) from error
     if arguments.config is not None:
         try:
-            options = configured(options, arguments.config)
+            options = replace(options, configuration=read_configuration(arguments.config))
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise UserError(f"{arguments.config}: {why}") from error

@@ -12,6 +12,7 @@ from podwire.cli.progress import progress
 from podwire.cli.runtime import add_checking, checking
 from podwire.cluster.hardware.profile import BadProfile
 from podwire.cluster.hardware.profile_yaml import load as load_profile
+from podwire.cluster.scheduler import read_configuration
 from podwire.cluster.up import launch, state, status_file
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.node_namespaces import NotBuilt
@@ -24,6 +25,7 @@ from podwire.durable.locks import FileLock
 from podwire.durable.records import NewerFormat
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.images.build import ROOT_REFERENCE
+from podwire.scheduler.profiles import Configuration
 from podwire.trace.otlp_endpoint import BadEndpoint, endpoint
 
 if TYPE_CHECKING:
@@ -63,6 +65,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_certificate_lifetime(cluster)
     add_controllers(cluster)
+    cluster.add_argument(
+        "--scheduler-config",
+        type=Path,
+        metavar="FILE",
+        help="KubeSchedulerConfiguration of the scheduler; to be given at each start (default: none)",
+    )
     cluster.add_argument(
         "--runtime",
         type=_runtime,
@@ -109,6 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
             encryption_config=arguments.encryption_provider_config,
             certificate_lifetime=arguments.certificate_lifetime,
             controllers=arguments.controllers,
+            scheduling=_scheduling(arguments.scheduler_config),
         )
         layout = layout_of(arguments.prefix)
         if launch.stop_for_more_nodes(layout, wanted):
@@ -124,6 +133,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--hardware: {error}") from error
     except (BadPrefix, NoSlot, NotBuilt, Refused, StillThere, BrokenState, NewerFormat, OSError) as error:
         raise UserError(str(error)) from error
+
+
+def _scheduling(file: Path | None) -> Configuration:
+    try:
+        return read_configuration(file) if file else Configuration()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"--scheduler-config: {file}: {why}") from error
 
 
 def _network_driver(file: str | None) -> "NetworkDriver | None":

@@ -14,7 +14,7 @@ from typing import Any
 
 from podwire.protocols.settings import BadConfig, Read, below, between, list_of, mapped, matching, one_of, parsed
 from podwire.scheduler.filters import FILTERS
-from podwire.scheduler.profiles import DEFAULT_NAME, Profile
+from podwire.scheduler.profiles import DEFAULT_NAME, Configuration, Profile
 from podwire.scheduler.queue import Limits
 from podwire.scheduler.resource_requests import CPU, MEMORY
 from podwire.scheduler.scores import SCORES, allocation_score
@@ -46,13 +46,6 @@ WITHOUT_EFFECT = (
 
 _NAME = matching(re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"), "is not a scheduler name: a DNS subdomain")
 _WEIGHT = between(0, 2**31 - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    profiles: tuple[Profile, ...]
-    limits: Limits
-    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +84,7 @@ def read(data: bytes, name: object) -> Configuration:
     )
     if limits.max_backoff < limits.initial_backoff:
         raise BadConfig("podMaxBackoffSeconds", "must be greater than or equal to podInitialBackoffSeconds")
-    return Configuration(profiles, limits, tuple(warnings))
+    return Configuration(profiles=profiles, limits=limits, warnings=tuple(warnings))
 
 
 def _no_effect(warnings: list[str], key: str, _value: object) -> None:

@@ -1,9 +1,10 @@
 """A profile: the plugins that decide on the pods of one schedulerName."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from podwire.scheduler.filters import FILTERS
 from podwire.scheduler.framework import Filter
+from podwire.scheduler.queue import Limits
 from podwire.scheduler.scores import SCORES, Score
 
 DEFAULT_NAME = "default-scheduler"
@@ -19,3 +20,13 @@ class Profile:
 
 
 DEFAULT = Profile()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """Settings of a scheduler, by default or from a file."""
+
+    profiles: tuple[Profile, ...] = (DEFAULT,)
+    limits: Limits = field(default_factory=Limits)
+    warnings: tuple[str, ...] = ()
+    """Settings of the file that have no effect."""

@@ -29,7 +29,7 @@ def profile(**plugins):
 
 
 def test_without_profiles_there_is_the_default_one():
-    assert read() == configuration.Configuration((Profile(),), read().limits, ())
+    assert read() == configuration.Configuration(profiles=(Profile(),), limits=read().limits)
     assert read({"schedulerName": "default-scheduler"}).profiles == (Profile(),)
 
 

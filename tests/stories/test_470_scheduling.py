@@ -13,10 +13,26 @@ IMAGE = "podwire.local/busybox:latest"
 SLEEP = ["sh", "-c", "trap 'sleep 2; exit 0' TERM; sleep infinity & wait"]
 
 
+OWN_CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: reckless
+  plugins:
+    filter:
+      disabled:
+      - name: "*"
+"""
+"""The configuration of the cluster's own scheduler."""
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     made = Cluster()
-    made.podwire("up --detach")
+    config = made.prefix / "own-scheduler.yaml"
+    config.write_text(OWN_CONFIGURATION)
+    made.podwire("up --detach", "--scheduler-config", config)
     eventually(lambda: "default" in made.kubectl("get", "serviceaccounts", "-o", "name"), 60)
     yield made
     made.close()
@@ -72,6 +88,25 @@ def test_a_pod_of_higher_priority_takes_the_place_of_the_least_important(cluster
     names = cluster.kubectl("get", "pods", "-o", "jsonpath={.items[*].metadata.name}").split()
     assert "protected" in names  # its budget makes even more important pods go before it
     assert ("kept" in names, "better" in names) == (True, False)  # the older one of two equals stays
+
+
+def test_the_scheduler_of_the_cluster_has_the_profiles_of_its_file(cluster: Cluster):
+    cluster.kubectl("apply", "-f", "-", stdin=pod("picky", "10m", nodeSelector={"no": "node"}))
+    cluster.kubectl("apply", "-f", "-", stdin=pod("any", "10m", nodeSelector={"no": "node"}, schedulerName="reckless"))
+    eventually(lambda: "reckless  Successfully assigned default/any" in cluster.kubectl("describe", "pod", "any"), 30)
+    eventually(lambda: "didn't match Pod's node affinity/selector" in message(cluster, "picky"), 30)
+    cluster.kubectl("delete", "pod", "picky", "any", "--grace-period=0", "--force")
+
+
+def test_a_wrong_configuration_of_the_scheduler_is_refused_before_anything_starts(cluster: Cluster, tmp_path):
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("apiVersion: v1\nkind: Pod\n")
+    for file, why in ((wrong, "apiVersion: 'v1' must be"), (tmp_path / "absent", "No such file or directory")):
+        refused = cluster.run(PODWIRE, "up", "--prefix", tmp_path / "other", "--scheduler-config", file)
+        assert refused.returncode == 1
+        assert f"--scheduler-config: {file}: " in refused.stderr
+        assert why in refused.stderr
+        assert not (tmp_path / "other").exists()
 
 
 CONFIGURATION = """

@@ -136,7 +136,8 @@ def _image(prepared: Prepared) -> Component:
 
 
 def _scheduler(prepared: Prepared) -> Component:
-    options = scheduler.Options(kubeconfig=prepared.layout.control_identity("scheduler"))
+    kubeconfig = prepared.layout.control_identity("scheduler")
+    options = scheduler.Options(kubeconfig=kubeconfig, configuration=prepared.scheduling)
 
     async def work(ready: Ready) -> None:
         ready()

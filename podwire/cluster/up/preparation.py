@@ -2,7 +2,7 @@
 
 import contextlib
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from podwire.linux.fs.trust import check_files, make_directory
 from podwire.linux.net.network import KernelNetwork
 from podwire.runtime.cni import CheckSettings
 from podwire.runtime.cni.check import DEFAULT_SETTINGS
+from podwire.scheduler.profiles import Configuration
 
 if TYPE_CHECKING:
     from podwire.dradriver.config import Config as NetworkDriver
@@ -54,6 +55,8 @@ class UpOptions:
     """Not saved either: a start issues all certificates anew."""
     controllers: frozenset[str] = ALL
     """The controllers that run. Not saved either."""
+    scheduling: Configuration = field(default_factory=Configuration)
+    """Settings of the scheduler. Not saved either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,7 @@ class Prepared:
     encryption_config: Path | None = None
     certificate_lifetime: timedelta = CERTIFICATE_LIFETIME
     controllers: frozenset[str] = ALL
+    scheduling: Configuration = field(default_factory=Configuration)
 
     @property
     def slot(self) -> Slot:
@@ -119,6 +123,7 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
         encryption_config=wanted.encryption_config,
         certificate_lifetime=wanted.certificate_lifetime,
         controllers=wanted.controllers,
+        scheduling=wanted.scheduling,
     )
     closed = host_network.to_forward(ipv6=ipv6)
     claims.note_forwarding(closed)  # recorded first: a crash in between leaves nothing on
