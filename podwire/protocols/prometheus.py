@@ -60,6 +60,10 @@ class Counter:
     def inc(self, *values: str, by: float = 1) -> None:
         (self._cells.get(values) or self._added(values))[0] += by
 
+    def cell(self, *values: str) -> list[float]:
+        """Returns the number of these values in a list of its own, for those who count often."""
+        return self._cells.get(values) or self._added(values)
+
     def _added(self, values: tuple[str, ...]) -> list[float]:
         if len(self._cells) >= MOST_SERIES:
             values = (OTHERS,) * len(values)
@@ -97,8 +101,11 @@ class Histograms:
         self._histograms: dict[tuple[str, ...], Histogram] = {} if labels else {(): Histogram(bounds)}
 
     def observe(self, amount: float, *values: str) -> None:
-        histogram = self._histograms.get(values) or self._added(values)
-        histogram.observe(amount)
+        (self._histograms.get(values) or self._added(values)).observe(amount)
+
+    def of(self, *values: str) -> Histogram:
+        """Returns the histogram of these values, for those who observe often."""
+        return self._histograms.get(values) or self._added(values)
 
     def _added(self, values: tuple[str, ...]) -> Histogram:
         if len(self._histograms) >= MOST_SERIES:

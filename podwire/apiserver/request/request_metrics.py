@@ -4,14 +4,14 @@ Labels come from the server's own tables only: a path of which it knows nothing 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 from podwire.apiserver.flowcontrol.levels import Level
 from podwire.apiserver.identity.authorization import Attributes
 from podwire.interfaces import Clock
 from podwire.protocols.k8sapi.kinds import Kind
-from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Stream
-from podwire.protocols.prometheus import Labels, Metrics, family
+from podwire.protocols.k8sapi.server_side import Answer, Request, Response
+from podwire.protocols.prometheus import MOST_SERIES, Histogram, Labels, Metrics, family
 
 COMPONENT = "apiserver"
 BOUNDS = (
@@ -56,6 +56,7 @@ class RequestMetrics:
         self._stored = metrics.gauge(
             "apiserver_storage_objects", "Stored objects by resource, by its old name", "resource"
         )
+        self._series: dict[tuple[object, ...], _Series] = {}
         self.running = {"readOnly": 0, "mutating": 0}
         metrics.collect(self._in_flight)
 
@@ -68,17 +69,40 @@ class RequestMetrics:
 
     def count(self, request: Request, attributes: Attributes | None, answer: Answer, began: float) -> None:
         """Counts an answer; one that is a watch or a connection has no duration yet."""
-        verb, *where = row = row_of(request, attributes)
-        dry_run = "All" if "dryRun" in request.query else ""
-        if type(answer) is Response:
-            self._requests.inc(verb, dry_run, *where, COMPONENT, str(answer.status))
-            if verb in _SIZED:
-                self._sizes.observe(len(answer.body), *row, COMPONENT)
+        # The key has all that the labels depend on: making them anew costs more than counting.
+        key: tuple[object, ...]
+        if attributes is None:
+            key = (request.method,)
         else:
-            self._requests.inc(verb, dry_run, *where, COMPONENT, str(getattr(answer, "status", 101)))
-            if verb == "WATCH" or not isinstance(answer, Stream):
-                return
-        self._durations.observe(self.clock.monotonic() - began, verb, dry_run, *where, COMPONENT)
+            key = (
+                attributes.verb, attributes.group, attributes.version, attributes.resource, attributes.subresource,
+                not attributes.name, not attributes.namespace, "dryRun" in request.query,
+                request.headers.get("content-type") if attributes.verb == "patch" else None,
+            )  # fmt: skip
+        series = self._series.get(key) or self._added(key, request, attributes)
+        if type(answer) is Response:
+            status = answer.status
+            if series.sizes is not None:
+                series.sizes.observe(len(answer.body))
+        else:
+            status = getattr(answer, "status", 101)
+        (series.codes.get(status) or self._added_code(series, status))[0] += 1
+        if status != 101 and not series.watch:
+            series.durations.observe(self.clock.monotonic() - began)
+
+    def _added(self, key: tuple[object, ...], request: Request, attributes: Attributes | None) -> "_Series":
+        if len(self._series) >= MOST_SERIES:  # content types of patches are the client's words
+            self._series.clear()
+        verb, *where = row = row_of(request, attributes)
+        labels = (verb, "All" if "dryRun" in request.query else "", *where, COMPONENT)
+        sizes = self._sizes.of(*row, COMPONENT) if verb in _SIZED else None
+        series = _Series(labels, self._durations.of(*labels), sizes, {}, verb == "WATCH")
+        self._series[key] = series
+        return series
+
+    def _added_code(self, series: "_Series", status: int) -> list[float]:
+        cell = series.codes[status] = self._requests.cell(*series.labels, str(status))
+        return cell
 
     def objects(self, kind: Kind, count: int) -> None:
         """Notes how many objects of a kind are stored."""
@@ -92,6 +116,16 @@ class RequestMetrics:
 
     def watch_ended(self, row: Row) -> None:
         self._long_running.inc(*row, COMPONENT, by=-1)
+
+
+class _Series(NamedTuple):
+    """The numbers of requests with the same labels."""
+
+    labels: tuple[str, ...]
+    durations: Histogram
+    sizes: Histogram | None
+    codes: dict[int, list[float]]
+    watch: bool
 
 
 class _Measured:
