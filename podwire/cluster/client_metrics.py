@@ -63,6 +63,11 @@ class MeteredHttp:
         return incoming
 
 
+def host_of(server: str) -> str:
+    """Returns the host and port of a URL."""
+    return server.partition("://")[2].partition("/")[0]
+
+
 class MeteredRuntime:
     """A client of a container runtime whose calls are counted: `kubelet_runtime_operations_*`."""
 

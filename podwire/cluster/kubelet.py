@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.cluster import tracing
+from podwire.cluster.client_metrics import MeteredHttp, MeteredRuntime, host_of
 from podwire.cluster.kubelet_plugins import PluginSockets
 from podwire.cluster.kubelet_server import Serving, serving
 from podwire.durable.locks import FileLock, LockHeld, lock_file
@@ -110,9 +111,12 @@ async def run(options: Options) -> None:
         http = await stack.enter_async_context(connecting)
         socket = socket_of(options.runtime_endpoint)
         tap = tracing.tap(KUBELET, options.node_name)
-        cri = await stack.enter_async_context(grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=RUNTIME))
-        api = Client(http)
-        meter = KubeletMetrics()
+        meter = KubeletMetrics(node=options.node_name)
+        connected = await stack.enter_async_context(
+            grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=RUNTIME)
+        )
+        cri = MeteredRuntime(connected, meter.metrics)
+        api = Client(MeteredHttp(http, meter.metrics, host_of(access.server)))
         clock = SystemClock()
         outside = Dependencies(
             api=api,
@@ -124,6 +128,7 @@ async def run(options: Options) -> None:
             sockets=ProbeSockets(),
             pod_started=meter.pod_started,
             record_damaged=meter.record_damaged,
+            probed=meter.probed,
             network_files=lambda: changes_below(options.cni_dirs),
             plugins=PluginSockets(tap),
         )
@@ -163,6 +168,7 @@ def _serving(options: Options, access: Access) -> Serving:
         address=options.address,
         port=options.port,
         node_ips=options.node_ips,
+        logs=options.pod_logs_dir,
         certificate=options.tls_certificate,
         key=options.tls_key,
         client_ca=Pem(file=str(options.client_ca)) if options.client_ca else access.ca,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podwire.cluster.daemons import background
+from podwire.kubelet.paths import KubeletPaths
 from podwire.kubelet.ports import Cri, PodLister
 from podwire.kubelet.server import Host, KubeletMetrics, KubeletServer, Reviewer
 from podwire.protocols.k8sapi.client_side import Client
@@ -40,6 +41,7 @@ class Serving:
     key: Path | None = None
     client_ca: Pem = NO_PEM
     """The CA of callers; if empty, only tokens are accepted."""
+    logs: Path = Path("/var/log/pods")
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The content of /configz."""
 
@@ -51,7 +53,9 @@ async def serving(how: Serving, book: PodLister, cri: Cri, api: Client, meter: K
     context = await asyncio.to_thread(_context, how)
     async with relays() as relay, background(_renew(how)):
         reviewer = Reviewer(api, how.node, clock)
-        server = KubeletServer(Host(node=how.node, settings=how.settings), book, cri, relay, reviewer, meter, clock)
+        paths = KubeletPaths(root=how.root, logs=how.logs)
+        host = Host(node=how.node, settings=how.settings, paths=paths)
+        server = KubeletServer(host, book, cri, relay, reviewer, meter, clock)
         with contextlib.closing(server):
             http = await http_server.serve(server.handle, host=how.address, port=how.port, ssl_context=context)
             try:

@@ -44,6 +44,7 @@ from podwire.kubelet.pods.user_ids import UserIds
 from podwire.kubelet.pods.wakeups import Wakeups
 from podwire.kubelet.ports import Cri, PluginSockets
 from podwire.kubelet.probes import NodeProber, Probes, Sockets
+from podwire.kubelet.probes.worker import ProbedContainer, not_counted
 from podwire.kubelet.referenced_objects import ReferencedObjects
 from podwire.kubelet.volumes import VolumeManager
 from podwire.kubelet.volumes.ports import Mounts
@@ -80,6 +81,8 @@ class Dependencies:
     """Logins of registries that the node has for all pods."""
     record_damaged: Callable[[], None] = lambda: None
     """Called once for each record that is found damaged."""
+    probed: Callable[[ProbedContainer, str, float], None] = not_counted
+    """Called for each probe with its result and the seconds that it took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +140,7 @@ class Kubelet:
         self._log_rotation = LogRotation(cri, self._cache, clock, settings.logs)
         self._prober = NodeProber(cri, outside.sockets)
         self._events = ContainerEvents(recorder)
-        self._probes = Probes(self._prober, clock, wakeups.probe_changed, self._events.record)
+        self._probes = Probes(self._prober, clock, wakeups.probe_changed, self._events.record, probed=outside.probed)
         self._statuses = StatusManager(api, settings.status_limits)
         self._pulled_images = PulledImages(root / "image_manager", damaged.report)
         self._user_ids = UserIds(root / "pods", self._cache.first_id, damaged.report)

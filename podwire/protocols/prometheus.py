@@ -69,6 +69,11 @@ class Counter:
             values = (OTHERS,) * len(values)
         return self._cells.setdefault(values, [0])
 
+    def retain(self, wanted: Callable[[tuple[str, ...]], bool]) -> None:
+        """Forgets the label values of things that are gone."""
+        for values in [values for values in self._cells if not wanted(values)]:
+            del self._cells[values]
+
     def value(self, *values: str) -> float:
         return self._cells[values][0] if values in self._cells else 0
 
@@ -106,6 +111,11 @@ class Histograms:
     def of(self, *values: str) -> Histogram:
         """Returns the histogram of these values, for those who observe often."""
         return self._histograms.get(values) or self._added(values)
+
+    def retain(self, wanted: Callable[[tuple[str, ...]], bool]) -> None:
+        """Forgets the label values of things that are gone."""
+        for values in [values for values in self._histograms if not wanted(values)]:
+            del self._histograms[values]
 
     def _added(self, values: tuple[str, ...]) -> Histogram:
         if len(self._histograms) >= MOST_SERIES:
@@ -175,6 +185,13 @@ def family(name: str, meaning: str, samples: Samples, *, kind: str = "") -> Iter
     yield from _head(name, kind or ("counter" if name.endswith("_total") else "gauge"), meaning)
     for labels, value in samples:
         yield f"{_sample(name, labels)} {value:.15g}"
+
+
+def timed_family(name: str, meaning: str, samples: Iterable[tuple[Labels, float, int]]) -> Iterator[str]:
+    """The lines of a counter or of a gauge whose values are as old as a timestamp says, in milliseconds since 1970."""
+    yield from _head(name, "counter" if name.endswith("_total") else "gauge", meaning)
+    for labels, value, milliseconds in samples:
+        yield f"{_sample(name, labels)} {value:.15g} {milliseconds}"
 
 
 def _head(name: str, kind: str, meaning: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from podwire.interfaces import Clock
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
 from podwire.kubelet.probes.ports import Prober
 from podwire.kubelet.probes.threshold import Unhealthy
-from podwire.kubelet.probes.worker import ContainerProbes, ProbeDependencies, RecordEvent
+from podwire.kubelet.probes.worker import ContainerProbes, ProbedContainer, ProbeDependencies, RecordEvent, not_counted
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 
@@ -37,11 +37,18 @@ class Probes:
         changed: Callable[[str], None],
         record: RecordEvent,
         *,
+        probed: Callable[[ProbedContainer, str, float], None] = not_counted,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._deps = ProbeDependencies(
-            prober=prober, clock=clock, changed=changed, record=record, sleep=sleep, chance=chance
+            prober=prober,
+            clock=clock,
+            changed=changed,
+            record=record,
+            sleep=sleep,
+            chance=chance,
+            probed=probed,
         )
         self._since = clock.monotonic()
         self._watched: dict[str, ContainerProbes] = {}

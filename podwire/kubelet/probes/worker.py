@@ -25,6 +25,20 @@ RecordEvent = Callable[[Pod, Container, str, str, str], None]
 """Records an event about a container: type, reason, message."""
 
 
+@dataclass(frozen=True, slots=True)
+class ProbedContainer:
+    """The probe of a container that was run."""
+
+    pod: Pod
+    container: str
+    type: str
+    """Liveness, Readiness or Startup."""
+
+
+def not_counted(_probe: ProbedContainer, _result: str, _seconds: float) -> None:
+    """Nobody counts probes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeDependencies:
     """Shared by all containers."""
@@ -35,6 +49,8 @@ class ProbeDependencies:
     record: RecordEvent
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
+    probed: Callable[[ProbedContainer, str, float], None] = not_counted
+    """Told of each probe: its result and how many seconds it took."""
 
 
 class ContainerProbes:
@@ -139,14 +155,18 @@ class ContainerProbes:
 
     async def _probe(self, kind: Kind, probe: Probe) -> None:
         subject = Subject(self._container, self._seen.id, self.ips)
+        began, outcome = self._deps.clock.monotonic(), "unknown"
         try:
             result = await check(probe, subject, self._deps.prober)
+            outcome = "successful" if result.passed else "failed"
         except ProbeUnknown as error:
             self._warn(UNHEALTHY, f"{kind.value} probe errored and resulted in unknown state: {error}")
         except Exception:  # noqa: BLE001 - an error in one probe must not end those of all other containers
             _log.exception("cannot run probe: unexpected error", extra={"probe": kind.value})
         else:
             self._count(kind, probe, result)
+        probed = ProbedContainer(self.pod, self._container.name, kind.value)
+        self._deps.probed(probed, outcome, self._deps.clock.monotonic() - began)
 
     def _count(self, kind: Kind, probe: Probe, result: Result) -> None:
         if not result.passed:

@@ -31,6 +31,8 @@ _PLAIN = {
     "/configz": Route(answer="configz"),
     "/metrics": Route(answer="metrics"),
     "/metrics/cadvisor": Route(answer="cadvisor"),
+    "/metrics/probes": Route(answer="probes"),
+    "/metrics/resource": Route(answer="resources"),
     "/stats/summary": Route(answer="summary"),
 }
 _READ, _TALK = ("GET",), ("GET", "POST")

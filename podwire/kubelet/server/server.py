@@ -16,9 +16,10 @@ import msgspec
 from google.protobuf.message import Message
 
 from podwire.interfaces import Clock
+from podwire.kubelet.paths import KubeletPaths
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.ports import Cri, PodLister
-from podwire.kubelet.server import cadvisor, routes, summary, targets
+from podwire.kubelet.server import cadvisor, routes, targets
 from podwire.kubelet.server.auth import Reviewer
 from podwire.kubelet.server.limits import ServerLimits
 from podwire.kubelet.server.log_lines import options_of
@@ -26,6 +27,7 @@ from podwire.kubelet.server.logs import Logs
 from podwire.kubelet.server.metrics import KubeletMetrics
 from podwire.kubelet.server.ports import Conversations
 from podwire.kubelet.server.routes import Route, Target
+from podwire.kubelet.server.statistics import Statistics
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
@@ -58,6 +60,8 @@ class Host:
     node: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings that /configz shows."""
+    paths: KubeletPaths | None = None
+    """The kubelet's directories, whose space /stats/summary shows."""
 
 
 class KubeletServer:
@@ -83,6 +87,7 @@ class KubeletServer:
         self._meter = meter
         self._clock = clock
         self._logs = Logs(cri, self._limits)
+        self._statistics = Statistics(host.node, pods, cri, self._limits, host.paths)
         self._answers: Mapping[str, Callable[[Request, Target], Awaitable[Answer]]] = {
             "logs": self._log,
             "exec": self._exec,
@@ -93,6 +98,8 @@ class KubeletServer:
             "configz": self._configz,
             "metrics": self._metrics,
             "cadvisor": self._cadvisor,
+            "probes": self._probes,
+            "resources": self._resources,
             "summary": self._summary,
         }
 
@@ -220,23 +227,17 @@ class KubeletServer:
 
         return await self._retried(of_runtime)
 
-    async def _summary(self, _request: Request, _target: Target) -> Answer:
-        """By containers, if the runtime does not implement statistics of pods (containerd 1.6)."""
+    async def _probes(self, _request: Request, _target: Target) -> Answer:
+        text = self._meter.probes_text(pod for pod, _ in self._lister.all())
+        return Response(status=200, body=text.encode(), content_type=CONTENT_TYPE)
 
-        async def by_pods() -> Answer:
-            request = pb.ListPodSandboxStatsRequest()
-            listed = await self._cri.call(methods.LIST_POD_SANDBOX_STATS, request, timeout=self._limits.call)
-            return _json(summary.of(self._host.node, listed.stats))
+    async def _resources(self, _request: Request, _target: Target) -> Answer:
+        text = await self._retried(self._statistics.resources)
+        return Response(status=200, body=text.encode(), content_type=CONTENT_TYPE)
 
-        async def by_containers() -> Answer:
-            request = pb.ListContainerStatsRequest()
-            listed = await self._cri.call(methods.LIST_CONTAINER_STATS, request, timeout=self._limits.call)
-            return _json(summary.of_containers(self._host.node, listed.stats))
-
-        try:
-            return await by_pods()
-        except RpcError:
-            return await self._retried(by_containers)
+    async def _summary(self, request: Request, _target: Target) -> Answer:
+        brief = request.option("only_cpu_and_memory") in ("1", "true", "True")
+        return _json(await self._retried(lambda: self._statistics.summary(only_cpu_and_memory=brief)))
 
 
 def _streams(request: Request) -> dict[str, bool]:

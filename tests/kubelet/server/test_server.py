@@ -6,8 +6,10 @@ import errno
 import msgspec
 import pytest
 
-from podwire.kubelet.server import Host, KubeletMetrics, KubeletServer, cadvisor, summary
+from podwire.kubelet.server import Host, KubeletMetrics, KubeletServer, cadvisor
 from podwire.kubelet.server.limits import ServerLimits
+from podwire.kubelet.server.rates import Rates
+from podwire.kubelet.server.summary import Summary
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Internal, InvalidArgument, Unavailable
 from podwire.protocols.k8sapi.server_side import Request, Stream, Tunnel, Upgrade
@@ -67,7 +69,7 @@ def conversations():
 @pytest.fixture
 def server(book, runtime, conversations, doorman):
     host = Host(node="n1", settings={"port": 10250})
-    limits = ServerLimits(reach=0.5, pauses=(0.01, 0.05))
+    limits = ServerLimits(reach=0.5, pauses=(0.01, 0.05), first_rates=0.3)
     opened = KubeletServer(host, book, runtime, conversations, doorman, KubeletMetrics(), SystemClock(), limits)
     yield opened
     opened.close()
@@ -307,7 +309,7 @@ def test_use_of_pods_by_their_containers():
         each.attributes.metadata.name = name
         each.attributes.labels.update(labels if name != "stranger" else {})
         each.memory.working_set_bytes.value = 7
-    [pod] = summary.of_containers("n1", stats)["pods"]
+    [pod] = Summary("n1", Rates()).of_containers(None, stats, {})["pods"]
     assert pod["podRef"] == {"name": "web", "namespace": "shop", "uid": "u1"}
     assert [(each["name"], each["memory"]["workingSetBytes"]) for each in pod["containers"]] == [("a", 7), ("b", 7)]
 
