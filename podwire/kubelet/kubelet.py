@@ -47,6 +47,9 @@ from podwire.kubelet.probes import NodeProber, Probes, Sockets
 from podwire.kubelet.probes.worker import ProbedContainer, not_counted
 from podwire.kubelet.referenced_objects import ReferencedObjects
 from podwire.kubelet.volumes import VolumeManager
+from podwire.kubelet.volumes.csi.drivers import CsiDrivers, CsiLimits
+from podwire.kubelet.volumes.csi.node_info import NodeInfo
+from podwire.kubelet.volumes.csi.volumes import CsiVolumes
 from podwire.kubelet.volumes.ports import Mounts
 from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side import Client, Scope
@@ -54,7 +57,7 @@ from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Added, Deleted, Synced, Updated
 from podwire.protocols.podresources.methods import ALL as POD_RESOURCES_CALLS
-from podwire.protocols.registration.methods import DEVICE_PLUGIN, DRA_PLUGIN
+from podwire.protocols.registration.methods import CSI_PLUGIN, DEVICE_PLUGIN, DRA_PLUGIN
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +103,7 @@ class KubeletSettings:
     runtime_limits: RuntimeLimits = field(default_factory=RuntimeLimits)
     node_limits: NodeLimits = field(default_factory=NodeLimits)
     plugin_limits: PluginLimits = field(default_factory=PluginLimits)
+    csi_limits: CsiLimits = field(default_factory=CsiLimits)
 
 
 class Kubelet:
@@ -120,7 +124,13 @@ class Kubelet:
         self._claims = ClaimManager(
             api, outside.plugins, root, name, settings.claims, wakeups, recorder, damaged.report
         )  # fmt: skip
-        handlers: dict[str, Handler] = {DEVICE_PLUGIN: self._devices.registry, DRA_PLUGIN: self._claims.drivers}
+        node_info = NodeInfo(api, name, lambda: self.node.node, self.node.registered)
+        csi_drivers = CsiDrivers(outside.plugins, node_info, settings.csi_limits, self._csi_driver_registered)
+        handlers: dict[str, Handler] = {
+            CSI_PLUGIN: csi_drivers,
+            DEVICE_PLUGIN: self._devices.registry,
+            DRA_PLUGIN: self._claims.drivers,
+        }
         self._plugins = PluginManager(outside.plugins, root / "plugins_registry", handlers, settings.plugin_limits)
         self._objects = ReferencedObjects(api, wakeups.objects_changed)
         self._services = api.informer(SERVICES, Scope(field_selector="spec.clusterIP!=None"))
@@ -136,6 +146,10 @@ class Kubelet:
             root, self._objects, api, outside.mounts, clock,
             node=lambda: self.node.facts, node_object=lambda: self.node.node,
             recursive_read_only=lambda: self._runtime.recursive_read_only,
+            wake=wakeups.objects_changed,
+            csi=lambda paths, tokens: CsiVolumes(
+                api, csi_drivers, paths, outside.mounts, tokens, recorder, name, settings.csi_limits
+            ),
         )  # fmt: skip
         self._log_rotation = LogRotation(cri, self._cache, clock, settings.logs)
         self._prober = NodeProber(cri, outside.sockets)
@@ -254,6 +268,9 @@ class Kubelet:
         finally:
             await self._creating_calls.close()
             await self._volumes.close()
+
+    def _csi_driver_registered(self, name: str) -> None:
+        self._volumes.driver_registered(name)
 
     async def _run_node(self) -> None:
         """The runtime is asked first: a node that is ready when it is registered needs no second request."""

@@ -156,11 +156,23 @@ class NodeRestriction(AdmissionPlugin):
             for source in (volume.get("projected") or {}).get("sources") or ():
                 if (token := source.get("serviceAccountToken")) is not None and token.get("audience", "") == audience:
                     return
-            if (csi := volume.get("csi")) and await self._driver_has(csi.get("driver", ""), audience):
+            driver = (volume.get("csi") or {}).get("driver", "") or await self._driver_of_claim(pod, volume)
+            if driver and await self._driver_has(driver, audience):
                 return
         who = f"{NODE_PREFIX}{node}"
         why = f'audience "{audience}" not found in pod spec volume'
         raise _Refused(f"{why}, {who} is not authorized to request tokens for this audience")
+
+    async def _driver_of_claim(self, pod: Object, volume: Object) -> str:
+        """The CSI driver of the persistent volume behind a claim; empty if there is none."""
+        meta, name = pod["metadata"], (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
+        if volume.get("ephemeral"):
+            name = f"{meta['name']}-{volume['name']}"
+        claim = await self._find(f"persistentvolumeclaims/{meta['namespace']}/{name}") if name else None
+        bound = ((claim or {}).get("spec") or {}).get("volumeName")
+        stored = await self._find(f"persistentvolumes/{bound}") if bound else None
+        driver: str = (((stored or {}).get("spec") or {}).get("csi") or {}).get("driver", "")
+        return driver
 
     async def _driver_has(self, driver: str, audience: str) -> bool:
         stored = await self._find(f"csidrivers/{driver}")

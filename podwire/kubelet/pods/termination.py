@@ -151,6 +151,15 @@ class PodTermination:
             return False
         return True
 
+    async def release_volumes(self, pod: Pod) -> bool:
+        """Unmount the persistent volumes of a pod that has ended. Returns False if that failed."""
+        try:
+            await self._volumes.release(pod)
+        except OSError as error:
+            log.warning("cannot unmount volumes of pod", extra={"error": str(error)})
+            return False
+        return True
+
     async def remove_pod(self, uid: str, observed: ObservedPod) -> None:
         """Remove everything that was made for a pod: sandboxes, claims, devices, volumes, logs. OSError."""
         for sandbox in observed.sandboxes:

@@ -284,6 +284,7 @@ class PodWorker:
             if retry_at is not None:
                 return retry_at
             released = await self._deps.termination.release_devices(self.pod.uid)
+            released = await self._deps.termination.release_volumes(self.pod) and released
         elif observed.running:
             retry_at = await self._deps.allocation.keep_claims(self.pod, self.state)
             if retry_at is not None:

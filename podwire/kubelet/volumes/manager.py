@@ -11,6 +11,9 @@ from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.referenced_objects import ReferencedObjects
 from podwire.kubelet.volumes import container_mounts, persistent, subpaths
 from podwire.kubelet.volumes.contents import Contents
+from podwire.kubelet.volumes.csi import sources as csi_sources
+from podwire.kubelet.volumes.csi.sources import CsiSource
+from podwire.kubelet.volumes.csi.volumes import CsiVolumes
 from podwire.kubelet.volumes.errors import (
     MountFailed,
     NotProcessed,
@@ -20,7 +23,7 @@ from podwire.kubelet.volumes.errors import (
     set_up_failed,
 )
 from podwire.kubelet.volumes.paths import VolumePaths
-from podwire.kubelet.volumes.persistent import MountedVolume, is_persistent
+from podwire.kubelet.volumes.persistent import MountedVolume, is_external
 from podwire.kubelet.volumes.ports import Mounts
 from podwire.kubelet.volumes.setup import VolumeSetup
 from podwire.kubelet.volumes.sources import Sources
@@ -32,6 +35,7 @@ from podwire.objects.nodes import Node
 from podwire.objects.pods import Pod
 from podwire.objects.volumes import Volume
 from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.csi.csi_pb2 import NodeGetVolumeStatsResponse
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.tasks.keyed_locks import KeyedLocks
 from podwire.tasks.uncancelled import thread_to_completion
@@ -55,9 +59,12 @@ class VolumeManager:
         node: Callable[[], NodeFacts],
         node_object: Callable[[], Node | None] = lambda: None,
         recursive_read_only: Callable[[], bool] = lambda: False,
+        csi: Callable[[VolumePaths, Tokens], CsiVolumes] | None = None,
+        wake: Callable[[frozenset[str]], None] = lambda _uids: None,
     ) -> None:
         """`node_object`: the Node as the API has it, whose labels say which persistent volumes it can access.
-        `recursive_read_only`: whether the runtime supports recursive read-only mounts."""
+        `recursive_read_only`: whether the runtime supports recursive read-only mounts. `csi` makes the part for CSI
+        volumes, None for a kubelet without it. `wake` is called with pods that may try again to set up volumes."""
         self._paths = VolumePaths(root)
         self._setup = VolumeSetup(self._paths, mounts)
         self._mounts = mounts
@@ -67,6 +74,10 @@ class VolumeManager:
         self._recursive_read_only = recursive_read_only
         self._tokens = Tokens(api, clock)
         self._sources = Sources(references, self._tokens, node)
+        self._csi = None if csi is None else csi(self._paths, self._tokens)
+        self._csi_failed: set[str] = set()
+        """Pods whose CSI volumes could not be set up."""
+        self._wake = wake
         self._claims = VolumeClaims(api)
         self._ready: dict[str, Pod] = {}
         self._mounted: dict[str, dict[str, MountedVolume]] = {}
@@ -93,8 +104,8 @@ class VolumeManager:
             if pod.uid in self._ready:
                 self._ready[pod.uid] = pod
                 await self._set_up(pod, [volume for volume in pod.spec.volumes if has_contents(volume)])
-            elif pod.uid not in self._mounted and any(map(is_persistent, pod.spec.volumes)):
-                await self._set_up(pod, [volume for volume in pod.spec.volumes if is_persistent(volume)])
+            elif pod.uid not in self._mounted and any(map(is_external, pod.spec.volumes)):
+                await self._set_up(pod, [volume for volume in pod.spec.volumes if is_external(volume)], running=True)
         self._tokens_changed.set()
 
     async def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> tuple[pb.Mount, ...]:
@@ -128,8 +139,31 @@ class VolumeManager:
         async with self._locks.hold(uid):
             self._ready.pop(uid, None)
             self._tokens.forget(uid)
+            await self._tear_down_csi(uid)
             await thread_to_completion(self._setup.remove, uid)
             self._mounted.pop(uid, None)
+            self._csi_failed.discard(uid)
+
+    async def release(self, pod: Pod) -> None:
+        """Unmount the persistent and CSI volumes of a pod that has ended, so that others can use them, although the pod
+        is kept. Raises OSError."""
+        if not any(map(is_external, pod.spec.volumes)):
+            return
+        async with self._locks.hold(pod.uid):
+            self._ready.pop(pod.uid, None)
+            await self._tear_down_csi(pod.uid)
+            await thread_to_completion(self._setup.unmount_local, pod.uid)
+            self._mounted.pop(pod.uid, None)
+
+    async def statistics(self, uid: str) -> Mapping[str, NodeGetVolumeStatsResponse]:
+        """Usage of CSI volumes of a pod, as their drivers report it, by the name of the volume."""
+        return {} if self._csi is None else await self._csi.statistics(uid)
+
+    def driver_registered(self, name: str) -> None:
+        """A CSI driver can be called: pods that failed for want of it need not wait for their back-off."""
+        if self._csi is not None:
+            self._csi.driver_registered(name)
+        self._wake(frozenset(self._csi_failed))
 
     def uids(self) -> set[str]:
         """Pods that have a directory. Other names, such as lost+found, are none of pods."""
@@ -139,7 +173,13 @@ class VolumeManager:
             return set()
 
     async def run(self) -> None:
-        """Replace tokens in time, until cancelled."""
+        """Replace tokens in time, and run the part for CSI volumes, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_tokens(), name="service account tokens")
+            if self._csi is not None:
+                group.create_task(self._csi.run(), name="CSI volumes")
+
+    async def _follow_tokens(self) -> None:
         while True:
             self._tokens_changed.clear()
             due = self._tokens.next_due()
@@ -165,9 +205,16 @@ class VolumeManager:
         except VolumesNotReady as error:
             log.warning("cannot refresh service account token", extra={"pod": pod.ref, "error": str(error)})
 
-    async def _set_up(self, pod: Pod, volumes: Sequence[Volume]) -> None:
+    async def _tear_down_csi(self, uid: str) -> None:
+        """Raises OSError."""
+        if self._csi is not None and self._csi.has_volumes(uid):
+            await thread_to_completion(self._setup.unmount_subpaths, uid)
+            await self._csi.tear_down(uid)
+
+    async def _set_up(self, pod: Pod, volumes: Sequence[Volume], *, running: bool = False) -> None:
+        """`running`: the pod ran before this kubelet did, and what it has is left as it is."""
         decided = await asyncio.gather(*(self._plan(pod, volume) for volume in volumes))
-        steps = [step for step in decided if step is not None and not isinstance(step, VolumeError)]
+        steps = [step for step in decided if step is not None and not isinstance(step, VolumeError | CsiSource)]
         errors = {
             volume.name: error for volume, error in zip(volumes, decided, strict=True) if isinstance(error, VolumeError)
         }
@@ -180,14 +227,33 @@ class VolumeManager:
             failures.append(not_processed(list(errors), list(waiting), list(waiting.values())))
         if steps:
             failures += await thread_to_completion(self._setup.apply, pod.uid, steps)
+        if sources := [source for source in decided if isinstance(source, CsiSource)]:
+            failures += await self._set_up_csi(pod, sources, running=running)
         if failures:
             raise VolumesNotReady(*failures)
 
-    async def _plan(self, pod: Pod, volume: Volume) -> Step | VolumeError | None:
+    async def _set_up_csi(self, pod: Pod, sources: Sequence[CsiSource], *, running: bool) -> list[str]:
+        """Returns the failures, as messages for the pod's events."""
+        if self._csi is None:
+            return [set_up_failed(source.name, "this kubelet has no CSI") for source in sources]
+        results = await asyncio.gather(
+            *(self._csi.set_up(pod, source, running=running) for source in sources), return_exceptions=True
+        )
+        for result in results:
+            if result is not None and not isinstance(result, VolumeError):
+                raise result
+        failures = [str(result) for result in results if result is not None]
+        if failures:
+            self._csi_failed.add(pod.uid)
+        else:
+            self._csi_failed.discard(pod.uid)
+        return failures
+
+    async def _plan(self, pod: Pod, volume: Volume) -> Step | CsiSource | VolumeError | None:
         """The step for a volume, or the cause why there is none; None for one that needs none."""
         try:
-            if is_persistent(volume):
-                return await self._plan_persistent(pod, volume) if is_used(pod, volume) else None
+            if is_external(volume):
+                return await self._plan_external(pod, volume) if is_used(pod, volume) else None
             check_type(volume)
             if not has_contents(volume):
                 return without_contents(self._paths, pod, volume, self._node())
@@ -196,10 +262,19 @@ class VolumeManager:
         except VolumeError as error:
             return error
 
-    async def _plan_persistent(self, pod: Pod, volume: Volume) -> Step:
-        bound = await self._claims.bound(pod, volume)
-        persistent.check_affinity(bound, self._node_object())
-        step, mounted = persistent.plan(self._paths, pod, bound)
+    async def _plan_external(self, pod: Pod, volume: Volume) -> Step | CsiSource:
+        step: Step | CsiSource
+        if volume.csi is not None:
+            step = csi_sources.inline(pod, volume)
+            mounted = csi_sources.mounted(self._paths, pod.uid, step)
+        else:
+            bound = await self._claims.bound(pod, volume)
+            persistent.check_affinity(bound, self._node_object())
+            if "csi" in bound.spec:
+                step = csi_sources.of_volume(bound)
+                mounted = csi_sources.mounted(self._paths, pod.uid, step)
+            else:
+                step, mounted = persistent.plan(self._paths, pod, bound)
         self._reserve(pod, volume, mounted)
         return step
 
@@ -221,7 +296,7 @@ class VolumeManager:
     ) -> pb.Mount:
         try:
             read_only = False
-            if is_persistent(volume):
+            if is_external(volume):
                 mounted = await self._persistent_volume(pod, volume)
                 path, read_only = mounted.path, mounted.read_only
             else:

@@ -40,8 +40,9 @@ class MountedVolume:
     once_by_one_pod: bool = False
 
 
-def is_persistent(volume: Volume) -> bool:
-    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+def is_external(volume: Volume) -> bool:
+    """Whether the volume's files are not the kubelet's own: it has a claim, or a CSI driver publishes it."""
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None or volume.csi is not None
 
 
 def check_affinity(bound: BoundVolume, node: Node | None) -> None:

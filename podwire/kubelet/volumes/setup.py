@@ -112,6 +112,17 @@ class VolumeSetup:
         for directory in directories:
             remove_path(directory)
 
+    def unmount_subpaths(self, uid: str) -> None:
+        """Of a pod whose containers have ended: a volume cannot be unmounted before them."""
+        self._unmount_below(self._paths.subpaths(uid))
+
+    def unmount_local(self, uid: str) -> None:
+        """Unmount the local volumes of a pod whose containers have ended; its other volumes stay."""
+        directory = self._paths.persistent(uid, "local-volume", "x").parent
+        if directory.is_dir():
+            self._unmount_below(self._paths.subpaths(uid), directory)
+            remove_path(directory)
+
     def _unmount_below(self, *directories: Path) -> None:
         """Unmount everything, including what containers mounted, so that nothing behind a mount is deleted."""
         prefixes = tuple(f"{directory.resolve()}/" for directory in directories)

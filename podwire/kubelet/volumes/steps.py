@@ -12,7 +12,7 @@ from podwire.objects.quantity import parse
 from podwire.objects.volumes import EmptyDir, HostPath, Volume
 
 MEMORY = "Memory"
-UNSUPPORTED = ("csi", "image", "nfs", "iscsi")
+UNSUPPORTED = ("image", "nfs", "iscsi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

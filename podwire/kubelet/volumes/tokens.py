@@ -1,7 +1,7 @@
 """Service account tokens of pods: requested once, bound to the pod, and refreshed before they expire."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
 from podwire.interfaces import Clock
@@ -38,6 +38,8 @@ class _Token:
     text: str
     due: float
     expires: float
+    expiration: str = ""
+    """As the API server said it."""
 
 
 class Tokens:
@@ -49,26 +51,31 @@ class Tokens:
 
     async def get(self, pod: Pod, source: TokenSource) -> str:
         """A token; the old one if no new one can be had and it has not expired yet. Raises VolumeError."""
+        return (await self.get_status(pod, source))[0]
+
+    async def get_status(self, pod: Pod, source: TokenSource) -> tuple[str, str]:
+        """The token and its expirationTimestamp, in the same way."""
         key = _Key(pod.uid, pod.spec.service_account_name or "default", source.audience, source.expiration_seconds)
         async with self._locks.setdefault(key, asyncio.Lock()):  # files that share a token request it once
-            return await self._get(pod, source, key)
+            token = await self._get(pod, source, key)
+            return token.text, token.expiration
 
-    async def _get(self, pod: Pod, source: TokenSource, key: _Key) -> str:
+    async def _get(self, pod: Pod, source: TokenSource, key: _Key) -> _Token:
         now = self._clock.monotonic()
         known = self._tokens.get(key)
         if known is not None and now < known.due:
-            return known.text
+            return known
         try:
             answer = await self._api.token(key.account, pod.namespace, _request(pod, source))
             token = self._read(answer)
         except (ApiError, ClientError) as error:
             if known is not None:
-                self._tokens[key] = _Token(known.text, now + RETRY_SECONDS, known.expires)
+                self._tokens[key] = replace(known, due=now + RETRY_SECONDS)
             if known is None or now >= known.expires:
                 raise VolumeError(f"failed to fetch token: {error}") from error
-            return known.text
+            return known
         self._tokens[key] = token
-        return token.text
+        return token
 
     def forget(self, uid: str) -> None:
         for key in [key for key in self._tokens if key.uid == uid]:
@@ -91,7 +98,8 @@ class Tokens:
         if not granted:
             granted = times.parse(status["expirationTimestamp"]) - self._clock.wall()
         now = self._clock.monotonic()
-        return _Token(text, now + min(granted * USED_LIFE, LONGEST_USE), now + granted)
+        due, expiration = now + min(granted * USED_LIFE, LONGEST_USE), status.get("expirationTimestamp") or ""
+        return _Token(text, due, now + granted, expiration)
 
 
 def _request(pod: Pod, source: TokenSource) -> Object:

@@ -196,7 +196,7 @@ async def test_a_path_too_long_for_a_socket_is_reported_and_ignored(world, caplo
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        ({"type": "CSIPlugin"}, "no handler registered for plugin type: CSIPlugin; there are DRAPlugin, DevicePlugin"),
+        ({"type": "X"}, "no handler registered for plugin type: X; there are CSIPlugin, DRAPlugin, DevicePlugin"),
         ({"versions": ["v7"]}, 'requested API version "v7" is not supported'),
         ({"resource": "cpu"}, 'the ResourceName "cpu" is invalid'),
     ],

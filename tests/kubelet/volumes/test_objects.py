@@ -162,7 +162,6 @@ async def test_projected_sources_lie_in_one_directory(node):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ({"csi": {"driver": "x.example"}}, "volumes of type csi are not supported"),
         ({"nfs": {"server": "x", "path": "/"}}, "volumes of type nfs are not supported"),
         ({"image": {"reference": "x"}}, "volumes of type image are not supported"),
         ({"rbd": {"monitors": ["x"], "image": "y"}}, "volumes of this type are not supported"),
