@@ -50,6 +50,7 @@ GROUPS = {
         Command("apiserver", "podwire.cli.apiserver", "Serve the Kubernetes API from SQLite, etcd or memory"),
         Command("controllers", "podwire.cli.controllers", "Run the controllers: workloads, owners, nodes, …"),
         Command("scheduler", "podwire.cli.scheduler", "Bind pods to nodes"),
+        Command("dns", "podwire.cli.dns", "Resolve names of Services and pods, and forward others"),
         Command("kubelet", "podwire.cli.kubelet", "Run the pods of this node on any CRI runtime"),
         Command("runtime", "podwire.cli.runtime", "Run pod sandboxes and containers for CRI clients"),
         Command("image", "podwire.cli.image", "Import, build, list and remove images, without a registry"),

@@ -5,7 +5,7 @@ import re
 USER, KUBECTL, API_SERVER, STORE = "User", "KubeCtl", "APIServer", "etcd"
 SCHEDULER, CONTROLLERS, KUBELET = "Scheduler", "Controllers", "Kubelet"
 RUNTIME, CNI_PLUGIN, IPAM, NETWORK_PLUGIN = "ContainerRuntime", "CNIPlugin", "IPAM", "NetworkPlugin"
-DEVICE_PLUGIN, NETWORK_DRIVER = "DevicePlugin", "NetworkDriver"
+DEVICE_PLUGIN, NETWORK_DRIVER, CLUSTER_DNS = "DevicePlugin", "NetworkDriver", "ClusterDNS"
 
 ORDER = (
     USER,
@@ -33,6 +33,7 @@ _AGENTS = {
     "kube-controller-manager": CONTROLLERS,
     "podwire-controllers": CONTROLLERS,
     "kube-apiserver": API_SERVER,
+    "podwire-dns": CLUSTER_DNS,
     "podwire-nri-network": NETWORK_PLUGIN,
     "nri-network": NETWORK_PLUGIN,
     "podwire-network-driver": NETWORK_DRIVER,

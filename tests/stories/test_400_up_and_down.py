@@ -124,7 +124,7 @@ def test_up_twice_reports_it_and_status_lists_every_process(cluster: Cluster):
     status = cluster.status()
     assert status["state"] == "up"
     names = {component["name"]: component for component in status["components"]}
-    assert set(names) >= {"supervisor", "trace", "apiserver", "runtime", "scheduler", "kubelet"}
+    assert set(names) >= {"supervisor", "trace", "apiserver", "runtime", "scheduler", "dns", "kubelet"}
     assert all(name["state"] == "ready" and name["memoryBytes"] > 0 for name in names.values())
     assert "runtime" in cluster.podwire("status").stdout
 
@@ -139,7 +139,14 @@ def test_a_node_reads_the_secrets_of_its_own_pods_and_no_component_becomes_admin
 
     state = cluster.prefix / "var/lib/podwire"
     identities = {path: path.stem for path in state.rglob("identities/*.kubeconfig")}
-    assert sorted({*identities.values()}) == ["gpu-driver", "kubelet", "network-driver", "nri-network", "scheduler"]
+    assert sorted({*identities.values()}) == [
+        "dns",
+        "gpu-driver",
+        "kubelet",
+        "network-driver",
+        "nri-network",
+        "scheduler",
+    ]
     binding = ("create", "clusterrolebinding", "mine", "--clusterrole=cluster-admin", "--group=system:authenticated")
     readers = []
     for path in identities:

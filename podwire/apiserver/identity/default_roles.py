@@ -209,6 +209,10 @@ kube-system/system:controller:cloud-provider
 kube-system/system:controller:token-cleaner
   delete,get,list,watch core: secrets
   create,patch,update core,events.k8s.io: events
+kube-system/system:podwire:dns
+  read core: configmaps @kube-dns
+  create,get core: services
+  create,delete,get discovery.k8s.io: endpointslices
 """
 
 CLUSTER_BINDINGS = """
@@ -237,6 +241,7 @@ kube-system/system::leader-locking-kube-scheduler: user:system:kube-scheduler ac
 kube-system/system:controller:bootstrap-signer: account:kube-system/bootstrap-signer
 kube-system/system:controller:cloud-provider: account:kube-system/cloud-provider
 kube-system/system:controller:token-cleaner: account:kube-system/token-cleaner
+kube-system/system:podwire:dns: user:system:podwire:dns
 """
 """Bindings within a namespace, to the Role of the same name unless another follows after `=`."""
 
@@ -267,6 +272,9 @@ system:podwire:controllers
   update apiextensions.k8s.io: customresourcedefinitions customresourcedefinitions/status
   create resource.k8s.io: resourceclaims
   patch,update resource.k8s.io: resourceclaims resourceclaims/status resourceclaims/binding devicetaintrules/status
+system:podwire:dns
+  list,watch core: namespaces services
+  list,watch discovery.k8s.io: endpointslices
 system:podwire:gpu-driver
   create,get,list,update,watch resource.k8s.io: resourceslices
   create resource.k8s.io: deviceclasses
@@ -292,6 +300,7 @@ system:podwire:nri-network
 COMPONENT_BINDINGS = """
 system:kubelet-api-admin: user:kube-apiserver-kubelet-client
 system:podwire:controllers: user:system:podwire:controllers
+system:podwire:dns: user:system:podwire:dns
 system:podwire:gpu-driver: group:system:podwire:gpu-driver
 system:podwire:network-driver: group:system:podwire:network-driver
 system:podwire:nri-network: group:system:podwire:nri-network

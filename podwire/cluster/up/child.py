@@ -6,7 +6,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -33,6 +33,9 @@ class Component:
     """Components that must be ready before it is started."""
     before: Callable[[], None] | None = None
     """Runs on the host before the process enters its node: nothing of the host can be reached from there."""
+    hold: Callable[[], Sequence[int]] | None = None
+    """Runs in the supervisor before the first start; returns descriptors, which each start of the component inherits
+    and no other component. A bound socket that is held so keeps its queue while the component restarts."""
     node: NodeNamespaces | None = None
     """The namespaces in which it runs; None is the host."""
     once: bool = False

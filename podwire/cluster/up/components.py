@@ -2,10 +2,11 @@
 
 import asyncio
 import time
+from ipaddress import ip_network
 
 from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import COMPONENT_PREFIX, NODE_PREFIX, NODES
-from podwire.cluster import apiserver, scheduler, tracing
+from podwire.cluster import apiserver, dns, scheduler, tracing
 from podwire.cluster.up import node_components, readiness
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.nodes import Node
@@ -15,6 +16,7 @@ from podwire.protocols.settings import BadConfig
 from podwire.runtime.images import ImageError, Images
 from podwire.runtime.images.build import BUSYBOX, ROOT_REFERENCE, build_root
 from podwire.store import BadUrl, CannotOpen
+from podwire.transports.dns_sockets import Listeners
 from podwire.transports.unix_sockets import CannotListen
 
 LOOPBACK = "127.0.0.1"
@@ -28,7 +30,7 @@ def components(prepared: Prepared) -> list[Component]:
     for node in prepared.nodes:
         all_components += node_components.below_the_kubelet(prepared, node)
     all_components += [_image(prepared)] if ours else []
-    all_components += [_scheduler(prepared)]
+    all_components += [_scheduler(prepared), _dns(prepared)]
     for node in prepared.nodes:
         all_components += node_components.kubelet_and_drivers(prepared, node)
     return [*all_components, _node(prepared)]
@@ -68,7 +70,10 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
     layout, slot = prepared.layout, prepared.slot
     gateways = tuple(str(gateway.ip) for gateway in slot.gateways(ipv6=prepared.ipv6)) if prepared.own else ()
     host = gateways[0] if prepared.own else ""
-    scheduling = apiserver.Identity(user="system:kube-scheduler", kubeconfig=layout.control_identity("scheduler"))
+    control = (
+        apiserver.Identity(user="system:kube-scheduler", kubeconfig=layout.control_identity("scheduler")),
+        apiserver.Identity(user=f"{COMPONENT_PREFIX}dns", kubeconfig=layout.control_identity("dns")),
+    )
     return apiserver.Options(
         data_dir=layout.state / "apiserver",
         host=LOOPBACK,
@@ -82,7 +87,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         leader_elect=True,
         certificate_lifetime=prepared.certificate_lifetime,
         kubelet_authority=layout.state / "apiserver/pki/ca.crt",
-        identities=(scheduling, *(identity for node in prepared.nodes for identity in _identities(node, host))),
+        identities=(*control, *(identity for node in prepared.nodes for identity in _identities(node, host))),
         servings=tuple(_serving(node) for node in prepared.nodes),
     )
 
@@ -147,6 +152,39 @@ def _scheduler(prepared: Prepared) -> Component:
         name="scheduler",
         work=work,
         needs=("apiserver",),
+        environment=_environment(prepared),
+        troubles=(OSError, BadKubeconfig),
+    )
+
+
+def _dns(prepared: Prepared) -> Component:
+    """Resolves names, on the host: its resolvers may be reachable from there only.
+
+    The supervisor holds the sockets, so that queries wait while the server restarts.
+    """
+    slot = prepared.slot
+    options = dns.Options(
+        kubeconfig=prepared.layout.control_identity("dns"),
+        addresses=(prepared.nodes[0].dns_address,),
+        cluster_ip=slot.dns_address,
+        clients=(*slot.networks(ipv6=prepared.ipv6), *map(ip_network, prepared.host_ips)) if prepared.own else (),
+    )
+    listeners: list[Listeners] = []
+
+    def hold() -> list[int]:
+        listeners.append(dns.bind(options, any_port=True))
+        return listeners[0].filenos()
+
+    async def work(ready: Ready) -> None:
+        async with dns.running(options, listeners[0]):
+            ready()
+            await asyncio.Event().wait()
+
+    return Component(
+        name="dns",
+        work=work,
+        needs=("apiserver",),
+        hold=hold,
         environment=_environment(prepared),
         troubles=(OSError, BadKubeconfig),
     )

@@ -65,6 +65,11 @@ class Node:
     def pod_ranges(self) -> tuple[Network, ...]:
         return self.slot.pod_ranges(self.record.number, ipv6=self.ipv6)
 
+    @property
+    def dns_address(self) -> str:
+        """The address of the DNS server, which runs on the host."""
+        return str(self.slot.gateways(ipv6=False)[0].ip) if self.record.own else self.host_ips[0]
+
     def called(self, component: str) -> str:
         """Returns `runtime` for the first node, `runtime@node-2` for the second."""
         return component if self.record.number == 1 else f"{component}@{self.name}"

@@ -55,6 +55,15 @@ class Slot:
         return IPv4Network("10.96.0.0/16" if self.number == 0 else f"10.{100 + self.number}.128.0/18")
 
     @property
+    def dns_address(self) -> str:
+        """The cluster IP of the DNS: the tenth of the Services, as kubeadm has it."""
+        return str(self.services[10])
+
+    def networks(self, *, ipv6: bool) -> tuple[Network, ...]:
+        """All networks of the cluster."""
+        return (self.pods, self.services, self.nodes, *((self.own6,) if ipv6 else ()))
+
+    @property
     def nodes(self) -> IPv4Network:
         return IPv4Network("10.245.0.0/24" if self.number == 0 else f"10.{100 + self.number}.192.0/24")
 

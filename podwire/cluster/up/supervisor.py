@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from podwire.cluster.up import child
 from podwire.cluster.up.child import Component
@@ -95,6 +96,8 @@ class Process:
     since: float = 0.0
     """Wall-clock time of the last start."""
     start_ticks: int = 0
+    held: tuple[int, ...] | None = None
+    """Descriptors that it inherits; None before its first start."""
     ready: bool = False
     done: bool = False
     """A `once` component has finished its work."""
@@ -189,6 +192,12 @@ class Supervisor:
 
     def _start(self, process: Process) -> None:
         component = process.component
+        if component.hold is not None and process.held is None:
+            try:
+                process.held = tuple(component.hold())
+            except OSError as error:
+                self._plan_restart(process, lived=0.0, was_ready=False, detail=str(error))
+                return
         reads, writes = os.pipe2(os.O_CLOEXEC)
         try:
             pid = os.fork() if component.node is None else component.node.fork()
@@ -198,7 +207,7 @@ class Supervisor:
             self._plan_restart(process, lived=0.0, was_ready=False, detail=str(error))
             return
         if pid == 0:
-            child.become(component, self._layout, writes, lambda: self._close_for_child(reads))
+            child.become(component, self._layout, writes, lambda: self._close_for_child(reads, process))
         os.close(writes)
         process.pid, process.pidfd, process.ready_pipe = pid, os.pidfd_open(pid), reads
         process.started, process.since = time.monotonic(), time.time()
@@ -208,9 +217,10 @@ class Supervisor:
         self._watch(reads, lambda: self._on_ready_pipe(process))
         self._emit(component.name, "started", f"pid {pid}", process)
 
-    def _close_for_child(self, ready_pipe: int) -> None:
+    def _close_for_child(self, ready_pipe: int, process: Process) -> None:
         """Closes the descriptors of the supervisor: its lock, its pipes, and those of other components."""
-        for descriptor in {ready_pipe, *self._private(), *self._signal_pipe, *self._watched}:
+        held = [other.held or () for other in self._processes.values() if other is not process]
+        for descriptor in {ready_pipe, *self._private(), *self._signal_pipe, *self._watched, *chain(*held)}:
             os.close(descriptor)
 
     def _wait(self) -> None:

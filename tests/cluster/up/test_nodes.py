@@ -101,11 +101,11 @@ def test_a_host_that_is_called_like_a_node_is_not_one():
 
 def test_every_node_has_its_processes_and_one_cluster_has_the_rest():
     assert [component.name for component in components(prepared(*own(1)))] == [
-        "trace", "apiserver", "cni", "runtime", "image", "scheduler", "kubelet", "node",
+        "trace", "apiserver", "cni", "runtime", "image", "scheduler", "dns", "kubelet", "node",
     ]  # fmt: skip
     found = {component.name: component for component in components(prepared(*own(2)))}
     assert list(found) == [
-        "trace", "apiserver", "cni", "runtime", "cni@node-2", "runtime@node-2", "image", "scheduler", "kubelet",
+        "trace", "apiserver", "cni", "runtime", "cni@node-2", "runtime@node-2", "image", "scheduler", "dns", "kubelet",
         "kubelet@node-2", "node",
     ]  # fmt: skip
     assert found["kubelet@node-2"].needs == ("apiserver", "runtime@node-2")
@@ -117,7 +117,7 @@ def test_every_node_has_its_processes_and_one_cluster_has_the_rest():
 def test_every_node_has_an_identity_and_a_certificate_in_its_own_directories():
     options = apiserver_options(prepared(*own(2)))
     files = {identity.kubeconfig: identity for identity in options.identities}
-    assert len(files) == len(options.identities) == 9
+    assert len(files) == len(options.identities) == 10
     kubelet = files[PREFIX.home("node-2").identity("kubelet")]
     assert (kubelet.user, kubelet.groups, kubelet.host) == ("system:node:node-2", ("system:nodes",), "10.103.192.1")
     second = options.servings[1]

@@ -13,7 +13,7 @@ SOAK = bool(os.environ.get("PODWIRE_SOAK"))
 SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
 """The same for all workers of a run, another one every hour; set it to repeat a run."""
 
-COMPONENTS = ("trace", "apiserver", "cni", "runtime", "scheduler", "kubelet")
+COMPONENTS = ("trace", "apiserver", "cni", "runtime", "scheduler", "dns", "kubelet")
 PODS = 10
 ROUNDS = 4 if SOAK else 1
 JITTER_SECONDS = 0.05

@@ -12,7 +12,7 @@ SOAK = bool(os.environ.get("PODWIRE_SOAK"))
 SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
 """The same for all workers of a run, another one every hour; set it to repeat a run."""
 
-COMPONENTS = ("trace", "apiserver", "cni", "runtime", "scheduler", "kubelet")
+COMPONENTS = ("trace", "apiserver", "cni", "runtime", "scheduler", "dns", "kubelet")
 SECONDS = 30.0 if SOAK else 4.0
 ROUNDS = 6 if SOAK else 1
 PODS = 12 if SOAK else 6
