@@ -18,10 +18,12 @@ from podwire.apiserver.admission.no_effect import NoEffectWarnings
 from podwire.apiserver.admission.plugins import AdmissionSettings, Dependencies, build_plugins
 from podwire.apiserver.admission.policies.informer import PolicyInformer
 from podwire.apiserver.admission.policies.plugin import Policies
+from podwire.apiserver.admission.policies.requests import Versions
 from podwire.apiserver.admission.role_escalation import RoleEscalation
 from podwire.apiserver.admission.service_addresses import Network, ServiceAddresses
 from podwire.apiserver.admission.service_allocations import ServiceAllocations
 from podwire.apiserver.admission.signing_rights import SigningRequesters, SigningRights
+from podwire.apiserver.admission.webhooks.informer import WebhookInformer
 from podwire.apiserver.audit import Audit
 from podwire.apiserver.audit.audit import Sink
 from podwire.apiserver.audit.policy import Policy
@@ -40,10 +42,12 @@ from podwire.apiserver.identity.service_accounts import StoredServiceAccounts
 from podwire.apiserver.identity.tokens import Tokens, discovery, key_set
 from podwire.apiserver.identity.users import User
 from podwire.apiserver.limits import Limits
-from podwire.apiserver.ports import Backends, Kubelets, Store
+from podwire.apiserver.ports import Backends, HttpsClient, Kubelets, Store
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.request.endpoints import Check, Endpoints
 from podwire.apiserver.server import ApiServer
+from podwire.apiserver.service_endpoints import ServiceEndpoints
+from podwire.apiserver.webhook_calls import WebhookCalls
 from podwire.apiserver.write.creation import random_name
 from podwire.interfaces import Clock
 from podwire.kinds.catalog import builtin_resources
@@ -77,6 +81,8 @@ class Settings:
     """Returns a name for a generateName; tests hand in predictable ones."""
     kubelets: Kubelets | None = None
     """Reaches kubelets for log, exec, attach and the like; without it they are refused."""
+    webhooks: HttpsClient | None = None
+    """Reaches webhooks; without it they fail."""
     metrics: Metrics = field(default_factory=Metrics)
     """The metrics of the process, which /metrics shows."""
     backends: Backends | None = None
@@ -91,6 +97,7 @@ class Assembled:
     engine: Engine
     custom: CustomResources
     policies: PolicyInformer
+    webhooks: WebhookInformer
     addresses: AllocationReconciler
     roles: RbacInformer
     aggregation: RoleAggregation
@@ -103,7 +110,8 @@ class Assembled:
         """Prepares the server.
 
         1. Create the first objects.  2. Load custom resources, so that no client gets a 404 for them. 3. Load roles
-        and what nodes need.  4. Load policies, so that no write bypasses them.  5. Load flow schemas and their levels.
+        and what nodes need.  4. Load policies and webhooks, so that no write bypasses them.  5. Load flow
+        schemas and their levels.
         """
         authority = self.pki.authority_pem.decode()
         first = str(self.settings.service_network[1])
@@ -112,6 +120,7 @@ class Assembled:
         await self.roles.load()
         await self.node_graph.load()
         await self.policies.load()
+        await self.webhooks.load()
         await self.flows.load()
 
     async def run(self) -> None:
@@ -119,6 +128,7 @@ class Assembled:
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self.custom.run(), name="custom resources")
             parts.create_task(self.policies.run(), name="admission policies")
+            parts.create_task(self.webhooks.run(), name="admission webhooks")
             parts.create_task(self.addresses.run(), name="service addresses")
             parts.create_task(self.roles.run(), name="roles")
             parts.create_task(self.aggregation.run(), name="role aggregation")
@@ -135,7 +145,10 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     allocations = ServiceAllocations(store, clock)
     roles, graph = Roles(), NodeGraph()
     identity = _identity(store, pki, clock, settings, Authorizer(roles, NodeAuthorizer(graph.related)))
-    policies = Policies(store, registry)
+    versions = Versions(store, registry)
+    policies = Policies(store, registry, versions)
+    calls = WebhookCalls(settings.webhooks, ServiceEndpoints(store))
+    webhooks = WebhookInformer.build(store, versions, calls, clock, settings.metrics)
     given = Dependencies(
         store=store,
         clock=clock,
@@ -143,6 +156,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         namespaces=Namespaces(store),
         informers=Informers(store),
         policies=policies,
+        webhooks=webhooks,
         authorizer=identity.authorizer,
         registry=registry,
         settings=settings.admission,
@@ -193,6 +207,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         engine=engine,
         custom=custom,
         policies=policy_informer,
+        webhooks=webhooks,
         addresses=reconciler,
         roles=RbacInformer(store, roles),
         aggregation=RoleAggregation(store, registry, engine.updater),
@@ -212,8 +227,8 @@ def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, authoriz
 def _admission(given: Dependencies, addresses: ServiceAddresses, warnings: NoEffectWarnings) -> Admission:
     """Returns the plugins in upstream's order, then what upstream does where it stores an object: always on."""
     return Admission(
+        build_plugins(given),
         [
-            *build_plugins(given),
             addresses,
             ClaimStatusRights(given.authorizer),
             DeviceClaims(given.store),
@@ -222,7 +237,7 @@ def _admission(given: Dependencies, addresses: ServiceAddresses, warnings: NoEff
             RoleEscalation(given.authorizer, given.authorizer.roles),
             SigningRights(given.authorizer),
             warnings,
-        ]
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""Interfaces to the store, to kubelets and to pods."""
+"""Interfaces to the store, to kubelets, to pods and to webhooks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,6 +54,28 @@ class Backends(Protocol):
 
         Raises ApiError when the backend does not answer, or is the API server itself.
         """
+        ...
+
+
+class Unreachable(Exception):
+    """A server did not answer in time, or not as it must."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpsTarget:
+    """A URL, and where to connect to if that is not the URL's host; `ca` is PEM text of the trusted authorities."""
+
+    url: str
+    address: str = ""
+    port: int = 0
+    ca: str = ""
+
+
+class HttpsClient(Protocol):
+    """Posts to webhooks."""
+
+    async def post(self, target: HttpsTarget, body: bytes, seconds: float) -> tuple[int, bytes]:
+        """Returns the status and the body of the answer, which is bounded. Raises Unreachable."""
         ...
 
 

@@ -28,6 +28,7 @@ from podwire.cluster.daemons import background
 from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.store_metrics import MeteredStore
 from podwire.cluster.store_tap import tapped_store
+from podwire.cluster.webhook_client import webhook_client
 from podwire.controllers import work_queue
 from podwire.controllers.leader_election import Election, identity_of
 from podwire.controllers.registry import ALL, acting
@@ -143,8 +144,8 @@ def _election(options: Options) -> Election | None:
 async def running(options: Options) -> AsyncIterator[Running]:
     """Runs an API server while the context is open.
 
-    1. Keys and certificates.  2. The store.  3. Clients for kubelets and pods.  4. The server, with its first objects.
-    5. Listen.  6. Kubeconfigs and certificates.  7. Watches of the store, the controllers, and the renewal of
+    1. Keys and certificates.  2. The store.  3. Clients for kubelets, pods and webhooks.  4. The server, with its first
+    objects.  5. Listen.  6. Kubeconfigs and certificates.  7. Watches of the store, the controllers, and the renewal of
     certificates.  Stop in reverse.
     """
     pki = await asyncio.to_thread(_open_pki, options)
@@ -161,8 +162,10 @@ async def running(options: Options) -> AsyncIterator[Running]:
         proxy = kubelet_proxy(pki, options.kubelet_authority, (options.host, *options.also))
         kubelets = await stack.enter_async_context(proxy)
         backends = await stack.enter_async_context(backend_proxy((options.host, *options.also)))
+        webhooks = await stack.enter_async_context(webhook_client())
         clients = Clients(kubelets, backends)
-        assembled = assemble(store, pki, SystemClock(), _settings(options, store, clients, audit_log, metrics))
+        settings = replace(_settings(options, store, clients, audit_log, metrics), webhooks=webhooks)
+        assembled = assemble(store, pki, SystemClock(), settings)
         await assembled.start()
         http = await _listen(assembled, pki, options.host, options.port)
         kubelets.own_port = backends.own_port = http.port

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -38,6 +38,16 @@ class Operation(msgspec.Struct, kw_only=True, eq=False):
     url_name: str = ""
     """The name in the URL, where the sent object has none of its own."""
     dry_run: bool = False
+    internal: bool = False
+    """A write of the server itself, for which nobody outside is asked."""
+    restrict: Callable[[Object], Object] | None = None
+    """Restores what the subresource may not change, after a webhook or policy has changed the object."""
+    round: int = 0
+    """1 when mutating plugins are run a second time."""
+    reinvoke: bool = False
+    """A webhook or policy has changed the object, so that those before it may have to see it again."""
+    reinvocations: dict[str, Any] | None = None
+    """What each plugin notes for its second round; see mutation.py."""
     namespace_object: Object | None = None
     """The namespace of the object, once a plugin has read it; nobody may change it."""
     reservations: list[Step] = []
@@ -97,6 +107,8 @@ class AdmissionPlugin:
     verbs: ClassVar[frozenset[str]] = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
     resources: ClassVar[frozenset[GroupResource] | None] = None
     """None: those of every kind."""
+    admits_parts: ClassVar[bool] = False
+    """Whether bindings, evictions, token requests and connections are admitted, too, and not only validated."""
 
     async def admit(self, operation: Operation) -> None:
         """Completes or changes the object, before it is validated."""
@@ -106,15 +118,32 @@ class AdmissionPlugin:
 
 
 class Admission:
-    """All plugins in order: those that admit run before validation, those that validate after it."""
+    """All plugins in order: those that admit run before validation, those that validate after it.
 
-    def __init__(self, plugins: Sequence[AdmissionPlugin]) -> None:
+    `finishing` ones complete what the others have agreed on: they admit once, and last.
+    """
+
+    def __init__(self, plugins: Sequence[AdmissionPlugin], finishing: Sequence[AdmissionPlugin] = ()) -> None:
         self._plugins = tuple(plugins)
+        self._finishing = tuple(finishing)
         self._steps: dict[tuple[str, str, str], _Steps] = {}
 
     async def admit(self, operation: Operation) -> None:
-        for admit in self._steps_of(operation).admit:
+        steps = self._steps_of(operation)
+        for admit in steps.admit:
             await admit(operation)
+        if operation.reinvoke:
+            operation.round = 1
+            for admit in steps.admit:
+                await admit(operation)
+        for finish in steps.finish:
+            await finish(operation)
+
+    async def admit_part(self, operation: Operation) -> None:
+        """Admits a request that is not stored as it is."""
+        for plugin in self._plugins:
+            if plugin.admits_parts:
+                await plugin.admit(operation)
 
     async def validate(self, operation: Operation) -> None:
         for validate in self._steps_of(operation).validate:
@@ -127,14 +156,19 @@ class Admission:
         if steps is None:
             if len(self._steps) >= MOST_STEPS:
                 self._steps.clear()
-            plugins = [
-                plugin
-                for plugin in self._plugins
-                if operation.verb in plugin.verbs and (plugin.resources is None or key[1:] in plugin.resources)
-            ]
+            called, finishing = (
+                [
+                    plugin
+                    for plugin in plugins
+                    if operation.verb in plugin.verbs and (plugin.resources is None or key[1:] in plugin.resources)
+                ]
+                for plugins in (self._plugins, self._finishing)
+            )
+            everyone = [*called, *finishing]
             steps = self._steps[key] = _Steps(
-                [plugin.admit for plugin in plugins if type(plugin).admit is not AdmissionPlugin.admit],
-                [plugin.validate for plugin in plugins if type(plugin).validate is not AdmissionPlugin.validate],
+                [plugin.admit for plugin in called if type(plugin).admit is not AdmissionPlugin.admit],
+                [plugin.admit for plugin in finishing if type(plugin).admit is not AdmissionPlugin.admit],
+                [plugin.validate for plugin in everyone if type(plugin).validate is not AdmissionPlugin.validate],
             )
         return steps
 
@@ -144,4 +178,5 @@ class _Steps:
     """The plugins that are called for a verb on a resource."""
 
     admit: Sequence[Callable[[Operation], Awaitable[None]]]
+    finish: Sequence[Callable[[Operation], Awaitable[None]]]
     validate: Sequence[Callable[[Operation], Awaitable[None]]]

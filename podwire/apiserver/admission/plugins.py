@@ -25,6 +25,7 @@ from podwire.apiserver.admission.tolerations import (
     TaintNodesByCondition,
 )
 from podwire.apiserver.admission.volume_expansion import PersistentVolumeClaimResize
+from podwire.apiserver.admission.webhooks.informer import WebhookInformer
 from podwire.apiserver.identity.authorization import Authorizer
 from podwire.apiserver.limits import Limits
 from podwire.apiserver.ports import Store
@@ -58,6 +59,7 @@ class Dependencies:
     namespaces: Namespaces
     informers: Informers
     policies: Policies
+    webhooks: WebhookInformer
     authorizer: Authorizer
     registry: Registry
     settings: AdmissionSettings
@@ -111,9 +113,9 @@ PLUGINS: Mapping[str, Row] = {
     "DenyServiceExternalIPs": Row(lambda _given: DenyServiceExternalIPs(), default=False),
     "PodTopologyLabels": _MISSING,
     "MutatingAdmissionPolicy": _MISSING,
-    "MutatingAdmissionWebhook": _MISSING,
+    "MutatingAdmissionWebhook": Row(lambda given: given.webhooks.mutating),
     "ValidatingAdmissionPolicy": Row(lambda given: given.policies),
-    "ValidatingAdmissionWebhook": _MISSING,
+    "ValidatingAdmissionWebhook": Row(lambda given: given.webhooks.validating),
     "ResourceQuota": Row(
         lambda given: ResourceQuotas(given.informers.quotas, given.store, given.clock, given.settings.limited_resources)
     ),

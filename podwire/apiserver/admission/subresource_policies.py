@@ -64,4 +64,5 @@ async def _run_policies(
         url_name=call.name,
         dry_run=dry_run,
     )
+    await engine.admission.admit_part(operation)
     await engine.admission.validate(operation)

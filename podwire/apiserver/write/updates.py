@@ -107,7 +107,8 @@ class Updater:
         new, old = await offload.run(self._changed, write, item)
         operation = Operation(
             verb="UPDATE", resource=write.resource, namespace=write.namespace, obj=new, old=old, user=write.user,
-            subresource=write.subresource, dry_run=write.dry_run,
+            subresource=write.subresource, dry_run=write.dry_run, internal=not write.run_policies,
+            restrict=lambda obj: _restrict_to_subresource(write.resource, write.subresource, obj, old),
         )  # fmt: skip
         await self.admission.admit(operation)
         try:

@@ -108,8 +108,7 @@ def _kept(value: Any) -> Any:
 def evaluate(policy: Policy, known: Mapping[str, Any]) -> Outcome:
     """Run a policy. Conditions see no namespace, as upstream has it."""
     try:
-        without = {**known, "namespaceObject": None}
-        applies = _applies(policy, Scope(without, {})) if policy.conditions else True
+        applies = meets_conditions(policy, known) if policy.conditions else True
         if isinstance(applies, Failure):
             return Outcome((applies,))
         if not applies:
@@ -121,8 +120,9 @@ def evaluate(policy: Policy, known: Mapping[str, Any]) -> Outcome:
     return _annotated(policy, known, failures)
 
 
-def _applies(policy: Policy, scope: Scope) -> bool | Failure:
-    """Returns whether all conditions hold. A false one outweighs others that cannot be evaluated."""
+def meets_conditions(policy: Policy, known: Mapping[str, Any]) -> bool | Failure:
+    """Returns whether all conditions hold. A false one outweighs others that cannot be evaluated. Raises Spent."""
+    scope = Scope({**known, "namespaceObject": None}, {})
     outcomes = [scope.run(condition) for condition in policy.conditions]
     if any(outcome is False for outcome in outcomes):
         return False

@@ -45,11 +45,11 @@ class RequestAttributes:
 
     def known(self, resource: Resource, namespace: Object | None, params: Object | None) -> Mapping[str, Any]:
         """Returns the values of all CEL variables for a policy that matches this resource."""
-        new, old = (self._seen_as(resource, object_) for object_ in self.objects)
+        new, old = self.seen_as(resource)
         return {
             "object": new,
             "oldObject": old,
-            "request": self._request(resource.kind),
+            "request": self.request(resource.kind),
             "namespaceObject": _namespace(namespace),
             "params": params,
         }
@@ -61,7 +61,13 @@ class RequestAttributes:
         revision = int(obj["metadata"].get("resourceVersion") or 0)
         return resource.unpack(Item("", own.pack(obj), revision, revision))
 
-    def _request(self, kind: Kind) -> Mapping[str, Any]:
+    def seen_as(self, resource: Resource) -> tuple[Object | None, Object | None]:
+        """Returns the new object and the old one in the version of a resource."""
+        new, old = self.objects
+        return self._seen_as(resource, new), self._seen_as(resource, old)
+
+    def request(self, kind: Kind) -> Mapping[str, Any]:
+        """Returns what an AdmissionReview says of the request, without its objects."""
         operation, target = self.operation, self.target
         part = operation.subresource
         attributes: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""MatchResources of a policy or binding: rules for resources, and selectors."""
+"""MatchResources of a policy or binding: rules for resources, and selectors. Webhooks have the same rules."""
 
 from collections.abc import Sequence
 
@@ -19,11 +19,16 @@ def match_resources(given: Object, path: str, errors: Errors) -> None:
         label_selector(given.get(selector), f"{path}.{selector}", errors)
     for word in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(given.get(word) or ()):
-            _rule(rule, f"{path}.{word}[{index}]", errors)
+            _named_rule(rule, f"{path}.{word}[{index}]", errors)
 
 
-def _rule(rule: Object, path: str, errors: Errors) -> None:
+def _named_rule(rule: Object, path: str, errors: Errors) -> None:
     _names(rule.get("resourceNames") or (), f"{path}.resourceNames", errors)
+    rule_errors(rule, path, errors)
+
+
+def rule_errors(rule: Object, path: str, errors: Errors) -> None:
+    """Checks operations and resources of a rule."""
     operations = rule.get("operations") or ()
     _some(operations, f"{path}.operations", "operations", errors)
     for index, operation in enumerate(operations):

@@ -6,7 +6,7 @@ and deleted, and changed while they are being deleted: otherwise a finalizer wou
 from functools import partial
 from typing import Any
 
-from podwire.kinds.builtin.admissionregistration import validating_binding, validating_policy
+from podwire.kinds.builtin.admissionregistration import validating_binding, validating_policy, webhooks
 from podwire.kinds.field_checks import Object
 from podwire.kinds.strategy import Strategy, as_on_create
 from podwire.kinds.tables import UNSET, Json, Row, age_of, count, name_of, part, selector_text, text
@@ -102,23 +102,23 @@ def _not_executed(kind: str, field: str, what: str, **more: Any) -> Strategy:
     )
 
 
-MUTATING_WEBHOOKS = _not_executed(
-    "MutatingWebhookConfiguration",
-    "webhooks",
-    "mutating admission webhooks are",
-    default=default_webhooks,
-    columns="Name|Webhooks#|Age",
-    row=webhooks_row,
-)
+def _webhooks(kind: str) -> Strategy:
+    return Strategy(
+        group="admissionregistration.k8s.io",
+        kind=kind,
+        qualified_finalizers=False,
+        default=default_webhooks,
+        allow_unconditional_update=False,
+        counts_generation=True,
+        validate_create=webhooks.create,
+        validate_update=as_on_create(webhooks.create),
+        columns="Name|Webhooks#|Age",
+        row=webhooks_row,
+    )
 
-VALIDATING_WEBHOOKS = _not_executed(
-    "ValidatingWebhookConfiguration",
-    "webhooks",
-    "validating admission webhooks are",
-    default=default_webhooks,
-    columns="Name|Webhooks#|Age",
-    row=webhooks_row,
-)
+
+MUTATING_WEBHOOKS = _webhooks("MutatingWebhookConfiguration")
+VALIDATING_WEBHOOKS = _webhooks("ValidatingWebhookConfiguration")
 
 MUTATING_POLICY = _not_executed(
     "MutatingAdmissionPolicy",

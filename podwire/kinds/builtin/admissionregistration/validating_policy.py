@@ -30,7 +30,7 @@ def create(obj: Object) -> list[FieldError]:
         _param_kind(kind, "spec.paramKind", errors)
     _constraints(spec.get("matchConstraints"), "spec.matchConstraints", errors)
     compiler = Compiler(params=kind is not None)
-    _conditions(spec.get("matchConditions") or (), compiler, "spec.matchConditions", errors)
+    conditions_errors(spec.get("matchConditions") or (), compiler, "spec.matchConditions", errors)
     for index, variable in enumerate(spec.get("variables") or ()):
         path = f"spec.variables[{index}]"
         name, text = variable.get("name") or "", variable.get("expression") or ""
@@ -97,7 +97,7 @@ def _constraints(given: Object | None, path: str, errors: Errors) -> None:
         errors.append(required(f"{path}.resourceRules"))
 
 
-def _conditions(given: Sequence[Object], compiler: Compiler, path: str, errors: Errors) -> None:
+def conditions_errors(given: Sequence[Object], compiler: Compiler, path: str, errors: Errors) -> None:
     if len(given) > MOST_CONDITIONS:
         errors.append(too_many(path, len(given), MOST_CONDITIONS))
     seen: set[str] = set()

@@ -7,8 +7,6 @@ GROUP = "/apis/admissionregistration.k8s.io/v1"
 KINDS = {
     "mutatingadmissionpolicies": ("MutatingAdmissionPolicy", "spec.mutations"),
     "mutatingadmissionpolicybindings": ("MutatingAdmissionPolicyBinding", "spec.policyName"),
-    "mutatingwebhookconfigurations": ("MutatingWebhookConfiguration", "webhooks"),
-    "validatingwebhookconfigurations": ("ValidatingWebhookConfiguration", "webhooks"),
 }
 
 
