@@ -63,6 +63,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="build podwire.local/network instead: with ip, tcpdump, curl, dig and ping of Debian's packages",
     )  # fmt: skip
     building.add_argument(
+        "--podwire", action="store_true",
+        help="build podwire.local/podwire instead: podwire itself with this host's Python, for `podwire manifests`",
+    )  # fmt: skip
+    building.add_argument(
         "--packages", type=Path, metavar="DIR", help="with --network: take *.deb from here, and download nothing"
     )
     building.add_argument(
@@ -103,8 +107,8 @@ def _contents(arguments: argparse.Namespace) -> dict[str, bytes]:
 def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.verb == "build-root" and arguments.archive is not None:
-            if arguments.network:
-                raise UserError("--network and --archive do not go together")
+            if arguments.network or arguments.podwire:
+                raise UserError(f"--{'network' if arguments.network else 'podwire'} and --archive do not go together")
             archive_root(
                 arguments.archive,
                 arguments.name or ROOT_REFERENCE,
@@ -221,11 +225,19 @@ def _remove(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
 def _build_root(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
     if arguments.packages is not None and not arguments.network:
         raise UserError("--packages is for --network")
+    if arguments.network and arguments.podwire:
+        raise UserError("--network and --podwire do not go together")
+
+    def report(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    if arguments.podwire:
+        from podwire.cluster import podwire_image  # noqa: PLC0415 - slow to load
+
+        name = arguments.name or podwire_image.PODWIRE_REFERENCE
+        return [podwire_image.build_podwire_image(images, report, reference=name)]
     if arguments.network:
         from podwire.cluster import network_image  # noqa: PLC0415 - slow to load
-
-        def report(line: str) -> None:
-            print(line, file=sys.stderr, flush=True)
 
         name = arguments.name or network_image.NETWORK_REFERENCE
         return [network_image.build_network_image(images, report, reference=name, packages=arguments.packages)]

@@ -8,7 +8,6 @@ package is run.
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +58,7 @@ def build_network_image(
         build_root(images)
     if packages is None and any(SET_UP.glob("*.deb")):
         packages = SET_UP
-    with tempfile.TemporaryDirectory(prefix="podwire-network-") as name:
-        directory = Path(name)
+    with images.stage() as directory:
         if packages is None:
             packages = directory / "packages"
             packages.mkdir()
