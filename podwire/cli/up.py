@@ -80,6 +80,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     network = parser.add_argument_group("network and devices")
     add_checking(network)
     network.add_argument(
+        "--network-policy",
+        choices=("on", "off"),
+        default="on",
+        help="enforce NetworkPolicies on all nodes; off: a warning tells who creates one (default: %(default)s)",
+    )
+    network.add_argument(
         "--hardware",
         metavar="PROFILE",
         help="simulated network cards and GPUs: a YAML file, or a profile of `podwire hardware profiles`",
@@ -117,6 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
             encryption_config=arguments.encryption_provider_config,
             certificate_lifetime=arguments.certificate_lifetime,
             controllers=arguments.controllers,
+            network_policy=arguments.network_policy == "on",
             scheduling=_scheduling(arguments.scheduler_config),
         )
         layout = layout_of(arguments.prefix)

@@ -96,6 +96,8 @@ class Options:
     service_network: Network = field(default_factory=lambda: ipaddress.ip_network("10.96.0.0/16"))
     controllers: frozenset[str] = ALL
     """The names of the controllers that run in this process."""
+    also_reconciled: frozenset[tuple[str, str]] = frozenset()
+    """Group and resource of kinds on which other components of the cluster act."""
     leader_elect: bool = False
     """Whether the controllers run only while this process holds the lease of kube-controller-manager."""
     static_tokens: Mapping[str, User] = field(default_factory=dict)
@@ -217,7 +219,7 @@ def _settings(
         audit=_audit_policy(options),
         audit_sink=audit_log.put if audit_log is not None else None,
         admission=options.admission,
-        reconciled=acting(options.controllers),
+        reconciled=acting(options.controllers) | options.also_reconciled,
         metrics=metrics,
     )
 

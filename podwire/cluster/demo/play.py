@@ -113,7 +113,7 @@ def first_steps(context: DemoContext) -> list[Step]:
         Step(
             name="up",
             sentence="Start a cluster: one process per component, a node with its own namespaces, simulated cards.",
-            command=context.podwire("up --detach", f"--hardware {HARDWARE}"),
+            command=context.podwire("up --detach --network-policy=off", f"--hardware {HARDWARE}"),
             then=f"export KUBECONFIG={context.layout.kubeconfig}",
             shows="cluster    ready",
         ),

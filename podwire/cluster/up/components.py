@@ -20,6 +20,7 @@ from podwire.transports.dns_sockets import Listeners
 from podwire.transports.unix_sockets import CannotListen
 
 LOOPBACK = "127.0.0.1"
+_POLICIES = frozenset({("networking.k8s.io", "networkpolicies")})
 IMAGE = ROOT_REFERENCE
 
 
@@ -84,6 +85,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         service_network=slot.services,
         encryption_config=prepared.encryption_config,
         controllers=prepared.controllers,
+        also_reconciled=_POLICIES if prepared.network_policy else frozenset(),
         leader_elect=True,
         certificate_lifetime=prepared.certificate_lifetime,
         kubelet_authority=layout.state / "apiserver/pki/ca.crt",

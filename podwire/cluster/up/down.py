@@ -20,6 +20,8 @@ from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.fs.mounts import KernelMounts, mounted
 from podwire.linux.fs.trees import remove_tree
 from podwire.linux.fs.trust import opened_parent
+from podwire.linux.nft.table import KernelRuleset
+from podwire.nriplugins.network.policy.program import TABLE as POLICY_TABLE
 
 Step = Callable[[], None]
 
@@ -120,6 +122,8 @@ class Removal:
         host_network.disconnect(self.layout, sorted(slots))
         if self.state is not None and not self.state.nodes[0].own:
             host_network.disconnect_pods()
+            if self.state.runtime == "podwire":
+                KernelRuleset().delete_table(POLICY_TABLE)
         host_network.unforward(self.claims.end_forwarding(self.layout.prefix))
 
     def remove_files(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from podwire.cluster import cni_daemon, kubelet, runtime, tracing
+from podwire.cluster import cni_daemon, kubelet, network_policy, runtime, tracing
 from podwire.cluster.hardware.profile import Profile
 from podwire.cluster.up import host_network
 from podwire.cluster.up.child import Component, Ready
@@ -36,7 +36,7 @@ def below_the_kubelet(prepared: Prepared, node: Node) -> list[Component]:
     profile = prepared.state.hardware
     components = [_hardware(node, profile)] if profile is not None else []
     return (
-        [*components, _cni(node), _runtime(node, prepared.checking)]
+        [*components, _cni(node, policies=prepared.network_policy), _runtime(node, prepared.checking)]
         if prepared.state.runtime == "podwire"
         else components
     )
@@ -53,14 +53,18 @@ def _environment(node: Node) -> dict[str, str]:
     return {tracing.VARIABLE: str(node.trace_socket), tracing.NODE: node.name}
 
 
-def _cni(node: Node) -> Component:
-    """Executes CNI plugins in one process; without it each plugin starts an interpreter."""
+def _cni(node: Node, *, policies: bool) -> Component:
+    """Executes CNI plugins in one process; without it each plugin starts an interpreter. Enforces network policies."""
     options = cni_daemon.Options(socket=node.inside.run / "cni.sock")
+    kubeconfig, nri_socket = node.inside.identity("nri-network"), node.inside.prefix / "run/nri/nri.sock"
 
     async def work(ready: Ready) -> None:
         async with cni_daemon.running(options):
             ready()
-            await asyncio.Event().wait()
+            if policies:
+                await network_policy.enforce(node.name, kubeconfig, nri_socket)
+            else:
+                await asyncio.Event().wait()
 
     return Component(
         name=node.called("cni"),

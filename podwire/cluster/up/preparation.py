@@ -55,6 +55,8 @@ class UpOptions:
     """Not saved either: a start issues all certificates anew."""
     controllers: frozenset[str] = ALL
     """The controllers that run. Not saved either."""
+    network_policy: bool = True
+    """Whether NetworkPolicies are enforced. Not saved either."""
     scheduling: Configuration = field(default_factory=Configuration)
     """Settings of the scheduler. Not saved either."""
 
@@ -76,6 +78,7 @@ class Prepared:
     encryption_config: Path | None = None
     certificate_lifetime: timedelta = CERTIFICATE_LIFETIME
     controllers: frozenset[str] = ALL
+    network_policy: bool = True
     scheduling: Configuration = field(default_factory=Configuration)
 
     @property
@@ -123,6 +126,7 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
         encryption_config=wanted.encryption_config,
         certificate_lifetime=wanted.certificate_lifetime,
         controllers=wanted.controllers,
+        network_policy=wanted.network_policy and decided.runtime == "podwire",
         scheduling=wanted.scheduling,
     )
     closed = host_network.to_forward(ipv6=ipv6)

@@ -194,7 +194,7 @@ class Network:
         self._peers: list[Peer] = []
 
     def up(self, *, plugin: bool = True) -> None:
-        self.cluster.up()
+        self.cluster.up("--network-policy=off")  # the plugin is a process of the story
         self.cluster.apply(*[manifest for manifest in manifests(Settings()) if manifest["kind"] != "DaemonSet"])
         for name in ("podroutes", "podmeshes"):
             self.cluster.output("wait", "--for=condition=Established", f"crd/{name}.net.podwire.dev", "--timeout=60s")

@@ -1,0 +1,111 @@
+"""Ways to a pod of `podwire up --nodes 2`: the API server's proxies, port-forward, and the policies in between."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.eventually import eventually
+from tests.stories.test_440_nodes import Cluster
+
+IMAGE = "podwire.local/busybox:latest"
+PAGE = '<a href="/x">x</a>'
+SERVE = f"mkdir -p /www; cd /www; hostname > index.html; echo '{PAGE}' > page.html; httpd -f -p 8080"
+PROXIED = "/api/v1/namespaces/default"
+
+
+def web(name: str, node: str) -> dict[str, Any]:
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "command": ["sh", "-c", SERVE],
+        "ports": [{"name": "http", "containerPort": 8080}],
+        "readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "web", "name": name}},
+        "spec": {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 0},
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    made.podwire("up --detach --nodes 2")
+    made.run_pods(web("one", "node-1"), web("two", "node-2"))
+    made.kubectl("expose", "pod", "one", "--name=shop", "--port=80", "--target-port=http", "--selector=app=web")
+    yield made
+    made.close()
+
+
+def raw(cluster: Cluster, path: str) -> str:
+    return cluster.kubectl("get", "--raw", PROXIED + path)
+
+
+def test_pods_of_every_node_answer_through_the_api_server(cluster: Cluster):
+    for pod, name in {"one": "one", "two": "two", "http:two:8080": "two", "one:http": "one"}.items():
+        assert raw(cluster, f"/pods/{pod}/proxy/index.html") == f"{name}\n"
+    assert f'href="{PROXIED}/pods/one/proxy/x"' in raw(cluster, "/pods/one/proxy/page.html")
+    missing = cluster.run("kubectl", "--kubeconfig", cluster.prefix / "var/lib/podwire/kubeconfig",
+                          "get", "--raw", f"{PROXIED}/pods/one:9/proxy/")  # fmt: skip
+    assert "error trying to reach service: dial tcp" in missing.stderr
+    assert "connect: connection refused" in missing.stderr
+
+
+def test_a_service_answers_with_each_of_its_pods(cluster: Cluster):
+    eventually(lambda: {raw(cluster, "/services/shop:80/proxy/") for _ in range(10)} == {"one\n", "two\n"}, 60)
+
+
+def test_a_nodes_proxy_answers_for_the_kubelet(cluster: Cluster):
+    assert cluster.kubectl("get", "--raw", "/api/v1/nodes/node-2/proxy/healthz") == "ok"
+
+
+def test_kubectl_forwards_ports_of_a_service_and_shows_the_cluster(cluster: Cluster):
+    kubeconfig = cluster.prefix / "var/lib/podwire/kubeconfig"
+    script = (
+        f"kubectl --kubeconfig {kubeconfig} port-forward svc/shop 18081:80 > /dev/null & pid=$!; trap 'kill $pid' EXIT;"
+        "for _ in $(seq 100); do busybox wget -qO- http://127.0.0.1:18081/ && exit 0; sleep 0.1; done; exit 1"
+    )
+    assert cluster.output("sh", "-c", script) in ("one\n", "two\n")
+    assert "control plane" in cluster.kubectl("cluster-info")
+
+
+def test_kubectl_proxy_passes_the_api_servers_proxies_on(cluster: Cluster):
+    kubeconfig = cluster.prefix / "var/lib/podwire/kubeconfig"
+    script = (
+        f"kubectl --kubeconfig {kubeconfig} proxy --port=18082 > /dev/null & pid=$!; trap 'kill $pid' EXIT;"
+        f"for _ in $(seq 100); do busybox wget -qO- http://127.0.0.1:18082{PROXIED}/pods/two/proxy/ && exit 0;"
+        " sleep 0.1; done; exit 1"
+    )
+    assert cluster.output("sh", "-c", script) == "two\n"
+
+
+def reaches(cluster: Cluster, source: str, address: str) -> bool:
+    kubeconfig = cluster.prefix / "var/lib/podwire/kubeconfig"
+    asks = f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 1 {address} 8080"
+    done = cluster.run("kubectl", "--kubeconfig", kubeconfig, "exec", source, "--", "sh", "-c", asks)
+    assert done.returncode == 0 or "timed out" in done.stderr, done.stderr
+    return done.returncode == 0
+
+
+def test_network_policies_are_enforced_on_all_nodes_without_any_plugin(cluster: Cluster):
+    addresses = {name: pod["status"]["podIP"] for name, pod in cluster.pods().items()}
+    assert reaches(cluster, "one", addresses["two"])
+    assert reaches(cluster, "two", addresses["one"])
+    policy = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "closed"},
+        "spec": {"podSelector": {"matchLabels": {"name": "two"}}, "policyTypes": ["Ingress"]},
+    }
+    done = cluster.run("kubectl", "--kubeconfig", cluster.prefix / "var/lib/podwire/kubeconfig",
+                       "apply", "-f", "-", stdin=json.dumps(policy))  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, ""), "no warning"
+
+    eventually(lambda: not reaches(cluster, "one", addresses["two"]), 60)
+    assert reaches(cluster, "two", addresses["one"])
+    cluster.kubectl("delete", "networkpolicy", "closed")
+    eventually(lambda: reaches(cluster, "one", addresses["two"]), 60)
