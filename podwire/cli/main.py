@@ -53,6 +53,7 @@ GROUPS = {
         Command("dns", "podwire.cli.dns", "Resolve names of Services and pods, and forward others"),
         Command("kubelet", "podwire.cli.kubelet", "Run the pods of this node on any CRI runtime"),
         Command("runtime", "podwire.cli.runtime", "Run pod sandboxes and containers for CRI clients"),
+        Command("proxy", "podwire.cli.proxy", "Send packets to Services on to their endpoints"),
         Command("image", "podwire.cli.image", "Import, build, list and remove images, without a registry"),
         Command("cni", "podwire.cli.cni", "Install CNI plugins, run their daemon, call them by hand"),
         Command("nri", "podwire.cli.nri", "Write, test and observe NRI plugins"),

@@ -5,7 +5,7 @@ import re
 USER, KUBECTL, API_SERVER, STORE = "User", "KubeCtl", "APIServer", "etcd"
 SCHEDULER, CONTROLLERS, KUBELET = "Scheduler", "Controllers", "Kubelet"
 RUNTIME, CNI_PLUGIN, IPAM, NETWORK_PLUGIN = "ContainerRuntime", "CNIPlugin", "IPAM", "NetworkPlugin"
-DEVICE_PLUGIN, NETWORK_DRIVER, CLUSTER_DNS = "DevicePlugin", "NetworkDriver", "ClusterDNS"
+DEVICE_PLUGIN, NETWORK_DRIVER, CLUSTER_DNS, PROXY = "DevicePlugin", "NetworkDriver", "ClusterDNS", "ServiceProxy"
 
 ORDER = (
     USER,
@@ -19,6 +19,7 @@ ORDER = (
     CNI_PLUGIN,
     IPAM,
     NETWORK_PLUGIN,
+    PROXY,
     DEVICE_PLUGIN,
     NETWORK_DRIVER,
 )
@@ -39,6 +40,8 @@ _AGENTS = {
     "podwire-network-driver": NETWORK_DRIVER,
     "network-driver": NETWORK_DRIVER,
     "dranet": NETWORK_DRIVER,
+    "kube-proxy": PROXY,
+    "podwire-proxy": PROXY,
 }
 _PLUGIN = re.compile(r"\A\d\d-")
 """Runtimes name an NRI plugin by its index and its name."""

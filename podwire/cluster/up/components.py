@@ -102,6 +102,7 @@ def _identities(node: Node, host: str) -> list[apiserver.Identity]:
     kubelet = apiserver.Identity(
         user=f"{NODE_PREFIX}{node.name}", groups=(NODES,), kubeconfig=node.home.identity("kubelet"), host=host
     )
+    proxy = apiserver.Identity(user="system:kube-proxy", kubeconfig=node.home.identity("proxy"), host=host)
     others = [
         apiserver.Identity(
             user=f"{COMPONENT_PREFIX}{name}:{node.name}",
@@ -111,7 +112,7 @@ def _identities(node: Node, host: str) -> list[apiserver.Identity]:
         )
         for name in ("nri-network", "network-driver", "gpu-driver")
     ]
-    return [kubelet, *others]
+    return [kubelet, proxy, *others]
 
 
 def _serving(node: Node) -> apiserver.Serving:

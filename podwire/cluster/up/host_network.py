@@ -8,6 +8,7 @@ import contextlib
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
+from podwire.cluster import proxy
 from podwire.cluster.up.conflist import PODS_BRIDGE
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slots import BRIDGES, Interface, Network, Slot
@@ -137,7 +138,8 @@ def disconnect(layout: Layout, slots: list[int]) -> None:
 
 
 def disconnect_pods() -> None:
-    """For a node on the host itself: removes the bridge and nft tables of our CNI plugins, if they are unused."""
+    """For a node on the host itself: removes rules of Services, and unused bridges and tables of CNI plugins."""
+    proxy.remove()
     with KernelNetwork() as network, contextlib.suppress(NoSuchLink):
         bridge = network.links.get(PODS_BRIDGE)
         if bridge.alias == PLUGINS_TAG and not any(link.master == bridge.ifindex for link in network.links.list()):

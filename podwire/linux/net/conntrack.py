@@ -1,9 +1,10 @@
 """Connection tracking: deletes the entries of an address before it gets a new owner."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from struct import Struct
+from typing import NamedTuple
 
 from podwire.linux import errors
 from podwire.linux.net import wire
@@ -18,11 +19,21 @@ _FEW = 20_000
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _FILTERED = 1  # the version of messages whose family counts also when many are deleted
 _ORIGINAL, _REPLY, _ID, _FILTER, _TUPLE_IP = 1, 2, 12, 25, 1
-_TUPLE_PROTO, _NUMBER, _TO_PORT = 2, 1, 3
-_SOURCE = {4: 1, 6: 3}
+_TUPLE_PROTO, _NUMBER, _FROM_PORT, _TO_PORT = 2, 1, 2, 3
+_SOURCE, _DESTINATION = {4: 1, 6: 3}, {4: 2, 6: 4}
 _FILTER_ORIGINAL, _FILTER_REPLY, _BY_SOURCE = 1, 2, 1
 _FAMILY = {4: 2, 6: 10}
 _ERRORS: errors.Names = {errno.ENOENT: errors.Missing}
+
+
+class Translation(NamedTuple):
+    """A connection: the address and port that it was made to, and those that answer."""
+
+    address: bytes
+    port: int
+    answers_address: bytes
+    answers_port: int
+    identity: bytes
 
 
 class KernelConntrack:
@@ -64,6 +75,31 @@ class KernelConntrack:
             if ports.get(_NUMBER) == bytes((protocol,)) and ports.get(_TO_PORT) == port.to_bytes(2, "big"):
                 found.add(nested(_ORIGINAL, attrs[_ORIGINAL]) + attribute(_ID, attrs[_ID]))
         return self._forget(head, found, f"forget a connection to port {port}")
+
+    def translations(self, family: int, protocol: int) -> Iterator[Translation]:
+        """Yields the connections of a protocol in a family (4, 6), with where their packets go."""
+        head = _MESSAGE.pack(_FAMILY[family], 0, 0)
+        if self._count() == 0:
+            return
+        for body in self._netlink.dump(Request(_GET, 0, head, "list connections", _ERRORS)):
+            attrs = wire.attributes(body, _MESSAGE.size)
+            original, reply = (wire.attributes(attrs.get(direction, b"")) for direction in (_ORIGINAL, _REPLY))
+            asked = wire.attributes(original.get(_TUPLE_PROTO, b""))
+            if asked.get(_NUMBER) != bytes((protocol,)):
+                continue
+            answers = wire.attributes(reply.get(_TUPLE_PROTO, b""))
+            yield Translation(
+                wire.attributes(original.get(_TUPLE_IP, b"")).get(_DESTINATION[family], b""),
+                wire.big(asked.get(_TO_PORT)),
+                wire.attributes(reply.get(_TUPLE_IP, b"")).get(_SOURCE[family], b""),
+                wire.big(answers.get(_FROM_PORT)),
+                nested(_ORIGINAL, attrs[_ORIGINAL]) + attribute(_ID, attrs[_ID]),
+            )
+
+    def delete(self, family: int, translations: Iterable[Translation]) -> int:
+        """Deletes connections; returns how many still existed."""
+        head = _MESSAGE.pack(_FAMILY[family], 0, 0)
+        return self._forget(head, {translation.identity for translation in translations}, "forget a connection")
 
     def _forget(self, head: bytes, bodies: set[bytes], operation: str) -> int:
         count = 0

@@ -95,9 +95,7 @@ class Netlink:
         with step(self._step), self._lock:
             first = self._seq + 1
             self._seq += len(messages)
-            packets = b""
-            for seq, (kind, flags, body) in enumerate(messages, first):
-                packets += _packet(seq, kind, flags, body)
+            packets = b"".join(_packet(seq, *message) for seq, message in enumerate(messages, first))
             waiting = {seq for seq, (_, flags, _) in enumerate(messages, first) if flags & ACK}
             answers: list[Refusal | None] = [None] * len(messages)
             if len(packets) > self._send_buffer:  # a transaction must fit into the socket's buffer as a whole

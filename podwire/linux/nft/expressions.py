@@ -12,6 +12,7 @@ There are sixteen registers of four bytes each, counted from 0; a longer value g
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network
+from sys import byteorder
 
 from podwire.linux.net import wire
 from podwire.linux.net.wire import BE32, attribute, text
@@ -20,7 +21,7 @@ Expression = bytes
 Network = IPv4Network | IPv6Network
 
 VERDICTS = {"drop": 0, "accept": 1, "continue": -1, "jump": -3, "goto": -4, "return": -5}
-TCP = 6
+TCP, UDP, SCTP = 6, 17, 132
 LOCAL = 2
 """The type of an address that is the namespace's own."""
 ESTABLISHED, RELATED, NEW = 1 << 1, 1 << 2, 1 << 3
@@ -114,8 +115,14 @@ def _payload(header: int, offset: int, length: int, register: int) -> Expression
 
 def destination_type(register: int = 0) -> Expression:
     """Load whose the packet's destination is, see `LOCAL`."""
-    by_address, kind_of = 2, 3
-    return _expression("fib", _register(1, register), _u32(2, kind_of), _u32(3, by_address))
+    by_destination, kind_of = 2, 3
+    return _expression("fib", _register(1, register), _u32(2, kind_of), _u32(3, by_destination))
+
+
+def source_type(register: int = 0) -> Expression:
+    """Load whose the packet's source is, see `LOCAL`."""
+    by_source, kind_of = 1, 3
+    return _expression("fib", _register(1, register), _u32(2, kind_of), _u32(3, by_source))
 
 
 def value(data: bytes, register: int = 0) -> Expression:
@@ -148,9 +155,42 @@ def found(name: str, register: int = 0) -> Expression:
     return _expression("lookup", text(1, name), _register(2, register))
 
 
+def missing(name: str, register: int = 0) -> Expression:
+    """Matches when the key in the registers is not in the set."""
+    inverted = 1
+    return _expression("lookup", text(1, name), _register(2, register), _u32(5, inverted))
+
+
 def mapped(name: str, register: int, into: int) -> Expression:
     """Matches when the map has the key, and loads its data."""
     return _expression("lookup", text(1, name), _register(2, register), _register(3, into))
+
+
+def dispatched(name: str, register: int = 0) -> Expression:
+    """Matches when the map has the key, and follows its verdict."""
+    return _expression("lookup", text(1, name), _register(2, register), _u32(3, 0))
+
+
+def random_number(below: int, register: int = 0) -> Expression:
+    """Load a random number from 0 on, as 32 bits in the byte order of the host."""
+    at_random = 1
+    return _expression("numgen", _register(1, register), _u32(2, below), _u32(3, at_random), _u32(4, 0))
+
+
+def remembered(name: str, key: int, data: int, milliseconds: int) -> Expression:
+    """Add the key with its data to a map, or make the element that has the key last as long again; its data stays.
+
+    Does not match when the map is full.
+    """
+    update, lifetime = 1, milliseconds.to_bytes(8, "big")
+    registers = _register(4, key), _register(5, data)
+    return _expression("dynset", text(1, name), _u32(3, update), *registers, attribute(6, lifetime))
+
+
+def forgotten(name: str, key: int, data: int) -> Expression:
+    """Delete the key from a map; the register of data is required, but not compared."""
+    delete = 2
+    return _expression("dynset", text(1, name), _u32(3, delete), _register(4, key), _register(5, data))
 
 
 def within(side: str, network_: Network) -> tuple[Expression, ...]:
@@ -184,9 +224,18 @@ def decision(words: str) -> bytes:
     return attribute(_VERDICT, code + (text(_CHAIN, chain) if chain else b""))
 
 
-def masquerade() -> Expression:
+def set_mark(bits: int, *, on: bool) -> tuple[Expression, ...]:
+    """Set or clear these bits of the packet's mark, and keep the others."""
+    keep, flip = (~bits & 0xFFFFFFFF).to_bytes(4, byteorder), (bits if on else 0).to_bytes(4, byteorder)
+    where = _register(1, 0), _register(2, 0), _u32(3, 4), _u32(6, 0)
+    changed = _expression("bitwise", *where, _value(4, keep), _value(5, flip))
+    return meta("mark"), changed, _expression("meta", _u32(2, _META["mark"]), _register(3, 0))
+
+
+def masquerade(*, random_ports: bool = False) -> Expression:
     """To come from the host's own address; only in chains of nat."""
-    return _expression("masq")
+    fully_random = 1 << 4
+    return _expression("masq", *([_u32(1, fully_random)] if random_ports else []))
 
 
 def reset() -> Expression:
@@ -194,9 +243,23 @@ def reset() -> Expression:
     return _expression("reject", _u32(1, 1))
 
 
+def reject() -> Expression:
+    """Answer with ICMP that nobody listens at the port, for IPv4 and IPv6."""
+    for_both, port_unreachable = 2, b"\1"
+    return _expression("reject", _u32(1, for_both), attribute(2, port_unreachable))
+
+
 def redirect(port: int) -> tuple[Expression, ...]:
     """To a port of the namespace itself: of the loopback when the packet is leaving, else of the link it came by."""
     return value(port.to_bytes(2, "big")), _expression("redir", _register(1, 0), _register(2, 0), _u32(3, _PORT_ONLY))
+
+
+def translated(version: int, address: int, port: int) -> Expression:
+    """To the address and the port in these registers; only in rules for that family."""
+    registers = _register(3, address), _register(4, address), _register(5, port), _register(6, port)
+    destination = 1
+    where = _u32(1, destination), _u32(2, _PROTOCOL_FAMILY[version])
+    return _expression("nat", *where, *registers, _u32(7, _ADDRESS_AND_PORT))
 
 
 def destined(version: int, address: bytes, port: int) -> tuple[Expression, ...]:

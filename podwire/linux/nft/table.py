@@ -6,6 +6,7 @@ deferred work.
 
 import errno
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from struct import Struct
 
 from podwire.linux import errors
@@ -92,6 +93,15 @@ class KernelElements:
             if refusal is not None:
                 raise _named(kind, body, refusal, f"change elements of {', '.join(change.set for change in changes)}")
 
+    def messages(self, *changes: Change) -> Iterator[Message]:
+        """Yields the messages of a transaction that others belong to, too."""
+        for change in changes:
+            yield from self._messages(change)
+
+    def clearance(self, name: str) -> Message:
+        """Deletes all elements of a set or map, in a transaction that others belong to, too."""
+        return _DELETE, REQUEST, self._head(name)
+
     def _messages(self, change: Change) -> Iterator[Message]:
         for kind, flags, elements in ((_DELETE, 0, change.delete), (_NEW, CREATE | EXCL, change.add)):
             for start in range(0, len(elements), _PER_MESSAGE):
@@ -104,6 +114,16 @@ class KernelElements:
     def list(self, name: str) -> list[Element]:
         """NoSuchTable, NoSuchSet."""
         return [_parsed(element) for element in self._listed(name)]
+
+    def has(self, name: str, key: bytes) -> bool:
+        """Whether a set or map has this element; False also without the set."""
+        names: errors.Names = {errno.ENOENT: errors.NoSuchElement}
+        body = self._head(name) + nested(_ELEMENTS, _packed(Element(key), whole=False))
+        try:
+            self._netlink.ask(Request(_GET, 0, body, f"look up an element of {name}", names))
+        except errors.NoSuchElement:
+            return False
+        return True
 
     def counted(self, name: str) -> dict[bytes, Counter]:
         """Returns counters by key, of a set whose elements have counters. Raises NoSuchTable, NoSuchSet."""
@@ -173,6 +193,13 @@ class KernelRuleset:
 
 
 def _packed(element: Element, whole: bool) -> bytes:
+    if not element.end and not element.comment:
+        key, data = element.key, element.data if whole else b""
+        if isinstance(data, bytes):
+            before, between, after = _frame(len(key), len(data))
+            return before + key + between + data + after
+        before, between, _ = _frame(len(key), data)
+        return before + key + between
     parts = [nested(_KEY, attribute(_VALUE, element.key))]
     if element.end:
         parts.append(nested(_KEY_END, attribute(_VALUE, element.end)))
@@ -182,6 +209,24 @@ def _packed(element: Element, whole: bool) -> bytes:
     if whole and element.comment:
         parts.append(attribute(_USERDATA, keys.comment(element.comment)))
     return nested(_LIST_ELEMENT, *parts)
+
+
+@lru_cache(maxsize=1024)
+def _frame(key: int, data: int | str) -> tuple[bytes, bytes, bytes]:
+    """Returns the bytes around key and data of an element: all that have equal lengths, or one verdict, have the same.
+
+    Tens of thousands of elements are packed at once, and this takes a quarter of the time.
+    """
+    content = decision(data) if isinstance(data, str) else attribute(_VALUE, bytes(data))
+    parts = [nested(_KEY, attribute(_VALUE, bytes(key)))] + ([nested(_DATA, content)] if data else [])
+    whole, begin = nested(_LIST_ELEMENT, *parts), 3 * wire.ATTRIBUTE.size
+    if not data:
+        return whole[:begin], whole[begin + key :], b""
+    if isinstance(data, str):
+        return whole[:begin], whole[begin + key :], b""
+    padding = -data % 4
+    end = len(whole) - padding
+    return whole[:begin], whole[begin + key : end - data], whole[end:]
 
 
 def _parsed(body: bytes) -> Element:

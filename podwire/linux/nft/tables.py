@@ -24,6 +24,7 @@ _NEW_TABLE, _GET_TABLE, _DELETE_TABLE, _NEW_CHAIN, _GET_CHAIN, _DELETE_CHAIN = (
     _SUBSYSTEM << 8 | number for number in (0, 1, 2, 3, 4, 5)
 )
 _NEW_RULE, _GET_RULE, _DELETE_RULE, _NEW_SET = (_SUBSYSTEM << 8 | number for number in (6, 7, 8, 9))
+_GET_GENERATION = _SUBSYSTEM << 8 | 16
 _BEGIN, _END, _APPEND = 0x10, 0x11, 0x800
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _HEAD, _EDGE = _MESSAGE.pack(_INET, 0, 0), _MESSAGE.pack(0, 0, _SUBSYSTEM)
@@ -32,7 +33,7 @@ _CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK, _CHAIN_TYPE = 1, 3, 4, 7
 _HOOK_NUMBER, _HOOK_PRIORITY = 1, 2
 _RULE_TABLE, _RULE_CHAIN, _RULE_EXPRESSIONS = 1, 2, 4
 _PRIORITY = Struct(">i")
-_INTERVAL, _MAP, _CONCATENATED, _WITH_EXPRESSION = 0x4, 0x8, 0x80, 0x100
+_INTERVAL, _MAP, _TIMEOUT, _BY_RULES, _CONCATENATED, _WITH_EXPRESSION = 0x4, 0x8, 0x10, 0x20, 0x80, 0x100
 _TYPE_BITS = 6  # nft shows the key of several fields by their types, joined
 
 Message = tuple[int, int, bytes]
@@ -50,6 +51,8 @@ ADDRESS4, ADDRESS6 = Field(4, 7), Field(16, 8)
 PROTOCOL, PORT = Field(1, 12), Field(2, 13)
 NUMBER, LINK_NAME = Field(4, 19), Field(16, 41)
 TWO_NUMBERS = Field(8, 19 << _TYPE_BITS | 19)
+ADDRESS4_AND_PORT, ADDRESS6_AND_PORT = Field(8, 7 << _TYPE_BITS | 13), Field(20, 8 << _TYPE_BITS | 13)
+VERDICT = Field(16, 0xFFFFFF00)
 
 
 class Set(NamedTuple):
@@ -61,6 +64,8 @@ class Set(NamedTuple):
     """Each element is from a key to an end, in every field."""
     counted: bool = False
     """Each element counts how often it was found."""
+    remembers: int = 0
+    """Rules add its elements, each for a time; so many at most."""
 
 
 class Chain(NamedTuple):
@@ -139,14 +144,20 @@ class KernelTables:
             if wire.string(attrs[_CHAIN_TABLE]) == name:
                 yield attrs
 
-    def put(self, table: Table, *, instead: bool = False) -> None:
+    def put(self, table: Table, *, instead: bool = False, elements: Sequence[Message] = ()) -> None:
         """Make it, or give the one that is there these rules; its elements stay. Refused when its sets are others.
 
-        With `instead` nothing stays of the one that is there, without a moment between them. What is refused leaves all
-        as it was.
+        With `instead` nothing stays of the one that is there, without a moment between them. Changes of its elements
+        can belong to the same transaction. What is refused leaves all as it was.
         """
         away = [(_DELETE_TABLE, REQUEST, _HEAD + text(_TABLE_NAME, table.name))] if instead else []
-        self._transact([*away, *_messages(table)], f"put nft table {table.name}", {errno.EEXIST: errors.Refused})
+        messages = [*away, *_messages(table), *elements]
+        self._transact(messages, f"put nft table {table.name}", {errno.EEXIST: errors.Refused})
+
+    def generation(self) -> int:
+        """Returns a number that each change of any table of the namespace makes larger."""
+        request = Request(_GET_GENERATION, 0, _MESSAGE.pack(0, 0, 0), "read the generation of nft", {})
+        return wire.big(wire.attributes(self._netlink.ask(request), _MESSAGE.size).get(1))
 
     def chain_names(self, table: str) -> list[str]:
         return [wire.string(attrs[_CHAIN_NAME]) for attrs in self._chains(table)]
@@ -219,6 +230,8 @@ def _new_set(table: str, number: int, spec: Set) -> bytes:
     flags = (_MAP if spec.data else 0) | (_WITH_EXPRESSION if spec.counted else 0)
     if spec.ranges:
         flags |= _INTERVAL | _CONCATENATED
+    if spec.remembers:
+        flags |= _TIMEOUT | _BY_RULES
     kind = 0
     for field in spec.key:
         kind = kind << _TYPE_BITS | field.type
@@ -230,6 +243,8 @@ def _new_set(table: str, number: int, spec: Set) -> bytes:
     if spec.ranges:
         fields = [nested(1, _u32(1, field.length)) for field in spec.key]
         parts.append(nested(9, nested(2, *fields)))
+    if spec.remembers:
+        parts.append(nested(9, _u32(1, spec.remembers)))
     parts.append(_u32(10, number))
     if spec.counted:
         parts.append(nested(17, expressions.counter()))

@@ -64,6 +64,11 @@ class Client:
                 raise
             return await self._list(kind, scope, 0)
 
+    async def page(self, kind: Kind, scope: Scope = EVERYWHERE, *, limit: int = PAGE, token: str = "") -> bytes:
+        """Returns one page of a list as it comes, for a caller that decodes it into types of its own."""
+        query = scope.query(limit=str(limit), **{"continue": token})
+        return (await self._calls.send("GET", kind.target(scope.namespace).path(), query=query)).body
+
     async def create(self, object_: Object, *, field_manager: str = "", dry_run: bool = False) -> Object:
         path = self.kind_of(object_).target(metadata(object_).get("namespace", "")).path()
         query = write_options(field_manager=field_manager, dry_run=dry_run)

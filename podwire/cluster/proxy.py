@@ -1,0 +1,84 @@
+"""Runs the service proxy of a node: a client of the API server, nft tables, HTTP endpoints."""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.cluster import tracing
+from podwire.linux.net.conntrack import KernelConntrack
+from podwire.linux.values import Network
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.kubeconfig import Access
+from podwire.proxy import Conntrack, Kernel, Proxy, ProxySettings
+from podwire.proxy.node_sysctls import bridges_are_seen
+from podwire.tasks.backoff import Pauses
+from podwire.trace.participants import API_SERVER, PROXY
+from podwire.transports import credentials, http_client
+from podwire.transports.clock import SystemClock
+
+_log = logging.getLogger("podwire.proxy")
+
+USER_AGENT = "podwire-proxy"
+FIRST_RESTART, LONGEST_RESTART = 0.5, 10.0
+"""Seconds until a proxy that failed starts again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of the proxy, as on the command line."""
+
+    node: str
+    kubeconfig: Path | None = None
+    """None: the service account of the pod in which this runs."""
+    context: str = ""
+    pods: tuple[Network, ...] = ()
+    """Addresses of pods; empty: the ranges of this node, as its Node object has them."""
+
+
+def access_of(options: Options) -> Access:
+    """Raises BadKubeconfig."""
+    return credentials.of(options.kubeconfig, context=options.context)
+
+
+async def run(options: Options) -> None:
+    """Works until cancelled; the rules stay."""
+    access = access_of(options)
+    bridged = not bridges_are_seen()
+    if bridged:
+        _log.warning(
+            "bridges do not hand frames to the rules, so pods of one bridge are masqueraded for each other",
+            extra={"missing": "the kernel module br_netfilter"},
+        )
+    async with contextlib.AsyncExitStack() as stack:
+        kernel, conntrack = Kernel(), KernelConntrack()
+        stack.callback(kernel.close)
+        stack.callback(conntrack.close)
+        tap = tracing.api_tap(PROXY, options.node)
+        connecting = http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER)
+        http = await stack.enter_async_context(connecting)
+        settings = ProxySettings(node=options.node, pods=options.pods, bridged=bridged)
+        proxy = Proxy(Client(http), SystemClock(), kernel, Conntrack(conntrack), settings)
+        _log.info("service proxy is running", extra={"node": options.node, "api": access.server})
+        await proxy.run()
+
+
+async def keep_running(options: Options) -> None:
+    """Runs the proxy beside others of this process, which its failures do not end: it starts again."""
+    pauses = Pauses(FIRST_RESTART, LONGEST_RESTART)
+    while True:
+        try:
+            await run(options)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the process has other work
+            _log.error("service proxy failed and starts again", extra={"error": str(error)}, exc_info=error)
+        await asyncio.sleep(pauses.next())
+
+
+def remove() -> bool:
+    """Removes the rules of this network namespace; returns whether there were any."""
+    kernel = Kernel()
+    try:
+        return kernel.remove()
+    finally:
+        kernel.close()

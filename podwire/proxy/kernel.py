@@ -1,0 +1,150 @@
+"""The table of the proxy in the kernel. Each change is one transaction; synchronous, for one thread at a time."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from podwire.linux import errors
+from podwire.linux.nft.table import KernelElements
+from podwire.linux.nft.tables import Chain, Table, same
+from podwire.linux.nft.values import Change, Element
+from podwire.linux.values import Path
+from podwire.proxy.plan import Key
+from podwire.proxy.program import RANGES, STATIC, TABLE, VERSIONS, Settings, chains_of, program, target_of
+
+Row = tuple[Key, bytes | str]
+SETS = tuple(f"{name}{version}" for name in (*STATIC, *RANGES) for version in VERSIONS)
+"""Sets and maps with elements of Services. What rules remember of clients is not among them, and outlives a restart."""
+
+
+class Kernel:
+    """The table of one network namespace, by default the caller's own."""
+
+    def __init__(self, netns: Path | None = None) -> None:
+        self._elements = KernelElements(netns, TABLE)
+        self._tables = self._elements.tables()
+        self._settings = Settings()
+        self._uses: Counter[str] = Counter()
+        """Elements that lead to each chain."""
+        self._chains: set[str] = set()
+        self._generation = -1
+
+    def close(self) -> None:
+        """Closes the socket. The table stays in the kernel: connections are made as before."""
+        self._elements.close()
+
+    def remove(self) -> bool:
+        """Removes the table; returns whether there was one."""
+        return self._tables.delete(TABLE)
+
+    def replace(self, rows: Iterable[Row], settings: Settings) -> int:
+        """Puts the whole table in one transaction, whatever is there; returns the number of elements.
+
+        Of several rows with one key, the first counts. Raises LinuxError.
+        """
+        fixed = program(settings)
+        uses: Counter[str] = Counter()
+        by_set: dict[str, dict[bytes, bytes | str]] = {name: {} for name in SETS}
+        for (name, key), data in rows:
+            by_set[name].setdefault(key, data)
+        for version in VERSIONS:
+            uses.update(map(_chain_name, by_set[f"frontends{version}"].values()))
+        chains = _chains(uses, settings)
+        table = Table(TABLE, [*chains, *fixed.chains], fixed.sets)
+        changes = [Change(name, add=_elements(name, members)) for name, members in by_set.items()]
+        count = sum(len(change.add) for change in changes)
+        packed = list(self._elements.messages(*changes))
+        del changes, by_set
+        cleared = [self._elements.clearance(name) for name in SETS]
+        exists = self._tables.exists(TABLE)
+        try:
+            self._tables.put(table, elements=[*(cleared if exists else ()), *packed])
+        except errors.LinuxError:
+            if not exists:
+                raise
+            self._tables.put(table, instead=True, elements=packed)  # made by another version of this program
+        self._settings, self._uses, self._chains = settings, uses, {chain.name for chain in chains}
+        self.delete_unused()
+        return count
+
+    def change(self, deleted: Iterable[Row], added: Iterable[Row]) -> None:
+        """Changes elements; chains that these lead to are made before. Raises LinuxError, and nothing has changed."""
+        away, new = _by_set(deleted), _by_set(added)
+        changes = [Change(name, delete=_elements(name, members)) for name, members in away.items()]
+        changes += [Change(name, add=_elements(name, members)) for name, members in new.items()]
+        if not changes:
+            return
+        uses = Counter(self._uses)
+        for version in VERSIONS:
+            uses.subtract(map(_chain_name, away.get(f"frontends{version}", {}).values()))
+            uses.update(map(_chain_name, new.get(f"frontends{version}", {}).values()))
+        missing = [name for name in uses if name not in self._chains]
+        chains = [chain for chain in _chains(missing, self._settings) if chain.name not in self._chains]
+        self._elements.change(*changes, new_chains=chains)
+        self._uses = uses
+        self._chains.update(chain.name for chain in chains)
+
+    def delete_unused(self) -> int:
+        """Deletes chains that no element leads to any more; returns how many."""
+        existing = [name for name in self._tables.chain_names(TABLE) if target_of(name) is not None]
+        used = {chain.name for chain in _chains((name for name, count in self._uses.items() if count), self._settings)}
+        deleted = 0
+        for name in sorted(existing, key=lambda name: "pick" in name):  # others lead to these
+            if name not in used and self._tables.delete_chain(TABLE, name):
+                self._chains.discard(name)
+                deleted += 1
+        self._uses = +self._uses
+        self._generation = self._tables.generation()
+        return deleted
+
+    def is_intact(self, sample: Iterable[Row] = ()) -> bool:
+        """Whether the table has our rules, and these elements: others may have flushed it.
+
+        Asks the kernel for a single number while nobody has changed any table.
+        """
+        generation = self._tables.generation()
+        if generation == self._generation:
+            return True
+        table = self._tables.get(TABLE)
+        fixed = program(self._settings)
+        if table is None:
+            return False
+        names = {chain.name for chain in fixed.chains}
+        ours = Table(TABLE, [*fixed.chains, *_chains(self._chains, self._settings)])
+        known = names | {chain.name for chain in ours.chains}
+        if not same(ours, Table(TABLE, [chain for chain in table.chains if chain.name in known])):
+            return False
+        if not all(self._elements.has(name, key) for (name, key), _ in sample):
+            return False
+        self._generation = generation
+        return True
+
+    def list(self, name: str) -> dict[bytes, bytes | str]:
+        """Returns the elements of a set or map."""
+        return {element.key: element.data for element in self._elements.list(name)}
+
+
+def _chain_name(data: bytes | str) -> str:
+    return str(data).removeprefix("goto ")
+
+
+def _chains(names: Iterable[str], settings: Settings) -> list[Chain]:
+    """Returns chains by name, and those that they lead to, in the order in which they can be made."""
+    chains: dict[str, Chain] = {}
+    for name in names:
+        target = target_of(name)
+        if target is not None:
+            chains.update((chain.name, chain) for chain in chains_of(target, settings))
+    return list(chains.values())
+
+
+def _by_set(rows: Iterable[Row]) -> dict[str, dict[bytes, bytes | str]]:
+    grouped: dict[str, dict[bytes, bytes | str]] = {}
+    for (name, key), data in rows:
+        grouped.setdefault(name, {})[key] = data
+    return grouped
+
+
+def _elements(name: str, members: dict[bytes, bytes | str]) -> list[Element]:
+    if name.startswith("sources"):
+        return [Element(key, end=end) for key, end in members.items() if isinstance(end, bytes)]
+    return [Element(key, data) for key, data in members.items()]

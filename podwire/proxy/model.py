@@ -1,0 +1,195 @@
+"""Everything that is known of the cluster, and which Services have changed since the kernel was last told. Pure.
+
+A plan is computed when it is needed, and not kept: before the first change of a Service, from what is known then, and
+again when the kernel is told. Only the orders of the lists are kept, which do not follow from the objects.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from podwire.proxy.plan import NOTHING, Key, Order, Plan, frontend, plan
+from podwire.proxy.topology import Place
+from podwire.proxy.values import Name, Service, Slice
+
+Row = tuple[Key, bytes | str]
+
+
+class Difference(NamedTuple):
+    """How the kernel differs from what is known."""
+
+    deleted: list[Row]
+    added: list[Row]
+    datagrams: dict[tuple[int, bytes], frozenset[bytes]]
+    """UDP frontends that have lost an endpoint, or got the first one; with those that they have now."""
+    changed: list[str]
+    """The times of the changes that led here, as the API server has them."""
+
+
+class Model:
+    """Services, slices, and what was made of them."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.services: dict[Name, Service] = {}
+        self.slices: dict[Name, Slice] = {}
+        """By their own namespace and name."""
+        self._of: dict[Name, tuple[Name, ...]] = {}
+        """The slices of each Service."""
+        self._orders: dict[bytes, Order] = {}
+        self._here: Counter[tuple[int, bytes]] = Counter()
+        """The number of Services that have an endpoint of this node."""
+        self._claims: dict[tuple[int, bytes], list[Name]] = {}
+        """Services that want an external address and port, the first of which has it."""
+        self._before: dict[Name, Plan] = {}
+        self._changed: list[str] = []
+        self.no_local: dict[Name, tuple[bool, bool]] = {}
+        """Services of which this node has no endpoint, though internal or external traffic must stay on it."""
+
+    @property
+    def is_dirty(self) -> bool:
+        return bool(self._before)
+
+    def slices_of(self, name: Name) -> list[Slice]:
+        return [self.slices[key] for key in self._of.get(name, ())]
+
+    def plan_of(self, name: Name) -> Plan:
+        service = self.services.get(name)
+        if service is None:
+            return NOTHING
+        result = plan(service, self.slices_of(name), self.place, self._orders)
+        for version, key in _external_keys(service):
+            if self._claims[version, key][0] != name:
+                for set_ in ("frontends", "ids", "local_ids", "unserved"):
+                    result.elements.pop((f"{set_}{version}", key), None)
+                result.datagrams.pop((version, key), None)
+        return result
+
+    def put_service(self, name: Name, service: Service | None) -> None:
+        """A Service as it is now; None: it is gone, or has no addresses."""
+        before = self.services.get(name)
+        if service == before:
+            return
+        self._touch(name)
+        self._claim(name, before, service)
+        if service is None:
+            del self.services[name]
+        else:
+            self.services[name] = service
+
+    def put_slice(self, key: Name, slice_: Slice | None) -> None:
+        """A slice as it is now; None: it is gone."""
+        before = self.slices.get(key)
+        if before == slice_:
+            return
+        if before is not None:
+            self._touch(before.service)
+        if slice_ is not None:
+            self._touch(slice_.service)
+            if slice_.changed and (before is None or before.changed != slice_.changed):
+                self._changed.append(slice_.changed)
+        if before is not None:
+            left = tuple(other for other in self._of[before.service] if other != key)
+            self._of[before.service] = left
+            if not left:
+                del self._of[before.service]
+            del self.slices[key]
+        if slice_ is not None:
+            self.slices[key] = slice_
+            self._of[slice_.service] = (*self._of.get(slice_.service, ()), key)
+
+    def _touch(self, name: Name) -> None:
+        if name not in self._before:
+            self._before[name] = self.plan_of(name)
+
+    def _claim(self, name: Name, before: Service | None, service: Service | None) -> None:
+        """Notes the external addresses that a Service wants; a Service that gets one thereby has changed."""
+        old, new = _external_keys(before), _external_keys(service)
+        for key in old - new:
+            if self._claims[key][0] == name and len(self._claims[key]) > 1:
+                self._touch(self._claims[key][1])
+            self._claims[key].remove(name)
+            if not self._claims[key]:
+                del self._claims[key]
+        for key in new - old:
+            self._claims.setdefault(key, []).append(name)
+
+    def contested(self) -> list[tuple[Name, Name]]:
+        """Returns pairs of a Service that has an external address and one that wants it."""
+        return [(names[0], other) for names in self._claims.values() for other in names[1:]]
+
+    def difference(self) -> Difference:
+        """Returns what has changed since this was called last; from now on it counts as told."""
+        deleted: list[Row] = []
+        added: list[Row] = []
+        datagrams: dict[tuple[int, bytes], frozenset[bytes]] = {}
+        here: Counter[tuple[int, bytes]] = Counter()
+        pending, self._before = self._before, {}
+        changed, self._changed = self._changed, []
+        for name, before in pending.items():
+            after = self.plan_of(name)
+            self._note(name, before, after)
+            old, new = before.elements, after.elements
+            deleted += [(key, data) for key, data in old.items() if new.get(key) != data]
+            added += [(key, data) for key, data in new.items() if old.get(key) != data]
+            here.update(after.here)
+            here.subtract(before.here)
+            for frontend_, endpoints in after.datagrams.items():
+                had = before.datagrams.get(frontend_)
+                if (had is not None and had - endpoints) or (endpoints and not had):
+                    datagrams[frontend_] = endpoints
+            datagrams.update((key, frozenset()) for key in before.datagrams if key not in after.datagrams)
+        hairpin = dict(self._hairpin())
+        self._here.update(here)
+        self._here = +self._here
+        now = dict(self._hairpin()) if +here or -here else hairpin
+        deleted += [row for row in hairpin.items() if row[0] not in now]
+        added += [row for row in now.items() if row[0] not in hairpin]
+        return Difference(deleted, added, datagrams, changed)
+
+    def everything(self) -> Iterator[Row]:
+        """Yields all elements; from now on everything counts as told."""
+        self._before, self._here, self._changed = {}, Counter(), []
+        self._orders.clear()
+        self.no_local.clear()
+        for name in self.services:
+            after = self.plan_of(name)
+            self._note(name, NOTHING, after)
+            self._here.update(after.here)
+            yield from after.elements.items()
+        yield from self._hairpin()
+
+    def _note(self, name: Name, before: Plan, after: Plan) -> None:
+        for id_ in before.orders:
+            if id_ not in after.orders:
+                self._orders.pop(id_, None)
+        self._orders.update(after.orders)
+        if any(after.no_local):
+            self.no_local[name] = after.no_local
+        else:
+            self.no_local.pop(name, None)
+
+    def _hairpin(self) -> Iterator[Row]:
+        for version, address in self._here:
+            yield (f"hairpin{version}", address + address), b""
+
+    def health_ports(self) -> Mapping[int, tuple[Name, int]]:
+        """Returns the ports at which load balancers ask: the Service, and its ready endpoints on this node."""
+        with_port = (service for service in self.services.values() if service.health_port)
+        return {service.health_port: (service.name, self.plan_of(service.name).local_ready) for service in with_port}
+
+
+def _external_keys(service: Service | None) -> set[tuple[int, bytes]]:
+    if service is None or not (service.external_ips or service.balancer_ips):
+        return set()
+    return {
+        (version, frontend(version, address, port.protocol, port.number))
+        for version in service.versions
+        for address in service.externals(version)
+        for port in service.ports
+    }
+
+
+def names(keys: Iterable[Name]) -> str:
+    """Returns Services as people write them."""
+    return ", ".join(f"{namespace}/{name}" for namespace, name in keys)
