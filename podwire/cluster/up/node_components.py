@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from podwire.cluster import cni_daemon, kubelet, network_policy, proxy, runtime, tracing
-from podwire.cluster.daemons import background
 from podwire.cluster.hardware.profile import Profile
 from podwire.cluster.up import host_network
 from podwire.cluster.up.child import Component, Ready
@@ -177,13 +176,16 @@ def _kubelet(node: Node, endpoint: str) -> Component:
         eviction_hard=_THRESHOLDS,
         image_gc=_IMAGE_GC,
     )
-
     services = proxy.Options(node=node.name, kubeconfig=inside.identity("proxy"), pods=node.pod_ranges)
 
     async def work(ready: Ready) -> None:
         ready()
-        async with background(proxy.keep_running(services)):
+        serving = asyncio.create_task(proxy.keep_running(services), name="service proxy")
+        try:
             await kubelet.run(options)
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
 
     return Component(
         name=node.called("kubelet"),
