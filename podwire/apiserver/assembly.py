@@ -17,6 +17,7 @@ from podwire.apiserver.admission.namespaces import Namespaces
 from podwire.apiserver.admission.no_effect import NoEffectWarnings
 from podwire.apiserver.admission.plugins import AdmissionSettings, Dependencies, build_plugins
 from podwire.apiserver.admission.policies.informer import PolicyInformer
+from podwire.apiserver.admission.policies.mutating import MutatingPolicies, MutatingPolicyInformer
 from podwire.apiserver.admission.policies.plugin import Policies
 from podwire.apiserver.admission.policies.requests import Versions
 from podwire.apiserver.admission.role_escalation import RoleEscalation
@@ -97,6 +98,7 @@ class Assembled:
     engine: Engine
     custom: CustomResources
     policies: PolicyInformer
+    mutating_policies: MutatingPolicyInformer
     webhooks: WebhookInformer
     addresses: AllocationReconciler
     roles: RbacInformer
@@ -120,6 +122,7 @@ class Assembled:
         await self.roles.load()
         await self.node_graph.load()
         await self.policies.load()
+        await self.mutating_policies.load()
         await self.webhooks.load()
         await self.flows.load()
 
@@ -128,6 +131,7 @@ class Assembled:
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self.custom.run(), name="custom resources")
             parts.create_task(self.policies.run(), name="admission policies")
+            parts.create_task(self.mutating_policies.run(), name="mutating policies")
             parts.create_task(self.webhooks.run(), name="admission webhooks")
             parts.create_task(self.addresses.run(), name="service addresses")
             parts.create_task(self.roles.run(), name="roles")
@@ -147,6 +151,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     identity = _identity(store, pki, clock, settings, Authorizer(roles, NodeAuthorizer(graph.related)))
     versions = Versions(store, registry)
     policies = Policies(store, registry, versions)
+    mutating_policies = MutatingPolicyInformer(store, MutatingPolicies(store, registry, versions))
     calls = WebhookCalls(settings.webhooks, ServiceEndpoints(store))
     webhooks = WebhookInformer.build(store, versions, calls, clock, settings.metrics)
     given = Dependencies(
@@ -156,6 +161,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         namespaces=Namespaces(store),
         informers=Informers(store),
         policies=policies,
+        mutating_policies=mutating_policies.active,
         webhooks=webhooks,
         authorizer=identity.authorizer,
         registry=registry,
@@ -199,16 +205,14 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     if settings.audit is not None and settings.audit_sink is not None:
         audit = Audit(settings.audit, settings.audit_sink, clock)
     server = ApiServer(engine, endpoints, flow_control, audit, settings.metrics)
-    custom = CustomResources(engine, openapi)
-    policy_informer = PolicyInformer(engine, policies)
-    reconciler = AllocationReconciler(allocations, settings.limits)
     return Assembled(
         server=server,
         engine=engine,
-        custom=custom,
-        policies=policy_informer,
+        custom=CustomResources(engine, openapi),
+        policies=PolicyInformer(engine, policies),
+        mutating_policies=mutating_policies,
         webhooks=webhooks,
-        addresses=reconciler,
+        addresses=AllocationReconciler(allocations, settings.limits),
         roles=RbacInformer(store, roles),
         aggregation=RoleAggregation(store, registry, engine.updater),
         node_graph=NodeGraphInformer(store, graph),

@@ -32,15 +32,25 @@ spec:
   matchResources:
     namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
 """
-HOOKS = """
+MUTATING = """
 apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
+kind: MutatingAdmissionPolicy
 metadata: {name: NAME}
-webhooks:
-- name: hook.example.com
-  admissionReviewVersions: [v1]
-  sideEffects: None
-  clientConfig: {url: "https://hook.example.com"}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}
+  matchConditions:
+  - {name: mine, expression: "object.metadata.name == 'NAME'"}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{data: {"by": "policy"}}'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME}
 """
 
 
@@ -63,7 +73,7 @@ class Policy:
 def policy(kubectl):
     made = Policy(kubectl)
     yield made
-    for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+    for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy", "mutatingadmissionpolicy"):
         kubectl(f"delete {kind} {made.name} --ignore-not-found")
 
 
@@ -106,6 +116,11 @@ def test_a_policy_is_shown_with_the_generation_that_is_in_force(kubectl, policy)
 def test_expressions_that_do_not_compile_are_refused(kubectl, policy):
     wrong = policy.filled(POLICY).replace("int(params.data.most)", "int(params.data.most")
     assert "spec.variables[0].expression: Invalid value" in kubectl.refused("apply -f -", given=wrong)
-    refused = kubectl.refused("apply -f -", given=policy.filled(HOOKS))
-    assert "webhooks: Forbidden: validating admission webhooks are not executed by this API server" in refused
-    assert "No resources found" in kubectl.run("get validatingwebhookconfigurations").stderr
+
+
+def test_a_mutating_policy_changes_what_is_created(kubectl, policy):
+    kubectl("apply -f -", given=policy.filled(MUTATING))
+    create = f"create configmap {policy.name} --from-literal=a=1 --dry-run=server -o jsonpath={{.data}}"
+    eventually(lambda: kubectl(create) == '{"a":"1","by":"policy"}')
+    kubectl(f"delete mutatingadmissionpolicy,mutatingadmissionpolicybinding {policy.name}")
+    eventually(lambda: kubectl(create) == '{"a":"1"}')

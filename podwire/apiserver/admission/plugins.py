@@ -13,6 +13,7 @@ from podwire.apiserver.admission.node_restriction import NodeRestriction
 from podwire.apiserver.admission.owner_references import OwnerReferencesPermissionEnforcement
 from podwire.apiserver.admission.pod_security.configuration import PodSecurityConfiguration
 from podwire.apiserver.admission.pod_security.plugin import PodSecurity
+from podwire.apiserver.admission.policies.mutating import MutatingPolicies
 from podwire.apiserver.admission.policies.plugin import Policies
 from podwire.apiserver.admission.priorities import Priorities
 from podwire.apiserver.admission.quotas import ResourceQuotas
@@ -59,6 +60,7 @@ class Dependencies:
     namespaces: Namespaces
     informers: Informers
     policies: Policies
+    mutating_policies: MutatingPolicies
     webhooks: WebhookInformer
     authorizer: Authorizer
     registry: Registry
@@ -112,7 +114,7 @@ PLUGINS: Mapping[str, Row] = {
     "DefaultIngressClass": Row(lambda given: DefaultIngressClass(given.informers.ingress_classes)),
     "DenyServiceExternalIPs": Row(lambda _given: DenyServiceExternalIPs(), default=False),
     "PodTopologyLabels": _MISSING,
-    "MutatingAdmissionPolicy": _MISSING,
+    "MutatingAdmissionPolicy": Row(lambda given: given.mutating_policies),
     "MutatingAdmissionWebhook": Row(lambda given: given.webhooks.mutating),
     "ValidatingAdmissionPolicy": Row(lambda given: given.policies),
     "ValidatingAdmissionWebhook": Row(lambda given: given.webhooks.validating),

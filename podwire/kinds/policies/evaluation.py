@@ -15,7 +15,7 @@ SECONDS = 1.0
 LONGEST_MESSAGE = 5 * 1024
 LONGEST_ANNOTATION = 10 * 1024
 
-_SPENT = "validation failed due to running out of cost budget, no further validation rules will be run"
+SPENT = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def evaluate(policy: Policy, known: Mapping[str, Any]) -> Outcome:
         scope = Scope(known, policy.variables)
         failures = tuple(_failures(policy, scope))
     except Spent:
-        return Outcome((Failure(_SPENT),) if policy.fails else ())
+        return Outcome((Failure(SPENT),) if policy.fails else ())
     return _annotated(policy, known, failures)
 
 
@@ -167,5 +167,5 @@ def _annotated(policy: Policy, known: Mapping[str, Any], failures: tuple[Failure
             elif isinstance(value, str) and value.strip():
                 annotations.append((key, value.strip()[:LONGEST_ANNOTATION]))
     except Spent:
-        return Outcome((*failures, Failure(_SPENT)) if policy.fails else failures)
+        return Outcome((*failures, Failure(SPENT)) if policy.fails else failures)
     return Outcome(failures, tuple(broken) if policy.fails else (), tuple(annotations))

@@ -7,9 +7,19 @@ from dataclasses import dataclass
 from podwire.protocols.cel import CompileError, Program, compile_expression, syntax, types
 from podwire.protocols.cel.admission import PARAMS, VARIABLES, composed
 from podwire.protocols.cel.errors import Problem
-from podwire.protocols.cel.types import OPAQUE, Type
+from podwire.protocols.cel.types import OPAQUE, STRING, Function, Type
 
 AUTHORIZER = "authorizer"
+JSON_PATCH = (
+    Function(
+        "jsonpatch.escapeKey",
+        (STRING,),
+        STRING,
+        lambda key: key.replace("~", "~0").replace("/", "~1"),
+        member=False,
+    ),
+)
+"""Functions of mutations: a key as a JSON pointer has it."""
 _NO_AUTHORIZER = "the variable 'authorizer' is not supported: this server asks its authorizer for no policy"
 
 _SIMPLE = {
@@ -33,14 +43,21 @@ class Expression:
         return self.program.expression
 
 
-def compiled(text: str, *, params: bool, variables: Mapping[str, Type] | None, objects: Type = types.DYN) -> Expression:
+def compiled(
+    text: str,
+    *,
+    params: bool,
+    variables: Mapping[str, Type] | None,
+    objects: Type = types.DYN,
+    functions: tuple[Function, ...] = (),
+) -> Expression:
     """Returns an expression over what a request brings, the parameters if there are any, and the variables before it;
     None for where there can be no variables. Raises CompileError and Unavailable."""
     known = {**VARIABLES, "object": objects, "oldObject": objects, **(PARAMS if params else {})}
     if variables is not None:
         known |= composed(dict(variables))
     try:
-        program = compile_expression(text, known)
+        program = compile_expression(text, known, functions=functions)
     except CompileError as error:
         raise _without_authorizer(text, error) from error
     spoken = (

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from podwire.kinds.policies.expressions import Expression, compiled, variable_type
+from podwire.kinds.policies.expressions import JSON_PATCH, Expression, compiled, variable_type
+from podwire.kinds.policies.literals import BadLiteral, as_maps
 from podwire.kinds.policies.matching import Constraints, constraints
 from podwire.protocols.cel import CompileError, Unavailable
+from podwire.protocols.cel.errors import Problem
 from podwire.protocols.cel.types import DYN, Type
 from podwire.protocols.k8sapi.status import Reason
 
@@ -130,14 +132,22 @@ class Compiler:
         self._types: dict[str, Type] = {}
         self.variables: dict[str, Compiled] = {}
 
-    def compiled(self, text: str, *, composed: bool = True) -> Expression:
-        """Raises CompileError and Unavailable. Conditions are not `composed`: they know no variables."""
+    def compiled(self, text: str, *, composed: bool = True, literals: bool = False) -> Expression:
+        """Raises CompileError and Unavailable. Conditions are not `composed`: they know no variables. Mutations may
+        have message `literals`."""
         variables = self._types if composed else None
-        return compiled(text, params=self._params, variables=variables, objects=self._objects)
+        if literals:
+            try:
+                text = as_maps(text)
+            except BadLiteral as error:
+                raise CompileError(text, [Problem(1, 1, str(error))]) from error
+        return compiled(
+            text, params=self._params, variables=variables, objects=self._objects, functions=JSON_PATCH * literals
+        )
 
-    def tried(self, text: str, *, composed: bool = True) -> Compiled:
+    def tried(self, text: str, *, composed: bool = True, literals: bool = False) -> Compiled:
         try:
-            return self.compiled(text, composed=composed)
+            return self.compiled(text, composed=composed, literals=literals)
         except (CompileError, Unavailable) as error:
             return f"compilation error: compilation failed: {error}"
 

@@ -1,16 +1,15 @@
-"""The kinds of admissionregistration.k8s.io.
+"""The kinds of admissionregistration.k8s.io."""
 
-Those that this server does not execute are rejected, so that nobody believes that they hold. Stored ones can be read
-and deleted, and changed while they are being deleted: otherwise a finalizer would keep them forever."""
-
-from functools import partial
 from typing import Any
 
-from podwire.kinds.builtin.admissionregistration import validating_binding, validating_policy, webhooks
-from podwire.kinds.field_checks import Object
+from podwire.kinds.builtin.admissionregistration import (
+    mutating_policy,
+    validating_binding,
+    validating_policy,
+    webhooks,
+)
 from podwire.kinds.strategy import Strategy, as_on_create
 from podwire.kinds.tables import UNSET, Json, Row, age_of, count, name_of, part, selector_text, text
-from podwire.protocols.k8sapi.status import FieldError, forbidden
 
 HTTPS = 443
 
@@ -56,14 +55,6 @@ def _constraints(resources: dict[str, Any] | None) -> None:
         _scope(resources.get("excludeResourceRules"))
 
 
-def _reject(field: str, what: str, _obj: Object) -> list[FieldError]:
-    return [forbidden(field, f"{what} not executed by this API server, so that they would have no effect")]
-
-
-def _reject_update(field: str, what: str, new: Object, _old: Object) -> list[FieldError]:
-    return [] if (new.get("metadata") or {}).get("deletionTimestamp") else _reject(field, what, new)
-
-
 def webhooks_row(obj: Json, now: float) -> list[Any]:
     return [name_of(obj), count(obj, "webhooks"), age_of(obj, now)]
 
@@ -89,19 +80,6 @@ def _params(reference: Json) -> str:
     return selector_text(reference, "selector", empty=UNSET)
 
 
-def _not_executed(kind: str, field: str, what: str, **more: Any) -> Strategy:
-    return Strategy(
-        group="admissionregistration.k8s.io",
-        kind=kind,
-        qualified_finalizers=False,
-        allow_unconditional_update=False,
-        counts_generation=True,
-        validate_create=partial(_reject, field, what),
-        validate_update=partial(_reject_update, field, what),
-        **more,
-    )
-
-
 def _webhooks(kind: str) -> Strategy:
     return Strategy(
         group="admissionregistration.k8s.io",
@@ -120,22 +98,30 @@ def _webhooks(kind: str) -> Strategy:
 MUTATING_WEBHOOKS = _webhooks("MutatingWebhookConfiguration")
 VALIDATING_WEBHOOKS = _webhooks("ValidatingWebhookConfiguration")
 
-MUTATING_POLICY = _not_executed(
-    "MutatingAdmissionPolicy",
-    "spec.mutations",
-    "mutating admission policies are",
+MUTATING_POLICY = Strategy(
+    group="admissionregistration.k8s.io",
+    kind="MutatingAdmissionPolicy",
+    qualified_finalizers=False,
     parts={"spec": {}},
     default=default_policy,
+    allow_unconditional_update=False,
+    counts_generation=True,
+    validate_create=mutating_policy.create,
+    validate_update=as_on_create(mutating_policy.create),
     columns="Name|Mutations#|ParamKind|Age",
     row=_policy_row("mutations"),
 )
 
-MUTATING_BINDING = _not_executed(
-    "MutatingAdmissionPolicyBinding",
-    "spec.policyName",
-    "mutating admission policies are",
+MUTATING_BINDING = Strategy(
+    group="admissionregistration.k8s.io",
+    kind="MutatingAdmissionPolicyBinding",
+    qualified_finalizers=False,
     parts={"spec": {}},
     default=default_binding,
+    allow_unconditional_update=False,
+    counts_generation=True,
+    validate_create=mutating_policy.create_binding,
+    validate_update=as_on_create(mutating_policy.create_binding),
     columns="Name|PolicyName|ParamRef|Age",
     row=binding_row,
 )

@@ -17,8 +17,15 @@ _EXCLUSIVE = "name and selector are mutually exclusive"
 
 
 def create(obj: Object) -> list[FieldError]:
-    errors: list[FieldError] = []
     spec = obj.get("spec") or {}
+    errors = reference_errors(spec)
+    _actions(spec.get("validationActions") or (), "spec.validationActions", errors)
+    return errors
+
+
+def reference_errors(spec: Object) -> list[FieldError]:
+    """Returns what is wrong with the policy, parameters and resources that a binding names."""
+    errors: list[FieldError] = []
     if not spec.get("policyName"):
         errors.append(required("spec.policyName"))
     else:
@@ -39,7 +46,6 @@ def create(obj: Object) -> list[FieldError]:
         _NOT_FOUND.require(ref.get("parameterNotFoundAction"), f"{path}.parameterNotFoundAction", errors)
     if (resources := spec.get("matchResources")) is not None:
         match_resources(resources, "spec.matchResources", errors)
-    _actions(spec.get("validationActions") or (), "spec.validationActions", errors)
     return errors
 
 

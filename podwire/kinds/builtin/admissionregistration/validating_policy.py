@@ -27,11 +27,23 @@ def create(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
     _FAILURE_POLICIES.require(spec.get("failurePolicy"), "spec.failurePolicy", errors)
     if (kind := spec.get("paramKind")) is not None:
-        _param_kind(kind, "spec.paramKind", errors)
-    _constraints(spec.get("matchConstraints"), "spec.matchConstraints", errors)
+        param_kind_errors(kind, "spec.paramKind", errors)
+    constraints_errors(spec.get("matchConstraints"), "spec.matchConstraints", errors)
     compiler = Compiler(params=kind is not None)
     conditions_errors(spec.get("matchConditions") or (), compiler, "spec.matchConditions", errors)
-    for index, variable in enumerate(spec.get("variables") or ()):
+    variables_errors(spec.get("variables") or (), compiler, errors)
+    validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
+    if not validations and not annotations:
+        errors += [required(f"spec.{field}", _NOTHING_TO_DO) for field in ("validations", "auditAnnotations")]
+    for index, validation in enumerate(validations):
+        _validation(validation, compiler, f"spec.validations[{index}]", errors)
+    _annotations(annotations, (obj.get("metadata") or {}).get("name") or "", compiler, errors)
+    return errors
+
+
+def variables_errors(variables: Sequence[Object], compiler: Compiler, errors: Errors) -> None:
+    """Checks the variables of a policy, and defines them for later expressions."""
+    for index, variable in enumerate(variables):
         path = f"spec.variables[{index}]"
         name, text = variable.get("name") or "", variable.get("expression") or ""
         if not name.strip():
@@ -44,13 +56,6 @@ def create(obj: Object) -> list[FieldError]:
             errors.append(required(f"{path}.expression", "expression is not specified"))
         elif name and (problem := compiler.define(name, text)):
             errors.append(invalid(f"{path}.expression", text, problem))
-    validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
-    if not validations and not annotations:
-        errors += [required(f"spec.{field}", _NOTHING_TO_DO) for field in ("validations", "auditAnnotations")]
-    for index, validation in enumerate(validations):
-        _validation(validation, compiler, f"spec.validations[{index}]", errors)
-    _annotations(annotations, (obj.get("metadata") or {}).get("name") or "", compiler, errors)
-    return errors
 
 
 def update_status(new: Object, _old: Object) -> list[FieldError]:
@@ -67,7 +72,7 @@ def update_status(new: Object, _old: Object) -> list[FieldError]:
     return errors
 
 
-def _param_kind(kind: Object, path: str, errors: Errors) -> None:
+def param_kind_errors(kind: Object, path: str, errors: Errors) -> None:
     given, word = kind.get("apiVersion") or "", kind.get("kind") or ""
     group, _, version = given.rpartition("/")
     if not given:
@@ -88,7 +93,7 @@ def _param_kind(kind: Object, path: str, errors: Errors) -> None:
         errors.append(invalid(f"{path}.kind", word, detail))
 
 
-def _constraints(given: Object | None, path: str, errors: Errors) -> None:
+def constraints_errors(given: Object | None, path: str, errors: Errors) -> None:
     if given is None:
         errors.append(required(path))
         return
@@ -106,7 +111,7 @@ def conditions_errors(given: Sequence[Object], compiler: Compiler, path: str, er
         if not text:
             errors.append(required(f"{where}.expression"))
         else:
-            _expression(text, ("bool",), compiler, f"{where}.expression", errors, composed=False)
+            expression_errors(text, ("bool",), compiler, f"{where}.expression", errors, composed=False)
         if not name:
             errors.append(required(f"{where}.name"))
             continue
@@ -121,11 +126,11 @@ def _validation(given: Object, compiler: Compiler, path: str, errors: Errors) ->
     if not text.strip():
         errors.append(required(f"{path}.expression", "expression is not specified"))
     else:
-        _expression(text, ("bool",), compiler, f"{path}.expression", errors)
+        expression_errors(text, ("bool",), compiler, f"{path}.expression", errors)
     if expression and not expression.strip():
         errors.append(invalid(f"{path}.messageExpression", expression, "must be non-empty if specified"))
     elif expression:
-        _expression(expression, ("string",), compiler, f"{path}.messageExpression", errors)
+        expression_errors(expression, ("string",), compiler, f"{path}.messageExpression", errors)
     if message and not message.strip():
         errors.append(invalid(f"{path}.message", message, "message must be non-empty if specified"))
     elif "\n" in message.strip() or "\r" in message.strip():
@@ -155,14 +160,20 @@ def _annotations(given: Sequence[Object], policy: str, compiler: Compiler, error
             detail = f"must not exceed {LONGEST_VALUE} bytes in length"
             errors.append(required(f"{where}.valueExpression", detail))
         else:
-            _expression(text, ("string", "null"), compiler, f"{where}.valueExpression", errors)
+            expression_errors(text, ("string", "null"), compiler, f"{where}.valueExpression", errors)
         if key in seen:
             errors.append(duplicate(f"{where}.key", key))
         seen.add(key)
 
 
-def _expression(
-    text: str, returns: tuple[str, ...], compiler: Compiler, path: str, errors: Errors, *, composed: bool = True
+def expression_errors(
+    text: str,
+    returns: tuple[str, ...],
+    compiler: Compiler,
+    path: str,
+    errors: Errors,
+    *,
+    composed: bool = True,
 ) -> None:
     """Checks that the expression compiles and has one of the result types."""
     try:
