@@ -2,6 +2,7 @@
 without a moment in which nobody serves the kubelet."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -54,4 +55,26 @@ def test_it_runs_as_a_daemon_set_and_the_next_instance_is_ready_before_it_goes(n
     cluster.output("rollout", "status", name, "-n", NAMESPACE, "--timeout=60s")
     assert all(seen), "an instance was ready at any time"
     assert published(), log()
+    cluster.output("delete", name, "-n", NAMESPACE, "--cascade=foreground")
+
+
+def test_it_runs_from_the_image_of_podwire_with_its_service_account(network):
+    cluster = network.cluster
+    cluster.up("--hardware", "sriov")
+    words = [daemon_sets.PODWIRE, "image", "build-root", "--podwire", "--prefix", cluster.prefix]
+    built = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    words = [daemon_sets.PODWIRE, "manifests", "network-driver", "--image", "podwire.local/podwire:latest"]
+    manifests = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    cluster.output("apply", "-f", "-", given=manifests)
+    name = "daemonset/podwire-network-driver"
+    cluster.output("rollout", "status", name, "-n", NAMESPACE, "--timeout=120s")
+
+    def published():
+        slices = cluster.get("resourceslices", "--field-selector", "spec.driver=net.podwire.dev")
+        return [device["name"] for item in slices["items"] for device in item["spec"].get("devices", ())]
+
+    cluster.eventually(published, "its devices are published", cluster.logs)
+    version = cluster.output("exec", name, "-n", NAMESPACE, "--", "podwire", "--version")
+    assert version.startswith("podwire ")
     cluster.output("delete", name, "-n", NAMESPACE, "--cascade=foreground")
