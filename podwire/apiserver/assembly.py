@@ -208,7 +208,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     return Assembled(
         server=server,
         engine=engine,
-        custom=CustomResources(engine, openapi),
+        custom=CustomResources(engine, openapi, calls),
         policies=PolicyInformer(engine, policies),
         mutating_policies=mutating_policies,
         webhooks=webhooks,

@@ -6,9 +6,11 @@ from functools import partial
 from typing import Any
 
 from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
+from podwire.apiserver.conversion import converter_of, converting
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.read.informer import follow
+from podwire.apiserver.webhook_calls import WebhookCalls
 from podwire.apiserver.write.field_managers import SERVER, FieldManager
 from podwire.apiserver.write.updates import Write
 from podwire.kinds.apply.builtin import OBJECT_META, builtin_types
@@ -56,7 +58,8 @@ class DefinitionFinalizer(AdmissionPlugin):
 class CustomResources:
     """Updates the registry and the OpenAPI documents from the stored definitions."""
 
-    def __init__(self, engine: Engine, openapi: OpenApi) -> None:
+    def __init__(self, engine: Engine, openapi: OpenApi, calls: WebhookCalls) -> None:
+        self._calls = calls
         self._engine = engine
         self._openapi = openapi
         self._definitions: dict[str, Object] = {}
@@ -121,7 +124,20 @@ class CustomResources:
                 self._compiled[version] = before[version] if version in before else self._compile(definition)
         served = [one for several in self._compiled.values() for one in several]
         self._engine.registry.replace_custom(resource for resource, _ in served)
+        self._update_conversions()
         self._openapi.replace_custom((resource.kind, schema) for resource, schema in served)
+
+    def _update_conversions(self) -> None:
+        engines = self._engine.converting
+        engines.clear()
+        for definition in self._definitions.values():
+            version = (definition["metadata"]["uid"], definition["metadata"]["resourceVersion"])
+            for resource, _ in self._compiled.get(version, ()):
+                converter = converter_of(definition, resource, storage_version(definition), self._calls)
+                if converter is not None:
+                    kind = resource.kind
+                    engine = converting(self._engine, converter, kind.api_version)
+                    engines[kind.group, kind.version, kind.resource] = engine
 
     def _compile(self, definition: Object) -> list[tuple[Resource, Object]]:
         try:
@@ -140,7 +156,8 @@ def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]
     """The resources that a definition serves, each with its schema."""
     versions = {version["name"]: version for version in definition["spec"]["versions"]}
     stored = storage_version(definition)
-    rewritten = written_otherwise(definition)
+    webhook = (definition["spec"].get("conversion") or {}).get("strategy") == "Webhook"
+    rewritten = webhook or written_otherwise(definition)
     found = []
     for announced in kinds_of(definition):
         kind = _without_create(announced) if definition["metadata"].get("deletionTimestamp") else announced
@@ -148,7 +165,7 @@ def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or ANY_SCHEMA
         structural = compile_schema(schema, meta)
         resource = replace(
-            _custom(kind, version, structural, stored),
+            _custom(kind, version, structural, kind.version if webhook else stored),
             typed=custom_type(schema, builtin_types().definition(OBJECT_META)),
             as_read=structural.as_read if rewritten else None,
             warning=deprecation(definition, version),

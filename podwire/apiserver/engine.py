@@ -1,7 +1,7 @@
 """Dependencies of the verbs: store, registry, identity, writers, clock, limits."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from podwire.apiserver.admission import Admission
 from podwire.apiserver.identity.authentication import Authenticator
@@ -47,6 +47,8 @@ class Engine:
     admission: Admission
     kubelets: Kubelets | None = None
     """None where kubelets cannot be reached."""
+    converting: dict[tuple[str, str, str], "Engine"] = field(default_factory=dict)
+    """Engines for requests whose objects a webhook converts, by group, version and resource; see conversion.py."""
     backends: Backends | None = None
     """None where pods cannot be reached."""
 

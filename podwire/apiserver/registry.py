@@ -1,6 +1,6 @@
 """Registry of served resources: the built-in ones, and custom ones that come and go."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi.kinds import Kind
@@ -13,6 +13,7 @@ class Registry:
         self._builtin = {_words(resource.kind): resource for resource in builtin}
         self._custom: dict[tuple[str, str, str], Resource] = {}
         self.version = 0
+        self._ends: dict[tuple[str, str, str], set[Callable[[], None]]] = {}
 
     def find(self, group: str, version: str, resource: str) -> Resource | None:
         words = (group, version, resource)
@@ -23,8 +24,24 @@ class Registry:
         return self._builtin[group, version, resource]
 
     def replace_custom(self, resources: Iterable[Resource]) -> None:
-        self._custom = {_words(resource.kind): resource for resource in resources}
+        before, self._custom = self._custom, {_words(resource.kind): resource for resource in resources}
         self.version += 1
+        for words in before.keys() - self._custom.keys():
+            for end in [*self._ends.get(words, ())]:
+                end()
+
+    def on_removal(self, kind: Kind, end: Callable[[], None]) -> Callable[[], None]:
+        """Calls `end` when a custom resource is no longer served; returns what undoes that."""
+        words = _words(kind)
+        self._ends.setdefault(words, set()).add(end)
+
+        def undo() -> None:
+            ends = self._ends.get(words, set())
+            ends.discard(end)
+            if not ends:
+                self._ends.pop(words, None)
+
+        return undo
 
     @property
     def resources(self) -> list[Resource]:

@@ -29,7 +29,7 @@ from podwire.apiserver.engine import Engine
 from podwire.apiserver.flowcontrol import FlowControl, WatchLimit
 from podwire.apiserver.flowcontrol.controller import Flow
 from podwire.apiserver.flowcontrol.estimation import FINAL_SECONDS, WorkEstimator
-from podwire.apiserver.flowcontrol.watches import CountedChunks
+from podwire.apiserver.flowcontrol.watches import CountedChunks, until
 from podwire.apiserver.identity import reviews
 from podwire.apiserver.identity.authorization import Attributes, forbidden
 from podwire.apiserver.identity.impersonation import impersonated
@@ -152,7 +152,7 @@ class ApiServer:
             return await self._long_running(function, call, flow, attributes)
         with self._deadlines.begin():
             if flow.level.spec.exempt:
-                return await function(self._engine, call)
+                return await function(self._engine_of(call), call)
             return await self._run_with_seats(function, call, flow, attributes.name)
 
     async def _run_with_seats(self, function: Verb, call: Call, flow: Flow, name: str) -> Answer:
@@ -163,7 +163,7 @@ class ApiServer:
         if not seats.take_free(level, taken):
             await seats.acquire(level, flow.flow, taken)
         try:
-            return await function(self._engine, call)
+            return await function(self._engine_of(call), call)
         finally:
             if final:
                 asyncio.get_running_loop().call_later(FINAL_SECONDS, seats.release, level, final)
@@ -176,7 +176,7 @@ class ApiServer:
         A proxy takes as long as its backend; like upstream, it has neither a seat nor a deadline.
         """
         if call.verb != "watch":
-            return await function(self._engine, call)
+            return await function(self._engine_of(call), call)
         user, name, seats = call.user.name, attributes.name, self._flow_control.seats
         scope = (call.resource.prefix, call.namespace, name)
         with contextlib.ExitStack() as undo:
@@ -189,10 +189,23 @@ class ApiServer:
             await seats.acquire(flow.level, flow.flow, taken)
             seat = undo.enter_context(contextlib.ExitStack())
             seat.callback(seats.release, flow.level, taken)
-            answer = await function(self._engine, msgspec.structs.replace(call, initialized=seat.close))
+            answer = await function(self._engine_of(call), msgspec.structs.replace(call, initialized=seat.close))
             if isinstance(answer, Stream):
-                answer = replace(answer, chunks=CountedChunks(answer.chunks, undo.pop_all().close))
+                chunks = answer.chunks
+                if call.resource.custom:
+                    gone = asyncio.Event()
+                    undo.callback(self._engine.registry.on_removal(call.resource.kind, gone.set))
+                    chunks = until(chunks, gone)
+                answer = replace(answer, chunks=CountedChunks(chunks, undo.pop_all().close))
         return answer
+
+    def _engine_of(self, call: Call) -> Engine:
+        """Returns the engine of a request: one of its own if a webhook converts its objects."""
+        converting = self._engine.converting
+        if not converting or not call.resource.custom:
+            return self._engine
+        kind = call.resource.kind
+        return converting.get((kind.group, kind.version, kind.resource), self._engine)
 
     async def _endpoint(self, request: Request, user: User, notes: "_Notes") -> Response:
         """These take no seat: they wait for nothing but a document that is being rendered."""

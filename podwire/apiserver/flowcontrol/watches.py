@@ -1,5 +1,7 @@
 """Counts open watches: each holds a connection, so one user must not have all of them."""
 
+import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -51,3 +53,31 @@ class CountedChunks:
             ended, self._ended = self._ended, None
             if ended is not None:
                 ended()
+
+
+async def until(chunks: AsyncIterator[bytes], gone: asyncio.Event) -> AsyncIterator[bytes]:
+    """Yields the chunks of a watch until its resource is no longer served."""
+    ended = asyncio.ensure_future(gone.wait())
+    following: asyncio.Future[bytes] | None = None
+    try:
+        while not gone.is_set():
+            following = asyncio.ensure_future(_following(chunks))
+            await asyncio.wait({following, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not following.done():
+                return
+            if not (chunk := following.result()):
+                return
+            yield chunk
+    finally:
+        ended.cancel()
+        if following is not None and not following.done():
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+        if (close := getattr(chunks, "aclose", None)) is not None:
+            await close()
+
+
+async def _following(chunks: AsyncIterator[bytes]) -> bytes:
+    """Returns the next chunk; none at the end."""
+    return await anext(chunks, b"")

@@ -117,6 +117,8 @@ async def _with_error_frame(chunks: AsyncGenerator[bytes, None], frames: "_Frame
         yield frames.error(gone(error))
     except StorageError as error:
         yield frames.error(ApiError(Reason.INTERNAL_ERROR, f"the watch was ended by the store: {error}"))
+    except ApiError as error:
+        yield frames.error(error)
     except Exception:  # noqa: BLE001 - the client gets a Status, the log gets the details
         _log.exception("watch handler failed")
         yield frames.error(ApiError(Reason.INTERNAL_ERROR, "Internal error occurred; the server's log has the details"))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from podwire.kinds.builtin.admissionregistration.webhooks import client_config
 from podwire.kinds.crds.jsonpath import BadPath, compile_path
 from podwire.kinds.crds.naming import condition, established
 from podwire.kinds.crds.rule_checks import rule_errors
@@ -221,9 +222,30 @@ def _path(value: str, where: str, under: tuple[str, ...] = ()) -> list[FieldErro
 def _conversion(conversion: Json) -> list[FieldError]:
     strategy = conversion.get("strategy") or "None"
     if strategy == "Webhook":
-        return [forbidden("spec.conversion.strategy", "conversion webhooks are not supported by podwire yet")]
+        return _webhook(conversion.get("webhook") or {})
     if strategy != "None":
         return [not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))]
     if conversion.get("webhook"):
         return [forbidden("spec.conversion.webhook", "should not be set when strategy is not set to Webhook")]
     return []
+
+
+def _webhook(webhook: Json) -> list[FieldError]:
+    """Checks a conversion webhook; the fields are named as upstream names them."""
+    errors: list[FieldError] = []
+    where, path = "spec.conversion.webhookClientConfig", "spec.conversion.conversionReviewVersions"
+    if webhook.get("clientConfig") is None:
+        errors.append(required(where, "required when strategy is set to Webhook"))
+    else:
+        client_config(webhook["clientConfig"], where, errors)
+    versions = webhook.get("conversionReviewVersions") or []
+    if not versions:
+        return [*errors, required(path)]
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            errors.append(invalid(f"{path}[{index}]", version, "duplicate version"))
+            continue
+        errors += [invalid(f"{path}[{index}]", version, problem) for problem in names.dns1035_label(version)]
+    if not {*versions} & {"v1", "v1beta1"}:
+        errors.append(invalid(path, versions, "must include at least one of v1, v1beta1"))
+    return errors

@@ -63,7 +63,7 @@ NAME_RULE = 'must be spec.names.plural+"."+spec.group'
         pytest.param(
             ("spec", "conversion"),
             {"strategy": "Webhook", "webhook": {}},
-            "spec.conversion.strategy: Forbidden: conversion webhooks are not supported by podwire yet",
+            "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
             id="conversion webhook",
         ),
         pytest.param(

@@ -55,7 +55,7 @@ class WebhookServer:
         answer = response if isinstance(response, dict) else await response
         if "raw" in answer:
             return web.Response(status=answer.get("code", 200), body=answer["raw"])
-        kind = {"kind": "AdmissionReview", "apiVersion": review["apiVersion"]}
+        kind = {"kind": review["kind"], "apiVersion": review["apiVersion"]}
         return web.json_response({**kind, "response": {"uid": review["request"]["uid"], **answer}})
 
 
