@@ -144,7 +144,7 @@ async def run(options: Options) -> None:
         )
         kubelet = Kubelet(outside, settings)
         how = _serving(options, access)
-        await stack.enter_async_context(serving(how, kubelet.pod_workers, cri, api, meter))
+        await stack.enter_async_context(serving(how, kubelet.pod_workers, cri, api, meter, kubelet.volume_usage))
         _log.info("kubelet is running", extra={"node": options.node_name, "api": access.server, "runtime": str(socket)})
         await kubelet.run()
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from podwire.cluster.daemons import background
 from podwire.kubelet.paths import KubeletPaths
 from podwire.kubelet.ports import Cri, PodLister
 from podwire.kubelet.server import Host, KubeletMetrics, KubeletServer, Reviewer
+from podwire.kubelet.volumes.usage import MountedUsage
+from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import NO_PEM, Pem
 from podwire.transports import http_server, tls
@@ -47,14 +49,21 @@ class Serving:
 
 
 @contextlib.asynccontextmanager
-async def serving(how: Serving, book: PodLister, cri: Cri, api: Client, meter: KubeletMetrics) -> AsyncIterator[int]:
+async def serving(
+    how: Serving,
+    book: PodLister,
+    cri: Cri,
+    api: Client,
+    meter: KubeletMetrics,
+    mounted: Callable[[Pod], Awaitable[Mapping[str, MountedUsage]]] | None = None,
+) -> AsyncIterator[int]:
     """Serves while the context is open; gives the port. Raises OSError when the port is taken."""
     clock = SystemClock()
     context = await asyncio.to_thread(_context, how)
     async with relays() as relay, background(_renew(how)):
         reviewer = Reviewer(api, how.node, clock)
         paths = KubeletPaths(root=how.root, logs=how.logs)
-        host = Host(node=how.node, settings=how.settings, paths=paths)
+        host = Host(node=how.node, settings=how.settings, paths=paths, mounted=mounted)
         server = KubeletServer(host, book, cri, relay, reviewer, meter, clock)
         with contextlib.closing(server):
             http = await http_server.serve(server.handle, host=how.address, port=how.port, ssl_context=context)

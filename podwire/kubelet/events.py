@@ -14,7 +14,10 @@ class ContainerEvents:
 
 
 def field_path(pod: Pod, container: Container) -> str:
-    """The position of a container in its pod as `involvedObject.fieldPath` has it: `spec.containers{app}`."""
+    """The position of a container in its pod as `involvedObject.fieldPath` has it: `spec.containers{app}`; empty for
+    one without a name, which stands for the pod."""
+    if not container.name:
+        return ""
     lists = (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers))
     name = next((name for name, members in lists if container in members), "ephemeralContainers")
     return f"spec.{name}{{{container.name}}}"

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from podwire.interfaces import Clock
@@ -51,6 +51,7 @@ from podwire.kubelet.volumes.csi.drivers import CsiDrivers, CsiLimits
 from podwire.kubelet.volumes.csi.node_info import NodeInfo
 from podwire.kubelet.volumes.csi.volumes import CsiVolumes
 from podwire.kubelet.volumes.ports import Mounts
+from podwire.kubelet.volumes.usage import MountedUsage
 from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
@@ -163,7 +164,13 @@ class Kubelet:
             self._pod_dependencies(), wakeups, self.node, self._devices, self._claims, self._host
         )  # fmt: skip
         self._image_gc = ImageGarbageCollector(
-            cri, clock, outside.machine, self.node.record, self._pulled_images, settings.image_gc
+            cri,
+            clock,
+            outside.machine,
+            self.node.record,
+            self._pulled_images,
+            settings.image_gc,
+            self._image_volumes,
         )
         self._eviction = EvictionManager(
             cri, clock, outside.machine, recorder, self.node, settings.node, settings.paths,
@@ -268,6 +275,15 @@ class Kubelet:
         finally:
             await self._creating_calls.close()
             await self._volumes.close()
+
+    async def volume_usage(self, pod: Pod) -> Mapping[str, MountedUsage]:
+        """Usage of a pod's persistent and CSI volumes, by the name of the volume."""
+        return await self._volumes.usage(pod)
+
+    def _image_volumes(self) -> set[str]:
+        """References of images that pods mount as volumes."""
+        pods = (pod for pod, _ in self.pod_workers.all())
+        return {volume.image.get("reference", "") for pod in pods for volume in pod.spec.volumes if volume.image} - {""}
 
     def _csi_driver_registered(self, name: str) -> None:
         self._volumes.driver_registered(name)

@@ -7,7 +7,7 @@ age stay. Times of use are observed, so a restart of the kubelet begins anew.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from podwire.interfaces import Clock
@@ -73,6 +73,8 @@ class ImageGarbageCollector:
     record: RecordNodeEvent
     pulled: PulledImages
     settings: ImageGcSettings = field(default_factory=ImageGcSettings)
+    volumes: Callable[[], Iterable[str]] = tuple
+    """References of images that pods of this node mount as volumes."""
     _seen: dict[str, _Seen] = field(default_factory=dict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _began: float = 0.0
@@ -140,6 +142,9 @@ class ImageGarbageCollector:
             methods.LIST_CONTAINERS, pb.ListContainersRequest(), timeout=self.settings.call
         )
         used = {name for each in containers.containers for name in (each.image_id, each.image_ref) if name}
+        for reference in set(self.volumes()):
+            request = pb.ImageStatusRequest(image=pb.ImageSpec(image=reference))
+            used.add((await self.cri.call(methods.IMAGE_STATUS, request, timeout=self.settings.call)).image.id)
         for image in listed.images:
             seen = self._seen.setdefault(image.id, _Seen(now, 0.0))
             seen.size, seen.pinned = image.size, image.pinned

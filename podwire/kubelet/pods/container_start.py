@@ -95,7 +95,8 @@ class ContainerStarter:
         if sandbox is None:
             raise LookupError(f"pod {pod.ref} has no sandbox")
         image = await self._image(pod, container)
-        config = await self._config(pod, container, attempt, observed, image)
+        images = await self._image_volumes(pod, container)
+        config = await self._config(pod, container, attempt, observed, image, images)
         request = pb.CreateContainerRequest(
             pod_sandbox_id=sandbox.id, config=config, sandbox_config=self._sandboxes.config(pod, sandbox.attempt)
         )
@@ -117,6 +118,21 @@ class ContainerStarter:
         self._events.record(pod, container, NORMAL, "Started", f"Started container {container.name}")
         await self._run_post_start_hook(pod, container, id_, pod_ips(pod, observed, self._node.facts().ips))
 
+    async def _image_volumes(self, pod: Pod, container: Container) -> dict[str, pb.ImageSpec]:
+        """Images that the container mounts as volumes, by the name of the volume. Raises CannotStart."""
+        images = {}
+        used = {mount.name for mount in container.volume_mounts}
+        for volume in pod.spec.volumes:
+            if volume.image is None or volume.name not in used:
+                continue
+            reference, policy = volume.image.get("reference") or "", volume.image.get("pullPolicy") or ""
+            # A container without a name: the events are about the pod.
+            image = await self._image(pod, Container(name="", image=reference, image_pull_policy=policy))
+            images[volume.name] = pb.ImageSpec(
+                image=image.id, user_specified_image=reference, annotations=pod.metadata.annotations
+            )
+        return images
+
     async def _image(self, pod: Pod, container: Container) -> pb.Image:
         try:
             names = [secret.name for secret in pod.spec.image_pull_secrets]
@@ -129,7 +145,13 @@ class ContainerStarter:
             raise CannotStart("ErrImagePull", str(error), self._soon()) from error
 
     async def _config(
-        self, pod: Pod, container: Container, attempt: int, observed: ObservedPod, image: pb.Image
+        self,
+        pod: Pod,
+        container: Container,
+        attempt: int,
+        observed: ObservedPod,
+        image: pb.Image,
+        images: Mapping[str, pb.ImageSpec],
     ) -> pb.ContainerConfig:
         try:
             sandbox = observed.sandbox.id if observed.sandbox is not None else ""
@@ -143,7 +165,7 @@ class ContainerStarter:
             raise CannotStart(error.reason, str(error), self._soon()) from error
         try:
             env = {**options.env, **await self._environment(pod, container, observed)}
-            mounts = await self._mounts(pod, container, attempt, observed, env)
+            mounts = await self._mounts(pod, container, attempt, observed, env, images)
             taken = {mount.container_path for mount in mounts}
             mounts += [mount for mount in options.mounts if mount.container_path not in taken]
             return container_config(
@@ -182,10 +204,16 @@ class ContainerStarter:
         return env
 
     async def _mounts(
-        self, pod: Pod, container: Container, attempt: int, observed: ObservedPod, env: Mapping[str, str]
+        self,
+        pod: Pod,
+        container: Container,
+        attempt: int,
+        observed: ObservedPod,
+        env: Mapping[str, str],
+        images: Mapping[str, pb.ImageSpec],
     ) -> list[pb.Mount]:
         """Volumes, and the files that the kubelet writes: /etc/hosts and the termination message."""
-        mounts = list(await self._volumes.mounts(pod, container, env))
+        mounts = list(await self._volumes.mounts(pod, container, env, images))
         taken = {mount.container_path for mount in mounts}
         paths, settings = self._node.paths, self._node.dns
         ips = pod_ips(pod, observed, self._node.facts().ips)

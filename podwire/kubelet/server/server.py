@@ -28,6 +28,7 @@ from podwire.kubelet.server.metrics import KubeletMetrics
 from podwire.kubelet.server.ports import Conversations
 from podwire.kubelet.server.routes import Route, Target
 from podwire.kubelet.server.statistics import Statistics
+from podwire.kubelet.volumes.usage import MountedUsage
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
@@ -62,6 +63,8 @@ class Host:
     """The settings that /configz shows."""
     paths: KubeletPaths | None = None
     """The kubelet's directories, whose space /stats/summary shows."""
+    mounted: Callable[[Pod], Awaitable[Mapping[str, MountedUsage]]] | None = None
+    """Gives the usage of persistent and CSI volumes, by the name of the pod's volume."""
 
 
 class KubeletServer:
@@ -87,7 +90,7 @@ class KubeletServer:
         self._meter = meter
         self._clock = clock
         self._logs = Logs(cri, self._limits)
-        self._statistics = Statistics(host.node, pods, cri, self._limits, host.paths)
+        self._statistics = Statistics(host.node, pods, cri, self._limits, host.paths, host.mounted)
         self._answers: Mapping[str, Callable[[Request, Target], Awaitable[Answer]]] = {
             "logs": self._log,
             "exec": self._exec,

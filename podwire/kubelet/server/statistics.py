@@ -1,16 +1,18 @@
 """Gathers the statistics of the node and its pods when somebody asks: from the runtime, the kernel and directories."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from podwire.kubelet.paths import KubeletPaths
 from podwire.kubelet.ports import Cri, PodLister
 from podwire.kubelet.server import resource_metrics
-from podwire.kubelet.server.disk_usage import DiskMeter, PodDisk
+from podwire.kubelet.server.disk_usage import DiskMeter, PodDisk, VolumeUsage
 from podwire.kubelet.server.limits import ServerLimits
 from podwire.kubelet.server.rates import Rates
 from podwire.kubelet.server.summary import NODE, NodeReading, PodFacts, Summary, facts_of
+from podwire.kubelet.volumes.usage import MountedUsage
 from podwire.linux.fs.trees import TreeUsage
 from podwire.linux.node_usage import FileSystem, NodeUsage, read_file_system, read_node_usage
 from podwire.objects.pods import Pod
@@ -22,8 +24,16 @@ from podwire.protocols.grpc_status import RpcError
 
 class Statistics:
     def __init__(
-        self, node: str, pods: PodLister, cri: Cri, limits: ServerLimits, paths: KubeletPaths | None = None
+        self,
+        node: str,
+        pods: PodLister,
+        cri: Cri,
+        limits: ServerLimits,
+        paths: KubeletPaths | None = None,
+        mounted: Callable[[Pod], Awaitable[Mapping[str, MountedUsage]]] | None = None,
     ) -> None:
+        """`mounted` gives the usage of persistent and CSI volumes, by the name of the pod's volume."""
+        self._mounted = mounted
         self._lister = pods
         self._cri = cri
         self._limits = limits
@@ -46,9 +56,20 @@ class Statistics:
             reading = NodeReading(usage=usage)
         if usage is not None and self._disks is not None and not only_cpu_and_memory:
             disks, disk = await asyncio.to_thread(self._measured, self._disks, [pod for pod, _ in pods])
+            await self._add_mounted([pod for pod, _ in pods], disks)
             image_disk, images = await self._images()
             reading = NodeReading(usage=usage, disk=disk, image_disk=image_disk, images=images)
         return await self._render(reading, _facts(pods, disks))
+
+    async def _add_mounted(self, pods: Sequence[Pod], disks: dict[str, PodDisk]) -> None:
+        """Replaces the usage of pods that have such volumes."""
+        if self._mounted is None:
+            return
+        for pod in pods:
+            usages = await self._mounted(pod)
+            if usages and pod.uid in disks:
+                volumes = {name: _mounted_volume(used) for name, used in usages.items()}
+                disks[pod.uid] = replace(disks[pod.uid], volumes={**disks[pod.uid].volumes, **volumes})
 
     async def _render(self, reading: NodeReading | None, facts: Mapping[str, PodFacts]) -> dict[str, Any]:
         timeout = self._limits.call
@@ -99,6 +120,11 @@ class Statistics:
     @staticmethod
     def _measured(disks: DiskMeter, pods: list[Pod]) -> tuple[dict[str, PodDisk], FileSystem]:
         return disks.pods(pods), disks.node()
+
+
+def _mounted_volume(used: MountedUsage) -> VolumeUsage:
+    disk = FileSystem(used.capacity, used.available, used.used, used.inodes, used.inodes_free)
+    return VolumeUsage(TreeUsage(used.used, used.inodes_used), disk, ephemeral=False, claim=used.claim)
 
 
 def _node_usage() -> NodeUsage | None:

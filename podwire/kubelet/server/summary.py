@@ -151,7 +151,7 @@ class Summary:
             volumes = facts.disk.volumes
             if volumes:
                 at = _time(facts.disk.time)
-                pod["volume"] = [_volume(at, name, volume) for name, volume in sorted(volumes.items())]
+                pod["volume"] = [_volume(at, name, volume, named.namespace) for name, volume in sorted(volumes.items())]
             pod["ephemeral-storage"] = _ephemeral(facts.disk, linux.containers)
         return pod
 
@@ -237,8 +237,9 @@ def _file_system(at: str, disk: FileSystem, used: int, inodes_used: int) -> dict
     }
 
 
-def _volume(at: str, name: str, volume: VolumeUsage) -> dict[str, Any]:
-    return {**_file_system(at, volume.disk, volume.used.used_bytes, volume.used.inodes), "name": name}
+def _volume(at: str, name: str, volume: VolumeUsage, namespace: str) -> dict[str, Any]:
+    claim = {"pvcRef": {"name": volume.claim, "namespace": namespace}} if volume.claim else {}
+    return {**_file_system(at, volume.disk, volume.used.used_bytes, volume.used.inodes), "name": name, **claim}
 
 
 def _ephemeral(disk: PodDisk, containers: Iterable[pb.ContainerStats]) -> dict[str, Any]:

@@ -35,6 +35,12 @@ def cri_mount(
     )
 
 
+def image_mount(mount: VolumeMount, image: pb.ImageSpec, path: str) -> pb.Mount:
+    """The mount of an image volume, which the runtime makes; always read-only."""
+    target = mount.mount_path if mount.mount_path.startswith("/") else f"/{mount.mount_path}"
+    return pb.Mount(container_path=target, image=image, image_sub_path=path, readonly=True)
+
+
 def _recursive_read_only(mount: VolumeMount, *, supported: bool) -> bool:
     match mount.recursive_read_only:
         case "" | "Disabled":

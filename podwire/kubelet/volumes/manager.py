@@ -4,12 +4,13 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from podwire.interfaces import Clock
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.referenced_objects import ReferencedObjects
-from podwire.kubelet.volumes import container_mounts, persistent, subpaths
+from podwire.kubelet.volumes import container_mounts, persistent, subpaths, usage
 from podwire.kubelet.volumes.contents import Contents
 from podwire.kubelet.volumes.csi import sources as csi_sources
 from podwire.kubelet.volumes.csi.sources import CsiSource
@@ -29,19 +30,20 @@ from podwire.kubelet.volumes.setup import VolumeSetup
 from podwire.kubelet.volumes.sources import Sources
 from podwire.kubelet.volumes.steps import Step, check_type, has_contents, with_contents, without_contents
 from podwire.kubelet.volumes.tokens import Tokens
-from podwire.kubelet.volumes.volume_claims import VolumeClaims, is_used
+from podwire.kubelet.volumes.usage import MountedUsage
+from podwire.kubelet.volumes.volume_claims import VolumeClaims, claim_name, is_used
 from podwire.objects.containers import Container, VolumeMount
 from podwire.objects.nodes import Node
 from podwire.objects.pods import Pod
 from podwire.objects.volumes import Volume
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.protocols.csi.csi_pb2 import NodeGetVolumeStatsResponse
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.tasks.keyed_locks import KeyedLocks
 from podwire.tasks.uncancelled import thread_to_completion
 
 log = logging.getLogger(__name__)
 
+LOCAL = "kubernetes.io~local-volume"
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 
 
@@ -108,8 +110,15 @@ class VolumeManager:
                 await self._set_up(pod, [volume for volume in pod.spec.volumes if is_external(volume)], running=True)
         self._tokens_changed.set()
 
-    async def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> tuple[pb.Mount, ...]:
-        """CRI mounts of a container's volumeMounts. Raises VolumesNotReady."""
+    async def mounts(
+        self,
+        pod: Pod,
+        container: Container,
+        env: Mapping[str, str],
+        images: Mapping[str, pb.ImageSpec] | None = None,
+    ) -> tuple[pb.Mount, ...]:
+        """CRI mounts of a container's volumeMounts. `images` are the images of image volumes, by the name of the
+        volume. Raises VolumesNotReady."""
         volumes = {volume.name: volume for volume in pod.spec.volumes}
         mounts = []
         async with self._locks.hold(pod.uid):
@@ -118,7 +127,11 @@ class VolumeManager:
                     raise VolumesNotReady(
                         f'cannot find volume "{mount.name}" to mount into container "{container.name}"'
                     )
-                mounts.append(await self._mount(pod, container, index, mount, volumes[mount.name], env))
+                volume = volumes[mount.name]
+                if images and mount.name in images:
+                    mounts.append(self._image_mount(container, mount, images[mount.name], env))
+                else:
+                    mounts.append(await self._mount(pod, container, index, mount, volume, env))
         return tuple(mounts)
 
     def devices(self, pod: Pod, container: Container) -> tuple[pb.Device, ...]:
@@ -155,9 +168,23 @@ class VolumeManager:
             await thread_to_completion(self._setup.unmount_local, pod.uid)
             self._mounted.pop(pod.uid, None)
 
-    async def statistics(self, uid: str) -> Mapping[str, NodeGetVolumeStatsResponse]:
-        """Usage of CSI volumes of a pod, as their drivers report it, by the name of the volume."""
-        return {} if self._csi is None else await self._csi.statistics(uid)
+    async def usage(self, pod: Pod) -> dict[str, MountedUsage]:
+        """Usage of a pod's local and CSI volumes, by the name of the pod's volume; the latter as drivers report."""
+        mounted = self._mounted.get(pod.uid)
+        if not mounted:
+            return {}
+        reports = {} if self._csi is None else await self._csi.statistics(pod.uid)
+        usages = {}
+        for volume in pod.spec.volumes:
+            if (place := mounted.get(volume.name)) is None:
+                continue
+            claim = "" if volume.csi is not None else claim_name(pod, volume)
+            if place.name in reports:
+                usages[volume.name] = usage.of_response(reports[place.name], claim)
+            elif place.path.parent.name == LOCAL:
+                with suppress(OSError):
+                    usages[volume.name] = await asyncio.to_thread(usage.of_path, place.path, claim)
+        return usages
 
     def driver_registered(self, name: str) -> None:
         """A CSI driver can be called: pods that failed for want of it need not wait for their back-off."""
@@ -254,6 +281,8 @@ class VolumeManager:
         try:
             if is_external(volume):
                 return await self._plan_external(pod, volume) if is_used(pod, volume) else None
+            if volume.image is not None:
+                return None  # the runtime mounts it
             check_type(volume)
             if not has_contents(volume):
                 return without_contents(self._paths, pod, volume, self._node())
@@ -314,6 +343,17 @@ class VolumeManager:
             message = f'failed to {what} volumeMount "{mount.name}" of container "{container.name}": {error}'
             raise VolumesNotReady(message) from error
         return cri_mount
+
+    def _image_mount(
+        self, container: Container, mount: VolumeMount, image: pb.ImageSpec, env: Mapping[str, str]
+    ) -> pb.Mount:
+        try:
+            return container_mounts.image_mount(mount, image, container_mounts.sub_path(mount, env))
+        except VolumeError as error:
+            message = (
+                f'failed to prepare subPath for volumeMount "{mount.name}" of container "{container.name}": {error}'
+            )
+            raise VolumesNotReady(message) from error
 
     async def _persistent_volume(self, pod: Pod, volume: Volume) -> MountedVolume:
         """A volume that no container used when the pod started is set up now: an ephemeral container mounts it."""

@@ -12,7 +12,7 @@ from podwire.objects.quantity import parse
 from podwire.objects.volumes import EmptyDir, HostPath, Volume
 
 MEMORY = "Memory"
-UNSUPPORTED = ("image", "nfs", "iscsi")
+UNSUPPORTED = ("nfs", "iscsi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

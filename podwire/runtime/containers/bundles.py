@@ -33,8 +33,10 @@ from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import FailedPrecondition, Internal, InvalidArgument, NotFound
 from podwire.protocols.nri.oci.cdi import inject
 from podwire.runtime.cdi import BadDevice, Registry, links_of
+from podwire.runtime.containers import image_volumes
 from podwire.runtime.containers.devices import requested_devices
 from podwire.runtime.containers.host import HostPrivileges
+from podwire.runtime.containers.image_volumes import ImageVolume
 from podwire.runtime.containers.pod_cgroups import container_parent, owner_of_group, pod_limits
 from podwire.runtime.containers.pod_pids import PodPids
 from podwire.runtime.containers.seccomp import COMPILED, read_localhost_profile, with_compiled_seccomp
@@ -51,7 +53,7 @@ from podwire.runtime.spec.users import Accounts, User, user_of
 DEFAULT_PIDS = 16_384
 """Processes and threads of a container whose kubelet sets no limit: a fork bomb must not take those of the node."""
 LOWER = "lower"
-"""The directory of a bundle in which layers are mounted with mapped owners, until the overlay is."""
+"""The directory of a bundle in which layers are mounted with mapped owners, until the overlay is; and image volumes."""
 ACCOUNTS_BYTES = 1024 * 1024
 """Bytes of an image's passwd or group that are read."""
 
@@ -71,6 +73,8 @@ class ContainerPlan:
     """Links of the host that move into its network namespace, and their names there."""
     ids: IdRange | None = None
     """The ids of its pod, with a user namespace of its own."""
+    images: tuple[ImageVolume, ...] = ()
+    """Images that are mounted as volumes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +129,8 @@ class Bundles:
     def plan(self, id_: str, pod: Pod, config: pb.ContainerConfig, target_pid: int) -> ContainerPlan:
         """Looks up everything that a container needs. Raises NotFound for an image, InvalidArgument for the rest."""
         limits_of(config.linux.resources)  # an error that StartContainer would find, too
-        image = self._image(config.image.image)
+        image = self._image(config.image.image, "config.image.image")
+        images = image_volumes.requested(config.mounts, self._image)
         layers = self.images.rootfs_layers(image)
         accounts = Accounts(_first(layers, "etc/passwd"), _first(layers, "etc/group"))
         security = config.linux.security_context
@@ -143,6 +148,7 @@ class Bundles:
             environment=image.config.env,
             working_dir=image.config.workdir,
             user=image.config.user,
+            images=image_volumes.sources(self.bundle(id_) / LOWER, images),
             accounts=accounts,
             target_pid=target_pid,
             devices=devices,
@@ -166,9 +172,10 @@ class Bundles:
             log_path=_log_path(pod.config, config),
             user=user_of(security, image.config.user, accounts),
             spec=spec,
-            sources=tuple(mount.host_path for mount in config.mounts),
+            sources=tuple(mount.host_path for mount in config.mounts if not mount.HasField("image")),
             links=links,
             ids=pod.ids,
+            images=images,
         )
 
     def _inject_devices(self, spec: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
@@ -182,13 +189,13 @@ class Bundles:
         inject(spec, names, lambda _names: edits)
         return links_of(edits)
 
-    def _image(self, reference: str) -> Image:
+    def _image(self, reference: str, field_name: str) -> Image:
         try:
             image = self.images.status(reference)
         except ImageError as error:
-            raise InvalidArgument(f"config.image.image: {error}") from error
+            raise InvalidArgument(f"{field_name}: {error}") from error
         if image is None:
-            raise NotFound(f"config.image.image: {reference!r} is not on this node")
+            raise NotFound(f"{field_name}: {reference!r} is not on this node")
         return image
 
     def write(self, plan: ContainerPlan) -> None:
@@ -200,7 +207,8 @@ class Bundles:
                 Path(source).mkdir(mode=0o755, parents=True, exist_ok=True)
         for directory in (home, home / "rootfs", home / "shim"):
             private_directory(directory)
-        writable = self.images.prepare(plan.id, plan.image)
+        writable = self.images.prepare(plan.id, plan.image, [volume.image for volume in plan.images])
+        image_volumes.check_paths(home / LOWER, plan.images, self.images.rootfs_layers)
         if plan.ids:
             self._own_root(plan.id, plan.ids, writable.upper)
         (home / "writable.json").write_bytes(msgspec.json.encode([str(writable.upper), str(writable.work)]))
@@ -227,7 +235,7 @@ class Bundles:
         """Mounts the layers; for a user namespace each with mapped owners, so that they need not be copied."""
         upper, work = self.writable(id_)
         rootfs = spec["root"]["path"]
-        user = next((entry["path"] for entry in spec["linux"]["namespaces"] if entry["type"] == "user"), "")
+        user = _user_namespace(spec)
         if not user:
             mount_overlay(rootfs, layers, upper=upper, work=work)
             return
@@ -242,6 +250,13 @@ class Bundles:
                 mounted.callback(self.mounts.unmount, target, lazily=True)  # the overlay keeps them
                 mapped.append(target)
             mount_overlay(rootfs, mapped, upper=upper, work=work)
+
+    def _mount_images(self, id_: str, spec: Mapping[str, Any], config: pb.ContainerConfig) -> None:
+        for number, mount in enumerate(config.mounts):
+            if mount.HasField("image"):
+                layers = self.images.layers_of(mount.image.image_ref)
+                path = mount.image_sub_path
+                image_volumes.mount(self.mounts, self.bundle(id_) / LOWER, number, layers, path, _user_namespace(spec))
 
     def _check_devices(self, spec: Mapping[str, Any]) -> None:
         """Refuses a container that could reach devices of the host because nothing keeps them from it."""
@@ -298,6 +313,7 @@ class Bundles:
             if self.cgroups.limits_devices:
                 self.cgroups.limit_devices(group, parse_rules(spec))
             self._mount_root(id_, spec, layers)
+            self._mount_images(id_, spec, config)
         except NoSuchImage as error:
             raise NotFound(f"config.image.image: {image_id!r} is not on this node") from error
         except LinuxError as error:
@@ -406,6 +422,11 @@ class Bundles:
                 self.cgroups.end(group)
         for id_ in set(self.images.held()) - known:
             self.images.release(id_)
+
+
+def _user_namespace(spec: Mapping[str, Any]) -> str:
+    """The path of the pod's own user namespace; empty for the node's."""
+    return next((entry["path"] for entry in spec["linux"]["namespaces"] if entry["type"] == "user"), "")
 
 
 def _remove_systemd_group(group: str) -> None:

@@ -127,6 +127,8 @@ class Containers:
             self._bundles.plan, new_id(), self._sandboxes.pod(sandbox), config, self._target_pid(config)
         )
         kept = without_secrets(config)
+        for volume in plan.images:  # a name may mean another image when the container is started
+            kept.mounts[volume.number].image.image_ref = volume.image.id
         record = ContainerRecord(
             id=plan.id,
             sandbox_id=sandbox.id,

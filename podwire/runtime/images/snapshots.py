@@ -28,7 +28,10 @@ class Hold(msgspec.Struct, frozen=True):
 
     image: str
     layers: tuple[str, ...]
+    """Of the image, and of those in `volumes`."""
     owner: str = ""
+    volumes: tuple[str, ...] = ()
+    """Images that the container mounts as volumes."""
 
 
 @dataclass(frozen=True, slots=True)

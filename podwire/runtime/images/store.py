@@ -233,15 +233,18 @@ class Images:
 
     # Containers
 
-    def prepare(self, container_id: str, image: Image) -> Writable:
-        """Returns the writable layer of a container. Its image cannot be removed until `release`.
+    def prepare(self, container_id: str, image: Image, volumes: Sequence[Image] = ()) -> Writable:
+        """Returns the writable layer of a container. Its image, and those that it mounts as volumes, cannot be removed
+        until `release`.
 
-        Raises NoSuchImage when it was removed since it was looked up.
+        Raises NoSuchImage when one was removed since it was looked up.
         """
         with self._directory.stage() as stage, self._directory.exclusive():
-            if not self._records.has(image.id):
-                raise NoSuchImage(image.id)
-            hold = Hold(image.id, image.layers, self._owner)
+            for needed in (image, *volumes):
+                if not self._records.has(needed.id):
+                    raise NoSuchImage(needed.id)
+            layers = (*image.layers, *(chain for volume in volumes for chain in volume.layers))
+            hold = Hold(image.id, layers, self._owner, tuple(volume.id for volume in volumes))
             return self._containers.prepare(container_id, hold, self.rootfs_layers(image)[0], stage)
 
     def release(self, container_id: str) -> None:
@@ -324,7 +327,7 @@ class Images:
 
     def _refuse_if_used(self, image_id: str) -> None:
         for container_id, hold in self._containers.holds():
-            if isinstance(hold, Hold) and hold.image == image_id:
+            if isinstance(hold, Hold) and image_id in (hold.image, *hold.volumes):
                 raise ImageInUse(image_id, f"container {container_id}")
         if image_id in self._in_use():
             raise ImageInUse(image_id, "a container")

@@ -62,6 +62,8 @@ class Container:
     environment: Sequence[str] = ()
     working_dir: str = ""
     user: str = ""
+    images: Mapping[int, str] = field(default_factory=dict)
+    """Where image volumes are mounted, by the number of the mount."""
     accounts: Accounts = field(default_factory=Accounts)
     target_pid: int = 0
     """The process whose pid namespace is joined (mode TARGET)."""
@@ -150,7 +152,7 @@ def _text(value: bytes, field: str) -> str:
 
 
 def _mounts(pod: Pod, container: Container, *, privileged: bool) -> list[dict[str, Any]]:
-    requested = requested_mounts(container.config.mounts, pod.ids)
+    requested = requested_mounts(container.config.mounts, pod.ids, container.images)
     taken = {mount["destination"] for mount in requested}
     defaults = kernel_mounts(privileged=privileged, shm=pod.shm)
     mounts = [mount for mount in defaults if mount["destination"] not in taken]

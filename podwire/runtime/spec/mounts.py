@@ -1,7 +1,7 @@
 """The mounts of a container: kernel file systems, the pod's files, and the mounts of the request."""
 
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from podwire.linux.fs.values import Mount as HostMount
@@ -44,17 +44,22 @@ def _mount(destination: str, kind: str, source: str, options: list[str]) -> Moun
     return {"destination": destination, "type": kind, "source": source, "options": options}
 
 
-def requested_mounts(mounts: Iterable[pb.Mount], ids: IdRange | None = None) -> list[Mount]:
-    """Returns the mounts of a CRI request, shallow ones first, so that a deeper one is not hidden."""
+def requested_mounts(
+    mounts: Iterable[pb.Mount], ids: IdRange | None = None, images: Mapping[int, str] | None = None
+) -> list[Mount]:
+    """Returns the mounts of a CRI request, shallow ones first, so that a deeper one is not hidden.
+
+    `images` are the paths where image volumes are mounted, by the number of the mount.
+    """
     by_depth = sorted(enumerate(mounts), key=lambda item: item[1].container_path.rstrip("/").count("/"))
-    return [_requested(number, mount, ids) for number, mount in by_depth]
+    return [_requested(number, mount, ids, images or {}) for number, mount in by_depth]
 
 
-def _requested(number: int, mount: pb.Mount, ids: IdRange | None) -> Mount:
+def _requested(number: int, mount: pb.Mount, ids: IdRange | None, images: Mapping[int, str]) -> Mount:
     field = f"mounts[{number}]"
     path = clean_path(mount.container_path, f"{field}.container_path")
-    if mount.HasField("image"):
-        raise InvalidArgument(f"{field}.image: image volumes are not supported by podwire yet")
+    if number in images:
+        return bind(images[number], path, ["rprivate", "ro"])
     mappings = mount_mappings(mount, ids, field)
     clean_path(mount.host_path, f"{field}.host_path")
     if mount.recursive_read_only and not mount.readonly:

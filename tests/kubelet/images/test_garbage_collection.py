@@ -44,6 +44,8 @@ class Node:
             return pb.ListImagesResponse(images=list(self.images.values()))
         if method is methods.LIST_CONTAINERS:
             return pb.ListContainersResponse(containers=[pb.Container(image_id=name) for name in self.used])
+        if method is methods.IMAGE_STATUS:
+            return pb.ImageStatusResponse(image=self.images.get(request.image.image))
         if method is methods.REMOVE_IMAGE:
             if request.image.image in self.refused:
                 raise FailedPrecondition(f"{request.image.image} is in use")
@@ -189,3 +191,13 @@ async def test_with_a_threshold_of_100_images_go_only_when_a_node_is_short_of_di
         assert node.images == {}  # their age was observed meanwhile
     finally:
         task.cancel()
+
+
+async def test_an_image_that_a_pod_mounts_as_a_volume_stays(node):
+    node.add("a", "b", "c")
+    collector = node.collector()
+    collector.volumes = lambda: ["a", "missing"]
+    await collector.observe()
+    node.clock.now += 200
+    await collector.collect()
+    assert sorted(node.images) == ["a", "c"]

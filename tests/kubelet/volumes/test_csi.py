@@ -351,14 +351,15 @@ async def test_a_driver_that_is_killed_while_it_publishes_is_called_again_by_a_r
 async def test_volumes_of_a_pod_that_went_while_the_kubelet_was_dead_are_unpublished(node):
     await node.make_driver()
     await node.make_volume()
-    await node.start_driver()
+    driver = await node.start_driver()
     pod = await node.pod()
     await node.volumes.prepare(pod)
+    driver.kill()
     await node.start_kubelet()
     assert pod.uid in node.volumes.uids()
     with pytest.raises(OSError, match="not found in the list of registered CSI drivers"):
         await node.volumes.remove(pod.uid)
-    await eventually_async(lambda: DRIVER in node.kubelet.drivers)
+    await node.start_driver()
     await node.volumes.remove(pod.uid)
     assert node.below() == []
     assert node.told()[-2:] == ["NodeUnpublishVolume", "NodeUnstageVolume"]
@@ -550,6 +551,6 @@ async def test_statistics_come_from_the_driver(node):
     pod = await node.pod()
     await node.volumes.prepare(pod)
     (await node.path(pod) / "file").write_bytes(b"x" * 77)
-    [usage] = (await node.volumes.statistics(pod.uid))["pv-data"].usage
-    assert (usage.used, usage.available) == (77, 1000)
+    usage = (await node.volumes.usage(pod))["v"]
+    assert (usage.used, usage.available, usage.capacity, usage.claim) == (77, 1000, 1077, "data")
     await node.volumes.remove(pod.uid)

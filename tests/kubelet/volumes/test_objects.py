@@ -163,7 +163,6 @@ async def test_projected_sources_lie_in_one_directory(node):
     ("source", "words"),
     [
         ({"nfs": {"server": "x", "path": "/"}}, "volumes of type nfs are not supported"),
-        ({"image": {"reference": "x"}}, "volumes of type image are not supported"),
         ({"rbd": {"monitors": ["x"], "image": "y"}}, "volumes of this type are not supported"),
         ({"emptyDir": {"medium": "HugePages"}}, 'an emptyDir of medium "HugePages" is not supported'),
         (

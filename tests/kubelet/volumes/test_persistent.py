@@ -104,6 +104,8 @@ async def test_a_local_volume_is_bind_mounted_and_its_files_stay_when_the_pod_go
     whole, sub = await node.mounts(pod)
     assert whole.host_path == f"{node.root}/pods/{pod.uid}/volumes/kubernetes.io~local-volume/pv-1"
     assert (disk / "sub/new").samefile(sub.host_path)
+    usage = (await node.volumes.usage(pod))["v"]
+    assert (usage.claim, usage.capacity > 0) == ("data", True)
     await node.another().prepare(pod)  # a kubelet that starts again mounts nothing twice
     assert node.below().count(whole.host_path) == 1
     await node.volumes.remove(pod.uid)

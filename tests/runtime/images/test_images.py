@@ -120,6 +120,16 @@ def test_an_image_that_a_container_runs_from_stays(images, take):
     assert images.remove("one")
 
 
+def test_an_image_that_a_container_mounts_as_a_volume_stays_with_its_layers(images, take, merged):
+    image, volume = take("one", "a"), take("two", "b")
+    images.prepare("c1", image, [volume])
+    with pytest.raises(ImageInUse, match="c1"):
+        images.remove("two")
+    assert merged(images.rootfs_layers(volume), "ls") == "b\n"
+    images.release("c1")
+    assert images.remove("two")
+
+
 def test_an_image_in_use_is_not_removed(tmp_path, take):
     used: list[str] = []
     images = Images(tmp_path / "other", in_use=lambda: used)

@@ -160,3 +160,12 @@ async def test_containers_share_a_pid_namespace_that_the_pod_owns(cri, mapped):
     first, second = [await cri.start(mapped, config=config) for config in configs]
     assert await cri.said(first, "readlink /proc/self/ns/pid") == await cri.said(second, "readlink /proc/self/ns/pid")
     assert await cri.said(second, "cat /proc/1/comm") == "pause\n"
+
+
+async def test_an_image_volume_has_the_owners_that_the_image_has(cri, mapped):
+    config = container(cri)
+    mount = pb.Mount(container_path="/image", readonly=True, image=pb.ImageSpec(image=config.image.image))
+    config.mounts.append(mount)
+    id_ = await cri.start(mapped, config=config)
+    assert await cri.said(id_, "stat -c %u:%g /image/bin/busybox") == "0:0\n"
+    assert (await cri.exec(id_, "touch /image/x")).exit_code != 0
