@@ -46,6 +46,7 @@ from podwire.apiserver.limits import Limits
 from podwire.apiserver.ports import Backends, HttpsClient, Kubelets, Store
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.request.endpoints import Check, Endpoints
+from podwire.apiserver.resource_metrics import metrics_resources
 from podwire.apiserver.server import ApiServer
 from podwire.apiserver.service_endpoints import ServiceEndpoints
 from podwire.apiserver.webhook_calls import WebhookCalls
@@ -145,7 +146,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     settings = settings or Settings()
     definitions = load()
     schemas = Schemas(definitions)
-    registry = Registry(builtin_resources(schemas))
+    registry = Registry([*builtin_resources(schemas), *metrics_resources(schemas)])
     allocations = ServiceAllocations(store, clock)
     roles, graph = Roles(), NodeGraph()
     identity = _identity(store, pki, clock, settings, Authorizer(roles, NodeAuthorizer(graph.related)))

@@ -10,6 +10,7 @@ from podwire.apiserver.identity.tokens import Tokens
 from podwire.apiserver.limits import Limits
 from podwire.apiserver.ports import Backends, Kubelets, Store
 from podwire.apiserver.registry import Registry
+from podwire.apiserver.resource_metrics import UsageSampler
 from podwire.apiserver.write.creation import Creator
 from podwire.apiserver.write.deletion import Deleter
 from podwire.apiserver.write.field_managers import Tracker
@@ -45,6 +46,8 @@ class Engine:
     deleter: Deleter
     tracker: Tracker
     admission: Admission
+    usage: UsageSampler
+    """The usage of nodes and their pods, read when somebody asks."""
     kubelets: Kubelets | None = None
     """None where kubelets cannot be reached."""
     converting: dict[tuple[str, str, str], "Engine"] = field(default_factory=dict)
@@ -80,6 +83,7 @@ class Engine:
             deleter=Deleter(store, admission, clock),
             tracker=tracker,
             admission=admission,
+            usage=UsageSampler(kubelets, clock),
             kubelets=kubelets,
             backends=backends,
         )

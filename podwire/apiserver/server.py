@@ -41,6 +41,7 @@ from podwire.apiserver.request.endpoints import METRICS, Endpoints, page_not_fou
 from podwire.apiserver.request.request_metrics import RequestMetrics, level_lines
 from podwire.apiserver.request.response import error_response, truncate_warnings, warning
 from podwire.apiserver.request.verbs import VERBS, Verb
+from podwire.apiserver.resource_metrics import verbs as resource_metrics
 from podwire.apiserver.subresources import binding
 from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi import paths
@@ -302,6 +303,7 @@ def with_headers(answer: Answer, headers: Sequence[tuple[str, str]]) -> Answer:
     return replace(answer, headers=(*answer.headers, *headers))
 
 
+_OWN_HANDLERS = {**reviews.REVIEWS, **resource_metrics.METRICS}
 _SELECTING = ("list", "watch", "deletecollection")
 _METHODS = {"GET": ("list", "get"), "POST": ("create", "create"), "DELETE": ("deletecollection", "delete")}
 _NAMED_METHODS = {"PUT": "update", "PATCH": "patch"}
@@ -325,7 +327,7 @@ def verb_of(request: Request, target: Target) -> str:
 def choose(resource: Resource, target: Target, verb: str) -> Verb:
     """Returns the handler; 404 and 405 where there is none."""
     kind = resource.kind
-    asked = reviews.REVIEWS.get((kind.group, kind.resource, target.subresource, verb))
+    asked = _OWN_HANDLERS.get((kind.group, kind.resource, target.subresource, verb))
     everywhere = kind.namespaced and not target.namespace
     if (not kind.namespaced and _inside_namespace(target)) or (everywhere and target.name):
         raise no_such_resource()

@@ -37,6 +37,16 @@ class Limits:
     """The changes of a Service with many pods are handled together in this time."""
     budgets_batch: float = 0.05
     """The changes of a disruption budget's pods are handled together in this time."""
+    autoscaler_period: float = 15.0
+    """Between two evaluations of a HorizontalPodAutoscaler's metrics."""
+    autoscaler_down_window: float = 300.0
+    """Replicas go down to the highest recommendation in this time, unless the autoscaler says otherwise."""
+    autoscaler_tolerance: float = 0.1
+    """The part of its target by which a metric may differ without any change."""
+    autoscaler_cpu_initialization: float = 300.0
+    """After its start, the CPU usage of a pod counts only while it is ready."""
+    autoscaler_initial_readiness: float = 30.0
+    """A pod that was never ready after this time is still starting."""
     kinds_announced_after: float = 1.0
     """A server announces a new kind after this time at the latest."""
 

@@ -12,6 +12,7 @@ from podwire.controllers.apps.daemon_set import DaemonSets
 from podwire.controllers.apps.deployment import Deployments
 from podwire.controllers.apps.replica_set import ReplicaSets, ReplicationControllers
 from podwire.controllers.apps.stateful_set import StatefulSets
+from podwire.controllers.autoscaling.horizontal import Autoscalers
 from podwire.controllers.batch.cron_job import CronJobController
 from podwire.controllers.batch.job import JobController
 from podwire.controllers.batch.ttl import TtlController
@@ -26,6 +27,7 @@ from podwire.controllers.endpoints.mirroring import MirroringController
 from podwire.controllers.event_expiry import EventExpiry
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.kinds import (
+    AUTOSCALERS,
     BUDGETS,
     CLAIMS,
     CRON_JOBS,
@@ -141,6 +143,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
         (BUDGETS,),
         (BUDGETS, PODS, REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS, REPLICATION_CONTROLLERS),
     ),
+    Registration(Autoscalers.name, Autoscalers, (AUTOSCALERS,), (AUTOSCALERS, PODS)),
     Registration(ApprovingController.name, ApprovingController, whole=(SIGNING_REQUESTS,)),
     Registration(SigningController.name, SigningController, (SIGNING_REQUESTS,), (SIGNING_REQUESTS,)),
     Registration(CleanerController.name, CleanerController, whole=(SIGNING_REQUESTS,)),

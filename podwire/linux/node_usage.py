@@ -68,10 +68,10 @@ def read_node_usage(root: Path = "/proc") -> NodeUsage:
 
 
 def busy_ticks(stat: str) -> int:
-    """Returns the ticks in /proc/stat in which any processor worked: all but idle, waiting for disks, and guests, whose
-    time is user time, too."""
+    """Returns the ticks in /proc/stat in which any processor worked: all but idle and waiting for disks. The
+    time of virtual machines is user time, too."""
     line = next((line for line in stat.splitlines() if line.startswith("cpu ")), "cpu")
-    user, nice, system, _idle, _wait, irq, softirq, steal, *_guests = [*map(int, line.split()[1:]), *[0] * 8]
+    user, nice, system, _idle, _wait, irq, softirq, steal, *_virtual = [*map(int, line.split()[1:]), *[0] * 8]
     return user + nice + system + irq + softirq + steal
 
 

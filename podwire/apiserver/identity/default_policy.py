@@ -61,6 +61,7 @@ def node_rules() -> tuple[Rule, ...]:
 
 def _cluster_roles(table: str) -> Iterator[Default]:
     labels = {f"system:{label}": label for label, _ in default_roles.AGGREGATED.values()}
+    labels["system:aggregated-metrics-reader"] = "aggregate-to-view"
     for name, rules in _roles(table):
         yield Default("clusterroles", "", _object(name, label=labels.get(name, ""), rules=rules))
 

@@ -59,6 +59,8 @@ system:aggregate-to-view
   read policy: poddisruptionbudgets poddisruptionbudgets/status
   read networking.k8s.io: ingresses ingresses/status networkpolicies
   read resource.k8s.io: resourceclaims resourceclaims/status resourceclaimtemplates
+system:aggregated-metrics-reader
+  read metrics.k8s.io: nodes pods
 system:auth-delegator
   create authentication.k8s.io: tokenreviews
   create authorization.k8s.io: subjectaccessreviews
@@ -259,6 +261,7 @@ system:podwire:controllers
   update core: configmaps
   create batch: jobs
   update policy: poddisruptionbudgets/status
+  update autoscaling: horizontalpodautoscalers/status
   create,update core: endpoints endpoints/restricted
   create,update discovery.k8s.io: endpointslices endpointslices/restricted
   update core: services/finalizers endpoints/finalizers

@@ -14,7 +14,7 @@ class ServerLimits:
     status: float = 10.0
     """For the question whether a container whose log is followed has exited."""
     first_rates: float = 0.5
-    """Between the two readings of whoever asks for rates for the first time."""
+    """Between the two readings of a first request for rates."""
     log_closed: tuple[float, ...] = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
     """Pauses of polling after a writer closed the log: its container has exited and the runtime will report it in a
     moment, or the log is being rotated and the new file will exist in a moment. Afterwards the next event is awaited,

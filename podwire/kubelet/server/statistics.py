@@ -42,7 +42,7 @@ class Statistics:
         self._summary = Summary(node, self._rates)
 
     async def summary(self, *, only_cpu_and_memory: bool = False) -> dict[str, Any]:
-        """Returns /stats/summary. Whoever asks for the first time in two minutes waits for the first rates. RpcError.
+        """Returns /stats/summary; the first call in two minutes takes two readings, for the rates. Raises RpcError.
 
         By containers, if the runtime does not implement statistics of pods (containerd 1.6).
         """

@@ -32,7 +32,7 @@ class NodeReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """What the kubelet knows of a pod besides the runtime's statistics."""
+    """Facts about a pod besides the runtime's statistics."""
 
     start_time: str = ""
     started: Mapping[str, str] = field(default_factory=dict)

@@ -112,7 +112,8 @@ async def test_a_new_cluster_has_the_rules_of_view_in_edit_and_admin(api):
     rules = {name: (await api.get(f"{RBAC}/clusterroles/{name}")).body["rules"] for name in ("view", "edit", "admin")}
     parts = (await api.get(f"{RBAC}/clusterroles/system:aggregate-to-view")).body["rules"]
 
-    assert rules["view"] == parts
+    metrics = (await api.get(f"{RBAC}/clusterroles/system:aggregated-metrics-reader")).body["rules"]
+    assert rules["view"] == [*parts, *metrics]
     assert all(rule in rules["edit"] for rule in rules["view"])
     assert all(rule in rules["admin"] for rule in rules["edit"])
     assert not any("secrets" in rule.get("resources", ()) for rule in rules["view"])
