@@ -22,6 +22,7 @@ from benchmarks import (
     store,
     trace,
     watch,
+    workloads,
 )
 from benchmarks.figures import Figure, as_json, table
 from benchmarks.machine import CannotMeasure, description
@@ -44,6 +45,7 @@ PARTS: dict[str, Part] = {
     "driver": driver.measure,
     "pods": pods.measure,
     "policy": policy.measure,
+    "workloads": workloads.measure,
     "trace": trace.measure,
 }
 

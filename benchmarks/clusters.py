@@ -73,6 +73,10 @@ class Cluster:
         """From the DELETE of a pod until one that waited for its address is Running."""
         return Done(**self._ask(do="replace", waiting=waiting, ends=ends, after=after)).each[0]
 
+    def workload(self, step: str, name: str = "", count: int = 0) -> dict[str, Any]:
+        """The seconds and requests of a step: deploy, roll, jobs or remove; see benchmarks.workload_client."""
+        return self._ask(do="workload", step=step, name=name, count=count)
+
     def usage(self) -> dict[str, dict[str, float]]:
         """Returns the usage of each kind of process; see benchmarks.pod_client."""
         usage: dict[str, dict[str, float]] = self._ask(do="usage")

@@ -20,6 +20,7 @@ import uvloop
 
 from benchmarks.runtimes import IMAGE
 from benchmarks.server import DEADLINE
+from benchmarks.workload_client import Workloads
 from podwire.linux.proc.processes import memory_of
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.kinds import Kind
@@ -203,12 +204,15 @@ async def serve(kubeconfig: str, patterns: Sequence[str]) -> None:
         http_client.connect(credentials.load(kubeconfig), user_agent="benchmark") as http,
         asyncio.TaskGroup() as tasks,
     ):
-        pods, opened = Pods(Client(http)), asyncio.Event()
+        pods, workloads, opened = Pods(Client(http)), Workloads(Client(http)), asyncio.Event()
         watch = tasks.create_task(pods.watch(opened.set))
         await opened.wait()
         gc.freeze()
         async for order in _orders():
-            result = await _obey(pods, order, patterns)
+            if order["do"] == "workload":
+                result = await workloads.obey(order)
+            else:
+                result = await _obey(pods, order, patterns)
             sys.stdout.write(json.dumps(result) + "\n")
             sys.stdout.flush()
         watch.cancel()

@@ -5,8 +5,15 @@ import socket
 import uuid
 from pathlib import Path
 
+from podwire.cli.endpoint_options import add_endpoint, endpoint_of
 from podwire.cli.main import UserError
-from podwire.cli.options import add_controllers, add_leader_election, add_logging, run_until_stopped
+from podwire.cli.options import (
+    add_controllers,
+    add_leader_election,
+    add_logging,
+    run_until_stopped,
+)
+from podwire.cluster.component_endpoints import Endpoint
 from podwire.cluster.controllers import over_http
 from podwire.cluster.daemons import tune_memory
 from podwire.controllers.leader_election import Election, identity_of
@@ -27,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_controllers(parser)
     add_leader_election(parser)
+    add_endpoint(parser, 10257)
     add_logging(parser)
 
 
@@ -39,10 +47,18 @@ def run(arguments: argparse.Namespace) -> int:
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
     election = Election(identity=identity_of(socket.gethostname(), str(uuid.uuid4())))
-    work = _work(access, root_ca, arguments.controllers, election if arguments.leader_elect == "true" else None)
+    work = _work(
+        access,
+        root_ca,
+        arguments.controllers,
+        election if arguments.leader_elect == "true" else None,
+        endpoint_of(arguments),
+    )
     return run_until_stopped(work, arguments)
 
 
-async def _work(access: Access, root_ca: str, names: frozenset[str], election: Election | None) -> None:
+async def _work(
+    access: Access, root_ca: str, names: frozenset[str], election: Election | None, endpoint: Endpoint | None
+) -> None:
     tune_memory()
-    await over_http(access, root_ca, names, election)
+    await over_http(access, root_ca, names, election, endpoint)

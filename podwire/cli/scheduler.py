@@ -4,6 +4,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from podwire.cli.endpoint_options import add_endpoint, endpoint_of
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, first_error, run_until_stopped
 from podwire.cluster.daemons import tune_memory
@@ -31,11 +32,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="KubeSchedulerConfiguration: profiles by schedulerName (default: one, default-scheduler)",
     )
+    add_endpoint(parser, 10259)
     add_logging(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = Options(kubeconfig=arguments.kubeconfig, context=arguments.context)
+    options = Options(kubeconfig=arguments.kubeconfig, context=arguments.context, endpoint=endpoint_of(arguments))
     try:  # bad credentials and settings are reported before anything runs
         credentials.ssl_context(credentials.load(options.kubeconfig, context=options.context))
     except (BadKubeconfig, OSError) as error:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.cluster import tracing
-from podwire.cluster.client_metrics import MeteredHttp, MeteredRuntime, host_of
+from podwire.cluster.client_metrics import MeteredHttp, host_of
 from podwire.cluster.kubelet_plugins import PluginSockets
 from podwire.cluster.kubelet_server import Serving, serving
+from podwire.cluster.runtime_metrics import MeteredRuntime
 from podwire.durable.locks import FileLock, LockHeld, lock_file
 from podwire.interfaces import Clock
 from podwire.kubelet import Dependencies, Kubelet, KubeletPaths, KubeletSettings

@@ -2,11 +2,14 @@
 
 import logging
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from podwire.cluster import tracing
+from podwire.cluster import component_endpoints, tracing
+from podwire.cluster.client_metrics import MeteredHttp, host_of
+from podwire.cluster.component_endpoints import Endpoint
 from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.prometheus import Metrics
 from podwire.scheduler import Scheduler
 from podwire.scheduler.profiles import Configuration
 from podwire.trace.participants import API_SERVER, SCHEDULER
@@ -27,6 +30,8 @@ class Options:
     kubeconfig: Path
     context: str = ""
     configuration: Configuration = field(default_factory=Configuration)
+    endpoint: Endpoint | None = None
+    """Where /metrics is served; None: nowhere."""
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -47,8 +52,17 @@ async def run(options: Options) -> None:
         log.warning("scheduler setting is ignored", extra={"setting": warning})
     access = credentials.load(options.kubeconfig, context=options.context)
     tap = tracing.api_tap(SCHEDULER)
-    async with http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER) as http:
-        api, instance = Client(http), f"default-scheduler-{platform.node()}"[:128]
+    metrics, clock, instance = Metrics(), SystemClock(), f"default-scheduler-{platform.node()}"[:128]
+    endpoint = options.endpoint and replace(options.endpoint, client_ca=access.ca)
+    async with (
+        http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER) as http,
+        component_endpoints.serving(endpoint, Client(http), metrics, clock),
+    ):
         await Scheduler(
-            api, SystemClock(), instance=instance, profiles=configuration.profiles, limits=configuration.limits
+            Client(MeteredHttp(http, metrics, host_of(access.server))),
+            clock,
+            instance=instance,
+            profiles=configuration.profiles,
+            limits=configuration.limits,
+            metrics=metrics,
         ).run()

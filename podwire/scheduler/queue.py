@@ -12,6 +12,7 @@ import asyncio
 import enum
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -61,6 +62,12 @@ class PodQueue:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def counts(self) -> dict[str, int]:
+        """Returns the number of pods in each of upstream's queues; pods in flight are in none."""
+        states = Counter(entry.state for entry in self._entries.values())
+        names = {"active": _State.ACTIVE, "backoff": _State.BACKOFF, "unschedulable": _State.UNSCHEDULABLE}
+        return {name: states[state] for name, state in names.items()}
 
     def add(self, info: PodInfo) -> None:
         """Adds a pending pod."""

@@ -24,6 +24,7 @@ from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synced, Updated, key_of, metadata
+from podwire.protocols.prometheus import Metrics
 from podwire.scheduler import pod_info
 from podwire.scheduler.algorithm import Chosen, Unschedulable, choose
 from podwire.scheduler.claims import dynamic_resources as claims
@@ -32,6 +33,7 @@ from podwire.scheduler.claims.claim_writer import ClaimChanged, ClaimWriter
 from podwire.scheduler.claims.informers import DeviceInformers
 from podwire.scheduler.framework import ClusterEvent
 from podwire.scheduler.kinds import BUDGETS, CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES, TAINT_RULES
+from podwire.scheduler.metrics import SchedulerMetrics
 from podwire.scheduler.pod_conditions import GATED, PendingReason, PodConditions
 from podwire.scheduler.pod_info import PodInfo, Unreadable
 from podwire.scheduler.preemption import budgets
@@ -63,12 +65,15 @@ class Scheduler:
         instance: str = DEFAULT_NAME,
         limits: Limits | None = None,
         profiles: Sequence[Profile] = (DEFAULT,),
+        metrics: Metrics | None = None,
     ) -> None:
+        self._clock = clock
         self._profiles = {profile.name: profile for profile in profiles}
         self._limits = limits or Limits()
         self._api = api
         self._snapshot = Snapshot()
         self._queue = PodQueue(self._limits)
+        self._meter = SchedulerMetrics(metrics or Metrics(), self._queue)
         self._conditions = PodConditions(api, clock)
         self._recorders = {
             name: Recorder(api, clock, component=name, host=instance, shape=EVENTS_V1) for name in self._profiles
@@ -263,7 +268,10 @@ class Scheduler:
 
     def _schedule(self, info: PodInfo) -> None:
         pod = info.pod
-        match choose(info, self._snapshot, self._profiles[pod.spec.scheduler_name]):
+        began = self._clock.monotonic()
+        choice = choose(info, self._snapshot, self._profiles[pod.spec.scheduler_name])
+        self._meter.decided(self._clock.monotonic() - began)
+        match choice:
             case Chosen(node):
                 decisions = claims.decide_claims(info, self._snapshot, node)
                 self._snapshot.claims.reserve(pod.uid, decisions)
@@ -271,13 +279,15 @@ class Scheduler:
                 self._assumed[pod.uid] = info
                 self._drop_nomination(pod.uid, node)
                 self._queue.activate(ClusterEvent.POD_CAME)
-                self._start(f"bind {pod.ref}", self._bind(info, node, decisions))
+                self._start(f"bind {pod.ref}", self._bind(info, node, decisions, began))
             case Unschedulable(message, retry_on, quiet, candidate, clears_nomination):
+                self._attempted(info, "unschedulable", began)
                 if quiet:
                     self._queue.mark_unschedulable(pod.uid, retry_on)
                     self._pending_reasons.pop(pod.uid, None)
                     return
                 if candidate is not None:
+                    self._meter.preempted(len(candidate.victims))
                     self._nominate(info, candidate)
                 elif clears_nomination:
                     self._drop_nomination(pod.uid)
@@ -360,7 +370,10 @@ class Scheduler:
             recorder = self._recorders[pod.spec.scheduler_name]
             recorder.tell(reference, WARNING, "Deallocated", why, action="Scheduling")
 
-    async def _bind(self, info: PodInfo, node: str, decisions: Sequence[ClaimDecision]) -> None:
+    def _attempted(self, info: PodInfo, result: str, began: float) -> None:
+        self._meter.attempted(info.pod.spec.scheduler_name, result, self._clock.monotonic() - began)
+
+    async def _bind(self, info: PodInfo, node: str, decisions: Sequence[ClaimDecision], began: float) -> None:
         pod = info.pod
         recorder = self._recorders[pod.spec.scheduler_name]
         try:
@@ -373,9 +386,11 @@ class Scheduler:
                 await self._api.bind(pod.name, pod.namespace, node, uid=pod.uid)
                 failpoint(BOUND)
         except ClaimChanged as error:
+            self._attempted(info, "error", began)
             log.info("claims changed before binding", extra={"pod": pod.ref, "node": node, "error": str(error)})
             self._retry_pod(info)
         except (ApiError, ClientError) as error:
+            self._attempted(info, "error", began)
             log.info("cannot bind a pod", extra={"pod": pod.ref, "node": node, "error": str(error)})
             if isinstance(error, ApiError) and error.code not in (404, 409):
                 self._retry_pod(info)
@@ -384,10 +399,12 @@ class Scheduler:
             else:
                 await self._resolve_binding(info)
         except Exception:  # an invalid answer ends this binding only
+            self._attempted(info, "error", began)
             log.exception("binding a pod failed", extra={"pod": pod.ref, "node": node})
             await self._resolve_binding(info)
         else:
             self._forget_pending(pod.uid)
+            self._attempted(info, "scheduled", began)
             log.info("pod was bound", extra={"pod": pod.ref, "node": node})
             text = f"Successfully assigned {pod.ref} to {node}"
             recorder.tell(pod, NORMAL, "Scheduled", text, action="Binding")

@@ -35,7 +35,7 @@ PREFIX = "/srv/pw"
 """As the pages write it."""
 SOON = 80.0
 LOOKS = re.compile(
-    r"(?!.*\bkill\b).*(kubectl (.* )?(get|describe|logs|events|exec)\b|podwire (trace|status)\b|ctr version)"
+    r"(?!.*\bkill\b).*(kubectl (.* )?(get|describe|logs|events|exec|top)\b|podwire (trace|status)\b|ctr version)"
 )
 BRINGS_UP = re.compile(r"podwire (up|apiserver|runtime)\b")
 NEEDS = re.compile(r"kubectl|podwire node exec")

@@ -101,7 +101,7 @@ def _by_pod(keys: Any) -> dict[tuple[str, str], list[Key]]:
 
 
 async def _read(engine: Engine, objects: Sequence[Object]) -> None:
-    if not engine.usage.reaches_kubelets:
+    if objects and not engine.usage.reaches_kubelets:
         raise ApiError(
             Reason.SERVICE_UNAVAILABLE, "metrics not available: this API server has no connection to kubelets"
         )

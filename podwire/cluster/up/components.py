@@ -3,10 +3,12 @@
 import asyncio
 import time
 from ipaddress import ip_network
+from pathlib import Path
 
 from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import COMPONENT_PREFIX, NODE_PREFIX, NODES
 from podwire.cluster import apiserver, dns, scheduler, tracing
+from podwire.cluster.component_endpoints import Endpoint
 from podwire.cluster.up import node_components, readiness
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.nodes import Node
@@ -90,8 +92,18 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         certificate_lifetime=prepared.certificate_lifetime,
         kubelet_authority=layout.state / "apiserver/pki/ca.crt",
         identities=(*control, *(identity for node in prepared.nodes for identity in _identities(node, host))),
-        servings=tuple(_serving(node) for node in prepared.nodes),
+        servings=(_scheduler_serving(prepared), *(_serving(node) for node in prepared.nodes)),
     )
+
+
+def _scheduler_certificate(prepared: Prepared) -> tuple[Path, Path]:
+    directory = prepared.layout.control_identity("scheduler").parent
+    return directory / "scheduler.crt", directory / "scheduler.key"
+
+
+def _scheduler_serving(prepared: Prepared) -> apiserver.Serving:
+    certificate, key = _scheduler_certificate(prepared)
+    return apiserver.Serving(name="localhost", ips=(LOOPBACK,), certificate=certificate, key=key)
 
 
 def _identities(node: Node, host: str) -> list[apiserver.Identity]:
@@ -145,7 +157,9 @@ def _image(prepared: Prepared) -> Component:
 
 def _scheduler(prepared: Prepared) -> Component:
     kubeconfig = prepared.layout.control_identity("scheduler")
-    options = scheduler.Options(kubeconfig=kubeconfig, configuration=prepared.scheduling)
+    certificate, key = _scheduler_certificate(prepared)
+    endpoint = Endpoint(port=prepared.slot.scheduler_port, certificate=certificate, key=key)
+    options = scheduler.Options(kubeconfig=kubeconfig, configuration=prepared.scheduling, endpoint=endpoint)
 
     async def work(ready: Ready) -> None:
         ready()

@@ -19,6 +19,7 @@ BRIDGES = "podwire-br"
 """How the names of the bridges of all slots begin."""
 KUBELET_PORT = 10250
 _FIRST_API_PORT = 16443
+_FIRST_SCHEDULER_PORT = 16643
 _PODS6 = 0x1000
 
 
@@ -31,6 +32,11 @@ class Slot:
     @property
     def api_port(self) -> int:
         return 6443 if self.number == 0 else _FIRST_API_PORT + self.number
+
+    @property
+    def scheduler_port(self) -> int:
+        """The port of the scheduler's metrics, on the loopback."""
+        return 10259 if self.number == 0 else _FIRST_SCHEDULER_PORT + self.number
 
     @property
     def bridge(self) -> str:

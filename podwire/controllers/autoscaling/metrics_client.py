@@ -6,7 +6,7 @@ Values are thousandths of a unit. Errors have upstream's words, since they end i
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 
@@ -30,8 +30,9 @@ class MetricsClient:
 
     async def resource(self, resource: str, namespace: str, selector: str, container: str) -> dict[str, PodMetric]:
         """Returns the usage by pods, or of one container of them. Raises NoReplicas."""
-        path = f"/apis/{RESOURCE}/namespaces/{quote(namespace)}/pods?{urlencode({'labelSelector': selector})}"
-        items = await self._items(path, "resource metrics API", "pods.metrics.k8s.io")
+        path = f"/apis/{RESOURCE}/namespaces/{quote(namespace)}/pods"
+        query = {"labelSelector": selector}
+        items = await self._items(path, query, "resource metrics API", "pods.metrics.k8s.io")
         found = {}
         for item in items:
             usages = [row for row in item.get("containers") or () if container in ("", row.get("name"))]
@@ -67,9 +68,9 @@ class MetricsClient:
 
     async def external(self, name: str, namespace: str, metric_selector: str) -> int:
         """Returns the sum of an external metric. Raises NoReplicas."""
-        query = f"?{urlencode({'labelSelector': metric_selector})}" if metric_selector else ""
-        path = f"/apis/{EXTERNAL}/namespaces/{quote(namespace)}/{quote(name, safe='')}{query}"
-        items = await self._items(path, "external metrics API", f"{name}.external.metrics.k8s.io")
+        query = {"labelSelector": metric_selector} if metric_selector else {}
+        path = f"/apis/{EXTERNAL}/namespaces/{quote(namespace)}/{quote(name, safe='')}"
+        items = await self._items(path, query, "external metrics API", f"{name}.external.metrics.k8s.io")
         return min(2**63 - 1, sum(_milli(item["value"]) for item in items))
 
     async def _custom(self, path: str, query: Mapping[str, str]) -> Sequence[dict[str, Any]]:
@@ -85,14 +86,12 @@ class MetricsClient:
             raise NoReplicas(
                 "unable to fetch metrics from custom metrics API: no known available metric versions found"
             )
-        asked = f"?{urlencode(query)}" if query else ""
-        return await self._items(
-            f"/apis/{CUSTOM}/{version}/{path}{asked}", "custom metrics API", "custom.metrics.k8s.io"
-        )
+        path = f"/apis/{CUSTOM}/{version}/{path}"
+        return await self._items(path, query, "custom metrics API", "custom.metrics.k8s.io")
 
-    async def _items(self, path: str, what: str, resource: str) -> Sequence[dict[str, Any]]:
+    async def _items(self, path: str, query: Mapping[str, str], what: str, resource: str) -> Sequence[dict[str, Any]]:
         try:
-            items: Sequence[dict[str, Any]] = (await self._read(path)).get("items") or ()
+            items: Sequence[dict[str, Any]] = (await self._read(path, query)).get("items") or ()
         except ApiError as error:
             text = error.message
             if error.code == 404 and "page not found" in text:
@@ -104,9 +103,9 @@ class MetricsClient:
             raise NoReplicas(f"no metrics returned from {what}")
         return items
 
-    async def _read(self, path: str) -> dict[str, Any]:
+    async def _read(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         try:
-            answer = msgspec.json.decode(await self._api.raw(path))
+            answer = msgspec.json.decode(await self._api.raw(path, query=tuple((query or {}).items())))
         except msgspec.DecodeError as error:
             raise NoReplicas(f"the answer to GET {path} is not JSON: {error}") from error
         return answer if isinstance(answer, dict) else {}

@@ -128,6 +128,8 @@ async def test_a_node_that_does_not_answer_has_no_usage(api, kubelets, answer):
 
 async def test_without_kubelets_it_says_so(serve):
     api = await serve()
+    assert (await api.get(f"{GROUP}/nodes")).body["items"] == []
+    await api.made("/api/v1/nodes", {"metadata": {"name": "n1"}})
     reply = await api.get(f"{GROUP}/nodes")
     assert (reply.status, reply.body["reason"]) == (503, "ServiceUnavailable")
 

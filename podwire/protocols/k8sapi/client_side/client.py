@@ -11,7 +11,7 @@ import msgspec
 
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side.calls import JSON, Calls, Patience
-from podwire.protocols.k8sapi.client_side.http import Http
+from podwire.protocols.k8sapi.client_side.http import Http, Query
 from podwire.protocols.k8sapi.client_side.informer import Informer
 from podwire.protocols.k8sapi.client_side.options import (
     EVERYWHERE,
@@ -186,9 +186,9 @@ class Client:
                 found += await self._discover_each(document)
         return found
 
-    async def raw(self, path: str, *, accept: str = JSON) -> bytes:
+    async def raw(self, path: str, *, query: Query = (), accept: str = JSON) -> bytes:
         """Returns the body of a plain GET of a path that is not a resource: /version, /readyz, /openapi/v3."""
-        return (await self._calls.send("GET", path, headers={"accept": accept})).body
+        return (await self._calls.send("GET", path, query=query, headers={"accept": accept})).body
 
     async def _discover_each(self, document: Mapping[str, Any]) -> Sequence[Kind]:
         listed = document.get("kind") == "APIGroupList"
