@@ -118,7 +118,8 @@ class Assembled:
         """
         authority = self.pki.authority_pem.decode()
         first = str(self.settings.service_network[1])
-        await bootstrap.fill(self.engine, authority_pem=authority, service_address=first)
+        network = str(self.settings.service_network)
+        await bootstrap.fill(self.engine, authority_pem=authority, service_address=first, service_network=network)
         await self.custom.load()
         await self.roles.load()
         await self.node_graph.load()
@@ -175,7 +176,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         identity=identity,
         admission=_admission(
             given,
-            ServiceAddresses(allocations, settings.service_network),
+            ServiceAddresses(allocations, settings.service_network, given.informers.service_cidrs),
             NoEffectWarnings(
                 store=store,
                 clock=clock,

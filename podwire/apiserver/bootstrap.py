@@ -20,10 +20,12 @@ from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.protocols.storage import KeyExists
 
+DEFAULT_CIDR = "kubernetes"
+"""The name of the default ServiceCIDR."""
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
-async def fill(engine: Engine, *, authority_pem: str, service_address: str) -> None:
+async def fill(engine: Engine, *, authority_pem: str, service_address: str, service_network: str) -> None:
     """Creates what is missing; existing objects stay as they are.
 
     Writes that come together share a transaction: first the namespaces, then what is in them and everything else.
@@ -38,8 +40,34 @@ async def fill(engine: Engine, *, authority_pem: str, service_address: str) -> N
         *(_ensure(engine, priorities, "", _priority(name, value)) for name, value in SYSTEM_PRIORITIES.items()),
         _ensure(engine, registry.builtin("", "configmaps"), "kube-system", _authentication(authority_pem)),
         _ensure(engine, registry.builtin("", "services"), "default", _service(service_address)),
+        _ensure_service_cidr(engine, service_network),
         _reconcile_roles(engine),
         _ensure_flow_control(engine),
+    )
+
+
+async def _ensure_service_cidr(engine: Engine, network: str) -> None:
+    """Creates the default range of service addresses, which is ready from the beginning."""
+    resource = engine.registry.builtin("networking.k8s.io", "servicecidrs")
+    if not await _ensure(engine, resource, "", {"metadata": {"name": DEFAULT_CIDR}, "spec": {"cidrs": [network]}}):
+        return
+    condition = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "",
+        "message": "Kubernetes default Service CIDR is ready",
+        "lastTransitionTime": rfc3339(engine.clock.wall()),
+    }
+    await engine.updater.update(
+        Write(
+            resource=resource,
+            namespace="",
+            name=DEFAULT_CIDR,
+            change=lambda cidr: {**cidr, "status": {"conditions": [condition]}},
+            user=SYSTEM,
+            subresource="status",
+            run_policies=False,
+        )
     )
 
 

@@ -47,6 +47,8 @@ class Limits:
     """After its start, the CPU usage of a pod counts only while it is ready."""
     autoscaler_initial_readiness: float = 30.0
     """A pod that was never ready after this time is still starting."""
+    cidr_deletion_grace: float = 10.0
+    """From the deletion of a ServiceCIDR to its end: by then every API server has stopped giving its addresses."""
     kinds_announced_after: float = 1.0
     """A server announces a new kind after this time at the latest."""
 

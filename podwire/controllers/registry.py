@@ -45,6 +45,7 @@ from podwire.controllers.kinds import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     REVISIONS,
+    SERVICE_CIDRS,
     SERVICES,
     SIGNING_REQUESTS,
     STATEFUL_SETS,
@@ -58,6 +59,7 @@ from podwire.controllers.node_lifecycle import NodeLife
 from podwire.controllers.pod_gc import PodGc
 from podwire.controllers.resource_claims import DeviceClaims
 from podwire.controllers.resource_quota import QuotaController
+from podwire.controllers.service_cidrs import ServiceCidrController
 from podwire.controllers.taint_eviction import Evictions
 from podwire.protocols.k8sapi.kinds import Kind
 
@@ -147,6 +149,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
     Registration(ApprovingController.name, ApprovingController, whole=(SIGNING_REQUESTS,)),
     Registration(SigningController.name, SigningController, (SIGNING_REQUESTS,), (SIGNING_REQUESTS,)),
     Registration(CleanerController.name, CleanerController, whole=(SIGNING_REQUESTS,)),
+    Registration(ServiceCidrController.name, ServiceCidrController, (SERVICE_CIDRS,), (SERVICE_CIDRS,)),
     Registration(MirroringController.name, MirroringController, whole=(SERVICES, ENDPOINTS, ENDPOINT_SLICES)),
 )
 

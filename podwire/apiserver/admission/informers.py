@@ -77,4 +77,5 @@ class Informers:
         self.priority_classes = ObjectInformer(store, "priorityclasses")
         self.storage_classes = ObjectInformer(store, "storageclasses")
         self.ingress_classes = ObjectInformer(store, "ingressclasses")
+        self.service_cidrs = ObjectInformer(store, "servicecidrs")
         self.csi_drivers = ObjectInformer(store, "csidrivers")

@@ -12,6 +12,7 @@ from functools import partial
 
 from podwire.apiserver.admission import service_types
 from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
+from podwire.apiserver.admission.informers import ObjectInformer
 from podwire.apiserver.admission.service_allocations import ADDRESSES, NODE_PORTS, ServiceAllocations, allocated_to
 from podwire.kinds.stored import Object
 from podwire.objects.names import is_ip
@@ -29,10 +30,11 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(slots=True)
 class ServiceAddresses(AdmissionPlugin):
-    """Gives services addresses out of `network`; the first one is the API server's own."""
+    """Gives services addresses out of `network`, whose first one is the API server's own, and of all ServiceCIDRs."""
 
     allocations: ServiceAllocations
     network: Network
+    cidrs: ObjectInformer
     _random: random.Random = field(default_factory=random.Random)
 
     verbs = WRITES
@@ -63,7 +65,7 @@ class ServiceAddresses(AdmissionPlugin):
         elif given:
             address, requested = await self._given(operation, given), spec.get("clusterIPs") or [given]
             for other in requested[1:]:
-                self._check_inside(operation, other)
+                await self._check_inside(operation, other)
             spec["clusterIP"], spec["clusterIPs"] = address, [address if ip == given else ip for ip in requested]
         elif not spec.get("clusterIPs"):
             await self._pick_address(spec, picked)
@@ -73,16 +75,26 @@ class ServiceAddresses(AdmissionPlugin):
         before = (operation.old or {}).get("spec", {}).get("clusterIP")
         if before or not is_ip(address):
             return address  # already reserved, or invalid, which validation reports
-        self._check_inside(operation, address)
+        await self._check_inside(operation, address)
         wanted = ipaddress.ip_address(address)
         if not await self.allocations.available(f"{ADDRESSES}{wanted}", operation.obj):
             raise _no_address(operation, address, TAKEN_ADDRESS)
         return str(wanted)
 
-    def _check_inside(self, operation: Operation, address: str) -> None:
-        """Refuses addresses outside of the network, including those of another family: there is one network."""
-        if is_ip(address) and ipaddress.ip_address(address) not in self.network:
-            raise _no_address(operation, address, f"the provided IP is not in the valid range {self.network}")
+    async def _check_inside(self, operation: Operation, address: str) -> None:
+        """Refuses addresses outside of all ranges, including those of another family: services have one family."""
+        if not is_ip(address):
+            return
+        ranges = await self._networks()
+        if not any(ipaddress.ip_address(address) in network for network in ranges):
+            shown = ", ".join(map(str, ranges))
+            raise _no_address(operation, address, f"the provided IP is not in the valid range {shown}")
+
+    async def _networks(self) -> list[Network]:
+        """Returns the ranges of addresses, the default one first; of the ServiceCIDRs those that are ready."""
+        more = [network for cidr in await self.cidrs.all() if is_ready(cidr) for network in networks_of(cidr)]
+        usable = [network for network in more if network.version == self.network.version and network != self.network]
+        return [self.network, *dict.fromkeys(usable)]
 
     async def _pick_address(self, spec: Object, picked: set[str]) -> str:
         address = await self._free()
@@ -92,17 +104,18 @@ class ServiceAddresses(AdmissionPlugin):
 
     async def _free(self) -> str:
         """Returns a random free address; scans all when random attempts fail."""
-        store = self.allocations.store
+        store, ranges = self.allocations.store, await self._networks()
         first, size = int(self.network.network_address), self.network.num_addresses
         for _ in range(TRIES):
             address = str(ipaddress.ip_address(first + self._random.randrange(1, size - 1)))
             if await store.get(f"{ADDRESSES}{address}") is None:
                 return address
         taken = {item.key.removeprefix(ADDRESSES) for item in (await store.list(ADDRESSES)).items}
-        for address in map(str, self.network.hosts()):
+        for address in (str(host) for network in ranges for host in network.hosts()):
             if address not in taken:
                 return address
-        raise ApiError(Reason.INTERNAL_ERROR, f"failed to allocate a serviceIP: range {self.network} is full")
+        shown = ", ".join(map(str, ranges))
+        raise ApiError(Reason.INTERNAL_ERROR, f"failed to allocate a serviceIP: range {shown} is full")
 
     async def _node_ports(self, operation: Operation, spec: Object, picked: set[str]) -> None:
         if spec.get("type") not in ("NodePort", "LoadBalancer"):
@@ -168,6 +181,17 @@ class ServiceAddresses(AdmissionPlugin):
         if spec.get("healthCheckNodePort") == lost:
             spec["healthCheckNodePort"] = number
         return f"{NODE_PORTS}{number}"
+
+
+def is_ready(cidr: Object) -> bool:
+    """Returns whether a ServiceCIDR gives addresses: it is ready, and not being deleted."""
+    conditions = (cidr.get("status") or {}).get("conditions") or ()
+    ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions)
+    return ready and not cidr["metadata"].get("deletionTimestamp")
+
+
+def networks_of(cidr: Object) -> list[Network]:
+    return [ipaddress.ip_network(text) for text in cidr["spec"].get("cidrs") or ()]
 
 
 def _fill_ports(operation: Operation, ports: list[Object], free: list[int], picked: set[str]) -> None:

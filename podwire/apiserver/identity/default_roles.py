@@ -273,6 +273,7 @@ system:podwire:controllers
   patch,update core: nodes nodes/status pods/status
   update core: pods/finalizers
   update apiextensions.k8s.io: customresourcedefinitions customresourcedefinitions/status
+  update networking.k8s.io: servicecidrs servicecidrs/status
   create resource.k8s.io: resourceclaims
   patch,update resource.k8s.io: resourceclaims resourceclaims/status resourceclaims/binding devicetaintrules/status
 system:podwire:dns

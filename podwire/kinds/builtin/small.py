@@ -20,7 +20,6 @@ from podwire.kinds.tables import (
     number,
     part,
     shown,
-    strings,
     text,
 )
 from podwire.objects import names
@@ -100,36 +99,6 @@ RUNTIME_CLASS = Strategy(
     allow_unconditional_update=False,
     columns="Name|Handler|Age",
     row=runtime_class_row,
-)
-
-
-def service_cidr_row(obj: Json, now: float) -> list[Any]:
-    return [name_of(obj), ",".join(strings(part(obj, "spec"), "cidrs")), age_of(obj, now)]
-
-
-def ip_address_row(obj: Json, _now: float) -> list[Any]:
-    parent = part(obj, "spec", "parentRef")
-    resource = ".".join(filter(None, (text(parent, "resource"), text(parent, "group")))).lower()
-    place = filter(None, (text(parent, "namespace"), text(parent, "name")))
-    return [name_of(obj), "/".join((resource, *place)) if parent else NONE]
-
-
-IP_ADDRESS = Strategy(
-    group="networking.k8s.io",
-    kind="IPAddress",
-    check_name=names.canonical_ip,
-    parts={"spec": {}},
-    columns="Name|ParentRef",
-    row=ip_address_row,
-)
-
-
-SERVICE_CIDR = Strategy(
-    group="networking.k8s.io",
-    kind="ServiceCIDR",
-    parts={"spec": {}, "status": {}},
-    columns="Name|CIDRs|Age",
-    row=service_cidr_row,
 )
 
 
