@@ -18,6 +18,7 @@ from benchmarks import (
     pods,
     policy,
     runtime,
+    services,
     start,
     store,
     trace,
@@ -46,6 +47,7 @@ PARTS: dict[str, Part] = {
     "pods": pods.measure,
     "policy": policy.measure,
     "workloads": workloads.measure,
+    "services": services.measure,
     "trace": trace.measure,
 }
 

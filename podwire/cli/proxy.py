@@ -5,7 +5,7 @@ import ipaddress
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, first_error, run_until_stopped, this_node, write_line
+from podwire.cli.options import add_logging, address, first_error, run_until_stopped, this_node, write_line
 from podwire.cluster import proxy
 from podwire.cluster.daemons import tune_memory
 from podwire.cluster.proxy import Options
@@ -39,6 +39,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="addresses of pods; others that use a cluster address are masqueraded "
         "(default: the ranges of this node, spec.podCIDRs)",
     )
+    for name, paths, default in (
+        ("healthz", "/healthz and /livez", "0.0.0.0:10256"),
+        ("metrics", "/metrics and /proxyMode", "127.0.0.1:10249"),
+    ):
+        parser.add_argument(
+            f"--{name}-bind-address",
+            type=_address,
+            default=default,
+            metavar="ADDRESS:PORT",
+            help=f"serve {paths} here; empty: nowhere (default: %(default)s)",
+        )
     parser.add_argument("--cleanup", action="store_true", help="remove the rules of this node, and exit")
     add_logging(parser)
 
@@ -52,6 +63,10 @@ def _networks(text: str) -> tuple[Network, ...]:
         ) from error
 
 
+def _address(text: str) -> tuple[str, int] | None:
+    return address(text) if text else None
+
+
 def run(arguments: argparse.Namespace) -> int:
     if arguments.cleanup:
         return _remove()
@@ -60,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
         kubeconfig=arguments.kubeconfig,
         context=arguments.context,
         pods=arguments.cluster_cidr,
+        healthz=arguments.healthz_bind_address,
+        metrics=arguments.metrics_bind_address,
     )
     try:  # bad credentials are reported before anything runs
         credentials.ssl_context(proxy.access_of(options))

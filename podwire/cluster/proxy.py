@@ -11,16 +11,19 @@ from podwire.linux.net.conntrack import KernelConntrack
 from podwire.linux.values import Network
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
-from podwire.proxy import Conntrack, Kernel, Proxy, ProxySettings
-from podwire.proxy.node_sysctls import bridges_are_seen
+from podwire.proxy import Kernel, Proxy, ProxySettings
+from podwire.proxy.health import Handler
+from podwire.proxy.node_sysctls import bridges_are_seen, has_sctp
 from podwire.tasks.backoff import Pauses
 from podwire.trace.participants import API_SERVER, PROXY
-from podwire.transports import credentials, http_client
+from podwire.transports import credentials, http_client, http_server
 from podwire.transports.clock import SystemClock
 
 _log = logging.getLogger("podwire.proxy")
 
 USER_AGENT = "podwire-proxy"
+GRACE = 0.5
+"""Seconds for requests in flight when a server stops."""
 FIRST_RESTART, LONGEST_RESTART = 0.5, 10.0
 """Seconds until a proxy that failed starts again."""
 
@@ -35,6 +38,10 @@ class Options:
     context: str = ""
     pods: tuple[Network, ...] = ()
     """Addresses of pods; empty: the ranges of this node, as its Node object has them."""
+    healthz: tuple[str, int] | None = ("0.0.0.0", 10256)
+    """Where /healthz and /livez are served; None: nowhere."""
+    metrics: tuple[str, int] | None = ("127.0.0.1", 10249)
+    """Where /metrics and /proxyMode are served; None: nowhere."""
 
 
 def access_of(options: Options) -> Access:
@@ -58,10 +65,29 @@ async def run(options: Options) -> None:
         tap = tracing.api_tap(PROXY, options.node)
         connecting = http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER)
         http = await stack.enter_async_context(connecting)
-        settings = ProxySettings(node=options.node, pods=options.pods, bridged=bridged)
-        proxy = Proxy(Client(http), SystemClock(), kernel, Conntrack(conntrack), settings)
+        sctp = has_sctp()
+        settings = ProxySettings(node=options.node, pods=options.pods, bridged=bridged, sctp=sctp)
+        proxy = Proxy(Client(http), SystemClock(), kernel, conntrack, settings, listen=_listen)
+        for where, handler in ((options.healthz, proxy.health.answer), (options.metrics, proxy.health.answer_metrics)):
+            if where is not None:
+                await _serve(stack, where, handler)
         _log.info("service proxy is running", extra={"node": options.node, "api": access.server})
         await proxy.run()
+
+
+async def _listen(port: int, handler: Handler) -> http_server.HttpServer:
+    """Answers at all IPv4 addresses of the node."""
+    return await http_server.serve(handler, host="0.0.0.0", port=port)
+
+
+async def _serve(stack: contextlib.AsyncExitStack, where: tuple[str, int], handler: Handler) -> None:
+    """Answers HTTP; a port that is in use does not keep Services from being served."""
+    try:
+        server = await http_server.serve(handler, host=where[0], port=where[1])
+    except OSError as error:
+        _log.warning("cannot serve HTTP of the proxy", extra={"address": f"{where[0]}:{where[1]}", "error": str(error)})
+        return
+    stack.push_async_callback(server.close, GRACE)
 
 
 async def keep_running(options: Options) -> None:

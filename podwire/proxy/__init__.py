@@ -1,7 +1,6 @@
 """Sends packets to a Service on to one of its endpoints, by nftables. Speaks: k8sapi, nfnetlink."""
 
-from podwire.proxy.conntrack import Conntrack
 from podwire.proxy.kernel import Kernel
 from podwire.proxy.proxy import Limits, Proxy, ProxySettings
 
-__all__ = ["Conntrack", "Kernel", "Limits", "Proxy", "ProxySettings"]
+__all__ = ["Kernel", "Limits", "Proxy", "ProxySettings"]

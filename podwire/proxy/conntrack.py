@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from podwire.linux.errors import LinuxError
 from podwire.linux.net.conntrack import KernelConntrack, Translation
+from podwire.proxy.metrics import FAMILIES, ProxyMetrics
 
 _log = logging.getLogger("podwire.proxy")
 
@@ -43,8 +44,8 @@ def stale(version: int, frontends: Frontends, connections: Iterable[Translation]
 class Conntrack:
     """Connection tracking of one namespace; looks in a thread, one look at a time."""
 
-    def __init__(self, kernel: KernelConntrack) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: KernelConntrack, metrics: ProxyMetrics) -> None:
+        self._kernel, self._metrics = kernel, metrics
         self._pending: dict[tuple[int, bytes], frozenset[bytes]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -64,6 +65,7 @@ class Conntrack:
             except LinuxError as error:
                 _log.warning("cannot forget connections of Services", extra={"error": str(error)})
                 continue
+            self._metrics.deleted_flows.inc(FAMILIES, by=count)
             if count:
                 _log.info("connections to former endpoints were forgotten", extra={"count": count})
 

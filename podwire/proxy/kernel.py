@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from podwire.linux import errors
 from podwire.linux.nft.table import KernelElements
-from podwire.linux.nft.tables import Chain, Table, same
+from podwire.linux.nft.tables import Chain, Message, Table, same
 from podwire.linux.nft.values import Change, Element
 from podwire.linux.values import Path
 from podwire.proxy.plan import Key
@@ -50,14 +50,16 @@ class Kernel:
             uses.update(map(_chain_name, by_set[f"frontends{version}"].values()))
         chains = _chains(uses, settings)
         table = Table(TABLE, [*chains, *fixed.chains], fixed.sets)
-        changes = [Change(name, add=_elements(name, members)) for name, members in by_set.items()]
-        count = sum(len(change.add) for change in changes)
-        packed = list(self._elements.messages(*changes))
-        del changes, by_set
-        cleared = [self._elements.clearance(name) for name in SETS]
+        count = sum(map(len, by_set.values()))
+        packed = [message for name, members in by_set.items() for message in self._additions(name, members)]
+        del by_set
         exists = self._tables.exists(TABLE)
         try:
-            self._tables.put(table, elements=[*(cleared if exists else ()), *packed])
+            if exists and not self._remembers_clients():  # to flush a map takes the kernel longer than to make another
+                self._tables.put(table, instead=True, elements=packed)
+            else:
+                cleared = [self._elements.clearance(name) for name in SETS] if exists else []
+                self._tables.put(table, elements=[*cleared, *packed])
         except errors.LinuxError:
             if not exists:
                 raise
@@ -65,6 +67,18 @@ class Kernel:
         self._settings, self._uses, self._chains = settings, uses, {chain.name for chain in chains}
         self.delete_unused()
         return count
+
+    def _remembers_clients(self) -> bool:
+        """Whether the table that exists knows clients with session affinity."""
+        try:
+            return any(self._elements.list(f"affinity{version}") for version in VERSIONS)
+        except errors.Missing:
+            return False
+
+    def _additions(self, name: str, members: dict[bytes, bytes | str]) -> Iterable[Message]:
+        if name.startswith("sources"):
+            return self._elements.messages(Change(name, add=_elements(name, members)))
+        return self._elements.additions(name, members)
 
     def change(self, deleted: Iterable[Row], added: Iterable[Row]) -> None:
         """Changes elements; chains that these lead to are made before. Raises LinuxError, and nothing has changed."""

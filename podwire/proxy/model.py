@@ -43,6 +43,7 @@ class Model:
         """Services that want an external address and port, the first of which has it."""
         self._before: dict[Name, Plan] = {}
         self._changed: list[str] = []
+        self._with_health: set[Name] = set()
         self.no_local: dict[Name, tuple[bool, bool]] = {}
         """Services of which this node has no endpoint, though internal or external traffic must stay on it."""
 
@@ -72,10 +73,13 @@ class Model:
             return
         self._touch(name)
         self._claim(name, before, service)
+        self._with_health.discard(name)
         if service is None:
             del self.services[name]
-        else:
-            self.services[name] = service
+            return
+        self.services[name] = service
+        if service.health_port:
+            self._with_health.add(name)
 
     def put_slice(self, key: Name, slice_: Slice | None) -> None:
         """A slice as it is now; None: it is gone."""
@@ -139,12 +143,15 @@ class Model:
                 if (had is not None and had - endpoints) or (endpoints and not had):
                     datagrams[frontend_] = endpoints
             datagrams.update((key, frozenset()) for key in before.datagrams if key not in after.datagrams)
-        hairpin = dict(self._hairpin())
-        self._here.update(here)
-        self._here = +self._here
-        now = dict(self._hairpin()) if +here or -here else hairpin
-        deleted += [row for row in hairpin.items() if row[0] not in now]
-        added += [row for row in now.items() if row[0] not in hairpin]
+        for (version, address), change in here.items():
+            count = self._here[version, address]
+            self._here[version, address] = count + change
+            row = (f"hairpin{version}", address + address), b""
+            if not count and change:
+                added.append(row)
+            elif count and not count + change:
+                deleted.append(row)
+                del self._here[version, address]
         return Difference(deleted, added, datagrams, changed)
 
     def everything(self) -> Iterator[Row]:
@@ -170,13 +177,14 @@ class Model:
             self.no_local.pop(name, None)
 
     def _hairpin(self) -> Iterator[Row]:
-        for version, address in self._here:
-            yield (f"hairpin{version}", address + address), b""
+        for (version, address), count in self._here.items():
+            if count:
+                yield (f"hairpin{version}", address + address), b""
 
     def health_ports(self) -> Mapping[int, tuple[Name, int]]:
         """Returns the ports at which load balancers ask: the Service, and its ready endpoints on this node."""
-        with_port = (service for service in self.services.values() if service.health_port)
-        return {service.health_port: (service.name, self.plan_of(service.name).local_ready) for service in with_port}
+        names = sorted(self._with_health)
+        return {self.services[name].health_port: (name, self.plan_of(name).local_ready) for name in names}
 
 
 def _external_keys(service: Service | None) -> set[tuple[int, bytes]]:

@@ -9,7 +9,6 @@ from podwire.linux.values import Path
 _log = logging.getLogger("podwire.proxy")
 
 BRIDGES = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables")
-_FORWARDING = "net.ipv4.ip_forward"
 _SCTP = "net.netfilter.nf_conntrack_sctp_timeout_established"
 
 
@@ -30,11 +29,6 @@ def bridges_are_seen(netns: Path | None = None) -> bool:
         _log.warning("cannot have bridges hand frames to the rules", extra={"error": str(error)})
         return False
     return True
-
-
-def forwards(netns: Path | None = None) -> bool:
-    """Whether the node forwards packets."""
-    return KernelSysctls(netns).read(_FORWARDING) == "1"
 
 
 def has_sctp(netns: Path | None = None) -> bool:

@@ -7,9 +7,10 @@ endpoint more or less changes one element, or two, of a list of any length.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from ipaddress import collapse_addresses, ip_address
+from ipaddress import collapse_addresses
 from sys import byteorder
 
+from podwire.linux.net.address_text import packed
 from podwire.proxy.program import REJECT, Target
 from podwire.proxy.topology import Chosen, Place, choose
 from podwire.proxy.values import READY, Endpoint, Network, Port, Service, Slice, version_of
@@ -54,8 +55,8 @@ def list_id(service: Service, version: int, port: Port, policy: str) -> bytes:
 
 def frontend(version: int, address: str, protocol: int, port: int) -> bytes:
     """Returns the key of a frontend; without an address that of a node port."""
-    packed = ip_address(address).packed if address else _ANY[version]
-    return packed + bytes((protocol, 0, 0, 0)) + port.to_bytes(2, "big") + b"\0\0"
+    there = packed(address) if address else _ANY[version]
+    return there + bytes((protocol, 0, 0, 0)) + port.to_bytes(2, "big") + b"\0\0"
 
 
 def arrange(before: Order, wanted: Sequence[bytes]) -> Order:
@@ -80,7 +81,7 @@ def plan(service: Service, slices: Iterable[Slice], place: Place, orders: Orders
     result, known = Plan(), list(slices)
     no_internal = no_external = False
     for address, version in zip(service.cluster_ips, service.versions, strict=True):
-        result.elements[f"cluster_ips{version}", ip_address(address).packed] = b""
+        result.elements[f"cluster_ips{version}", packed(address)] = b""
         for port in service.ports:
             chosen = choose(_endpoints(known, version, port), place) if known else _NOBODY
             _Frontends(result, service, version, port, chosen, place, orders).add_all(address)
@@ -112,7 +113,7 @@ def _endpoints(slices: Iterable[Slice], version: int, port: Port) -> list[Endpoi
                 target = endpoint.address + suffix
                 other = endpoints.get(target)
                 if other is None or endpoint.state & READY > other.state & READY:
-                    endpoints[target] = endpoint._replace(address=target)
+                    endpoints[target] = Endpoint(target, *endpoint[1:])
     return list(endpoints.values())
 
 
@@ -157,12 +158,13 @@ class _Frontends:
         order = arrange(self.orders.get(id_, ()), [endpoint.address for endpoint in endpoints])
         if order:
             self.result.orders[id_] = order
+        elements, name, node = self.result.elements, f"endpoints{self.version}", self.place.node
         for index, target in enumerate(order):
-            self._put("endpoints", id_ + index.to_bytes(4, byteorder), target)
+            elements[name, id_ + index.to_bytes(4, byteorder)] = target
             if self.service.affinity:
                 self._put("members", id_ + bytes(4) + target, b"")
         for endpoint in endpoints:
-            if endpoint.node == self.place.node:
+            if endpoint.node == node:
                 self.result.here.add((self.version, endpoint.address[:-4]))
         return id_
 

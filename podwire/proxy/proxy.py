@@ -6,29 +6,48 @@ that fails is followed by one with everything. Stopping leaves the table as it i
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from podwire.interfaces import Clock
 from podwire.linux.errors import LinuxError
+from podwire.linux.net.conntrack import KernelConntrack
 from podwire.linux.values import Network
+from podwire.objects.times import parse
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Deleted, Object, Synced
+from podwire.protocols.prometheus import Counter, Histograms
 from podwire.proxy.conntrack import Conntrack
+from podwire.proxy.health import TO_BE_DELETED, Health, HealthPorts, Listen
 from podwire.proxy.kernel import Kernel
+from podwire.proxy.metrics import FAMILIES, ProxyMetrics
 from podwire.proxy.model import Model, names
 from podwire.proxy.program import Settings
 from podwire.proxy.topology import Place
-from podwire.proxy.values import Name, ServiceObject, SliceObject, networks, read_services, read_slices
+from podwire.proxy.values import (
+    PROTOCOLS,
+    Name,
+    Service,
+    ServiceObject,
+    SliceObject,
+    networks,
+    read_services,
+    read_slices,
+)
 from podwire.proxy.watches import Follower
 from podwire.tasks.backoff import Pauses
 
 _log = logging.getLogger("podwire.proxy")
 
+T = TypeVar("T")
+
+SCTP = PROTOCOLS["SCTP"]
 ZONE = "topology.kubernetes.io/zone"
 OTHER_PROXY, HEADLESS = "service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"
 OURS = Scope(label_selector=f"!{OTHER_PROXY},!{HEADLESS}")
@@ -50,6 +69,8 @@ class ProxySettings:
     """Addresses of pods; empty: the ranges of this node, as its Node object has them."""
     bridged: bool = False
     """Bridges of this node do not hand their frames to the rules."""
+    sctp: bool = True
+    """Whether the kernel follows SCTP connections."""
     limits: Limits = Limits()
 
 
@@ -57,9 +78,20 @@ class Proxy:
     """`run` works until it is cancelled."""
 
     def __init__(
-        self, api: Client, clock: Clock, kernel: Kernel, conntrack: Conntrack, settings: ProxySettings
+        self,
+        api: Client,
+        clock: Clock,
+        kernel: Kernel,
+        conntrack: KernelConntrack,
+        settings: ProxySettings,
+        *,
+        listen: Listen,
     ) -> None:
-        self._api, self._clock, self._kernel, self._conntrack = api, clock, kernel, conntrack
+        self._api, self._clock, self._kernel = api, clock, kernel
+        self.metrics = ProxyMetrics()
+        self.health = Health(clock, self.metrics)
+        self._conntrack = Conntrack(conntrack, self.metrics)
+        self._health_ports = HealthPorts(listen, self.health)
         self._settings = settings
         self.model = Model(Place(settings.node))
         self._rules = Settings(settings.pods, settings.bridged)
@@ -72,6 +104,12 @@ class Proxy:
         self._contested: list[tuple[Name, Name]] = []
 
     async def run(self) -> None:
+        try:
+            await self._run()
+        finally:
+            await self._health_ports.close()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._services().run(), name="watch services")
             group.create_task(self._slices().run(), name="watch endpointslices")
@@ -87,11 +125,23 @@ class Proxy:
             OURS,
             read_services,
             ServiceObject,
-            put=lambda item: self._changed(lambda: model.put_service(item.key, item.reduced())),
-            delete=lambda key: self._changed(lambda: model.put_service(key, None)),
+            put=lambda item: self._changed(
+                self.metrics.service_changes, model.put_service, item.key, self._served(item)
+            ),
+            delete=lambda key: self._changed(self.metrics.service_changes, model.put_service, key, None),
             known=model.services.keys,
             listed=lambda: self._listed("services"),
         )
+
+    def _served(self, item: ServiceObject) -> Service | None:
+        """Returns the part of a Service that this kernel can serve."""
+        service = item.reduced()
+        if service is None or self._settings.sctp or all(port.protocol != SCTP for port in service.ports):
+            return service
+        _log.warning(
+            "ports of SCTP are not served: the kernel does not follow them", extra={"service": names([item.key])}
+        )
+        return service._replace(ports=tuple(port for port in service.ports if port.protocol != SCTP))
 
     def _slices(self) -> Follower[SliceObject]:
         model = self.model
@@ -101,21 +151,28 @@ class Proxy:
             OURS,
             read_slices,
             SliceObject,
-            put=lambda item: self._changed(lambda: model.put_slice(item.key, item.reduced())),
-            delete=lambda key: self._changed(lambda: model.put_slice(key, None)),
+            put=lambda item: self._changed(self.metrics.endpoint_changes, model.put_slice, item.key, item.reduced()),
+            delete=lambda key: self._changed(self.metrics.endpoint_changes, model.put_slice, key, None),
             known=model.slices.keys,
             listed=lambda: self._listed("endpointslices"),
         )
 
-    def _changed(self, change: Callable[[], None]) -> None:
-        change()
+    def _changed(self, count: Counter, put: Callable[[Name, T | None], None], key: Name, value: T | None) -> None:
+        count.inc()
+        put(key, value)
         if self.model.is_dirty and not self._waiting:
+            self._queue()
+
+    def _queue(self) -> None:
+        if not self._wake.is_set():
+            self.health.queued()
+            self.metrics.queued.set(self._clock.wall(), FAMILIES)
             self._wake.set()
 
     def _listed(self, kind: str) -> None:
         self._waiting.discard(kind)
         if not self._waiting:
-            self._wake.set()
+            self._queue()
 
     async def _follow_node(self) -> None:
         """The node's zone and pod ranges decide; a Node that does not exist yet has neither."""
@@ -126,12 +183,15 @@ class Proxy:
                     self._on_node({} if isinstance(change, Deleted) else change.object)
 
     def _on_node(self, node: Object) -> None:
+        meta, taints = node.get("metadata") or {}, (node.get("spec") or {}).get("taints") or ()
+        is_leaving = "deletionTimestamp" in meta or any(taint.get("key") == TO_BE_DELETED for taint in taints)
+        self.health.eligible = bool(node) and not is_leaving
         zone = ((node.get("metadata") or {}).get("labels") or {}).get(ZONE, "")
         pods = self._settings.pods or networks((node.get("spec") or {}).get("podCIDRs") or ())
         place, rules = Place(self._settings.node, zone), self._rules._replace(pods=pods)
         if (place, rules) != (self.model.place, self._rules):
             self.model.place, self._rules, self._whole = place, rules, True
-            self._wake.set()
+            self._queue()
 
     async def _sync_changes(self) -> None:
         limits = self._settings.limits
@@ -143,8 +203,10 @@ class Proxy:
                 continue
             try:
                 self._sync()
+                await self._health_ports.sync(self.model.health_ports())
                 pauses.reset()
             except LinuxError as error:
+                self.metrics.failures.inc(FAMILIES)
                 _log.error("cannot change the rules of Services", extra={"error": str(error)})
                 self._whole = True
                 self._wake.set()
@@ -160,17 +222,34 @@ class Proxy:
                 self._kernel.change(difference.deleted, difference.added)
             except LinuxError as error:
                 _log.warning("cannot change some rules, and replaces all", extra={"error": str(error)})
+                self.metrics.failures.inc(FAMILIES)
                 self._whole = True
             else:
                 self._conntrack.forget(difference.datagrams)
+                self._observe(began, self.metrics.partial, difference.changed)
         if self._whole:
             count = self._kernel.replace(model.everything(), self._rules)
             self._whole = False
             seconds = round(self._clock.monotonic() - began, 3)
             extra = {"services": len(model.services), "elements": count, "seconds": seconds}
             _log.info("rules of all Services were replaced", extra=extra)
+            self._observe(began, self.metrics.full, ())
         self.synced.set()
         self._warn_contested()
+
+    def _observe(self, began: float, kind: Histograms, changed: Iterable[str]) -> None:
+        """Counts a sync; `changed` are the times of the changes that it is about."""
+        seconds, now = self._clock.monotonic() - began, self._clock.wall()
+        self.health.updated()
+        self.metrics.sync.observe(seconds, FAMILIES)
+        kind.observe(seconds, FAMILIES)
+        self.metrics.last.set(now, FAMILIES)
+        for time in changed:
+            with contextlib.suppress(ValueError):
+                self.metrics.programming.observe(max(0.0, now - parse(time)), FAMILIES)
+        for index, policy in enumerate(("internal", "external")):
+            missing = sum(flags[index] for flags in self.model.no_local.values())
+            self.metrics.no_local.set(missing, FAMILIES, policy)
 
     def _warn_contested(self) -> None:
         contested = self.model.contested()
@@ -193,7 +272,7 @@ class Proxy:
                     continue
                 _log.warning("rules of Services were changed by others", extra={"table": "inet podwire-proxy"})
                 self._whole = True
-                self._wake.set()
+                self._queue()
             except LinuxError as error:
                 _log.warning("cannot read the rules of Services", extra={"error": str(error)})
 

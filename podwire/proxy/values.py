@@ -5,11 +5,14 @@ Decoded from JSON straight into these types: of ten thousand Services nothing el
 
 from collections.abc import Iterable
 from functools import cache
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from sys import intern
 from typing import NamedTuple
 
 import msgspec
+
+from podwire.linux.net.address_text import packed
+from podwire.linux.net.address_text import text as address_text
 
 Network = IPv4Network | IPv6Network
 Name = tuple[str, str]
@@ -22,6 +25,9 @@ NO_ADDRESS = "None"
 SERVICE_LABEL = "kubernetes.io/service-name"
 CHANGED = "endpoints.kubernetes.io/last-change-trigger-time"
 _DAY = 86400
+_LENGTH = {4: 4, 6: 16}
+_MULTICAST4, _MULTICAST6 = 224, 0xFF
+_NOT6 = (bytes(16), bytes(15) + b"\1")
 
 
 class Port(NamedTuple):
@@ -196,13 +202,22 @@ def _affinity(spec: _ServiceSpec) -> int:
     return min(max(seconds or 10800, 1), _DAY)
 
 
+def _packed(text: str) -> bytes:
+    """Returns the bytes of an address; empty if it is none to which packets can be sent: loopback, multicast."""
+    try:
+        address = packed(text)
+    except ValueError:
+        return b""
+    first = address[0]
+    if len(address) == _LENGTH[4]:
+        return b"" if first in (0, 127) or first >= _MULTICAST4 else address
+    return b"" if first == _MULTICAST6 or address in _NOT6 else address
+
+
 def _canonical(text: str) -> str:
     """Returns an address as all others write it; empty if it is none that a Service can have."""
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return ""
-    return "" if address.is_unspecified or address.is_loopback or address.is_multicast else str(address)
+    address = _packed(text)
+    return address_text(address) if address else ""
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
@@ -285,8 +300,8 @@ def _shared_ports(ports: tuple[tuple[str, int, int], ...]) -> tuple[tuple[str, i
 
 def _endpoint(row: _Endpoint, version: int) -> Endpoint | None:
     """Returns an endpoint by its first address, as all proxies do; None if it has none that can be reached."""
-    text = _canonical(row.addresses[0]) if row.addresses else ""
-    if not text or version_of(text) != version:
+    address = _packed(row.addresses[0]) if row.addresses else b""
+    if len(address) != _LENGTH[version]:
         return None
     conditions = row.conditions or _UNKNOWN
     ready = conditions.ready is not False
@@ -297,7 +312,7 @@ def _endpoint(row: _Endpoint, version: int) -> Endpoint | None:
     if row.hints is not None:
         zones = _shared(tuple(hint.name for hint in row.hints.for_zones or ()))
         nodes = _shared(tuple(hint.name for hint in row.hints.for_nodes or ()))
-    return Endpoint(ip_address(text).packed, state, intern(row.node_name or ""), zones, nodes)
+    return Endpoint(address, state, intern(row.node_name or ""), zones, nodes)
 
 
 _UNKNOWN = _Conditions()

@@ -5,8 +5,9 @@ deferred work.
 """
 
 import errno
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from struct import Struct
 
 from podwire.linux import errors
@@ -97,6 +98,12 @@ class KernelElements:
         """Yields the messages of a transaction that others belong to, too."""
         for change in changes:
             yield from self._messages(change)
+
+    def additions(self, name: str, members: Mapping[bytes, bytes | str]) -> Iterator[Message]:
+        """Yields the messages that add very many elements without comments, by key; in a transaction of others."""
+        head, new, packed = self._head(name), REQUEST | CREATE | EXCL, _packed_members(members)
+        while some := list(islice(packed, _PER_MESSAGE)):
+            yield _NEW, new, head + nested(_ELEMENTS, *some)
 
     def clearance(self, name: str) -> Message:
         """Deletes all elements of a set or map, in a transaction that others belong to, too."""
@@ -209,6 +216,16 @@ def _packed(element: Element, whole: bool) -> bytes:
     if whole and element.comment:
         parts.append(attribute(_USERDATA, keys.comment(element.comment)))
     return nested(_LIST_ELEMENT, *parts)
+
+
+def _packed_members(members: Mapping[bytes, bytes | str]) -> Iterator[bytes]:
+    for key, data in members.items():
+        if isinstance(data, bytes):
+            before, between, after = _frame(len(key), len(data))
+            yield before + key + between + data + after
+        else:
+            before, between, _ = _frame(len(key), data)
+            yield before + key + between
 
 
 @lru_cache(maxsize=1024)
