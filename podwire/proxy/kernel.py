@@ -9,10 +9,10 @@ from podwire.linux.nft.tables import Chain, Message, Table, same
 from podwire.linux.nft.values import Change, Element
 from podwire.linux.values import Path
 from podwire.proxy.plan import Key
-from podwire.proxy.program import RANGES, STATIC, TABLE, VERSIONS, Settings, chains_of, program, target_of
+from podwire.proxy.program import RANGES, STATIC, TABLE, TARGETS, VERSIONS, Settings, chains_of, program, target_of
 
 Row = tuple[Key, bytes | str]
-SETS = tuple(f"{name}{version}" for name in (*STATIC, *RANGES) for version in VERSIONS)
+SETS = (TARGETS, *(f"{name}{version}" for name in (*STATIC, *RANGES) for version in VERSIONS))
 """Sets and maps with elements of Services. What rules remember of clients is not among them, and outlives a restart."""
 
 
@@ -24,7 +24,7 @@ class Kernel:
         self._tables = self._elements.tables()
         self._settings = Settings()
         self._uses: Counter[str] = Counter()
-        """Elements that lead to each chain."""
+        """The number of Services that lead to each chain."""
         self._chains: set[str] = set()
         self._generation = -1
 
@@ -46,8 +46,8 @@ class Kernel:
         by_set: dict[str, dict[bytes, bytes | str]] = {name: {} for name in SETS}
         for (name, key), data in rows:
             by_set[name].setdefault(key, data)
-        for version in VERSIONS:
-            uses.update(map(_chain_name, by_set[f"frontends{version}"].values()))
+            if name == TARGETS:
+                uses[_chain_name(data)] += 1
         chains = _chains(uses, settings)
         table = Table(TABLE, [*chains, *fixed.chains], fixed.sets)
         count = sum(map(len, by_set.values()))
@@ -77,38 +77,47 @@ class Kernel:
 
     def _additions(self, name: str, members: dict[bytes, bytes | str]) -> Iterable[Message]:
         if name.startswith("sources"):
-            return self._elements.messages(Change(name, add=_elements(name, members)))
+            return self._elements.messages(Change(name, add=_elements(name, members.items())))
         return self._elements.additions(name, members)
 
     def change(self, deleted: Iterable[Row], added: Iterable[Row]) -> None:
         """Changes elements; chains that these lead to are made before. Raises LinuxError, and nothing has changed."""
         away, new = _by_set(deleted), _by_set(added)
+        targets = away.pop(TARGETS, ()), new.pop(TARGETS, ())
         changes = [Change(name, delete=_elements(name, members)) for name, members in away.items()]
         changes += [Change(name, add=_elements(name, members)) for name, members in new.items()]
-        if not changes:
+        if not changes and not any(targets):
             return
-        uses = Counter(self._uses)
-        for version in VERSIONS:
-            uses.subtract(map(_chain_name, away.get(f"frontends{version}", {}).values()))
-            uses.update(map(_chain_name, new.get(f"frontends{version}", {}).values()))
-        missing = [name for name in uses if name not in self._chains]
-        chains = [chain for chain in _chains(missing, self._settings) if chain.name not in self._chains]
-        self._elements.change(*changes, new_chains=chains)
-        self._uses = uses
+        missing = [
+            Element(key, data) for key, data in dict(targets[1]).items() if _chain_name(data) not in self._chains
+        ]
+        chains = _chains((_chain_name(element.data) for element in missing), self._settings)
+        chains = [chain for chain in chains if chain.name not in self._chains]
+        self._elements.change(*([Change(TARGETS, add=missing)] if missing else []), *changes, new_chains=chains)
+        self._uses.subtract(_chain_name(data) for _, data in targets[0])
+        self._uses.update(_chain_name(data) for _, data in targets[1])
         self._chains.update(chain.name for chain in chains)
 
     def delete_unused(self) -> int:
         """Deletes chains that no element leads to any more; returns how many."""
         existing = [name for name in self._tables.chain_names(TABLE) if target_of(name) is not None]
+        leading = [element for element in self._elements.list(TARGETS) if not self._uses[_chain_name(element.data)]]
+        if leading:
+            self._elements.change(Change(TARGETS, delete=leading))
         used = {chain.name for chain in _chains((name for name, count in self._uses.items() if count), self._settings)}
         deleted = 0
         for name in sorted(existing, key=lambda name: "pick" in name):  # others lead to these
-            if name not in used and self._tables.delete_chain(TABLE, name):
+            if name not in used:
                 self._chains.discard(name)
-                deleted += 1
+                deleted += self._tables.delete_chain(TABLE, name)
         self._uses = +self._uses
         self._generation = self._tables.generation()
         return deleted
+
+    @property
+    def has_unused(self) -> bool:
+        """Whether there are chains that no Service leads to any more."""
+        return any(count <= 0 for count in self._uses.values())
 
     def is_intact(self, sample: Iterable[Row] = ()) -> bool:
         """Whether the table has our rules, and these elements: others may have flushed it.
@@ -151,14 +160,14 @@ def _chains(names: Iterable[str], settings: Settings) -> list[Chain]:
     return list(chains.values())
 
 
-def _by_set(rows: Iterable[Row]) -> dict[str, dict[bytes, bytes | str]]:
-    grouped: dict[str, dict[bytes, bytes | str]] = {}
+def _by_set(rows: Iterable[Row]) -> dict[str, list[tuple[bytes, bytes | str]]]:
+    grouped: dict[str, list[tuple[bytes, bytes | str]]] = {}
     for (name, key), data in rows:
-        grouped.setdefault(name, {})[key] = data
+        grouped.setdefault(name, []).append((key, data))
     return grouped
 
 
-def _elements(name: str, members: dict[bytes, bytes | str]) -> list[Element]:
+def _elements(name: str, members: Iterable[tuple[bytes, bytes | str]]) -> list[Element]:
     if name.startswith("sources"):
-        return [Element(key, end=end) for key, end in members.items() if isinstance(end, bytes)]
-    return [Element(key, data) for key, data in members.items()]
+        return [Element(key, end=end) for key, end in members if isinstance(end, bytes)]
+    return [Element(key, data) for key, data in members]

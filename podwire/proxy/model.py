@@ -61,7 +61,7 @@ class Model:
         result = plan(service, self.slices_of(name), self.place, self._orders)
         for version, key in _external_keys(service):
             if self._claims[version, key][0] != name:
-                for set_ in ("frontends", "ids", "local_ids", "unserved"):
+                for set_ in ("frontends", "local_ids", "refused", "dropped"):
                     result.elements.pop((f"{set_}{version}", key), None)
                 result.datagrams.pop((version, key), None)
         return result

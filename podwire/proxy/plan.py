@@ -11,7 +11,7 @@ from ipaddress import collapse_addresses
 from sys import byteorder
 
 from podwire.linux.net.address_text import packed
-from podwire.proxy.program import REJECT, Target
+from podwire.proxy.program import TARGETS, Target
 from podwire.proxy.topology import Chosen, Place, choose
 from podwire.proxy.values import READY, Endpoint, Network, Port, Service, Slice, version_of
 
@@ -22,7 +22,6 @@ Order = tuple[bytes, ...]
 Orders = Mapping[bytes, Order]
 
 UDP = 17
-_DROP = "drop"
 _ANY = {4: bytes(4), 6: bytes(16)}
 _NOBODY = Chosen()
 
@@ -152,6 +151,11 @@ class _Frontends:
     def _put(self, name: str, key: bytes, data: bytes | str) -> None:
         self.result.elements[f"{name}{self.version}", key] = data
 
+    def _lead(self, key: bytes, id_: bytes, target: Target) -> None:
+        """Adds a frontend: its list, and the target that chooses from it."""
+        self._put("frontends", key, id_[4:] + target.number)
+        self.result.elements[TARGETS, target.number] = target.verdict
+
     def _list(self, policy: str, endpoints: Sequence[Endpoint]) -> bytes:
         """Adds a list of endpoints; returns its id."""
         id_ = list_id(self.service, self.version, self.port, policy)
@@ -173,29 +177,27 @@ class _Frontends:
         endpoints = self.chosen.local if local else self.chosen.cluster
         self._watch_datagrams(key, endpoints)
         if not endpoints:
-            self._put("unserved", key, _DROP if local and self.chosen.exist else REJECT)
+            self._put("dropped" if local and self.chosen.exist else "refused", key, b"")
             return
         target = Target("cluster", self.version, len(endpoints), 0, self.service.affinity)
-        self._put("frontends", key, target.verdict)
-        self._put("ids", key, ids["local" if local else "cluster"][4:])
+        self._lead(key, ids["local" if local else "cluster"], target)
 
     def _external(self, key: bytes, ids: Mapping[str, bytes], kind: str) -> None:
         cluster, local = self.chosen
         affinity = self.service.affinity
         self._watch_datagrams(key, cluster + local if self.service.external_local else cluster)
         if not cluster:
-            self._put("unserved", key, REJECT)
+            self._put("refused", key, b"")
             return
-        self._put("ids", key, ids["cluster"][4:])
         if not self.service.external_local:
-            self._put("frontends", key, Target(kind, self.version, len(cluster), 0, affinity).verdict)
+            self._lead(key, ids["cluster"], Target(kind, self.version, len(cluster), 0, affinity))
             return
         target = Target(f"{kind}-local", self.version, len(cluster), len(local), affinity)
-        self._put("frontends", key, target.verdict)
+        self._lead(key, ids["cluster"], target)
         if local:
             self._put("local_ids", key, ids["local"][4:])
         else:  # pods and this node itself are sent to others, all the rest ends here
-            self._put("unserved", key, _DROP)
+            self._put("dropped", key, b"")
 
     def _limit(self, key: bytes, sources: Sequence[Network], address: str) -> None:
         """Only these networks may use an address, and the address itself: what comes from this node may have it."""

@@ -269,6 +269,8 @@ class Proxy:
                 continue
             try:
                 if self._kernel.is_intact(self._sample()):
+                    if self._kernel.has_unused:
+                        self._kernel.delete_unused()
                     continue
                 _log.warning("rules of Services were changed by others", extra={"table": "inet podwire-proxy"})
                 self._whole = True

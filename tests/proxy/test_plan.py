@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.proxy.plan import arrange, frontend, list_id, plan
+from podwire.proxy.program import TARGETS, Target
 from podwire.proxy.values import Port
 from tests.proxy.objects import DNS, ENDING, HERE, HTTP, NAME, endpoint, service, slice_, target
 
@@ -20,8 +21,11 @@ REMOTE = slice_(endpoint("10.1.0.1"))
 def verdicts(given, *slices):
     """What happens to packets of each frontend: the chain, and what is left for the filter."""
     elements = plan(given, slices, HERE, {}).elements
+    chains = {key: data for (name, key), data in elements.items() if name == TARGETS}
     return {
-        (name, key): data for (name, key), data in elements.items() if name in ("frontends4", "unserved4", "frontends6")
+        (name, key): chains[data[8:]] if data else ""
+        for (name, key), data in elements.items()
+        if name in ("frontends4", "frontends6", "refused4", "dropped4")
     }
 
 
@@ -33,12 +37,12 @@ def served(chain: str) -> str:
     ("given", "slices", "expected"),
     [
         (service(), [TWO], {("frontends4", VIP): served("cluster4-2")}),
-        (service(), [], {("unserved4", VIP): "goto refused"}),
-        (service(), [slice_(endpoint("10.1.0.1", state=0))], {("unserved4", VIP): "goto refused"}),
+        (service(), [], {("refused4", VIP): ""}),
+        (service(), [slice_(endpoint("10.1.0.1", state=0))], {("refused4", VIP): ""}),
         (service(affinity=60), [TWO], {("frontends4", VIP): served("cluster4-2-for-60")}),
         (service(internal_local=True), [TWO], {("frontends4", VIP): served("cluster4-1")}),
-        (service(internal_local=True), [REMOTE], {("unserved4", VIP): "drop"}),
-        (service(internal_local=True), [], {("unserved4", VIP): "goto refused"}),
+        (service(internal_local=True), [REMOTE], {("dropped4", VIP): ""}),
+        (service(internal_local=True), [], {("refused4", VIP): ""}),
         (
             service(ports=(NODE_PORT,)),
             [TWO],
@@ -55,7 +59,7 @@ def served(chain: str) -> str:
             {
                 ("frontends4", VIP): served("cluster4-1"),
                 ("frontends4", NODE): served("node-local4-1-0"),
-                ("unserved4", NODE): "drop",
+                ("dropped4", NODE): "",
             },
         ),
         (
@@ -68,7 +72,7 @@ def served(chain: str) -> str:
             [slice_(endpoint("10.1.0.1", "here", ENDING))],
             {("frontends4", VIP): served("cluster4-1"), ("frontends4", EXTERNAL): served("external-local4-1-1")},
         ),
-        (service(ports=(DNS,)), [TWO], {("unserved4", frontend(4, "10.96.0.10", 17, 53)): "goto refused"}),
+        (service(ports=(DNS,)), [TWO], {("refused4", frontend(4, "10.96.0.10", 17, 53)): ""}),
     ],
     ids=[
         "cluster",
@@ -110,8 +114,9 @@ def test_a_service_of_both_families_has_lists_of_its_own_for_each():
     both = service(cluster_ips=("10.96.0.10", "fd00::10"))
     six = slice_(endpoint("fd01::1"), version=6)
     elements = plan(both, [TWO, six], HERE, {}).elements
-    assert elements["frontends4", VIP] == "goto cluster4-2"
-    assert elements["frontends6", frontend(6, "fd00::10", 6, 80)] == "goto cluster6-1"
+    assert elements["frontends4", VIP].endswith(Target("cluster", 4, 2).number)
+    assert elements["frontends6", frontend(6, "fd00::10", 6, 80)].endswith(Target("cluster", 6, 1).number)
+    assert elements[TARGETS, Target("cluster", 6, 1).number] == "goto cluster6-1"
     assert {name for name, _ in elements} >= {"endpoints4", "endpoints6", "cluster_ips4", "cluster_ips6"}
 
 
