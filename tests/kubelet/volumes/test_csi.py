@@ -365,18 +365,33 @@ async def test_volumes_of_a_pod_that_went_while_the_kubelet_was_dead_are_unpubli
     assert node.told()[-2:] == ["NodeUnpublishVolume", "NodeUnstageVolume"]
 
 
+async def test_a_pod_stays_until_its_volume_is_unstaged(node):
+    await node.make_driver()
+    await node.make_volume()
+    await node.start_driver()
+    node.fault("NodeUnstageVolume", code=13, message="busy")
+    pod = await node.pod()
+    await node.volumes.prepare(pod)
+    words = "attacher.UnmountDevice failed: rpc error: code = Internal desc = busy"
+    with pytest.raises(OSError, match=words):
+        await node.volumes.remove(pod.uid)
+    assert pod.uid in node.volumes.uids()
+    await node.volumes.remove(pod.uid)
+    assert node.below() == []
+    assert node.volumes.uids() == set()
+
+
 async def test_a_staged_volume_that_no_pod_has_is_unstaged_when_the_driver_is_back(node):
     await node.make_driver()
     await node.make_volume()
     driver = await node.start_driver()
-    node.fault("NodeUnstageVolume", code=13, times=1000)
     pod = await node.pod()
     await node.volumes.prepare(pod)
-    await node.volumes.remove(pod.uid)
-    assert [Path(target).name for target in node.below()] == ["globalmount"]
     await node.kubelet.kill()
     driver.kill()
-    (node.state / "faults").unlink()
+    published = node.root / f"pods/{pod.uid}/volumes/kubernetes.io~csi/pv-data/mount"
+    node.mounts.unmount(published)
+    shutil.rmtree(node.root / "pods" / pod.uid)  # as somebody does who cleans up by hand
     await node.start_kubelet()
     await node.start_driver()
     await eventually_async(lambda: not node.below())

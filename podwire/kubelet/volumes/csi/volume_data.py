@@ -62,11 +62,11 @@ class CsiPaths:
             if (data := read(path.parent)) is not None:
                 yield path.parent / GLOBAL, data
 
-    def users(self, data: VolumeData) -> Iterator[str]:
-        """Uids of pods that have the volume, published or about to be."""
+    def users(self, data: VolumeData) -> Iterator[Path]:
+        """Directories of pods' volumes that are this volume, published or about to be."""
         for path in self.volumes.pods.glob(f"*/volumes/{_PLUGIN}/*/{FILE}"):
             if (other := read(path.parent)) is not None and other.key == data.key:
-                yield path.parents[3].name
+                yield path.parent
 
 
 def write(directory: Path, content: Mapping[str, str]) -> None:

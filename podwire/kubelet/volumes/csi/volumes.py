@@ -1,11 +1,13 @@
 """Stages, publishes, expands, unpublishes and unstages CSI volumes. The package's docstring has the paths.
 
 Set-up (`set_up`)                                     Removal (`tear_down`)
-1. the CSIDriver says what the driver needs           1. NodeUnpublishVolume; mount point and file are removed
-2. its VolumeAttachment is attached, if it needs one  2. if no other pod has the volume: NodeUnstageVolume, likewise.
-3. the pod's file is written                             A failure is retried in the background
-4. the volume's file is written, NodeStageVolume
+1. the CSIDriver says what the driver needs           1. NodeUnpublishVolume
+2. its VolumeAttachment is attached, if it needs one  2. if no other pod has the volume: NodeUnstageVolume, and the
+3. the pod's file is written                             volume's file is removed
+4. the volume's file is written, NodeStageVolume      3. the pod's file is removed
 5. NodePublishVolume; fsGroup; NodeExpandVolume
+
+A pod is not removed before its volume is unstaged: a controller may detach the volume as soon as no pod has it.
 
 3 to 5 and the removal hold a lock by driver and handle. Whether another pod has a volume is asked of the files, not of
 memory: the file of step 3 keeps the volume staged, whichever kubelet wrote it.
@@ -291,7 +293,8 @@ class CsiVolumes:
         try:
             await self._drivers.call(source.driver, methods.PUBLISH_VOLUME, request)
         except (RpcError, NotRegistered) as error:
-            if isinstance(error, RpcError) and is_final(error) and not again:
+            staged = f"{source.driver}^{source.handle}" in self._staged  # is unstaged with the pod, by its file
+            if isinstance(error, RpcError) and is_final(error) and not again and not staged:
                 await self._forget(target.parent, MOUNT)
             reason = described(error) if isinstance(error, RpcError) else str(error)
             raise _failed(SET_UP, source, reason) from error
@@ -425,24 +428,29 @@ class CsiVolumes:
                 raise OSError(f"{failed}Unmounter.TearDownAt failed to get CSI client: {error}") from error
             except RpcError as error:
                 raise OSError(f"{failed}Unmounter.TearDownAt failed: {described(error)}") from error
-            await thread_to_completion(volume_data.remove, directory, MOUNT)
             if data.mode in ("", PERSISTENT):
+                failed = f'UnmountDevice failed for volume "{directory.name}" : kubernetes.io/csi: '
                 try:
-                    await self._unstage_unless_used(data)
-                except (NotRegistered, RpcError, OSError) as error:
-                    log.info("cannot unstage CSI volume yet", extra={"driver": data.driver, "error": str(error)})
-                    self._leftovers.set()
+                    await self._unstage_unless_used(data, besides=directory)
+                except NotRegistered as error:
+                    raise OSError(
+                        f"{failed}attacher.UnmountDevice failed to create newCsiDriverClient: {error}"
+                    ) from error
+                except RpcError as error:
+                    raise OSError(f"{failed}attacher.UnmountDevice failed: {described(error)}") from error
+            await thread_to_completion(volume_data.remove, directory, MOUNT)
 
     def _unmount(self, target: Path) -> None:
         while self._mounts.is_mounted(target):
             self._mounts.unmount(target, lazily=True)
 
-    async def _unstage_unless_used(self, data: VolumeData) -> None:
-        """Called with the volume's lock. Raises NotRegistered, RpcError, OSError."""
+    async def _unstage_unless_used(self, data: VolumeData, besides: Path | None = None) -> None:
+        """Called with the volume's lock; `besides` is the directory of the pod that ends. Raises NotRegistered,
+        RpcError, OSError."""
         target = self._paths.staging(data)
         if await asyncio.to_thread(volume_data.read, target.parent) is None:
             return
-        if await asyncio.to_thread(lambda: any(self._paths.users(data))):
+        if await asyncio.to_thread(lambda: any(path != besides for path in self._paths.users(data))):
             return
         if Capability.STAGE_UNSTAGE_VOLUME in await self._drivers.capabilities(data.driver):
             request = pb.NodeUnstageVolumeRequest(volume_id=data.handle, staging_target_path=str(target))
