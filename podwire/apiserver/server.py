@@ -38,6 +38,7 @@ from podwire.apiserver.read import selection
 from podwire.apiserver.request import context, negotiation
 from podwire.apiserver.request.call import Call, boolean_option
 from podwire.apiserver.request.endpoints import METRICS, Endpoints, page_not_found
+from podwire.apiserver.request.protobuf_answers import as_protobuf
 from podwire.apiserver.request.request_metrics import RequestMetrics, level_lines
 from podwire.apiserver.request.response import error_response, truncate_warnings, warning
 from podwire.apiserver.request.verbs import VERBS, Verb
@@ -104,6 +105,9 @@ class ApiServer:
                 message = "Internal error occurred; the server's log has the details"
                 answer, failed = error_response(ApiError(Reason.INTERNAL_ERROR, message)), True
             measured.answered(answer, notes.attributes)
+        accept = request.headers.get("accept", "")
+        if accept.startswith(negotiation.PROTOBUF) and negotiation.only_protobuf(accept):
+            answer = await as_protobuf(answer)
         if facts.warnings:
             notes.headers += (("Warning", warning(text)) for text in truncate_warnings(facts.warnings))
         answer = with_headers(answer, notes.headers)
@@ -145,7 +149,9 @@ class ApiServer:
             verb=attributes.verb,
             resource=resource,
             target=target,
-            form=negotiation.form(request.headers.get("accept", ""), stored=resource.kind.verbs != ("create",)),
+            form=negotiation.form(
+                request.headers.get("accept", ""), stored=resource.kind.verbs != ("create",), custom=resource.custom
+            ),
         )
         if resource.warning:
             context.warn(resource.warning)

@@ -160,7 +160,7 @@ async def reading(trace):
     await ask("GET", f"{MAPS}?fieldSelector=data.n=2")
     await ask("GET", "/api/v1/configmaps?labelSelector=list&limit=2")
     await ask("GET", f"{MAPS}?labelSelector=list", accept=PARTIAL)
-    await ask("GET", MAPS, accept="application/vnd.kubernetes.protobuf")
+    await ask("GET", MAPS, accept="text/html")
     await ask("GET", f"{MAPS}?limit=-1")
     await ask("GET", f"{MAPS}/list-1?pretty=true")
     await ask("DELETE", f"{MAPS}?labelSelector=list,odd=1")

@@ -25,6 +25,7 @@ class Form:
 
 
 JSON = "application/json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 _SHOWN = {
     "Table": Shown.TABLE,
     "PartialObjectMetadata": Shown.METADATA,
@@ -33,10 +34,20 @@ _SHOWN = {
 
 
 @lru_cache(maxsize=256)
-def form(accept: str, *, stored: bool = True) -> Form:
+def only_protobuf(accept: str) -> bool:
+    """Returns whether a client accepts objects in protobuf, and not in JSON."""
+    given = clauses(accept)
+    return any(clause.media == PROTOBUF and "as" not in clause.parameters for clause in given) and not any(
+        clause.takes(JSON) for clause in given
+    )
+
+
+@lru_cache(maxsize=256)
+def form(accept: str, *, stored: bool = True, custom: bool = False) -> Form:
     """Returns the first form that the client accepts and this server supports; raises NotAcceptable.
 
-    Kinds that are not stored, such as reviews, have neither tables nor a form with metadata only.
+    Kinds that are not stored, such as reviews, have neither tables nor a form with metadata only; custom ones have no
+    protobuf. A client that accepts JSON, too, gets JSON, which needs no encoding.
     """
     for clause in clauses(accept):
         if not clause.takes(JSON):
@@ -48,4 +59,6 @@ def form(accept: str, *, stored: bool = True) -> Form:
         version = parameters.get("v", "")
         if stored and shown and parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
             return Form(shown, version)
+    if not custom and only_protobuf(accept):
+        return Form()
     raise ApiError(Reason.NOT_ACCEPTABLE, "only the following media types are accepted: application/json")

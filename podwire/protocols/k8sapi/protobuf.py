@@ -1,4 +1,4 @@
-"""Kubernetes' protobuf bodies, decoded into the same values as JSON bodies. Decoding only: answers are JSON.
+"""Kubernetes' protobuf bodies, decoded into the same values as JSON bodies; protobuf_writer.py writes them.
 
 A body is the four bytes `k8s\\0` and an envelope that names apiVersion and kind around the object's own message. What
 messages mean is a table, wire.txt; each is compiled into functions, one per field, when it is first met.

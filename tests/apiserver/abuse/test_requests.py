@@ -406,7 +406,7 @@ def test_a_review_of_a_bad_token_reports_it(stocked, token):
 
 ACCEPTED = [
     ("text/html", 406),
-    ("application/vnd.kubernetes.protobuf", 406),
+    ("application/vnd.kubernetes.protobuf", 200),
     ("application/json;as=Table;g=meta.k8s.io;v=v9", 406),
     ("application/json;as=Nothing;g=meta.k8s.io;v=v1", 406),
     ("*/*;q=0", 406),
