@@ -24,6 +24,7 @@ from podwire.kubelet.eviction.thresholds import DEFAULT, Threshold
 from podwire.kubelet.images.credential_providers import CredentialProviders, load_providers
 from podwire.kubelet.images.garbage_collection import ImageGcSettings
 from podwire.kubelet.images.node_credentials import NodeCredentials, docker_files
+from podwire.kubelet.local_path import LocalPathVolumes
 from podwire.kubelet.log_rotation import LogSettings
 from podwire.kubelet.node import NodeSettings
 from podwire.kubelet.server import KubeletMetrics
@@ -33,8 +34,11 @@ from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.fs.trust import check_directory, check_files, make_directory
 from podwire.linux.machine import KernelMachine
 from podwire.objects.nodes import Taint
+from podwire.objects.persistent_volumes import LOCAL_PATH, LOCAL_PATH_ROOT
 from podwire.protocols.k8sapi.client_side import Client
-from podwire.protocols.k8sapi.kubeconfig import Access, Pem
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
+from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig, Pem
+from podwire.protocols.k8sapi.status import ApiError
 from podwire.trace.participants import API_SERVER, KUBELET, RUNTIME
 from podwire.transports import credentials, grpc_client, http_client
 from podwire.transports.clock import SystemClock
@@ -45,6 +49,7 @@ _log = logging.getLogger("podwire.kubelet")
 USER_AGENT = "podwire-kubelet"
 CNI_DIRS = Path("/etc/cni/net.d"), Path("/opt/cni/bin"), Path("/var/lib/podwire/cni/bin")
 """Directories of network configurations and plugins: a change there retries pods that wait for a network."""
+RETRY_SECONDS = 10.0
 DEBOUNCE_SECONDS = 0.05
 """Files that are written together are one change."""
 
@@ -89,6 +94,8 @@ class Options:
     claims: ClaimSettings = field(default_factory=ClaimSettings)
     credential_providers: tuple[Path, Path] | None = None
     """The configuration of credential providers, and the directory of their programs."""
+    local_path_kubeconfig: Path | None = None
+    """The identity that keeps directories of this node as PersistentVolumes; None: there are none."""
 
 
 def socket_of(endpoint: str) -> Path:
@@ -146,8 +153,36 @@ async def run(options: Options) -> None:
         kubelet = Kubelet(outside, settings)
         how = _serving(options, access)
         await stack.enter_async_context(serving(how, kubelet.pod_workers, cri, api, meter, kubelet.volume_usage))
+        if options.local_path_kubeconfig is not None:
+            keeping = asyncio.create_task(_keep_local_volumes(options.local_path_kubeconfig, options.node_name, clock))
+            stack.push_async_callback(_cancel, keeping)
         _log.info("kubelet is running", extra={"node": options.node_name, "api": access.server, "runtime": str(socket)})
         await kubelet.run()
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def _keep_local_volumes(kubeconfig: Path, node: str, clock: Clock) -> None:
+    """Keeps the directories of this node that are PersistentVolumes, with an identity that may do only this.
+
+    A failure is logged and retried: pods without such volumes do not depend on it.
+    """
+    while True:
+        try:
+            access = credentials.load(kubeconfig)
+            tap = tracing.api_tap(KUBELET, node)
+            async with http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER) as http:
+                api = Client(http)
+                recorder = Recorder(api, clock, component=LOCAL_PATH, host=node)
+                await LocalPathVolumes(api, recorder, node, Path(LOCAL_PATH_ROOT)).run()
+        except* (ApiError, BadKubeconfig, OSError) as failure:
+            error = str(failure.exceptions[0])
+            _log.warning("cannot keep local volumes", extra={"error": error, "retry_seconds": RETRY_SECONDS})
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 def _node_credentials(options: Options, clock: Clock) -> NodeCredentials:

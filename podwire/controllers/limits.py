@@ -49,6 +49,8 @@ class Limits:
     """A pod that was never ready after this time is still starting."""
     cidr_deletion_grace: float = 10.0
     """From the deletion of a ServiceCIDR to its end: by then every API server has stopped giving its addresses."""
+    attach_timeout: float = 120.0
+    """A volume that is not attached after this time is reported at its pods, and again after each further period."""
     kinds_announced_after: float = 1.0
     """A server announces a new kind after this time at the latest."""
 

@@ -27,10 +27,12 @@ from podwire.controllers.endpoints.mirroring import MirroringController
 from podwire.controllers.event_expiry import EventExpiry
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.kinds import (
+    ATTACHMENTS,
     AUTOSCALERS,
     BUDGETS,
     CLAIMS,
     CRON_JOBS,
+    CSI_DRIVERS,
     DAEMON_SETS,
     DEFINITIONS,
     DEPLOYMENTS,
@@ -49,8 +51,10 @@ from podwire.controllers.kinds import (
     SERVICES,
     SIGNING_REQUESTS,
     STATEFUL_SETS,
+    STORAGE_CLASSES,
     TAINT_RULES,
     VOLUME_CLAIMS,
+    VOLUMES,
 )
 from podwire.controllers.metadata import resource_of
 from podwire.controllers.namespace_defaults import NamespaceDefaults
@@ -61,6 +65,12 @@ from podwire.controllers.resource_claims import DeviceClaims
 from podwire.controllers.resource_quota import QuotaController
 from podwire.controllers.service_cidrs import ServiceCidrController
 from podwire.controllers.taint_eviction import Evictions
+from podwire.controllers.volumes.attachment import AttachDetach
+from podwire.controllers.volumes.binder import VolumeBinder
+from podwire.controllers.volumes.ephemeral import EphemeralVolumes
+from podwire.controllers.volumes.expansion import Expander
+from podwire.controllers.volumes.local_path import LocalPathProvisioner
+from podwire.controllers.volumes.protection import ClaimProtection, VolumeProtection
 from podwire.protocols.k8sapi.kinds import Kind
 
 COLLECTOR, TAINT_EVICTION = "garbage-collector-controller", "taint-eviction-controller"
@@ -151,6 +161,20 @@ REGISTRATIONS: tuple[Registration, ...] = (
     Registration(CleanerController.name, CleanerController, whole=(SIGNING_REQUESTS,)),
     Registration(ServiceCidrController.name, ServiceCidrController, (SERVICE_CIDRS,), (SERVICE_CIDRS,)),
     Registration(MirroringController.name, MirroringController, whole=(SERVICES, ENDPOINTS, ENDPOINT_SLICES)),
+    Registration(
+        VolumeBinder.name,
+        VolumeBinder,
+        (VOLUMES, VOLUME_CLAIMS),
+        (VOLUMES, VOLUME_CLAIMS, STORAGE_CLASSES, PODS),
+    ),
+    Registration(ClaimProtection.name, ClaimProtection, whole=(VOLUME_CLAIMS, PODS)),
+    Registration(VolumeProtection.name, VolumeProtection, whole=(VOLUMES,)),
+    Registration(EphemeralVolumes.name, EphemeralVolumes, whole=(PODS, VOLUME_CLAIMS)),
+    Registration(Expander.name, Expander, whole=(VOLUME_CLAIMS, VOLUMES)),
+    Registration(AttachDetach.name, AttachDetach, whole=(VOLUMES, VOLUME_CLAIMS, PODS, ATTACHMENTS, CSI_DRIVERS)),
+    Registration(
+        LocalPathProvisioner.name, LocalPathProvisioner, whole=(VOLUME_CLAIMS, VOLUMES, STORAGE_CLASSES, NODES)
+    ),
 )
 
 ALL: frozenset[str] = frozenset(registration.name for registration in REGISTRATIONS)

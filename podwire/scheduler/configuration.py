@@ -25,8 +25,8 @@ PREEMPTION = "DefaultPreemption"
 BUILT_IN = frozenset({"PrioritySort", "SchedulingGates", "DefaultBinder"})
 """Plugins that this scheduler always uses."""
 NOT_HERE = frozenset({
-    "NodeVolumeLimits", "VolumeRestrictions", "VolumeZone", "NodeDeclaredFeatures", "GangScheduling",
-    "TopologyPlacementGenerator", "PodGroupPodsCount", "DeferredPodScheduling",
+    "NodeDeclaredFeatures", "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount",
+    "DeferredPodScheduling",
 })  # fmt: skip
 """Upstream's plugins that this scheduler does not have."""
 

@@ -11,7 +11,6 @@ from podwire.scheduler import inter_pod_affinity, topology_spread
 from podwire.scheduler.claims import dynamic_resources as claims
 from podwire.scheduler.framework import (
     ANYTHING,
-    NOTHING,
     ClusterEvent,
     Filter,
     NodeFilter,
@@ -22,6 +21,7 @@ from podwire.scheduler.framework import (
 from podwire.scheduler.pod_info import HostPort, PodInfo
 from podwire.scheduler.resource_requests import PODS
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
+from podwire.scheduler.volumes import node_limits, volume_binding
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -98,8 +98,10 @@ def explain_extended_resources(pod: PodInfo, snapshot: Snapshot, _nodes: Sequenc
     )
 
 
-def volume_binding(pod: PodInfo, _snapshot: Snapshot) -> Rejected | None:
-    return Rejected(f"{pod.not_evaluated[0]} is not evaluated by this scheduler") if pod.not_evaluated else None
+def volume_restrictions(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected | None:
+    if pod.not_evaluated:
+        return Rejected(f"{pod.not_evaluated[0]} is not evaluated by this scheduler")
+    return node_limits.single_pod_filter(pod, snapshot)
 
 
 def _of_node(fits: Callable[[Node], bool], reason: str) -> NodeFilter:
@@ -107,7 +109,7 @@ def _of_node(fits: Callable[[Node], bool], reason: str) -> NodeFilter:
     return lambda node: () if node.node is not None and fits(node.node) else reasons
 
 
-_NODE, _GONE = ClusterEvent.NODE, ClusterEvent.POD_GONE
+_NODE, _GONE, _VOLUMES = ClusterEvent.NODE, ClusterEvent.POD_GONE, ClusterEvent.VOLUMES
 
 FILTERS = (
     Filter("NodeUnschedulable", node_unschedulable, _NODE),
@@ -116,7 +118,10 @@ FILTERS = (
     Filter("NodeAffinity", required_node_affinity, _NODE),
     Filter("NodePorts", node_ports, _NODE | _GONE),
     Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE, explain_extended_resources),
-    Filter("VolumeBinding", volume_binding, NOTHING),
+    Filter("VolumeRestrictions", volume_restrictions, _GONE | _VOLUMES),
+    Filter("NodeVolumeLimits", node_limits.limits_filter, _NODE | _GONE | _VOLUMES),
+    Filter("VolumeBinding", volume_binding.node_filter, _NODE | _VOLUMES),
+    Filter("VolumeZone", node_limits.zone_filter, _NODE | _VOLUMES),
     Filter("PodTopologySpread", topology_spread.node_filter, ANYTHING),
     Filter("InterPodAffinity", inter_pod_affinity.node_filter, ANYTHING),
     Filter("DynamicResources", claims.node_filter, _NODE | ClusterEvent.DEVICES, claims.explain),

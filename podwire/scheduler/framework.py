@@ -19,6 +19,8 @@ class ClusterEvent(enum.Flag):
     """A pod was placed, or its labels changed."""
     DEVICES = enum.auto()
     """A claim, device, device class or taint rule was added, removed or changed."""
+    VOLUMES = enum.auto()
+    """A volume, volume claim or storage class was added, removed or changed."""
 
 
 NOTHING = ClusterEvent(0)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from podwire.objects import pods
+from podwire.objects.persistent_volumes import claims_of_pod
 from podwire.objects.pods import Pod
 from podwire.scheduler import affinity_terms
 from podwire.scheduler.affinity_terms import Terms
@@ -29,6 +30,8 @@ class PodInfo:
     terms: Terms = affinity_terms.NONE
     owner: str = ""
     """The uid of its controlling owner."""
+    claims: tuple[tuple[str, bool], ...] = ()
+    """Names of its PersistentVolumeClaims, and whether each is made for it (an ephemeral volume)."""
     not_evaluated: tuple[str, ...] = ()
     """Fields that restrict placement and that this scheduler does not support."""
 
@@ -55,6 +58,7 @@ def read(object_: Mapping[str, Any]) -> PodInfo:
                 ),
                 "",
             ),
+            claims=tuple(claims_of_pod(pod.name, object_["spec"].get("volumes") or ())),
             not_evaluated=tuple(_not_evaluated(object_["spec"])),
         )
     except (msgspec.ValidationError, ValueError) as error:
@@ -73,10 +77,7 @@ def _host_ports(pod: Pod) -> Iterator[HostPort]:
                 yield HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
 
 
-_PLACED_VOLUMES = (
-    "persistentVolumeClaim", "ephemeral", "csi", "gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "cinder",
-    "iscsi", "rbd",
-)  # fmt: skip
+_PLACED_VOLUMES = ("gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "cinder", "iscsi", "rbd")
 """Volume types that are not available on every node, or limited per node."""
 
 

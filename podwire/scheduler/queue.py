@@ -29,6 +29,8 @@ class Limits:
     max_backoff: float = 10.0
     flush: float = 300.0
     """All unschedulable pods are retried after this time, in case a watch event was missed."""
+    volume_binding: float = 600.0
+    """A pod's volumes must be bound within this time, or the pod is decided on again."""
     concurrent_bindings: int = 16
     """More would only wait in the server, and each needs a connection."""
 

@@ -32,7 +32,21 @@ from podwire.scheduler.claims.cache import ClaimDecision
 from podwire.scheduler.claims.claim_writer import ClaimChanged, ClaimWriter
 from podwire.scheduler.claims.informers import DeviceInformers
 from podwire.scheduler.framework import ClusterEvent
-from podwire.scheduler.kinds import BUDGETS, CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES, TAINT_RULES
+from podwire.scheduler.kinds import (
+    BUDGETS,
+    CLAIMS,
+    CSI_CAPACITIES,
+    CSI_DRIVERS,
+    CSI_NODES,
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    SLICES,
+    STORAGE_CLASSES,
+    TAINT_RULES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+)
 from podwire.scheduler.metrics import SchedulerMetrics
 from podwire.scheduler.pod_conditions import GATED, PendingReason, PodConditions
 from podwire.scheduler.pod_info import PodInfo, Unreadable
@@ -42,10 +56,15 @@ from podwire.scheduler.preemption.evictor import Evictor
 from podwire.scheduler.profiles import DEFAULT, DEFAULT_NAME, Profile
 from podwire.scheduler.queue import Limits, PodQueue
 from podwire.scheduler.snapshot import Snapshot
+from podwire.scheduler.volumes.cache import VolumeDecision
+from podwire.scheduler.volumes.informers import VolumeInformers
+from podwire.scheduler.volumes.volume_binding import decide_volumes
+from podwire.scheduler.volumes.volume_writer import VolumesNotBound, VolumeWriter
 
 log = logging.getLogger("podwire.scheduler")
 
 _DEVICES = ("claims", "slices", "device classes", "device taint rules")
+_STORAGE = ("volumes", "volume claims", "storage classes", "CSI drivers", "CSI nodes", "CSI capacities")
 
 PENDING, PLACED = Scope(field_selector="spec.nodeName="), Scope(field_selector="spec.nodeName!=")
 
@@ -82,6 +101,9 @@ class Scheduler:
         self._assumed: dict[str, PodInfo] = {}
         """Pods that count on a node although no watch has delivered their binding yet."""
         self._claims = ClaimWriter(api, clock, self._snapshot.claims, self._limits)
+        self._volumes = VolumeWriter(api, self._snapshot.volumes, self._limits, self._snapshot.node)
+        self._volumes_unsynced: set[str] | None = None
+        """The kinds of storage that were not listed yet; None before the first pod with a claim: nothing is watched."""
         self._evictor = Evictor(api, clock, self._recorders)
         self._unsynced = {"pending", "placed", "nodes", "budgets", *_DEVICES}
         self._synced = asyncio.Event()
@@ -131,11 +153,28 @@ class Scheduler:
 
     def _is_synced(self, name: str) -> None:
         self._unsynced.discard(name)
+        if self._volumes_unsynced is not None and name in self._volumes_unsynced:
+            self._volumes_unsynced.discard(name)
+            if not self._volumes_unsynced:
+                self._snapshot.volumes.known = True
+                self._queue.activate(ClusterEvent.VOLUMES)
         if self._unsynced.issubset(_DEVICES):
             self._synced.set()  # only pods with claims need the rest
         if self._unsynced.isdisjoint(_DEVICES) and not self._snapshot.claims.known:
             self._snapshot.claims.known = True
             self._queue.activate(ClusterEvent.DEVICES)
+
+    def _watch_volumes(self) -> None:
+        """Starts to watch storage, with the first pod that needs it: most clusters have none, and each watch costs."""
+        if self._volumes_unsynced is not None:
+            return
+        self._volumes_unsynced = {*_STORAGE}
+        follower = VolumeInformers(self._snapshot.volumes, self._queue.activate)
+        sources = ((VOLUMES, follower.volume), (VOLUME_CLAIMS, follower.claim),
+                   (STORAGE_CLASSES, follower.storage_class), (CSI_DRIVERS, follower.driver),
+                   (CSI_NODES, follower.csi_node), (CSI_CAPACITIES, follower.capacity))  # fmt: skip
+        for name, (kind, saw) in zip(_STORAGE, sources, strict=True):
+            self._start(name, self._follow(name, kind, EVERYWHERE, saw))
 
     async def _follow_if_served(self, name: str, kind: Kind, saw: Callable[[Change], None]) -> None:
         """Follows a kind; an older API server may not serve it, then there are no objects of it."""
@@ -169,6 +208,7 @@ class Scheduler:
                 else:
                     self._queue.refresh(info)  # if its binding fails, this version is retried
             case Deleted(object_):
+                self._volumes.pod_deleted(metadata(object_).get("uid", ""))
                 self._forget_pending(metadata(object_).get("uid", ""))
 
     def _is_ours(self, info: PodInfo) -> bool:
@@ -228,6 +268,8 @@ class Scheduler:
 
     def _release(self, uid: str) -> None:
         self._assumed.pop(uid, None)
+        if self._snapshot.volumes.forget(uid):
+            self._queue.activate(ClusterEvent.VOLUMES)
         if self._snapshot.claims.release_pending(uid):
             self._queue.activate(ClusterEvent.DEVICES)
         if (info := self._snapshot.drop_pod(uid)) is not None:
@@ -268,6 +310,8 @@ class Scheduler:
 
     def _schedule(self, info: PodInfo) -> None:
         pod = info.pod
+        if info.claims:
+            self._watch_volumes()
         began = self._clock.monotonic()
         choice = choose(info, self._snapshot, self._profiles[pod.spec.scheduler_name])
         self._meter.decided(self._clock.monotonic() - began)
@@ -275,11 +319,14 @@ class Scheduler:
             case Chosen(node):
                 decisions = claims.decide_claims(info, self._snapshot, node)
                 self._snapshot.claims.reserve(pod.uid, decisions)
+                volumes = decide_volumes(info, self._snapshot, node)
+                if volumes:
+                    self._snapshot.volumes.assume(pod.uid, node, volumes)
                 self._snapshot.put_pod(info, node)
                 self._assumed[pod.uid] = info
                 self._drop_nomination(pod.uid, node)
                 self._queue.activate(ClusterEvent.POD_CAME)
-                self._start(f"bind {pod.ref}", self._bind(info, node, decisions, began))
+                self._start(f"bind {pod.ref}", self._bind(info, node, decisions, volumes, began))
             case Unschedulable(message, retry_on, quiet, candidate, clears_nomination):
                 self._attempted(info, "unschedulable", began)
                 if quiet:
@@ -373,10 +420,14 @@ class Scheduler:
     def _attempted(self, info: PodInfo, result: str, began: float) -> None:
         self._meter.attempted(info.pod.spec.scheduler_name, result, self._clock.monotonic() - began)
 
-    async def _bind(self, info: PodInfo, node: str, decisions: Sequence[ClaimDecision], began: float) -> None:
+    async def _bind(
+        self, info: PodInfo, node: str, decisions: Sequence[ClaimDecision], volumes: VolumeDecision, began: float
+    ) -> None:
         pod = info.pod
         recorder = self._recorders[pod.spec.scheduler_name]
         try:
+            if volumes:  # may take minutes: not among the concurrent bindings
+                await self._volumes.bind(pod, node, volumes)
             async with self._bindings:
                 if self._snapshot.node(node) is None:
                     self._retry_pod(info)  # the node was deleted while this binding waited
@@ -385,6 +436,12 @@ class Scheduler:
                 await self._claims.reserve(pod, decisions)
                 await self._api.bind(pod.name, pod.namespace, node, uid=pod.uid)
                 failpoint(BOUND)
+        except VolumesNotBound as error:
+            self._attempted(info, "error", began)
+            log.info("volumes were not bound", extra={"pod": pod.ref, "node": node, "error": str(error)})
+            text = f'running PreBind plugin "VolumeBinding": {error}'
+            recorder.tell(pod, WARNING, "FailedScheduling", text, action="Scheduling")
+            self._retry_pod(info)
         except ClaimChanged as error:
             self._attempted(info, "error", began)
             log.info("claims changed before binding", extra={"pod": pod.ref, "node": node, "error": str(error)})

@@ -10,6 +10,7 @@ from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.preemption.budgets import Budget
 from podwire.scheduler.preemption.nominations import Nominations
 from podwire.scheduler.resource_requests import Resources, amounts
+from podwire.scheduler.volumes.cache import VolumeCache
 
 
 class NodeInfo:
@@ -92,6 +93,7 @@ class Snapshot:
 
     def __init__(self) -> None:
         self.claims = ClaimCache()
+        self.volumes = VolumeCache()
         self.budgets: dict[tuple[str, str], Budget] = {}
         """PodDisruptionBudgets by namespace and name."""
         self.nominations = Nominations()

@@ -119,8 +119,8 @@ def test_times_of_the_back_off_are_taken_over():
             "profiles[0].plugins.bind has no effect in this scheduler",
         ),
         (
-            {"profiles": [{"plugins": {"filter": {"enabled": names("VolumeZone")}}}]},
-            "profiles[0].plugins.filter.enabled[0].name: plugin VolumeZone is not supported by this scheduler",
+            {"profiles": [{"plugins": {"filter": {"enabled": names("GangScheduling")}}}]},
+            "profiles[0].plugins.filter.enabled[0].name: plugin GangScheduling is not supported by this scheduler",
         ),
         (
             {"profiles": [{"plugins": {"filter": {"disabled": names("SchedulingGates")}}}]},

@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.scheduler import Chosen, Unschedulable, choose
-from podwire.scheduler.framework import ANYTHING, NOTHING, ClusterEvent
+from podwire.scheduler.framework import ANYTHING, ClusterEvent
 
 NODE, GONE = ClusterEvent.NODE, ClusterEvent.POD_GONE
 
@@ -125,9 +125,9 @@ def test_a_host_port_is_free_again_when_its_pod_is_gone(make_pod, make_snapshot)
     ("spec", "why"),
     [
         pytest.param(
-            {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "persistentVolumeClaim": {"claimName": "x"}}]},
-            "spec.volumes[1].persistentVolumeClaim is not evaluated by this scheduler",
-            id="claims for storage",
+            {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "rbd": {"image": "x", "monitors": ["m"]}}]},
+            "spec.volumes[1].rbd is not evaluated by this scheduler",
+            id="disks that one node has at a time",
         ),
         pytest.param(
             {
@@ -163,8 +163,8 @@ def test_unsupported_fields_are_refused_by_name(make_pod, make_snapshot, spec, w
         pytest.param(
             {},
             {"volumes": [{"name": "b", "persistentVolumeClaim": {"claimName": "x"}}]},
-            NOTHING,
-            id="what is not evaluated, with nothing",
+            GONE | ClusterEvent.VOLUMES,
+            id="claims of storage, with anything about volumes",
         ),
         pytest.param(
             {},

@@ -143,6 +143,7 @@ def test_a_node_reads_the_secrets_of_its_own_pods_and_no_component_becomes_admin
         "dns",
         "gpu-driver",
         "kubelet",
+        "local-path",
         "network-driver",
         "nri-network",
         "scheduler",

@@ -1,7 +1,8 @@
 """NodeRestriction: a kubelet writes its own Node, the pods on it and its own objects only. Messages are upstream's.
 
 The authorizer sees names; this plugin sees objects: the node of a pod, the labels of a Node, the pod of a token. It
-also limits the drivers of a node, whose user names end in its name, to the ResourceSlices of that node.
+also limits the components of a node, whose user names end in its name: drivers to the ResourceSlices of that node, and
+the keeper of local directories to the finalizer of that node's volumes.
 """
 
 import base64
@@ -18,6 +19,7 @@ from podwire.apiserver.identity.users import NODE_PREFIX, component_node, node_n
 from podwire.apiserver.ports import Store
 from podwire.kinds.resource import PREFIX
 from podwire.kinds.stored import Object, unpack
+from podwire.objects.persistent_volumes import LOCAL_PATH, hostname_of
 from podwire.protocols.k8sapi.status import access_denied, not_found, qualified
 
 _KUBELET_LABELS = frozenset(
@@ -57,8 +59,8 @@ class NodeRestriction(AdmissionPlugin):
         node = node_name(operation.user)
         try:
             if node is None:
-                if (own := component_node(operation.user)) is not None and _group_resource(operation) == _SLICES:
-                    _check_slice(own, operation, every_write=True)
+                if (own := component_node(operation.user)) is not None:
+                    _check_component(own, operation)
             elif not node:
                 raise _Refused(f'could not determine node from user "{operation.user.name}"')
             else:
@@ -185,6 +187,27 @@ class NodeRestriction(AdmissionPlugin):
 
 
 _SLICES = ("resource.k8s.io", "resourceslices")
+_VOLUMES = ("", "persistentvolumes")
+
+
+def _check_component(node: str, operation: Operation) -> None:
+    """Checks the writes of a driver or another component of a node."""
+    what = _group_resource(operation)
+    if what == _SLICES:
+        _check_slice(node, operation, every_write=True)
+    elif what == _VOLUMES and operation.old is not None:
+        if hostname_of(operation.old) != node:
+            raise _Refused(f'can only update volumes of node "{node}"')
+        if _unfinalized(operation.obj) != _unfinalized(operation.old):
+            raise _Refused(f'may only remove the finalizer "{LOCAL_PATH}"')
+
+
+def _unfinalized(volume: Object) -> Object:
+    """Returns a volume without the finalizer that its node removes."""
+    free = ("resourceVersion", "managedFields", "finalizers")
+    metadata = {key: value for key, value in volume["metadata"].items() if key not in free}
+    metadata["finalizers"] = [name for name in volume["metadata"].get("finalizers") or () if name != LOCAL_PATH]
+    return {**volume, "metadata": metadata}
 
 
 def _group_resource(operation: Operation) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from podwire.apiserver.admission.quotas import ResourceQuotas
 from podwire.apiserver.admission.runtime_classes import RuntimeClasses
 from podwire.apiserver.admission.service_accounts import ServiceAccounts
 from podwire.apiserver.admission.service_addresses import DenyServiceExternalIPs
+from podwire.apiserver.admission.storage_protection import StorageObjectInUseProtection
 from podwire.apiserver.admission.tolerations import (
     DefaultTolerations,
     ExtendedResourceToleration,
@@ -101,7 +102,7 @@ PLUGINS: Mapping[str, Row] = {
     "EventRateLimit": _OFF,
     "ExtendedResourceToleration": Row(lambda _given: ExtendedResourceToleration(), default=False),
     "DefaultStorageClass": Row(lambda given: DefaultStorageClass(given.informers.storage_classes)),
-    "StorageObjectInUseProtection": _MISSING,
+    "StorageObjectInUseProtection": Row(lambda _given: StorageObjectInUseProtection()),
     "OwnerReferencesPermissionEnforcement": Row(
         lambda given: OwnerReferencesPermissionEnforcement(given.authorizer, given.registry), default=False
     ),

@@ -253,6 +253,9 @@ system:podwire:controllers
   delete,deletecollection,patch *: *
   create core: configmaps serviceaccounts pods persistentvolumeclaims
   update core: pods persistentvolumeclaims replicationcontrollers replicationcontrollers/status
+  create,update core: persistentvolumes
+  update core: persistentvolumes/status persistentvolumeclaims/status
+  create storage.k8s.io: volumeattachments
   create,update apps: controllerrevisions replicasets
   create,update coordination.k8s.io: leases
   update certificates.k8s.io: certificatesigningrequests/approval certificatesigningrequests/status
@@ -284,6 +287,10 @@ system:podwire:gpu-driver
   create resource.k8s.io: deviceclasses
   get resource.k8s.io: resourceclaims
   read core: nodes
+system:podwire:local-path
+  read core: persistentvolumes
+  patch core: persistentvolumes
+  create,patch core,events.k8s.io: events
 system:podwire:network-driver
   create,delete,get,list,update,watch resource.k8s.io: resourceslices
   get resource.k8s.io: resourceclaims
@@ -306,6 +313,7 @@ system:kubelet-api-admin: user:kube-apiserver-kubelet-client
 system:podwire:controllers: user:system:podwire:controllers
 system:podwire:dns: user:system:podwire:dns
 system:podwire:gpu-driver: group:system:podwire:gpu-driver
+system:podwire:local-path: group:system:podwire:local-path
 system:podwire:network-driver: group:system:podwire:network-driver
 system:podwire:nri-network: group:system:podwire:nri-network
 """

@@ -9,7 +9,7 @@ from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import COMPONENT_PREFIX, NODE_PREFIX, NODES
 from podwire.cluster import apiserver, dns, scheduler, tracing
 from podwire.cluster.component_endpoints import Endpoint
-from podwire.cluster.up import node_components, readiness
+from podwire.cluster.up import node_components, readiness, storage_class
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
@@ -122,7 +122,7 @@ def _identities(node: Node, host: str) -> list[apiserver.Identity]:
             kubeconfig=node.home.identity(name),
             host=host,
         )
-        for name in ("nri-network", "network-driver", "gpu-driver")
+        for name in ("nri-network", "network-driver", "gpu-driver", "local-path")
     ]
     return [kubelet, proxy, *others]
 
@@ -208,13 +208,14 @@ def _dns(prepared: Prepared) -> Component:
 
 
 def _node(prepared: Prepared) -> Component:
-    """Waits until every node is Ready, and ends."""
+    """Creates the default StorageClass, waits until every node is Ready, and ends."""
 
     begun = time.time()
     names = [node.name for node in prepared.nodes]
     kubelets = tuple(node.called("kubelet") for node in prepared.nodes)
 
     async def work(ready: Ready) -> None:
+        await storage_class.create_default(prepared.layout.kubeconfig)
         await readiness.until_ready(prepared.layout.kubeconfig, names, begun)
         ready()
 

@@ -175,6 +175,7 @@ def _kubelet(node: Node, endpoint: str) -> Component:
         tls_key=inside.state / "kubelet/serving.key",
         eviction_hard=_THRESHOLDS,
         image_gc=_IMAGE_GC,
+        local_path_kubeconfig=inside.identity("local-path"),
     )
     services = proxy.Options(node=node.name, kubeconfig=inside.identity("proxy"), pods=node.pod_ranges)
 

@@ -35,7 +35,17 @@ STANDARD = (
 OWN = ("etc/podwire", "run/podwire", "var/lib/podwire", "var/log/podwire")
 """Podwire's own paths on a node that has directories of its own."""
 
-FIRST_STATE = ("cni", "device-plugin", "identities", "images", "kubelet", "network-driver", "nri-network", "runtime")
+FIRST_STATE = (
+    "cni",
+    "device-plugin",
+    "identities",
+    "images",
+    "kubelet",
+    "network-driver",
+    "nri-network",
+    "runtime",
+    "volumes",
+)
 """The state of the first node, which has the cluster's directories: all that it sees of `/var/lib/podwire`. Beside it
 are the keys and the store of the API server, the administrator's kubeconfig, the cluster's record and other nodes."""
 

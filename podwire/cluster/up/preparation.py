@@ -268,3 +268,4 @@ def _network(prepared: Prepared) -> None:
         conflist.write(below / "etc/cni/net.d", node.pod_ranges)
         for path in ("var/log/pods", "var/log/containers"):
             make_directory(below / path, no_links_below=prepared.layout.no_links_below)
+        make_directory(node.home.state / "volumes", 0o700, no_links_below=prepared.layout.no_links_below)

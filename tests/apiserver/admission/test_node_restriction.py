@@ -235,3 +235,40 @@ async def test_a_node_requests_certificates_for_itself_only(nodes):
     assert (await nodes.post(REQUESTS, signing_request("system:node:n1"), user=N1)).status == 201
     reply = await nodes.post(REQUESTS, signing_request("system:node:n2"), user=N1)
     assert (reply.status, "can only create a node CSR with CN=system:node:n1" in reply.message) == (403, True)
+
+
+LOCAL_PATH = Certificate("system:podwire:local-path:n1", ("system:podwire:local-path",))
+VOLUMES = "/api/v1/persistentvolumes"
+
+
+def local_volume(name, node):
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    return {
+        "metadata": {"name": name, "finalizers": ["podwire.dev/local-path"]},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": f"/var/lib/podwire/volumes/{name}"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        },
+    }
+
+
+async def test_the_keeper_of_local_directories_removes_the_finalizer_of_its_own_volumes_only(nodes):
+    for name, node in (("mine", "n1"), ("theirs", "n2")):
+        assert (await nodes.post(VOLUMES, local_volume(name, node))).status == 201
+    assert (await nodes.get(VOLUMES, user=LOCAL_PATH)).status == 200
+    assert (await nodes.post(VOLUMES, local_volume("more", "n1"), user=LOCAL_PATH)).status == 403
+    assert (await nodes.delete(f"{VOLUMES}/mine", user=LOCAL_PATH)).status == 403
+
+    grown = await nodes.patch(f"{VOLUMES}/mine", {"spec": {"capacity": {"storage": "9Gi"}}}, user=LOCAL_PATH)
+    why = 'may only remove the finalizer "podwire.dev/local-path"'
+    assert (grown.status, grown.message) == (403, f'persistentvolumes "mine" is forbidden: {why}')
+    unprotected = {"metadata": {"finalizers": ["podwire.dev/local-path"]}}  # without the one for volumes in use
+    assert (await nodes.patch(f"{VOLUMES}/mine", unprotected, user=LOCAL_PATH)).status == 403
+
+    kept = {"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}}
+    theirs = await nodes.patch(f"{VOLUMES}/theirs", kept, user=LOCAL_PATH)
+    why = 'can only update volumes of node "n1"'
+    assert (theirs.status, theirs.message) == (403, f'persistentvolumes "theirs" is forbidden: {why}')
+    assert (await nodes.patch(f"{VOLUMES}/mine", kept, user=LOCAL_PATH)).status == 200

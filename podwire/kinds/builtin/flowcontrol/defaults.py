@@ -61,7 +61,8 @@ def _anything(subjects: list[Object]) -> Object:
 
 def _components() -> list[Object]:
     """podwire's own: the controllers inside the API server, and the drivers and plugins of nodes."""
-    drivers = ("system:podwire:gpu-driver", "system:podwire:network-driver", "system:podwire:nri-network")
+    names = ("gpu-driver", "local-path", "network-driver", "nri-network")
+    drivers = [f"system:podwire:{name}" for name in names]
     return [*_users("system:podwire:controllers"), *_groups(*drivers)]
 
 

@@ -1,0 +1,1 @@
+"""PersistentVolumes: binding, reclaiming, protection, ephemeral claims, expansion, attachment, local directories."""

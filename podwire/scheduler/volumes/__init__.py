@@ -1,0 +1,1 @@
+"""VolumeBinding, VolumeRestrictions, NodeVolumeLimits and VolumeZone: where a pod with claims can run."""
