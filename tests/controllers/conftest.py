@@ -96,9 +96,7 @@ class Cluster:
 
 @pytest.fixture
 def limits():
-    return Limits(
-        job_backoff=0.2, job_max_backoff=0.4, job_batch=0.1, cidr_deletion_grace=0.1, attach_timeout=0.2
-    )
+    return Limits(job_backoff=0.2, job_max_backoff=0.4, job_batch=0.1, cidr_deletion_grace=0.1, attach_timeout=0.2)
 
 
 class AdvancedClock(SystemClock):

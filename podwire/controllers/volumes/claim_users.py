@@ -1,4 +1,4 @@
-"""Which pods use which claims."""
+"""An index of the pods that use each claim."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -85,7 +85,7 @@ ClaimDecision = Bind | Wait | Lose | TakeDefaultClass | Provision | Retry
 
 @dataclass(frozen=True, slots=True)
 class ClaimContext:
-    """What a decision about a claim looks at."""
+    """The state of the cluster that a decision about a claim depends on."""
 
     volume: Callable[[str], Object | None]
     """Finds a volume by its name."""

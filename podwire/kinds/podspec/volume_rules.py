@@ -68,7 +68,7 @@ def _empty_dir(source: Object, path: str, errors: Errors) -> None:
         errors.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
 
 
-def _host_path(source: Object, path: str, errors: Errors) -> None:
+def host_path(source: Object, path: str, errors: Errors) -> None:
     if not (host_path := source.get("path")):
         errors.append(required(f"{path}.path"))
         return
@@ -117,7 +117,7 @@ def _image_reference(source: Object, path: str, errors: Errors) -> None:
 
 SOURCES: Mapping[str, Source] = {
     "emptyDir": _empty_dir,
-    "hostPath": _host_path,
+    "hostPath": host_path,
     "secret": secret,
     "persistentVolumeClaim": _claim,
     "downwardAPI": downward_api,
@@ -144,7 +144,7 @@ def claim_template(template: Object, path: str, errors: Errors) -> None:
 
 
 def claim_spec(spec: Object, path: str, errors: Errors) -> None:
-    _access_modes(spec.get("accessModes") or [], f"{path}.accessModes", errors)
+    access_modes(spec.get("accessModes") or [], f"{path}.accessModes", errors)
     label_selector(spec.get("selector"), f"{path}.selector", errors)
     storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if storage is None:
@@ -158,9 +158,11 @@ def claim_spec(spec: Object, path: str, errors: Errors) -> None:
         _VOLUME_MODES.check(mode, f"{path}.volumeMode", errors)
 
 
-def _access_modes(modes: list[str], path: str, errors: Errors) -> None:
+def access_modes(
+    modes: list[str], path: str, errors: Errors, *, why: str = "at least 1 access mode is required"
+) -> None:
     if not modes:
-        errors.append(required(path, "at least 1 access mode is required"))
+        errors.append(required(path, why))
     for mode in modes:
         _ACCESS_MODES.check(mode, path, errors)
     if "ReadWriteOncePod" in modes and any(

@@ -18,7 +18,7 @@ Ref = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class VolumeDecision:
-    """What has to be written before a pod is bound to its node."""
+    """The writes that come before a pod is bound to its node."""
 
     bindings: tuple[tuple[Object, Object], ...] = ()
     """Volumes, and the claims that get them."""

@@ -117,7 +117,7 @@ def test_every_node_has_its_processes_and_one_cluster_has_the_rest():
 def test_every_node_has_an_identity_and_a_certificate_in_its_own_directories():
     options = apiserver_options(prepared(*own(2)))
     files = {identity.kubeconfig: identity for identity in options.identities}
-    assert len(files) == len(options.identities) == 12
+    assert len(files) == len(options.identities) == 14
     kubelet = files[PREFIX.home("node-2").identity("kubelet")]
     assert (kubelet.user, kubelet.groups, kubelet.host) == ("system:node:node-2", ("system:nodes",), "10.103.192.1")
     second = options.servings[1]

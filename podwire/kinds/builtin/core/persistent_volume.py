@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from podwire.kinds.podspec import persistent_volume_rules
 from podwire.kinds.podspec.resource_defaults import round_up
 from podwire.kinds.podspec.volume_defaults import default_source
 from podwire.kinds.strategy import Strategy
@@ -72,6 +73,8 @@ PERSISTENT_VOLUME = Strategy(
     parts={"spec": {}, "status": {}},
     default=default,
     prepare_create=prepare_create,
+    validate_create=persistent_volume_rules.volume,
+    validate_update=persistent_volume_rules.volume_update,
     returns_deleted=True,
     columns=(
         "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age|"

@@ -3,6 +3,7 @@
 from typing import Any
 
 from podwire.kinds.builtin.core.persistent_volume import access_modes, storage_class
+from podwire.kinds.podspec import persistent_volume_rules
 from podwire.kinds.podspec.resource_defaults import round_up
 from podwire.kinds.podspec.volume_defaults import default_claim_spec
 from podwire.kinds.strategy import Strategy
@@ -60,6 +61,8 @@ PERSISTENT_VOLUME_CLAIM = Strategy(
     parts={"spec": {"resources": {}}, "status": {}},
     default=default,
     prepare_create=prepare_create,
+    validate_create=persistent_volume_rules.claim,
+    validate_update=persistent_volume_rules.claim_update,
     returns_deleted=True,
     columns="Name|Status|Volume|Capacity|Access Modes|StorageClass|VolumeAttributesClass|Age|VolumeMode*",
     row=row,

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from podwire.kinds.podspec import persistent_volume_rules
 from podwire.kinds.strategy import Strategy
 from podwire.kinds.tables import (
     Json,
@@ -49,6 +50,8 @@ STORAGE_CLASS = Strategy(
     group="storage.k8s.io",
     kind="StorageClass",
     default=default_storage_class,
+    validate_create=persistent_volume_rules.storage_class,
+    validate_update=persistent_volume_rules.storage_class_update,
     returns_deleted=True,
     columns="Name|Provisioner|ReclaimPolicy|VolumeBindingMode|AllowVolumeExpansion|Age",
     row=storage_class_row,
