@@ -6,6 +6,7 @@ import pytest
 
 from podwire.apiserver import bootstrap
 from podwire.store.memory import MemoryStore
+from tests.apiserver.support import TABLE
 
 NAMESPACES = "/api/v1/namespaces"
 SERVICE = "/api/v1/namespaces/default/services/kubernetes"
@@ -30,6 +31,12 @@ async def test_the_systems_priorities_are_there(api):
         "system-node-critical": 2000001000,
         "system-cluster-critical": 2000000000,
     }
+
+
+async def test_the_service_of_metrics_is_local_and_available(api):
+    table = (await api.get("/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io", accept=TABLE)).body
+
+    assert table["rows"][0]["cells"][:3] == ["v1beta1.metrics.k8s.io", "Local", "True"]
 
 
 async def test_components_find_the_authority_that_clients_are_checked_by(api):

@@ -4,8 +4,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from podwire.kinds.builtin.autoscaling.autoscaler_validation import validate_autoscaler, validate_status
 from podwire.kinds.stored import Object
-from podwire.kinds.strategy import Conversion, Strategy
+from podwire.kinds.strategy import Conversion, Strategy, as_on_create
 from podwire.kinds.tables import NONE, UNKNOWN, UNSET, Json, age_of, elements, name_of, number, part, shown, text
 from podwire.protocols.k8sapi.builtin import BUILTIN
 
@@ -176,6 +177,9 @@ AUTOSCALER = Strategy(
     parts={"spec": {"scaleTargetRef": {}}, "status": {"desiredReplicas": 0}},
     conversions={"v1": Conversion(BUILTIN["autoscaling/v2", "HorizontalPodAutoscaler"], to_v2, from_v2)},
     default=default,
+    validate_create=validate_autoscaler,
+    validate_update=as_on_create(validate_autoscaler),
+    validate_subresources={"status": validate_status},
     columns="Name|Reference|Targets|MinPods|MaxPods|Replicas|Age",
     row=row,
 )
