@@ -42,6 +42,7 @@ GROUPS = {
         Command("doctor", "podwire.cli.doctor", "Check what this machine lacks, and what would help"),
         Command("leakcheck", "podwire.cli.leakcheck", "List leftovers: resources that no pod uses any more"),
         Command("policy", "podwire.cli.policy", "Explain which NetworkPolicy allows or denies a connection"),
+        Command("service", "podwire.cli.service", "Explain the way of a packet to a Service, rule by rule"),
         Command("retry", "podwire.cli.retry", "Retry now whatever a pod is waiting for"),
         Command("chaos", "podwire.cli.chaos", "Inject random faults into a cluster and check what must hold"),
         Command("failpoints", "podwire.cli.failpoints", "List the failpoints for fault injection in tests"),

@@ -21,11 +21,12 @@ async def explained(
     """Raises BadKubeconfig, ApiError, ClientError, Unknown (of explain), Broken (of policies)."""
     access = credentials.load(kubeconfig, context=context)
     async with http_client.connect(access, user_agent=USER_AGENT) as http:
-        model = await _model(Client(http))
+        model = await read_model(Client(http))
     return explain(model, end(model, source), end(model, destination), port, protocol)
 
 
-async def _model(client: Client) -> Model:
+async def read_model(client: Client) -> Model:
+    """Returns everything that decides about connections."""
     model = Model()
     for node in (await client.list(NODES)).items:
         all_addresses = (node.get("status") or {}).get("addresses") or ()

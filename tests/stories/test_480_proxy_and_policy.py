@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.eventually import eventually
-from tests.stories.test_440_nodes import Cluster
+from tests.stories.test_440_nodes import PODWIRE, Cluster
 
 IMAGE = "podwire.local/busybox:latest"
 PAGE = '<a href="/x">x</a>'
@@ -83,9 +83,9 @@ def test_kubectl_proxy_passes_the_api_servers_proxies_on(cluster: Cluster):
     assert cluster.output("sh", "-c", script) == "two\n"
 
 
-def reaches(cluster: Cluster, source: str, address: str) -> bool:
+def reaches(cluster: Cluster, source: str, address: str, port: int = 8080) -> bool:
     kubeconfig = cluster.prefix / "var/lib/podwire/kubeconfig"
-    asks = f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 1 {address} 8080"
+    asks = f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 1 {address} {port}"
     done = cluster.run("kubectl", "--kubeconfig", kubeconfig, "exec", source, "--", "sh", "-c", asks)
     assert done.returncode == 0 or "timed out" in done.stderr, done.stderr
     return done.returncode == 0
@@ -109,3 +109,53 @@ def test_network_policies_are_enforced_on_all_nodes_without_any_plugin(cluster: 
     assert reaches(cluster, "two", addresses["one"])
     cluster.kubectl("delete", "networkpolicy", "closed")
     eventually(lambda: reaches(cluster, "one", addresses["two"]), 60)
+
+
+def apply(cluster: Cluster, **spec: Any) -> None:
+    policy = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "way-out"},
+        "spec": {"podSelector": {"matchLabels": {"name": "one"}}, **spec},
+    }
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(policy))
+
+
+def explain(cluster: Cluster, service: str, source: str, code: int = 0) -> dict[str, Any]:
+    words = ["service", "explain", service, "--from", source, "--prefix", cluster.prefix, "-o", "json"]
+    done = cluster.run(PODWIRE, *words)
+    assert done.returncode == code, done.stdout + done.stderr
+    explained: dict[str, Any] = json.loads(done.stdout)
+    return explained
+
+
+def test_policies_judge_the_pod_behind_a_service_and_not_its_address(cluster: Cluster):
+    cluster.kubectl("expose", "pod", "two", "--name=only", "--port=80", "--target-port=8080", "--selector=name=two")
+    cluster.kubectl("patch", "service", "only", "-p", '{"spec": {"type": "NodePort"}}')
+    service = json.loads(cluster.kubectl("get", "service", "only", "-o", "json"))["spec"]
+    address, node_port = service["clusterIP"], service["ports"][0]["nodePort"]
+    nodes = json.loads(cluster.kubectl("get", "nodes", "-o", "json"))["items"]
+    node = next(row["address"] for row in nodes[0]["status"]["addresses"] if row["type"] == "InternalIP")
+    eventually(lambda: reaches(cluster, "one", address, 80), 60)
+    assert reaches(cluster, "one", node, node_port)
+
+    peer = {"podSelector": {"matchLabels": {"name": "two"}}}
+    apply(cluster, policyTypes=["Egress"], egress=[{"to": [peer], "ports": [{"port": 80}]}])
+    eventually(lambda: not reaches(cluster, "one", address, 80), 60)
+    assert not reaches(cluster, "one", node, node_port), "its port is 8080, whichever way leads there"
+
+    explained = explain(cluster, "only", "one", code=3)
+    assert (explained["probe"], explained["reachable"]) == ("no answer within 2 s", False)
+    assert explained["steps"][-1]["verdict"].startswith("denied (egress: default/way-out isolates default/one")
+
+    apply(cluster, policyTypes=["Egress"], egress=[{"to": [peer], "ports": [{"port": 8080}]}])
+    eventually(lambda: reaches(cluster, "one", address, 80), 60)
+    assert reaches(cluster, "one", node, node_port)
+    explained = explain(cluster, "only:80", "default/one")
+    two = f"{cluster.pods()['two']['status']['podIP']}:8080"
+    assert (explained["probe"], explained["probed_endpoint"], explained["endpoints"]) == ("connected", two, [two])
+    assert [step["where"] for step in explained["steps"]] == [
+        "podwire-proxy services, frontends4", "podwire-proxy cluster4-1", "podwire-policy"
+    ]  # fmt: skip
+    cluster.kubectl("delete", "networkpolicy", "way-out")
+    cluster.kubectl("delete", "service", "only")

@@ -1,0 +1,51 @@
+"""`podwire service`: explains the way of a packet to a Service."""
+
+import argparse
+import asyncio
+import os
+from pathlib import Path
+
+import msgspec
+
+from podwire.cli.main import UserError
+from podwire.cli.options import write_line
+from podwire.cluster.up.layout import BadPrefix, layout_of
+from podwire.inspect.service_explain import CannotExplain, explain_service
+from podwire.linux.errors import LinuxError
+from podwire.nriplugins.network.policy.policies import Broken
+from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.protocols.k8sapi.status import ApiError
+
+NOT_REACHABLE = 3
+"""The exit code for a Service that the client does not reach."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    explaining = verbs.add_parser(
+        "explain",
+        help="Explain the way of a packet to a Service, rule by rule",
+        description="Explain the way of a packet to a Service of a cluster on this machine: the rules in the kernel of "
+        "the client's node, the policies, and a test packet from the client that proves it. "
+        f"Exit code 0: reachable; {NOT_REACHABLE}: not.",
+    )
+    explaining.add_argument("service", metavar="SERVICE[:PORT]", help="[NAMESPACE/]NAME, and a port by number or name")
+    explaining.add_argument("--from", dest="source", default="", metavar="POD", help="[NAMESPACE/]POD: the client")
+    explaining.add_argument(
+        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
+    )
+    explaining.add_argument("-o", "--output", choices=("text", "json"), default="text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if os.geteuid() != 0:
+        raise UserError("needs root, to read the rules of a node and to send a packet from a pod")
+    name, _, port = arguments.service.partition(":")
+    try:
+        layout = layout_of(arguments.prefix)
+        result = asyncio.run(explain_service(layout, layout.kubeconfig, name, port, arguments.source))
+    except (BadPrefix, BadKubeconfig, ApiError, ClientError, CannotExplain, Broken, LinuxError, OSError) as error:
+        raise UserError(str(error)) from error
+    write_line(str(result) if arguments.output == "text" else msgspec.json.encode(result).decode())
+    return 0 if result.reachable else NOT_REACHABLE
