@@ -97,7 +97,7 @@ def _pod(model: Model, source: str) -> Pod | None:
     namespace, _, name = source.rpartition("/")
     pod = model.find(namespace or "default", name)
     if pod is None or not pod.ips:
-        raise CannotExplain(f"--from {source}: there is no such pod, or it has no address yet")
+        raise CannotExplain(f"--from {source}: pod not found, or without an address yet")
     return pod
 
 
@@ -227,7 +227,7 @@ class _Explanation:
         name = "runtime" if self._result.node in ("", FIRST) else f"runtime@{self._result.node}"
         entries = [entry for entry in (status.components if status else ()) if entry.name == name]
         if not entries:
-            raise CannotExplain(f"there is no runtime of node {self._result.node}: is the cluster up?")
+            raise CannotExplain(f"the runtime of node {self._result.node} does not run: is the cluster up?")
         root = Path(f"/proc/{entries[0].pid}/root")
         for path in sorted((root / "run/netns").glob("*")):
             with contextlib.suppress(LinuxError, OSError), KernelNetwork(path) as network:

@@ -284,7 +284,7 @@ async def _send_chunks(chunks: AsyncIterator[bytes], near: Socket) -> None:
 
 
 async def _until_closed(near: Socket) -> None:
-    """What the client sends is ignored."""
+    """Ignores all that the client sends."""
     while await near.receive() is not None:
         pass
 
