@@ -36,7 +36,7 @@ def single_pod_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected
         claims = usable_claims(pod, snapshot.volumes)
     except Unusable as error:
         return Rejected(str(error))
-    single = {claim["metadata"]["name"] for claim in claims if storage.SINGLE_POD in (claim["spec"]["accessModes"])}
+    single = {claim["metadata"]["name"] for claim in claims if _is_single(claim)}
     if not single:
         return None
     in_use = any(
@@ -46,6 +46,10 @@ def single_pod_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected
         if other.claims and other.pod.uid != pod.pod.uid
     )
     return (lambda _node: (IN_USE,)) if in_use else None
+
+
+def _is_single(claim: Object) -> bool:
+    return storage.SINGLE_POD in (claim["spec"].get("accessModes") or ())
 
 
 def limits_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | None:

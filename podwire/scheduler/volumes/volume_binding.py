@@ -95,14 +95,16 @@ def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected | Non
 
 
 def decide_volumes(pod: PodInfo, snapshot: Snapshot, name: str) -> VolumeDecision:
-    """Returns what is to be written before the pod is bound to its chosen node."""
+    """Returns the writes before the pod is bound to its chosen node; none for claims that a profile without this filter
+    has let pass: the kubelet waits for them."""
     node = snapshot.node(name)
-    if not pod.claims or node is None:
+    if not pod.claims or node is None or not snapshot.volumes.known:
         return VolumeDecision()
-    found = decide_on(claims_of(pod, snapshot.volumes), snapshot.volumes, node)
-    if isinstance(found, VolumeDecision):
-        return found
-    raise AssertionError(f"{name} passed the filter, and has no volumes for {pod.pod.ref}")
+    try:
+        found = decide_on(claims_of(pod, snapshot.volumes), snapshot.volumes, node)
+    except Unusable:
+        return VolumeDecision()
+    return found if isinstance(found, VolumeDecision) else VolumeDecision()
 
 
 def decide_on(claims: PodClaims, cache: VolumeCache, node: Node) -> VolumeDecision | Sequence[str]:

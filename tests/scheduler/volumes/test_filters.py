@@ -5,7 +5,9 @@ import pytest
 from podwire.objects.persistent_volumes import BIND_COMPLETED, SELECTED_NODE
 from podwire.protocols.k8sapi.watch import Added, Deleted, Updated
 from podwire.scheduler import Chosen, Unschedulable, choose
+from podwire.scheduler.filters import FILTERS
 from podwire.scheduler.framework import ClusterEvent
+from podwire.scheduler.profiles import Profile
 from podwire.scheduler.volumes.informers import VolumeInformers
 from podwire.scheduler.volumes.volume_binding import decide_volumes
 from tests.controllers.volumes.objects import claim, reference, storage_class, volume
@@ -157,6 +159,15 @@ def test_a_volume_is_provisioned_where_the_class_allows_it(make_pod, snapshot):
     assert choose(make_pod(**uses("data")), snapshot) == Chosen("n2")
     decision = decide_volumes(make_pod(**uses("data")), snapshot, "n2")
     assert [row["metadata"]["name"] for row in decision.provisions] == ["data"]
+
+
+def test_a_profile_without_the_filters_lets_a_pod_pass_and_writes_nothing(make_pod, snapshot):
+    names = ("VolumeRestrictions", "VolumeBinding")
+    profile = Profile(filters=tuple(row for row in FILTERS if row.name not in names))
+    assert isinstance(choose(make_pod(**uses("data")), snapshot, profile), Chosen)
+    assert not decide_volumes(make_pod(**uses("data")), snapshot, "n1")
+    put(snapshot, STATIC, claim("data", uid="c1", storageClassName="static"))
+    assert not decide_volumes(make_pod(**uses("data")), snapshot, "n1")
 
 
 def test_a_node_that_was_selected_before_stays_selected(make_pod, snapshot):
