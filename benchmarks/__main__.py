@@ -11,6 +11,7 @@ from benchmarks import (
     cni,
     cni_leases,
     devices,
+    dns,
     driver,
     images,
     network,
@@ -48,6 +49,7 @@ PARTS: dict[str, Part] = {
     "policy": policy.measure,
     "workloads": workloads.measure,
     "services": services.measure,
+    "dns": dns.measure,
     "trace": trace.measure,
 }
 

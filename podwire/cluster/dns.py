@@ -122,7 +122,7 @@ def _head(path: Path) -> str:
 async def running(options: Options, listeners: Listeners) -> AsyncIterator[None]:
     """Answers while the context is open; it opens when all names are known. Raises BadKubeconfig, OSError.
 
-    1. Read the cluster.  2. Serve.  3. Announce the server, until the end.
+    1. Read the cluster.  2. Serve.  3. Announce the server, until the end; that may take longer.
     """
     limits, clock = options.limits, SystemClock()
     metrics = Metrics(f"dns://:{listeners.port}")
@@ -164,8 +164,8 @@ async def running(options: Options, listeners: Listeners) -> AsyncIterator[None]
                 metrics_port=metrics_port,
             )
             publisher = Publisher(api, announcement)
-            await publisher.publish()
             stack.push_async_callback(publisher.withdraw)
+            await stack.enter_async_context(background(publisher.publish()))
         extra = {"addresses": ", ".join(options.addresses), "port": listeners.port, "domain": options.cluster_domain}
         _log.info("DNS server is answering", extra=extra)
         yield

@@ -92,9 +92,12 @@ def service(announcement: Announcement) -> Object:
     ports = [
         {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": announcement.port},
         {"name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": announcement.port},
-        {"name": "metrics", "port": METRICS_PORT, "protocol": "TCP", "targetPort": announcement.metrics_port},
     ]
-    scraped = {"prometheus.io/port": str(METRICS_PORT), "prometheus.io/scrape": "true"}
+    scraped = {}
+    if announcement.metrics_port:
+        target = announcement.metrics_port
+        ports.append({"name": "metrics", "port": METRICS_PORT, "protocol": "TCP", "targetPort": target})
+        scraped = {"prometheus.io/port": str(METRICS_PORT), "prometheus.io/scrape": "true"}
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -170,7 +170,7 @@ def _kubelet(node: Node, endpoint: str) -> Component:
         node_name=node.name,
         node_ips=node.ips,
         pod_cidrs=tuple(map(str, node.pod_ranges)),
-        cluster_dns=(node.dns_address,),
+        cluster_dns=(node.slot.dns_address,),
         tls_certificate=inside.state / "kubelet/serving.crt",
         tls_key=inside.state / "kubelet/serving.key",
         eviction_hard=_THRESHOLDS,

@@ -84,19 +84,19 @@ def hosts_file(pod: Pod, hostname: str, domain: str, ips: Sequence[str], *, node
 
 
 def node_dns(resolv_conf: str) -> NodeDns:
-    """Parses a resolv.conf: servers add up, of `search` and `options` the last line counts."""
+    """Parses a resolv.conf: servers and options add up, of `search` the last line counts, without the root."""
     servers: list[str] = []
     searches: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
+    options: dict[str, str] = {}
     for line in resolv_conf.splitlines():
         match line.split():
             case ["nameserver", server, *_]:
                 servers.append(server)
             case ["search", *names]:
-                searches = tuple(name if name == "." else name.removesuffix(".") for name in names)
+                searches = tuple(name.removesuffix(".") for name in names if name != ".")
             case ["options", *given]:
-                options = tuple(given)
-    return NodeDns(tuple(servers), searches, options)
+                options |= {option.partition(":")[0]: option for option in given}
+    return NodeDns(tuple(servers), searches, tuple(options.values()))
 
 
 def pod_dns(pod: Pod, settings: DnsSettings) -> tuple[pb.DNSConfig, str]:

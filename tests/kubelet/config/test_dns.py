@@ -93,9 +93,9 @@ def test_a_hosts_file_has_the_name_and_addresses_of_the_pod(given, domain, ips, 
 
 def test_a_resolv_conf_is_read_as_resolvers_do():
     text = "# nameserver 1.1.1.1\nnameserver 192.0.2.1\nnameserver 192.0.2.2 x\nnameserver\nsearch old\n"
-    assert node_dns(text + "search a.example. b.example .\noptions a\noptions ndots:2 rotate\nsortlist x\n") == NodeDns(
-        ("192.0.2.1", "192.0.2.2"), ("a.example", "b.example", "."), ("ndots:2", "rotate")
-    )
+    assert node_dns(
+        text + "search a.example. b.example .\noptions a ndots:9\noptions ndots:2 rotate\nsortlist x\n"
+    ) == NodeDns(("192.0.2.1", "192.0.2.2"), ("a.example", "b.example"), ("a", "ndots:2", "rotate"))
 
 
 DNS_CONFIG = {
