@@ -168,7 +168,7 @@ class ContainerStarter:
             mounts = await self._mounts(pod, container, attempt, observed, env, images)
             taken = {mount.container_path for mount in mounts}
             mounts += [mount for mount in options.mounts if mount.container_path not in taken]
-            return container_config(
+            config = container_config(
                 pod,
                 container,
                 attempt=attempt,
@@ -189,6 +189,9 @@ class ContainerStarter:
             # What is wrong with the pod's own configuration changes with the pod or with an object that it names.
             retry_at = None if isinstance(error, ConfigError) else self._soon()
             raise CannotStart("CreateContainerConfigError", str(error), retry_at) from error
+        groups = config.linux.security_context.supplemental_groups
+        groups.extend(group for group in self._volumes.groups(pod) if group not in groups)
+        return config
 
     async def _environment(self, pod: Pod, container: Container, observed: ObservedPod) -> dict[str, str]:
         objects: dict[str, dict[str, Object | None]] = {"ConfigMap": {}, "Secret": {}}

@@ -147,6 +147,11 @@ class VolumeManager:
             )
         return tuple(devices)
 
+    def groups(self, pod: Pod) -> tuple[int, ...]:
+        """Supplementary groups that the pod's persistent volumes need."""
+        mounted = self._mounted.get(pod.uid)
+        return tuple({volume.group for volume in mounted.values() if volume.group is not None}) if mounted else ()
+
     async def remove(self, uid: str) -> None:
         """Unmount and delete everything of a pod, including leftovers of a killed kubelet. Raises OSError."""
         async with self._locks.hold(uid):

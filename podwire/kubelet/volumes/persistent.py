@@ -26,6 +26,8 @@ _NOT_SOURCES = frozenset(
     }
 )
 MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
+GROUP = "pv.beta.kubernetes.io/gid"
+MAX_GROUP = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class MountedVolume:
     read_only: bool
     block: bool = False
     once_by_one_pod: bool = False
+    group: int | None = None
+    """A group that the pod's processes need for the volume's files."""
 
 
 def is_external(volume: Volume) -> bool:
@@ -92,6 +96,12 @@ def mount_options(bound: BoundVolume) -> list[str]:
     return list(bound.spec.get("mountOptions") or ())
 
 
+def group_of(bound: BoundVolume | None) -> int | None:
+    """The group that an administrator has annotated a volume with; nothing else than a number counts."""
+    text = bound.annotations.get(GROUP, "") if bound is not None else ""
+    return int(text) if text.isascii() and text.isdigit() and int(text) <= MAX_GROUP else None
+
+
 def _mounted(bound: BoundVolume, path: Path) -> MountedVolume:
     return MountedVolume(
         name=bound.name,
@@ -99,6 +109,7 @@ def _mounted(bound: BoundVolume, path: Path) -> MountedVolume:
         read_only=bound.read_only,
         block=bound.block,
         once_by_one_pod=bound.once_by_one_pod,
+        group=group_of(bound),
     )
 
 

@@ -397,6 +397,22 @@ async def test_a_staged_volume_that_no_pod_has_is_unstaged_when_the_driver_is_ba
     await eventually_async(lambda: not node.below())
 
 
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"driverName": "../../x", "volumeHandle": "y"}', '{"driverName": 7, "volumeHandle": 8}']
+)
+async def test_a_volume_whose_file_is_damaged_is_unmounted_without_its_driver(node, text):
+    await node.make_driver()
+    await node.make_volume()
+    await node.start_driver("--capabilities", "")
+    pod = await node.pod()
+    await node.volumes.prepare(pod)
+    published = (await node.path(pod)).parent
+    (published / "vol_data.json").write_text(text)
+    await node.volumes.remove(pod.uid)
+    assert node.below() == []
+    assert (node.state / "volumes/vol-1").is_dir()
+
+
 async def test_a_running_pod_keeps_its_volume_when_the_kubelet_starts_again(node):
     await node.make_driver()
     await node.make_volume()

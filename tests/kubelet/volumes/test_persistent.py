@@ -206,6 +206,16 @@ async def test_an_ephemeral_volume_uses_a_claim_that_the_pod_owns(node, tmp_path
     assert mount.host_path == str(tmp_path)
 
 
+@pytest.mark.parametrize(("text", "groups"), [("1234", (1234,)), ("wheel", ()), ("99999999999", ())])
+async def test_the_group_of_a_volume_is_a_supplementary_group_of_its_pods(node, tmp_path, text, groups):
+    await make_volume(node, await make_claim(node), hostPath={"path": str(tmp_path)})
+    patch = {"metadata": {"annotations": {"pv.beta.kubernetes.io/gid": text}}}
+    await node.api.patch(BUILTIN.of_kind("v1", "PersistentVolume"), "pv-1", patch)
+    pod = await node.pod(volumes=[CLAIM], mounts=[MOUNT])
+    await node.volumes.prepare(pod)
+    assert node.volumes.groups(pod) == groups
+
+
 async def test_a_volume_that_no_container_mounts_is_not_waited_for(node):
     await node.volumes.prepare(await node.pod(volumes=[CLAIM]))
 

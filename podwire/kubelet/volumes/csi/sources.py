@@ -7,7 +7,7 @@ from typing import Any
 
 from podwire.kubelet.volumes.errors import MountFailed
 from podwire.kubelet.volumes.paths import VolumePaths
-from podwire.kubelet.volumes.persistent import MountedVolume, mount_options
+from podwire.kubelet.volumes.persistent import MountedVolume, group_of, mount_options
 from podwire.kubelet.volumes.volume_claims import BoundVolume
 from podwire.objects.pods import Pod
 from podwire.objects.volumes import Volume
@@ -116,6 +116,7 @@ def mounted(paths: VolumePaths, uid: str, source: CsiSource) -> MountedVolume:
         path=paths.persistent(uid, "csi", source.name) / "mount",
         read_only=source.read_only,
         once_by_one_pod=source.access_modes == ("ReadWriteOncePod",),
+        group=group_of(source.bound),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.durable.files import remove_durably, sweep, write_durably
+from podwire.kubelet.volumes.errors import VolumeError
 from podwire.kubelet.volumes.paths import VolumePaths, plain
 from podwire.linux.errors import NoSuchPath
 from podwire.linux.fs.regular_files import read_head
@@ -80,10 +81,11 @@ def read(directory: Path) -> VolumeData | None:
     path = directory / FILE
     try:
         content = json.loads(read_head(path, MAX_FILE))
-        return VolumeData(content["driverName"], content["volumeHandle"], content.get("volumeLifecycleMode", ""))
+        handle, mode = str(content["volumeHandle"]), str(content.get("volumeLifecycleMode", ""))
+        return VolumeData(plain(content["driverName"]), handle, mode)
     except (FileNotFoundError, NoSuchPath):
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError, VolumeError) as error:
         log.warning("cannot read CSI volume data", extra={"path": str(path), "error": str(error)})
         return None
 

@@ -346,12 +346,13 @@ class CsiVolumes:
         while True:
             await self._any_published.wait()
             await asyncio.sleep(self._limits.republish)
-            for volumes in list(self._published.values()):
-                for published in list(volumes.values()):
-                    try:
-                        await self._keep_up_one(published)
-                    except MountFailed as error:
-                        self._recorder.tell(published.pod, WARNING, "FailedMount", str(error))
+            every = [published for volumes in self._published.values() for published in volumes.values()]
+            results = await asyncio.gather(*map(self._keep_up_one, every), return_exceptions=True)
+            for published, result in zip(every, results, strict=True):
+                if isinstance(result, MountFailed):
+                    self._recorder.tell(published.pod, WARNING, "FailedMount", str(result))
+                elif isinstance(result, Exception):  # one volume must not end the work for all others
+                    log.error("cannot keep up CSI volume", extra={"volume": published.source.name}, exc_info=result)
 
     async def _keep_up_one(self, published: _Published) -> None:
         pod, source = published.pod, published.source
