@@ -35,6 +35,8 @@ from podwire.kubelet.pods.limits import PodLimits, RuntimeLimits, StatusLimits
 from podwire.kubelet.pods.network_checks import NetworkChecks
 from podwire.kubelet.pods.node_context import NodeContext
 from podwire.kubelet.pods.pod_workers import PodWorkers
+from podwire.kubelet.pods.resize import Allocations
+from podwire.kubelet.pods.resizer import PodResizer
 from podwire.kubelet.pods.runtime_cache import RuntimeCache
 from podwire.kubelet.pods.sandbox_queue import SandboxQueue
 from podwire.kubelet.pods.sandbox_start import SandboxStarter
@@ -159,6 +161,7 @@ class Kubelet:
         self._statuses = StatusManager(api, settings.status_limits)
         self._pulled_images = PulledImages(root / "image_manager", damaged.report)
         self._user_ids = UserIds(root / "pods", self._cache.first_id, damaged.report)
+        self._allocations = Allocations(root / "allocations", damaged.report)
         self._apparmor = outside.machine.apparmor()
         self.pod_workers = PodWorkers(
             self._pod_dependencies(), wakeups, self.node, self._devices, self._claims, self._host
@@ -208,14 +211,16 @@ class Kubelet:
             probes=self._probes,
             statuses=self._statuses,
             allocation=PodAllocation(clock, recorder, self._devices, self._claims),
+            allocations=self._allocations,
+            resizer=PodResizer(cri, clock, recorder, node, self._allocations, limits),
             sandboxes=sandboxes,
             containers=ContainerStarter(
                 cri, calls, clock, events, node, sandboxes, images, self._objects, self._volumes, self._devices,
                 self._claims, self._prober, limits,
             ),
             termination=PodTermination(
-                cri, clock, events, node, self._cache, self._volumes, self._devices, self._claims, self._prober,
-                queue, limits,
+                cri, clock, events, node, self._cache, self._volumes, self._devices, self._claims,
+                self._allocations, self._prober, queue, limits,
             ),
             pod_started=self._outside.pod_started,
             limits=limits,
@@ -245,6 +250,7 @@ class Kubelet:
         await asyncio.to_thread(self._devices.load)
         await asyncio.to_thread(self._claims.load)
         await asyncio.to_thread(self._pulled_images.load)
+        await asyncio.to_thread(self._allocations.load)
         parts = {
             "events": self._recorder.run(),
             "status manager": self._statuses.run(),

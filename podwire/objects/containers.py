@@ -89,6 +89,11 @@ class Requests(Part, frozen=True, kw_only=True):
     claims: tuple[dict[str, Any], ...] = ()
 
 
+class ResizePolicy(Part, frozen=True, kw_only=True):
+    resource_name: str
+    restart_policy: str = "NotRequired"
+
+
 class Capabilities(Part, frozen=True, kw_only=True):
     add: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
@@ -186,6 +191,7 @@ class Container(Part, frozen=True, kw_only=True):
     env: tuple[EnvVar, ...] = ()
     env_from: tuple[EnvFrom, ...] = ()
     resources: Requests = Requests()
+    resize_policy: tuple[ResizePolicy, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     volume_devices: tuple[VolumeDevice, ...] = ()
     liveness_probe: Probe | None = None

@@ -54,15 +54,20 @@ def _ports(pod: Pod) -> list[pb.PortMapping]:
     ]
 
 
-def _linux(pod: Pod, cgroup_parent: str, first_id: int, pids: int) -> pb.LinuxPodSandboxConfig:
+def pod_resources(pod: Pod, pids: int) -> pb.LinuxContainerResources:
+    """The sum over the containers of a pod, and the limit of its processes unless that is 0."""
     resources = pod_limits_message(pod)
     if pids:
         resources.unified["pids.max"] = str(pids)
+    return resources
+
+
+def _linux(pod: Pod, cgroup_parent: str, first_id: int, pids: int) -> pb.LinuxPodSandboxConfig:
     return pb.LinuxPodSandboxConfig(
         cgroup_parent=cgroup_parent,
         security_context=_security(pod, first_id),
         sysctls={sysctl.name: sysctl.value for sysctl in pod.spec.security_context.sysctls},
-        resources=resources,
+        resources=pod_resources(pod, pids),
         overhead=overhead_message(pod),
     )
 

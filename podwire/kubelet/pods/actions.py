@@ -40,6 +40,14 @@ class KillContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateContainer:
+    """Tell the runtime the new resources of a container that goes on running."""
+
+    container: Container
+    running: ObservedContainer
+
+
+@dataclass(frozen=True, slots=True)
 class EndContainers:
     """Kill all running containers for good: apps together, then sidecars."""
 
@@ -51,7 +59,16 @@ class RemoveContainer:
     id: str
 
 
-Action = RunSandbox | StopSandbox | RemoveSandbox | StartContainer | KillContainer | EndContainers | RemoveContainer
+Action = (
+    RunSandbox
+    | StopSandbox
+    | RemoveSandbox
+    | StartContainer
+    | KillContainer
+    | UpdateContainer
+    | EndContainers
+    | RemoveContainer
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from podwire.kubelet.config.resources import BEST_EFFORT, amount, is_critical, pod_requests, qos_class, quantity
 from podwire.kubelet.config.security import apparmor_profile
+from podwire.kubelet.pods.resize import DEFERRED, INFEASIBLE, RESIZABLE
 from podwire.linux.net.listeners import Listener
 from podwire.linux.values import IP
 from podwire.objects.containers import Quantities
@@ -150,6 +151,25 @@ def _resources(request: _Request) -> Rejection | None:
         if requested > capacity - taken:
             return _out_of(name, requested, taken, capacity)
     return None
+
+
+def resize_obstacle(pod: Pod, others: Iterable[Pod], node: Node | None) -> tuple[str, str] | None:
+    """Why a pod cannot have the resources of its spec beside the others; Infeasible if no end of others would help."""
+    if node is None:
+        return DEFERRED, "Kubelet cannot get node info."
+    requests = pod_requests(pod)
+    for name in RESIZABLE:
+        count = Quantity.milli if name == "cpu" else Quantity.value
+        requested, capacity = count(requests.get(name, _NOTHING)), count(amount(node.status.allocatable, name))
+        if requested > capacity:
+            why = f"Node didn't have enough capacity: {name}, requested: {requested}, capacity: {capacity}"
+            return INFEASIBLE, why
+    running = [other for other in others if not other.finished and other.uid != pod.uid]
+    rejection = _resources(_Request(pod, running, node, (), {}, _ANY_HOST))
+    return None if rejection is None else (DEFERRED, rejection.event_message)
+
+
+_NOTHING = Quantity(0)
 
 
 def _allocatable(request: _Request) -> Quantities:

@@ -6,7 +6,7 @@ from typing import Any
 
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
 from podwire.kubelet.pods.plan import next_attempt
-from podwire.objects.containers import Container
+from podwire.objects.containers import Container, Requests
 from podwire.objects.pods import Pod
 from podwire.objects.times import rfc3339
 from podwire.protocols.cri import cri_pb2 as pb
@@ -37,6 +37,10 @@ class StatusInputs:
     """By container name: the health of its devices."""
     failure: tuple[str, str] | None = None
     """Reason and message of a pod that has failed as a whole."""
+    actuated: Mapping[str, Requests] = field(default_factory=dict)
+    """By container id: the resources of containers that run."""
+    resize: Mapping[str, tuple[str, str, int]] = field(default_factory=dict)
+    """By condition type: reason, message and generation of a resize that is pending or in progress."""
     disruption: str = ""
     """Why the node ended the pod for its own sake; the message of a DisruptionTarget condition."""
 
@@ -56,7 +60,19 @@ def container_status(pod: Pod, container: Container, observed: ObservedPod, inpu
         "started": seen.running and seen.id in inputs.started,
         **({"user": {"linux": dict(seen.user)}} if seen.user is not None else {}),
         **_devices(container, inputs),
+        **_resources(pod, container, inputs.actuated.get(seen.id, container.resources)),
     }
+
+
+def _resources(pod: Pod, container: Container, actuated: Requests) -> State:
+    """The resources that a container has, and its requests that are allocated."""
+    if container in pod.spec.ephemeral_containers:
+        return {}
+    resources = {"requests": dict(actuated.requests), "limits": dict(actuated.limits)}
+    state: State = {"resources": {name: amounts for name, amounts in resources.items() if amounts}}
+    if container.resources.requests:
+        state["allocatedResources"] = dict(container.resources.requests)
+    return state
 
 
 def _devices(container: Container, inputs: StatusInputs) -> State:
@@ -80,6 +96,7 @@ def _unseen(pod: Pod, container: Container, observed: ObservedPod, inputs: Statu
         "image": container.image,
         "imageID": "",
         "started": False,
+        **_resources(pod, container, container.resources),
     }
 
 

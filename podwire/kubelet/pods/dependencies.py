@@ -10,6 +10,8 @@ from podwire.kubelet.pods.container_start import ContainerStarter
 from podwire.kubelet.pods.creating_calls import CreatingCalls
 from podwire.kubelet.pods.limits import PodLimits
 from podwire.kubelet.pods.node_context import NodeContext
+from podwire.kubelet.pods.resize import Allocations
+from podwire.kubelet.pods.resizer import PodResizer
 from podwire.kubelet.pods.runtime_cache import RuntimeCache
 from podwire.kubelet.pods.sandbox_queue import SandboxQueue
 from podwire.kubelet.pods.sandbox_start import SandboxStarter
@@ -37,6 +39,9 @@ class PodDependencies:
     probes: Probes
     statuses: StatusManager
     allocation: PodAllocation
+    allocations: Allocations
+    """Resources of pods that were resized."""
+    resizer: PodResizer
     sandboxes: SandboxStarter
     containers: ContainerStarter
     termination: PodTermination

@@ -16,10 +16,12 @@ from podwire.kubelet.pods.actions import (
     RunSandbox,
     StartContainer,
     StopSandbox,
+    UpdateContainer,
 )
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod, Sandbox
+from podwire.kubelet.pods.resize import Amounts, amounts, restart_required
 from podwire.kubelet.probes.threshold import Unhealthy
-from podwire.objects.containers import Container
+from podwire.objects.containers import Container, Requests
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 
@@ -46,6 +48,12 @@ class Facts:
     """By container name: the hash of its spec."""
     deadline: float | None = None
     """When activeDeadlineSeconds is over."""
+    actuated: Mapping[str, Requests] = field(default_factory=dict)
+    """By container id: the resources that the runtime was told; compared if `resizing`."""
+    resizing: bool = False
+    """Whether containers may have other resources than the pod's spec says."""
+    resize_held: float = 0.0
+    """No new attempt to resize a container before this time."""
 
 
 def plan(pod: Pod, observed: ObservedPod, facts: Facts) -> Plan:
@@ -55,9 +63,10 @@ def plan(pod: Pod, observed: ObservedPod, facts: Facts) -> Plan:
     sandbox = observed.sandbox
     if sandbox is None or not sandbox.ready:
         return _new_sandbox(sandbox, observed, facts)
-    kills, starts, wake_at = _containers(pod, observed, sandbox, facts)
-    times = [time for time in (wake_at, facts.deadline) if time is not None]
-    return Plan((*kills, *starts, *_leftovers(observed)), min(times, default=None))
+    course = _containers(pod, observed, sandbox, facts)
+    times = [time for time in (course.wake_at, facts.deadline) if time is not None]
+    actions = (*course.kills, *course.updates, *course.starts, *_leftovers(observed))
+    return Plan(actions, min(times, default=None))
 
 
 def outcome(pod: Pod, observed: ObservedPod) -> str | None:
@@ -137,7 +146,13 @@ class _ContainerPlan:
         }
         self.kills: list[Action] = []
         self.starts: list[Action] = []
+        self._updates: list[tuple[int, Action]] = []
         self.wake_at: float | None = None
+
+    @property
+    def updates(self) -> list[Action]:
+        """Containers that give memory come before those that get it."""
+        return [action for _, action in sorted(self._updates, key=lambda update: update[0])]
 
     def add(self, container: Container) -> bool:
         """Plan for one container; returns whether the next init container may start."""
@@ -175,30 +190,47 @@ class _ContainerPlan:
             message = f"Container {container.name} definition changed, will be restarted"
             self.kills.append(KillContainer(container, seen, message))
             self.starts.append(StartContainer(container, seen.attempt + 1))
+        elif self.facts.resizing and seen.id in self.facts.actuated:
+            self._resize(container, seen, amounts(self.facts.actuated[seen.id]))
         plain = container in self.pod.spec.init_containers and not container.sidecar
         return not plain and seen.id in self.facts.started
+
+    def _resize(self, container: Container, seen: ObservedContainer, actuated: Amounts) -> None:
+        allocated = amounts(container.resources)
+        if allocated == actuated:
+            return
+        if restart_required(container, actuated):
+            message = f"Container {container.name} resize requires restart"
+            self.kills.append(KillContainer(container, seen, message))
+            self.starts.append(StartContainer(container, seen.attempt + 1))
+        elif self.facts.resize_held <= self.facts.now:
+            gain = allocated.memory_limit - actuated.memory_limit
+            self._updates.append((gain, UpdateContainer(container, seen)))
+        else:
+            self._wake(self.facts.resize_held)
+
+    def _wake(self, time: float) -> None:
+        self.wake_at = time if self.wake_at is None else min(self.wake_at, time)
 
     def _start(self, container: Container, attempt: int, *before: Action) -> None:
         held = max(self.facts.held.get(container.name, 0.0), self.facts.volumes_held)
         if held <= self.facts.now:
             self.starts += [*before, StartContainer(container, attempt)]
         else:
-            self.wake_at = held if self.wake_at is None else min(self.wake_at, held)
+            self._wake(held)
 
 
-def _containers(
-    pod: Pod, observed: ObservedPod, sandbox: Sandbox, facts: Facts
-) -> tuple[list[Action], list[Action], float | None]:
+def _containers(pod: Pod, observed: ObservedPod, sandbox: Sandbox, facts: Facts) -> _ContainerPlan:
     course = _ContainerPlan(pod, observed, sandbox, facts)
     initialized = any(container.name in course.here for container in pod.spec.containers)
     for container in pod.spec.init_containers:
         if initialized and not container.sidecar:
             continue  # it succeeded, or the app would not run; its container may have been removed since
         if not course.add(container) and not initialized:
-            return course.kills, course.starts, course.wake_at
+            return course
     for container in (*pod.spec.containers, *pod.spec.ephemeral_containers):
         course.add(container)
-    return course.kills, course.starts, course.wake_at
+    return course
 
 
 def _leftovers(observed: ObservedPod) -> Iterator[Action]:

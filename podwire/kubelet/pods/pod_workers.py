@@ -10,7 +10,7 @@ import msgspec
 from podwire.kubelet.claims import ClaimManager
 from podwire.kubelet.devices import DeviceManager
 from podwire.kubelet.node.agent import NodeAgent
-from podwire.kubelet.pods.admission import Host, Rejection, admit
+from podwire.kubelet.pods.admission import Host, Rejection, admit, resize_obstacle
 from podwire.kubelet.pods.dependencies import PodDependencies
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.pods.wakeups import Wakeups
@@ -73,7 +73,9 @@ class PodWorkers:
         self._deps.statuses.update(pod, object_)
         worker = self._workers.get(pod.uid)
         if worker is None:
-            worker = self._workers[pod.uid] = PodWorker(self._deps, pod, self._admit)
+            worker = self._workers[pod.uid] = PodWorker(
+                self._deps, pod, self._admit, self._resize_obstacle, self._wakeups.resources_freed
+            )
             self._tasks.create_task(self._run(worker), name=f"pod {pod.ref}")
         else:
             worker.update(pod)
@@ -135,6 +137,10 @@ class PodWorkers:
             return rejection
         return replace(rejection, temporary=self._check(pod, staying) is None)
 
+    def _resize_obstacle(self, pod: Pod) -> tuple[str, str] | None:
+        others = [worker.pod for worker in self._workers.values() if worker.admitted and not worker.ended]
+        return resize_obstacle(pod, others, self._node.node)
+
     def _check(self, pod: Pod, others: Sequence[PodWorker]) -> Rejection | None:
         running = [worker.pod for worker in others]
         return admit(pod, running, self._node.node, devices=self._devices.capacities, host=self._host(pod))
@@ -187,8 +193,8 @@ class PodWorkers:
                 log.exception("cannot remove orphaned pod: unexpected error", extra={"uid": uid})
 
     def _left_on_node(self) -> set[str]:
-        """Pods that have directories, devices or claims."""
-        return self._deps.volumes.uids() | self._devices.uids | self._claims.uids
+        """Pods that have directories, devices, claims or a recorded allocation."""
+        return self._deps.volumes.uids() | self._devices.uids | self._claims.uids | self._deps.allocations.uids
 
     async def _remove_stray(self, id_: str) -> None:
         """Remove a container that has no sandbox. The next listing shows whether it is gone."""

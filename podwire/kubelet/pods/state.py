@@ -15,6 +15,7 @@ from podwire.kubelet.pods.container_start import CannotStart
 from podwire.kubelet.pods.limits import PodLimits
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
 from podwire.kubelet.pods.plan import Facts, restarts
+from podwire.kubelet.pods.resize import ResizeState
 from podwire.kubelet.probes import ProbeResults
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
@@ -187,6 +188,7 @@ class PodState:
         self.volumes = Retry(clock, limits.volume_backoff)
         self.volumes_ready = False
         self.allocation = AllocationState(clock, limits)
+        self.resize = ResizeState()
         self.admitted = False
         self.rejected = False
         self.failure: tuple[str, str] | None = None
@@ -264,6 +266,9 @@ class PodState:
             unhealthy=probes.unhealthy,
             hashes=self._hashes[1],
             deadline=self._deadline(pod, status.get("startTime")),
+            actuated=self.resize.actuated,
+            resizing=self.resize.in_progress is not None,
+            resize_held=self.resize.not_before,
         )
 
     def _deadline(self, pod: Pod, start_time: str | None) -> float | None:

@@ -8,6 +8,7 @@ import msgspec
 from podwire.kubelet.pods.container_status import State, StatusInputs, container_status, uninitialized
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.pods.plan import outcome
+from podwire.kubelet.pods.resize import CONDITIONS
 from podwire.objects.pods import Pod
 
 
@@ -101,6 +102,9 @@ def _conditions(
     if inputs.disruption:
         target = {"reason": "TerminationByKubelet", "message": inputs.disruption}
         conditions.append({**_condition("DisruptionTarget", True), **target})
+    for type_, (reason, message, generation) in inputs.resize.items():
+        parts = {"reason": reason, "message": message, "observedGeneration": generation}
+        conditions.append({**_condition(type_, True), **{name: part for name, part in parts.items() if part}})
     return [_since(condition, pod, inputs.now) for condition in conditions]
 
 
@@ -143,7 +147,7 @@ def _since(condition: State, pod: Pod, now: str) -> State:
     before = _reported(pod, condition["type"])
     same = before is not None and before.get("status") == condition["status"]
     since = before.get("lastTransitionTime") if before is not None and same else None
-    return _observed(pod, {**condition, "lastProbeTime": None, "lastTransitionTime": since or now})
+    return {**_observed(pod, {"lastProbeTime": None, "lastTransitionTime": since or now}), **condition}
 
 
 def _reported(pod: Pod, type_: str) -> dict[str, Any] | None:
@@ -187,8 +191,13 @@ _CLEARED = ("podIP", "podIPs", "reason", "message")
 def _changed_conditions(before: Iterable[State], after: Iterable[State]) -> list[State]:
     known = {condition["type"]: condition for condition in before}
     changed = [condition for condition in after if not _equal(known.get(condition["type"]), condition)]
+    types = {condition["type"] for condition in after}
+    ended = [{"$patch": "delete", "type": type_} for type_ in CONDITIONS if type_ in known and type_ not in types]
     # A merge keeps fields that the patch does not name: the reason of a failure would outlive it without these nulls.
-    return [{**dict.fromkeys(_REASONS & known.get(condition["type"], {}).keys()), **condition} for condition in changed]
+    complete = (
+        {**dict.fromkeys(_REASONS & known.get(condition["type"], {}).keys()), **condition} for condition in changed
+    )
+    return [*complete, *ended]
 
 
 _REASONS = {"reason", "message"}

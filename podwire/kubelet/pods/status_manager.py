@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from podwire.failpoints import declare, failpoint
 from podwire.kubelet.pods.container_status import State
 from podwire.kubelet.pods.limits import StatusLimits
+from podwire.kubelet.pods.resize import CONDITIONS
 from podwire.kubelet.pods.status import status_patch
 from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side import Client, ClientError, PatchType
@@ -62,7 +63,7 @@ class _Entry:
         if self.wanted is None:
             return self.stored
         ours = self.wanted.get("conditions") or []
-        types = {condition["type"] for condition in ours}
+        types = {condition["type"] for condition in ours} | set(CONDITIONS)
         others = [condition for condition in self.stored.get("conditions") or () if condition["type"] not in types]
         merged = {**self.stored, **self.wanted, "conditions": [*ours, *others]}
         if self.overruled:

@@ -16,6 +16,7 @@ from podwire.kubelet.pods.hooks import FAILED_PRE_STOP, HookFailed, run_hook
 from podwire.kubelet.pods.limits import PodLimits
 from podwire.kubelet.pods.node_context import NodeContext
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
+from podwire.kubelet.pods.resize import Allocations
 from podwire.kubelet.pods.runtime_cache import RuntimeCache
 from podwire.kubelet.pods.sandbox_queue import SandboxQueue
 from podwire.kubelet.pods.status import pod_ips
@@ -52,6 +53,7 @@ class PodTermination:
         volumes: VolumeManager,
         devices: DeviceManager,
         claims: ClaimManager,
+        allocations: Allocations,
         prober: Prober,
         queue: SandboxQueue,
         limits: PodLimits,
@@ -64,6 +66,7 @@ class PodTermination:
         self._volumes = volumes
         self._devices = devices
         self._claims = claims
+        self._allocations = allocations
         self._prober = prober
         self._queue = queue
         self._limits = limits
@@ -166,6 +169,7 @@ class PodTermination:
             await self.remove_sandbox(sandbox.id)
         await self._claims.release(uid)
         await self._devices.release(uid)
+        await self._allocations.forget(uid)
         await thread_to_completion(self._remove_logs, uid)
         await self._volumes.remove(uid)  # with the pod's directory, which is removed last
         failpoint(REMOVED)

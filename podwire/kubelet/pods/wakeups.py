@@ -14,7 +14,8 @@ costs one look and is never wrong.
     device_changed     DeviceManager                       the pod (status, event)     -
     claims_changed     ClaimManager                        pods that wait for claims   sandbox, containers, claims
     claim_changed      ClaimManager                        the pod                     the same, if it waits for claims
-    resources_freed    PodWorkers (a worker has ended)     pods not admitted yet       -
+    resources_freed    PodWorkers (ended, or resized)      pods not admitted yet, and  -
+                                                           those that wait to be resized
 
 A change of a pod that has no worker, and everything in `orphans_possible`, wakes the collector of orphans instead.
 """
@@ -34,6 +35,9 @@ class Worker(Protocol):
 
     @property
     def admitted(self) -> bool: ...
+
+    @property
+    def waits_for_resize(self) -> bool: ...
 
     def wake(self) -> None: ...
 
@@ -107,9 +111,9 @@ class Wakeups:
             worker.claim_changed()
 
     def resources_freed(self) -> None:
-        for worker in self.workers.values():
-            if not worker.admitted:
-                worker.wake()
+        waiting = [worker for worker in self.workers.values() if not worker.admitted or worker.waits_for_resize]
+        for worker in sorted(waiting, key=lambda worker: -worker.pod.spec.priority):
+            worker.wake()
 
     def orphans_possible(self) -> None:
         """The runtime was listed, all pods are known, or it is time to look for leftovers of pods that are gone."""

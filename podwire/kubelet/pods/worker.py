@@ -33,6 +33,7 @@ from podwire.kubelet.pods.actions import (
     RunSandbox,
     StartContainer,
     StopSandbox,
+    UpdateContainer,
 )
 from podwire.kubelet.pods.admission import Rejection
 from podwire.kubelet.pods.container_start import CannotStart
@@ -60,13 +61,24 @@ RETRY = "podwire.dev/retry"
 class PodWorker:
     """`run` ends when nothing of the pod is left."""
 
-    def __init__(self, dependencies: PodDependencies, pod: Pod, admit: Callable[[Pod], Rejection | None]) -> None:
+    def __init__(
+        self,
+        dependencies: PodDependencies,
+        pod: Pod,
+        admit: Callable[[Pod], Rejection | None],
+        resize_obstacle: Callable[[Pod], tuple[str, str] | None],
+        resized: Callable[[], None],
+    ) -> None:
+        """`resize_obstacle` returns the reason and the message of a resize that must wait. `resized` is called after
+        one that was allocated, as others may have waited for resources."""
         self._deps = dependencies
         self._limits = dependencies.limits
         self._clock = dependencies.clock
         self._recorder = dependencies.recorder
         self._cache = dependencies.cache
         self._admit = admit
+        self._resize_obstacle = resize_obstacle
+        self._resized = resized
         self._woken = asyncio.Event()
         self.terminating = asyncio.Event()
         self.content_removed = asyncio.Event()
@@ -78,7 +90,10 @@ class PodWorker:
         """The API does not have the pod any more."""
         self._adopted_terminating = pod.deleting
         self._first_seen = self._clock.monotonic()
-        self.pod = pod
+        self.desired = pod
+        """The pod as the API has it."""
+        self.pod = dependencies.allocations.allocated(pod)
+        """The pod with the resources that are allocated for it: the same object unless it is to be resized."""
         self.state = PodState(self._clock, self._recorder, dependencies.node.paths, self._limits)
         if pod.deleting:
             self.terminating.set()
@@ -89,7 +104,8 @@ class PodWorker:
             self.state.retry_now()
         if pod.status.resource_claim_statuses != self.pod.status.resource_claim_statuses:
             self.state.may_start()
-        before, self.pod = self.pod, pod
+        before, self.desired = self.desired, pod
+        self.pod = self._deps.allocations.allocated(pod)
         if pod.deleting:
             self.terminating.set()
         if needs_sync(before, pod):
@@ -156,6 +172,10 @@ class PodWorker:
     def admitted(self) -> bool:
         """Whether this kubelet, or the one before it, has admitted the pod."""
         return self.state.admitted or self.pod.status.start_time is not None
+
+    @property
+    def waits_for_resize(self) -> bool:
+        return self.state.resize.pending is not None
 
     @property
     def ended(self) -> bool:
@@ -260,6 +280,7 @@ class PodWorker:
             running = {container.name: container for container in observed.running}
             self._deps.probes.follow(self.pod, running, self._ips(observed))
             await self.state.observe(self.pod, observed)
+            await self._follow_resize(observed)
             results = self._deps.probes.results(self.pod, observed)
             facts = self.state.facts(self.pod, results, self._deps.statuses.latest(self.pod.uid))
             todo = plan(self.pod, observed, facts)
@@ -341,7 +362,7 @@ class PodWorker:
         self._recorder.tell(self.pod, WARNING, "NetworkNotReady", f"network is not ready: {error}")
         return False
 
-    async def _act(self, actions: tuple[Action, ...], observed: ObservedPod) -> bool:
+    async def _act(self, actions: tuple[Action, ...], observed: ObservedPod) -> bool:  # noqa: C901 - one case per action
         """Returns whether everything worked."""
         worked, termination = True, self._deps.termination
         grace = self.state.kill_grace(self.pod)
@@ -354,6 +375,8 @@ class PodWorker:
                 case KillContainer(container, running, message, own_grace):
                     period = grace if own_grace is None else own_grace
                     await termination.kill_container(self.pod, container, running, message, period)
+                case UpdateContainer(container, running):
+                    worked = await self._deps.resizer.update(self.pod, container, running, self.state.resize) and worked
                 case EndContainers(containers):
                     await termination.kill_containers(self.pod, containers, grace)
                 case StopSandbox(id_):
@@ -363,9 +386,15 @@ class PodWorker:
                 case RemoveContainer(id_):
                     removed = next(container for container in observed.containers if container.id == id_)
                     await termination.remove_container(self.pod.uid, removed)
-            if not isinstance(action, RunSandbox | StartContainer):
+            if not isinstance(action, RunSandbox | StartContainer | UpdateContainer):
                 self._stale = True
         return worked
+
+    async def _follow_resize(self, observed: ObservedPod) -> None:
+        """The API may change the pod while its new allocation is written, so `self.pod` follows the newest one."""
+        if await self._deps.resizer.follow(self.desired, self.pod, observed, self.state.resize, self._resize_obstacle):
+            self.pod = self._deps.allocations.allocated(self.desired)
+            self._resized()
 
     async def _run_sandbox(self, attempt: int) -> bool:
         """Volumes are set up meanwhile: neither needs the other."""
@@ -449,6 +478,8 @@ class PodWorker:
             devices=self._deps.allocation.device_statuses(self.pod, self.state),
             failure=self.state.failure,
             disruption=self.state.eviction.disruption if self.state.eviction is not None else "",
+            actuated=self.state.resize.actuated,
+            resize=self.state.resize.conditions,
         )
         status = pod_status(pod, observed, inputs)
         if status["phase"] == "Running" and known.get("phase", "Pending") == "Pending":

@@ -61,6 +61,7 @@ def test_a_running_container():
         "imageID": "sha256:1",
         "containerID": "cri-o://a0",
         "started": True,
+        "resources": {},
     }
 
 
