@@ -68,6 +68,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="directory of CNI configurations or plugins; a change retries pods that wait for a network; "
         f"repeatable (default: {', '.join(map(str, CNI_DIRS))})",
     )
+    parser.add_argument(
+        "--pod-manifest-path",
+        type=Path,
+        metavar="DIR",
+        help="directory of static pods: one Pod in each file, which runs here without an API server",
+    )
     _configure_node(parser)
     _configure_images(parser)
     _configure_limits(parser)
@@ -292,6 +298,7 @@ def run(arguments: argparse.Namespace) -> int:
         labels=arguments.node_labels,
         taints=arguments.register_with_taints,
         cni_dirs=tuple(arguments.cni_dir or CNI_DIRS),
+        manifests=arguments.pod_manifest_path,
         tls_certificate=arguments.tls_cert_file,
         tls_key=arguments.tls_private_key_file,
         client_ca=arguments.client_ca_file,

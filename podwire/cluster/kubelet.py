@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,6 +92,8 @@ class Options:
     logs: LogSettings = field(default_factory=LogSettings)
     devices: DeviceSettings = field(default_factory=DeviceSettings)
     claims: ClaimSettings = field(default_factory=ClaimSettings)
+    manifests: Path | None = None
+    """The directory of static pods."""
     credential_providers: tuple[Path, Path] | None = None
     """The configuration of credential providers, and the directory of their programs."""
     local_path_kubeconfig: Path | None = None
@@ -138,6 +140,7 @@ async def run(options: Options) -> None:
             record_damaged=meter.record_damaged,
             probed=meter.probed,
             network_files=lambda: changes_below(options.cni_dirs),
+            manifest_changes=_manifest_changes(options.manifests),
             plugins=PluginSockets(tap),
         )
         settings = KubeletSettings(
@@ -149,6 +152,7 @@ async def run(options: Options) -> None:
             logs=options.logs,
             devices=options.devices,
             claims=options.claims,
+            manifests=options.manifests,
         )
         kubelet = Kubelet(outside, settings)
         how = _serving(options, access)
@@ -183,6 +187,14 @@ async def _keep_local_volumes(kubeconfig: Path, node: str, clock: Clock) -> None
             error = str(failure.exceptions[0])
             _log.warning("cannot keep local volumes", extra={"error": error, "retry_seconds": RETRY_SECONDS})
         await asyncio.sleep(RETRY_SECONDS)
+
+
+def _manifest_changes(directory: Path | None) -> Callable[[], AsyncIterator[None]] | None:
+    """Raises UntrustedPath, OSError: who can write a manifest is root on this node."""
+    if directory is None:
+        return None
+    check_directory(directory)
+    return lambda: changes_below((directory,))
 
 
 def _node_credentials(options: Options, clock: Clock) -> NodeCredentials:
@@ -259,7 +271,7 @@ async def changes_below(directories: tuple[Path, ...]) -> AsyncIterator[None]:
     try:
         watches = inotify.Inotify()
     except LinuxError as error:
-        _log.warning("cannot watch CNI directories", extra={"error": str(error)})
+        _log.warning("cannot watch directories of the kubelet", extra={"error": str(error)})
         return
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -285,4 +297,4 @@ def _watch_all(watches: inotify.Inotify, directories: tuple[Path, ...]) -> None:
         try:
             watches.add_nearest(directory, _MASK)
         except LinuxError as error:
-            _log.warning("cannot watch CNI directory", extra={"path": str(directory), "error": str(error)})
+            _log.warning("cannot watch directory of the kubelet", extra={"path": str(directory), "error": str(error)})

@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from podwire.interfaces import Clock
 from podwire.kubelet.claims import ClaimManager, ClaimSettings
@@ -48,6 +49,8 @@ from podwire.kubelet.ports import Cri, PluginSockets
 from podwire.kubelet.probes import NodeProber, Probes, Sockets
 from podwire.kubelet.probes.worker import ProbedContainer, not_counted
 from podwire.kubelet.referenced_objects import ReferencedObjects
+from podwire.kubelet.static import StaticLimits, StaticPods
+from podwire.kubelet.static.static_pods import is_mirror
 from podwire.kubelet.volumes import VolumeManager
 from podwire.kubelet.volumes.csi.drivers import CsiDrivers, CsiLimits
 from podwire.kubelet.volumes.csi.node_info import NodeInfo
@@ -85,6 +88,8 @@ class Dependencies:
     plugins: PluginSockets
     node_credentials: NodeCredentials = field(default_factory=NodeCredentials)
     """Logins of registries that the node has for all pods."""
+    manifest_changes: Callable[[], AsyncIterator[None]] | None = None
+    """Yields whenever manifests of static pods may have changed; without it they are polled."""
     record_damaged: Callable[[], None] = lambda: None
     """Called once for each record that is found damaged."""
     probed: Callable[[ProbedContainer, str, float], None] = not_counted
@@ -96,6 +101,8 @@ class KubeletSettings:
     node: NodeSettings
     paths: KubeletPaths
     dns: DnsSettings
+    manifests: Path | None = None
+    """The directory of static pods."""
     devices: DeviceSettings = field(default_factory=DeviceSettings)
     claims: ClaimSettings = field(default_factory=ClaimSettings)
     eviction: EvictionSettings = field(default_factory=EvictionSettings)
@@ -107,6 +114,12 @@ class KubeletSettings:
     node_limits: NodeLimits = field(default_factory=NodeLimits)
     plugin_limits: PluginLimits = field(default_factory=PluginLimits)
     csi_limits: CsiLimits = field(default_factory=CsiLimits)
+    static_limits: StaticLimits = field(default_factory=StaticLimits)
+
+
+async def _no_events() -> AsyncIterator[None]:
+    await asyncio.Event().wait()
+    yield
 
 
 class Kubelet:
@@ -166,6 +179,11 @@ class Kubelet:
         self.pod_workers = PodWorkers(
             self._pod_dependencies(), wakeups, self.node, self._devices, self._claims, self._host
         )  # fmt: skip
+        self._static = StaticPods(
+            settings.manifests, outside.manifest_changes or _no_events, api, clock, self.node, self.pod_workers,
+            self._statuses, settings.static_limits,
+        )  # fmt: skip
+        self.pod_workers.on_end = self._static.ended
         self._image_gc = ImageGarbageCollector(
             cri,
             clock,
@@ -272,6 +290,7 @@ class Kubelet:
             "node": self._run_node(),
             "services": self._watch_services(),
             "network files": self._watch_network_files(),
+            "static pods": self._run_static_pods(),
             "pods": self._watch_pods(),
         }
         try:
@@ -326,6 +345,13 @@ class Kubelet:
             log.warning("cannot serve the pod-resources API", extra={"path": str(socket), "error": str(error)})
             await asyncio.Event().wait()
 
+    async def _run_static_pods(self) -> None:
+        """Static pods need no API server, so neither the Node nor Services are waited for."""
+        await self._cache.complete.wait()
+        await self._devices.loaded.wait()
+        await self._claims.loaded.wait()
+        await self._static.run()
+
     async def _watch_pods(self) -> None:
         """Pods are watched when everything that they may need is known: runtime, services, devices, claims, node."""
         await self._cache.complete.wait()
@@ -340,10 +366,12 @@ class Kubelet:
             async for change in informer:
                 match change:
                     case Added(object_) | Updated(object_):
-                        self.pod_workers.present(object_)
+                        (self._static if is_mirror(object_) else self.pod_workers).present(object_)
                     case Deleted(object_):
-                        self.pod_workers.absent(object_)
+                        (self._static if is_mirror(object_) else self.pod_workers).absent(object_)
                     case Synced():
+                        await self._static.loaded.wait()  # else its pods would be orphans
+                        self._static.mirrors_synced()
                         self.pod_workers.synced()
                         self._network_checks.pods_synced.set()
                         self._pods_synced.set()

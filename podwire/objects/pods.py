@@ -184,6 +184,11 @@ class Pod(Namespaced, frozen=True, kw_only=True):
     status: PodStatus = PodStatus()
 
     @property
+    def static(self) -> bool:
+        """Whether it comes from a file of its node. The API has a mirror of it, with another uid."""
+        return self.metadata.annotations.get("kubernetes.io/config.source", "api") != "api"
+
+    @property
     def finished(self) -> bool:
         """Nothing of it will run again."""
         return self.status.phase in ("Succeeded", "Failed")

@@ -17,10 +17,11 @@ from podwire.kubelet.plugin_manager import PluginLimits
 from podwire.kubelet.pods.limits import PodLimits, RuntimeLimits
 from podwire.kubelet.pods.observed import UID
 from podwire.kubelet.pods.status_manager import PODS
+from podwire.kubelet.static import StaticLimits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import NotFound
 from podwire.protocols.k8sapi.builtin import BUILTIN
-from podwire.protocols.k8sapi.client_side import Client, Scope
+from podwire.protocols.k8sapi.client_side import Client, ClientError, Scope
 from podwire.protocols.k8sapi.watch import Added, Deleted, Updated
 from podwire.tasks.uncancelled import Uncancelled
 
@@ -37,6 +38,7 @@ class Runtime:
     def __init__(self):
         self.sandboxes, self.containers, self.inside, self.configs = {}, {}, {}, {}
         self.calls, self.fails, self.waits, self.stats, self.graces = [], {}, {}, {}, []
+        self.updates, self.sandbox_updates = [], []
         self.called = asyncio.Condition()
         self._working = Uncancelled()
         self._numbers, self._listeners = itertools.count(), []
@@ -181,6 +183,14 @@ class Runtime:
         Path(self.containers[request.container_id].log_path).touch()
         return pb.ReopenContainerLogResponse()
 
+    def update_container_resources(self, request):
+        self.updates.append((self.containers[request.container_id].metadata.name, request.linux))
+        return pb.UpdateContainerResourcesResponse()
+
+    def update_pod_sandbox_resources(self, request):
+        self.sandbox_updates.append(request)
+        return pb.UpdatePodSandboxResourcesResponse()
+
     def stop_container(self, request):
         self.graces.append(request.timeout)
         if request.container_id not in self.containers:
@@ -193,11 +203,29 @@ class Runtime:
         return pb.RemoveContainerResponse()
 
 
+class Wire:
+    """HTTP of a client, unless it is `down`."""
+
+    def __init__(self, http):
+        self._http, self.down = http, False
+
+    async def request(self, *asked, **more):
+        if self.down:
+            raise ClientError("the API server is down")
+        return await self._http.request(*asked, **more)
+
+    async def stream(self, *asked, **more):
+        if self.down:
+            raise ClientError("the API server is down")
+        return await self._http.stream(*asked, **more)
+
+
 class Line(Client):
     """Counts what a kubelet writes of pods; deletes may be refused first."""
 
     def __init__(self, http):
-        super().__init__(http)
+        self.wire = Wire(http)
+        super().__init__(self.wire)
         self.patches, self.refusals = [], []
 
     async def patch(self, kind, name, patch, namespace="", **more):
@@ -222,6 +250,7 @@ class World:
         self.pod_limits = PodLimits(unreachable_retry=0.02, fault_retry=0.02, start_retry=0.1, orphan_retry=0.1)
         self.runtime_limits = RuntimeLimits(relist=0.1)
         self.log_settings = LogSettings()
+        self.manifests = None
 
     def start(self, claims=None, eviction=None, **settings):
         settings = KubeletSettings(
@@ -235,6 +264,8 @@ class World:
             runtime_limits=self.runtime_limits,
             logs=self.log_settings,
             plugin_limits=self.plugin_limits,
+            manifests=self.manifests,
+            static_limits=StaticLimits(poll=0.1, backoff=(0.05, 0.2)),
         )
         self.kubelet = Kubelet(self.outside, settings)
         self.task = asyncio.create_task(self.kubelet.run())

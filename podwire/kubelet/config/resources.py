@@ -50,8 +50,7 @@ def qos_class(pod: Pod) -> str:
 
 def is_critical(pod: Pod) -> bool:
     """Whether a pod is needed for the node to work: a static pod, or one of a system priority class."""
-    static = pod.metadata.annotations.get("kubernetes.io/config.source", "api") != "api"
-    return static or pod.spec.priority >= SYSTEM_CRITICAL
+    return pod.static or pod.spec.priority >= SYSTEM_CRITICAL
 
 
 def oom_score_adj(pod: Pod, container: Container, memory_capacity: int) -> int:

@@ -99,9 +99,18 @@ class NodeAgent:
         return self._facts[1]
 
     @property
+    def name(self) -> str:
+        return self._settings.name
+
+    @property
     def node(self) -> Node | None:
         """The Node as the API has it; None while it does not."""
         return self._node
+
+    @property
+    def own_node(self) -> Node:
+        """The Node as this kubelet would register it, for pods that need no API server."""
+        return nodes.read(node_object.node(self._now(), self._settings, self._time()))
 
     async def ready(self) -> None:
         """Returns when the API has stored that the node is ready."""

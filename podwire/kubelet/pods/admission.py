@@ -30,7 +30,6 @@ SAFE_SYSCTLS = frozenset(
 
 _IPC = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 _OWN = ("cpu", "memory", "ephemeral-storage")
-_SOURCE = "kubernetes.io/config.source"
 _OS = "kubernetes.io/os"
 _PREFIX = "Pod was rejected: "
 
@@ -238,9 +237,8 @@ def _same_address(one: str, other: str) -> bool:
 
 def _taints(request: _Request) -> Rejection | None:
     """NoSchedule is the scheduler's business. Static pods cannot run anywhere else, so they are admitted."""
-    static = request.pod.metadata.annotations.get(_SOURCE, "api") != "api"
     taints = untolerated(request.node.spec.taints, request.pod.spec.tolerations, ("NoExecute",))
-    if static or next(taints, None) is None:
+    if request.pod.static or next(taints, None) is None:
         return None
     return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 

@@ -51,6 +51,8 @@ class PodWorkers:
         """By uid of an orphaned pod, or id of a container without a sandbox."""
         self._tasks = asyncio.TaskGroup()
         self._synced = False
+        self.on_end: Callable[[str], None] = lambda _: None
+        """Called with the uid of each pod whose worker has ended."""
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -123,6 +125,7 @@ class PodWorkers:
             self._objects.pop(uid, None)
             self._wakeups.resources_freed()
             self._deps.cache.audit()
+        self.on_end(uid)
 
     def _admit(self, pod: Pod) -> Rejection | None:
         """A pod that does not fit only because others are still terminating waits instead of failing."""
@@ -143,7 +146,10 @@ class PodWorkers:
 
     def _check(self, pod: Pod, others: Sequence[PodWorker]) -> Rejection | None:
         running = [worker.pod for worker in others]
-        return admit(pod, running, self._node.node, devices=self._devices.capacities, host=self._host(pod))
+        node = self._node.node
+        if node is None and pod.static:
+            node = self._node.own_node
+        return admit(pod, running, node, devices=self._devices.capacities, host=self._host(pod))
 
     def _collect_orphans(self) -> None:
         """Start the removal of what the runtime, the disk or a checkpoint has of pods that the API does not have."""

@@ -40,6 +40,8 @@ class _Entry:
     """The wanted status when it was sent last."""
     stored_after_sent: State | None = None
     """What the API made of it."""
+    target: str = ""
+    """The uid in the API: that of the mirror, for a static pod; empty while the API has no mirror."""
     sending: bool = False
     urgent: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is more to report than that the pod is starting."""
@@ -83,6 +85,8 @@ class StatusManager:
         self._api = api
         self._limits = limits
         self._entries: dict[str, _Entry] = {}
+        self._mirrors: dict[str, str] = {}
+        """By uid of a static pod: the uid of its mirror."""
         self._tasks: asyncio.TaskGroup | None = None
 
     def update(self, pod: Pod, object_: Object) -> None:
@@ -90,10 +94,19 @@ class StatusManager:
         status, version = dict(object_.get("status") or {}), _version(pod.metadata.resource_version)
         entry = self._entries.get(pod.uid)
         if entry is None:
-            self._entries[pod.uid] = _Entry(pod, status, version)
+            target = self._mirrors.get(pod.uid, "") if pod.static else pod.uid
+            self._entries[pod.uid] = _Entry(pod, status, version, target=target)
         else:
             entry.update(status, version)
             self._send_if_changed(entry)
+
+    def set_mirror(self, uid: str, mirror: str) -> None:
+        """The API has a static pod under this uid; empty if it has none."""
+        self._mirrors[uid] = mirror
+        entry = self._entries.get(uid)
+        if entry is not None and entry.target != mirror:
+            entry.target, entry.stored, entry.version = mirror, {}, 0
+            entry.sent = entry.stored_after_sent = None
 
     def latest(self, uid: str) -> State:
         """The status that the API has or is about to have."""
@@ -116,7 +129,12 @@ class StatusManager:
             await entry.done.wait()
 
     async def delete_pod(self, pod: Pod) -> None:
-        """Delete a terminated pod from the API, after its last status was sent. Raises ApiError, ClientError."""
+        """Delete a terminated pod from the API, after its last status was sent. Raises ApiError, ClientError.
+
+        The mirror of a static pod is deleted elsewhere: its end must not wait for the API.
+        """
+        if pod.static:
+            return
         await self.sent(pod.uid)
         try:
             await self._api.delete(PODS, pod.name, pod.namespace, grace_seconds=0, uid=pod.uid)
@@ -126,6 +144,7 @@ class StatusManager:
 
     def forget(self, uid: str) -> None:
         self._entries.pop(uid, None)
+        self._mirrors.pop(uid, None)
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -137,7 +156,7 @@ class StatusManager:
                 self._tasks = None  # a task group that is shutting down refuses new tasks
 
     def _send_if_changed(self, entry: _Entry) -> None:
-        if self._tasks is not None and not entry.sending and entry.patch:
+        if self._tasks is not None and not entry.sending and entry.target and entry.patch:
             entry.sending = True
             entry.done.clear()
             self._tasks.create_task(self._send(entry), name=f"status of {entry.pod.ref}")
@@ -150,7 +169,7 @@ class StatusManager:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._limits.starting_delay):
                     await entry.urgent.wait()
-            while (patch := entry.patch) and self._entries.get(entry.pod.uid) is entry:
+            while entry.target and (patch := entry.patch) and self._entries.get(entry.pod.uid) is entry:
                 try:
                     await self._patch(entry, patch)
                     pause = first
@@ -169,7 +188,7 @@ class StatusManager:
 
     async def _patch(self, entry: _Entry, patch: State) -> None:
         meta, wanted = entry.pod.metadata, entry.wanted
-        body = {"metadata": {"uid": meta.uid}, "status": patch}
+        body = {"metadata": {"uid": entry.target}, "status": patch}
         now = await self._api.patch(
             PODS, meta.name, body, meta.namespace, type_=PatchType.STRATEGIC, subresource="status"
         )

@@ -121,6 +121,13 @@ async def test_resources_cannot_be_changed_by_a_plain_update(web):
             "only cpu and memory resources are mutable",
             id="another resource",
         ),
+        pytest.param(
+            "strategic",
+            {"containers": [{"name": "c",
+                             "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]}]},
+            "only cpu and memory resources are mutable",
+            id="another policy",
+        ),
     ],
 )  # fmt: skip
 async def test_a_resize_that_cannot_be_is_refused(web, kind, spec, said):

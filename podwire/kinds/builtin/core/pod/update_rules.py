@@ -268,7 +268,8 @@ def _containers(new: Sequence[Object], old: Sequence[Object], path: str, errors:
         for part in ("requests", "limits"):
             if (had.get(part) or {}).keys() - (resources.get(part) or {}).keys():
                 errors.append(forbidden(f"{path}[{index}].resources.{part}", f"resource {part} cannot be removed"))
-        if _fixed(resources) != _fixed(had):
+        policies = container.get("resizePolicy") or [], before.get("resizePolicy") or []
+        if _fixed(resources) != _fixed(had) or policies[0] != policies[1]:
             errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
 
 

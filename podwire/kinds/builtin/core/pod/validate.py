@@ -52,6 +52,8 @@ def update_resources(new: Object, old: Object) -> list[FieldError]:
     """Cpu and memory may change while the pod runs."""
     if annotation_rules.MIRROR in ((old.get("metadata") or _EMPTY).get("annotations") or ()):
         return [forbidden("", "static pods cannot be resized")]
+    if ((old.get("spec") or _EMPTY).get("os") or _EMPTY).get("name") == "windows":
+        return [forbidden("", "windows pods cannot be resized")]
     errors = _pod(new.get("metadata") or _EMPTY, new.get("spec") or _EMPTY)
     update_rules.resize_changes(new, old, errors)
     return errors
