@@ -178,6 +178,22 @@ class Lifecycle(Part, frozen=True, kw_only=True):
     stop_signal: str = ""
 
 
+class ExitCodes(Part, frozen=True, kw_only=True):
+    operator: str = "In"
+    values: tuple[int, ...] = ()
+
+
+class RestartRule(Part, frozen=True, kw_only=True):
+    action: str = ""
+    exit_codes: ExitCodes | None = None
+
+    def restarts(self, exit_code: int) -> bool:
+        """Whether it restarts a container that ended with this code."""
+        if self.action != "Restart" or self.exit_codes is None:
+            return False
+        return (exit_code in self.exit_codes.values) == (self.exit_codes.operator == "In")
+
+
 class Container(Part, frozen=True, kw_only=True):
     """An app, init or ephemeral container."""
 
@@ -199,7 +215,8 @@ class Container(Part, frozen=True, kw_only=True):
     startup_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
     restart_policy: str = ""
-    """Of an init container only: Always makes it a sidecar."""
+    """Overrides the pod's; Always makes an init container a sidecar."""
+    restart_policy_rules: tuple[RestartRule, ...] = ()
     termination_message_path: str = "/dev/termination-log"
     termination_message_policy: str = "File"
     security_context: SecurityContext = SecurityContext()

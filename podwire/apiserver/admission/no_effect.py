@@ -62,10 +62,11 @@ NOT_STOCK = frozenset(
 )
 """Kinds on which a stock kube-controller-manager does not act."""
 
-POD_FIELDS = frozenset({"hostnameOverride", "schedulingGroup"})
-POD_SECURITY_FIELDS = frozenset({"fsGroupChangePolicy", "seLinuxChangePolicy", "seLinuxOptions"})
-CONTAINER_FIELDS = frozenset({"restartPolicyRules", "volumeDevices"})
-CONTAINER_SECURITY_FIELDS = frozenset({"seLinuxOptions"})
+POD_FIELDS = frozenset({"hostnameOverride", "resources", "schedulingGroup"})
+POD_SECURITY_FIELDS = frozenset({"fsGroupChangePolicy", "seLinuxChangePolicy", "seLinuxOptions", "windowsOptions"})
+CONTAINER_FIELDS = frozenset({"volumeDevices"})
+CONTAINER_SECURITY_FIELDS = frozenset({"seLinuxOptions", "windowsOptions"})
+ENV_SOURCES = frozenset({"fileKeyRef"})
 """Fields of pods that our kubelet does not read."""
 
 
@@ -168,4 +169,9 @@ def unread_fields(spec: Object) -> list[str]:
             look(f"spec.{part}[{index}]", container, CONTAINER_FIELDS)
             security = container.get("securityContext") or {}
             look(f"spec.{part}[{index}].securityContext", security, CONTAINER_SECURITY_FIELDS)
+            for number, rule in enumerate(container.get("restartPolicyRules") or ()):
+                if rule.get("action") != "Restart":
+                    unread.append(f"spec.{part}[{index}].restartPolicyRules[{number}].action")
+            for number, variable in enumerate(container.get("env") or ()):
+                look(f"spec.{part}[{index}].env[{number}].valueFrom", variable.get("valueFrom") or {}, ENV_SOURCES)
     return unread

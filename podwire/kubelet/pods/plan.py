@@ -74,9 +74,9 @@ def outcome(pod: Pod, observed: ObservedPod) -> str | None:
     if pod.finished:
         return pod.status.phase
     spec = pod.spec
-    if spec.restart_policy == "Always":
+    if spec.restart_policy == "Always" and not any(container.restart_policy for container in spec.every_container):
         return None
-    if spec.restart_policy == "Never" and _failed_init(pod, observed):
+    if _failed_init(pod, observed):
         return "Failed"
     codes = []
     for container in spec.containers:
@@ -91,10 +91,10 @@ def restarts(pod: Pod, container: Container, exited: ObservedContainer) -> bool:
     """Whether a container that exited starts again."""
     if container in pod.spec.ephemeral_containers:
         return False
-    if container.sidecar:
+    if any(rule.restarts(exited.exit_code) for rule in container.restart_policy_rules):
         return True
-    policy = pod.spec.restart_policy
-    if container in pod.spec.init_containers and policy == "Always":
+    policy = container.restart_policy or pod.spec.restart_policy
+    if not container.restart_policy and policy == "Always" and container in pod.spec.init_containers:
         policy = "OnFailure"
     return policy == "Always" or (policy == "OnFailure" and exited.exit_code != 0)
 
@@ -110,7 +110,8 @@ def next_attempt(pod: Pod, name: str) -> int:
 def _failed_init(pod: Pod, observed: ObservedPod) -> bool:
     for container in pod.spec.init_containers:
         latest = observed.latest(container.name)
-        if not container.sidecar and latest is not None and latest.exited and latest.exit_code != 0:
+        failed = latest is not None and latest.exited and latest.exit_code != 0
+        if latest is not None and failed and not restarts(pod, container, latest):
             return True
     return False
 

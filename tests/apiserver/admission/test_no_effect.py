@@ -142,15 +142,27 @@ async def test_another_kubelet_may_read_them(api, pod):
 
 
 def test_unread_fields_are_named_by_path():
-    container = {"name": "c", "restartPolicyRules": [], "securityContext": {"seLinuxOptions": {}}}
-    assert list(
-        unread_fields({"hostnameOverride": "x", "containers": [{}, container], "initContainers": [container]})
-    ) == [
+    container = {
+        "name": "c",
+        "restartPolicyRules": [{"action": "Restart"}, {"action": "RestartAllContainers"}],
+        "securityContext": {"seLinuxOptions": {}, "windowsOptions": {}},
+        "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"fileKeyRef": {}}}],
+    }
+    spec = {
+        "hostnameOverride": "x",
+        "resources": {},
+        "securityContext": {"windowsOptions": {}},
+        "containers": [{}, container],
+        "initContainers": [container],
+    }
+    unread = ("securityContext.seLinuxOptions", "securityContext.windowsOptions", "restartPolicyRules[1].action")
+    fields = (*unread, "env[1].valueFrom.fileKeyRef")
+    assert list(unread_fields(spec)) == [
         "spec.hostnameOverride",
-        "spec.initContainers[0].restartPolicyRules",
-        "spec.initContainers[0].securityContext.seLinuxOptions",
-        "spec.containers[1].restartPolicyRules",
-        "spec.containers[1].securityContext.seLinuxOptions",
+        "spec.resources",
+        "spec.securityContext.windowsOptions",
+        *(f"spec.initContainers[0].{name}" for name in fields),
+        *(f"spec.containers[1].{name}" for name in fields),
     ]
 
 

@@ -151,6 +151,33 @@ def test_two_apps(policy, codes, deeds, phase):
     assert outcome(given_, observed) == phase
 
 
+RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}
+OTHERS = {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [42]}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "own", "code", "again", "phase"),
+    [
+        pytest.param("Always", {"restartPolicy": "Never"}, 1, False, "Failed", id="never, in a pod of always"),
+        pytest.param(
+            "Always", {"restartPolicy": "OnFailure"}, 0, False, "Succeeded", id="on failure, and it succeeded"
+        ),
+        pytest.param("Never", {"restartPolicy": "OnFailure"}, 1, True, None, id="on failure, in a pod of never"),
+        pytest.param("Never", {"restartPolicy": "Always"}, 0, True, None, id="always, in a pod of never"),
+        pytest.param("Never", {"restartPolicy": "Never", "restartPolicyRules": [RULE]}, 42, True, None, id="by a rule"),
+        pytest.param(
+            "Never", {"restartPolicy": "Never", "restartPolicyRules": [RULE]}, 1, False, "Failed", id="no rule"
+        ),
+        pytest.param("Never", {"restartPolicy": "Never", "restartPolicyRules": [OTHERS]}, 1, True, None, id="not in"),
+    ],
+)
+def test_a_container_may_have_a_restart_policy_of_its_own(policy, own, code, again, phase):
+    pod_ = pod(policy=policy, containers=[{"name": "a", **own}])
+    observed = seen(end("a", code))
+    assert restarts(pod_, pod_.spec.containers[0], observed.containers[0]) is again
+    assert outcome(pod_, observed) == phase
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize(
     ("containers", "deeds"),
