@@ -230,7 +230,7 @@ def _resizable(pod: Pod) -> Iterator[Container]:
 
 def _same(container: Container, allocated: Resources) -> bool:
     resources = allocated.get(container.name)
-    if resources is None or resources is container.resources:
+    if resources is None or resources == container.resources:
         return True
     return amounts(resources) == amounts(container.resources)
 
