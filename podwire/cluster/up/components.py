@@ -179,13 +179,7 @@ def _dns(prepared: Prepared) -> Component:
 
     The supervisor holds the sockets, so that queries wait while the server restarts.
     """
-    slot = prepared.slot
-    options = dns.Options(
-        kubeconfig=prepared.layout.control_identity("dns"),
-        addresses=(prepared.nodes[0].dns_address,),
-        cluster_ip=slot.dns_address,
-        clients=(*slot.networks(ipv6=prepared.ipv6), *map(ip_network, prepared.host_ips)) if prepared.own else (),
-    )
+    options = dns_options(prepared)
     listeners: list[Listeners] = []
 
     def hold() -> list[int]:
@@ -204,6 +198,17 @@ def _dns(prepared: Prepared) -> Component:
         hold=hold,
         environment=_environment(prepared),
         troubles=(OSError, BadKubeconfig),
+    )
+
+
+def dns_options(prepared: Prepared) -> dns.Options:
+    """The DNS answers the cluster and its host only: with a node on the host itself, others reach that address."""
+    slot = prepared.slot
+    return dns.Options(
+        kubeconfig=prepared.layout.control_identity("dns"),
+        addresses=(prepared.nodes[0].dns_address,),
+        cluster_ip=slot.dns_address,
+        clients=(*slot.networks(ipv6=prepared.ipv6), *map(ip_network, prepared.host_ips), ip_network("127.0.0.0/8")),
     )
 
 

@@ -1,10 +1,11 @@
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
 from podwire.apiserver.identity import default_policy
 from podwire.apiserver.identity.users import User, node_name
-from podwire.cluster.up.components import apiserver_options, components
+from podwire.cluster.up.components import apiserver_options, components, dns_options
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.nodes import MOST, Node, objection, planned, runtime_on_host
 from podwire.cluster.up.preparation import Prepared
@@ -90,6 +91,18 @@ def test_a_node_on_the_host_has_the_hosts_paths_and_addresses():
     assert (found.home, found.inside, found.space) == (Layout(Path("/")),) * 2 + (None,)
     assert found.ips == ("192.0.2.7",)
     assert found.runtime.cgroup_parent == "podwire"
+
+
+def test_the_dns_answers_only_the_cluster_and_its_host_also_on_the_host_itself():
+    for nodes, listening in (
+        (own(1), "10.103.192.1"),
+        ((HOST,), "192.0.2.7"),
+    ):
+        options = dns_options(prepared(*nodes))
+        assert options.addresses == (listening,)
+        allowed = [any(ip_address(ip) in network for network in options.clients if network.version == 4)
+                   for ip in ("10.103.0.9", "192.0.2.7", "192.0.2.8", "203.0.113.1")]  # fmt: skip
+        assert allowed == [True, True, False, False]
 
 
 def test_a_host_that_is_called_like_a_node_is_not_one():
