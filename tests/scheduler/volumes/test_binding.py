@@ -102,3 +102,25 @@ async def test_a_pod_that_is_deleted_while_its_volume_is_provisioned_frees_its_n
     await storing.refused("next", "Insufficient cpu")
     await storing.api.delete(storing.api.kind_of({"apiVersion": "v1", "kind": "Pod"}), "web", "default")
     await storing.placed("next")
+
+
+async def test_another_scheduler_continues_where_one_was_killed_while_a_volume_was_provisioned(tmp_path):
+    async with running(Options(data_dir=tmp_path, port=0, store_url="memory://")) as server:
+        cluster = Cluster(server)
+        await cluster.node("n1")
+        await cluster.node("n2")
+        await cluster.api.create(storage_class("remote", **LATER))
+        await cluster.api.create(claim("data", storageClassName="remote"))
+
+        async def selected():
+            found = await cluster.api.get(VOLUME_CLAIMS, "data", "default")
+            return found["metadata"].get("annotations", {}).get(SELECTED_NODE)
+
+        async with cluster.scheduler():
+            await cluster.pod("web", **uses("data"))
+            node = await eventually_async(selected)
+        async with cluster.scheduler():
+            found = await cluster.api.get(VOLUME_CLAIMS, "data", "default")
+            reference = {"namespace": "default", "name": "data", "uid": found["metadata"]["uid"]}
+            await cluster.api.create(volume("made", storageClassName="remote", claimRef=reference, **on(node)))
+            assert (await cluster.placed("web"))["spec"]["nodeName"] == node

@@ -16,7 +16,13 @@ SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 360
 PODS = 5
 COMPONENTS = {"kubelet": "kubelet", "scheduler": "scheduler", "runtime": "runtime", "store": "apiserver"}
 """Who dies at a failpoint whose name begins so."""
-RARE = {"store.compacting", "scheduler.claim-allocated", "scheduler.claim-protected", "scheduler.nominated"}
+RARE = {
+    "store.compacting",
+    "scheduler.claim-allocated",
+    "scheduler.claim-protected",
+    "scheduler.nominated",
+    "scheduler.volumes-written",
+}
 """Passed once in many minutes, or only for pods with claims or that preempt others."""
 POINTS = sorted(each for each in KNOWN if each.partition(".")[0] in COMPONENTS and each not in RARE)
 
