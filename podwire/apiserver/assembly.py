@@ -25,6 +25,7 @@ from podwire.apiserver.admission.service_addresses import Network, ServiceAddres
 from podwire.apiserver.admission.service_allocations import ServiceAllocations
 from podwire.apiserver.admission.signing_rights import SigningRequesters, SigningRights
 from podwire.apiserver.admission.webhooks.informer import WebhookInformer
+from podwire.apiserver.aggregation import Aggregator
 from podwire.apiserver.audit import Audit
 from podwire.apiserver.audit.audit import Sink
 from podwire.apiserver.audit.policy import Policy
@@ -43,7 +44,7 @@ from podwire.apiserver.identity.service_accounts import StoredServiceAccounts
 from podwire.apiserver.identity.tokens import Tokens, discovery, key_set
 from podwire.apiserver.identity.users import User
 from podwire.apiserver.limits import Limits
-from podwire.apiserver.ports import Backends, HttpsClient, Kubelets, Store
+from podwire.apiserver.ports import AggregatedServers, Backends, HttpsClient, Kubelets, Store
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.request.endpoints import Check, Endpoints
 from podwire.apiserver.resource_metrics import metrics_resources
@@ -83,6 +84,8 @@ class Settings:
     """Returns a name for a generateName; tests hand in predictable ones."""
     kubelets: Kubelets | None = None
     """Reaches kubelets for log, exec, attach and the like; without it they are refused."""
+    aggregated: AggregatedServers | None = None
+    """Reaches aggregated API servers; without it they are unavailable."""
     webhooks: HttpsClient | None = None
     """Reaches webhooks; without it they fail."""
     metrics: Metrics = field(default_factory=Metrics)
@@ -106,6 +109,7 @@ class Assembled:
     aggregation: RoleAggregation
     node_graph: NodeGraphInformer
     flows: FlowInformer
+    aggregator: Aggregator
     pki: Pki
     settings: Settings
 
@@ -119,7 +123,14 @@ class Assembled:
         authority = self.pki.authority_pem.decode()
         first = str(self.settings.service_network[1])
         network = str(self.settings.service_network)
-        await bootstrap.fill(self.engine, authority_pem=authority, service_address=first, service_network=network)
+        front = self.settings.aggregated.authority_pem if self.settings.aggregated else ""
+        await bootstrap.fill(
+            self.engine,
+            authority_pem=authority,
+            service_address=first,
+            service_network=network,
+            front_proxy_pem=front,
+        )
         await self.custom.load()
         await self.roles.load()
         await self.node_graph.load()
@@ -140,6 +151,7 @@ class Assembled:
             parts.create_task(self.aggregation.run(), name="role aggregation")
             parts.create_task(self.node_graph.run(), name="node graph")
             parts.create_task(self.flows.run(), name="flow control")
+            parts.create_task(self.aggregator.run(), name="aggregation")
 
 
 def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = None) -> Assembled:
@@ -206,7 +218,8 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     audit = None
     if settings.audit is not None and settings.audit_sink is not None:
         audit = Audit(settings.audit, settings.audit_sink, clock)
-    server = ApiServer(engine, endpoints, flow_control, audit, settings.metrics)
+    aggregator = Aggregator(engine, settings.aggregated)
+    server = ApiServer(engine, endpoints, flow_control, audit, settings.metrics, aggregator)
     return Assembled(
         server=server,
         engine=engine,
@@ -219,6 +232,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         aggregation=RoleAggregation(store, registry, engine.updater),
         node_graph=NodeGraphInformer(store, graph),
         flows=FlowInformer(engine, flow_control),
+        aggregator=aggregator,
         pki=pki,
         settings=settings,
     )

@@ -23,10 +23,13 @@ from podwire.protocols.storage import KeyExists
 
 DEFAULT_CIDR = "kubernetes"
 """The name of the default ServiceCIDR."""
+FRONT_PROXY_CA = "requestheader-client-ca-file"
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
-async def fill(engine: Engine, *, authority_pem: str, service_address: str, service_network: str) -> None:
+async def fill(
+    engine: Engine, *, authority_pem: str, service_address: str, service_network: str, front_proxy_pem: str = ""
+) -> None:
     """Creates what is missing; existing objects stay as they are.
 
     Writes that come together share a transaction: first the namespaces, then what is in them and everything else.
@@ -39,7 +42,7 @@ async def fill(engine: Engine, *, authority_pem: str, service_address: str, serv
     await asyncio.gather(*(_ensure(engine, namespaces, "", {"metadata": {"name": name}}) for name in NAMESPACES))
     await asyncio.gather(
         *(_ensure(engine, priorities, "", _priority(name, value)) for name, value in SYSTEM_PRIORITIES.items()),
-        _ensure(engine, registry.builtin("", "configmaps"), "kube-system", _authentication(authority_pem)),
+        _ensure_authentication(engine, _authentication(authority_pem, front_proxy_pem)),
         _ensure(engine, registry.builtin("", "services"), "default", _service(service_address)),
         _ensure_service_cidr(engine, service_network),
         _reconcile_roles(engine),
@@ -217,11 +220,45 @@ def _priority(name: str, value: int) -> Object:
     }
 
 
-def _authentication(authority_pem: str) -> Object:
+def _authentication(authority_pem: str, front_proxy_pem: str) -> Object:
+    """Returns how aggregated API servers authenticate: by the CA of users, and by headers of the front proxy."""
+    headers = {
+        FRONT_PROXY_CA: front_proxy_pem,
+        "requestheader-allowed-names": '["front-proxy-client"]',
+        "requestheader-username-headers": '["X-Remote-User"]',
+        "requestheader-uid-headers": '["X-Remote-Uid"]',
+        "requestheader-group-headers": '["X-Remote-Group"]',
+        "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+    }
     return {
         "metadata": {"name": "extension-apiserver-authentication"},
-        "data": {"client-ca-file": authority_pem},
+        "data": {"client-ca-file": authority_pem, **(headers if front_proxy_pem else {})},
     }
+
+
+async def _ensure_authentication(engine: Engine, wanted: Object) -> None:
+    """Creates the ConfigMap, or completes the one that is there; of several servers, each adds its front proxy's CA."""
+    resource, name = engine.registry.builtin("", "configmaps"), wanted["metadata"]["name"]
+    if await _ensure(engine, resource, "kube-system", wanted):
+        return
+
+    def completed(obj: Object) -> Object:
+        data = {**wanted["data"], **(obj.get("data") or {})}
+        ours = wanted["data"].get(FRONT_PROXY_CA, "")
+        if ours not in data.get(FRONT_PROXY_CA, ""):
+            data[FRONT_PROXY_CA] += ours
+        return {**obj, "data": data}
+
+    await engine.updater.update(
+        Write(
+            resource=resource,
+            namespace="kube-system",
+            name=name,
+            change=completed,
+            user=SYSTEM,
+            run_policies=False,
+        )
+    )
 
 
 def _service(address: str) -> Object:

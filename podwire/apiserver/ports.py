@@ -79,6 +79,36 @@ class HttpsClient(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregatedServer:
+    """An endpoint of the Service of an APIService; `ca` is PEM text of the trusted authorities."""
+
+    address: str
+    port: int
+    server_name: str
+    ca: str = ""
+    insecure: bool = False
+
+
+class AggregatedServers(Protocol):
+    """Connects to aggregated API servers as the front proxy."""
+
+    @property
+    def authority_pem(self) -> str:
+        """The CA of the front proxy's client certificate."""
+        ...
+
+    async def forward(
+        self, server: AggregatedServer, path: str, request: Request, headers: Sequence[tuple[str, str]]
+    ) -> Answer:
+        """Forwards a request with headers beside the client's; `path` has the query. Raises ApiError."""
+        ...
+
+    async def fetch(self, server: AggregatedServer, path: str, headers: Sequence[tuple[str, str]]) -> tuple[int, bytes]:
+        """Returns the status and the body of a document. Raises Unreachable."""
+        ...
+
+
 class Store(Protocol):
     """Stores values by key under one revision; podwire.protocols.storage defines the terms."""
 

@@ -13,6 +13,8 @@ class Registry:
         self._builtin = {_words(resource.kind): resource for resource in builtin}
         self._custom: dict[tuple[str, str, str], Resource] = {}
         self.version = 0
+        self.announced: tuple[Kind, ...] = ()
+        """Kinds that aggregated API servers serve."""
         self._ends: dict[tuple[str, str, str], set[Callable[[], None]]] = {}
 
     def find(self, group: str, version: str, resource: str) -> Resource | None:
@@ -29,6 +31,10 @@ class Registry:
         for words in before.keys() - self._custom.keys():
             for end in [*self._ends.get(words, ())]:
                 end()
+
+    def announce(self, kinds: Iterable[Kind]) -> None:
+        self.announced = tuple(kinds)
+        self.version += 1
 
     def on_removal(self, kind: Kind, end: Callable[[], None]) -> Callable[[], None]:
         """Calls `end` when a custom resource is no longer served; returns what undoes that."""

@@ -24,6 +24,7 @@ from dataclasses import replace
 import msgspec
 
 from podwire.apiserver import subresources
+from podwire.apiserver.aggregation import Aggregator
 from podwire.apiserver.audit import Audit, Entry
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.flowcontrol import FlowControl, WatchLimit
@@ -72,7 +73,9 @@ class ApiServer:
         flow_control: FlowControl,
         audit: Audit | None = None,
         metrics: Metrics | None = None,
+        aggregator: Aggregator | None = None,
     ) -> None:
+        self._aggregator = aggregator
         self._engine = engine
         self._audit = audit
         self._endpoints = endpoints
@@ -139,9 +142,7 @@ class ApiServer:
         flow = self._flow_control.classify(user, attributes)
         notes.headers += flow.headers
         if resource is None:
-            if not self._engine.registry.serves_group_version(target.group, target.version):
-                return page_not_found()
-            raise no_such_resource()
+            return await self._elsewhere(request, user, target)
         function = choose(resource, target, attributes.verb)
         call = Call(
             request=request,
@@ -205,6 +206,14 @@ class ApiServer:
                     chunks = until(chunks, gone)
                 answer = replace(answer, chunks=CountedChunks(chunks, undo.pop_all().close))
         return answer
+
+    async def _elsewhere(self, request: Request, user: User, target: Target) -> Answer:
+        """Answers a request for a resource that is not served here: by an aggregated server, else 404."""
+        if self._aggregator and (service := self._aggregator.find(target.group, target.version)) is not None:
+            return await self._aggregator.answer(service, request, user)
+        if not self._engine.registry.serves_group_version(target.group, target.version):
+            return page_not_found()
+        raise no_such_resource()
 
     def _engine_of(self, call: Call) -> Engine:
         """Returns the engine of a request: one of its own if a webhook converts its objects."""

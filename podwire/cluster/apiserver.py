@@ -22,6 +22,7 @@ from podwire.apiserver.identity.pki import CERTIFICATE_LIFETIME, PkiError
 from podwire.apiserver.identity.users import MASTERS, User
 from podwire.apiserver.ports import Backends, Kubelets
 from podwire.cluster import tracing
+from podwire.cluster.aggregation_proxy import aggregation_proxy
 from podwire.cluster.apiserver_controllers import run_in_process
 from podwire.cluster.backend_proxy import backend_proxy
 from podwire.cluster.daemons import background
@@ -151,6 +152,9 @@ async def running(options: Options) -> AsyncIterator[Running]:
     certificates.  Stop in reverse.
     """
     pki = await asyncio.to_thread(_open_pki, options)
+    front = await asyncio.to_thread(
+        Pki.open, options.data_dir / "front-proxy", names=[], ips=[], lifetime=options.certificate_lifetime
+    )
     async with contextlib.AsyncExitStack() as stack:
         audit_log = await stack.enter_async_context(_audit_log(options))
         opened = await open_store(
@@ -165,8 +169,11 @@ async def running(options: Options) -> AsyncIterator[Running]:
         kubelets = await stack.enter_async_context(proxy)
         backends = await stack.enter_async_context(backend_proxy((options.host, *options.also)))
         webhooks = await stack.enter_async_context(webhook_client())
+        aggregated = await stack.enter_async_context(aggregation_proxy(front))
         clients = Clients(kubelets, backends)
-        settings = replace(_settings(options, store, clients, audit_log, metrics), webhooks=webhooks)
+        settings = replace(
+            _settings(options, store, clients, audit_log, metrics), webhooks=webhooks, aggregated=aggregated
+        )
         assembled = assemble(store, pki, SystemClock(), settings)
         await assembled.start()
         http = await _listen(assembled, pki, options.host, options.port)

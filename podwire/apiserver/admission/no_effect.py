@@ -49,17 +49,10 @@ KINDS: Mapping[GroupResource, str] = {
     ("", "persistentvolumeclaims"): "no volume is provisioned or bound",
     ("", "persistentvolumes"): "no claim is bound to it",
     ("certificates.k8s.io", "certificatesigningrequests"): "no certificate is issued",
-    ("apiregistration.k8s.io", "apiservices"): "no requests are forwarded to it",
 }
 """Kinds that need a controller, and what does not happen without it."""
 
-NOT_STOCK = frozenset(
-    {
-        ("apiregistration.k8s.io", "apiservices"),
-        ("networking.k8s.io", "ingresses"),
-        ("networking.k8s.io", "networkpolicies"),
-    }
-)
+NOT_STOCK = frozenset({("networking.k8s.io", "ingresses"), ("networking.k8s.io", "networkpolicies")})
 """Kinds on which a stock kube-controller-manager does not act."""
 
 POD_FIELDS = frozenset({"hostnameOverride", "resources", "schedulingGroup"})
@@ -123,8 +116,6 @@ class NoEffectWarnings(AdmissionPlugin):
     async def _acting(self, kind: GroupResource, obj: Object) -> bool:
         """Returns whether something that is not ours acts on the object."""
         spec = obj.get("spec") or {}
-        if kind == ("apiregistration.k8s.io", "apiservices"):
-            return spec.get("service") is None  # one of this server's own groups
         if kind == ("networking.k8s.io", "networkpolicies"):
             return any(resource.group == NETWORK_PLUGIN_GROUP for resource in self.registry.resources)
         if kind == ("networking.k8s.io", "ingresses"):

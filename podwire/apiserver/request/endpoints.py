@@ -78,7 +78,10 @@ class Endpoints:
 
     async def _discovered(self, request: Request, path: str) -> Response | None:
         if self._version != self._registry.version:
-            self._discovery = Discovery([resource.kind for resource in self._registry.resources], address=self._address)
+            self._discovery = Discovery(
+                [*(resource.kind for resource in self._registry.resources), *self._registry.announced],
+                address=self._address,
+            )
             self._version = self._registry.version
         document = self._discovery.document(path, request.headers.get("accept", ""))
         return await _document(request, document) if document else None

@@ -171,13 +171,3 @@ def test_the_tables_name_kinds_that_exist():
     assert served >= KINDS.keys()
     assert served >= acting(ALL)
     assert not acting(())
-
-
-async def test_an_aggregated_api_server_causes_a_warning(api):
-    spec = {"group": "a.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
-    url = "/apis/apiregistration.k8s.io/v1/apiservices"
-    remote = {"metadata": {"name": "v1.a.example.com"}, "spec": {**spec, "service": {"namespace": "n", "name": "s"}}}
-    assert await warnings(api, url, remote) == [
-        "no controller acts on apiservices.apiregistration.k8s.io in this cluster: no requests are forwarded to it"
-    ]
-    assert await warnings(api, url, {"metadata": {"name": "v2.a.example.com"}, "spec": {**spec, "version": "v2"}}) == []

@@ -1,0 +1,262 @@
+"""Aggregated API servers: requests for the groups of an APIService are forwarded to its Service.
+
+The user of a request is authenticated and authorized here, and named to the other server by headers, which it believes
+because of the client certificate of the front proxy (ConfigMap kube-system/extension-apiserver-authentication). The
+user's own credentials are not forwarded. An APIService is Available while its server answers discovery; its resources
+are announced from what it said last.
+"""
+
+import asyncio
+import logging
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from podwire.apiserver.engine import Engine
+from podwire.apiserver.identity.users import MASTERS, SYSTEM, User
+from podwire.apiserver.ports import AggregatedServer, AggregatedServers, Unreachable
+from podwire.apiserver.read.informer import follow
+from podwire.apiserver.service_endpoints import ServiceEndpoints
+from podwire.apiserver.write.updates import Write
+from podwire.kinds.policies.webhook import client_config_of
+from podwire.kinds.stored import Object, unpack
+from podwire.objects.times import rfc3339
+from podwire.protocols.k8sapi.kinds import Kind, Subresource
+from podwire.protocols.k8sapi.server_side import Answer, Request, Response
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.storage import Change, Item, StorageError
+
+_log = logging.getLogger("podwire.apiserver.aggregation")
+
+CHECK_SECONDS = 10.0
+"""Between two checks of all servers."""
+_AGGREGATOR = User("system:kube-aggregator", groups=(MASTERS,))
+_OWN = ("authorization", "impersonate-", "x-remote-")
+"""Beginnings of headers that are the client's to this server and not to the next one."""
+_PLAIN = frozenset(f"{string.ascii_letters}{string.digits}-_.!~*'")
+Headers = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    available: bool
+    reason: str
+    message: str
+
+
+LOCAL = Condition(True, "Local", "Local APIServices are always available")
+PASSED = Condition(True, "Passed", "all checks passed")
+
+
+class Aggregator:
+    """Follows APIServices, checks their servers and forwards requests."""
+
+    def __init__(self, engine: Engine, servers: AggregatedServers | None) -> None:
+        self._engine = engine
+        self._servers = servers
+        self._endpoints = ServiceEndpoints(engine.store)
+        self._resource = engine.registry.builtin("apiregistration.k8s.io", "apiservices")
+        self._services: dict[str, Object] = {}
+        self._by_version: dict[tuple[str, str], Object] = {}
+        self._available: set[str] = set()
+        self._kinds: dict[str, tuple[Kind, ...]] = {}
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        async with asyncio.TaskGroup() as parts:
+            parts.create_task(follow(self._engine.store, self._resource.prefix, self._on_list, self._on_change))
+            parts.create_task(self._check_all())
+
+    def find(self, group: str, version: str) -> Object | None:
+        """Returns the APIService that serves a group and version elsewhere."""
+        return self._by_version.get((group, version))
+
+    async def answer(self, service: Object, request: Request, user: User) -> Answer:
+        """Forwards a request; 503 while the server is not available."""
+        name = service["metadata"]["name"]
+        if self._servers is None or name not in self._available:
+            return _unavailable()
+        try:
+            server = await self._server(service)
+        except ApiError:
+            return _unavailable()
+        kept = {name: value for name, value in request.headers.items() if not name.startswith(_OWN)}
+        forwarded = msgspec.structs.replace(request, headers=kept)
+        path = f"{request.path}?{request.raw_query}" if request.raw_query else request.path
+        try:
+            return await self._servers.forward(server, path, forwarded, identity(user))
+        except Unreachable:
+            return _unavailable()
+
+    async def _on_list(self, items: list[Item]) -> None:
+        self._services = {item.key: unpack(item) for item in items}
+        self._update()
+
+    async def _on_change(self, change: Change) -> None:
+        self._services.pop(change.key, None)
+        if change.item is not None:
+            self._services[change.key] = unpack(change.item)
+        self._update()
+
+    def _update(self) -> None:
+        remote = [obj for obj in self._services.values() if obj["spec"].get("service")]
+        self._by_version = {(obj["spec"].get("group", ""), obj["spec"]["version"]): obj for obj in remote}
+        names = {obj["metadata"]["name"] for obj in remote}
+        self._available &= names
+        self._announce({name: kinds for name, kinds in self._kinds.items() if name in names})
+        self._changed.set()
+
+    def _announce(self, kinds: dict[str, tuple[Kind, ...]]) -> None:
+        if kinds != self._kinds:
+            self._kinds = kinds
+            registry = self._engine.registry
+            registry.announce([kind for several in kinds.values() for kind in several])
+
+    async def _check_all(self) -> None:
+        while True:
+            self._changed.clear()
+            for service in list(self._services.values()):
+                await self._write(service, await self._checked(service))
+            try:
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _checked(self, service: Object) -> Condition:
+        """Checks one server; what it serves is announced while it is available."""
+        spec, name = service["spec"], service["metadata"]["name"]
+        if not spec.get("service"):
+            return LOCAL
+        reference = spec["service"]
+        where = f'service/{reference["name"]} in "{reference["namespace"]}"'
+        try:
+            server = await self._server(service)
+        except ApiError as error:
+            self._available.discard(name)
+            if error.code == 404:
+                return Condition(False, "ServiceNotFound", f"{where} is not present")
+            if "service port" in error.message:
+                port = reference.get("port") or 443
+                return Condition(False, "ServicePortError", f"{where} is not listening on port {port}")
+            return Condition(False, "MissingEndpoints", f"endpoints for {where} have no addresses")
+        path = f"/apis/{spec['group']}/{spec['version']}"
+        try:
+            if self._servers is None:
+                raise Unreachable("this API server has no client for aggregated ones")
+            status, body = await self._servers.fetch(server, path, identity(_AGGREGATOR))
+            if status != 200:
+                raise Unreachable(f"bad status from https://{server.address}:{server.port}{path}: {status}")
+            kinds = kinds_of(spec["group"], spec["version"], msgspec.json.decode(body))
+        except (Unreachable, ApiError, msgspec.MsgspecError, LookupError, TypeError, AttributeError) as error:
+            self._available.discard(name)
+            why = f"failing or missing response from https://{server.address}:{server.port}{path}: {error}"
+            return Condition(False, "FailedDiscoveryCheck", why)
+        if (spec["group"], spec["version"]) in self._by_version:  # it was not deleted meanwhile
+            self._available.add(name)
+            self._announce({**self._kinds, name: kinds})
+        return PASSED
+
+    async def _server(self, service: Object) -> AggregatedServer:
+        """Returns where the server of an APIService is. Raises ApiError without a ready endpoint."""
+        spec = service["spec"]
+        namespace, name = spec["service"]["namespace"], spec["service"]["name"]
+        endpoint = await self._endpoints.find(namespace, name, spec["service"].get("port") or 443)
+        return AggregatedServer(
+            address=endpoint.address,
+            port=endpoint.port,
+            server_name=f"{name}.{namespace}.svc",
+            ca=client_config_of({"caBundle": spec.get("caBundle")}).ca,
+            insecure=bool(spec.get("insecureSkipTLSVerify")),
+        )
+
+    async def _write(self, service: Object, condition: Condition) -> None:
+        """Writes the condition Available, if it has changed."""
+        conditions = (service.get("status") or {}).get("conditions") or ()
+        known: Object = next((one for one in conditions if one["type"] == "Available"), {})
+        status = "True" if condition.available else "False"
+        told = (known.get("status"), known.get("reason"), known.get("message"))
+        if told == (status, condition.reason, condition.message):
+            return
+        since = known.get("lastTransitionTime") if known.get("status") == status else None
+        new = {
+            "type": "Available",
+            "status": status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": since or rfc3339(self._engine.clock.wall()),
+        }
+
+        def changed(obj: Object) -> Object:
+            before = (obj.get("status") or {}).get("conditions") or ()
+            others = [one for one in before if one.get("type") != "Available"]
+            return {**obj, "status": {**(obj.get("status") or {}), "conditions": [*others, new]}}
+
+        write = Write(
+            resource=self._resource,
+            namespace="",
+            name=service["metadata"]["name"],
+            change=changed,
+            user=SYSTEM,
+            subresource="status",
+            run_policies=False,
+        )
+        try:
+            await self._engine.updater.update(write)
+        except (ApiError, StorageError) as error:
+            _log.info("cannot write APIService status", extra={"service": write.name, "error": str(error)})
+
+
+def identity(user: User) -> Headers:
+    """Returns the headers by which the front proxy names a user."""
+    headers = [("X-Remote-User", user.name)]
+    if user.uid:
+        headers.append(("X-Remote-Uid", user.uid))
+    headers += [("X-Remote-Group", group) for group in user.groups]
+    for key, values in user.extra.items():
+        headers += [(f"X-Remote-Extra-{_escaped(key)}", value) for value in values]
+    return headers
+
+
+def _escaped(key: str) -> str:
+    """Returns a key as a header's name can have it: other characters are percent-encoded."""
+    return "".join(chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in key.encode())
+
+
+def kinds_of(group: str, version: str, document: Mapping[str, Any]) -> tuple[Kind, ...]:
+    """Returns the kinds that a server announces in an APIResourceList."""
+    whole = [one for one in document["resources"] if "/" not in one["name"]]
+    parts = [one for one in document["resources"] if "/" in one["name"]]
+    return tuple(
+        Kind(
+            group=group,
+            version=version,
+            resource=one["name"],
+            kind=one["kind"],
+            namespaced=bool(one.get("namespaced")),
+            singular=one.get("singularName") or "",
+            short_names=tuple(one.get("shortNames") or ()),
+            categories=tuple(one.get("categories") or ()),
+            verbs=tuple(one.get("verbs") or ()),
+            subresources=tuple(
+                Subresource(
+                    part["name"].partition("/")[2],
+                    tuple(part.get("verbs") or ()),
+                    part.get("kind", ""),
+                    part.get("group") or group,
+                    part.get("version") or version,
+                )
+                for part in parts
+                if part["name"].partition("/")[0] == one["name"]
+            ),
+        )
+        for one in whole
+    )
+
+
+def _unavailable() -> Response:
+    return Response(status=503, body=b"service unavailable\n", content_type="text/plain; charset=utf-8")

@@ -1,0 +1,209 @@
+"""Aggregated API servers: availability, forwarding as the front proxy, discovery. A real server over TLS."""
+
+import base64
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from podwire.apiserver import Pki
+from podwire.cluster.aggregation_proxy import aggregation_proxy
+from podwire.protocols.k8sapi.server_side import Stream
+from tests.apiserver.support import Api, answer_when
+
+SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+FLUNDERS = "/apis/wardle.example.com/v1/namespaces/default/flunders"
+RESOURCES = {
+    "kind": "APIResourceList",
+    "groupVersion": "wardle.example.com/v1",
+    "resources": [
+        {
+            "name": "flunders",
+            "singularName": "flunder",
+            "namespaced": True,
+            "kind": "Flunder",
+            "verbs": ["get", "list"],
+        },
+        {"name": "flunders/status", "namespaced": True, "kind": "Flunder", "verbs": ["get"]},
+    ],
+}
+
+
+class Extension:
+    """An API server of its own, which believes headers of the front proxy only."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.requests: list[tuple[str, str, dict[str, list[str]]]] = []
+        self.clients: set[str] = set()
+        self.discovery_status = 200
+
+    async def handle(self, request: web.Request) -> web.Response:
+        assert request.transport is not None
+        certificate = request.transport.get_extra_info("peercert") or {}
+        names = {value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"}
+        self.clients |= names
+        headers = {name.lower(): request.headers.getall(name) for name in request.headers}
+        if request.path == "/apis/wardle.example.com/v1":
+            return web.json_response(RESOURCES, status=self.discovery_status)
+        self.requests.append((request.method, request.path_qs, headers))
+        body = (await request.read()).decode()
+        return web.json_response({"kind": "Flunder", "sent": body, "method": request.method}, status=201)
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory):
+    return Pki.open(tmp_path_factory.mktemp("front"), names=[], ips=[])
+
+
+@pytest.fixture
+async def extension(pki, front, tmp_path) -> AsyncIterator[Extension]:
+    certificate, key = pki.issue_server("api", names=["api.wardle.svc"], ips=[])
+    for name, text in (("tls.crt", certificate), ("tls.key", key)):
+        (tmp_path / name).write_bytes(text)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    context.load_verify_locations(cadata=front.authority_pem.decode())
+    context.verify_mode = ssl.CERT_REQUIRED
+    server = Extension()
+    runner = web.ServerRunner(web.Server(server.handle), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    server.port = runner.addresses[0][1]
+    yield server
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def api(serve, front) -> AsyncIterator[Api]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield await serve(aggregated=await stack.enter_async_context(aggregation_proxy(front)))
+
+
+def api_service(pki: Pki) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "v1.wardle.example.com"},
+        "spec": {
+            "group": "wardle.example.com",
+            "version": "v1",
+            "groupPriorityMinimum": 1000,
+            "versionPriority": 10,
+            "service": {"namespace": "wardle", "name": "api", "port": 443},
+            "caBundle": base64.b64encode(pki.authority_pem).decode(),
+        },
+    }
+
+
+async def expose(api: Api, extension: Extension) -> None:
+    await api.made("/api/v1/namespaces", {"metadata": {"name": "wardle"}})
+    ports = {"ports": [{"port": 443}]}
+    await api.made("/api/v1/namespaces/wardle/services", {"metadata": {"name": "api"}, "spec": ports})
+    endpoints = {
+        "kind": "EndpointSlice",
+        "apiVersion": "discovery.k8s.io/v1",
+        "metadata": {"name": "api-1", "labels": {"kubernetes.io/service-name": "api"}},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": extension.port}],
+        "endpoints": [{"addresses": ["127.0.0.1"]}],
+    }
+    await api.store.create("/registry/endpointslices/wardle/api-1", msgspec.json.encode(endpoints))
+
+
+async def available(api: Api, reason: str) -> dict[str, Any]:
+    def condition(reply: Any) -> dict[str, Any]:
+        conditions = (reply.body.get("status") or {}).get("conditions") or [{}]
+        found: dict[str, Any] = conditions[0]
+        return found
+
+    reply = await answer_when(
+        lambda: api.get(f"{SERVICES}/v1.wardle.example.com"), lambda reply: condition(reply).get("reason") == reason
+    )
+    return condition(reply)
+
+
+async def test_requests_are_forwarded_as_the_front_proxy(api, pki, extension):
+    await expose(api, extension)
+    await api.made(SERVICES, api_service(pki))
+    condition = await available(api, "Passed")
+    assert (condition["status"], condition["message"]) == ("True", "all checks passed")
+
+    headers = {"authorization": "Bearer secret", "x-remote-user": "root", "content-length": "8"}
+    answer = await api.ask("POST", f"{FLUNDERS}?dryRun=All", b'{"a": 1}', headers=headers)
+
+    assert isinstance(answer, Stream)
+    body = msgspec.json.decode(b"".join([chunk async for chunk in answer.chunks]))
+    assert (answer.status, body["method"], body["sent"]) == (201, "POST", '{"a": 1}')
+    [(_, _, sent)] = extension.requests
+    assert sent["x-remote-user"] == ["kubernetes-admin"]
+    assert "system:masters" in sent["x-remote-group"]
+    assert "authorization" not in sent
+    assert extension.clients == {"front-proxy-client"}
+
+
+async def test_resources_are_announced(api, pki, extension):
+    await expose(api, extension)
+    await api.made(SERVICES, api_service(pki))
+    await available(api, "Passed")
+
+    listed = await api.get("/apis/wardle.example.com/v1")
+
+    assert [one["name"] for one in listed.body["resources"]] == ["flunders", "flunders/status"]
+    groups = (await api.get("/apis")).body["groups"]
+    assert "wardle.example.com" in [one["name"] for one in groups]
+    await api.delete(f"{SERVICES}/v1.wardle.example.com")
+    await answer_when(lambda: api.get("/apis/wardle.example.com/v1"), lambda reply: reply.status == 404)
+    assert (await api.get(FLUNDERS)).status == 404
+
+
+async def test_a_server_that_is_not_there_is_unavailable(api, pki, extension):
+    await api.made(SERVICES, api_service(pki))
+    missing = await available(api, "ServiceNotFound")
+    assert (missing["status"], missing["message"]) == ("False", 'service/api in "wardle" is not present')
+
+    reply = await api.get(FLUNDERS)
+
+    assert (reply.status, reply.body) == (503, "service unavailable\n")
+
+
+async def test_a_server_that_fails_discovery_is_unavailable(api, pki, extension):
+    await expose(api, extension)
+    extension.discovery_status = 500
+    await api.made(SERVICES, api_service(pki))
+
+    condition = await available(api, "FailedDiscoveryCheck")
+
+    assert "failing or missing response from https://127.0.0.1:" in condition["message"]
+    assert (await api.get(FLUNDERS)).status == 503
+
+
+async def test_rights_are_checked_here(api, pki, extension):
+    from podwire.protocols.k8sapi.server_side import Certificate
+
+    await expose(api, extension)
+    await api.made(SERVICES, api_service(pki))
+    await available(api, "Passed")
+
+    assert (await api.get(FLUNDERS, user=Certificate("nobody", ()))).status == 403
+    assert not extension.requests
+
+
+async def test_a_local_group_is_always_available(api):
+    spec = {"group": "apps", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
+    await api.made(SERVICES, {"metadata": {"name": "v1.apps"}, "spec": spec})
+
+    reply = await answer_when(
+        lambda: api.get(f"{SERVICES}/v1.apps"), lambda reply: (reply.body.get("status") or {}).get("conditions")
+    )
+
+    assert reply.body["status"]["conditions"][0]["reason"] == "Local"
+
+
+async def test_the_authorities_are_published(api, front):
+    data = (await api.get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")).body["data"]
+
+    assert data["requestheader-client-ca-file"] == front.authority_pem.decode()
+    assert data["requestheader-allowed-names"] == '["front-proxy-client"]'
