@@ -1,3 +1,4 @@
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -152,3 +153,11 @@ def test_every_component_has_a_user_and_a_role_of_its_own():
         assert "system:masters" not in identity.groups
         named = {("User", identity.user), *(("Group", group) for group in identity.groups)}
         assert named & subjects or node_name(User(identity.user, groups=identity.groups)), identity.user
+
+
+def test_the_api_server_warns_about_policies_only_where_they_are_not_enforced():
+    enforced = prepared(*own(1))
+    ignored = replace(enforced, network_policy=False)
+    policies = ("networking.k8s.io", "networkpolicies")
+    assert policies in apiserver_options(enforced).also_reconciled
+    assert policies not in apiserver_options(ignored).also_reconciled
