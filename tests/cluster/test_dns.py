@@ -217,10 +217,12 @@ async def test_the_program_serves_another_domain_and_stops_on_a_signal(api_serve
     process = await asyncio.create_subprocess_exec(
         PODWIRE, "dns", "--kubeconfig", str(api_server.kubeconfig), *map(str, words), stderr=subprocess.DEVNULL
     )
-    name = "kubernetes.default.svc.example.test"
-    found = await eventually_async(lambda: dig(free.port, name))
-    assert found[0].startswith("10.")
-    process.send_signal(signal.SIGTERM)
+    try:
+        name = "kubernetes.default.svc.example.test"
+        found = await eventually_async(lambda: dig(free.port, name))
+        assert found[0].startswith("10.")
+    finally:
+        process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
 
 
