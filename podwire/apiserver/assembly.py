@@ -59,6 +59,7 @@ from podwire.kinds.schema.definitions import load
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.prometheus import Metrics
 
+_PING: Mapping[str, Check] = {"ping": lambda: ""}
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
@@ -204,13 +205,12 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         generate_name=settings.generate_name,
     )
     openapi = OpenApi(BUILTIN.all, definitions)
-    checks: dict[str, Check] = {"ping": lambda: "", **settings.checks}
     endpoints = Endpoints(
         registry,
         openapi,
         address=settings.address,
-        checks=checks,
-        live_checks={**checks, **settings.live_checks},
+        checks={**_PING, **settings.checks},
+        live_checks={**_PING, **settings.checks, **settings.live_checks},
         documents=_issuer(pki),
         metrics=settings.metrics,
     )
