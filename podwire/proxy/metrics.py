@@ -8,7 +8,7 @@ FAMILIES = "IPv4,IPv6"
 
 
 class ProxyMetrics:
-    """What has been counted; `metrics` has the text."""
+    """Counts and timings of the proxy; `metrics` writes them as text."""
 
     def __init__(self) -> None:
         self.metrics = metrics = Metrics()
