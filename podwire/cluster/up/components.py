@@ -92,7 +92,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         certificate_lifetime=prepared.certificate_lifetime,
         kubelet_authority=layout.state / "apiserver/pki/ca.crt",
         identities=(*control, *(identity for node in prepared.nodes for identity in _identities(node, host))),
-        servings=(_scheduler_serving(prepared), *(_serving(node) for node in prepared.nodes)),
+        servings=(*(_serving(node) for node in prepared.nodes), _scheduler_serving(prepared)),
     )
 
 
