@@ -146,6 +146,7 @@ def test_a_node_reads_the_secrets_of_its_own_pods_and_no_component_becomes_admin
         "local-path",
         "network-driver",
         "nri-network",
+        "proxy",
         "scheduler",
     ]
     binding = ("create", "clusterrolebinding", "mine", "--clusterrole=cluster-admin", "--group=system:authenticated")

@@ -134,7 +134,7 @@ def test_every_node_has_an_identity_and_a_certificate_in_its_own_directories():
     assert len(files) == len(options.identities) == 14
     kubelet = files[PREFIX.home("node-2").identity("kubelet")]
     assert (kubelet.user, kubelet.groups, kubelet.host) == ("system:node:node-2", ("system:nodes",), "10.103.192.1")
-    second = options.servings[1]
+    second = next(serving for serving in options.servings if serving.name == "node-2")
     assert (second.name, second.ips) == ("node-2", ("127.0.0.1", "10.103.192.3", "fd70:6f64:7703::3"))
     assert second.key.is_relative_to("/tmp/pw/var/lib/podwire/nodes/node-2")
 
