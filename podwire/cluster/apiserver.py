@@ -39,7 +39,7 @@ from podwire.kinds.catalog import storage_prefixes
 from podwire.linux.errors import OutOfResources
 from podwire.linux.fs.trust import make_directory
 from podwire.linux.machine import KernelMachine
-from podwire.linux.proc.own_metrics import process_lines
+from podwire.linux.proc.own_usage import own_usage
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.protocols.prometheus import Metrics
 from podwire.protocols.settings import BadConfig
@@ -161,7 +161,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
             options.store_url, options.data_dir / "store", _encryption(options), stored.is_being_deleted
         )
         metrics = Metrics()
-        metrics.collect(process_lines)
+        metrics.collect_values(own_usage)
         metrics.collect(work_queue.METRICS.lines)
         store = tapped_store(MeteredStore(opened, metrics), tracing.tap(API_SERVER))
         stack.push_async_callback(store.close)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.interfaces import Clock
-from podwire.linux.proc.own_metrics import process_lines
+from podwire.linux.proc.own_usage import own_usage
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.client_side.access_reviews import AccessReviews
 from podwire.protocols.k8sapi.kubeconfig import NO_PEM, Pem
@@ -45,7 +45,7 @@ class Endpoint:
 async def serving(endpoint: Endpoint | None, api: Client, metrics: Metrics, clock: Clock) -> AsyncIterator[int | None]:
     """Serves while the context is open; yields the port, or None. A port that is taken is logged: the component works
     without its metrics."""
-    metrics.collect(process_lines)
+    metrics.collect_values(own_usage)
     if endpoint is None:
         yield None
         return

@@ -157,6 +157,12 @@ class Metrics:
         """Adds lines that are made when somebody asks: those of `family`, for instance."""
         self._collectors.append(lines)
 
+    def collect_values(self, values: Callable[[], Iterable[tuple[str, str, float]]]) -> None:
+        """Adds counters and gauges without labels, by name, meaning and value, that are read when somebody asks."""
+        self.collect(
+            lambda: (line for name, meaning, value in values() for line in family(name, meaning, [((), value)]))
+        )
+
     def lines(self) -> Iterator[str]:
         for metric in self._declared.values():
             yield from metric.lines()

@@ -78,7 +78,6 @@ _FERRIES = [
 
 
 def _refusals(minor: int) -> list[Step]:
-    strict = minor >= 25
     return [
         Step(
             name="a wrong value",
@@ -90,10 +89,10 @@ def _refusals(minor: int) -> list[Step]:
         Step(
             name="a wrong field",
             sentence="A pod with a misspelt field is rejected, too."
-            if strict
-            else "A misspelt field gives only a warning, because this kubectl does not request strict validation.",
+            if minor >= 25
+            else "A pod with a misspelt field is rejected, too, by this kubectl itself: it reads the OpenAPI document.",
             command="kubectl apply -f misspelt.yaml",
-            refused=strict,
+            refused=True,
             shows='unknown field "',
         ),
     ]

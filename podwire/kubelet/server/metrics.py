@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.probes.worker import ProbedContainer
-from podwire.linux.proc.own_metrics import process_lines
+from podwire.linux.proc.own_usage import own_usage
 from podwire.objects.pods import Pod
 from podwire.protocols.prometheus import Labels, Metrics, family
 
@@ -24,7 +24,7 @@ class KubeletMetrics:
             "kubelet_pod_start_sli_duration_seconds", "From seeing a pod to all of it running", bounds=START_BUCKETS
         )
         self._damaged = self.metrics.counter("podwire_kubelet_damaged_records_total", "Records found damaged")
-        self.metrics.collect(process_lines)
+        self.metrics.collect_values(own_usage)
         self._probe_metrics = Metrics()
         self._probes = self._probe_metrics.counter(
             "prober_probe_total", "Results of probes", *PROBE_LABELS, "pod_uid", "result"
