@@ -245,12 +245,14 @@ async def test_the_oldest_version_may_be_the_only_one_left(api, define):
     assert (await api.get(WIDGETS)).warnings == ['299 - "example.com/v1 Widget is deprecated"']
 
 
-async def test_conversion_by_webhook_is_refused_by_name(api, definition):
+async def test_conversion_by_webhook_needs_the_address_of_one(api, definition):
     made = definition("v1", "v1beta1")
     made["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}}
     reply = await api.post(DEFINITIONS, made)
     assert reply.status == 422
-    assert "spec.conversion.strategy: Forbidden: conversion webhooks are not supported" in reply.message
+    assert (
+        "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook" in reply.message
+    )
 
 
 async def test_rules_and_fields_are_published_in_openapi(api, define):

@@ -144,6 +144,7 @@ def _run_daemon(prepared: Prepared, lock: FileLock, writes: int, supervise: Supe
     try:
         os.chdir("/")
         os.umask(0o022)
+        _close_inherited()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         write_to(prepared.layout.log("supervisor"))
         logs.set_up(stream=sys.stderr)
@@ -157,6 +158,18 @@ def _run_daemon(prepared: Prepared, lock: FileLock, writes: int, supervise: Supe
         with contextlib.suppress(OSError):
             sys.stderr.flush()
         os._exit(code)
+
+
+def _close_inherited() -> None:
+    """Closes what the starting shell had open: a lock or a pipe of its would stay in use as long as the cluster runs.
+
+    A descriptor that came with the program lacks FD_CLOEXEC, which all that this process opened have.
+    """
+    for descriptor in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
+        if descriptor > sys.stderr.fileno():
+            with contextlib.suppress(OSError):  # that of the listing itself
+                if os.get_inheritable(descriptor):
+                    os.close(descriptor)
 
 
 class _Reporter:
