@@ -16,6 +16,7 @@ from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports.clock import SystemClock
+from tests.controllers.leases import hold_lease
 from tests.eventually import eventually_async
 
 ADMIN = Certificate("admin", ("system:masters",))
@@ -124,6 +125,7 @@ async def cluster(tmp_path, limits, clock):
         work = controllers.run(Client(worker), feed, clock, root_ca="PEM", limits=limits, signer=RequestSigner(pki))
         task = asyncio.create_task(work)
         await eventually_async(lambda: _exists(client))
+        await hold_lease(client)
         try:
             yield Cluster(client, worker, pki.authority)
         finally:

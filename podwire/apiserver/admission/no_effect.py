@@ -24,7 +24,8 @@ from podwire.protocols.k8sapi.status import qualified
 
 CONTROLLER_MANAGER = f"{PREFIX}leases/kube-system/kube-controller-manager"
 OUR_HOLDERS = "podwire_"
-"""Our own controllers hold this lease, too; `reconciled` says on which kinds they act."""
+"""Our own controllers hold this lease, too. `reconciled` says on which kinds those of this server act; if it has none,
+they run in a process of their own (`podwire controllers`)."""
 LEASE_SECONDS = 60.0
 """A lease that was renewed this long ago is held by nobody."""
 NETWORK_PLUGIN_GROUP = "net.podwire.dev"
@@ -133,7 +134,7 @@ class NoEffectWarnings(AdmissionPlugin):
         spec = unpack(item).get("spec") or {} if item else {}
         renewed = spec.get("renewTime")
         holder = spec.get("holderIdentity") or ""
-        if not holder or holder.startswith(OUR_HOLDERS):
+        if not holder or (self.reconciled and holder.startswith(OUR_HOLDERS)):
             return False
         return bool(renewed and self.clock.wall() - parse(renewed) < LEASE_SECONDS)
 

@@ -80,6 +80,16 @@ async def test_a_running_controller_manager_acts(api, deployment, age, warned):
     assert await warnings(api, POLICIES, POLICY)
 
 
+@pytest.mark.parametrize(("kinds", "warned"), [((), False), ((("batch", "jobs"),), True)])
+async def test_our_own_controllers_may_run_in_another_process(serve, deployment, kinds, warned):
+    api = await serve(reconciled=frozenset(kinds))
+    renewed = rfc3339(api.clock.wall()).replace("Z", ".000000Z")
+    lease = {"holderIdentity": "podwire_host", "leaseDurationSeconds": 15, "renewTime": renewed, "acquireTime": renewed}
+    await api.made(LEASES, {"metadata": {"name": "kube-controller-manager"}, "spec": lease})
+
+    assert bool(await warnings(api, DEPLOYMENTS, deployment())) is warned
+
+
 async def test_the_network_plugin_enforces_policies(api, definition):
     assert await warnings(api, POLICIES, POLICY) == [
         "no controller acts on networkpolicies.networking.k8s.io in this cluster: no traffic is filtered"

@@ -16,6 +16,7 @@ from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports.clock import SystemClock
+from tests.controllers.leases import hold_lease
 from tests.eventually import eventually_async
 
 ADMIN = Certificate("admin", ("system:masters",))
@@ -154,6 +155,7 @@ async def cluster(tmp_path):
         nodes = Nodes(api)
         work = controllers.run(Client(line), feed, SystemClock(), root_ca="PEM", names=ALL)
         async with background(work, nodes.run()):
+            await hold_lease(api)
             yield Cluster(server, line, api, nodes)
 
 
