@@ -32,6 +32,7 @@ def kernel_mounts(*, privileged: bool, shm: str) -> list[Mount]:
         ),
         _mount("/dev/mqueue", "mqueue", "mqueue", safe),
         _mount("/sys", "sysfs", "sysfs", [*safe, sys_mode]),
+        _mount("/sys/fs/cgroup", "cgroup", "cgroup", [*safe, "relatime", sys_mode]),
         bind(shm, "/dev/shm", ["rw", *safe]),  # noqa: S108  the container's path
     ]
 

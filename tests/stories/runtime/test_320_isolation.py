@@ -296,6 +296,18 @@ def read(path):
     return Path(path).read_text().strip()
 
 
+async def test_a_container_reads_its_own_limits_and_no_other_cgroup(cri):
+    config = cri.container_config()
+    config.linux.resources.memory_limit_in_bytes = 64 << 20
+    id_ = await cri.start(await cri.run(), config=config)
+    old, new = "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"
+    assert await cri.said(id_, "sh", "-c", f"cat {old} 2>/dev/null || cat {new}") == f"{64 << 20}\n"
+    groups = "find /sys/fs/cgroup -mindepth 2 -type d | grep -c pod; true"
+    assert await cri.said(id_, "sh", "-c", groups) == "0\n"
+    write = f"file={old}; test -e $file || file={new}; echo 1000000 >$file && echo written; true"
+    assert await cri.said(id_, "sh", "-c", f"({write}) 2>/dev/null") == ""
+
+
 def pids_files(group):
     return [Path(tree.mount, group, "pids.max") for tree in KernelCgroups().trees if "pids" in tree.controllers]
 
