@@ -15,7 +15,7 @@ import msgspec
 
 from podwire.kubelet.config.sandbox import SOURCE
 from podwire.kubelet.referenced_objects import references_of
-from podwire.linux.fs.regular_files import read_head
+from podwire.linux.fs.trust import check_directory, read_trusted
 from podwire.objects import pods
 from podwire.protocols.k8sapi import codec, yamls
 from podwire.protocols.k8sapi.status import FieldError
@@ -45,14 +45,18 @@ class Manifests:
 
 
 def read_directory(directory: Path, node: str) -> Manifests:
-    """Reads all files of a directory, except hidden ones. Blocks. Raises OSError if it cannot be listed."""
+    """Reads all files of a directory, except hidden ones. Blocks. Raises OSError if it cannot be listed.
+
+    A manifest makes any pod, also a privileged one: directory and files that others can change are refused.
+    """
+    check_directory(directory)
     found = Manifests()
     names: dict[tuple[str, str], str] = {}
     for path in sorted(directory.iterdir()):
         if path.name.startswith(".") or path.is_dir():
             continue
         try:
-            pod = parse(read_head(path, LARGEST + 1, follow=True), str(path), node)
+            pod = parse(read_trusted(path, LARGEST + 1), str(path), node)
             identity = pod["metadata"]["namespace"], pod["metadata"]["name"]
             if identity in names:
                 raise BadManifest(f"metadata.name: {identity[0]}/{identity[1]} is in {names[identity]} as well")

@@ -24,6 +24,7 @@ from functools import lru_cache
 
 from podwire.linux import errors
 from podwire.linux.fs.paths import open_beneath
+from podwire.linux.fs.regular_files import opened_regular, read_at
 from podwire.linux.values import Path
 
 _PATH = os.O_PATH | os.O_DIRECTORY
@@ -153,6 +154,30 @@ def check_files(directory: Path) -> None:
             raise errors.UntrustedPath(
                 entry.path, "is writable by everybody", f"look at it, then `chmod o-w {entry.path}`"
             )
+
+
+def read_trusted(path: Path, most: int) -> bytes:
+    """Reads at most `most` bytes of a regular file that only root or this user can change. UntrustedPath, OSError.
+
+    The same holds for symlinks on the way, and for the directories of each and of the file.
+    """
+    trusted = {0, os.geteuid()} | _unknown_owners()
+    at = os.fspath(path)
+    for _ in range(_MOST_LINKS):
+        directory, name = os.path.split(at)
+        at = os.path.join(check_directory(directory), name)
+        status = os.lstat(at)
+        if not stat.S_ISLNK(status.st_mode):
+            break
+        _check_owner(at, status, trusted)
+        at = os.path.join(os.path.dirname(at), os.readlink(at))
+    with opened_regular(at) as descriptor:
+        status = os.fstat(descriptor)
+        _check_owner(at, status, trusted)
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            problem = f"is writable by others than its owner (mode {stat.S_IMODE(status.st_mode):04o})"
+            raise errors.UntrustedPath(at, problem, f"look at what is in it, then `chmod go-w {at}`")
+        return read_at(descriptor, 0, most)
 
 
 def _check_owner(path: str, status: os.stat_result, trusted: set[int]) -> None:

@@ -1,8 +1,11 @@
 """Files of static pods: what becomes of a good one, and how a bad one is reported."""
 
+import os
+
 import pytest
 
 from podwire.kubelet.static.manifests import LARGEST, BadManifest, parse, read_directory
+from podwire.linux.errors import UntrustedPath
 
 WEB = b"""
 apiVersion: v1
@@ -82,3 +85,29 @@ def test_a_bad_file_does_not_stop_others(tmp_path):
     assert list(found.pods) == [str(tmp_path / "web.yaml")]
     assert found.errors.keys() == {str(tmp_path / name) for name in ("bad.yaml", "web2.yaml", "dangling")}
     assert "default/web-n is in" in found.errors[str(tmp_path / "web2.yaml")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make files of another user")
+def test_files_that_others_can_change_are_refused(tmp_path):
+    for name in ("foreign.yaml", "writable.yaml", "target", "web.yaml"):
+        (tmp_path / name).write_bytes(WEB)
+        (tmp_path / name).chmod(0o644)
+    (tmp_path / "link.yaml").symlink_to("target")
+    (tmp_path / "writable.yaml").chmod(0o666)
+    for name in ("foreign.yaml", "target"):
+        os.chown(tmp_path / name, 65534, 65534)
+    found = read_directory(tmp_path, "n")
+    assert list(found.pods) == [str(tmp_path / "web.yaml")]
+    assert {path.rpartition("/")[2]: error.split(tmp_path.name, 1)[1][:40] for path, error in found.errors.items()} == {
+        "foreign.yaml": "/foreign.yaml belongs to nobody, who cou",
+        "link.yaml": "/target belongs to nobody, who could cha",
+        "target": "/target belongs to nobody, who could cha",
+        "writable.yaml": "/writable.yaml is writable by others tha",
+    }
+
+
+def test_a_directory_that_others_write_to_is_refused(tmp_path):
+    (tmp_path / "web.yaml").write_bytes(WEB)
+    tmp_path.chmod(0o777)
+    with pytest.raises(UntrustedPath, match="is writable by others than its owner"):
+        read_directory(tmp_path, "n")

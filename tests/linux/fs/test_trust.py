@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.fs.trust import check_directory, check_files, make_directory, opened_parent
+from podwire.linux.fs.trust import check_directory, check_files, make_directory, opened_parent, read_trusted
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make directories of another user")
@@ -128,3 +128,48 @@ def test_programs_of_others_are_refused(own: Path):
     os.chown(own / "bridge", NOBODY, -1)
     with pytest.raises(errors.UntrustedPath, match="bridge belongs to nobody"):
         check_files(own)
+
+
+def test_a_file_of_ours_is_read_up_to_a_bound_also_through_links(own):
+    (own / "file").write_bytes(b"content")
+    (own / "link").symlink_to("file")
+    (own / "absolute").symlink_to(own / "link")
+    assert [read_trusted(own / name, 4) for name in ("file", "link", "absolute")] == [b"cont"] * 3
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o664, 0o646])
+def test_a_file_that_others_write_to_is_not_read(own, mode):
+    (own / "file").write_bytes(b"content")
+    (own / "file").chmod(mode)
+    with pytest.raises(errors.UntrustedPath, match=rf"is writable by others than its owner \(mode {mode:04o}\).*go-w"):
+        read_trusted(own / "file", 100)
+
+
+def test_a_file_link_or_directory_of_another_user_is_not_read(own, tmp_path):
+    theirs, linked = tmp_path / "theirs", tmp_path / "linked"
+    theirs.mkdir()
+    (theirs / "file").write_bytes(b"content")
+    (own / "through").symlink_to(theirs / "file")
+    (own / "file").write_bytes(b"content")
+    (own / "link").symlink_to("file")
+    linked.symlink_to(own)
+    for path in (own / "file", theirs, linked):
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    os.chown(own / "link", NOBODY, NOBODY, follow_symlinks=False)
+    for path, whose in (
+        (own / "file", own / "file"),
+        (own / "link", own / "link"),
+        (own / "through", theirs),
+        (linked / "file", linked),
+    ):
+        with pytest.raises(errors.UntrustedPath, match=f"^{whose} belongs to nobody"):
+            read_trusted(path, 100)
+
+
+def test_links_in_a_circle_and_special_files_are_not_read(own):
+    (own / "one").symlink_to("other")
+    (own / "other").symlink_to("one")
+    os.mkfifo(own / "fifo", 0o600)
+    for name in ("one", "fifo"):
+        with pytest.raises(errors.WrongKind):
+            read_trusted(own / name, 100)
