@@ -1,5 +1,10 @@
-"""Base of the memory and SQLite stores: reads, lists and watches are answered from memory."""
+"""Base of the memory and SQLite stores: reads, lists and watches are answered from memory.
 
+The history is compacted by age and by size. Size is checked after every `SHRINK_EVERY` changes. Age is checked by a
+timer, because a history also ages while nobody writes; it runs as long as there are changes to remove.
+"""
+
+import asyncio
 from collections.abc import Sequence
 
 from podwire.protocols.storage import (
@@ -24,6 +29,9 @@ move from one to another."""
 SHRINK_EVERY = 256
 """Changes between two checks whether the history exceeds its window."""
 
+CHECKS_PER_WINDOW = 10
+"""The timer fires so often in the time that changes are kept: they may live a tenth longer."""
+
 
 def refuse_too_large(key: str, value: bytes) -> None:
     if len(value) > MAX_VALUE:
@@ -39,6 +47,7 @@ class CachedStore:
         self._indexes = FieldIndexes(versions)
         self._keep = keep
         self._until_shrink = SHRINK_EVERY
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     @property
@@ -80,15 +89,33 @@ class CachedStore:
             self._versions.apply(change)
         self._broadcaster.publish(changes)
         self._until_shrink -= len(changes)
+        self._start_timer()
 
-    def _compaction_due(self) -> int | None:
-        """Returns the revision to compact to, if a compaction is due. Work is proportional to writes; no timer is
-        needed."""
-        if self._until_shrink > 0:
-            return None
+    def _compact(self, revision: int) -> None:
+        """Removes the history below `revision`."""
+        self._versions.compact(revision)
+
+    def _compact_after_writes(self) -> None:
+        if self._until_shrink <= 0:
+            self._compact_surplus()
+
+    def _compact_surplus(self) -> None:
         self._until_shrink = SHRINK_EVERY
         revision = self._versions.history.surplus(self._keep)
-        return revision if revision > self._versions.history.floor else None
+        if revision > self._versions.history.floor:
+            self._compact(revision)
+
+    def _start_timer(self) -> None:
+        """Arms the timer, unless it is armed or there is nothing that could grow old."""
+        if self._timer is None and len(self._versions.history):
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._keep.seconds / CHECKS_PER_WINDOW, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._closed:
+            self._compact_surplus()
+            self._start_timer()
 
     def _refuse_when_closed(self) -> None:
         if self._closed:
@@ -96,4 +123,6 @@ class CachedStore:
 
     def _close_watches(self, reason: StorageError) -> None:
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._broadcaster.end_all(reason)

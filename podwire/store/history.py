@@ -26,10 +26,14 @@ _revision = attrgetter("revision")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The retained history: the last `revisions` and the last `seconds`, but never more than `size` bytes."""
+    """The retained history: the changes of the last `seconds`, but never more than `revisions` or `size` bytes.
 
-    revisions: int = 10_000
-    seconds: float = 90.0
+    Five minutes are the interval of Kubernetes' compactor of etcd. Clients count on both: a watch may resume and a
+    list continue after a while, and what is older expires, so that a client which waits for it makes progress.
+    """
+
+    seconds: float = 300.0
+    revisions: int = 50_000
     size: int = 32 << 20
 
 
@@ -93,7 +97,7 @@ class History:
 
     def surplus(self, window: Window) -> int:
         """Returns the revision up to which changes exceed the window."""
-        count = min(max(0, len(self._changes) - window.revisions), self._older_than(window.seconds))
+        count = max(0, len(self._changes) - window.revisions, self._older_than(window.seconds))
         size = self.size - sum(map(_cost, self._changes[:count]))
         while size > window.size and count < len(self._changes):
             size -= _cost(self._changes[count])

@@ -27,7 +27,7 @@ class MemoryStore(CachedStore):
 
     async def compact(self, revision: int) -> None:
         """Removes the history below `revision`."""
-        self._versions.compact(revision)
+        self._compact(revision)
 
     async def close(self) -> None:
         """Ends all watches."""
@@ -38,8 +38,7 @@ class MemoryStore(CachedStore):
         refuse_too_large(key, value or b"")
         change = decide(self._versions.get(key), key, value, expected, self._versions.revision + 1)
         self._publish((change,))
-        if (compact_to := self._compaction_due()) is not None:
-            self._versions.compact(compact_to)
+        self._compact_after_writes()
         return change
 
 

@@ -355,7 +355,7 @@ async def test_a_cancelled_write_happens_wholly_or_not_at_all_and_harms_no_other
 
 
 async def test_the_past_is_kept_within_its_window(open_a_store, take):
-    store = await open_a_store(keep=Window(revisions=100, seconds=0))
+    store = await open_a_store(keep=Window(revisions=100))
     start = store.revision
     watch = store.watch("/registry/", after=start)
     for number in range(600):

@@ -57,12 +57,12 @@ def test_forgotten_events_are_gone_from_every_index():
 @pytest.mark.parametrize(
     ("window", "surplus"),
     [
-        pytest.param(Window(revisions=30, seconds=0), 71, id="the last revisions stay"),
-        pytest.param(Window(revisions=30, seconds=50), 50, id="and what is young enough"),
-        pytest.param(Window(revisions=200, seconds=0), 1, id="a short history is kept whole"),
-        pytest.param(Window(revisions=90, seconds=50), 11, id="whichever is longer"),
-        pytest.param(Window(revisions=90, seconds=50, size=10 * CHANGE_OVERHEAD), 91, id="but never more than fits"),
-        pytest.param(Window(revisions=90, size=0), 101, id="even if nothing fits"),
+        pytest.param(Window(seconds=50), 50, id="what is older goes"),
+        pytest.param(Window(seconds=200), 1, id="a young history is kept whole"),
+        pytest.param(Window(seconds=50, revisions=200), 50, id="a short one is not kept for being short"),
+        pytest.param(Window(seconds=50, revisions=30), 71, id="never more revisions than fit"),
+        pytest.param(Window(seconds=50, size=10 * CHANGE_OVERHEAD), 91, id="never more bytes than fit"),
+        pytest.param(Window(size=0), 101, id="even if nothing fits"),
     ],
 )
 def test_the_window_decides_which_events_may_be_forgotten(window, surplus):
@@ -83,9 +83,18 @@ def test_the_age_of_changes_is_known_after_others_were_forgotten():
     history.forget(5)
     clock.now = 60.0
     history.append(put(12))
-    assert history.surplus(Window(revisions=1, seconds=90)) == 5
+    assert history.surplus(Window(seconds=90)) == 5
     clock.now = 100.0
-    assert history.surplus(Window(revisions=1, seconds=90)) == 11
+    assert history.surplus(Window(seconds=90)) == 11
+
+
+def test_all_changes_go_when_five_minutes_have_passed():
+    clock = Clock()
+    history = filled(put(2), put(3), clock=clock)
+    clock.now = 300.0
+    assert history.surplus(Window()) == 1
+    clock.now = 301.0
+    assert history.surplus(Window()) == 3
 
 
 def test_a_restarted_history_is_empty():

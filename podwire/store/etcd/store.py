@@ -34,6 +34,9 @@ from podwire.store.history import History, Window
 
 ABSENT = 0
 NEVER = -1
+
+REPLAYED_AT_OPENING = 10_000
+"""Revisions that are read from etcd when the store is opened, so that watches can resume."""
 """Revisions to compare with: etcd reports 0 for an absent key; no key ever has -1."""
 
 
@@ -79,7 +82,7 @@ class EtcdStore:
                     oldest = ".".join(map(str, limits.oldest))
                     raise CannotOpen(f"etcd is version {version}; {oldest} is the oldest that is supported")
                 newest = (await client.range(pb.RangeRequest(key=b"\0", count_only=True))).header.revision
-                floor = await _floor(client, newest, window.revisions)
+                floor = await _floor(client, newest, min(window.revisions, REPLAYED_AT_OPENING))
             except StorageError as error:
                 raise CannotOpen(str(error)) from error
             undo.pop_all()

@@ -84,6 +84,7 @@ class SqliteStore(CachedStore):
         self._newest = loaded.versions.revision
         self._gathered: list[Change] = []
         self._in_flight: dict[str, _Outcome] = {}
+        self._start_timer()
 
     @classmethod
     async def open(
@@ -198,10 +199,10 @@ class SqliteStore(CachedStore):
             return
         if error is None and not self._writer.full:
             self._compacted_for_space = False
-        if (revision := self._compaction_due()) is not None:
-            self._compact(revision)
+        self._compact_after_writes()
 
     def _compact(self, revision: int) -> None:
+        """Removes the history below `revision`; the file follows."""
         superseded = self._versions.compact(revision)
         self._writer.compacted(self._versions.history.floor, superseded)
 

@@ -91,7 +91,7 @@ async def test_a_gap_in_the_log_is_reported_to_every_watch(response, floor):
 
 async def test_the_history_is_kept_within_its_window():
     broadcaster = Broadcaster(History(10))
-    root = RootWatch(None, LAYOUT, broadcaster, Window(revisions=20, seconds=0))
+    root = RootWatch(None, LAYOUT, broadcaster, Window(revisions=20))
     for revision in range(11, 1011):
         root._handle(answer(put(revision)))
     assert 20 <= len(broadcaster.history) < 20 + 257

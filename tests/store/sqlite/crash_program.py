@@ -40,7 +40,7 @@ async def write(store: SqliteStore, dice: random.Random) -> None:
 
 
 async def main(directory: str, seed: str, writers: str, keep: str) -> None:
-    window = Window(revisions=int(keep), seconds=0)
+    window = Window(revisions=int(keep))
     store = await SqliteStore.open(Path(directory), keep=window)
     async with asyncio.TaskGroup() as group:
         for number in range(int(writers)):

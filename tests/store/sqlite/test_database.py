@@ -198,7 +198,7 @@ async def test_compaction_that_was_cut_short_is_finished_later(tmp_path):
 
 
 async def test_a_file_does_not_grow_with_overwritten_values(tmp_path):
-    store = await SqliteStore.open(tmp_path, keep=Window(revisions=50, seconds=0))
+    store = await SqliteStore.open(tmp_path, keep=Window(revisions=50))
     item = await store.create(f"{PODS}a", VALUE)
     for _ in range(2000):
         item = await store.update(f"{PODS}a", VALUE, expected=item.revision)

@@ -81,7 +81,7 @@ async def test_a_write_is_not_refused_for_one_that_fails(tmp_path, monkeypatch):
 
 
 async def test_the_log_is_folded_into_the_file_when_idle(tmp_path):
-    keep, limits = Window(revisions=10, seconds=0), Limits(idle=0.05)
+    keep, limits = Window(revisions=10), Limits(idle=0.05)
     store = await SqliteStore.open(tmp_path, keep=keep, limits=limits)
     item = await store.create(f"{PODS}a", b"x" * 10_000)
     for _ in range(600):
