@@ -10,7 +10,7 @@ import msgspec
 from podwire.cli.main import UserError
 from podwire.cli.options import write_line
 from podwire.cluster.up.layout import BadPrefix, layout_of
-from podwire.inspect.service_explain import CannotExplain, explain_service
+from podwire.inspect.service_explain import Asked, CannotExplain, explain_service
 from podwire.linux.errors import LinuxError
 from podwire.nriplugins.network.policy.policies import Broken
 from podwire.protocols.k8sapi.client_side import ClientError
@@ -27,11 +27,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "explain",
         help="Explain the way of a packet to a Service, rule by rule",
         description="Explain the way of a packet to a Service of a cluster on this machine: the rules in the kernel of "
-        "the client's node, the policies, and a test packet from the client that proves it. "
+        "the client's node or that of a node port, the policies, and a test packet from the client that proves it. "
         f"Exit code 0: reachable; {NOT_REACHABLE}: not.",
     )
     explaining.add_argument("service", metavar="SERVICE[:PORT]", help="[NAMESPACE/]NAME, and a port by number or name")
     explaining.add_argument("--from", dest="source", default="", metavar="POD", help="[NAMESPACE/]POD: the client")
+    explaining.add_argument(
+        "--address",
+        default="",
+        metavar="ADDRESS",
+        help="address to connect to: a cluster address, an external one or the load balancer's (default: the first "
+        "cluster address); with --node-port one of the node's",
+    )
+    explaining.add_argument(
+        "--node-port", default="", metavar="NODE", help="connect to the node port at NODE instead, by its rules"
+    )
     explaining.add_argument(
         "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
     )
@@ -44,7 +54,14 @@ def run(arguments: argparse.Namespace) -> int:
     name, _, port = arguments.service.partition(":")
     try:
         layout = layout_of(arguments.prefix)
-        result = asyncio.run(explain_service(layout, layout.kubeconfig, name, port, arguments.source))
+        asked = Asked(
+            service=name,
+            port=port,
+            source=arguments.source,
+            address=arguments.address,
+            node_port=arguments.node_port,
+        )
+        result = asyncio.run(explain_service(layout, layout.kubeconfig, asked))
     except (BadPrefix, BadKubeconfig, ApiError, ClientError, CannotExplain, Broken, LinuxError, OSError) as error:
         raise UserError(str(error)) from error
     write_line(str(result) if arguments.output == "text" else msgspec.json.encode(result).decode())

@@ -1,14 +1,14 @@
-"""Explains the way of a packet to a Service: the kernel's own rules on the client's node, the policies, and a probe.
+"""Explains the way of a packet to a Service: the rules in the kernel of a node, the policies, and a probe.
 
 Nothing is computed that the kernel can be asked: the chain, the list and the endpoints are elements of the table
-`podwire-proxy` on the node of the client. The probe is a packet from the client's network namespace; the connection
-tracking of the node shows to which endpoint it went.
+`podwire-proxy` on the node of the client, or on the one whose node port is asked. The probe is a packet from the
+client's network namespace; the connection tracking of the node shows to which endpoint it went.
 """
 
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,19 +16,20 @@ from podwire.cluster.up import status_file
 from podwire.cluster.up.layout import FIRST, Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.inspect.policy_explain import read_model
+from podwire.inspect.service_rules import Destination, Step, endpoint_text, follow
 from podwire.linux.errors import LinuxError
 from podwire.linux.net.conntrack import KernelConntrack
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import visit
+from podwire.linux.values import IP
 from podwire.nriplugins.network.policy import Model, explain
 from podwire.nriplugins.network.policy.explain import Unknown
+from podwire.nriplugins.network.policy.policies import EGRESS, INGRESS
 from podwire.nriplugins.network.policy.values import PROTOCOLS, Pod
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.watch import Object
 from podwire.proxy.kernel import Kernel
-from podwire.proxy.plan import frontend
-from podwire.proxy.program import TABLE, target_of
 from podwire.transports import credentials, http_client
 
 USER_AGENT = "podwire-service"
@@ -40,12 +41,19 @@ class CannotExplain(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One rule or policy on the way."""
+class Asked:
+    """The connection to explain."""
 
-    where: str
-    what: str
-    verdict: str
+    service: str
+    """[NAMESPACE/]NAME."""
+    port: str = ""
+    """A number or a name; empty: the first."""
+    source: str = ""
+    """[NAMESPACE/]NAME of the pod that connects; empty: nobody does, and the rules of a node are followed."""
+    address: str = ""
+    """One of the Service's addresses; empty: the first cluster address, or of a node port the node's first."""
+    node_port: str = ""
+    """The node to whose node port the connection is made; empty: it is made to an address of the Service."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +64,7 @@ class ExplainedService:
     protocol: str
     source: str
     node: str
+    """The node that has the rules."""
     steps: list[Step] = field(default_factory=list)
     endpoints: list[str] = field(default_factory=list)
     probe: str = ""
@@ -66,7 +75,7 @@ class ExplainedService:
 
     def __str__(self) -> str:
         """Text for people."""
-        source = f"from {self.source} on {self.node}" if self.source else f"on {self.node}"
+        source = f"from {self.source} by the rules of {self.node}" if self.source else f"on {self.node}"
         lines = [f"{self.service}: {self.address} {self.protocol} {self.port}, {source}"]
         lines += [f"  {number} {step.where}: {step.what}: {step.verdict}" for number, step in enumerate(self.steps, 1)]
         if self.probe:
@@ -75,20 +84,18 @@ class ExplainedService:
         return "\n".join([*lines, f"verdict: {'reachable' if self.reachable else 'not reachable'}"])
 
 
-async def explain_service(layout: Layout, kubeconfig: Path, name: str, port: str, source: str) -> ExplainedService:
-    """`port` is a number or a name, empty for the first; `source` a pod, empty for the first node.
-
-    Raises CannotExplain, BadKubeconfig, ApiError, ClientError, LinuxError.
-    """
+async def explain_service(layout: Layout, kubeconfig: Path, asked: Asked) -> ExplainedService:
+    """Raises CannotExplain, BadKubeconfig, ApiError, ClientError, LinuxError."""
     kind = BUILTIN.of_kind("v1", "Service")
     assert kind is not None  # noqa: S101 - a built-in kind
-    namespace, _, bare = name.rpartition("/")
+    namespace, _, bare = asked.service.rpartition("/")
     async with http_client.connect(credentials.load(kubeconfig), user_agent=USER_AGENT) as http:
         client = Client(http)
         service = await client.get(kind, bare, namespace or "default")
         model = await read_model(client)
-    pod = _pod(model, source)
-    return _Explanation(layout, model, service, _port(service, port), pod).run()
+    pod = _pod(model, asked.source)
+    to = destination(service, asked, model.node_addresses(asked.node_port) if asked.node_port else ())
+    return _Explanation(layout, model, service, to, pod, asked.node_port).run()
 
 
 def _pod(model: Model, source: str) -> Pod | None:
@@ -101,6 +108,45 @@ def _pod(model: Model, source: str) -> Pod | None:
     return pod
 
 
+def destination(service: Object, asked: Asked, node_addresses: Iterable[IP]) -> Destination:
+    """Returns the address and port of a connection; `node_addresses` are those of the asked node. Pure.
+
+    Raises CannotExplain.
+    """
+    port, name = _port(service, asked.port), service["metadata"]["name"]
+    protocol = port.get("protocol", "TCP")
+    if asked.node_port:
+        number = port.get("nodePort")
+        if not number:
+            raise CannotExplain(f"port {port['port']} of service {name} has no node port")
+        address = _one_of(map(str, sorted(node_addresses, key=_family)), asked.address, f"node {asked.node_port}")
+        return Destination(address, protocol, number, is_node_port=True)
+    spec = service["spec"]
+    cluster_ips = spec.get("clusterIPs") or [spec.get("clusterIP") or "None"]
+    if cluster_ips[0] == "None":
+        raise CannotExplain(f"service {name} has no cluster address: clients connect to its pods")
+    ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    addresses = [*cluster_ips, *(spec.get("externalIPs") or ()), *(row["ip"] for row in ingress if row.get("ip"))]
+    return Destination(_one_of(addresses, asked.address, f"service {name}"), protocol, port["port"])
+
+
+def _family(address: IP) -> tuple[int, bytes]:
+    return address.version, address.packed
+
+
+def _one_of(addresses: Iterable[str], asked: str, owner: str) -> IP:
+    known = [ipaddress.ip_address(address) for address in addresses]
+    if not known:
+        raise CannotExplain(f"{owner} has no address")
+    try:
+        address = ipaddress.ip_address(asked) if asked else known[0]
+    except ValueError:
+        raise CannotExplain(f"--address {asked}: must be an IP address") from None
+    if address not in known:
+        raise CannotExplain(f"--address {asked}: {owner} has only {', '.join(map(str, known))}")
+    return address
+
+
 def _port(service: Object, asked: str) -> Object:
     ports = service["spec"].get("ports") or []
     for port in ports:
@@ -111,101 +157,90 @@ def _port(service: Object, asked: str) -> Object:
 
 
 class _Explanation:
-    def __init__(self, layout: Layout, model: Model, service: Object, port: Object, pod: Pod | None) -> None:
-        spec, metadata = service["spec"], service["metadata"]
-        address = spec.get("clusterIP") or "None"
-        if address == "None":
-            raise CannotExplain(f"service {metadata['name']} has no cluster address: clients connect to its pods")
-        self._layout, self._model, self._pod = layout, model, pod
-        self._ip = ipaddress.ip_address(address)
-        self._protocol = PROTOCOLS[port.get("protocol", "TCP")]
+    def __init__(
+        self, layout: Layout, model: Model, service: Object, to: Destination, pod: Pod | None, node: str
+    ) -> None:
+        metadata = service["metadata"]
+        self._layout, self._model, self._to, self._pod = layout, model, to, pod
+        self._pod_node = (pod.node if pod else "") or FIRST
         self._result = ExplainedService(
             service=f"{metadata['namespace']}/{metadata['name']}",
-            address=address,
-            port=port["port"],
-            protocol=port.get("protocol", "TCP"),
+            address=str(to.address),
+            port=to.port,
+            protocol=to.protocol,
             source=str(pod) if pod else "",
-            node=(pod.node if pod else "") or FIRST,
+            node=node or self._pod_node,
         )
         own = NodeNamespaces(layout, self._result.node)
         self._netns = own.net if own.exists() else None
 
     def run(self) -> ExplainedService:
-        result = self._result
-        allowed = [self._judge(endpoint) for endpoint in self._follow()]
-        result.reachable = any(allowed)
-        if self._pod is not None and result.protocol in ("TCP", "UDP"):
-            self._probe(self._pod)
+        result, pod, version = self._result, self._pod, self._to.address.version
+        client = next((ip for ip in pod.ips if ip.version == version), None) if pod else None
+        if pod is not None and client is None:
+            raise CannotExplain(f"--from {pod}: has no IPv{version} address to reach {self._to.address} from")
+        is_inside = pod is not None and self._pod_node == result.node
+        with contextlib.closing(Kernel(self._netns)) as kernel:
+            way = follow(kernel, self._to, client, is_inside=is_inside)
+        result.steps += way.steps
+        result.endpoints = [endpoint_text(*endpoint) for endpoint in way.endpoints]
+        if pod is None:
+            result.reachable = bool(way.endpoints)
+            return result
+        judged = [self._judge(pod, *endpoint, is_masqueraded=way.is_masqueraded) for endpoint in way.endpoints]
+        result.reachable = any(judged)
+        if result.protocol in ("TCP", "UDP"):
+            self._probe(pod)
         return result
 
-    def _step(self, where: str, what: str, verdict: str) -> None:
-        self._result.steps.append(Step(where=where, what=what, verdict=verdict))
+    def _judge(self, pod: Pod, address: IP, port: int, *, is_masqueraded: bool) -> bool:
+        """Asks the policies about one endpoint.
 
-    def _follow(self) -> list[tuple[str, int]]:
-        """Follows the elements of the kernel from the address to the endpoints."""
-        version, result = self._ip.version, self._result
-        key = frontend(version, result.address, self._protocol, result.port)
-        what = f"{result.address} . {result.protocol} . {result.port}"
-        with contextlib.closing(Kernel(self._netns)) as kernel:
-            unserved = kernel.list(f"unserved{version}").get(key)
-            chain = kernel.list(f"frontends{version}").get(key)
-            if chain is None:
-                verdict = "rejected, nobody is behind it" if unserved else "no rule: the proxy does not know it"
-                self._step(f"{TABLE} unserved{version}" if unserved else f"{TABLE} frontends{version}", what, verdict)
-                return []
-            self._step(f"{TABLE} services, frontends{version}", what, str(chain))
-            name = str(chain).removeprefix("goto ")
-            target, list_ = target_of(name), kernel.list(f"ids{version}").get(key)
-            if not isinstance(list_, bytes) or target is None:
-                self._step(f"{TABLE} ids{version}", what, "no list of endpoints")
-                return []
-            found = kernel.list(f"endpoints{version}").items()
-        length = len(self._ip.packed)
-        pairs = [
-            (str(ipaddress.ip_address(data[:length])), int.from_bytes(data[length : length + 2], "big"))
-            for element, data in found
-            if isinstance(data, bytes) and element[4 : 4 + len(list_)] == list_
-        ]
-        result.endpoints = sorted(f"{_bracketed(address)}:{number}" for address, number in pairs)
-        how = f"the same for {target.affinity} s" if target.affinity else "at random"
-        self._step(f"{TABLE} {name}", f"one of {len(pairs)} endpoints, {how}", f"dnat to {', '.join(result.endpoints)}")
-        return sorted(pairs)
-
-    def _judge(self, endpoint: tuple[str, int]) -> bool:
-        """Asks the policies about one endpoint: they see the packet after its address was replaced."""
-        if self._pod is None:
-            return True
-        address, number = endpoint
+        Those of the client's node see the packet after this node has replaced its destination, and before its source
+        is; those of the endpoint's node, if it is another one, see the source replaced.
+        """
+        text, protocol = endpoint_text(address, port), self._result.protocol
+        is_here = self._pod_node == self._result.node
+        owner = self._model.owner(address)
+        seen: Pod | IP = pod
+        if is_masqueraded and not (is_here and owner is not None and owner.node == self._result.node):
+            nodes = self._model.node_addresses(self._result.node)
+            seen = next((ip for ip in sorted(nodes, key=_family) if ip.version == address.version), self._to.address)
+        to: tuple[IP, int] = (address, port) if is_here else (self._to.address, self._to.port)
         try:
-            verdict = explain(self._model, self._pod, ipaddress.ip_address(address), number, self._result.protocol)
+            leaving = explain(self._model, pod, *to, protocol)
+            arriving = explain(self._model, seen, address, port, protocol)
         except Unknown as error:
-            self._step("podwire-policy", f"{address}:{number}", str(error))
+            self._result.steps.append(Step(where="podwire-policy", what=text, verdict=str(error)))
             return False
-        reasons = "; ".join(f"{part.direction.lower()}: {part.reason}" for part in verdict.judgements)
-        words = "allowed" if verdict.allowed else "denied"
-        self._step("podwire-policy", f"{_bracketed(address)}:{number}", f"{words} ({reasons})")
-        return verdict.allowed
+        judgements = [part for part in leaving.judgements if part.direction == EGRESS]
+        judgements += [part for part in arriving.judgements if part.direction == INGRESS]
+        allowed = all(part.allowed for part in judgements)
+        reasons = "; ".join(f"{part.direction.lower()}: {part.reason}" for part in judgements)
+        verdict = f"{'allowed' if allowed else 'denied'} ({reasons})"
+        self._result.steps.append(Step(where="podwire-policy", what=text, verdict=verdict))
+        return allowed
 
     def _probe(self, pod: Pod) -> None:
         """Sends a packet from the pod, and looks where the kernel sent it."""
-        version, result = self._ip.version, self._result
+        version, protocol, result = self._to.address.version, PROTOCOLS[self._to.protocol], self._result
         netns = next(self._namespaces_of(pod), None)
         if netns is None:
-            raise CannotExplain(f"the network namespace of {pod} was not found on {result.node}")
+            raise CannotExplain(f"the network namespace of {pod} was not found on {self._pod_node}")
         with contextlib.closing(KernelConntrack(self._netns)) as conntrack:
-            before = {connection.identity for connection in conntrack.translations(version, self._protocol)}
+            before = {connection.identity for connection in conntrack.translations(version, protocol)}
             result.probe = self._send(netns)
-            for connection in conntrack.translations(version, self._protocol):
-                ours = (connection.address, connection.port) == (self._ip.packed, result.port)
+            for connection in conntrack.translations(version, protocol):
+                ours = (connection.address, connection.port) == (self._to.address.packed, result.port)
                 if ours and connection.identity not in before:
-                    address = str(ipaddress.ip_address(connection.answers_address))
-                    result.probed_endpoint = f"{_bracketed(address)}:{connection.answers_port}"
+                    address = ipaddress.ip_address(connection.answers_address)
+                    result.probed_endpoint = endpoint_text(address, connection.answers_port)
         if result.protocol == "TCP":
             result.reachable = result.probe == "connected"
 
     def _send(self, netns: Path) -> str:
         kind = socket.SOCK_STREAM if self._result.protocol == "TCP" else socket.SOCK_DGRAM
-        family = socket.AF_INET if self._ip.version == 4 else socket.AF_INET6
+        family = socket.AF_INET if self._to.address.version == 4 else socket.AF_INET6
         with visit(netns):
             opened = socket.socket(family, kind)
         with opened:
@@ -224,16 +259,12 @@ class _Explanation:
     def _namespaces_of(self, pod: Pod) -> Iterator[Path]:
         """Yields the namespaces on the client's node that have its address, as the runtime pinned them."""
         status = status_file.read(self._layout)
-        name = "runtime" if self._result.node in ("", FIRST) else f"runtime@{self._result.node}"
+        name = "runtime" if self._pod_node == FIRST else f"runtime@{self._pod_node}"
         entries = [entry for entry in (status.components if status else ()) if entry.name == name]
         if not entries:
-            raise CannotExplain(f"the runtime of node {self._result.node} does not run: is the cluster up?")
+            raise CannotExplain(f"the runtime of node {self._pod_node} does not run: is the cluster up?")
         root = Path(f"/proc/{entries[0].pid}/root")
         for path in sorted((root / "run/netns").glob("*")):
             with contextlib.suppress(LinuxError, OSError), KernelNetwork(path) as network:
                 if any(address.interface.ip in pod.ips for address in network.addresses.list()):
                     yield path
-
-
-def _bracketed(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

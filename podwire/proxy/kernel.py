@@ -142,8 +142,8 @@ class Kernel:
         return True
 
     def list(self, name: str) -> dict[bytes, bytes | str]:
-        """Returns the elements of a set or map."""
-        return {element.key: element.data for element in self._elements.list(name)}
+        """Returns the elements of a set or map: data by key; of a set of ranges the last key by the first."""
+        return {element.key: element.end or element.data for element in self._elements.list(name)}
 
 
 def _chain_name(data: bytes | str) -> str:

@@ -121,8 +121,8 @@ def apply(cluster: Cluster, **spec: Any) -> None:
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(policy))
 
 
-def explain(cluster: Cluster, service: str, source: str, code: int = 0) -> dict[str, Any]:
-    words = ["service", "explain", service, "--from", source, "--prefix", cluster.prefix, "-o", "json"]
+def explain(cluster: Cluster, service: str, source: str, *options: str, code: int = 0) -> dict[str, Any]:
+    words = ["service", "explain", service, "--from", source, *options, "--prefix", cluster.prefix, "-o", "json"]
     done = cluster.run(PODWIRE, *words)
     assert done.returncode == code, done.stdout + done.stderr
     explained: dict[str, Any] = json.loads(done.stdout)
@@ -159,3 +159,24 @@ def test_policies_judge_the_pod_behind_a_service_and_not_its_address(cluster: Cl
     ]  # fmt: skip
     cluster.kubectl("delete", "networkpolicy", "way-out")
     cluster.kubectl("delete", "service", "only")
+
+
+def test_the_way_to_a_node_port_is_explained_by_the_rules_of_its_node(cluster: Cluster):
+    cluster.kubectl("expose", "pod", "two", "--name=near", "--port=80", "--target-port=8080", "--selector=name=two")
+    spec = {"type": "NodePort", "externalTrafficPolicy": "Local", "externalIPs": ["192.0.2.7"]}
+    cluster.kubectl("patch", "service", "near", "-p", json.dumps({"spec": spec}))
+    two = f"{cluster.pods()['two']['status']['podIP']}:8080"
+    words = (PODWIRE, "service", "explain", "near", "--prefix", cluster.prefix, "--address", "192.0.2.7")
+    eventually(lambda: "podwire-proxy external-local4-1-0" in cluster.run(*words).stdout, 30)
+    explained = explain(cluster, "near", "one", "--address", "192.0.2.7")
+    assert (explained["probe"], explained["probed_endpoint"]) == ("connected", two)
+
+    explained = explain(cluster, "near", "one", "--node-port", "node-2")
+    assert (explained["node"], explained["probe"], explained["probed_endpoint"]) == ("node-2", "connected", two)
+    assert explained["steps"][1]["what"] == "a client elsewhere: one of 1 endpoints, at random"
+    explained = explain(cluster, "near", "one", "--node-port", "node-1")
+    assert (explained["probed_endpoint"], explained["endpoints"]) == (two, [two])
+    explained = explain(cluster, "near", "two", "--node-port", "node-1", code=3)
+    assert (explained["probe"], explained["endpoints"]) == ("no answer within 2 s", [])
+    assert explained["steps"][-1]["verdict"] == "dropped"
+    cluster.kubectl("delete", "service", "near")
