@@ -8,11 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from podwire.linux.net.address_text import packed
 from podwire.proxy.plan import NOTHING, Key, Order, Plan, frontend, plan
 from podwire.proxy.topology import Place
 from podwire.proxy.values import Name, Service, Slice
 
 Row = tuple[Key, bytes | str]
+_ALLOCATED, _NAMED = 0, 1
+_ADDRESS_LENGTHS, _PORT_LENGTH = {4: 4, 16: 6}, 8
 
 
 class Difference(NamedTuple):
@@ -39,8 +42,13 @@ class Model:
         self._orders: dict[bytes, Order] = {}
         self._here: Counter[tuple[int, bytes]] = Counter()
         """The number of Services that have an endpoint of this node."""
-        self._claims: dict[tuple[int, bytes], list[Name]] = {}
-        """Services that want an external address and port, the first of which has it."""
+        self._owners: dict[bytes, Name] = {}
+        """The Service that has a cluster address, a frontend or a node port: keys of each family and kind have a length
+        of their own."""
+        self._rivals: dict[bytes, list[tuple[int, Name]]] = {}
+        """All Services that want a key, with their ranks, in the order in which they came; if there are several."""
+        self._lost: dict[Name, set[bytes]] = {}
+        """Keys that a Service wants and another one has."""
         self._before: dict[Name, Plan] = {}
         self._changed: list[str] = []
         self._with_health: set[Name] = set()
@@ -59,11 +67,8 @@ class Model:
         if service is None:
             return NOTHING
         result = plan(service, self.slices_of(name), self.place, self._orders)
-        for version, key in _external_keys(service):
-            if self._claims[version, key][0] != name:
-                for set_ in ("frontends", "local_ids", "refused", "dropped"):
-                    result.elements.pop((f"{set_}{version}", key), None)
-                result.datagrams.pop((version, key), None)
+        if name in self._lost:
+            _leave_out(result, self._lost[name])
         return result
 
     def put_service(self, name: Name, service: Service | None) -> None:
@@ -107,26 +112,71 @@ class Model:
             self._before[name] = self.plan_of(name)
 
     def _claim(self, name: Name, before: Service | None, service: Service | None) -> None:
-        """Notes the external addresses that a Service wants; a Service that gets one thereby has changed."""
-        old, new = _external_keys(before), _external_keys(service)
-        for key in old - new:
-            if self._claims[key][0] == name and len(self._claims[key]) > 1:
-                self._touch(self._claims[key][1])
-            self._claims[key].remove(name)
-            if not self._claims[key]:
-                del self._claims[key]
-        for key in new - old:
-            self._claims.setdefault(key, []).append(name)
+        """Notes what a Service wants for itself; another one that gets or loses something thereby has changed.
+
+        A cluster address belongs to the Service for which the API server allocated it, also when another one has named
+        it as an external address before. Everything else belongs to the first that wants it.
+        """
+        old, new = _keys(before), _keys(service)
+        for key, rank in old.items():
+            if new.get(key) != rank:
+                self._release(name, key)
+        for key, rank in new.items():
+            if old.get(key) != rank:
+                self._want(name, key, rank)
+
+    def _want(self, name: Name, key: bytes, rank: int) -> None:
+        owner = self._owners.setdefault(key, name)
+        if owner == name:
+            return
+        rivals = self._rivals.setdefault(key, [(_keys(self.services[owner])[key], owner)])
+        rivals.append((rank, name))
+        self._decide(key, rivals)
+
+    def _release(self, name: Name, key: bytes) -> None:
+        rivals = [(rank, other) for rank, other in self._rivals.pop(key, ()) if other != name]
+        self._forget_loss(name, key)
+        if not rivals:
+            del self._owners[key]
+            return
+        if len(rivals) > 1:
+            self._rivals[key] = rivals
+        self._decide(key, rivals)
+
+    def _decide(self, key: bytes, rivals: list[tuple[int, Name]]) -> None:
+        winner, owner = min(rivals, key=lambda rival: rival[0])[1], self._owners[key]
+        if winner != owner:
+            for name in (winner, owner):
+                self._touch(name)
+            self._owners[key] = winner
+        for _, name in rivals:
+            if name == winner:
+                self._forget_loss(name, key)
+            else:
+                self._lost.setdefault(name, set()).add(key)
+
+    def _forget_loss(self, name: Name, key: bytes) -> None:
+        lost = self._lost.get(name, set())
+        lost.discard(key)
+        if not lost:
+            self._lost.pop(name, None)
 
     def contested(self) -> list[tuple[Name, Name]]:
-        """Returns pairs of a Service that has an external address and one that wants it."""
-        return [(names[0], other) for names in self._claims.values() for other in names[1:]]
+        """Returns pairs of a Service that has an address or node port, and one that wants it."""
+        pairs = {
+            (self._owners[key], other): None
+            for key, rivals in self._rivals.items()
+            for _, other in rivals
+            if other != self._owners[key]
+        }
+        return list(pairs)
 
     def difference(self) -> Difference:
         """Returns what has changed since this was called last; from now on it counts as told."""
         deleted: list[Row] = []
         added: list[Row] = []
         datagrams: dict[tuple[int, bytes], frozenset[bytes]] = {}
+        gone: set[tuple[int, bytes]] = set()
         here: Counter[tuple[int, bytes]] = Counter()
         pending, self._before = self._before, {}
         changed, self._changed = self._changed, []
@@ -142,7 +192,9 @@ class Model:
                 had = before.datagrams.get(frontend_)
                 if (had is not None and had - endpoints) or (endpoints and not had):
                     datagrams[frontend_] = endpoints
-            datagrams.update((key, frozenset()) for key in before.datagrams if key not in after.datagrams)
+            gone.update(key for key in before.datagrams if key not in after.datagrams)
+        for frontend_ in gone:  # unless another Service has it now
+            datagrams.setdefault(frontend_, frozenset())
         for (version, address), change in here.items():
             count = self._here[version, address]
             self._here[version, address] = count + change
@@ -187,15 +239,37 @@ class Model:
         return {self.services[name].health_port: (name, self.plan_of(name).local_ready) for name in names}
 
 
-def _external_keys(service: Service | None) -> set[tuple[int, bytes]]:
-    if service is None or not (service.external_ips or service.balancer_ips):
-        return set()
-    return {
-        (version, frontend(version, address, port.protocol, port.number))
-        for version in service.versions
-        for address in service.externals(version)
-        for port in service.ports
-    }
+def _keys(service: Service | None) -> dict[bytes, int]:
+    """Returns everything that only one Service can have, with its rank: the lowest wins."""
+    keys: dict[bytes, int] = {}
+    if service is None:
+        return keys
+    for address, version in zip(service.cluster_ips, service.versions, strict=True):
+        keys[packed(address)] = _ALLOCATED
+        for port in service.ports:
+            for external in service.externals(version):
+                keys[frontend(version, external, port.protocol, port.number)] = _NAMED
+            if port.node_port:
+                keys[frontend(version, "", port.protocol, port.node_port)] = _NAMED
+        for port in service.ports:
+            keys[frontend(version, address, port.protocol, port.number)] = _ALLOCATED
+    return keys
+
+
+def _leave_out(plan_: Plan, lost: set[bytes]) -> None:
+    """Removes what another Service has from a plan."""
+    for key in lost:
+        if len(key) in _ADDRESS_LENGTHS:
+            version = _ADDRESS_LENGTHS[len(key)]
+            plan_.elements.pop((f"cluster_ips{version}", key), None)
+            continue
+        version = _ADDRESS_LENGTHS[len(key) - _PORT_LENGTH]
+        for set_ in ("frontends", "local_ids", "refused", "dropped", "limited"):
+            plan_.elements.pop((f"{set_}{version}", key), None)
+        sources = [row for row in plan_.elements if row[0] == f"sources{version}" and row[1].startswith(key)]
+        for row in sources:
+            del plan_.elements[row]
+        plan_.datagrams.pop((version, key), None)
 
 
 def names(keys: Iterable[Name]) -> str:

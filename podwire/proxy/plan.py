@@ -130,7 +130,7 @@ class _Frontends:
 
     def add_all(self, cluster_ip: str) -> None:
         service, port = self.service, self.port
-        externals = service.externals(self.version)
+        externals = [address for address in service.externals(self.version) if address != cluster_ip]
         is_external = bool(externals or port.node_port)
         ids: dict[str, bytes] = {}
         if not service.internal_local or is_external:
@@ -145,7 +145,7 @@ class _Frontends:
         sources = [network for network in service.sources if network.version == self.version]
         if sources:
             for address in service.balancer_ips:
-                if version_of(address) == self.version:
+                if version_of(address) == self.version and address != cluster_ip:
                     self._limit(frontend(self.version, address, port.protocol, port.number), sources, address)
 
     def _put(self, name: str, key: bytes, data: bytes | str) -> None:

@@ -256,7 +256,7 @@ class Proxy:
         for has, wants in contested:
             if (has, wants) not in self._contested:
                 _log.warning(
-                    "external address belongs to another Service",
+                    "address or node port belongs to another Service",
                     extra={"service": names([wants]), "owner": names([has])},
                 )
         self._contested = contested

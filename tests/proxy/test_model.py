@@ -1,13 +1,16 @@
 """Changes lead to where everything at once would lead."""
 
+from ipaddress import ip_address, ip_network
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.proxy.model import Model
-from podwire.proxy.plan import frontend
+from podwire.proxy.plan import frontend, list_id
 from podwire.proxy.program import TARGETS
 from podwire.proxy.values import Port
-from tests.proxy.objects import DNS, HERE, HTTP, endpoint, service, slice_
+from tests.proxy.objects import DNS, HERE, HTTP, endpoint, service, slice_, target
 
 EXTERNAL = frontend(4, "192.0.2.7", 6, 80)
 
@@ -25,18 +28,24 @@ def applied(model: Model, content: dict) -> dict:
 
 
 ports = st.sampled_from([(HTTP,), (DNS,), (HTTP._replace(name="http"), DNS)])
+colliding = st.lists(st.sampled_from(["192.0.2.7", "192.0.2.8", "10.96.0.1", "10.96.0.2"]), max_size=3).map(tuple)
 services = st.builds(
-    lambda name, ports, external, local, affinity: service(
+    lambda name, ports, cluster_ip, node_port, external, balancer, local, affinity: service(
         name=("default", f"s{name}"),
-        cluster_ips=(f"10.96.0.{name}",),
-        ports=ports,
+        cluster_ips=(f"10.96.0.{cluster_ip or name}",),
+        ports=tuple(port._replace(node_port=node_port) for port in ports),
         external_ips=external,
+        balancer_ips=balancer,
+        sources=(ip_network("198.51.100.0/24"),),
         external_local=local,
         affinity=affinity,
     ),
     st.integers(1, 3),
     ports,
-    st.sampled_from([(), ("192.0.2.7",), ("192.0.2.7", "192.0.2.8")]),
+    st.sampled_from([0, 0, 0, 1]),  # an address that is allocated again while its former Service is still known
+    st.sampled_from([0, 30080, 30081]),
+    colliding,
+    colliding,
     st.booleans(),
     st.sampled_from([0, 10]),
 )
@@ -82,13 +91,27 @@ def test_differences_add_up_to_everything(actions):
         fresh.put_slice(slice_key, each)
     for name, each in model.services.items():
         fresh.put_service(name, each)
-    fresh._claims = model._claims
+    fresh._lost = model._lost  # who came first is not in the objects
     whole = dict(fresh.everything())
     by_list = ("endpoints4", TARGETS)  # the order of endpoints may differ, the members may not
     assert {key: data for key, data in content.items() if key[0] not in by_list} == {
         key: data for key, data in whole.items() if key[0] not in by_list
     }
     assert members(content) == members(whole)
+    for (set_, key), data in content.items():
+        if set_ == "frontends4" and key[:4] in [ip_address(f"10.96.0.{number}").packed for number in (1, 2, 3)]:
+            owners = [
+                name
+                for name, each in model.services.items()
+                if ip_address(each.cluster_ips[0]).packed == key[:4]
+                and any(frontend(4, each.cluster_ips[0], port.protocol, port.number) == key for port in each.ports)
+            ]
+            lists = [
+                list_id(model.services[name], 4, port, "cluster")
+                for name in owners
+                for port in model.services[name].ports
+            ]
+            assert not owners or bytes(4) + data[:8] in lists, "a cluster address leads to its own Service"
 
 
 def members(content: dict) -> dict:
@@ -145,6 +168,89 @@ def test_an_external_address_belongs_to_the_first_service_until_it_goes():
     applied(model, content)
     assert content["frontends4", EXTERNAL] != first
     assert model.contested() == []
+
+
+def named(name: str, cluster_ip: str, **fields):
+    return service(name=("default", name), cluster_ips=(cluster_ip,), **fields)
+
+
+def put_all(model: Model, *services) -> None:
+    for number, each in enumerate(services, 1):
+        model.put_service(each.name, each)
+        model.put_slice(("default", f"of-{each.name[1]}"), slice_(endpoint(f"10.1.0.{number}"), name=each.name))
+
+
+VICTIM = named("victim", "10.96.0.1")
+SOURCES = (ip_network("198.51.100.0/24"),)
+THIEVES = {
+    "external": named("thief", "10.96.0.2", external_ips=("10.96.0.1",)),
+    "balancer": named("thief", "10.96.0.2", balancer_ips=("10.96.0.1",), sources=SOURCES),
+}
+
+
+@pytest.mark.parametrize("thief", THIEVES.values(), ids=THIEVES)
+@pytest.mark.parametrize("is_first", [True, False], ids=["the thief first", "the thief last"])
+def test_a_cluster_address_cannot_be_taken_by_another_service(thief, is_first):
+    alone, content = Model(HERE), {}
+    put_all(alone, VICTIM)
+    expected = {key: data for key, data in applied(alone, {}).items() if key[0] == "frontends4"}
+    model = Model(HERE)
+    put_all(model, *((thief, VICTIM) if is_first else (VICTIM, thief)))
+    model.put_slice(("default", "of-victim"), slice_(endpoint("10.1.0.1"), name=VICTIM.name))
+    applied(model, content)
+    ((key, data),) = expected.items()
+    assert content[key] == data
+    assert not [row for row in content if row[0] in ("limited4", "sources4")]
+    assert model.contested() == [(VICTIM.name, thief.name)]
+    model.put_service(thief.name, None)
+    applied(model, content)
+    assert content[key] == data
+    assert model.contested() == []
+
+
+def test_a_cluster_address_is_given_back_when_its_service_comes_later_than_an_external_one():
+    model, content = Model(HERE), {}
+    put_all(model, THIEVES["external"])
+    applied(model, content)
+    taken = content["frontends4", frontend(4, "10.96.0.1", 6, 80)]
+    put_all(model, VICTIM)
+    applied(model, content)
+    assert content["frontends4", frontend(4, "10.96.0.1", 6, 80)] != taken
+    model.put_service(VICTIM.name, None)
+    applied(model, content)
+    assert content["frontends4", frontend(4, "10.96.0.1", 6, 80)] == taken
+
+
+def test_a_node_port_belongs_to_the_first_service_until_it_goes():
+    model, content = Model(HERE), {}
+    ports, key = (Port("", 6, 80, 30080),), ("frontends4", frontend(4, "", 6, 30080))
+    put_all(model, named("a", "10.96.0.1", ports=ports), named("b", "10.96.0.2", ports=ports))
+    applied(model, content)
+    first = content[key]
+    assert model.contested() == [(("default", "a"), ("default", "b"))]
+    model.put_service(("default", "b"), None)
+    applied(model, content)
+    assert content[key] == first
+    put_all(model, named("b", "10.96.0.2", ports=ports))
+    model.put_service(("default", "a"), None)
+    applied(model, content)
+    assert content[key] != first
+
+
+def test_a_service_that_names_its_own_cluster_address_as_external_is_served_there_as_inside():
+    inside, both = Model(HERE), Model(HERE)
+    put_all(inside, VICTIM)
+    put_all(both, VICTIM._replace(external_ips=("10.96.0.1",), balancer_ips=("10.96.0.1",), sources=SOURCES))
+    assert applied(both, {}) == applied(inside, {})
+
+
+def test_udp_connections_of_an_address_that_changes_hands_may_lead_to_its_new_service():
+    model, key = Model(HERE), (4, frontend(4, "10.96.0.1", 17, 53))
+    first = named("a", "10.96.0.2", external_ips=("10.96.0.1",), ports=(DNS,))
+    for address, wants in {"10.1.0.1": first, "10.1.0.2": named("b", "10.96.0.1", ports=(DNS,))}.items():
+        model.put_service(wants.name, wants)
+        model.put_slice(wants.name, slice_(endpoint(address), ports=(("dns", 17, 53),), name=wants.name))
+        assert model.difference().datagrams[key] == {target(address, 53)}
 
 
 def test_udp_frontends_that_lost_an_endpoint_or_got_the_first_are_told():
