@@ -11,7 +11,7 @@ from typing import NamedTuple
 from podwire.linux.net.address_text import packed
 from podwire.proxy.plan import NOTHING, Key, Order, Plan, frontend, plan
 from podwire.proxy.topology import Place
-from podwire.proxy.values import Name, Service, Slice
+from podwire.proxy.values import Name, Service, Slice, version_of
 
 Row = tuple[Key, bytes | str]
 _ALLOCATED, _NAMED = 0, 1
@@ -118,6 +118,8 @@ class Model:
         it as an external address before. Everything else belongs to the first that wants it.
         """
         old, new = _keys(before), _keys(service)
+        if old == new:
+            return
         for key, rank in old.items():
             if new.get(key) != rank:
                 self._release(name, key)
@@ -244,14 +246,15 @@ def _keys(service: Service | None) -> dict[bytes, int]:
     keys: dict[bytes, int] = {}
     if service is None:
         return keys
-    for address, version in zip(service.cluster_ips, service.versions, strict=True):
+    for address in service.cluster_ips:
+        version = version_of(address)
+        externals = service.externals(version) if service.external_ips or service.balancer_ips else ()
         keys[packed(address)] = _ALLOCATED
         for port in service.ports:
-            for external in service.externals(version):
-                keys[frontend(version, external, port.protocol, port.number)] = _NAMED
+            for external in externals:
+                keys.setdefault(frontend(version, external, port.protocol, port.number), _NAMED)
             if port.node_port:
                 keys[frontend(version, "", port.protocol, port.node_port)] = _NAMED
-        for port in service.ports:
             keys[frontend(version, address, port.protocol, port.number)] = _ALLOCATED
     return keys
 
