@@ -1,14 +1,16 @@
 """Registries by the files of this machine: `etc/containerd/certs.d`, as containerd reads it, and the HTTP client."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 from podwire.linux import errors
 from podwire.linux.fs.regular_files import read_head
 from podwire.protocols.distribution import BadHosts, Host, Tls, default_hosts, parse_hosts
 from podwire.protocols.distribution.hosts import directories
-from podwire.protocols.distribution.http import Http, Response
+from podwire.protocols.distribution.http import Http, Response, Unreachable
+from podwire.protocols.distribution.proxies import BadProxy, parse_proxies
 
 DIRECTORY = "etc/containerd/certs.d"
 LONGEST = 1 << 20
@@ -48,9 +50,13 @@ def _docker_certificates(directory: Path) -> Tls | None:
 
 
 class LazyHttp:
-    """Opens the HTTP client at the first request: a runtime that never pulls does not load it."""
+    """Opens the HTTP client at the first request: a runtime that never pulls does not load it.
 
-    def __init__(self) -> None:
+    Proxies are those of the environment, by default of this process.
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._environ = environ
         self._stack = contextlib.AsyncExitStack()
         self._client: Http | None = None
 
@@ -60,7 +66,11 @@ class LazyHttp:
         if self._client is None:
             from podwire.transports.registry_http import open_client  # noqa: PLC0415 - heavy, and often not needed
 
-            self._client = await self._stack.enter_async_context(open_client())
+            try:
+                proxies = parse_proxies(self._environ)
+            except BadProxy as error:
+                raise Unreachable(str(error)) from error
+            self._client = await self._stack.enter_async_context(open_client(proxies=proxies))
         return await self._client.request(method, url, headers=headers, body=body, tls=tls)
 
     async def close(self) -> None:

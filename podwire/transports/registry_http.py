@@ -1,6 +1,7 @@
 """HTTP for the registry client, on aiohttp: any host, TLS by its own certificates, bodies in pieces, no redirects.
 
-Proxies and passwords from the environment are ignored. Importing this module loads aiohttp: not before the first pull.
+It uses the proxies that it is given; passwords in .netrc are ignored. Importing this module loads aiohttp: not before
+the first pull.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ from yarl import URL
 from podwire import __version__
 from podwire.protocols.distribution.hosts import Tls
 from podwire.protocols.distribution.http import Interrupted, NotTls, Unreachable
+from podwire.protocols.distribution.proxies import Proxies
 from podwire.transports.http_client import keepalive_socket
 
 CONNECT_SECONDS = 10.0
@@ -25,27 +27,31 @@ PIECE = 1 << 20
 
 
 @contextlib.asynccontextmanager
-async def open_client(*, silence: float = SILENCE_SECONDS) -> AsyncIterator["RegistryHttp"]:
+async def open_client(
+    *, silence: float = SILENCE_SECONDS, proxies: Proxies | None = None
+) -> AsyncIterator["RegistryHttp"]:
     connector = aiohttp.TCPConnector(limit=0, socket_factory=keepalive_socket)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
     headers = {"User-Agent": f"podwire/{__version__}", "Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(
         connector=connector, timeout=timeout, headers=headers, auto_decompress=False, read_bufsize=PIECE
     ) as session:
-        yield RegistryHttp(session)
+        yield RegistryHttp(session, proxies or Proxies())
 
 
 class RegistryHttp:
     """Implements podwire.protocols.distribution.http.Http."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
+    def __init__(self, session: aiohttp.ClientSession, proxies: Proxies) -> None:
         self._session = session
+        self._proxies = proxies
         self._contexts: dict[Tls, tuple[tuple[int, ...], ssl.SSLContext]] = {}
         """With the times of their files: a certificate that was replaced counts for the next request."""
 
     async def request(
         self, method: str, url: str, *, headers: Sequence[tuple[str, str]] = (), body: bytes = b"", tls: Tls
     ) -> "_Response":
+        proxy = self._proxies.find(url)
         try:
             response = await self._session.request(
                 method,
@@ -54,7 +60,10 @@ class RegistryHttp:
                 data=body or None,
                 allow_redirects=False,
                 ssl=self._context(tls),
+                proxy=proxy or None,
             )
+        except (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError) as error:
+            raise Unreachable(f"proxy {URL(proxy).authority.rpartition('@')[2]}: {_words(error)}") from error
         except aiohttp.ClientConnectorSSLError as error:
             if "WRONG_VERSION_NUMBER" in str(error) or "RECORD_LAYER_FAILURE" in str(error):
                 raise NotTls(_words(error)) from error
@@ -116,6 +125,8 @@ def _words(error: Exception) -> str:
     """Returns aiohttp's words without its own objects in them."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect: {error.os_error.strerror or error.os_error}"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"{error.status} {error.message}"
     if any(alert in str(error) for alert in _CLIENT_ALERTS):
         return f"the host wants a client certificate, or refused ours (`client` in hosts.toml): {error}"
     return str(error) or type(error).__name__

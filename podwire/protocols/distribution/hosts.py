@@ -7,6 +7,9 @@
       ca = "mirror.crt"                           and client, skip_verify, header, override_path
 
 `resolve` asks what a tag means: a mirror that may be behind lacks it. `pull` reads what has a digest.
+
+`server` is the registry, whatever its name, and gets the login for it. A mirror gets none; containerd would send it the
+registry's password if it asked.
 """
 
 import ipaddress
@@ -45,7 +48,9 @@ class Host:
     tls: Tls = Tls()
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     mirrors: bool = False
-    """Serves images of other registries too; the parameter `ns` of a request names the registry."""
+    """Has another name than the registry, and may serve several: the parameter `ns` of a request names it."""
+    gets_login: bool = True
+    """Whether the credentials for the registry may be sent to it."""
     plain_fallback: bool = False
     """Speaks plain HTTP if it does not speak TLS: loopback only."""
 
@@ -80,15 +85,16 @@ def parse_hosts(text: str, registry: str, directory: str) -> list[Host]:
     if not isinstance(tables, dict):
         raise BadHosts('host: must be tables such as [host."https://mirror"]')
     hosts = [_host(_table(table, f'host."{url}"'), url, f'host."{url}"', directory) for url, table in tables.items()]
-    server = _text(document.pop("server", ""), "server")
+    url = _text(document.pop("server", ""), "server")
     fallback = default_hosts(registry)[0]
-    if server:
-        hosts.append(_host(document, server, "server", directory))
+    if url:
+        server = _host(document, url, "server", directory)
     else:
-        last = _host(document, fallback.base, "server", directory, override=True)
-        hosts.append(replace(last, plain_fallback=fallback.plain_fallback))
+        server = _host(document, fallback.base, "server", directory, override=True)
+        server = replace(server, plain_fallback=fallback.plain_fallback)
     own = {fallback.name, registry}
-    return [replace(host, mirrors=host.name not in own) for host in hosts]
+    trusted = own | {server.name}
+    return [replace(host, mirrors=host.name not in own, gets_login=host.name in trusted) for host in (*hosts, server)]
 
 
 def _host(table: Mapping[str, Any], url: str, where: str, directory: str, *, override: bool = False) -> Host:

@@ -169,8 +169,10 @@ class Puller:
         finally:
             downloads.cancel()
             await to_completion(asyncio.wait(work))
-        if not fetching.cancelled() and (error := fetching.exception()):
-            raise error
+            # Both are read: an exception that nobody reads is logged by asyncio with a traceback.
+            failures = [error for future in work if not future.cancelled() and (error := future.exception())]
+        if failures:
+            raise failures[0]
         return importing.result()
 
 

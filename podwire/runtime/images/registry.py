@@ -65,6 +65,7 @@ class Manifest:
 
     data: bytes
     media_type: str
+    """By the host; empty when it says none that is a manifest's or an index's."""
     digest: str
 
 
@@ -80,7 +81,7 @@ class _Refused(Exception):
 class Repository:
     """One repository: `path` without the registry's name, and the hosts that serve it.
 
-    `login` is sent to the registry's own host only, never to mirrors.
+    `login` is sent to the registry's own host and to the `server` of its hosts.toml, never to mirrors.
     """
 
     registry: str
@@ -107,7 +108,7 @@ class Repository:
             promised = reference if is_digest else response.headers.get("docker-content-digest", digest)
             if promised.startswith("sha256:") and promised != digest:
                 raise BadImage(f"{host.name}: manifest {reference}", f"digest mismatch: it is {digest}, not {promised}")
-            return Manifest(data, response.headers.get("content-type", "").partition(";")[0].strip(), digest)
+            return Manifest(data, _media_type(response), digest)
 
         return await self._from_first(hosts, read)
 
@@ -118,7 +119,8 @@ class Repository:
 
         async def read(host: Host) -> bytes:
             async with self._get(host, f"blobs/{descriptor.digest}") as response:
-                data = await _bounded(response, self.limits.document, f"{host.name}: {descriptor.digest}")
+                where = f"{host.name}: {descriptor.digest}"
+                data = await _bounded(response, self.limits.document, where, size=descriptor.size)
             if digest_of(data) != descriptor.digest:
                 raise BadImage(f"{host.name}: {descriptor.digest}", f"digest mismatch: it is {digest_of(data)}")
             return data
@@ -138,15 +140,20 @@ class Repository:
     async def _continue(self, host: Host, blob: "_Blob") -> None:
         """Reads the rest of a blob. A host that ignores `Range` sends it whole, so it starts again."""
         headers = (("Range", f"bytes={blob.size}-"),) if blob.size else ()
-        async with self._get(host, f"blobs/{blob.descriptor.digest}", headers) as response:
-            if blob.size and response.status != 206:
-                blob.restart()
-            elif blob.size and not response.headers.get("content-range", "").startswith(f"bytes {blob.size}-"):
-                raise BadImage(
-                    f"{host.name}: {blob.descriptor.digest}", "the host sent another range than was asked for"
-                )
-            while piece := await response.read():
-                blob.add(piece, host.name)
+        try:
+            async with self._get(host, f"blobs/{blob.descriptor.digest}", headers) as response:
+                if blob.size and response.status != 206:
+                    blob.restart()
+                elif blob.size and not response.headers.get("content-range", "").startswith(f"bytes {blob.size}-"):
+                    raise BadImage(
+                        f"{host.name}: {blob.descriptor.digest}", "the host sent another range than was asked for"
+                    )
+                async for piece in _pieces(response, blob.descriptor.size - blob.size):
+                    blob.add(piece, host.name)
+        except _Refused as error:
+            if error.status != 416:
+                raise
+            raise _Refused(416, f"416: ended after {blob.size} of {blob.descriptor.size} bytes") from error
         blob.finish(host.name)
 
     async def _from_first(self, hosts: Sequence[Host], read: Callable[[Host], Awaitable[_Content]]) -> _Content:
@@ -241,7 +248,7 @@ class Repository:
 
     async def _authenticate(self, host: Host, url: str, challenges: Sequence[Challenge]) -> str:
         """Returns the header Authorization for a host; empty when it asks for something that we do not have."""
-        login = Login() if host.mirrors else self.login
+        login = self.login if host.gets_login else ANONYMOUS
         if login.registry_token:
             return f"Bearer {login.registry_token}"
         for challenge in challenges:
@@ -305,16 +312,40 @@ class _Blob:
             raise BadImage(f"{source}: {self.descriptor.digest}", f"digest mismatch: it is {digest}")
 
 
-async def _bounded(response: Response, limit: int, field: str) -> bytes:
-    """Reads a whole body. Raises OverLimit beyond the limit."""
-    pieces: list[bytes] = []
-    size = 0
-    while piece := await response.read():
-        size += len(piece)
-        if size > limit:
+def _media_type(response: Response) -> str:
+    """Returns the type of a manifest or an index. Other types, such as `text/plain` of a server for files, say nothing
+    of images and count as none: the content decides."""
+    type_ = response.headers.get("content-type", "").partition(";")[0].strip()
+    return type_ if type_ in MANIFESTS or type_ in INDEXES else ""
+
+
+async def _pieces(response: Response, size: int) -> AsyncIterator[bytes]:
+    """Reads a body, of which `size` bytes are expected; -1 if that is unknown.
+
+    A chunked body that is cut after the last expected byte, before its last chunk, is whole. It must not be taken up
+    again: a host answers 416 to a request for the bytes after the last.
+    """
+    while True:
+        try:
+            piece = await response.read()
+        except Interrupted:
+            if size:
+                raise
+            return
+        if not piece:
+            return
+        size -= len(piece)
+        yield piece
+
+
+async def _bounded(response: Response, limit: int, field: str, size: int = -1) -> bytes:
+    """Reads a whole body, of this size if that is known. Raises OverLimit beyond the limit."""
+    data = bytearray()
+    async for piece in _pieces(response, size):
+        data += piece
+        if len(data) > limit:
             raise OverLimit(field, f"has more than {limit} bytes")
-        pieces.append(piece)
-    return b"".join(pieces)
+    return bytes(data)
 
 
 async def _beginning(response: Response, limit: int) -> bytes:

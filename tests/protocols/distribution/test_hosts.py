@@ -27,9 +27,26 @@ def test_mirrors_come_first_and_the_server_last():
         override_path = true
     """
     assert parse_hosts(text, "reg.test", "/certs") == [
-        Host(base="https://one.test/v2", resolves=False, mirrors=True),
-        Host(base="http://two.test:8080/proxy", mirrors=True),
+        Host(base="https://one.test/v2", resolves=False, mirrors=True, gets_login=False),
+        Host(base="http://two.test:8080/proxy", mirrors=True, gets_login=False),
         Host(base="https://reg.test/v2"),
+    ]
+
+
+def test_server_gets_the_login_whatever_its_name_and_mirrors_do_not():
+    text = """
+        server = "https://harbor.test"
+        [host."https://one.test"]
+        [host."https://harbor.test"]
+        capabilities = ["pull"]
+        [host."https://reg.test"]
+    """
+    hosts = parse_hosts(text, "reg.test", "/certs")
+    assert [(host.name, host.mirrors, host.gets_login) for host in hosts] == [
+        ("one.test", True, False),
+        ("harbor.test", True, True),
+        ("reg.test", False, True),
+        ("harbor.test", True, True),
     ]
 
 

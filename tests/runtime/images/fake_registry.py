@@ -29,6 +29,8 @@ class FakeRegistry:
     accepts: str = ""
     cut_after: list[int] = field(default_factory=list)
     """Each blob request takes one: the connection is closed after so many bytes."""
+    chunks: bool = False
+    """Blobs are sent in chunks, without their length, and cut before the last, empty one."""
     ignores_range: bool = False
     shifts_range: int = 0
     statuses: list[int] = field(default_factory=list)
@@ -112,8 +114,19 @@ class FakeRegistry:
             start, status = int(asked.removeprefix("bytes=").rstrip("-")) + self.shifts_range, 206
             headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
         body = data[start:]
-        response = web.StreamResponse(status=status, headers={**headers, "Content-Length": str(len(body))})
+        if start >= len(data) and data:
+            return web.Response(status=416)
+        response = web.StreamResponse(status=status, headers=headers)
+        if self.chunks:
+            response.enable_chunked_encoding()
+        else:
+            response.content_length = len(body)
         await response.prepare(request)
+        if self.chunks:
+            await response.write(body)
+            assert request.transport is not None
+            request.transport.close()
+            return response
         if self.cut_after:
             await response.write(body[: self.cut_after.pop(0)])
             assert request.transport is not None

@@ -1,12 +1,15 @@
 """Pulls from registries on loopback: what succeeds, what is refused, and that a failure leaves nothing."""
 
 import asyncio
+import contextlib
+import gc
 import json
 import os
+import re
 
 import pytest
 
-from podwire.cluster.registries import hosts_finder
+from podwire.cluster.registries import LazyHttp, hosts_finder
 from podwire.protocols.distribution import Host, Login
 from podwire.runtime.images import Images
 from podwire.runtime.images.errors import PullFailed
@@ -135,6 +138,48 @@ async def test_a_registry_without_ranges_sends_a_cut_layer_again(registry, pulle
     registry.serve_image(made)
     registry.cut_after, registry.ignores_range = [0, 100, 1000, 70_000], True
     await puller.pull(f"{registry.host}/test/app:1")
+
+
+async def test_a_download_that_is_cut_after_its_last_byte_is_whole(registry, puller, made):
+    registry.serve_image(made)
+    registry.chunks = True
+    await puller.pull(f"{registry.host}/test/app:1")
+    assert len(registry.asked) == 1 + 1 + 2
+
+
+async def test_other_bytes_in_a_download_that_is_cut_after_its_last_byte_are_named(registry, puller, made, kit):
+    served = Served(registry, made, kit)
+    served.layer(0, lambda data: data[:-1] + b"!")
+    registry.chunks = True
+    with pytest.raises(PullFailed, match="digest mismatch"):
+        await puller.pull(f"{registry.host}/test/app:1")
+
+
+async def test_a_failed_pull_leaves_no_exception_that_nobody_reads(registry, puller, made, kit, caplog):
+    served = Served(registry, made, kit)
+    registry.blobs.pop(served.digests[1])
+    for _ in range(3):
+        with pytest.raises(PullFailed, match="BLOB_UNKNOWN"):
+            await puller.pull(f"{registry.host}/test/app:1")
+    gc.collect()
+    await asyncio.sleep(0)
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
+
+
+@pytest.mark.parametrize("type_", ["text/plain", "application/octet-stream", "application/json; charset=utf-8"])
+async def test_type_of_a_server_for_files_says_nothing_and_the_manifest_decides(registry, puller, made, kit, type_):
+    registry.serve_image(made)
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [made.row]}).encode()
+    registry.manifests = {"1": (type_, index), made.row["digest"]: (type_, made.manifest_blob)}
+    image = await puller.pull(f"{registry.host}/test/app:1")
+    assert image.id == kit.digest(made.config_blob)
+
+
+async def test_type_of_an_index_for_a_manifest_is_refused(registry, puller, made):
+    registry.serve_image(made)
+    registry.manifests["1"] = (INDEX, made.manifest_blob)
+    with pytest.raises(PullFailed, match="does not match the content"):
+        await puller.pull(f"{registry.host}/test/app:1")
 
 
 async def test_busy_registries_are_asked_again(registry, puller, made):
@@ -266,6 +311,16 @@ async def test_mirrors_are_asked_first_without_credentials(registry, puller, mad
         assert set(mirror.authorizations) == {""}
 
 
+async def test_server_of_the_file_gets_the_login_whatever_its_name(registry, puller, made, tmp_path):
+    registry.serve_image(made)
+    registry.challenge, registry.accepts = 'Basic realm="r"', basic("ann", "secret")
+    folder = tmp_path / "certs.d" / "reg.test"
+    folder.mkdir(parents=True)
+    (folder / "hosts.toml").write_text(f'server = "http://{registry.host}"\n')
+    await puller.pull("reg.test/test/app:1", Login("ann", "secret"))
+    assert all(asked.endswith("?ns=reg.test") for asked in registry.asked)
+
+
 async def test_without_the_mirror_the_registry_serves(registry, puller, made, tmp_path):
     registry.serve_image(made)
     folder = tmp_path / "certs.d" / "_default"
@@ -357,3 +412,105 @@ async def test_layers_that_claim_to_be_endless_are_not_downloaded(registry, pull
         await puller.pull(f"{registry.host}/test/app:1")
     assert [asked for asked in registry.asked if "/blobs/" in asked] == []
     assert contents(images) == []
+
+
+class Proxy:
+    """An HTTP proxy on loopback: forwards requests by their whole URL, tunnels by CONNECT; all names mean one host."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self.target, self.asked, self.authorizations, self.refusal = target, [], [], ""
+
+    @contextlib.asynccontextmanager
+    async def running(self):
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        async with server:
+            self.port = server.sockets[0].getsockname()[1]
+            yield self
+
+    async def _serve(self, reader, writer) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        method, url, _ = head.split("\r\n")[0].split(" ")
+        self.asked.append(f"{method} {url}")
+        self.authorizations += re.findall(r"(?im)^proxy-authorization: (.*?)\r?$", head)
+        if self.refusal:
+            writer.write(f"HTTP/1.1 {self.refusal}\r\nContent-Length: 0\r\n\r\n".encode())
+            writer.close()
+            return
+        there, onward = await asyncio.open_connection(*self.target)
+        if method == "CONNECT":
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        else:
+            path = "/" + url.split("/", 3)[3]
+            onward.write(head.replace(url, path, 1).replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").encode())
+        await asyncio.gather(pump(reader, onward), pump(there, writer))
+
+
+async def pump(reader, writer) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+async def proxy(registry):
+    async with Proxy(("127.0.0.1", registry.port)).running() as proxy:
+        yield proxy
+
+
+@contextlib.asynccontextmanager
+async def pulling_by(images, base, **environ):
+    """A puller for registries of any name with these variables."""
+    async with contextlib.AsyncExitStack() as stack:
+        http = LazyHttp(environ)
+        stack.push_async_callback(http.close)
+        puller = Puller(images, http, lambda _registry: [Host(base=base)], pulling=QUICK)
+        stack.callback(puller.close)
+        yield puller
+
+
+async def test_proxy_of_the_environment_is_asked_with_its_password(registry, proxy, images, made):
+    registry.serve_image(made)
+    url = f"http://ann:secret@127.0.0.1:{proxy.port}"
+    async with pulling_by(images, "http://reg.test/v2", HTTP_PROXY=url) as puller:
+        await puller.pull("reg.test/test/app:1")
+    assert proxy.asked[0] == "GET http://reg.test/v2/test/app/manifests/1"
+    assert set(proxy.authorizations) == {basic("ann", "secret")}
+    assert set(registry.authorizations) == {""}
+
+
+async def test_registry_with_tls_is_asked_through_a_tunnel_of_the_proxy(registry, proxy, images):
+    """The registry of this test speaks no TLS: the tunnel is what counts."""
+    async with pulling_by(images, "https://reg.test/v2", HTTPS_PROXY=f"127.0.0.1:{proxy.port}") as puller:
+        with pytest.raises(PullFailed, match=r"reg\.test/test/app:1: reg\.test: "):
+            await puller.pull("reg.test/test/app:1")
+    assert set(proxy.asked) == {"CONNECT reg.test:443"}
+
+
+async def test_hosts_of_no_proxy_are_asked_directly(registry, proxy, images, made):
+    registry.serve_image(made)
+    environ = {"HTTP_PROXY": f"127.0.0.1:{proxy.port}", "NO_PROXY": "10.0.0.0/8"}
+    async with pulling_by(images, f"http://{registry.host}/v2", **environ) as puller:  # loopback, always
+        await puller.pull(f"{registry.host}/test/app:1")
+    assert proxy.asked == []
+
+
+async def test_proxy_that_refuses_or_is_not_there_is_named_without_its_password(proxy, images):
+    proxy.refusal = "403 Forbidden"
+    url = f"http://ann:secret@127.0.0.1:{proxy.port}"
+    async with pulling_by(images, "https://reg.test/v2", HTTPS_PROXY=url) as puller:
+        with pytest.raises(PullFailed, match=rf"proxy 127\.0\.0\.1:{proxy.port}: 403 Forbidden") as raised:
+            await puller.pull("reg.test/test/app:1")
+    assert "secret" not in str(raised.value)
+    assert len(proxy.asked) == 1
+    async with pulling_by(images, "https://reg.test/v2", HTTPS_PROXY="ann:secret@127.0.0.1:9") as puller:
+        with pytest.raises(PullFailed, match=r"proxy 127\.0\.0\.1:9: cannot connect") as raised:
+            await puller.pull("reg.test/test/app:1")
+    assert "secret" not in str(raised.value)
+
+
+async def test_variable_that_is_not_a_proxy_is_named(images):
+    async with pulling_by(images, "https://reg.test/v2", HTTPS_PROXY="socks5://p:1080") as puller:
+        with pytest.raises(PullFailed, match="HTTPS_PROXY: is not the URL of a proxy"):
+            await puller.pull("reg.test/test/app:1")
