@@ -57,8 +57,7 @@ NOT_STOCK = frozenset({("networking.k8s.io", "ingresses"), ("networking.k8s.io",
 """Kinds on which a stock kube-controller-manager does not act."""
 
 POD_FIELDS = frozenset({"hostnameOverride", "resources", "schedulingGroup"})
-POD_SECURITY_FIELDS = frozenset({"fsGroupChangePolicy", "seLinuxChangePolicy", "seLinuxOptions", "windowsOptions"})
-CONTAINER_FIELDS = frozenset({"volumeDevices"})
+POD_SECURITY_FIELDS = frozenset({"seLinuxChangePolicy", "seLinuxOptions", "windowsOptions"})
 CONTAINER_SECURITY_FIELDS = frozenset({"seLinuxOptions", "windowsOptions"})
 ENV_SOURCES = frozenset({"fileKeyRef"})
 """Fields of pods that our kubelet does not read."""
@@ -158,7 +157,6 @@ def unread_fields(spec: Object) -> list[str]:
     look("spec.securityContext", spec.get("securityContext") or {}, POD_SECURITY_FIELDS)
     for part in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(part) or ()):
-            look(f"spec.{part}[{index}]", container, CONTAINER_FIELDS)
             security = container.get("securityContext") or {}
             look(f"spec.{part}[{index}].securityContext", security, CONTAINER_SECURITY_FIELDS)
             for number, rule in enumerate(container.get("restartPolicyRules") or ()):

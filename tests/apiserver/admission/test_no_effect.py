@@ -1,10 +1,21 @@
 """Warnings about what is accepted and has no effect in this cluster."""
 
+import msgspec
 import pytest
 
-from podwire.apiserver.admission.no_effect import KINDS, NETWORK_PLUGIN_GROUP, unread_fields
+from podwire.apiserver.admission.no_effect import (
+    CONTAINER_SECURITY_FIELDS,
+    ENV_SOURCES,
+    KINDS,
+    NETWORK_PLUGIN_GROUP,
+    POD_FIELDS,
+    POD_SECURITY_FIELDS,
+    unread_fields,
+)
 from podwire.controllers.registry import ALL, acting
 from podwire.nriplugins.network.resources import GROUP
+from podwire.objects.containers import EnvSource, SecurityContext
+from podwire.objects.pods import PodSecurityContext, PodSpec
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from tests.apiserver.support import CONFIGS, DEFINITIONS, PODS
@@ -134,13 +145,23 @@ async def test_an_ingress_class_stands_for_a_controller(api):
 
 
 async def test_fields_of_pods_that_the_kubelet_does_not_read_cause_warnings(api, pod):
-    selinux = {"seLinuxOptions": {"level": "s0"}}
-    manifest = pod(securityContext={**selinux, "fsGroupChangePolicy": "Always"})
+    manifest = pod(securityContext={"seLinuxOptions": {"level": "s0"}, "seLinuxChangePolicy": "Recursive"})
 
     assert await warnings(api, PODS, manifest) == [
         f"spec.securityContext.{name}: has no effect, the kubelets of this cluster do not support it"
-        for name in ("fsGroupChangePolicy", "seLinuxOptions")
+        for name in ("seLinuxChangePolicy", "seLinuxOptions")
     ]
+
+
+async def test_fields_that_the_kubelet_reads_cause_no_warning(api, pod):
+    device = {"name": "disk", "devicePath": "/dev/disk"}
+    disk = {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}
+    container = {"name": "c", "image": "i", "volumeDevices": [device]}
+    policy = {"fsGroup": 1000, "fsGroupChangePolicy": "OnRootMismatch"}
+
+    manifest = pod(containers=[container], volumes=[disk], securityContext=policy)
+
+    assert await warnings(api, PODS, manifest) == []
 
 
 async def test_another_kubelet_may_read_them(api, pod):
@@ -148,7 +169,7 @@ async def test_another_kubelet_may_read_them(api, pod):
     info = {"kubeletVersion": "v1.36.0"}
     await api.patch("/api/v1/nodes/n/status", {"status": {"nodeInfo": info}})
 
-    assert await warnings(api, PODS, pod(securityContext={"fsGroupChangePolicy": "Always"})) == []
+    assert await warnings(api, PODS, pod(securityContext={"seLinuxOptions": {"level": "s0"}})) == []
 
 
 def test_unread_fields_are_named_by_path():
@@ -174,6 +195,16 @@ def test_unread_fields_are_named_by_path():
         *(f"spec.initContainers[0].{name}" for name in fields),
         *(f"spec.containers[1].{name}" for name in fields),
     ]
+
+
+def test_the_tables_name_no_field_that_components_read():
+    def read(part):
+        return {field.encode_name for field in msgspec.structs.fields(part)}
+
+    assert POD_FIELDS.isdisjoint(read(PodSpec))
+    assert POD_SECURITY_FIELDS.isdisjoint(read(PodSecurityContext))
+    assert CONTAINER_SECURITY_FIELDS.isdisjoint(read(SecurityContext))
+    assert ENV_SOURCES.isdisjoint(read(EnvSource))
 
 
 def test_the_tables_name_kinds_that_exist():
