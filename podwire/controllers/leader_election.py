@@ -1,7 +1,8 @@
 """Leader election by a Lease: of several processes with the same controllers, one acts.
 
-The lease is the one of kube-controller-manager, in its form. So a stock controller-manager beside ours waits while ours
-leads, and ours waits while it leads. The holder renews the lease; others take it when they have not seen it change for
+The lease of the controllers that upstream has, too, is the one of kube-controller-manager, in its form. So a stock
+controller-manager beside ours waits while ours leads, and ours waits while it leads. The controllers that only we have
+are elected by a lease of their own: they act whoever leads the others. The holder renews the lease; others take it when they have not seen it change for
 its duration, measured on their own clock. A holder that cannot renew it in time stops all controllers before others may
 take it.
 """
@@ -21,6 +22,7 @@ from podwire.protocols.k8sapi.watch import Object
 log = logging.getLogger(__name__)
 
 
+STOCK_LEASE, OWN_LEASE = "kube-controller-manager", "podwire-controllers"
 PREFIX = "podwire_"
 """Our identities begin with this: others can tell our controllers from a stock kube-controller-manager."""
 RELEASE_SECONDS = 1.0
@@ -40,7 +42,7 @@ class Election:
     """The candidate, and times in seconds: upstream's, but renewed less often, because each renewal is a write."""
 
     identity: str
-    name: str = "kube-controller-manager"
+    name: str = STOCK_LEASE
     namespace: str = "kube-system"
     lease_seconds: float = 15.0
     renew_deadline: float = 10.0

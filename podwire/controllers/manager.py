@@ -1,8 +1,9 @@
 """Runs controllers on one feed."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from podwire.controllers.context import Context, Controller, Signer
 from podwire.controllers.garbage_collector import Collector
@@ -31,8 +32,8 @@ async def run(
 ) -> None:
     """Runs the controllers of these names until cancelled; if one part fails, all stop.
 
-    With an election, those that a stock kube-controller-manager has, too, start when this process leads. They then
-    receive everything that exists. LostLease stops all.
+    With an election, those of each lease start when this process holds it. They then receive everything that exists.
+    LostLease stops all.
     """
     wanted = [registration for registration in REGISTRATIONS if registration.name in set(names)]
     whole = frozenset(resource_of(kind) for registration in wanted for kind in registration.whole)
@@ -46,18 +47,27 @@ async def run(
         signer=signer,
     )
     dispatcher = Dispatcher(context.graph, context.kinds, limits)
-    elected = [registration for registration in wanted if registration.elected and election is not None]
+    leases = dict.fromkeys(registration.lease if election is not None else "" for registration in wanted)
     async with asyncio.TaskGroup() as parts:
         parts.create_task(feed.follow(dispatcher.notify, whole), name="feed")
-        _start(parts, dispatcher, context, [registration for registration in wanted if registration not in elected])
-        if election is not None and elected:
-            elector = LeaderElector(api, clock, election)
-            try:
-                await elector.acquire()
-                _start(parts, dispatcher, context, elected)
-                await elector.hold()
-            finally:
-                await elector.release()
+        for lease in leases:
+            group = [registration for registration in wanted if election is None or registration.lease == lease]
+            start = partial(_start, parts, dispatcher, context, group)
+            if lease and election is not None:
+                elector = LeaderElector(api, clock, replace(election, name=lease))
+                parts.create_task(_lead(elector, start), name=lease)
+            else:
+                start()
+
+
+async def _lead(elector: LeaderElector, start: Callable[[], None]) -> None:
+    """Calls `start` when the lease is ours, and renews it. Raises LostLease."""
+    try:
+        await elector.acquire()
+        start()
+        await elector.hold()
+    finally:
+        await elector.release()
 
 
 def _start(

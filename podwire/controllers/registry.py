@@ -56,6 +56,7 @@ from podwire.controllers.kinds import (
     VOLUME_CLAIMS,
     VOLUMES,
 )
+from podwire.controllers.leader_election import OWN_LEASE, STOCK_LEASE
 from podwire.controllers.metadata import resource_of
 from podwire.controllers.namespace_defaults import NamespaceDefaults
 from podwire.controllers.namespace_lifecycle import NamespaceLifecycle
@@ -85,8 +86,8 @@ class Registration:
     acts_on: tuple[Kind, ...] = ()
     whole: tuple[Kind, ...] = ()
     """The kinds that it reads from the graph as whole objects."""
-    elected: bool = True
-    """Whether only the leader runs it. What upstream's API server does by itself always runs."""
+    lease: str = STOCK_LEASE
+    """Only the holder of this lease runs it. Empty: it always runs, as what upstream's API server does by itself."""
 
 
 REGISTRATIONS: tuple[Registration, ...] = (
@@ -102,13 +103,13 @@ REGISTRATIONS: tuple[Registration, ...] = (
         "crd-cleanup-controller",
         lambda given: DefinitionCleanup(given.api, given.graph, given.clock),
         (DEFINITIONS,),
-        elected=False,
+        lease="",
     ),
     Registration(
         "event-expiry-controller",
         lambda given: EventExpiry(given.api, given.graph, given.clock, given.limits.event_ttl),
         (EVENTS,),
-        elected=False,
+        lease="",
     ),
     Registration(
         "node-lifecycle-controller",
@@ -173,7 +174,10 @@ REGISTRATIONS: tuple[Registration, ...] = (
     Registration(Expander.name, Expander, whole=(VOLUME_CLAIMS, VOLUMES)),
     Registration(AttachDetach.name, AttachDetach, whole=(VOLUMES, VOLUME_CLAIMS, PODS, ATTACHMENTS, CSI_DRIVERS)),
     Registration(
-        LocalPathProvisioner.name, LocalPathProvisioner, whole=(VOLUME_CLAIMS, VOLUMES, STORAGE_CLASSES, NODES)
+        LocalPathProvisioner.name,
+        LocalPathProvisioner,
+        whole=(VOLUME_CLAIMS, VOLUMES, STORAGE_CLASSES, NODES),
+        lease=OWN_LEASE,
     ),
 )
 

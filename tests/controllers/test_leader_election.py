@@ -9,11 +9,14 @@ from podwire import controllers
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.apiserver_controllers import IDENTITY, StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.controllers.kinds import CONFIG_MAPS, LEASES
-from podwire.controllers.leader_election import Election, LeaderElector, LostLease, identity_of, taken
+from podwire.controllers.kinds import CONFIG_MAPS, LEASES, VOLUMES
+from podwire.controllers.leader_election import OWN_LEASE, Election, LeaderElector, LostLease, identity_of, taken
+from podwire.objects.persistent_volumes import LOCAL_PATH, SELECTED_NODE, STORAGE_PROVISIONERS
 from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports.clock import SystemClock
+from tests.controllers.volumes.objects import claim, storage_class
 from tests.eventually import eventually_async
 
 QUICK = {"lease_seconds": 1.0, "renew_deadline": 0.5, "retry_seconds": 0.05}
@@ -25,13 +28,13 @@ async def server(tmp_path):
         yield made.assembled
 
 
-def client(server):
-    return Client(LoopbackHttp(server.server.handle, IDENTITY))
+def client(server, identity=IDENTITY):
+    return Client(LoopbackHttp(server.server.handle, identity))
 
 
-async def lease(api):
+async def lease(api, name="kube-controller-manager"):
     try:
-        return (await api.get(LEASES, "kube-controller-manager", "kube-system"))["spec"]
+        return (await api.get(LEASES, name, "kube-system"))["spec"]
     except ApiError as error:
         if error.code != 404:
             raise
@@ -113,6 +116,26 @@ async def test_a_leader_whose_lease_is_taken_stops_all_controllers(server):
         await api.patch(LEASES, "kube-controller-manager", {"spec": spec}, "kube-system")
         await eventually_async(ours.done)
         assert ours.exception().subgroup(LostLease) is not None
+
+
+async def test_controllers_that_only_we_have_act_beside_a_stock_leader(server):
+    api = client(server, Certificate("admin", ("system:masters",)))
+    await api.create(taken(None, Election(identity="stock", lease_seconds=3600), SystemClock().wall()))
+    await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    await api.create(storage_class("local", LOCAL_PATH, volumeBindingMode="WaitForFirstConsumer"))
+    asked = {STORAGE_PROVISIONERS[1]: LOCAL_PATH, SELECTED_NODE: "n"}  # as the stock binder and the scheduler ask
+    await api.create(claim(storageClassName="local", annotations=asked))
+    async with candidate(server, "ours"):
+
+        async def provisioned():
+            volumes = (await api.list(VOLUMES)).items
+            return [volume["spec"]["claimRef"]["name"] for volume in volumes] == ["data"]
+
+        assert await eventually_async(provisioned)
+        assert await published(api) is None
+        assert (await lease(api))["holderIdentity"] == "stock"
+        assert (await lease(api, OWN_LEASE))["holderIdentity"] == "ours"
+    assert (await lease(api, OWN_LEASE))["holderIdentity"] == ""
 
 
 async def test_a_restarted_process_takes_its_own_lease_at_once(server):

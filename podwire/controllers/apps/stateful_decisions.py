@@ -43,6 +43,11 @@ def state(pod: PartialObject) -> PodState:
     return pod.pod or _UNKNOWN_STATE
 
 
+def is_rolling(set_: Mapping[str, Any]) -> bool:
+    """Returns whether pods of an old template are replaced; with OnDelete, the current revision stays as it is."""
+    return (set_["spec"].get("updateStrategy") or {}).get("type") == "RollingUpdate"
+
+
 def revision_of(pod: PartialObject) -> str:
     return pod.labels.get(POD_HASH, "")
 
@@ -128,7 +133,7 @@ def plan(set_: Mapping[str, Any], pods: Iterable[PartialObject], update: str, no
             return result
     if _condemn(result, known, wanted, minimum, now, ordered=ordered) and ordered:
         return result
-    if (set_["spec"].get("updateStrategy") or {}).get("type") == "RollingUpdate":
+    if is_rolling(set_):
         present = [known[each] for each in wanted if each in known]
         outdated = _outdated(set_, present, update, minimum, now, missing=len(result.create))
         result.delete += [pod for pod in outdated if pod not in result.delete]
@@ -228,7 +233,8 @@ def stateful_status(
         "currentReplicas": sum(revision_of(pod) == current for pod in living),
         "updatedReplicas": sum(revision_of(pod) == update for pod in living),
     }
-    if counts["updatedReplicas"] == counts["readyReplicas"] == counts["replicas"] == wanted:
+    complete = counts["updatedReplicas"] == counts["readyReplicas"] == counts["replicas"] == wanted
+    if is_rolling(set_) and complete:
         current, counts["currentReplicas"] = update, counts["updatedReplicas"]
     status = {
         **counts,

@@ -150,6 +150,12 @@ def test_the_status_completes_an_update():
     assert (whole["currentRevision"], whole["currentReplicas"]) == ("new", 2)
 
 
+def test_with_on_delete_the_current_revision_stays():
+    status = stateful_status(stateful(2, strategy="OnDelete"), [pod(0), pod(1)], "old", "new", 0, NOW)
+    assert (status["currentRevision"], status["updateRevision"]) == ("old", "new")
+    assert (status.get("currentReplicas"), status["updatedReplicas"]) == (None, 2)
+
+
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "uid": "pod"}}
 
 
