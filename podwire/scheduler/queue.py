@@ -4,8 +4,12 @@
 |---|---|---|
 | ACTIVE | waits in the heap | `pop` returns it |
 | IN_FLIGHT | is scheduled, bound, or evicts others | the scheduler calls `drop`, `mark_unschedulable`, `back_off` |
-| BACKOFF | failed with an error | 1 s passed, doubled up to 10 s |
+| BACKOFF | failed with an error, or an event came soon after it fitted no node | 1 s passed, doubled up to 10 s |
 | UNSCHEDULABLE | fits no node | a cluster event in its `retry_on` happens |
+
+An event activates the first pods at once, whatever happened before. The others wait until 1 s, doubled with each
+attempt up to 10 s, has passed since their last attempt, as upstream's do: with thousands of pending pods, a stream of
+events would otherwise cause nothing but decisions in vain.
 """
 
 import asyncio
@@ -33,6 +37,10 @@ class Limits:
     """A pod's volumes must be bound within this time, or the pod is decided on again."""
     concurrent_bindings: int = 16
     """More would only wait in the server, and each needs a connection."""
+    concurrent_reports: int = 4
+    """Writes of conditions of pending pods at a time; one while bindings are in flight."""
+    eager_retries: int = 100
+    """How many pods an event activates without regard to their back-off."""
 
 
 class _State(enum.Enum):
@@ -48,6 +56,11 @@ class _Entry:
     state: _State
     sequence: int
     pauses: Pauses
+    """After errors."""
+    attempts: Pauses
+    """After decisions that no node fits."""
+    rested_at: float = 0.0
+    """When the back-off after the last such decision ends, on the loop's clock."""
     retry_on: ClusterEvent = NOTHING
     timer: asyncio.TimerHandle | None = None
 
@@ -74,9 +87,8 @@ class PodQueue:
     def add(self, info: PodInfo) -> None:
         """Adds a pending pod."""
         self.drop(info.pod.uid)
-        entry = _Entry(
-            info, _State.ACTIVE, next(self._sequence), Pauses(self._limits.initial_backoff, self._limits.max_backoff)
-        )
+        pauses, attempts = (Pauses(self._limits.initial_backoff, self._limits.max_backoff) for _ in range(2))
+        entry = _Entry(info, _State.ACTIVE, next(self._sequence), pauses, attempts)
         self._entries[info.pod.uid] = entry
         self._push(entry)
 
@@ -104,6 +116,11 @@ class PodQueue:
         entry = self._entries.get(uid)
         return entry is not None and entry.state is _State.UNSCHEDULABLE
 
+    def is_about_to_be_decided(self, uid: str) -> bool:
+        """Returns whether a pod waits for its next decision or is being decided on."""
+        entry = self._entries.get(uid)
+        return entry is not None and entry.state in (_State.ACTIVE, _State.IN_FLIGHT)
+
     def info(self, uid: str) -> PodInfo | None:
         """Returns the newest version of a pod that is in the queue."""
         entry = self._entries.get(uid)
@@ -114,6 +131,7 @@ class PodQueue:
         if (entry := self._entries.get(uid)) is not None:
             entry.state, entry.retry_on = _State.UNSCHEDULABLE, retry_on
             entry.pauses.reset()
+            entry.rested_at = asyncio.get_running_loop().time() + entry.attempts.next()
 
     def back_off(self, uid: str) -> None:
         """Retries a pod after its back-off."""
@@ -125,12 +143,21 @@ class PodQueue:
 
     def activate(self, event: ClusterEvent, concerns: Callable[[PodInfo], bool] | None = None) -> None:
         """Activates the pods that an event may help; `concerns` narrows them."""
-        for entry in self._entries.values():
-            if (
-                entry.state is _State.UNSCHEDULABLE
-                and entry.retry_on & event
-                and (concerns is None or concerns(entry.info))
-            ):
+        helped = [
+            entry
+            for entry in self._entries.values()
+            if entry.state is _State.UNSCHEDULABLE
+            and entry.retry_on & event
+            and (concerns is None or concerns(entry.info))
+        ]
+        now = asyncio.get_running_loop().time()
+        resting = [entry for entry in helped if entry.rested_at > now]
+        resting.sort(key=lambda entry: (-entry.info.pod.spec.priority, entry.sequence))
+        for entry in resting[self._limits.eager_retries :]:
+            entry.state = _State.BACKOFF
+            entry.timer = asyncio.get_running_loop().call_at(entry.rested_at, self._activate_entry, entry)
+        for entry in helped:
+            if entry.state is _State.UNSCHEDULABLE:
                 self._activate_entry(entry)
 
     def activate_pod(self, uid: str) -> None:

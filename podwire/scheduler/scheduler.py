@@ -55,6 +55,7 @@ from podwire.scheduler.preemption.candidates import Candidate
 from podwire.scheduler.preemption.evictor import Evictor
 from podwire.scheduler.profiles import DEFAULT, DEFAULT_NAME, Profile
 from podwire.scheduler.queue import Limits, PodQueue
+from podwire.scheduler.reports import Reports, UnschedulableLog
 from podwire.scheduler.snapshot import Snapshot
 from podwire.scheduler.volumes.cache import VolumeDecision
 from podwire.scheduler.volumes.informers import VolumeInformers
@@ -94,6 +95,8 @@ class Scheduler:
         self._queue = PodQueue(self._limits)
         self._meter = SchedulerMetrics(metrics or Metrics(), self._queue)
         self._conditions = PodConditions(api, clock)
+        self._reports = Reports(self._conditions, self._queue, self._limits)
+        self._unschedulable = UnschedulableLog()
         self._recorders = {
             name: Recorder(api, clock, component=name, host=instance, shape=EVENTS_V1) for name in self._profiles
         }
@@ -126,6 +129,7 @@ class Scheduler:
                 for recorder in self._recorders.values():
                     self._start("events", recorder.run())
                 self._start("flush", self._flush())
+                self._start("reports", self._reports.run())
                 # Schedules pods one by one, once all informers have synced.
                 await self._synced.wait()
                 log.info("scheduler is synced", extra={"nodes": len(self._snapshot.nodes), "pods": len(self._queue)})
@@ -139,6 +143,7 @@ class Scheduler:
                     await asyncio.sleep(0)  # bindings and watches run between two decisions
         finally:
             self._queue.close()
+            self._unschedulable.close()
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.create_task(work, name=name)
@@ -196,7 +201,7 @@ class Scheduler:
                     self._forget_pending(metadata(object_).get("uid", ""))
                 elif info.pod.spec.scheduling_gates:
                     self._forget_pending(info.pod.uid)
-                    self._report(info, GATED)
+                    self._reports.put(info, GATED)
                 elif not self._snapshot.node_of(info.pod.uid):
                     self._follow_nomination(info, previous)
                     self._queue.update(info, may_schedule=previous is not None and _changed(previous, object_))
@@ -204,7 +209,7 @@ class Scheduler:
                         self._queue.is_unschedulable(info.pod.uid)
                         and (pending_reason := self._pending_reasons.get(info.pod.uid)) is not None
                     ):
-                        self._report(info, pending_reason)
+                        self._reports.put(info, pending_reason)
                 else:
                     self._queue.refresh(info)  # if its binding fails, this version is retried
             case Deleted(object_):
@@ -238,7 +243,7 @@ class Scheduler:
     def _forget_pending(self, uid: str) -> None:
         self._queue.drop(uid)
         self._drop_nomination(uid, self._snapshot.node_of(uid))
-        self._conditions.forget(uid)
+        self._reports.forget(uid)
         self._pending_reasons.pop(uid, None)
 
     def _placed(self, change: Change) -> None:
@@ -352,7 +357,7 @@ class Scheduler:
                     self._start(f"deallocate {claim.ref}", self._deallocate(pod, claim, why))
                 nominated = self._snapshot.nominations.node_of(pod.uid)
                 pending_reason = self._pending_reasons[pod.uid] = PendingReason("Unschedulable", message, nominated)
-                log.info("pod is unschedulable", extra={"pod": pod.ref, "error": message})
+                self._unschedulable.add(pod.ref, message)
                 self._recorders[pod.spec.scheduler_name].tell(
                     pod, WARNING, "FailedScheduling", message, action="Scheduling"
                 )
@@ -360,7 +365,7 @@ class Scheduler:
                     self._start(f"preempt for {pod.ref}", self._preempt(info, candidate, pending_reason, retry_on))
                 else:
                     self._queue.mark_unschedulable(pod.uid, retry_on)
-                    self._report(info, pending_reason)
+                    self._reports.put(info, pending_reason)
 
     def _nominate(self, info: PodInfo, candidate: Candidate) -> None:
         """Reserves the node for the pod. Pods of lower priority that wait for it have to find another one."""
@@ -396,7 +401,7 @@ class Scheduler:
         nominated = self._snapshot.nominations.node_of(uid)
         if uid in self._pending_reasons and (newest := self._queue.info(uid)) is not None:
             self._pending_reasons[uid] = replace(pending_reason, nominated_node=nominated)
-            self._report(newest, self._pending_reasons[uid])
+            self._reports.put(newest, self._pending_reasons[uid])
         left = [victim for victim in candidate.victims if self._snapshot.node_of(victim.pod.uid) != candidate.node]
         if left or nominated != candidate.node:
             self._queue.activate_pod(uid)  # victims were gone before this pod waited for them
@@ -428,14 +433,15 @@ class Scheduler:
         try:
             if volumes:  # may take minutes: not among the concurrent bindings
                 await self._volumes.bind(pod, node, volumes)
-            async with self._bindings:
-                if self._snapshot.node(node) is None:
-                    self._retry_pod(info)  # the node was deleted while this binding waited
-                    return
-                failpoint(ASSUMED)
-                await self._claims.reserve(pod, decisions)
-                await self._api.bind(pod.name, pod.namespace, node, uid=pod.uid)
-                failpoint(BOUND)
+            with self._reports.behind():
+                async with self._bindings:
+                    if self._snapshot.node(node) is None:
+                        self._retry_pod(info)  # the node was deleted while this binding waited
+                        return
+                    failpoint(ASSUMED)
+                    await self._claims.reserve(pod, decisions)
+                    await self._api.bind(pod.name, pod.namespace, node, uid=pod.uid)
+                    failpoint(BOUND)
         except VolumesNotBound as error:
             self._attempted(info, "error", began)
             log.info("volumes were not bound", extra={"pod": pod.ref, "node": node, "error": str(error)})
@@ -452,7 +458,7 @@ class Scheduler:
             if isinstance(error, ApiError) and error.code not in (404, 409):
                 self._retry_pod(info)
                 recorder.tell(pod, WARNING, "FailedScheduling", error.message, action="Scheduling")
-                self._report(info, PendingReason("SchedulerError", error.message))
+                self._reports.put(info, PendingReason("SchedulerError", error.message))
             else:
                 await self._resolve_binding(info)
         except Exception:  # an invalid answer ends this binding only
@@ -505,14 +511,6 @@ class Scheduler:
         if info.pod.status.nominated_node_name:
             self._snapshot.nominations.put(info, info.pod.status.nominated_node_name)
         self._queue.back_off(info.pod.uid)
-
-    def _report(self, info: PodInfo, pending_reason: PendingReason) -> None:
-        if self._conditions.needs_write(info.pod, pending_reason):
-            self._start(f"report {info.pod.ref}", self._write_report(info, pending_reason))
-
-    async def _write_report(self, info: PodInfo, pending_reason: PendingReason) -> None:
-        if not await self._conditions.write(info.pod, pending_reason) and self._queue.is_unschedulable(info.pod.uid):
-            self._queue.back_off(info.pod.uid)
 
     async def _flush(self) -> None:
         """Retries everything periodically, in case a watch event was missed."""

@@ -135,3 +135,27 @@ async def test_results_of_a_removed_pod_are_ignored(queue):
     queue.back_off("nobody")
     queue.activate_all()
     assert not queue.is_unschedulable("nobody")
+
+
+async def test_an_event_activates_the_first_pods_at_once_and_the_others_after_their_back_off(make_pod):
+    queue = PodQueue(Limits(initial_backoff=0.3, eager_retries=2))
+    for number in range(4):
+        queue.add(make_pod(f"p{number}", priority=number))
+    for info in [await queue.pop() for _ in range(4)]:
+        queue.mark_unschedulable(info.pod.uid, ClusterEvent.NODE)
+    queue.activate(ClusterEvent.NODE)
+    assert await names(queue, 2) == ["p3", "p2"]
+    assert queue.counts()["backoff"] == 2
+    await nobody(queue)
+    assert sorted(await names(queue, 2)) == ["p0", "p1"]
+    queue.close()
+
+
+async def test_a_pod_that_has_waited_is_activated_at_once(make_pod):
+    queue = PodQueue(Limits(initial_backoff=0.001, eager_retries=0))
+    queue.add(make_pod("a"))
+    queue.mark_unschedulable((await queue.pop()).pod.uid, ClusterEvent.NODE)
+    await asyncio.sleep(0.005)
+    queue.activate(ClusterEvent.NODE)
+    assert queue.counts()["active"] == 1
+    queue.close()
