@@ -67,7 +67,7 @@ class Reports:
             if not beside_bindings:
                 await self._unhindered.wait()
             uid = next((uid for uid in self._waiting if uid not in self._writing), None)
-            if uid is None:  # whoever writes a pod's report writes its next one, too
+            if uid is None:  # the worker of a report also writes the next one of its pod
                 self._filled.clear()
                 continue
             self._writing.add(uid)
