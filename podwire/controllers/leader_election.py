@@ -2,9 +2,9 @@
 
 The lease of the controllers that upstream has, too, is the one of kube-controller-manager, in its form. So a stock
 controller-manager beside ours waits while ours leads, and ours waits while it leads. The controllers that only we have
-are elected by a lease of their own: they act under any leader of the others. The holder renews the lease; others take it when
-they have not seen it change for its duration, measured on their own clock. A holder that cannot renew it in time stops
-all controllers before others may take it.
+are elected by a lease of their own: they act under any leader of the others. The holder renews the lease; others take
+it when they have not seen it change for its duration, measured on their own clock. A holder that cannot renew it in
+time stops all controllers before others may take it.
 """
 
 import asyncio
