@@ -27,6 +27,7 @@ class Kernel:
         """The number of Services that lead to each chain."""
         self._chains: set[str] = set()
         self._generation = -1
+        """The kernel's number of changes of all tables, if only we have changed any since it was read."""
 
     def close(self) -> None:
         """Closes the socket. The table stays in the kernel: connections are made as before."""
@@ -54,6 +55,7 @@ class Kernel:
         packed = [message for name, members in by_set.items() for message in self._additions(name, members)]
         del by_set
         exists = self._tables.exists(TABLE)
+        self._generation = self._tables.generation()
         try:
             if exists and not self._remembers_clients():  # to flush a map takes the kernel longer than to make another
                 self._tables.put(table, instead=True, elements=packed)
@@ -64,6 +66,7 @@ class Kernel:
             if not exists:
                 raise
             self._tables.put(table, instead=True, elements=packed)  # made by another version of this program
+        self._generation += 1
         self._settings, self._uses, self._chains = settings, uses, {chain.name for chain in chains}
         self.delete_unused()
         return count
@@ -94,6 +97,7 @@ class Kernel:
         chains = _chains((_chain_name(element.data) for element in missing), self._settings)
         chains = [chain for chain in chains if chain.name not in self._chains]
         self._elements.change(*([Change(TARGETS, add=missing)] if missing else []), *changes, new_chains=chains)
+        self._generation += 1
         self._uses.subtract(_chain_name(data) for _, data in targets[0])
         self._uses.update(_chain_name(data) for _, data in targets[1])
         self._chains.update(chain.name for chain in chains)
@@ -104,6 +108,7 @@ class Kernel:
         leading = [element for element in self._elements.list(TARGETS) if not self._uses[_chain_name(element.data)]]
         if leading:
             self._elements.change(Change(TARGETS, delete=leading))
+            self._generation += 1
         used = {chain.name for chain in _chains((name for name, count in self._uses.items() if count), self._settings)}
         deleted = 0
         for name in sorted(existing, key=lambda name: "pick" in name):  # others lead to these
@@ -111,7 +116,7 @@ class Kernel:
                 self._chains.discard(name)
                 deleted += self._tables.delete_chain(TABLE, name)
         self._uses = +self._uses
-        self._generation = self._tables.generation()
+        self._generation += deleted
         return deleted
 
     @property
@@ -119,26 +124,27 @@ class Kernel:
         """Whether there are chains that no Service leads to any more."""
         return any(count <= 0 for count in self._uses.values())
 
-    def is_intact(self, sample: Iterable[Row] = ()) -> bool:
-        """Whether the table has our rules, and these elements: others may have flushed it.
-
-        Asks the kernel for a single number while nobody has changed any table.
-        """
+    def was_changed_by_others(self) -> bool:
+        """Whether others have changed any table of the namespace since this was asked last; reads a single number."""
         generation = self._tables.generation()
-        if generation == self._generation:
-            return True
+        was_changed, self._generation = generation != self._generation, generation
+        return was_changed
+
+    def has_rules(self) -> bool:
+        """Whether the table has our rules."""
         table = self._tables.get(TABLE)
-        fixed = program(self._settings)
         if table is None:
             return False
-        names = {chain.name for chain in fixed.chains}
-        ours = Table(TABLE, [*fixed.chains, *_chains(self._chains, self._settings)])
-        known = names | {chain.name for chain in ours.chains}
-        if not same(ours, Table(TABLE, [chain for chain in table.chains if chain.name in known])):
-            return False
-        if not all(self._elements.has(name, key) for (name, key), _ in sample):
-            return False
-        self._generation = generation
+        ours = Table(TABLE, [*program(self._settings).chains, *_chains(self._chains, self._settings)])
+        known = {chain.name for chain in ours.chains}
+        return same(ours, Table(TABLE, [chain for chain in table.chains if chain.name in known]))
+
+    def has(self, rows: Iterable[Row]) -> bool:
+        """Whether the table has these elements, with these data."""
+        for (name, key), data in rows:
+            element = self._elements.get(name, key)
+            if element is None or (element.end or element.data) != data:
+                return False
         return True
 
     def list(self, name: str) -> dict[bytes, bytes | str]:

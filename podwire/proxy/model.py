@@ -52,6 +52,8 @@ class Model:
         self._before: dict[Name, Plan] = {}
         self._changed: list[str] = []
         self._with_health: set[Name] = set()
+        self.datagrams: dict[tuple[int, bytes], frozenset[bytes]] = {}
+        """UDP frontends and their endpoints, when `everything` was last told; those that were gone by then, too."""
         self.no_local: dict[Name, tuple[bool, bool]] = {}
         """Services of which this node has no endpoint, though internal or external traffic must stay on it."""
 
@@ -210,6 +212,7 @@ class Model:
 
     def everything(self) -> Iterator[Row]:
         """Yields all elements; from now on everything counts as told."""
+        self.datagrams = {key: frozenset() for plan_ in self._before.values() for key in plan_.datagrams}
         self._before, self._here, self._changed = {}, Counter(), []
         self._orders.clear()
         self.no_local.clear()
@@ -217,8 +220,9 @@ class Model:
             after = self.plan_of(name)
             self._note(name, NOTHING, after)
             self._here.update(after.here)
+            self.datagrams.update(after.datagrams)
             yield from after.elements.items()
-        yield from self._hairpin()
+        yield from self.hairpin()
 
     def _note(self, name: Name, before: Plan, after: Plan) -> None:
         for id_ in before.orders:
@@ -230,7 +234,8 @@ class Model:
         else:
             self.no_local.pop(name, None)
 
-    def _hairpin(self) -> Iterator[Row]:
+    def hairpin(self) -> Iterator[Row]:
+        """Yields the elements that Services share: endpoints of this node."""
         for (version, address), count in self._here.items():
             if count:
                 yield (f"hairpin{version}", address + address), b""

@@ -7,7 +7,6 @@ that fails is followed by one with everything. Stopping leaves the table as it i
 
 import asyncio
 import contextlib
-import itertools
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,7 +22,8 @@ from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Deleted, Object, Synced
 from podwire.protocols.prometheus import Counter, Histograms
-from podwire.proxy.conntrack import Conntrack
+from podwire.proxy.audit import Audit
+from podwire.proxy.conntrack import Conntrack, Frontends
 from podwire.proxy.health import TO_BE_DELETED, Health, HealthPorts, Listen
 from podwire.proxy.kernel import Kernel
 from podwire.proxy.metrics import FAMILIES, ProxyMetrics
@@ -94,6 +94,7 @@ class Proxy:
         self._health_ports = HealthPorts(listen, self.health)
         self._settings = settings
         self.model = Model(Place(settings.node))
+        self._comparison = Audit(kernel, self.model)
         self._rules = Settings(settings.pods, settings.bridged)
         self._wake = asyncio.Event()
         self._waiting = {"services", "endpointslices"}
@@ -216,6 +217,7 @@ class Proxy:
         """One transaction with what has changed, or with everything. Raises LinuxError."""
         began = self._clock.monotonic()
         model = self.model
+        gone: Frontends = {}
         if not self._whole:
             difference = model.difference()
             try:
@@ -223,13 +225,15 @@ class Proxy:
             except LinuxError as error:
                 _log.warning("cannot change some rules, and replaces all", extra={"error": str(error)})
                 self.metrics.failures.inc(FAMILIES)
-                self._whole = True
+                gone, self._whole = difference.datagrams, True
             else:
                 self._conntrack.forget(difference.datagrams)
                 self._observe(began, self.metrics.partial, difference.changed)
         if self._whole:
             count = self._kernel.replace(model.everything(), self._rules)
             self._whole = False
+            self._comparison.reset()
+            self._conntrack.forget({**gone, **model.datagrams})
             seconds = round(self._clock.monotonic() - began, 3)
             extra = {"services": len(model.services), "elements": count, "seconds": seconds}
             _log.info("rules of all Services were replaced", extra=extra)
@@ -262,13 +266,13 @@ class Proxy:
         self._contested = contested
 
     async def _audit(self) -> None:
-        """Puts the table again when others flushed it, and deletes chains that nobody uses any more."""
+        """Puts the table again when others changed it, and deletes chains that nobody uses any more."""
         while True:
             await asyncio.sleep(self._settings.limits.audit)
             if not self.synced.is_set() or self._wake.is_set():
                 continue
             try:
-                if self._kernel.is_intact(self._sample()):
+                if self._comparison.look():
                     if self._kernel.has_unused:
                         self._kernel.delete_unused()
                     continue
@@ -277,12 +281,6 @@ class Proxy:
                 self._queue()
             except LinuxError as error:
                 _log.warning("cannot read the rules of Services", extra={"error": str(error)})
-
-    def _sample(self) -> Iterable[tuple[tuple[str, bytes], bytes | str]]:
-        """Some elements that must be there: those of the first Service and of the last."""
-        known = self.model.services
-        for name in {*itertools.islice(known, 1), *itertools.islice(reversed(known), 1)}:
-            yield from list(self.model.plan_of(name).elements.items())[:8]
 
 
 def _kind(api_version: str, kind: str) -> Kind:

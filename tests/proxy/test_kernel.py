@@ -8,6 +8,7 @@ import pytest
 
 from podwire.linux.net.conntrack import KernelConntrack
 from podwire.linux.proc.namespaces import visit
+from podwire.proxy.audit import Audit
 from podwire.proxy.conntrack import UDP, stale
 from podwire.proxy.kernel import SETS
 from podwire.proxy.program import TABLE, TARGETS
@@ -204,12 +205,12 @@ def nft(world, *arguments: str) -> str:
 )
 def test_it_is_noticed_when_others_flush_the_table(world, meddling):
     put(world, "a")
-    sample = [row for row in world.model.plan_of(NAME).elements.items() if row[0][0] == "frontends4"]
-    assert world.kernel.is_intact(sample)
+    audit = Audit(world.kernel, world.model)
+    assert audit.look()
     nft(world, *meddling)
-    assert not world.kernel.is_intact(sample)
+    assert not audit.look()
     world.kernel.replace(world.model.everything(), SETTINGS)
-    assert world.kernel.is_intact(sample)
+    assert audit.look()
     assert world.ask("b", VIPS[4])[0] == "a"
 
 

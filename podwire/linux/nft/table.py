@@ -122,15 +122,16 @@ class KernelElements:
         """NoSuchTable, NoSuchSet."""
         return [_parsed(element) for element in self._listed(name)]
 
-    def has(self, name: str, key: bytes) -> bool:
-        """Whether a set or map has this element; False also without the set."""
+    def get(self, name: str, key: bytes) -> Element | None:
+        """Returns the element of a set or map with this key; None without it, also without the set."""
         names: errors.Names = {errno.ENOENT: errors.NoSuchElement}
         body = self._head(name) + nested(_ELEMENTS, _packed(Element(key), whole=False))
         try:
-            self._netlink.ask(Request(_GET, 0, body, f"look up an element of {name}", names))
+            reply = self._netlink.ask(Request(_GET, 0, body, f"look up an element of {name}", names))
         except errors.NoSuchElement:
-            return False
-        return True
+            return None
+        elements = wire.attributes(reply, _MESSAGE.size).get(_ELEMENTS, b"")
+        return next((_parsed(element) for _, element in wire.iter_attributes(elements)), None)
 
     def counted(self, name: str) -> dict[bytes, Counter]:
         """Returns counters by key, of a set whose elements have counters. Raises NoSuchTable, NoSuchSet."""
